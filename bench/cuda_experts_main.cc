@@ -100,9 +100,9 @@ class Bench {
     Report("route backward", {Unit::kBytes, Bytes({logits_, chosen_, chosen_, probabilities_, grad})},
            [&] { ops_.RouteBackward(config, logits_, chosen_, chosen_, probabilities_, grad); });
     Report("router losses", {Unit::kBytes, Bytes({logits_})},
-           [&] { ops_.RouterLosses(config, losses, logits_, values, work); });
+           [&] { ops_.RouterLosses(config, losses, logits_, /*counts=*/{}, values, work); });
     Report("router losses backward", {Unit::kBytes, Bytes({logits_, grad, grad})},
-           [&] { ops_.RouterLossesBackward(config, losses, logits_, grad, work); });
+           [&] { ops_.RouterLossesBackward(config, losses, logits_, /*counts=*/{}, grad, work); });
     Report("count tokens", {Unit::kBytes, Bytes({chosen_})},
            [&] { ops_.CountTokens(chosen_, tokens, dropped); });
   }
@@ -171,15 +171,19 @@ class Bench {
            [&] { ops_.GroupedLinearBackwardInput(known, y, weight, grad_x, work); });
     Report((name + " grad weight, known").c_str(), {Unit::kFlops, known_flops},
            [&] { ops_.GroupedLinearBackwardWeight(known, y, x, /*add=*/false, grad_weight, work); });
+    // Where the GPU reads how many rows there are.
     Report(
-        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, {}); },
+        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, work); },
         [&] { at::_grouped_mm(x, by_expert.transpose(1, 2), ends); });
     Report((name + " grad x").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, {}); },
+           [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, work); },
            [&] { at::_grouped_mm(y, by_expert, ends); });
     Report((name + " grad weight").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, {}); },
+           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, work); },
            [&] { at::_grouped_mm(y.t(), x, ends); });
+    at::Tensor sums = at::zeros(grad_weight.sizes(), kFloat);
+    Report((name + " grad weight, added to float").c_str(), {Unit::kFlops, flops},
+           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/true, sums, work); });
   }
 
   void Activation() {

@@ -195,13 +195,16 @@ class Bench {
     ops_.PrepareAttention(a, 2);
     Computes(
         "attention", flops,
-        [&] { ops_.Attention(a, qkv, context, lse, Work(ops::AttentionWorkBytes(DeviceKind::kGpu, a, 2))); },
+        [&] {
+          ops_.Attention(a, qkv, /*documents=*/{}, context, lse,
+                         Work(ops::AttentionWorkBytes(DeviceKind::kGpu, a, 2)));
+        },
         [&] { forward(); });
     const auto result = forward();
     const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
     const auto backward = [&](const AttentionShape& form) {
       ops_.PrepareAttention(form, 2);
-      ops_.AttentionBackward(form, qkv, context, lse, grad, grad_qkv,
+      ops_.AttentionBackward(form, qkv, /*documents=*/{}, context, lse, grad, grad_qkv,
                              Work(ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, form, 2)));
     };
     Computes(

@@ -16,6 +16,8 @@ constexpr char kDeepseek[] = "deepseek_v3";
 constexpr int64_t kMostExperts = 65536;     // of all layers: each has names, which are checked
 constexpr int64_t kMostWithNorms = 16'384;  // of which one message holds all parameters' names, or norms
 
+constexpr int64_t kMostNormedOnGpus = 256;  // what GPUs have kernels for: ops/row_work.h
+
 // The norms of every parameter are one report.
 void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
@@ -98,6 +100,12 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   }
   if (model.model_type() == kDeepseek) {
     CheckDeepseekExperts(check, model);
+  }
+  if (check.Usable({"model.moe.router_aux_loss_coef"}) && moe.router_aux_loss_coef() == 0 &&
+      moe.router_aux_loss_scope() != v1::BALANCE_SCOPE_MICROBATCH) {
+    check.Refuse("model.moe.router_aux_loss_scope",
+                 ValueText(FindValue(check.spec(), "model.moe.router_aux_loss_scope")),
+                 "nothing without a router_aux_loss_coef", "omit the key, or give the coefficient");
   }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
       moe.drop_policy() == v1::DROP_POLICY_POSITION) {
@@ -199,6 +207,16 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
                  absl::StrCat("hidden_size ", model.hidden_size(), check.Origin("model.hidden_size"), " / ",
                               heads, " heads", check.Origin("model.num_attention_heads"), " is ", head_dim,
                               ": use another number, or give head_dim"));
+  }
+  if (model.model_type() == "qwen3_moe" && head_dim > kMostNormedOnGpus && head_dim <= 4096 &&
+      check.IsOk({"resources.device"}) && check.spec().resources().device() != v1::DEVICE_CPU) {
+    const char* const path = check.IsWritten("model.head_dim") ? "model.head_dim" : "model.hidden_size";
+    check.Refuse(path, ValueText(FindValue(check.spec(), path)),
+                 absl::StrCat("heads of at most ", kMostNormedOnGpus,
+                              " with model_type qwen3_moe and resources.device ",
+                              ValueText(FindValue(check.spec(), "resources.device")),
+                              check.Origin("resources.device")),
+                 "GPUs normalise no larger ones: use smaller heads, or device: cpu");
   }
 }
 

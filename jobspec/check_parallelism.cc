@@ -38,6 +38,36 @@ void CheckReplicas(FieldChecker& check) {
   }
 }
 
+// What is simulated when a job is submitted: on a device that is known, in a few seconds.
+void CheckPrefetch(FieldChecker& check) {
+  constexpr int64_t kMostSimulated = 16384;  // layers × microbatches of a rank
+  constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
+  constexpr char kCompare[] = "`tandem plan --compare prefetch=0,1,2` says which number is best";
+  const v1::JobSpec& spec = check.spec();
+  if (!check.Usable({kPrefetch}) || spec.parallelism().fsdp().prefetch() != kWord) {
+    return;
+  }
+  if (check.Usable({"resources.device"}) && spec.resources().device() == v1::DEVICE_AUTO) {
+    check.Refuse(
+        kPrefetch, "auto", absl::StrCat("0 to 2 with device: auto", check.Origin("resources.device")),
+        absl::StrCat("say device: cpu or cuda, for which the step is then simulated; or ", kCompare));
+    return;
+  }
+  if (!check.Usable({"model.num_hidden_layers", "parallelism.ranks", "training.micro_batch_size",
+                     "training.global_batch_size"})) {
+    return;
+  }
+  const v1::Training& training = spec.training();
+  const int64_t round = training.micro_batch_size() * spec.parallelism().ranks();
+  const int64_t passes = spec.model().num_hidden_layers() * (training.global_batch_size() / round);
+  if (passes > kMostSimulated) {
+    check.Refuse(kPrefetch, "auto",
+                 absl::StrCat("0 to 2 where layers × microbatches of a rank are more than ", kMostSimulated,
+                              ", as here: ", passes),
+                 absl::StrCat("simulating them would take long; ", kCompare));
+  }
+}
+
 void CheckSchedule(FieldChecker& check) {
   if (check.spec().parallelism().has_overlap() && check.Usable({"parallelism.schedule"}) &&
       check.spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {

@@ -23,6 +23,9 @@ void CheckNames(FieldChecker& check);
 // An outer axis of ranks is there if and only if the strategy places something on it.
 void CheckReplicas(FieldChecker& check);
 
+// A distance that is left to be chosen can be, when the job is submitted.
+void CheckPrefetch(FieldChecker& check);
+
 // What is said of the overlap needs one, and what is said of the exchange between experts needs ranks that
 // share them. Weight gradients are moved by one of the two.
 void CheckSchedule(FieldChecker& check);

@@ -23,6 +23,20 @@ model::Architecture ArchitectureOf(const std::string& model_type) {
   return found->second;
 }
 
+model::BalanceScope ScopeOf(v1::BalanceScope scope) {
+  switch (scope) {
+    case v1::BALANCE_SCOPE_MICROBATCH:
+      return model::BalanceScope::kMicrobatch;
+    case v1::BALANCE_SCOPE_SEQUENCE:
+      return model::BalanceScope::kSequence;
+    case v1::BALANCE_SCOPE_GLOBAL:
+      return model::BalanceScope::kGlobal;
+    default:
+      throw std::logic_error(
+          absl::StrCat("model.moe.router_aux_loss_scope: no plan for ", v1::BalanceScope_Name(scope)));
+  }
+}
+
 model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
   model::MixtureOfExperts moe{
       .router = {.experts = spec.num_experts(),
@@ -31,6 +45,7 @@ model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
       .intermediate_size = spec.moe_intermediate_size(),
       .decoder_sparse_step = spec.decoder_sparse_step(),
       .router_aux_loss_coef = spec.router_aux_loss_coef(),
+      .balance_scope = ScopeOf(spec.router_aux_loss_scope()),
       .router_z_loss_coef = spec.router_z_loss_coef(),
       .capacity = {.factor = spec.capacity_factor(),
                    .policy = spec.drop_policy() == v1::DROP_POLICY_POSITION ? ops::DropPolicy::kPosition

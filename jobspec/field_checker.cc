@@ -168,7 +168,8 @@ void FieldChecker::CheckRanges() {
     const int64_t number = value.field->cpp_type() == FieldDescriptor::CPPTYPE_INT32
                                ? reflection.GetInt32(*value.message, value.field)
                                : reflection.GetInt64(*value.message, value.field);
-    if (number < rule.min || number > rule.max) {
+    const bool is_word = rule.word != nullptr && number == kWord;
+    if (!is_word && (number < rule.min || number > rule.max)) {
       Refuse(rule.path, number < rule.min ? "use a larger number" : "use a smaller number");
     }
   }

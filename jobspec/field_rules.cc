@@ -56,7 +56,10 @@ std::vector<IntegerRule> WithNccl(std::vector<IntegerRule> rules) {
   return rules;
 }
 
-std::string Allowed(const IntegerRule& rule) { return absl::StrCat(rule.min, " to ", rule.max); }
+std::string Allowed(const IntegerRule& rule) {
+  return absl::StrCat(rule.min, " to ", rule.max, rule.word == nullptr ? "" : ", or ",
+                      rule.word == nullptr ? "" : rule.word);
+}
 
 std::string Allowed(const NumberRule& rule) {
   if (!rule.above_min && !rule.below_max) {
@@ -102,6 +105,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"model.latent_attention.qk_nope_head_dim", 0, 4096},
       {"model.latent_attention.qk_rope_head_dim", 2, 512},
       {"model.latent_attention.v_head_dim", 1, 4096},
+      {"data.end_of_document", 0, 255},  // tokens are bytes
       {"training.steps", 1, kBillion},
       {"training.sequence_length", 1, 1 << 20},
       {"training.micro_batch_size", 1, 1 << 16},
@@ -112,7 +116,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"parallelism.ranks", 1, 16384},
       {"parallelism.replicas", 1, 16384},
       {"parallelism.expert", 1, 1024},
-      {"parallelism.fsdp.prefetch", 0, 2},
+      {"parallelism.fsdp.prefetch", 0, 2, "auto"},
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
       {"checkpoint.keep", 1, 10000},
@@ -171,10 +175,12 @@ const std::vector<BuiltRule>& BuiltRules() {
   static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
   static constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
+      {"data.documents", {"stream", "packed"}, "use one of these"},
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
       {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
       {"model.moe.drop_policy", {"probability", "position"}, "use one of these"},
+      {"model.moe.router_aux_loss_scope", {"microbatch", "sequence", "global"}, "use one of these"},
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
       {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
@@ -193,6 +199,11 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"resources.device", {"auto", "cpu", "cuda"}, "use one of these"},
   };
   return rules;
+}
+
+const IntegerRule* FindWordRule(std::string_view path) {
+  const IntegerRule* rule = FindRule(IntegerRules(), path);
+  return rule != nullptr && rule->word != nullptr ? rule : nullptr;
 }
 
 std::string AllowedText(std::string_view path) {

@@ -16,7 +16,11 @@ struct IntegerRule {
   const char* path;
   int64_t min;
   int64_t max;
+  const char* word = nullptr;  // may stand there instead, and is kWord in the message
 };
+
+// Of a field with an IntegerRule::word.
+inline constexpr int64_t kWord = -1;
 
 struct NumberRule {
   const char* path;
@@ -58,6 +62,9 @@ const std::vector<BuiltRule>& BuiltRules();
 
 // What may stand at the path, in words: "1 to 1000000000". Falls back on the type's name.
 std::string AllowedText(std::string_view path);
+
+// The rule of an integer that a word may stand for; null where none may.
+const IntegerRule* FindWordRule(std::string_view path);
 
 // Whether a strategy has an outer axis, of `parallelism.replicas` ranks. (The table of placements, which says
 // so too, is not within reach of this folder: tests/plan compares them.)

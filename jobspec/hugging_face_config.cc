@@ -75,23 +75,24 @@ constexpr Architecture kArchitectures[] = {
     {"DeepseekV3ForCausalLM", "deepseek_v3", true, true},
 };
 
-// What a field is where the file is silent too: JSON, as Hugging Face's LlamaConfig has it, or one of these.
+// What a field is where the file is silent too: a JSON value, or one of these.
 constexpr char kRequired[] = "required";
-constexpr char kLeft[] = "left";             // to Resolve
-constexpr char kRopeTheta[] = "rope theta";  // that of rope_parameters
+constexpr char kLeft[] = "left";  // to Resolve
 
 // A field that the file has under the same name.
 struct Field {
   const char* name;
   const char* missing;
+  bool of_llama = false;  // the other architectures' defaults are others: their files must say it
 };
 constexpr Field kSizes[] = {
-    {"hidden_size", kRequired},         {"intermediate_size", kRequired}, {"num_hidden_layers", kRequired},
-    {"num_attention_heads", kRequired}, {"num_key_value_heads", kLeft},
+    {"hidden_size", kRequired},           {"intermediate_size", kRequired},
+    {"num_hidden_layers", kRequired},     {"num_attention_heads", kRequired},
+    {"num_key_value_heads", kLeft, true},
 };
 constexpr Field kOthers[] = {
-    {"vocab_size", kRequired},  {"max_position_embeddings", kLeft}, {"rms_norm_eps", "1e-6"},
-    {"rope_theta", kRopeTheta}, {"initializer_range", "0.02"},      {"tie_word_embeddings", "false"},
+    {"vocab_size", kRequired},     {"max_position_embeddings", kLeft}, {"rms_norm_eps", "1e-6", true},
+    {"rope_theta", "10000", true}, {"initializer_range", "0.02"},      {"tie_word_embeddings", "false"},
 };
 constexpr Field kLatentAttention[] = {
     {"q_lora_rank", kLeft},          {"kv_lora_rank", kRequired}, {"qk_nope_head_dim", kRequired},
@@ -100,14 +101,14 @@ constexpr Field kLatentAttention[] = {
 constexpr Field kExperts[] = {
     {"moe_intermediate_size", kRequired},
     {"decoder_sparse_step", kLeft},
-    {"norm_topk_prob", "false"},
+    {"norm_topk_prob", kRequired},
 };
 constexpr Field kGroupedExperts[] = {
     {"first_k_dense_replace", kRequired},
     {"n_shared_experts", kRequired},
     {"n_group", kRequired},
     {"topk_group", kRequired},
-    {"routed_scaling_factor", "1"},
+    {"routed_scaling_factor", kRequired},
 };
 
 class HuggingFaceReader {
@@ -127,6 +128,7 @@ class HuggingFaceReader {
       return;
     }
     CheckArchitecture();
+    TakeRopeParameters();
     CheckSupported();
     ReadFields(kSizes, model_);
     if (architecture_ != nullptr && architecture_->has_latent_attention) {
@@ -214,6 +216,24 @@ class HuggingFaceReader {
     }
   }
 
+  // Newer files keep these fields in rope_parameters.
+  void TakeRopeParameters() {
+    const Json rope = json_.value("rope_parameters", Json());
+    if (rope.is_null()) {
+      return;
+    }
+    if (!rope.is_object() || rope.value("rope_type", Json("default")) != "default") {
+      Refuse(absl::StrCat("rope_parameters ", rope.dump()), "rope_type default",
+             "not built yet, and it changes the numbers: use a model without it");
+      return;
+    }
+    for (const char* const key : {"rope_theta", "partial_rotary_factor"}) {
+      if (rope.contains(key) && !json_.contains(key)) {
+        json_[key] = rope[key];
+      }
+    }
+  }
+
   void CheckSupported() {
     for (const Supported& supported : kSupported) {
       const auto found = json_.find(supported.key);
@@ -225,24 +245,6 @@ class HuggingFaceReader {
                "not built yet, and it changes the numbers: use a model without it");
       }
     }
-    const auto rope = json_.find("rope_parameters");
-    if (rope != json_.end() && !rope->is_null() &&
-        (!rope->is_object() || rope->value("rope_type", Json("default")) != "default")) {
-      Refuse(absl::StrCat("rope_parameters ", rope->dump()), "rope_type default",
-             "not built yet, and it changes the numbers: use a model without it");
-    }
-  }
-
-  // Newer files keep it in rope_parameters.
-  double RopeTheta() const {
-    const auto rope = json_.find("rope_parameters");
-    if (rope != json_.end() && rope->is_object()) {
-      const auto theta = rope->find("rope_theta");
-      if (theta != rope->end() && theta->is_number()) {
-        return theta->get<double>();
-      }
-    }
-    return 10000;
   }
 
   template <size_t n>
@@ -260,17 +262,23 @@ class HuggingFaceReader {
       return;
     }
     Json value = json_.value(key, Json());
-    const std::string_view missing = field.missing;
+    const bool llama = architecture_ == nullptr || std::string_view(architecture_->model_type) == "llama";
+    const std::string_view missing = field.of_llama && !llama ? kRequired : field.missing;
     if (value.is_null() && missing == kRequired) {
       Refuse(absl::StrCat("a file without ", key), absl::StrCat("a config.json with ", key),
-             absl::StrCat("add model.", key, " to the job"));
+             absl::StrCat("add ", PathOf(message), field.name, " to the job"));
     } else if (!value.is_null()) {
       if (const char* expected = Set(message, type, value); expected != nullptr) {
         Refuse(absl::StrCat(key, " ", value.dump()), expected, "mend the file");
       }
     } else if (missing != kLeft) {
-      Set(message, type, missing == kRopeTheta ? Json(RopeTheta()) : Json::parse(missing));
+      Set(message, type, Json::parse(missing));
     }
+  }
+
+  std::string PathOf(const google::protobuf::Message& message) const {
+    const bool experts = message.GetDescriptor() == v1::MixtureOfExperts::descriptor();
+    return &message == &model_ ? "model." : experts ? "model.moe." : "model.latent_attention.";
   }
 
   // Returns what the value should have been, or null.

@@ -106,7 +106,7 @@ class Reader {
              "write one value");
     } else {
       std::string why;
-      if (!SetScalar(value, field, message, why)) {
+      if (!SetScalar(value, path, field, message, why)) {
         const std::string written = value.quoted ? absl::StrCat("\"", value.text, "\"") : value.text;
         Refuse(key, path, written, AllowedText(path), why);
       }
@@ -114,8 +114,8 @@ class Reader {
   }
 
   // Sets the field, or says what to do instead.
-  static bool SetScalar(const YamlNode& value, const FieldDescriptor& field, Message& message,
-                        std::string& why) {
+  static bool SetScalar(const YamlNode& value, const std::string& path, const FieldDescriptor& field,
+                        Message& message, std::string& why) {
     const Reflection& reflection = *message.GetReflection();
     const std::string& text = value.text;
     switch (field.cpp_type()) {
@@ -143,11 +143,31 @@ class Reader {
       default:
         break;
     }
+    if (const IntegerRule* rule = FindWordRule(path)) {
+      return SetWordOrInteger(value, *rule, field, message, why);
+    }
     if (value.quoted) {
       why = "text is not expected: remove the quotes";
       return false;
     }
     return SetPlain(text, field, message, why);
+  }
+
+  static bool SetWordOrInteger(const YamlNode& value, const IntegerRule& rule, const FieldDescriptor& field,
+                               Message& message, std::string& why) {
+    int64_t integer = kWord;
+    if (value.text != rule.word) {
+      if (value.quoted) {
+        why = absl::StrCat("text is not expected but ", rule.word, ": remove the quotes");
+        return false;
+      }
+      if (!ParseInteger(value.text, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),
+                        integer, why)) {
+        return WithWhy(why, value.text);
+      }
+    }
+    message.GetReflection()->SetInt32(&message, &field, static_cast<int32_t>(integer));
+    return true;
   }
 
   static bool SetPlain(const std::string& text, const FieldDescriptor& field, Message& message,

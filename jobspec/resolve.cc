@@ -43,6 +43,7 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(moe, norm_topk_prob, true);
     TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
     TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);
+    TANDEM_DEFAULT(moe, router_aux_loss_scope, v1::BALANCE_SCOPE_MICROBATCH);
     TANDEM_DEFAULT(moe, router_z_loss_coef, 0);
     TANDEM_DEFAULT(moe, capacity_factor, 0);
     TANDEM_DEFAULT(moe, drop_policy, v1::DROP_POLICY_PROBABILITY);
@@ -67,6 +68,7 @@ void ResolveData(v1::Data& data) {
     TANDEM_DEFAULT(data, validation_fraction, 0.05);
   }
   TANDEM_DEFAULT(data, tokenizer, "bytes");
+  TANDEM_DEFAULT(data, documents, v1::DOCUMENTS_STREAM);
 }
 
 void ResolveTraining(const v1::Data& data, v1::Training& training) {

@@ -35,6 +35,7 @@ Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unu
   CheckNames(check);
   CheckReplicas(check);
   CheckSchedule(check);
+  CheckPrefetch(check);
   CheckGrid(check);
   CheckNccl(check);
   CheckBatch(check);

@@ -83,6 +83,7 @@ BoundTensors::BoundTensors(const NodeDeclaration& declaration, Pass pass,
   }
   AddStates(spec.state_reads, false);
   AddStates(spec.state_adds, true);
+  AddStates(spec.state_carries, true);
   AddScratch(spec);
   if (next_ != operands_.size()) {
     throw std::logic_error(absl::StrCat(Where(), operands_.size(), " operands, not ", next_));
@@ -175,7 +176,8 @@ void BoundTensors::AddStates(const std::vector<std::string>& names, bool adds) {
     entries_.push_back({.role = Role::kState,
                         .spec = *spec,
                         .type = IsNumber(spec->type) ? TypeOf(spec->type, types_) : ComputeType::kFp32,
-                        .begin = operand.begin});
+                        .begin = operand.begin,
+                        .adds = operand.adds});
   }
 }
 
@@ -337,6 +339,8 @@ at::Tensor BoundTensors::State(const std::string& name) { return TensorOf(Role::
 at::Tensor BoundTensors::Scratch(const std::string& name) { return TensorOf(Role::kScratch, name); }
 
 bool BoundTensors::AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
+
+bool BoundTensors::ContinuesState(const std::string& name) { return Find(Role::kState, name).adds; }
 
 bool BoundTensors::AddsToParameterGradient(const std::string& name) {
   return Find(Role::kParameterGradient, name).adds;

@@ -49,6 +49,9 @@ class BoundTensors {
   bool AddsToGradient(const std::string& value);
   bool AddsToParameterGradient(const std::string& name);
 
+  // Of a state that microbatches continue; false: whatever is in it is to be overwritten.
+  bool ContinuesState(const std::string& name);
+
   // Of a kind that declares one.
   comm::Communicator& Communicator();
 

@@ -14,6 +14,13 @@ namespace tandem::model {
 // Whose names a decoder's parameters have, and what its attention does.
 enum class Architecture : uint8_t { kLlama, kMixtral, kQwen3Moe, kDeepseekV3 };
 
+// Over what the load of a router is to be even.
+enum class BalanceScope : uint8_t {
+  kMicrobatch,
+  kSequence,  // each of a microbatch
+  kGlobal,    // the tokens of all ranks, of a step's microbatches so far (balance.cc)
+};
+
 // Of the sparse layers of a decoder, in which each token is seen by a few of many experts.
 struct MixtureOfExperts {
   ops::RouterConfig router;           // experts 0: no layer is sparse
@@ -23,7 +30,9 @@ struct MixtureOfExperts {
   // Of a dense MLP beside the experts, which sees every token: what Hugging Face's models call shared
   // experts, side by side. 0: none.
   int64_t shared_intermediate_size = 0;
-  double router_aux_loss_coef = 0;  // of the balance over a microbatch (ops/router_losses.h)
+  double router_aux_loss_coef = 0;  // of the balance (ops/router_losses.h)
+  BalanceScope balance_scope = BalanceScope::kMicrobatch;
+  int64_t data_ranks = 1;  // that share the global batch: of kGlobal, those whose tokens count
   double router_z_loss_coef = 0;
   ops::RouterCapacity capacity;  // of an expert, for the tokens of a microbatch
   // Once a step the bias of each expert, which its score is chosen by and not weighed, moves so far to where
@@ -83,6 +92,11 @@ using ops::DeviceKind;  // what the model computes on: work memory is by the dev
 struct BatchShape {
   int64_t sequences = 0;
   int64_t sequence_length = 0;
+  bool packs_documents = false;  // a token attends to those of its own document alone
+
+  // Of one sequence in the batch, int64: its S + 1 tokens, and behind them, where documents are packed, where
+  // the documents of the S rows begin (ops::DocumentStarts).
+  int64_t columns() const { return sequence_length + 1 + (packs_documents ? sequence_length : 0); }
 };
 
 enum class Init : uint8_t { kNormal, kOnes };  // kNormal: mean 0, deviation initializer_range

@@ -36,6 +36,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {NodeKind::kRoute, MakeRouteNode},
       {NodeKind::kPermute, MakePermuteNode},
       {NodeKind::kSizes, MakeSizesNode},
+      {NodeKind::kBalance, MakeBalanceNode},
       {NodeKind::kDispatch, MakeDispatchNode},
       {NodeKind::kExperts, MakeExpertsNode},
       {NodeKind::kCombine, MakeCombineNode},

@@ -22,6 +22,7 @@ std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
 std::unique_ptr<Node> MakePermuteNode(const NodeContext& context);
 std::unique_ptr<Node> MakeSizesNode(const NodeContext& context);
+std::unique_ptr<Node> MakeBalanceNode(const NodeContext& context);
 std::unique_ptr<Node> MakeDispatchNode(const NodeContext& context);
 std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);
 std::unique_ptr<Node> MakeCombineNode(const NodeContext& context);

@@ -80,7 +80,10 @@ struct PassSpec {
   bool parameter_gradients = false;          // writes those of every part
   std::vector<std::string> state_reads;      // states
   std::vector<std::string> state_adds;       // states that it changes, in training; a recompute does not
-  std::vector<TensorSpec> scratch;           // memory while the pass runs
+  // States that it continues from what the microbatch before left, in training; the first of a run overwrites
+  // it.
+  std::vector<std::string> state_carries;
+  std::vector<TensorSpec> scratch;  // memory while the pass runs
   double flops = 0;
   double link_bytes = 0;  // of a node that communicates: the buffer that its collective moves
 };

@@ -25,6 +25,7 @@ constexpr Kind kKinds[] = {
     {NodeKind::kRoute, "route", DeclareRoute},
     {NodeKind::kPermute, "permute", DeclarePermute},
     {NodeKind::kSizes, "sizes", DeclareSizes},
+    {NodeKind::kBalance, "balance", DeclareBalance},
     {NodeKind::kDispatch, "dispatch", DeclareDispatch},
     {NodeKind::kExperts, "experts", DeclareExperts},
     {NodeKind::kCombine, "combine", DeclareCombine},
@@ -43,11 +44,11 @@ std::vector<NodeKind> LayerNodes(bool sparse, const MixtureOfExperts& moe) {
   if (!sparse) {
     return dense;
   }
-  if (moe.ranks == 1) {
-    return alone;
+  std::vector<NodeKind> nodes = moe.ranks == 1 ? alone : exchanging;
+  if (moe.balance_scope == BalanceScope::kGlobal) {
+    nodes.insert(std::find(nodes.begin(), nodes.end(), NodeKind::kRoute) + 1, NodeKind::kBalance);
   }
-  std::vector<NodeKind> nodes = exchanging;
-  if (moe.exact_chunks) {
+  if (moe.ranks > 1 && moe.exact_chunks) {
     nodes.insert(std::find(nodes.begin(), nodes.end(), NodeKind::kDispatch), NodeKind::kSizes);
   }
   return nodes;
@@ -69,7 +70,18 @@ DecoderNode Alone(NodeKind kind) {
 }  // namespace
 
 InputSpec BatchTokens(const DecoderShapes& shapes) {
-  return {.tensor = {"tokens", {shapes.sequences, shapes.length + 1}, ElementType::kInt64}, .from = "tokens"};
+  return {.tensor = {"tokens", {shapes.sequences, shapes.batch_columns}, ElementType::kInt64},
+          .from = "tokens"};
+}
+
+void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration) {
+  if (!shapes.packs_documents) {
+    return;
+  }
+  declaration.inputs.push_back(BatchTokens(shapes));
+  declaration.forward.reads.emplace_back("tokens");
+  PassSpec& backward = declaration.halves.has_value() ? declaration.halves->input : declaration.backward;
+  backward.reads.emplace_back("tokens");
 }
 
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes) {
@@ -99,6 +111,10 @@ void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration) {
   declaration.inputs.push_back({.tensor = ExchangedCounts(shapes), .from = "counts"});
   declaration.forward.reads.emplace_back("counts");
   declaration.backward.reads.emplace_back("counts");
+}
+
+TensorSpec BalanceCounts(const DecoderShapes& shapes) {
+  return {"balance_counts", {shapes.router.experts}, ElementType::kFloat64};
 }
 
 TensorSpec NormWork(const DecoderShapes& shapes) {

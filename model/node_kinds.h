@@ -20,6 +20,7 @@ NodeDeclaration DeclareMlp(const DecoderShapes& shapes);
 NodeDeclaration DeclareRoute(const DecoderShapes& shapes);
 NodeDeclaration DeclarePermute(const DecoderShapes& shapes);
 NodeDeclaration DeclareSizes(const DecoderShapes& shapes);
+NodeDeclaration DeclareBalance(const DecoderShapes& shapes);
 NodeDeclaration DeclareDispatch(const DecoderShapes& shapes);
 NodeDeclaration DeclareExperts(const DecoderShapes& shapes);
 NodeDeclaration DeclareCombine(const DecoderShapes& shapes);
@@ -34,11 +35,19 @@ inline constexpr char kDispatchPurpose[] = "dispatch";
 // How many rows travel goes ahead of them.
 inline constexpr char kSizesStream[] = "sizes";
 inline constexpr char kSizesPurpose[] = "sizes";
+// Where ranks tell each other how many tokens their routers would send to each expert: beside everything
+// else, since a backward is the first to read it.
+inline constexpr char kBalanceStream[] = "balance";
+inline constexpr char kDataGroup[] = "dp_cp";
+inline constexpr char kBalancePurpose[] = "balance";
 
 // Inputs that several kinds have.
-InputSpec BatchTokens(const DecoderShapes& shapes);                           // "tokens": [B, S + 1]
+InputSpec BatchTokens(const DecoderShapes& shapes);  // "tokens": [B, BatchShape::columns]
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes);  // [T, H]
 InputSpec ChosenExperts(const DecoderShapes& shapes);                         // "chosen": [T, k]
+
+// Makes the batch an input that attention's forward and backward read, where documents are packed.
+void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
 // Scratch of a pass that works out which tokens go to which ranks (ops/sends.h): "place", "sort_work" and,
 // last, "sent_counts".
@@ -48,6 +57,10 @@ std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 // GPU's streams, the host. ReadCounts makes them an input that forward and backward read.
 TensorSpec ExchangedCounts(const DecoderShapes& shapes);
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
+
+// "balance_counts": [E], tokens of each expert that the balance of a microbatch counts, where its scope is
+// global: the route node makes room for them, and reads them in its backward.
+TensorSpec BalanceCounts(const DecoderShapes& shapes);
 
 std::vector<PartSpec> HeadParts(const DecoderShapes& shapes);
 

@@ -230,6 +230,9 @@ class OutlineWriter {
     for (const std::string& name : pass.state_adds) {
       access.state_adds.push_back(names.states.at(name));
     }
+    for (const std::string& name : pass.state_carries) {
+      access.state_carries.push_back(names.states.at(name));
+    }
     return access;
   }
 

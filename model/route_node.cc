@@ -41,7 +41,8 @@ struct RouteBackward {
   bool add_norm = false;
   bool add_router = false;
   at::Tensor normed, grad_normed, grad_logits, wide, wide_router;
-  at::Tensor ranked;  // `chosen` itself where nothing is dropped
+  at::Tensor ranked;          // `chosen` itself where nothing is dropped
+  at::Tensor balance_counts;  // undefined: those of the microbatch
   SharedBackward shared;
   ops::Workspace products, norm_work, router_work;
 };
@@ -104,6 +105,9 @@ class RouteNode final : public DeclaredNode {
                     .norm_work = in.Work("norm_work"),
                     .router_work = in.Work("router_work")};
     t.ranked = s_.capacity.factor > 0 ? in.Value("ranked") : t.chosen;
+    if (s_.balances_globally) {
+      t.balance_counts = in.Value("balance_counts");
+    }
     if (s_.shared_inner > 0) {
       t.shared = {.gate_up = in.Value("shared_gate_up"),
                   .grad_made = in.Gradient("shared"),
@@ -155,12 +159,18 @@ class RouteNode final : public DeclaredNode {
       t.counted.add_(tokens);
     }
     at::Tensor losses = t.report.narrow(0, s_.report.balance(), 2);
-    ops_.sparse().RouterLosses(s_.router, s_.router_losses, t.logits, losses, t.router_work);
+    if (s_.balances_globally) {
+      losses.zero_();
+      return;
+    }
+    ops_.sparse().RouterLosses(s_.router, s_.router_losses, t.logits, /*counts=*/at::Tensor(), losses,
+                               t.router_work);
   }
 
   void Backward(RouteBackward& t) const {
     ops_.sparse().RouteBackward(s_.router, t.logits, t.ranked, t.chosen, t.grad_probabilities, t.grad_logits);
-    ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, t.logits, t.grad_logits, t.router_work);
+    ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, t.logits, t.balance_counts, t.grad_logits,
+                                       t.router_work);
     ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
     if (t.grad_router.defined()) {
       ops_.LinearBackwardWeight(t.grad_logits, Widened(t.normed, t.wide), t.add_router, t.grad_router,

@@ -13,7 +13,7 @@ struct RouterReport {
   int64_t dropped() const { return experts; }  // choices that no expert had room for
   int64_t balance() const {
     return experts + 1;
-  }  // losses of ops/router_losses.h, without their coefficients
+  }  // losses of ops/router_losses.h, without their coefficients; zeros where a balance node has them
   int64_t z() const { return experts + 2; }
   int64_t size() const { return experts + 3; }
 };

@@ -42,12 +42,13 @@ using KernelCall =
 
 // Those of sparse layers; routers compute in float or double.
 using SparseKernelCall =
-    std::variant<CountTokensArgs, PermuteArgs, PlanRowsArgs, PlanSendsArgs, PlanWindowArgs,
-                 CollectSlotsArgs<float>, CollectSlotsArgs<double>, DropOverflowArgs<float>,
-                 DropOverflowArgs<double>, RouteArgs<float>, RouteArgs<double>, RouteBackwardArgs<float>,
-                 RouteBackwardArgs<double>, RouterLossesArgs<float>, RouterLossesArgs<double>,
-                 RouterLossesBackwardArgs<float>, RouterLossesBackwardArgs<double>, SendSlotsArgs<float>,
-                 SendSlotsArgs<double>, UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>>;
+    std::variant<CountTokensArgs, MeanCountsArgs, PermuteArgs, PlanRowsArgs, PlanSendsArgs, PlanWindowArgs,
+                 CollectSlotsArgs<float>, CollectSlotsArgs<double>, CountLargestArgs<float>,
+                 CountLargestArgs<double>, DropOverflowArgs<float>, DropOverflowArgs<double>,
+                 RouteArgs<float>, RouteArgs<double>, RouteBackwardArgs<float>, RouteBackwardArgs<double>,
+                 RouterLossesArgs<float>, RouterLossesArgs<double>, RouterLossesBackwardArgs<float>,
+                 RouterLossesBackwardArgs<double>, SendSlotsArgs<float>, SendSlotsArgs<double>,
+                 UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>>;
 
 // What one kind of device computes with, behind Operations, which has checked the arguments. Pointers are to
 // memory of the current device of its kind; matrices are row-major, and contiguous unless a stride is given,

@@ -19,15 +19,23 @@ int64_t CheckLogits(const RouterConfig& config, const at::Tensor& logits, Device
   return logits.size(0);
 }
 
-// The same, and what both losses take.
+// The same, and what both passes of the losses take.
 int64_t CheckSequences(const RouterConfig& config, const RouterLossConfig& losses, const at::Tensor& logits,
-                       Workspace work, DeviceKind on) {
+                       const at::Tensor& counts, Workspace work, DeviceKind on) {
   const int64_t tokens = CheckLogits(config, logits, on);
   TORCH_CHECK(losses.sequence_length > 0 && tokens % losses.sequence_length == 0, tokens,
               " tokens are not whole sequences of ", losses.sequence_length);
+  if (counts.defined()) {
+    CheckElements("counts", counts, config.experts, on);
+    TORCH_CHECK(losses.sequence_length == tokens, "counts that are given are of all ", tokens, " tokens");
+  }
   CheckWork("RouterLosses", work,
             RouterLossesWorkBytes(on, tokens, tokens / losses.sequence_length, config.experts));
   return tokens;
+}
+
+const double* CountsOf(const at::Tensor& counts) {
+  return counts.defined() ? counts.const_data_ptr<double>() : nullptr;
 }
 
 }  // namespace
@@ -122,26 +130,58 @@ void SparseOperations::UpdateRouterBias(const at::Tensor& tokens, const at::Tens
 }
 
 void SparseOperations::RouterLosses(const RouterConfig& config, const RouterLossConfig& losses,
-                                    const at::Tensor& logits, at::Tensor& values, Workspace work) const {
+                                    const at::Tensor& logits, const at::Tensor& counts, at::Tensor& values,
+                                    Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t tokens = CheckSequences(config, losses, logits, work, on);
+  const int64_t tokens = CheckSequences(config, losses, logits, counts, work, on);
   CheckElements("values", values, 2, on);
   WithStatisticsType(logits, [&]<typename T>(T) {
-    kernels_.Run(RouterLossesArgs<T>{config, losses, ElementsOf<T>(logits), tokens,
+    kernels_.Run(RouterLossesArgs<T>{config, losses, ElementsOf<T>(logits), tokens, CountsOf(counts),
                                      values.mutable_data_ptr<double>(), work});
   });
 }
 
 void SparseOperations::RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
-                                            const at::Tensor& logits, at::Tensor& grad_logits,
-                                            Workspace work) const {
+                                            const at::Tensor& logits, const at::Tensor& counts,
+                                            at::Tensor& grad_logits, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t tokens = CheckSequences(config, losses, logits, work, on);
+  const int64_t tokens = CheckSequences(config, losses, logits, counts, work, on);
   CheckMatrix("grad_logits", grad_logits, tokens, config.experts, on);
   WithStatisticsType(logits, [&]<typename T>(T) {
-    kernels_.Run(RouterLossesBackwardArgs<T>{config, losses, ElementsOf<T>(logits), tokens,
+    kernels_.Run(RouterLossesBackwardArgs<T>{config, losses, ElementsOf<T>(logits), tokens, CountsOf(counts),
                                              MutableElementsOf<T>(grad_logits), work});
   });
+}
+
+void SparseOperations::CountLargest(const RouterConfig& config, const at::Tensor& logits,
+                                    at::Tensor& counts) const {
+  const DeviceKind on = kernels_.kind();
+  const int64_t tokens = CheckLogits(config, logits, on);
+  CheckElements("counts", counts, config.experts, on);
+  WithStatisticsType(logits, [&]<typename T>(T) {
+    kernels_.Run(
+        CountLargestArgs<T>{config, ElementsOf<T>(logits), tokens, counts.mutable_data_ptr<double>()});
+  });
+}
+
+void SparseOperations::MeanCounts(const at::Tensor& by_rank, int64_t slots, bool continues, at::Tensor& seen,
+                                  at::Tensor& counts) const {
+  const DeviceKind on = kernels_.kind();
+  const int64_t experts = counts.numel();
+  CheckMatrix("by_rank", by_rank, by_rank.size(0), experts, on);
+  CheckElements("counts", counts, experts, on);
+  CheckExperts("MeanCounts", experts, on);
+  if (seen.defined()) {
+    CheckElements("seen", seen, experts, on);
+  }
+  TORCH_CHECK(seen.defined() || !continues, "there is nothing to continue");
+  kernels_.Run(MeanCountsArgs{.by_rank = by_rank.const_data_ptr<double>(),
+                              .ranks = by_rank.size(0),
+                              .experts = experts,
+                              .slots = slots,
+                              .continues = continues,
+                              .seen = seen.defined() ? seen.mutable_data_ptr<double>() : nullptr,
+                              .counts = counts.mutable_data_ptr<double>()});
 }
 
 }  // namespace tandem::ops

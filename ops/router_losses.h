@@ -14,6 +14,8 @@ namespace tandem::ops {
 // Transformers, arXiv:2101.03961, section 2.2, for k experts). S: tokens of a sequence; s: softmax over all
 // experts, or sigmoids divided by their sum; n_e: how many tokens of the sequence have e among the k largest
 // s, without bias and groups. n_e has no gradient.
+// Or the n_e are given, of a microbatch that would send its tokens where the mean of many microbatches does:
+// then S is T, and the mean over these microbatches of their balances is the balance of all their tokens.
 // z: the mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv:2202.08906, section 3.2).
 
 // values: two, balance and z, without their coefficients. Summed in double, on the CPU in token order.
@@ -24,6 +26,7 @@ struct RouterLossesArgs {
   RouterLossConfig losses;
   const T* logits;
   int64_t tokens;
+  const double* counts;  // [E], n_e; null: of each sequence
   double* values;
   Workspace work;  // RouterLossesWorkBytes (sparse_work.h)
 };
@@ -36,8 +39,33 @@ struct RouterLossesBackwardArgs {
   RouterLossConfig losses;
   const T* logits;
   int64_t tokens;
+  const double* counts;  // as of RouterLosses
   T* grad_logits;
   Workspace work;  // RouterLossesWorkBytes
+};
+
+// counts: [E], the n_e of all tokens.
+template <typename T>
+struct CountLargestArgs {
+  static constexpr const char* kName = "CountLargest";
+  RouterConfig config;
+  const T* logits;
+  int64_t tokens;
+  double* counts;
+};
+
+// counts: [E], the n_e of a microbatch of T tokens by the mean of all that was seen: seen * k T / sum(seen).
+// seen: [E], the sum over ranks of by_rank, added to what is there where it continues; null: the sum alone.
+// by_rank: [ranks, E], whole numbers, which are exact in any order.
+struct MeanCountsArgs {
+  static constexpr const char* kName = "MeanCounts";
+  const double* by_rank;
+  int64_t ranks;
+  int64_t experts;
+  int64_t slots;  // k T
+  bool continues;
+  double* seen;
+  double* counts;
 };
 
 }  // namespace tandem::ops

@@ -36,10 +36,16 @@ class SparseOperations {
   void UpdateRouterBias(const at::Tensor& tokens, const at::Tensor& applies, double rate,
                         at::Tensor& bias) const;
 
+  // counts: undefined: those of each sequence.
   void RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const at::Tensor& logits,
-                    at::Tensor& values, Workspace work) const;
+                    const at::Tensor& counts, at::Tensor& values, Workspace work) const;
   void RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
-                            const at::Tensor& logits, at::Tensor& grad_logits, Workspace work) const;
+                            const at::Tensor& logits, const at::Tensor& counts, at::Tensor& grad_logits,
+                            Workspace work) const;
+  void CountLargest(const RouterConfig& config, const at::Tensor& logits, at::Tensor& counts) const;
+  // seen: undefined: nothing is carried on.
+  void MeanCounts(const at::Tensor& by_rank, int64_t slots, bool continues, at::Tensor& seen,
+                  at::Tensor& counts) const;
 
   void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at::Tensor& ranked,
                     at::Tensor& chosen, at::Tensor& probabilities, Workspace work) const;

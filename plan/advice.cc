@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/name_list.h"
 #include "plan/quantity_text.h"
@@ -25,25 +26,79 @@ constexpr char kMicroBatch[] = "training.micro_batch_size";
 constexpr char kSchedule[] = "parallelism.schedule";
 constexpr char kRecompute[] = "training.recompute";
 constexpr char kStrategy[] = "parallelism.fsdp.strategy";
-// Words of --compare for schedules.
-constexpr char kSequential[] = "sequential";
-constexpr char kOverlap[] = "overlap";
-constexpr char kDelayed[] = "overlap+delay";
+constexpr char kOverlapBlock[] = "parallelism.overlap";
+constexpr char kDelay[] = "parallelism.overlap.delay_weight_gradients";
+constexpr char kSeparate[] = "parallelism.dispatch.separate_weight_gradients";
+// What one says of a schedule, whichever field is changed.
+constexpr const char* kSchedulePaths[] = {kSchedule, kDelay, kSeparate};
 constexpr double kHidden = 0.02;      // of the step: below it, communication counts as hidden
 constexpr double kWorthwhile = 0.01;  // of the step: what a change must save to be recommended
 
-// What a person calls what compute waits for.
-std::string Plural(Opcode opcode) {
-  switch (opcode) {
+// What a person calls what compute waits for. Node passes that communicate are exchanges; on a stream of
+// their own that is not the rows' they have its name: "sizes of the forward".
+std::string CauseText(const schedules::Program& program, const schedules::StallCause& cause) {
+  const std::string& stream = program.streams[cause.stream].name;
+  switch (cause.opcode) {
     case Opcode::kUnshard:
+    case Opcode::kUnshardOuter:
       return "gathers";
     case Opcode::kReduceGradients:
+    case Opcode::kReduceOuter:
       return "reductions";
     case Opcode::kGradientNorm:
       return "the norm";
+    case Opcode::kForward:
+    case Opcode::kRecompute:
+    case Opcode::kBackward:
+      return absl::StrCat(stream == "dispatch" ? "exchanges" : stream, " of the ",
+                          schedules::ToText(cause.opcode));
     default:
-      return schedules::ToText(opcode);
+      return schedules::ToText(cause.opcode);
   }
+}
+
+// How microbatches follow each other where ranks share experts.
+struct ScheduleChoice {
+  bool overlaps = false;
+  bool delays = false;
+  bool separates = false;
+  bool operator==(const ScheduleChoice&) const = default;
+};
+
+ScheduleChoice ScheduleOf(const v1::Parallelism& parallelism) {
+  return {.overlaps = parallelism.schedule() == v1::SCHEDULE_OVERLAP,
+          .delays = parallelism.overlap().delay_weight_gradients(),
+          .separates = parallelism.dispatch().separate_weight_gradients()};
+}
+
+v1::JobSpec WithSchedule(v1::JobSpec job, const ScheduleChoice& to) {
+  v1::Parallelism& parallelism = *job.mutable_parallelism();
+  parallelism.set_schedule(to.overlaps ? v1::SCHEDULE_OVERLAP : v1::SCHEDULE_SEQUENTIAL);
+  parallelism.mutable_dispatch()->set_separate_weight_gradients(to.separates);
+  parallelism.clear_overlap();
+  if (to.overlaps) {
+    parallelism.mutable_overlap()->set_delay_weight_gradients(to.delays);
+  }
+  return job;
+}
+
+// The fields of a spec that make the one of the other.
+Trial TrialOf(const ScheduleChoice& from, const ScheduleChoice& to) {
+  const auto truth = [](bool value) { return value ? "true" : "false"; };
+  const auto name = [](bool overlaps) { return overlaps ? "overlap" : "sequential"; };
+  std::vector<FieldChange> fields;
+  if (from.overlaps != to.overlaps) {
+    fields.push_back({kSchedule, name(from.overlaps), name(to.overlaps)});
+  }
+  if (from.overlaps && !to.overlaps) {
+    fields.push_back({kOverlapBlock, "{...}", ""});
+  } else if (from.delays != to.delays) {
+    fields.push_back({kDelay, truth(from.delays), truth(to.delays)});
+  }
+  if (from.separates != to.separates) {
+    fields.push_back({kSeparate, truth(from.separates), to.separates ? "true" : ""});
+  }
+  return {.field = fields.front(), .beside = {fields.begin() + 1, fields.end()}};
 }
 
 // Whether training.recompute `words` computes again all that `now` does, and more.
@@ -100,7 +155,7 @@ class Adviser {
       if (distance < prefetch || (distance > prefetch && stands_still)) {
         v1::JobSpec changed = resolved_;
         changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
-        try_with({.path = kPrefetch, .from = number(prefetch), .to = number(distance)}, std::move(changed));
+        try_with({.field = {kPrefetch, number(prefetch), number(distance)}}, std::move(changed));
       }
     }
     const int64_t micro = resolved_.training().micro_batch_size();
@@ -108,21 +163,16 @@ class Adviser {
       if (size > 0 && size != micro) {
         v1::JobSpec changed = resolved_;
         changed.mutable_training()->set_micro_batch_size(size);
-        try_with({.path = kMicroBatch, .from = number(micro), .to = number(size)}, std::move(changed));
+        try_with({.field = {kMicroBatch, number(micro), number(size)}}, std::move(changed));
       }
     }
     if (resolved_.parallelism().expert() > 1) {
-      for (const std::string schedule : {kSequential, kOverlap, kDelayed}) {
-        if (schedule != ScheduleNow()) {
-          v1::JobSpec changed = resolved_;
-          v1::Parallelism& parallelism = *changed.mutable_parallelism();
-          parallelism.clear_overlap();
-          parallelism.mutable_dispatch()->set_separate_weight_gradients(false);
-          parallelism.set_schedule(schedule == kSequential ? v1::SCHEDULE_SEQUENTIAL : v1::SCHEDULE_OVERLAP);
-          if (schedule != kSequential) {
-            parallelism.mutable_overlap()->set_delay_weight_gradients(schedule == kDelayed);
-          }
-          try_with({.path = kSchedule, .from = ScheduleNow(), .to = schedule}, std::move(changed));
+      const ScheduleChoice now = ScheduleOf(resolved_.parallelism());
+      for (const ScheduleChoice& other :
+           {ScheduleChoice{}, ScheduleChoice{.separates = true}, ScheduleChoice{.overlaps = true},
+            ScheduleChoice{.overlaps = true, .delays = true}}) {
+        if (other != now) {
+          try_with(TrialOf(now, other), WithSchedule(resolved_, other));
         }
       }
     }
@@ -133,7 +183,7 @@ class Adviser {
         if (RecomputesMore(words, now)) {
           v1::JobSpec changed = resolved_;
           changed.mutable_training()->set_recompute(words);
-          try_with({.path = kRecompute, .from = now, .to = words}, std::move(changed));
+          try_with({.field = {kRecompute, now, words}}, std::move(changed));
         }
       }
       const v1::Strategy strategy = resolved_.parallelism().fsdp().strategy();
@@ -141,7 +191,11 @@ class Adviser {
         v1::JobSpec changed = resolved_;
         changed.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_ZERO3);
         changed.mutable_parallelism()->set_replicas(1);
-        try_with({.path = kStrategy, .from = plan_.options.strategy.name, .to = "zero3"}, std::move(changed));
+        Trial trial{.field = {kStrategy, plan_.options.strategy.name, "zero3"}};
+        if (const int replicas = resolved_.parallelism().replicas(); replicas > 1) {
+          trial.beside = {{"parallelism.replicas", absl::StrCat(replicas), "1"}};
+        }
+        try_with(std::move(trial), std::move(changed));
       }
     }
     for (std::future<Trial>& trial : trials) {
@@ -162,20 +216,43 @@ class Adviser {
     return trial;
   }
 
-  std::string ScheduleNow() const {
-    const v1::Parallelism& parallelism = resolved_.parallelism();
-    return parallelism.schedule() != v1::SCHEDULE_OVERLAP   ? kSequential
-           : parallelism.overlap().delay_weight_gradients() ? kDelayed
-                                                            : kOverlap;
-  }
-
   bool Fits(int64_t device_bytes) const {
     return profile_.memory_bytes == 0 || device_bytes <= profile_.memory_bytes;
   }
 
-  static std::string Change(const Trial& trial) {
-    return absl::StrCat(trial.path, " ", trial.to, " instead of ", trial.from,
-                        trial.path == kMicroBatch ? " (same global batch)" : "");
+  // Of a job that does not fit, what is no larger: it is no step back.
+  bool IsPossible(const Trial& trial) const {
+    return Fits(trial.device_bytes) ||
+           (!Fits(prediction_.device_bytes()) && trial.device_bytes <= prediction_.device_bytes());
+  }
+
+  // What of a sparse job's numbers is of a microbatch, so that another size gives others.
+  std::string MicrobatchText() const {
+    const v1::MixtureOfExperts& moe = resolved_.model().moe();
+    std::vector<std::string> counted;
+    if (moe.capacity_factor() > 0) {
+      counted.emplace_back("experts' capacity");
+    }
+    if (moe.router_aux_loss_coef() > 0 && moe.router_aux_loss_scope() != v1::BALANCE_SCOPE_SEQUENCE) {
+      counted.emplace_back("the routers' loss");
+    }
+    return counted.empty()
+               ? " (same global batch)"
+               : absl::StrCat(" (same global batch, other numbers: ", absl::StrJoin(counted, " and "),
+                              " counts by microbatches)");
+  }
+
+  std::string Change(const Trial& trial) const {
+    std::string text = absl::StrCat(trial.field.path, " ", trial.field.to, " instead of ", trial.field.from,
+                                    trial.field.path == kMicroBatch ? MicrobatchText() : "");
+    if (trial.field.to.empty()) {
+      text = absl::StrCat("no ", trial.field.path);
+    }
+    for (const FieldChange& field : trial.beside) {
+      absl::StrAppend(&text, field.to.empty() ? " without " : " with ", field.path,
+                      field.to.empty() ? "" : " ", field.to);
+    }
+    return text;
   }
 
   std::string MemoryChange(const Trial& trial) const {
@@ -185,11 +262,11 @@ class Adviser {
                       : absl::StrCat(SizeText(-more), " less memory");
   }
 
-  // The trial that fits and whose step is the shortest; null where none of that path does.
-  const Trial* Fastest(const char* path) const {
+  // The possible trial whose step is the shortest; null where there is none of these paths.
+  const Trial* Fastest(absl::Span<const char* const> paths) const {
     const Trial* best = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (trial.path == path && Fits(trial.device_bytes) &&
+      if (std::find(paths.begin(), paths.end(), trial.field.path) != paths.end() && IsPossible(trial) &&
           (best == nullptr || trial.step_ns < best->step_ns)) {
         best = &trial;
       }
@@ -211,8 +288,8 @@ class Adviser {
   // The changes that save something; without them, that nothing did.
   std::string TriedText() const {
     std::vector<std::string> help;
-    for (const char* path : {kSchedule, kPrefetch, kMicroBatch}) {
-      if (const Trial* trial = Fastest(path); Saves(trial)) {
+    for (const absl::Span<const char* const> paths : Kinds()) {
+      if (const Trial* trial = Fastest(paths); Saves(trial)) {
         help.push_back(Saving(*trial));
       }
     }
@@ -221,13 +298,23 @@ class Adviser {
     }
     const bool too_large =
         std::any_of(advice_.trials.begin(), advice_.trials.end(),
-                    [this](const Trial& trial) { return Saves(&trial) && !Fits(trial.device_bytes); });
+                    [this](const Trial& trial) { return Saves(&trial) && !IsPossible(trial); });
     return absl::StrCat("No other prefetch", resolved_.parallelism().expert() > 1 ? ", schedule" : "",
                         " or micro_batch_size that was tried", too_large ? " and fits" : "", " saves 1 %.");
   }
 
   bool AnySaves() const {
-    return Saves(Fastest(kSchedule)) || Saves(Fastest(kPrefetch)) || Saves(Fastest(kMicroBatch));
+    return std::any_of(Kinds().begin(), Kinds().end(),
+                       [this](absl::Span<const char* const> paths) { return Saves(Fastest(paths)); });
+  }
+
+  // Paths of changes of which the best is said.
+  static const std::vector<absl::Span<const char* const>>& Kinds() {
+    static constexpr const char* kPrefetchPaths[] = {kPrefetch};
+    static constexpr const char* kMicroBatchPaths[] = {kMicroBatch};
+    static const std::vector<absl::Span<const char* const>> kinds = {kSchedulePaths, kPrefetchPaths,
+                                                                     kMicroBatchPaths};
+    return kinds;
   }
 
   void SayMemory() {
@@ -262,9 +349,8 @@ class Adviser {
   std::string LargestKind() const {
     std::map<std::string, int64_t> kinds;
     const schedules::Program& program = plan_.stage.train;
-    const schedules::StreamId compute = schedules::ComputeStream(program);
     for (size_t i = 0; i < program.instructions.size(); ++i) {
-      if (program.instructions[i].stream == compute) {
+      if (schedules::Computes(program, program.instructions[i].stream)) {
         const schedules::InstructionTime& time = prediction_.simulation.timeline.instructions[i];
         if (time.end_ns > time.start_ns) {
           kinds[schedules::KindOf(plan_.outline, program, program.instructions[i])] +=
@@ -282,7 +368,7 @@ class Adviser {
 
   void SayCompute() {
     const double compute = static_cast<double>(Compute());
-    std::string text = absl::StrCat("Compute-bound: the compute stream works ", ShareText(compute, Step()),
+    std::string text = absl::StrCat("Compute-bound: compute works ", ShareText(compute, Step()),
                                     " of the step (most in ", LargestKind(), ")");
     const int64_t slowed = SlowedNanoseconds(plan_, prediction_);
     if (static_cast<double>(slowed) > kHidden * Step()) {
@@ -298,8 +384,7 @@ class Adviser {
     // A smaller prefetch distance may hide as well and need less memory.
     const Trial* smaller = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (trial.path == kPrefetch && trial.to < trial.from &&  // of one digit
-
+      if (trial.field.path == kPrefetch && trial.field.to < trial.field.from &&  // of one digit
           static_cast<double>(trial.step_ns - prediction_.step_ns) < kWorthwhile / 2 * Step() &&
           trial.arena_bytes < prediction_.memory.arena_bytes) {
         if (smaller == nullptr || trial.arena_bytes < smaller->arena_bytes) {
@@ -322,15 +407,28 @@ class Adviser {
   bool Communicates() const { return plan_.train.ranks > 1; }
 
   void SayCommunication() {
+    const schedules::Program& program = plan_.stage.train;
+    std::map<std::string, int64_t> waits;
+    int64_t computing = 0;
+    for (const auto& [cause, nanoseconds] : prediction_.stalls) {
+      if (schedules::Computes(program, cause.stream)) {
+        computing += nanoseconds;
+      } else {
+        waits[CauseText(program, cause)] += nanoseconds;
+      }
+    }
     std::vector<std::string> parts;
-    for (const auto& [opcode, nanoseconds] : prediction_.exposed_by) {
-      parts.push_back(absl::StrCat(DurationText(nanoseconds), " for ", Plural(opcode)));
+    for (const auto& [what, nanoseconds] : waits) {
+      parts.push_back(absl::StrCat(DurationText(nanoseconds), " for ", what));
     }
     advice_.sentences.push_back(
         absl::StrCat(Communicates() ? "Communication" : "The copies of weights and gradients", ": ",
                      DurationText(prediction_.exposed_ns), " of the step (",
                      ShareText(static_cast<double>(prediction_.exposed_ns), Step()), ") is exposed",
-                     parts.empty() ? "" : absl::StrCat("; compute waits ", absl::StrJoin(parts, ", ")), "."));
+                     parts.empty() ? "" : absl::StrCat("; compute waits ", absl::StrJoin(parts, ", ")), ".",
+                     computing == 0 ? ""
+                                    : absl::StrCat(" It also waits ", DurationText(computing),
+                                                   " for weight gradients on their own stream.")));
     advice_.sentences.push_back(absl::StrCat(LinkText(), TriedText()));
   }
 
@@ -347,11 +445,15 @@ class Adviser {
     if (!Communicates() || busiest < 0 || prediction_.busy_ns[busiest] <= Compute()) {
       return "";
     }
-    return absl::StrCat("The link limits: the ", program.streams[busiest].name, " stream needs ",
+    const std::string& stream = program.streams[busiest].name;
+    // Gathers and reductions are of a microbatch, however large it is; what is exchanged grows with it.
+    const char* const help =
+        stream == "gather" || stream == "reduce" ? "a faster link or more work a gather" : "a faster link";
+    return absl::StrCat("The link limits: the ", stream, " stream needs ",
                         DurationText(prediction_.busy_ns[busiest]), " and compute ", DurationText(Compute()),
                         ", so ",
-                        AnySaves() ? "no schedule hides it all without a faster link or more work a gather. "
-                                   : "only a faster link or more work a gather helps. ");
+                        AnySaves() ? absl::StrCat("no schedule hides it all without ", help, ". ")
+                                   : absl::StrCat("only ", help, " helps. "));
   }
 
   const v1::JobSpec& resolved_;
@@ -375,10 +477,18 @@ nlohmann::json AdviceToJson(const Advice& advice) {
     int64_t number = 0;
     return absl::SimpleAtoi(text, &number) ? nlohmann::json(number) : nlohmann::json(text);
   };
+  const auto field = [&](const FieldChange& change) {
+    return nlohmann::json{{"path", change.path}, {"from", value(change.from)}, {"to", value(change.to)}};
+  };
   for (const Trial& trial : advice.trials) {
-    tried.push_back({{"path", trial.path},
-                     {"from", value(trial.from)},
-                     {"to", value(trial.to)},
+    nlohmann::json beside = nlohmann::json::array();
+    for (const FieldChange& change : trial.beside) {
+      beside.push_back(field(change));
+    }
+    tried.push_back({{"path", trial.field.path},
+                     {"from", value(trial.field.from)},
+                     {"to", value(trial.field.to)},
+                     {"beside", beside},
                      {"step_seconds", static_cast<double>(trial.step_ns) * 1e-9},
                      {"exposed_seconds", static_cast<double>(trial.exposed_ns) * 1e-9},
                      {"arena_bytes", trial.arena_bytes},

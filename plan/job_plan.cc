@@ -70,6 +70,10 @@ Decay DecayOf(v1::Decay decay) {
   }
 }
 
+std::optional<int64_t> EndOfDocument(const v1::Data& data) {
+  return data.has_end_of_document() ? std::optional(data.end_of_document()) : std::nullopt;
+}
+
 schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
   switch (spec.schedule()) {
     case v1::SCHEDULE_SEQUENTIAL:
@@ -160,7 +164,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),
-               .validation_fraction = spec.data().validation_fraction()},
+               .validation_fraction = spec.data().validation_fraction(),
+               .end_of_document = EndOfDocument(spec.data())},
       .checkpoint = {.directory = spec.checkpoint().directory(),
                      .every_steps = spec.checkpoint().every_steps(),
                      .keep = spec.checkpoint().keep(),
@@ -318,7 +323,9 @@ std::string PrecisionText(const JobPlan& plan) {
   std::string text = common.compute == common.transport && plan.precision.units.empty()
                          ? compute
                          : absl::StrCat(compute, "; gradients between ranks ", transport);
-  if (!plan.precision.repeats) absl::StrAppend(&text, "; bits need not repeat");
+  if (!plan.precision.repeats && plan.device == model::DeviceKind::kGpu) {
+    absl::StrAppend(&text, "; bits need not repeat");
+  }
   return text;
 }
 
@@ -329,11 +336,13 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.model.keeps_logits = !RecomputesLogits(plan.train.recompute);
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
-                .sequence_length = resolved.training().sequence_length()};
+                .sequence_length = resolved.training().sequence_length(),
+                .packs_documents = resolved.data().documents() == v1::DOCUMENTS_PACKED};
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
   plan.model.moe.ranks = resolved.parallelism().expert();
+  plan.model.moe.data_ranks = resolved.parallelism().ranks();
   if (plan.model.moe.ranks > 1) {
     const v1::Dispatch& dispatch = resolved.parallelism().dispatch();
     plan.model.moe.exact_chunks = HasExactChunks(dispatch, plan.model.moe);
@@ -349,6 +358,10 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   if (resolved.parallelism().has_nccl()) {
     plan.group_options = parallel::GroupOptionsOf(
         resolved.parallelism().nccl(), parallel::JobGroups(parallel::GridOf(resolved.parallelism())).value());
+  }
+  if (fsdp.prefetch() < 0) {
+    throw std::logic_error(
+        "parallelism.fsdp.prefetch: auto is for prefetch_choice.h to replace, when a job is submitted");
   }
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
   std::string texts;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,6 +42,7 @@ struct DataConfig {
   std::string train;
   std::string validation;  // empty: a fraction of the training files
   double validation_fraction = 0;
+  std::optional<int64_t> end_of_document;  // a token id; of jobs whose batch packs documents
 };
 
 struct CheckpointConfig {
@@ -91,9 +93,10 @@ struct JobPlan {
 };
 
 // Requires a spec that jobspec::Validate accepts. Of `resources.device: auto`, which the controller replaces
-// when it places the job, the plan is the CPU's: a GPU's kernels take other scratch. The programs have passed
-// the check (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of
-// ours, with the check's text).
+// when it places the job, the plan is the CPU's: a GPU's kernels take other scratch.
+// parallelism.fsdp.prefetch is a number (prefetch_choice.h). The programs have passed the check
+// (schedules/check/check.h). Throws std::logic_error where it refuses what was built (a bug of ours, with the
+// check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
 // The units' layouts as `rank` has them, which differ from plan.layouts in the names of experts, and in what

@@ -34,7 +34,7 @@ struct Prediction {
   std::vector<int64_t> busy_ns;                     // by stream of the program
   int64_t exposed_ns = 0;                           // a communication stream works and none that computes
   std::vector<int64_t> exposed_by_stream;           // of the program; streams may be exposed side by side
-  std::map<schedules::Opcode, int64_t> exposed_by;  // what worked while compute waited for it
+  std::map<schedules::StallCause, int64_t> stalls;  // what worked while the compute stream waited for it
   std::vector<int> critical_path;                   // instructions
   MemoryPlan memory;
   schedules::MemoryCurve memory_curve;  // over the step

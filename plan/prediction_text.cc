@@ -166,9 +166,11 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
       exposed_by_stream[program.streams[s].name] = Seconds(prediction.exposed_by_stream[s]);
     }
   }
-  json exposed_by = json::object();
-  for (const auto& [opcode, nanoseconds] : prediction.exposed_by) {
-    exposed_by[schedules::ToText(opcode)] = Seconds(nanoseconds);
+  json stalls = json::array();
+  for (const auto& [cause, nanoseconds] : prediction.stalls) {
+    stalls.push_back({{"stream", program.streams[cause.stream].name},
+                      {"opcode", schedules::ToText(cause.opcode)},
+                      {"seconds", Seconds(nanoseconds)}});
   }
   json instructions = json::array();
   for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -206,7 +208,7 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
           {"compute_slowed_seconds", Seconds(SlowedNanoseconds(plan, prediction))},
           {"exposed_seconds", Seconds(prediction.exposed_ns)},
           {"exposed_by_stream", exposed_by_stream},
-          {"exposed_by", exposed_by},
+          {"stalls", stalls},
           {"critical_path", prediction.critical_path},
           {"memory_waits",
            {{"count", prediction.memory_waits.count},

@@ -327,7 +327,8 @@ void Binder::InsertOmitted(const Program& program, const Instruction& instructio
                           in_training);
   for (size_t i = 0; i < in_training.size(); ++i) {
     const PassOperand& expected = in_training[i];
-    const bool is_state = expected.what == PassOperand::What::kState;
+    const bool is_state =
+        expected.what == PassOperand::What::kState || expected.what == PassOperand::What::kCarriedState;
     if (expected.mode == Mode::kReads || (expected.what != PassOperand::What::kValue && !is_state)) {
       continue;
     }
@@ -337,7 +338,7 @@ void Binder::InsertOmitted(const Program& program, const Instruction& instructio
       const Operand& operand = instruction.operands[next];
       const Buffer& buffer = program.buffers[operand.buffer];
       const schedules::SubjectKind subject = schedules::InfoOf(buffer.kind).subject;
-      is_there = operand.mode == expected.mode && buffer.subject == expected.id &&
+      is_there = operand.mode != Mode::kReads && buffer.subject == expected.id &&
                  subject == (is_state ? schedules::SubjectKind::kState : schedules::SubjectKind::kValue);
     }
     if (!is_there) {

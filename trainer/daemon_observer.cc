@@ -48,6 +48,10 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   out.set_resumed_step(ready.resumed_step);
   out.set_build(platform::BuildVersion());
   out.set_resumed_from(ready.resumed_from);
+  out.set_arena_bytes(ready.arena_bytes);
+  out.set_device_used_bytes(ready.memory.used);
+  out.set_device_total_bytes(ready.memory.total);
+  out.mutable_sent_bytes()->insert(ready.sent_bytes.begin(), ready.sent_bytes.end());
   outbox_.Push(std::move(message));
 }
 

@@ -17,6 +17,7 @@
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
+#include "plan/step_work.h"
 #include "platform/clock.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
@@ -34,6 +35,13 @@ namespace tandem::trainer {
 namespace {
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
+
+std::optional<data::Documents> DocumentsOf(const plan::JobPlan& plan) {
+  if (!plan.batch.packs_documents) {
+    return std::nullopt;
+  }
+  return data::Documents{.end_of_document = plan.train.data.end_of_document};
+}
 
 std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
   std::vector<std::string> names;
@@ -84,7 +92,8 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         kernels_digest_(backend.operations().kernels_digest()),
-        train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
+        train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
+                      DocumentsOf(plan)),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
@@ -103,7 +112,7 @@ class Rank::Impl {
     }
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
-                                 plan.batch.sequence_length);
+                                 plan.batch.sequence_length, DocumentsOf(plan));
     }
   }
 
@@ -137,14 +146,18 @@ class Rank::Impl {
     const int64_t first_step = Load();
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, first_step));
-    reports_.emplace(files_, communicators_.report, plan_, first_step, observer_,
+    reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
+                     first_step, observer_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
     observer_.OnReady({.program_digest = plan_.program_digest,
                        .layout_digest = plan_.layout_digest,
                        .data_digest = corpus_->digest(),
                        .kernels_digest = kernels_digest_,
                        .resumed_step = first_step,
-                       .resumed_from = resumed_from_});
+                       .resumed_from = resumed_from_,
+                       .arena_bytes = plan_.stage.arena_bytes,
+                       .memory = device_.memory_use(),
+                       .sent_bytes = plan::SentBytes(plan_)});
     SetPhase(v1::RANK_PHASE_READY);
     Lap();
 

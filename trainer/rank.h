@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator_factory.h"
 #include "comm/communicators.h"
+#include "device/device.h"
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
@@ -51,7 +53,10 @@ struct RankReady {
   std::string data_digest;
   std::string kernels_digest;  // ops::Operations::kernels_digest
   int64_t resumed_step = 0;
-  std::string resumed_from;  // path of the checkpoint; empty: step 0
+  std::string resumed_from;                  // path of the checkpoint; empty: step 0
+  int64_t arena_bytes = 0;                   // of its device, which it holds to its end
+  device::MemoryUse memory;                  // of its device, when it was ready
+  std::map<std::string, double> sent_bytes;  // plan::SentBytes
 };
 
 // Receives what happens in a rank. Called on the rank's thread unless said otherwise.

@@ -41,10 +41,12 @@ double MaxAbsOf(const fsdp::Magnitude& magnitude) {
 }  // namespace
 
 Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
-                   Report report, std::function<void(int64_t, std::exception_ptr)> failed)
+                   double seconds_at_peak, Report report,
+                   std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
       item_elements_(std::move(item_elements)),
       sharing_(std::move(sharing)),
+      seconds_at_peak_(seconds_at_peak),
       report_(std::move(report)),
       failed_(std::move(failed)),
       thread_([this] { Run(); }) {}
@@ -137,6 +139,9 @@ void Reporter::Fold(const StepRecord& record) {
   if (report.seconds() > 0) {
     (*report.mutable_scalars())["tokens_per_second"] =
         static_cast<double>(report.tokens()) / report.seconds();
+    if (seconds_at_peak_ > 0) {
+      (*report.mutable_scalars())["model_flops_utilization"] = seconds_at_peak_ / report.seconds();
+    }
   }
   if (validation_rounds > 0) {
     (*report.mutable_scalars())["validation_loss"] =

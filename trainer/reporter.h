@@ -52,12 +52,14 @@ class Reporter {
   using Report = std::function<void(const v1::StepReport&, const std::vector<NonfiniteGradient>&)>;
 
   // item_elements: elements of each parameter, in table order. sharing: of experts, as the records' routers.
+  // seconds_at_peak: of a step (plan/step_work.h), for the reports' model FLOPs utilization; 0: not known.
   // report: called on rank 0 with every report, in step order, on the reporter's thread, and with the places
   //   where its gradients are not finite, in table order and by rank (none where norms are not wanted). What
   //   it does delays the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
   // more. `comm` outlives it; between Submit and the end of Flush this thread alone uses it.
-  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing, Report report,
+  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
+           double seconds_at_peak, Report report,
            std::function<void(int64_t step, std::exception_ptr)> failed);
   ~Reporter();  // drops what is not folded yet; does not end a collective that is under way
   Reporter(const Reporter&) = delete;
@@ -77,6 +79,7 @@ class Reporter {
   comm::Communicator& comm_;
   const std::vector<int64_t> item_elements_;
   const ExpertSharing sharing_;
+  const double seconds_at_peak_;
   const Report report_;
   const std::function<void(int64_t, std::exception_ptr)> failed_;
 

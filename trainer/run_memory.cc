@@ -47,17 +47,20 @@ const schedules::Node& WriterOf(const schedules::Outline& outline, schedules::Va
   throw std::logic_error(outline.values.at(value).name + " has no producer");
 }
 
-// The sum of the reports of one layer's microbatches; their losses, and what `sharing` ranks that share the
-// experts get of each, one by one.
-RouterLoad LoadOf(int layer, const std::vector<const double*>& reports, int64_t experts, int64_t sharing) {
+// The sum of the reports of one layer's microbatches; their losses, which a balance node may have, and what
+// `sharing` ranks that share the experts get of each, one by one.
+RouterLoad LoadOf(int layer, const std::vector<const double*>& reports,
+                  const std::vector<const double*>& losses, int64_t experts, int64_t sharing) {
   const model::RouterReport at{.experts = experts};
   RouterLoad load{.layer = layer, .tokens = std::vector<double>(experts)};
-  for (const double* report : reports) {
+  for (size_t m = 0; m < reports.size(); ++m) {
+    const double* const report = reports[m];
     for (int64_t expert = 0; expert < experts; ++expert) {
       load.tokens[expert] += report[expert];
     }
     load.dropped += report[at.dropped()];
-    load.losses.push_back({.balance = report[at.balance()], .z = report[at.z()]});
+    const double* const both = losses.empty() ? report + at.balance() : losses[m];
+    load.losses.push_back({.balance = both[0], .z = both[1]});
     if (sharing > 1) {
       std::vector<double>& rows = load.rows.emplace_back(sharing);
       for (int64_t expert = 0; expert < experts; ++expert) {
@@ -85,9 +88,12 @@ RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : pla
       });
       ForEachTouched(*program, BufferKind::kHostLosses, [&](const Buffer& buffer) {
         const schedules::Node& writer = WriterOf(plan.outline, buffer.subject);
-        const bool is_router = writer.kind == schedules::NodeKind::kRoute;
+        // The balance node of a layer is behind its router.
         std::vector<const double*>& doubles =
-            is_router ? element.routers.emplace_back(Router{.layer = writer.layer}).reports : element.losses;
+            writer.kind == schedules::NodeKind::kRoute
+                ? element.routers.emplace_back(Router{.layer = writer.layer}).reports
+            : writer.kind == schedules::NodeKind::kBalance ? element.routers.back().losses
+                                                           : element.losses;
         for (int m = 0; m < program->num_microbatches; ++m) {
           doubles.push_back(
               reinterpret_cast<const double*>(memory.At(buffer, parity).begin + buffer.parts[m].begin));
@@ -130,8 +136,8 @@ RunRecord RunMemory::Read(const RunRequest& request, const Program& program, int
     record.losses.push_back(*loss);
   }
   for (const Router& router : element.routers) {
-    record.routers.push_back(
-        LoadOf(router.layer, router.reports, plan_.model.moe.router.experts, plan_.model.moe.ranks));
+    record.routers.push_back(LoadOf(router.layer, router.reports, router.losses,
+                                    plan_.model.moe.router.experts, plan_.model.moe.ranks));
   }
   if (element.outcome.begin != nullptr) {
     record.outcome = *element.outcome.as<const fsdp::NormOutcome>();

@@ -61,6 +61,7 @@ class RunMemory {
   struct Router {
     int layer = 0;
     std::vector<const double*> reports;  // by microbatch
+    std::vector<const double*> losses;   // likewise, of its balance node; empty: it has none
   };
 
   struct Element {

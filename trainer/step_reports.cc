@@ -45,7 +45,7 @@ std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& param
 }  // namespace
 
 StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-                         int64_t resumed_step, RankObserver& observer,
+                         double seconds_at_peak, int64_t resumed_step, RankObserver& observer,
                          std::function<void(std::exception_ptr)> failed)
     : comm_(comm),
       plan_(plan),
@@ -53,7 +53,7 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
       parameters_(plan::TrainedParameters(plan)),
       places_(plan::TrainedParametersOf(plan, comm.rank())),
       reporter_(
-          comm, ElementsOf(parameters_), SharingOf(plan),
+          comm, ElementsOf(parameters_), SharingOf(plan), seconds_at_peak,
           [this](const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {
             Report(report, nonfinite);
           },

@@ -27,11 +27,12 @@ class RankObserver;
 // directory, given to the observer, and logged where gradients are not finite. Used by the rank's thread.
 class StepReports {
  public:
-  // comm: as for the reporter. resumed_step: done before. failed: called once, on the reporter's thread, with
-  // the error that Flush throws. All outlive it. On rank 0 the observer gets the table of parameters first,
-  // where norms are wanted. Throws UserError where a file cannot be written.
+  // comm, seconds_at_peak: as for the reporter. resumed_step: done before. failed: called once, on the
+  // reporter's thread, with the error that Flush throws. All outlive it. On rank 0 the observer gets the
+  // table of parameters first, where norms are wanted. Throws UserError where a file cannot be written.
   StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-              int64_t resumed_step, RankObserver& observer, std::function<void(std::exception_ptr)> failed);
+              double seconds_at_peak, int64_t resumed_step, RankObserver& observer,
+              std::function<void(std::exception_ptr)> failed);
 
   // What a run that has ended says of the step that it computed, which takes so long, and of the one that it
   // applied, which is the one that was computed last: in this order a run's Applied comes first.

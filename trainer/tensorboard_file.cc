@@ -58,9 +58,10 @@ void AppendLittleEndian(Integer value, std::string& out) {
 }
 
 std::string TagOf(const std::string& scalar) {
-  return scalar == "validation_loss"     ? "validation_metrics/global_avg_loss"
-         : scalar == "tokens_per_second" ? "throughput(tps)"
-                                         : absl::StrCat("scalars/", scalar);
+  return scalar == "validation_loss"           ? "validation_metrics/global_avg_loss"
+         : scalar == "tokens_per_second"       ? "throughput(tps)"
+         : scalar == "model_flops_utilization" ? "mfu(%)"
+                                               : absl::StrCat("scalars/", scalar);
 }
 
 void ThrowIfNotOk(const absl::Status& status) {
@@ -123,7 +124,7 @@ void TensorBoardFile::Append(const v1::StepReport& report) {
   // In the order of their names.
   for (const auto& [name, value] :
        std::map<std::string, double>(report.scalars().begin(), report.scalars().end())) {
-    add(TagOf(name), value);
+    add(TagOf(name), name == "model_flops_utilization" ? 100 * value : value);
   }
   Write(TensorBoardRecord(event.SerializeAsString()));
 }

@@ -18,6 +18,7 @@
 #include "cli/watch/watch_summary.h"
 #include "jobspec/jobspec.h"
 #include "plan/layout_text.h"
+#include "plan/prefetch_choice.h"
 
 namespace tandem::cli {
 namespace {
@@ -136,6 +137,11 @@ int Describe(Context& context, Client& client, const DescribeOptions& options) {
   out.Row("step", absl::StrCat(job->last_step(), " of ", job->resolved().training().steps()));
   if (job->has_progress()) {
     out.Row("progress", ProgressText(job->progress()));
+  }
+  if (job->submitted().parallelism().fsdp().prefetch() != job->resolved().parallelism().fsdp().prefetch() &&
+      plan::ChoosesPrefetch(job->submitted())) {
+    out.Row("prefetch", absl::StrCat(job->resolved().parallelism().fsdp().prefetch(),
+                                     " units ahead, chosen when it was submitted"));
   }
   out.Row("created", TimeText(job->created(), context.zone));
   if (IsSet(job->ended())) {

@@ -28,9 +28,11 @@
 #include "plan/memory_plan.h"
 #include "plan/prediction.h"
 #include "plan/prediction_text.h"
+#include "plan/prefetch_choice.h"
 #include "plan/quantity_text.h"
 #include "plan/text.h"
 #include "platform/files.h"
+#include "platform/status_macros.h"
 #include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/trace.h"
 
@@ -44,6 +46,17 @@ v1::JobSpec OnDeviceOf(const schedules::DeviceProfile& profile, v1::JobSpec reso
     resolved.mutable_resources()->set_device(processors ? v1::DEVICE_CPU : v1::DEVICE_CUDA);
   }
   return resolved;
+}
+
+// The job with a prefetch distance, and the choice, where it leaves that open.
+absl::StatusOr<std::optional<plan::PrefetchChoice>> SetPrefetch(const schedules::DeviceProfile& profile,
+                                                                v1::JobSpec& resolved) {
+  if (!plan::ChoosesPrefetch(resolved)) {
+    return std::nullopt;
+  }
+  TANDEM_ASSIGN_OR_RETURN(plan::PrefetchChoice choice, plan::ChoosePrefetch(resolved, profile));
+  resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice.distance);
+  return choice;
 }
 
 using google::protobuf::util::MessageDifferencer;
@@ -80,6 +93,7 @@ struct Result {
   schedules::DeviceProfile profile;
   plan::Prediction prediction;
   plan::Advice advice;
+  std::optional<plan::PrefetchChoice> prefetch;  // where the job leaves it to be chosen
   Comparison comparison;
   std::vector<Compared> compared;  // empty: nothing was asked for
 };
@@ -136,6 +150,12 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
         absl::StrCat("Compared (change of the time a token takes)\n", ComparisonTable(result, context), "\n");
   }
   text += plan::PlanToText(result.plan, {.program = options.program});
+  if (result.prefetch.has_value()) {
+    absl::StrAppend(&text, "\nUnits gathered ahead of use (prefetch: auto)\n");
+    for (const std::string& line : Wrap(plan::PrefetchChoiceToText(*result.prefetch), columns, "  ")) {
+      absl::StrAppend(&text, line, "\n");
+    }
+  }
   absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
                   Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, shape),
                          context, columns),
@@ -156,6 +176,9 @@ std::string PlanJson(const Result& result) {
   nlohmann::json json = plan::PlanToJson(result.plan);
   json["prediction"] = plan::PredictionToJson(result.plan, result.prediction, result.profile);
   json["advice"] = plan::AdviceToJson(result.advice);
+  if (result.prefetch.has_value()) {
+    json["prefetch"] = plan::PrefetchChoiceToJson(*result.prefetch);
+  }
   if (!result.compared.empty()) {
     nlohmann::json rows = nlohmann::json::array();
     for (const Compared& row : result.compared) {
@@ -186,7 +209,11 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
     if (!variant.violations.empty()) {
       continue;
     }
-    const plan::JobPlan job_plan = plan::MakeJobPlan(OnDeviceOf(result.profile, variant.resolved));
+    v1::JobSpec planned = OnDeviceOf(result.profile, variant.resolved);
+    if (const absl::Status status = SetPrefetch(result.profile, planned).status(); !status.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: ", status.message()));
+    }
+    const plan::JobPlan job_plan = plan::MakeJobPlan(planned);
     absl::StatusOr<plan::Prediction> prediction = plan::Predict(job_plan, result.profile);
     if (!prediction.ok()) {
       return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
@@ -241,7 +268,12 @@ int Plan(Context& context, const PlanOptions& options) {
     return kInvalidSpec;
   }
   try {
-    const v1::JobSpec resolved = OnDeviceOf(result.profile, job->resolved);
+    v1::JobSpec resolved = OnDeviceOf(result.profile, job->resolved);
+    absl::StatusOr<std::optional<plan::PrefetchChoice>> prefetch = SetPrefetch(result.profile, resolved);
+    if (!prefetch.ok()) {
+      return Fail(context.console, kUsage, absl::StrCat("plan: ", prefetch.status().message()));
+    }
+    result.prefetch = *std::move(prefetch);
     result.plan = plan::MakeJobPlan(resolved);
     if (options.without_wait.has_value() || options.without_instruction.has_value()) {
       return TryCheck(context, options, result.plan);

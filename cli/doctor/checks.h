@@ -36,6 +36,9 @@ std::map<std::string, std::string> LoadedLibraries(const std::string& text);
 // Of a driver of that version: CUDA 13 needs 580.
 Finding CheckDriver(const std::string& version);
 
+// Of the NCCL at `path`, by its ncclGetVersion: exchanges between experts need 2.28.
+Finding CheckNcclVersion(int version, const std::string& path);
+
 // folder_checks.cc
 
 // Whether a folder can hold what Tandem keeps: that it can be written, its space, and how long a file takes

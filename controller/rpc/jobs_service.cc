@@ -16,6 +16,7 @@
 #include "controller/rpc/wanted_uploads.h"
 #include "controller/store/history.h"
 #include "jobspec/jobspec.h"
+#include "plan/prefetch_choice.h"
 #include "platform/build_info.h"
 #include "platform/status_macros.h"
 #include "proto/names.h"
@@ -107,6 +108,11 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
           return std::nullopt;
         }
         TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
+        {
+          // One at a time: each plans and simulates the job several times.
+          const absl::MutexLock lock(&planning_);
+          TANDEM_RETURN_IF_ERROR(plan::ResolvePrefetch(checked.resolved));
+        }
         controller::Submit submit;
         submit.id = parts_.random.HexId(12);
         submit.owner = call.caller.identity.name;

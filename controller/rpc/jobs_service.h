@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "controller/engine.h"
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/access.h"
@@ -78,6 +79,7 @@ class JobsService final : public v1::Jobs::CallbackService {
                                      const google::protobuf::Message& request, const std::string& job);
 
   const Parts parts_;
+  absl::Mutex planning_;  // held while a job's plan is simulated
 };
 
 }  // namespace tandem::controller

@@ -267,7 +267,7 @@ void Session::HandleHello() {
         absl::StrCat("worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
                      ", this controller is at term ", term,
                      ": its state directory is older than what the worker has seen; start the controller "
-                     "on its newest state"),
+                     "on its newest state, or, to go on from a backup, restart the worker, which ends its jobs"),
         /*final=*/false));
     return;
   }

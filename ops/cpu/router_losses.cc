@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/router_losses.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -10,15 +11,34 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// The scores of a sequence's tokens as the balance sees them, and how many tokens chose each expert.
+// Adds one to the count of each expert that a token would choose without bias and groups. order: memory.
+template <typename T>
+void CountChoices(const RouterConfig& config, const T* logits, std::vector<int64_t>& order, double* counts) {
+  std::iota(order.begin(), order.end(), 0);
+  PutLargestFirst(logits, config.top_k, order);  // in the order of the scores
+  for (int64_t j = 0; j < config.top_k; ++j) {
+    ++counts[order[j]];
+  }
+}
+
+// The scores of a sequence's tokens as the balance sees them, and how many tokens chose each expert, where
+// that is not given.
 template <typename T>
 class Sequence {
  public:
-  Sequence(const RouterConfig& config, int64_t length)
-      : config_(config), length_(length), scores_(length * config.experts), order_(config.experts) {}
+  Sequence(const RouterConfig& config, int64_t length, const double* given)
+      : config_(config),
+        length_(length),
+        given_(given),
+        scores_(length * config.experts),
+        order_(config.experts),
+        counts_(config.experts) {}
 
   void Read(const T* logits) {
-    counts_.assign(config_.experts, 0);
+    std::fill(counts_.begin(), counts_.end(), 0);
+    if (given_ != nullptr) {
+      std::copy_n(given_, config_.experts, counts_.begin());
+    }
     for (int64_t token = 0; token < length_; ++token, logits += config_.experts) {
       T* const scores = scores_.data() + token * config_.experts;
       if (config_.score == RouterScore::kSoftmax) {
@@ -33,23 +53,22 @@ class Sequence {
           scores[e] /= sum;
         }
       }
-      std::iota(order_.begin(), order_.end(), 0);
-      PutLargestFirst(logits, config_.top_k, order_);  // in the order of the scores
-      for (int64_t j = 0; j < config_.top_k; ++j) {
-        ++counts_[order_[j]];
+      if (given_ == nullptr) {
+        CountChoices(config_, logits, order_, counts_.data());
       }
     }
   }
 
   const T* scores(int64_t token) const { return scores_.data() + token * config_.experts; }
-  const std::vector<int64_t>& counts() const { return counts_; }
+  const std::vector<double>& counts() const { return counts_; }
 
  private:
   const RouterConfig& config_;
   const int64_t length_;
+  const double* const given_;
   std::vector<T> scores_;  // [S, E]
   std::vector<int64_t> order_;
-  std::vector<int64_t> counts_;  // [E]
+  std::vector<double> counts_;  // [E]
 };
 
 // E / (k S^2 B): what sums of counts times scores are multiplied by.
@@ -64,7 +83,7 @@ template <typename T>
 void Run(const RouterLossesArgs<T>& args) {
   const RouterConfig& config = args.config;
   const int64_t length = args.losses.sequence_length;
-  Sequence<T> sequence(config, length);
+  Sequence<T> sequence(config, length, args.counts);
   std::vector<T> softmax(config.experts);
   double balance = 0;
   double z = 0;
@@ -73,7 +92,7 @@ void Run(const RouterLossesArgs<T>& args) {
     sequence.Read(in);
     for (int64_t token = 0; token < length; ++token) {
       for (int64_t e = 0; e < config.experts; ++e) {
-        balance += static_cast<double>(sequence.counts()[e]) * sequence.scores(token)[e];
+        balance += sequence.counts()[e] * static_cast<double>(sequence.scores(token)[e]);
       }
       const double lse = Softmax(in + token * config.experts, config.experts, softmax.data());
       z += lse * lse;
@@ -94,7 +113,7 @@ void Run(const RouterLossesBackwardArgs<T>& args) {
   const int64_t length = args.losses.sequence_length;
   const T balance = static_cast<T>(args.losses.balance * BalanceScale(config, length, args.tokens));
   const T z = static_cast<T>(2 * args.losses.z / static_cast<double>(args.tokens));
-  Sequence<T> sequence(config, length);
+  Sequence<T> sequence(config, length, args.counts);
   std::vector<T> softmax(experts);
   std::vector<T> grad(experts);
   const T* in = args.logits;
@@ -130,5 +149,33 @@ void Run(const RouterLossesBackwardArgs<T>& args) {
   }
 }
 TANDEM_CPU_STATISTICS_KERNEL(RouterLossesBackwardArgs)
+
+template <typename T>
+void Run(const CountLargestArgs<T>& args) {
+  std::fill_n(args.counts, args.config.experts, 0);
+  std::vector<int64_t> order(args.config.experts);
+  for (int64_t token = 0; token < args.tokens; ++token) {
+    CountChoices(args.config, args.logits + token * args.config.experts, order, args.counts);
+  }
+}
+TANDEM_CPU_STATISTICS_KERNEL(CountLargestArgs)
+
+void Run(const MeanCountsArgs& args) {
+  double sum = 0;
+  for (int64_t e = 0; e < args.experts; ++e) {
+    double seen = args.continues ? args.seen[e] : 0;
+    for (int64_t rank = 0; rank < args.ranks; ++rank) {
+      seen += args.by_rank[rank * args.experts + e];
+    }
+    if (args.seen != nullptr) {
+      args.seen[e] = seen;
+    }
+    args.counts[e] = seen;
+    sum += seen;
+  }
+  for (int64_t e = 0; e < args.experts; ++e) {
+    args.counts[e] = args.counts[e] * static_cast<double>(args.slots) / sum;
+  }
+}
 
 }  // namespace tandem::ops::cpu

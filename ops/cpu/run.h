@@ -41,12 +41,15 @@ template <typename E>
 void Run(const UnpackLatentHeadsArgs<E>& args);
 
 void Run(const CountTokensArgs& args);
+void Run(const MeanCountsArgs& args);
 void Run(const PermuteArgs& args);
 void Run(const PlanRowsArgs& args);
 void Run(const PlanSendsArgs& args);
 void Run(const PlanWindowArgs& args);
 template <typename T>
 void Run(const CollectSlotsArgs<T>& args);
+template <typename T>
+void Run(const CountLargestArgs<T>& args);
 template <typename T>
 void Run(const DropOverflowArgs<T>& args);
 template <typename T>

@@ -28,9 +28,9 @@ struct BalanceScores {
 };
 
 // counts: [sequences, E], how many tokens have the expert among their largest scores.
-template <typename T>
+template <typename T, typename Count>
 __global__ void CountLargest(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
-                             int* counts) {
+                             Count* counts) {
   const int64_t token = TokenOfWarp();
   if (token >= tokens) return;
   logits += token * config.experts;
@@ -39,13 +39,13 @@ __global__ void CountLargest(RouterConfig config, int64_t length, const T* logit
   for (int64_t j = 0; j < config.top_k; ++j) {
     last = NextLargest<T>(
         config.experts, last, [&](int64_t e) { return logits[e]; }, [](int64_t) { return true; });
-    if (LaneOf() == 0 && last.index < config.experts) atomicAdd(counts + last.index, 1);
+    if (LaneOf() == 0 && last.index < config.experts) atomicAdd(counts + last.index, Count{1});
   }
 }
 
 // terms: [tokens, 2], a token's share of the sums.
-template <typename T>
-__global__ void LossTerms(RouterLossesArgs<T> args, const int* counts, double* terms) {
+template <typename T, typename Count>
+__global__ void LossTerms(RouterLossesArgs<T> args, const Count* counts, double* terms) {
   const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
   if (token >= args.tokens) return;
@@ -81,8 +81,8 @@ __global__ void SumTerms(const double* terms, int64_t tokens, double balance_sca
 }
 
 // balance, z: what the gradients of the scores and of the log-sum-exp are multiplied by.
-template <typename T>
-__global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const int* counts, T balance, T z) {
+template <typename T, typename Count>
+__global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* counts, T balance, T z) {
   const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
   if (token >= args.tokens) return;
@@ -115,8 +115,24 @@ double BalanceScale(const RouterConfig& config, int64_t length, int64_t tokens) 
          (static_cast<double>(config.top_k) * static_cast<double>(length) * static_cast<double>(tokens));
 }
 
+// One block. Whole numbers of less than 2^53: their sums are exact in any order.
+__global__ void MeanOfCounts(MeanCountsArgs args) {
+  double sum = 0;
+  for (int64_t e = threadIdx.x; e < args.experts; e += kThreads) {
+    double seen = args.continues ? args.seen[e] : 0;
+    for (int64_t rank = 0; rank < args.ranks; ++rank) seen += args.by_rank[rank * args.experts + e];
+    if (args.seen != nullptr) args.seen[e] = seen;
+    args.counts[e] = seen;
+    sum += seen;
+  }
+  sum = BlockSum(sum);
+  for (int64_t e = threadIdx.x; e < args.experts; e += kThreads) {
+    args.counts[e] = args.counts[e] * static_cast<double>(args.slots) / sum;
+  }
+}
+
 template <typename Args>
-int Count(const Args& args, int* counts, Stream stream) {
+int CountBySequence(const Args& args, int* counts, Stream stream) {
   const int64_t length = args.losses.sequence_length;
   const int64_t elements = args.tokens / length * args.config.experts;
   const int error = cudaMemsetAsync(counts, 0, static_cast<size_t>(elements) * sizeof(int), stream);
@@ -132,10 +148,14 @@ template <typename T>
 int Launch(const RouterLossesArgs<T>& args, Stream stream) {
   const int64_t length = args.losses.sequence_length;
   double* const terms = static_cast<double*>(args.work.begin);
-  int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
-  const int error = Count(args, counts, stream);
-  if (error != cudaSuccess) return error;
-  LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
+  if (args.counts != nullptr) {
+    LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, args.counts, terms);
+  } else {
+    int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
+    const int error = CountBySequence(args, counts, stream);
+    if (error != cudaSuccess) return error;
+    LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
+  }
   SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
                                        args.values);
   return cudaGetLastError();
@@ -146,15 +166,34 @@ template <typename T>
 int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
   const RouterLossConfig& losses = args.losses;
   if (losses.balance == 0 && losses.z == 0) return cudaSuccess;
-  const int64_t length = losses.sequence_length;
+  const T balance =
+      static_cast<T>(losses.balance * BalanceScale(args.config, losses.sequence_length, args.tokens));
+  const T z = static_cast<T>(2 * losses.z / static_cast<double>(args.tokens));
+  const auto add = [&](const auto* counts) {
+    AddLossGradients<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, balance, z);
+    return cudaGetLastError();
+  };
+  if (args.counts != nullptr) return add(args.counts);
   int* const counts = static_cast<int*>(args.work.begin);
-  const int error = Count(args, counts, stream);
-  if (error != cudaSuccess) return error;
-  AddLossGradients<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(
-      args, counts, static_cast<T>(losses.balance * BalanceScale(args.config, length, args.tokens)),
-      static_cast<T>(2 * losses.z / static_cast<double>(args.tokens)));
-  return cudaGetLastError();
+  const int error = CountBySequence(args, counts, stream);
+  return error != cudaSuccess ? error : static_cast<int>(add(counts));
 }
 TANDEM_STATISTICS_KERNEL(RouterLossesBackwardArgs)
+
+template <typename T>
+int Launch(const CountLargestArgs<T>& args, Stream stream) {
+  const size_t bytes = static_cast<size_t>(args.config.experts) * sizeof(double);
+  const int error = cudaMemsetAsync(args.counts, 0, bytes, stream);
+  if (error != cudaSuccess || args.tokens == 0) return error;
+  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(
+      args.config, /*length=*/args.tokens, args.logits, args.tokens, args.counts);
+  return cudaGetLastError();
+}
+TANDEM_STATISTICS_KERNEL(CountLargestArgs)
+
+int Launch(const MeanCountsArgs& args, Stream stream) {
+  MeanOfCounts<<<1, kThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
 
 }  // namespace tandem::ops::cuda

@@ -14,12 +14,13 @@
 
 namespace tandem::ops::cuda {
 
-// The kernels behind the operations of sparse layers; as kernels.h says of its own. Integers alone are added
-// up by atomics, where their order means nothing. What `begins` and rows_there say is read on the GPU, so
-// grids are as large as the most rows that there can be, and what is beyond ends at once. An index outside of
-// its range counts as none.
+// The kernels behind the operations of sparse layers; as kernels.h says of its own. Whole numbers alone are
+// added up by atomics, where their order means nothing. What `begins` and rows_there say is read on the GPU,
+// so grids are as large as the most rows that there can be, and what is beyond ends at once. An index outside
+// of its range counts as none.
 
 int Launch(const CountTokensArgs& args, Stream stream);
+int Launch(const MeanCountsArgs& args, Stream stream);
 int Launch(const PermuteArgs& args, Stream stream);
 int Launch(const PlanRowsArgs& args, Stream stream);
 int Launch(const PlanSendsArgs& args, Stream stream);
@@ -39,6 +40,8 @@ int Launch(const GroupedLinearBackwardWeightArgs<E>& args, Stream stream);
 // T: float, double.
 template <typename T>
 int Launch(const CollectSlotsArgs<T>& args, Stream stream);
+template <typename T>
+int Launch(const CountLargestArgs<T>& args, Stream stream);
 template <typename T>
 int Launch(const DropOverflowArgs<T>& args, Stream stream);
 template <typename T>

@@ -33,6 +33,7 @@ std::vector<NodeId>& PlaceOf(NodeKind kind, LayerNodes& layer) {
     case NodeKind::kRoute:
     case NodeKind::kPermute:
     case NodeKind::kSizes:
+    case NodeKind::kBalance:
     case NodeKind::kMamba:
     case NodeKind::kMtp:
     case NodeKind::kHead:

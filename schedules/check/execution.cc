@@ -23,7 +23,12 @@ class Execution::PassOperands : public PassMemory {
   }
 
   Symbol Read(const PassOperand& what) override {
-    if (const int place = Find(what); place >= 0) {
+    const int place = Find(what);
+    if (what.what == PassOperand::What::kCarriedState &&
+        (place < 0 || in_.operands[place].mode == Mode::kWrites)) {
+      return execution_.symbols_.Of(SymbolOp::kZero);
+    }
+    if (place >= 0) {
       const Operand& operand = in_.operands[place];
       return what.what == PassOperand::What::kParameters ? execution_.ReadPart(operand, {what.id, what.part})
                                                          : execution_.Read(operand);
@@ -49,7 +54,8 @@ class Execution::PassOperands : public PassMemory {
       }
     }
     const int place = Find(what);
-    const bool adds = place >= 0 && in_.operands[place].mode == Mode::kAdds;
+    const bool adds = place >= 0 && in_.operands[place].mode == Mode::kAdds &&
+                      what.what != PassOperand::What::kCarriedState;
     written_.emplace_back(what, adds ? add(execution_.Read(in_.operands[place])) : symbol);
   }
 

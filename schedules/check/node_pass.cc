@@ -18,13 +18,18 @@ std::vector<PassOperand> OperandsOf(const Outline& outline, NodeId node, Opcode 
   return operands;
 }
 
+// What a pass makes depends on it.
+bool IsRead(const PassOperand& operand) {
+  return operand.mode == Mode::kReads || operand.what == PassOperand::What::kCarriedState;
+}
+
 void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
             PassMemory& memory) {
   const std::vector<PassOperand> operands = OperandsOf(outline, node, opcode);
   std::vector<Symbol> reads;
   reads.reserve(operands.size());
   for (const PassOperand& operand : operands) {
-    if (operand.mode == Mode::kReads) {
+    if (IsRead(operand)) {
       reads.push_back(memory.Read(operand));
     }
   }
@@ -54,7 +59,7 @@ void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcod
 
 std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int argument) {
   for (const PassOperand& operand : OperandsOf(outline, node, opcode)) {
-    if (operand.mode != Mode::kReads || argument-- > 0) {
+    if (!IsRead(operand) || argument-- > 0) {
       continue;
     }
     switch (operand.what) {
@@ -63,6 +68,7 @@ std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int
       case PassOperand::What::kParameters:
         return absl::StrCat("the parameters of ", outline.units[operand.id].name);
       case PassOperand::What::kState:
+      case PassOperand::What::kCarriedState:
         return outline.states[operand.id].name;
       case PassOperand::What::kInputs:
         return "the inputs";

@@ -144,6 +144,9 @@ class Shapes {
         case PassOperand::What::kState:
           Add({BufferKind::kNodeState}, operand.id, mode, outline_.states[operand.id].bytes);
           break;
+        case PassOperand::What::kCarriedState:
+          Add({BufferKind::kNodeState}, operand.id, kWrite | kAdd, outline_.states[operand.id].bytes);
+          break;
         case PassOperand::What::kInputs:
           Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
           break;

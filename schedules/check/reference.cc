@@ -57,6 +57,9 @@ class Reference::Microbatch : public PassMemory {
         return reference_.parameters_[what.id][what.part];
       case PassOperand::What::kState:
         return reference_.Get(BufferKind::kNodeState, what.id);
+      case PassOperand::What::kCarriedState:
+        return trains_ && number_ > 0 ? reference_.Get(BufferKind::kNodeState, what.id)
+                                      : reference_.symbols_.Of(SymbolOp::kZero);
       default:
         return reference_.Get(BufferKind::kInputs, -1);
     }
@@ -76,6 +79,11 @@ class Reference::Microbatch : public PassMemory {
           Symbol state = reference_.Get(BufferKind::kNodeState, what.id);
           AddTo(state, symbol);
           reference_.Set(BufferKind::kNodeState, what.id, state);
+        }
+        break;
+      case PassOperand::What::kCarriedState:
+        if (trains_) {
+          reference_.Set(BufferKind::kNodeState, what.id, symbol);
         }
         break;
       default:

@@ -28,6 +28,7 @@ class Expander {
     gradients_.assign(num_values_ * num_microbatches, -1);
     waited_.assign(num_values_ * num_microbatches, false);
     loaded_.assign(num_microbatches, outline.batch < 0);
+    carried_.assign(outline.states.size(), false);
   }
 
   Program Run(const PassList& passes) {
@@ -145,6 +146,11 @@ class Expander {
         return {-1, operand.part, operand.mode};
       case PassOperand::What::kState:
         return {frame_.states[operand.id], -1, operand.mode};
+      case PassOperand::What::kCarriedState: {
+        const bool first = !carried_[operand.id];
+        carried_[operand.id] = true;
+        return {frame_.states[operand.id], -1, first ? Mode::kWrites : Mode::kAdds};
+      }
       case PassOperand::What::kInputs:
         return {frame_.inputs, -1, Mode::kReads};
       case PassOperand::What::kScratch:
@@ -191,6 +197,7 @@ class Expander {
   std::vector<BufferId> gradients_;
   std::vector<bool> waited_;
   std::vector<bool> loaded_;
+  std::vector<bool> carried_;          // states that some microbatch has left something in
   std::vector<PassOperand> operands_;  // of the pass at hand
   Program program_;
 };

@@ -67,6 +67,9 @@ struct Access {
   std::vector<UnitPart> parameter_gradients;
   std::vector<StateId> state_reads;
   std::vector<StateId> state_adds;
+  // Reads what the microbatch before it in the run left, and overwrites it; the first one of a run, and every
+  // one where nothing is trained, finds zeros.
+  std::vector<StateId> state_carries;
   bool reads_inputs = false;  // the run's inputs: the number of the step, which random keys are made of
   Bytes scratch;              // alive while the instruction runs
   double flops = 0;
@@ -79,7 +82,8 @@ enum class NodeKind : uint8_t {
   kAttention,
   kRoute,
   kPermute,
-  kSizes,  // how much the dispatch moves, where that depends on the router
+  kSizes,    // how much the dispatch moves, where that depends on the router
+  kBalance,  // how many tokens all ranks' routers would send to each expert
   kDispatch,
   kExperts,
   kCombine,

@@ -55,6 +55,7 @@ void ListOperands(const Node& node, Opcode opcode, const std::vector<bool>& reco
   values(access.state_reads, What::kState, Mode::kReads);
   if (changes) {
     values(access.state_adds, What::kState, Mode::kAdds);
+    values(access.state_carries, What::kCarriedState, Mode::kAdds);
   }
   if (access.reads_inputs) {
     operands.push_back({What::kInputs, -1, -1, Mode::kReads});

@@ -15,11 +15,22 @@ const Access& AccessOf(const Node& node, Opcode opcode);
 
 // What an operand of a node's pass is, whatever buffer holds it.
 struct PassOperand {
-  enum class What : uint8_t { kValue, kGradient, kParameters, kParameterGradient, kState, kInputs, kScratch };
+  enum class What : uint8_t {
+    kValue,
+    kGradient,
+    kParameters,
+    kParameterGradient,
+    kState,
+    kCarriedState,
+    kInputs,
+    kScratch
+  };
   What what = What::kValue;
-  int id = -1;               // of the value, unit or state
-  int part = -1;             // of the unit
-  Mode mode = Mode::kReads;  // of gradients kWrites, whether they are written first or added to
+  int id = -1;    // of the value, unit or state
+  int part = -1;  // of the unit
+  // Of gradients kWrites, whether they are written first or added to; of carried states kAdds, though the
+  // first microbatch's is kWrites.
+  Mode mode = Mode::kReads;
   bool operator==(const PassOperand&) const = default;
 };
 

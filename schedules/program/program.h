@@ -69,10 +69,11 @@ struct Wait {
 // binds tensors, is
 //   passes of nodes (ListOperands): the lists of Access in their order of declaration (reads, writes,
 //   gradient_reads,
-//     gradient_writes, parameters, parameter_gradients, state_reads, state_adds), then inputs, then scratch.
-//     A value that is written by several passes (a gradient) `writes` first and `adds` later.
-//     Recompute: the forward's, without the writes that were kept and without state_adds.
-//     Forward in `validate`: without gradient_writes, parameter_gradients and state_adds.
+//     gradient_writes, parameters, parameter_gradients, state_reads, state_adds, state_carries), then inputs,
+//     then scratch. A value that is written by several passes (a gradient) `writes` first and `adds` later,
+//     and so are state_carries. Recompute: the forward's, without the writes that were kept and without
+//     state_adds and state_carries. Forward in `validate`: without gradient_writes, parameter_gradients,
+//     state_adds and state_carries.
 //   LoadInputs: reads host inputs, writes inputs.
 //   LoadBatch: reads a part of the host batch, writes that part.
 //   Send: reads the value or gradient.
@@ -107,7 +108,8 @@ struct Instruction {
 };
 
 struct Stream {
-  // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host", "dispatch"
+  // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host",
+  // "dispatch", "sizes", "balance"
   std::string name;
   // Copies to and from the host: a run does not wait for the former run's, which touch only rings.
   bool copies_host = false;
@@ -117,7 +119,7 @@ struct Stream {
 // A process group and a purpose; used from one stream.
 struct CommunicatorUse {
   std::string group;    // "dp_cp"
-  std::string purpose;  // "gather", "reduce", "norm", "dispatch", "sizes"
+  std::string purpose;  // "gather", "reduce", "norm", "dispatch", "sizes", "balance"
   bool window =
       false;  // its collectives work on registered memory of the arena, so it wants the arena registered
   bool operator==(const CommunicatorUse&) const = default;

@@ -237,8 +237,8 @@ std::vector<int64_t> ExposedByStream(const Program& program, const Timeline& tim
   return exposed;
 }
 
-std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline& timeline) {
-  std::map<Opcode, int64_t> result;
+std::map<StallCause, int64_t> StallsByCause(const Program& program, const Timeline& timeline) {
+  std::map<StallCause, int64_t> result;
   for (const Stall& stall : ComputeStalls(program, timeline)) {
     for (int i = stall.cause; i >= 0 && timeline.instructions[stall.cause].end_ns > stall.start_ns; --i) {
       if (program.instructions[i].stream != program.instructions[stall.cause].stream) {
@@ -250,7 +250,7 @@ std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline&
       }
       const int64_t during = std::min(time.end_ns, stall.end_ns) - std::max(time.start_ns, stall.start_ns);
       if (during > 0) {
-        result[program.instructions[i].opcode] += during;
+        result[{program.instructions[i].stream, program.instructions[i].opcode}] += during;
       }
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -93,9 +94,16 @@ int64_t ExposedCommunication(const Program& program, const Timeline& timeline);
 // By stream: how long it communicates and none computes. Streams may do so at the same time.
 std::vector<int64_t> ExposedByStream(const Program& program, const Timeline& timeline);
 
-// Per opcode of the instructions that compute waited for or that these queued behind: how long they worked on
+// What compute waited for: instructions of one kind on one stream.
+struct StallCause {
+  StreamId stream = -1;
+  Opcode opcode = Opcode::kForward;
+  auto operator<=>(const StallCause&) const = default;
+};
+
+// Of the instructions that the compute stream waited for or that these queued behind: how long they worked on
 // their stream during the stalls.
-std::map<Opcode, int64_t> StallsByOpcode(const Program& program, const Timeline& timeline);
+std::map<StallCause, int64_t> StallsByCause(const Program& program, const Timeline& timeline);
 
 // The instruction that each start was bound by: of the one before it on its stream, those that it waits for
 // and the last HostWait issued before it, the one that ended last (of equals, that of its own stream); -1:

@@ -230,6 +230,18 @@ TEST_F(CommandTest, DescribeTellsAll) {
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
 }
 
+TEST_F(CommandTest, DescribeShowsThePrefetchDistanceThatWasChosen) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 4);
+  job.mutable_resolved()->mutable_parallelism()->mutable_fsdp()->set_prefetch(2);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_EQ(console_.out.find("units ahead"), std::string::npos);
+  job.mutable_submitted()->mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_THAT(console_.out, testing::ContainsRegex("prefetch +2 units ahead, chosen when it was submitted"));
+}
+
 TEST_F(CommandTest, DescribeShowsTheGroupsThatTheControllerSends) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   const std::vector<std::pair<std::string, std::vector<int>>> groups = {{"dp_cp", {0, 1, 2, 3}},

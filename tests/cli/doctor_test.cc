@@ -31,6 +31,13 @@ TEST(DriverTest, OneTooOldForCudaFailsWithWhatItNeeds) {
   EXPECT_EQ(CheckDriver("").level, Level::kFail);
 }
 
+TEST(NcclTest, OneThatLacksTheExchangeBetweenExpertsFailsWithWhatItNeeds) {
+  EXPECT_EQ(CheckNcclVersion(22809, "/opt/libnccl.so.2").text, "2.28.9 in /opt/libnccl.so.2");
+  EXPECT_EQ(CheckNcclVersion(22809, "").level, Level::kOk);
+  EXPECT_EQ(CheckNcclVersion(22707, "").level, Level::kFail);
+  EXPECT_THAT(CheckNcclVersion(22707, "/n").text, HasSubstr("2.27.7 in /n is too old; install NCCL 2.28"));
+}
+
 TEST(LibrariesTest, MissingOnesHaveNoPath) {
   const std::map<std::string, std::string> libraries = LoadedLibraries(
       "\tlinux-vdso.so.1 (0x00007ffd)\n"

@@ -96,6 +96,31 @@ TEST_F(PlanTest, AComparisonStandsBeforeThePlan) {
   EXPECT_LT(console_.out.find("as it is"), console_.out.find("device profile"));
 }
 
+TEST_F(PlanTest, SaysWhichPrefetchDistanceItChoseAndWhy) {
+  const std::vector<std::string> chosen = {"plan",
+                                           "-f",
+                                           GoodJobFile(),
+                                           "--set",
+                                           "parallelism.fsdp.prefetch=auto",
+                                           "--set",
+                                           "resources.device=cpu"};
+  EXPECT_EQ(Tandem(chosen), kOk) << console_.err;
+  EXPECT_THAT(console_.out,
+              ContainsRegex("Units gathered ahead of use \\(prefetch: auto\\)\n  [012], chosen of 0: "
+                            "[0-9.]+ [mu]?s a step, [0-9.]+ [MG]iB; 1: "));
+  std::vector<std::string> compared = chosen;
+  compared.insert(compared.end(), {"--compare", "prefetch=0,1,2,auto", "-o", "json"});
+  EXPECT_EQ(Tandem(compared), kOk) << console_.err;
+  const nlohmann::json json = nlohmann::json::parse(console_.out);
+  const nlohmann::json& rows = json["comparison"]["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[3]["current"], true);
+  const int distance = json["prefetch"]["distance"];
+  EXPECT_EQ(rows[distance]["step_seconds"], json["prediction"]["step_seconds"]);
+  EXPECT_EQ(rows[3]["step_seconds"], json["prediction"]["step_seconds"]);
+  EXPECT_EQ(json["prefetch"]["trials"].size(), 3u);
+}
+
 TEST_F(PlanTest, ASlowLinkIsWhatLimitsTheStep) {
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", SlowProfile(100)}), kOk) << console_.err;
   EXPECT_THAT(console_.out, ContainsRegex("\n  Communication: .* is exposed; compute\n? *waits"));

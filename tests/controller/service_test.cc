@@ -63,6 +63,25 @@ TEST_F(ServiceTest, AJobRunsToSucceeded) {
             grpc::StatusCode::ALREADY_EXISTS);
 }
 
+TEST_F(ServiceTest, APrefetchDistanceThatIsLeftOpenIsChosenOnce) {
+  v1::JobSpec spec = JobClient::SpecOf("far", 2);
+  spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);  // auto
+  v1::Job job;
+  const grpc::Status refused = client_->Submit(spec, "r1", job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << "for a device that is not known";
+  spec.mutable_resources()->set_device(v1::DEVICE_CPU);
+  ASSERT_TRUE(client_->Submit(spec, "r1", job).ok());
+  const int chosen = job.resolved().parallelism().fsdp().prefetch();
+  EXPECT_GE(chosen, 0);
+  EXPECT_LE(chosen, 2);
+  EXPECT_EQ(job.submitted().parallelism().fsdp().prefetch(), -1);
+  EXPECT_EQ(job.resolved_digest(), jobspec::Digest(job.resolved()))
+      << "what the ranks get is what was chosen";
+  v1::Job again;
+  ASSERT_TRUE(client_->Submit(spec, "r1", again).ok());
+  EXPECT_EQ(again.id(), job.id());
+}
+
 TEST_F(ServiceTest, AKilledRankFailsTheJobWithItsCause) {
   SimulatedWorker a("a", address(), {.slots = 2, .fail = true});
   v1::Job job;

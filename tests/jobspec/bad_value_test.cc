@@ -62,8 +62,23 @@ const BadSpec kFields[] = {
      "job.yaml:2:22: data.validation_fraction: 0.6 is not allowed; allowed: 0 to 0.5; use a smaller "
      "number\n"},
     {"prefetch", "", "parallelism: {fsdp: {prefetch: 3}}",
-     "job.yaml:4:22: parallelism.fsdp.prefetch: 3 is not allowed; allowed: 0 to 2; use a smaller "
-     "number\n"},
+     "job.yaml:4:22: parallelism.fsdp.prefetch: 3 is not allowed; allowed: 0 to 2, or auto; use "
+     "a smaller number\n"},
+    {"prefetch chosen for a device that is not known", "", "parallelism: {fsdp: {prefetch: auto}}",
+     "job.yaml:4:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 with device: auto (the "
+     "default); say device: cpu or cuda, for which the step is then simulated; or `tandem plan --compare "
+     "prefetch=0,1,2` says which number is best\n"},
+    {"prefetch chosen for a huge step", "global_batch_size: 8}",
+     "global_batch_size: 1048576}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
+     "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where layers × "
+     "microbatches of a rank are more than 16384, as here: 2097152; simulating them would take long; `tandem "
+     "plan --compare prefetch=0,1,2` says which number is best\n"},
+    {"prefetch in words", "", "parallelism: {fsdp: {prefetch: far}}",
+     "job.yaml:4:22: parallelism.fsdp.prefetch: far is not allowed; allowed: 0 to 2, or auto; write an "
+     "integer in decimal digits\n"},
+    {"prefetch in quotes", "", "parallelism: {fsdp: {prefetch: \"1\"}}",
+     "job.yaml:4:22: parallelism.fsdp.prefetch: \"1\" is not allowed; allowed: 0 to 2, or auto; text is not "
+     "expected but auto: remove the quotes\n"},
     {"keep none", "", "checkpoint: {directory: /c, keep: 0}",
      "job.yaml:4:29: checkpoint.keep: 0 is not allowed; allowed: 1 to 10000; use a larger number\n"},
 };
@@ -155,6 +170,16 @@ const BadSpec kRequired[] = {
      "router_aux_loss_coef: -1}",
      "job.yaml:1:96: model.moe.router_aux_loss_coef: -1 is not allowed; allowed: 0 to 100; "
      "use a larger number\n"},
+    {"a scope of no loss", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "router_aux_loss_scope: global}",
+     "job.yaml:1:96: model.moe.router_aux_loss_scope: global is not allowed; allowed: nothing without a "
+     "router_aux_loss_coef; omit the key, or give the coefficient\n"},
+    {"an unknown scope of the routers' loss", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: mixtral, moe: {num_experts: 4, num_experts_per_tok: 2, "
+     "router_aux_loss_coef: 0.1, router_aux_loss_scope: rank}",
+     "job.yaml:1:123: model.moe.router_aux_loss_scope: rank is not allowed; allowed: microbatch, sequence, "
+     "global; use one of these\n"},
     {"latent attention of a model without it", "preset: llama-tiny",
      "preset: llama-tiny, latent_attention: {kv_lora_rank: 8}",
      "job.yaml:1:29: model.latent_attention: {...} is not allowed; allowed: nothing with model_type llama "
@@ -201,6 +226,12 @@ const BadSpec kRequired[] = {
      "job.yaml:1:119: model.moe.n_group: 2 is not allowed; allowed: nothing with model_type qwen3_moe; omit "
      "the "
      "key, or use model_type: deepseek_v3\n"},
+    {"heads that no GPU normalises", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, head_dim: 258, moe: {num_experts: 4, num_experts_per_tok: "
+     "2}",
+     "job.yaml:1:51: model.head_dim: 258 is not allowed; allowed: heads of at most 256 with model_type "
+     "qwen3_moe and resources.device auto; GPUs normalise no larger ones: use smaller heads, or device: "
+     "cpu\n"},
     {"groups that do not divide the experts, and no sparse layer", "preset: llama-tiny",
      "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
      "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 2, n_group: 3, "
@@ -336,6 +367,15 @@ const BadSpec kRequired[] = {
      "job.yaml:5:61: parallelism.nccl.dp_cp_ag: {...} is not allowed; allowed: dp_cp, intra_dist_opt; this "
      "job "
      "has no communicator of that group: omit it, or use one of these\n"},
+    {"thread blocks that do not fit beside each other", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 60}, dp_cp_ag: {max_ctas: "
+     "9}, "
+     "intra_dist_opt: {cga_cluster_size: 2}}}",
+     "job.yaml:5:25: parallelism.nccl: up to 133 thread blocks at once is not allowed; allowed: at most 132 "
+     "over "
+     "all groups, the multiprocessors of a GPU; they could wait for each other for ever: lower max_ctas "
+     "(min_ctas "
+     "or cga_cluster_size without it count as 64)\n"},
     {"thread blocks that are more than there may be", "",
      "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}, dp_cp_ag: {min_ctas: "
      "8}}}",
@@ -410,6 +450,11 @@ const BadSpec kRequired[] = {
     {"both validations", "train: /data", "train: /data, validation: /v, validation_fraction: 0.1",
      "job.yaml:2:38: data.validation_fraction: 0.1 is not allowed; allowed: nothing beside "
      "data.validation; omit one of the two\n"},
+    {"a token that ends documents of a stream", "train: /data", "train: /data, end_of_document: 0",
+     "job.yaml:2:22: data.end_of_document: 0 is not allowed; allowed: nothing with documents: stream (the "
+     "default); use documents: packed, or omit the key\n"},
+    {"a token that is no byte", "train: /data", "train: /data, documents: packed, end_of_document: 256",
+     "job.yaml:2:41: data.end_of_document: 256 is not allowed; allowed: 0 to 255; use a smaller number\n"},
     {"validation on nothing", "train: /data}\ntraining: {",
      "train: /data, validation_fraction: 0}\n"
      "training: {validate_every_steps: 5, ",

@@ -28,8 +28,8 @@ std::string LayerPrefix(int layer) { return "model.layers." + std::to_string(lay
 }  // namespace
 
 AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
-                                 const std::map<std::string, at::Tensor>& parameters)
-    : config_(config), router_losses_(at::zeros({}, at::kDouble)) {
+                                 const std::map<std::string, at::Tensor>& parameters, bool packs_documents)
+    : config_(config), packs_documents_(packs_documents), router_losses_(at::zeros({}, at::kDouble)) {
   for (const auto& [name, parameter] : parameters) {
     parameters_[name] =
         parameter.requires_grad()
@@ -40,25 +40,31 @@ AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
 
 at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
   router_losses_ = at::zeros({}, at::kDouble);
+  sequences_ = tokens.size(0);
   at::Tensor x = Embedding(tokens);
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
-    x = Attention(layer, x, tokens.size(0));
+    x = Attention(layer, x, tokens);
     x = config_.IsSparse(layer) ? Experts(layer, x) : Mlp(layer, x);
   }
   return Head(x, tokens);
 }
 
+int64_t AutogradDecoder::LengthOf(const at::Tensor& tokens) const {
+  return (tokens.size(1) - 1) / (packs_documents_ ? 2 : 1);
+}
+
 at::Tensor AutogradDecoder::Embedding(const at::Tensor& tokens) const {
-  const at::Tensor inputs = tokens.narrow(1, 0, tokens.size(1) - 1).reshape({-1});
+  const at::Tensor inputs = tokens.narrow(1, 0, LengthOf(tokens)).reshape({-1});
   return parameters_.at("model.embed_tokens.weight").index_select(0, inputs);
 }
 
-at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, int64_t sequences) const {
-  const int64_t length = x.size(0) / sequences;
+at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
+  const int64_t sequences = tokens.size(0);
+  const int64_t length = LengthOf(tokens);
   const at::Tensor normed = Norm(x, LayerPrefix(layer) + "input_layernorm");
   const std::string prefix = LayerPrefix(layer) + "self_attn.";
   if (config_.latent.kv_rank > 0) {
-    return x + LatentAttention(prefix, normed, sequences);
+    return x + LatentAttention(prefix, normed, tokens);
   }
   const auto heads = [&](const char* name, int64_t count) {
     return Project(normed, prefix + name).view({sequences, length, count, config_.head_dim}).transpose(1, 2);
@@ -72,26 +78,31 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, int64_t se
   const at::Tensor k =
       normed_heads("k_proj", config_.num_key_value_heads, "k_norm").repeat_interleave(group, 1);
   const at::Tensor v = heads("v_proj", config_.num_key_value_heads).repeat_interleave(group, 1);
-  return x + Project(CausalAttention(q, k, v), prefix + "o_proj");
+  return x + Project(CausalAttention(q, k, v, tokens), prefix + "o_proj");
 }
 
 // q, k, v: [B, heads, S, d]; returns [T, heads * d].
-at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tensor& k,
-                                            const at::Tensor& v) const {
+at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                            const at::Tensor& tokens) const {
   const int64_t length = q.size(2);
-  const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
+  at::Tensor hidden = at::ones({length, length}, at::kBool).triu(1);
+  if (packs_documents_) {
+    const at::Tensor starts = tokens.narrow(1, length + 1, length).view({q.size(0), 1, length, 1});
+    hidden = hidden.logical_or(at::arange(length, at::kLong) < starts);  // [B, 1, S, S]
+  }
   const at::Tensor scores =
       (at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(config_.head_dim)))
-          .masked_fill(later, -std::numeric_limits<double>::infinity());
+          .masked_fill(hidden, -std::numeric_limits<double>::infinity());
   const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
   return context.transpose(1, 2).reshape({q.size(0) * length, -1});
 }
 
 // As transformers' DeepseekV3Attention.
 at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at::Tensor& normed,
-                                            int64_t sequences) const {
+                                            const at::Tensor& tokens) const {
   const auto& latent = config_.latent;
-  const int64_t length = normed.size(0) / sequences;
+  const int64_t sequences = tokens.size(0);
+  const int64_t length = LengthOf(tokens);
   const auto heads = [&](const at::Tensor& projected) {
     return projected.view({sequences, length, config_.num_attention_heads, -1}).transpose(1, 2);
   };
@@ -123,7 +134,7 @@ at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at:
                    .expand({sequences, config_.num_attention_heads, length, latent.rotary_head_dim})},
               -1);
   const at::Tensor v = key_value.narrow(3, content, latent.value_head_dim);
-  return Project(CausalAttention(q, k, v), prefix + "o_proj");
+  return Project(CausalAttention(q, k, v, tokens), prefix + "o_proj");
 }
 
 at::Tensor AutogradDecoder::Mlp(int layer, const at::Tensor& x) const {
@@ -152,14 +163,10 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   if (config_.moe.capacity.factor > 0) {
     weights = weights * Kept(chosen, weights.detach());
   }
-  const auto tokens = static_cast<double>(x.size(0));
   // Of sigmoids, those that the balance counts may be others: it knows no groups.
   const at::Tensor counted = sigmoid ? std::get<1>(at::topk(scores, router.top_k, -1)) : chosen;
-  const at::Tensor counts = at::one_hot(counted, router.experts).sum(at::IntArrayRef{0, 1});
   const at::Tensor shares = sigmoid ? scores / scores.sum(-1, /*keepdim=*/true) : scores;
-  const at::Tensor balance = (counts * shares.sum(0)).sum() * static_cast<double>(router.experts) /
-                             (static_cast<double>(router.top_k) * tokens * tokens);
-  router_losses_ = router_losses_ + balance * config_.moe.router_aux_loss_coef +
+  router_losses_ = router_losses_ + Balance(layer, shares, counted) * config_.moe.router_aux_loss_coef +
                    at::logsumexp(logits, -1).square().mean() * config_.moe.router_z_loss_coef;
   at::Tensor sum = x;
   for (int64_t expert = 0; expert < router.experts; ++expert) {
@@ -173,6 +180,25 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
     sum = sum + Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj");
   }
   return sum;
+}
+
+// The mean over sequences, or that of the microbatch as one. shares: [T, E]; counted: [T, k].
+at::Tensor AutogradDecoder::Balance(int layer, const at::Tensor& shares, const at::Tensor& counted) const {
+  const ops::RouterConfig& router = config_.moe.router;
+  largest_[layer] = at::one_hot(counted, router.experts).sum(at::IntArrayRef{0, 1});
+  const int64_t parts = config_.moe.balance_scope == BalanceScope::kSequence ? sequences_ : 1;
+  const int64_t length = shares.size(0) / parts;
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  for (int64_t part = 0; part < parts; ++part) {
+    const auto given = given_counts_.find(layer);
+    const at::Tensor counts = given != given_counts_.end()
+                                  ? given->second
+                                  : at::one_hot(counted.narrow(0, part * length, length), router.experts)
+                                        .sum(at::IntArrayRef{0, 1});
+    sum = sum + (counts * shares.narrow(0, part * length, length).sum(0)).sum();
+  }
+  return sum * static_cast<double>(router.experts) /
+         static_cast<double>(router.top_k * length * length * parts);
 }
 
 // 1 where the expert has room for the choice, else 0. chosen, weights: [T, k].
@@ -214,7 +240,7 @@ at::Tensor AutogradDecoder::Gated(const at::Tensor& x, const std::string& gate, 
 }
 
 at::Tensor AutogradDecoder::Head(const at::Tensor& x, const at::Tensor& tokens) const {
-  const at::Tensor targets = tokens.narrow(1, 1, tokens.size(1) - 1).reshape({-1});
+  const at::Tensor targets = tokens.narrow(1, 1, LengthOf(tokens)).reshape({-1});
   const at::Tensor& weight =
       parameters_.at(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
   return at::cross_entropy_loss(at::matmul(Norm(x, "model.norm"), weight.t()), targets);

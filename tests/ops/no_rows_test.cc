@@ -78,8 +78,8 @@ TEST_P(NoRowsTest, NoSequenceHasNoAttention) {
   at::Tensor grad_qkv = Of({0, 48});
   const int64_t bytes = AttentionBackwardWorkBytes(DeviceKind::kCpu, {1, 5, 4, 2, 6}, qkv.element_size());
   const WorkMemory work(bytes, at::kCPU);
-  ops_.Attention(shape, qkv, context, lse, work);
-  ops_.AttentionBackward(shape, qkv, context, lse, context, grad_qkv, work);
+  ops_.Attention(shape, qkv, /*documents=*/{}, context, lse, work);
+  ops_.AttentionBackward(shape, qkv, /*documents=*/{}, context, lse, context, grad_qkv, work);
 }
 
 TEST_P(NoRowsTest, TheMeanLossOfNoTokensIsNoNumber) {

@@ -34,7 +34,17 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
   const bool again = in.opcode == Opcode::kRecompute;
   const bool changes = !again && program.name != "validate";
   // What it reads and writes, by what it is, for each rank.
-  enum class What : uint8_t { kValue, kGradient, kPart, kContribution, kState, kCounter, kInputs, kScratch };
+  enum class What : uint8_t {
+    kValue,
+    kGradient,
+    kPart,
+    kContribution,
+    kState,
+    kCounter,
+    kCarried,
+    kInputs,
+    kScratch
+  };
   struct Item {
     What what;
     int a = 0;
@@ -71,6 +81,7 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
   for (const auto& p : access.parameter_gradients) add(What::kContribution, p.unit, p.part, changes);
   for (const int s : access.state_reads) add(What::kState, s, 0, true);
   for (const int s : access.state_adds) add(What::kCounter, s, 0, changes);
+  for (const int s : access.state_carries) add(What::kCarried, s, 0, changes);
   add(What::kInputs, 0, 0, access.reads_inputs);
   add(What::kScratch, 0, 0, access.scratch.bound > 0);
 
@@ -99,6 +110,7 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
     for (const int v : half.gradient_reads) reads.push_back(read(What::kGradient, v, 0));
     for (const auto& p : half.parameters) reads.push_back(read(What::kPart, p.unit, p.part));
     for (const int s : half.state_reads) reads.push_back(read(What::kState, s, 0));
+    for (const int s : half.state_carries) reads.push_back(read(What::kCarried, s, 0));
     if (half.reads_inputs) reads.push_back(read(What::kInputs, 0, 0));
     std::vector<Hash> calls;
     std::vector<int> indices;
@@ -123,7 +135,8 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
       std::vector<Hash> hashes;
       for (int r = 0; r < ranks_.size(); ++r) {
         const Hash made = HashOf(Operation::kOutput, {calls[r], k, U(indices[r])});
-        const bool adds = item.written || (item.operand != nullptr && item.operand->mode == Mode::kAdds);
+        const bool adds = what != What::kCarried &&
+                          (item.written || (item.operand != nullptr && item.operand->mode == Mode::kAdds));
         hashes.push_back(adds ? HashOf(Operation::kAdd, {item.hashes[r], made}) : made);
       }
       item.hashes = std::move(hashes);
@@ -133,6 +146,7 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
     for (const int v : half.gradient_writes) write(What::kGradient, v, 0);
     for (const auto& p : half.parameter_gradients) write(What::kContribution, p.unit, p.part);
     for (const int s : half.state_adds) write(What::kCounter, s, 0);
+    for (const int s : half.state_carries) write(What::kCarried, s, 0);
   }
   for (Item& item : items) {
     if (item.what == What::kScratch) {

@@ -112,6 +112,10 @@ model::DecoderConfig SparseConfig(std::mt19937_64& random) {
   config.moe.decoder_sparse_step = config.num_hidden_layers == 1 ? 1 : 1 + Below(random, 2);
   config.moe.ranks = 2;
   config.moe.exact_chunks = Below(random, 2) == 0;
+  if (Below(random, 3) == 0) {
+    config.moe.balance_scope = model::BalanceScope::kGlobal;
+    config.moe.data_ranks = 4;
+  }
   return config;
 }
 
@@ -233,7 +237,8 @@ Job OverlapJob(std::mt19937_64& random) {
     job.outline = OfModel(config);
     job.name = "sparse model of " + std::to_string(config.num_hidden_layers) + " layers, every " +
                std::to_string(config.moe.decoder_sparse_step) + ". sparse" +
-               (config.moe.exact_chunks ? ", exact chunks" : "");
+               (config.moe.exact_chunks ? ", exact chunks" : "") +
+               (config.moe.balance_scope == model::BalanceScope::kGlobal ? ", global balance" : "");
   }
   ChooseOptions(2 + Below(random, 3), random, job);
   const bool delays = Below(random, 2) == 0;

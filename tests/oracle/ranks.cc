@@ -27,7 +27,18 @@ Group Ranks::Of(UnitGroup group, int axis, int rank) const {
   return result;
 }
 
-Group Ranks::OfExperts(int rank) const {
+Group Ranks::All(int rank) const {
+  Group all{.index = rank};
+  for (int other = 0; other < size_; ++other) {
+    all.ranks.push_back(other);
+  }
+  return all;
+}
+
+Group Ranks::OfNodes(const std::string& group, int rank) const {
+  if (group == "dp_cp") {
+    return All(rank);
+  }
   const int first = rank / Apart() * Apart();
   Group result{.index = rank - first};
   for (int other = first; other < std::min(size_, first + Apart()); ++other) {
@@ -52,14 +63,7 @@ Group Ranks::Of(const schedules::Outline& outline, const schedules::Program& pro
       return Of(group, 1, rank);
     }
   }
-  if (IsNodePass(instruction.opcode)) {
-    return OfExperts(rank);
-  }
-  Group all{.index = rank};
-  for (int other = 0; other < size_; ++other) {
-    all.ranks.push_back(other);
-  }
-  return all;
+  return IsNodePass(instruction.opcode) ? OfNodes(name, rank) : All(rank);
 }
 
 }  // namespace tandem::oracle

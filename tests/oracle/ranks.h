@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "schedules/program/build_options.h"
@@ -22,13 +23,15 @@ class Ranks {
   int size() const { return size_; }
   // Who shares a unit's shards (axis 0), or holds the same shard (axis 1).
   Group Of(schedules::UnitGroup group, int axis, int rank) const;
-  // Who exchanges tokens with it: consecutive ranks, which hold other experts.
-  Group OfExperts(int rank) const;
+  // Who exchanges with it in nodes of that process group: all ranks, or those that share its experts, which
+  // are consecutive.
+  Group OfNodes(const std::string& group, int rank) const;
   // Who takes part in an instruction; itself alone where that has no communicator.
   Group Of(const schedules::Outline& outline, const schedules::Program& program,
            const schedules::Instruction& instruction, int rank) const;
 
  private:
+  Group All(int rank) const;
   int Apart() const;  // consecutive ranks that hold other experts
   schedules::MeshAxes dense_;
   schedules::MeshAxes expert_;

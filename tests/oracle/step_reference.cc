@@ -267,6 +267,9 @@ class StepReference {
     for (const int value : access.gradient_reads) reads.push_back(v.gradients[value]);
     for (const auto& part : access.parameters) reads.push_back(parameters_[{part.unit, part.part}]);
     for (const int state : access.state_reads) reads.push_back(Get(BufferKind::kNodeState, state));
+    for (const int state : access.state_carries) {
+      reads.push_back(trains && m > 0 ? Get(BufferKind::kNodeState, state) : Hashes());
+    }
     if (access.reads_inputs) reads.push_back(Get(BufferKind::kInputs, -1));
     const bool exchanges = !outline_.nodes[n].group.empty();
     uint64_t place = 0;
@@ -274,7 +277,7 @@ class StepReference {
       const uint64_t k = place++;
       return ForRanks([&](int r) {
         std::vector<Hash> seen;
-        const Group group = exchanges ? ranks_.OfExperts(r) : Group{{r}, 0};
+        const Group group = exchanges ? ranks_.OfNodes(outline_.nodes[n].group, r) : Group{{r}, 0};
         for (const int other : group.ranks) {
           for (Hashes& thing : reads) {
             thing.resize(ranks_.size(), 0);
@@ -301,6 +304,12 @@ class StepReference {
       add_to(sum, output());
       if (trains) {
         Set(BufferKind::kNodeState, state, sum);
+      }
+    }
+    for (const int state : access.state_carries) {
+      const Hashes made = output();
+      if (trains) {
+        Set(BufferKind::kNodeState, state, made);
       }
     }
   }

@@ -43,7 +43,7 @@ class AutogradModel::Impl {
       }
     }
     for (const std::map<std::string, Tensor>& parameters : of_expert) {
-      decoders_.emplace_back(plan.model, parameters);
+      decoders_.emplace_back(plan.model, parameters, plan.batch.packs_documents);
     }
     const auto& o = plan.train.optimizer;
     const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
@@ -64,9 +64,11 @@ class AutogradModel::Impl {
     Tensor own =
         torch::zeros({}, torch::kDouble);  // the routers' losses: no part of the one that is reported
     for (size_t i = 0; i < microbatches.size(); ++i) {
+      if (i % model_.moe.data_ranks == 0 && model_.moe.balance_scope == model::BalanceScope::kGlobal) {
+        CountRound(microbatches, i);
+      }
       const model::test::AutogradDecoder& decoder = decoders_[i % decoders_.size()];
-      const Tensor ids = torch::from_blob(const_cast<int64_t*>(microbatches[i].data()),
-                                          {batch_.sequences, batch_.sequence_length + 1}, torch::kLong);
+      const Tensor ids = Ids(microbatches[i]);
       mean = mean + decoder.Loss(ids) / static_cast<double>(microbatches.size());
       own = own + decoder.RouterLosses() / static_cast<double>(microbatches.size());
       for (int layer = 0; model_.moe.router_bias_update_rate > 0 && layer < model_.num_hidden_layers;
@@ -102,6 +104,34 @@ class AutogradModel::Impl {
   }
 
  private:
+  Tensor Ids(const std::vector<int64_t>& microbatch) const {
+    return torch::from_blob(const_cast<int64_t*>(microbatch.data()),
+                            {batch_.sequences, batch_.columns()}, torch::kLong);
+  }
+
+  // What the routers' balance counts of a microbatch, by the mean of those until the end of the round that
+  // begins with `first`.
+  void CountRound(const std::vector<std::vector<int64_t>>& microbatches, size_t first) {
+    const torch::NoGradGuard no_gradients;
+    model::test::AutogradDecoder& decoder = decoders_.front();
+    if (first == 0) {
+      seen_.clear();
+    }
+    const size_t end = first + static_cast<size_t>(model_.moe.data_ranks);
+    for (size_t i = first; i < end; ++i) {
+      decoder.Loss(Ids(microbatches[i]));
+      for (int layer = 0; layer < model_.num_hidden_layers; ++layer) {
+        if (model_.IsSparse(layer)) {
+          Tensor& seen = seen_.try_emplace(layer, torch::zeros({}, torch::kDouble)).first->second;
+          seen = seen + decoder.Largest(layer);
+        }
+      }
+    }
+    for (const auto& [layer, seen] : seen_) {
+      decoder.GiveCounts(layer, seen / static_cast<double>(end));
+    }
+  }
+
   // As DeepSeek-V3: whose load is below the mean of the step is chosen more in the next one.
   void UpdateBiases(const std::map<int, Tensor>& tokens) {
     for (const auto& [layer, counted] : tokens) {
@@ -117,6 +147,7 @@ class AutogradModel::Impl {
   const model::BatchShape batch_;
   const double clip_;
   std::map<int, Tensor> biases_;  // by layer
+  std::map<int, Tensor> seen_;    // tokens of each expert in the step's microbatches so far, by layer
   std::map<std::string, Tensor> parameters_;
   std::vector<model::test::AutogradDecoder> decoders_;  // one for each expert; they share the parameters
   std::unique_ptr<torch::optim::AdamW> optimizer_;

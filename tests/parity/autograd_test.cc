@@ -102,7 +102,10 @@ void CompareWithAutograd(JobOptions options) {
   AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"), options.experts);
   const auto corpus = std::make_shared<data::Corpus>(data::CorpusSource{
       .train = plan.train.data.train, .validation_fraction = plan.train.data.validation_fraction});
-  const data::Loader loader(corpus, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length);
+  const data::Loader loader(corpus, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
+                            plan.batch.packs_documents
+                                ? std::optional(data::Documents{plan.train.data.end_of_document})
+                                : std::nullopt);
 
   const JobRun whole = RunJob(plan);
   ASSERT_EQ(static_cast<int64_t>(whole.steps.size()), plan.train.steps);
@@ -110,7 +113,7 @@ void CompareWithAutograd(JobOptions options) {
     SCOPED_TRACE(testing::Message() << "step " << step.step);
     std::vector<std::vector<int64_t>> tokens(rounds);
     for (int i = 0; i < rounds; ++i) {
-      tokens[i].resize(plan.batch.sequences * (plan.batch.sequence_length + 1));
+      tokens[i].resize(plan.batch.sequences * plan.batch.columns());
       loader.Fill(step.step, i, rounds, plan.batch.sequences, tokens[i].data());
     }
     const double learning_rate = plan::LearningRate(plan.train.optimizer, step.step, plan.train.steps);
@@ -168,6 +171,11 @@ TEST(AutogradTest, TwoRanksMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 5});
 }
 
+// Words: a sequence has several, and most are cut by the end of some sequence sooner or later.
+TEST(AutogradTest, PackedDocumentsMatch) {
+  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .end_of_document = ' '});
+}
+
 TEST(AutogradTest, TiedEmbeddingsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = true});
 }
@@ -212,6 +220,23 @@ TEST(AutogradTest, ClippedGradientsMatch) {
 TEST(AutogradTest, MixtralMatchesWithItsRoutersLosses) {
   CompareWithAutograd(
       {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .num_experts = 4});
+}
+
+// The balance of each sequence, and that of all ranks and of the microbatches so far.
+TEST(AutogradTest, ScopesOfTheRoutersBalanceMatch) {
+  for (const char* model_type : {"qwen3_moe", "deepseek_v3"}) {
+    for (const char* scope : {"sequence", "global"}) {
+      SCOPED_TRACE(testing::Message() << model_type << ", " << scope);
+      CompareWithAutograd({.ranks = 2,
+                           .microbatches_per_rank = 3,
+                           .steps = 2,
+                           .model_type = model_type,
+                           .num_experts = 8,
+                           .experts_per_token = 4,
+                           .router_aux_loss = 0.5,
+                           .balance_scope = scope});
+    }
+  }
 }
 
 // By position: sequences that begin alike have tokens of equal probabilities but for a rounding.

@@ -109,9 +109,18 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     moe.set_pad_to_capacity(options.pad_to_capacity);
     moe.set_router_aux_loss_coef(options.router_aux_loss);
     moe.set_router_z_loss_coef(options.router_z_loss);
+    v1::BalanceScope scope = v1::BALANCE_SCOPE_UNSPECIFIED;
+    if (!v1::BalanceScope_Parse("BALANCE_SCOPE_" + absl::AsciiStrToUpper(options.balance_scope), &scope)) {
+      throw std::logic_error("no scope " + options.balance_scope);
+    }
+    moe.set_router_aux_loss_scope(scope);
   }
   spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT : options.text);
   spec.mutable_data()->set_validation_fraction(0.1);
+  if (options.end_of_document >= 0) {
+    spec.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
+    spec.mutable_data()->set_end_of_document(options.end_of_document);
+  }
   v1::Training& training = *spec.mutable_training();
   training.set_steps(options.steps);
   training.set_sequence_length(options.sequence_length);

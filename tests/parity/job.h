@@ -40,10 +40,11 @@ struct JobOptions {
   std::string model_type = "llama";
   int num_experts = 0;  // of the sparse layers, with other model types
   int experts_per_token = 2;
-  int64_t expert_inner = 20;      // of qwen3_moe and deepseek_v3; mixtral's is `inner`
-  int64_t sparse_step = 1;        // of qwen3_moe
-  int64_t dense_layers = 1;       // of deepseek_v3, from the first
-  double router_aux_loss = 0.05;  // coefficients
+  int64_t expert_inner = 20;                 // of qwen3_moe and deepseek_v3; mixtral's is `inner`
+  int64_t sparse_step = 1;                   // of qwen3_moe
+  int64_t dense_layers = 1;                  // of deepseek_v3, from the first
+  double router_aux_loss = 0.05;             // coefficients
+  std::string balance_scope = "microbatch";  // of that loss, as in the spec
   double router_z_loss = 0.01;
   double capacity_factor = 0;
   bool drop_by_position = false;  // instead of by probability
@@ -63,7 +64,8 @@ struct JobOptions {
   int64_t checkpoint_every_steps = 0;
   std::string resume;
   uint64_t seed = 7;
-  std::string text;  // a file; empty: one that no change of the sources changes
+  int64_t end_of_document = -1;  // packs documents that end with this byte; -1: one stream
+  std::string text;              // a file or folder; empty: one that no change of the sources changes
 };
 
 // Of two layers of eight small experts, of which a token uses two.

@@ -150,6 +150,12 @@ const std::vector<Lane>& Lanes() {
          [](JobOptions& o) {
            Sparse(o);
            o.frozen = "layers.1.experts";
+         }},
+        {"packed documents", [](JobOptions& o) { o.end_of_document = ' '; }},
+        {"deepseek_v3 of packed documents",
+         [](JobOptions& o) {
+           Deepseek(o);
+           o.end_of_document = ' ';
          }}}},
       {false,
        {{"everything kept", [](JobOptions& o) { o.recompute = "off"; }},

@@ -86,7 +86,8 @@ const std::vector<std::vector<Value>>& Lanes() {
         [](JobOptions& options) {
           options.model_type = "deepseek_v3";
           options.dense_layers = options.sparse_step == 2 ? 1 : 0;
-        }}},
+        }},
+       {"packed documents", [](JobOptions& options) { options.end_of_document = ' '; }}},
       {{"everything kept", [](JobOptions&) {}},
        {"layers recomputed", [](JobOptions& options) { options.recompute = "layer"; }}},
       {{"no clipping", [](JobOptions& options) { options.clip = 1e6; }},

@@ -99,9 +99,10 @@ TEST_P(PaddedCapacityTest, HasTheNumbersOfTheSameJobWithoutPadding) {
 }
 
 TEST_P(PaddedCapacityTest, HasTheNumbersOfRanksWithEveryExpert) {
-  if (GetParam().expert_parallel > 1) {
-    ExpectNumbersOfRanksWithEveryExpert(InFp64());
+  if (GetParam().expert_parallel == 1) {
+    GTEST_SKIP() << "its ranks have every expert";
   }
+  ExpectNumbersOfRanksWithEveryExpert(InFp64());
 }
 
 TEST_P(PaddedCapacityTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {

@@ -86,6 +86,7 @@ TEST(ResumeTest, FromAnEarlierCheckpointRepeatsTheSteps) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
   options.checkpoint_every_steps = 3;
+  options.end_of_document = ' ';  // where documents begin follows from the step, as their tokens do
   const JobRun whole = RunJob(MakeJob(options));
   EXPECT_EQ(whole.checkpoints, (std::vector<int64_t>{3, 6, 8}));
   options.resume = folder.path() + "/step-3";

@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/schema.h"
 #include "plan/advice.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
@@ -96,7 +100,10 @@ TEST(PredictionTest, ExposedTimeIsSaidByStreamAndTheScheduleThatHidesIt) {
               ContainsRegex("exposed communication .*: .*dispatch [0-9.]+ ms"));
   EXPECT_GT(PredictionToJson(plan, prediction, profile)["exposed_by_stream"]["dispatch"], 0);
   EXPECT_THAT(AdviceText(job, profile),
-              ContainsRegex("parallelism.schedule overlap[+a-z]* instead of sequential saves"));
+              ContainsRegex("parallelism.schedule overlap instead of sequential( with "
+                            "parallelism.overlap.delay_weight_gradients true)? saves"));
+  EXPECT_THAT(AdviceText(job, profile),
+              ContainsRegex("compute waits [^.]*[0-9.]+ m?s for exchanges of the forward"));
   EXPECT_THAT(AdviceText(SparseJob("overlap", "fixed"), profile), Not(HasSubstr("instead of sequential")));
 }
 
@@ -274,10 +281,111 @@ TEST(PredictionTest, WhatTheCriticalPathLeavesOfTheStepIsSaid) {
               ContainsRegex("critical path +compute .*, gaps between them [0-9.]+ ms \\([0-9.]+ %\\)\n"));
 }
 
+// The spec with that field as a spec would have it.
+void Apply(const FieldChange& change, v1::JobSpec& job) {
+  google::protobuf::Message* message = &job;
+  const std::vector<std::string> keys = absl::StrSplit(change.path, '.');
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const google::protobuf::FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(keys[i]);
+    ASSERT_NE(field, nullptr) << change.path;
+    const google::protobuf::Reflection& reflection = *message->GetReflection();
+    if (i + 1 < keys.size()) {
+      message = reflection.MutableMessage(message, field);
+    } else if (change.to.empty()) {
+      reflection.ClearField(message, field);
+    } else if (field->enum_type() != nullptr) {
+      const auto* value = jobspec::EnumValueOf(*field->enum_type(), change.to);
+      ASSERT_NE(value, nullptr) << change.path << ": " << change.to;
+      reflection.SetEnum(message, field, value);
+    } else if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL) {
+      ASSERT_TRUE(change.to == "true" || change.to == "false") << change.path;
+      reflection.SetBool(message, field, change.to == "true");
+    } else if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_STRING) {
+      reflection.SetString(message, field, change.to);
+    } else if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_INT32) {
+      reflection.SetInt32(message, field, std::stoi(change.to));
+    } else {
+      reflection.SetInt64(message, field, std::stol(change.to));
+    }
+  }
+}
+
+TEST(AdviceTest, WhatItTriesOfASparseJobIsASpecThatCanBeWritten) {
+  std::set<std::string> tried;
+  DeviceProfile profile = FastLink();
+  profile.link.bytes_per_second = 3e7;
+  profile.memory_bytes = 1 << 20;  // nothing fits, so that everything is tried
+  for (const char* schedule : {"sequential", "overlap", "overlap, overlap: {delay_weight_gradients: true}"}) {
+    for (const char* chunks : {"fixed", "fixed, separate_weight_gradients: true"}) {
+      if (schedule[0] == 'o' && absl::StrContains(chunks, "separate")) {
+        continue;
+      }
+      const v1::JobSpec job = SparseJob(schedule, chunks);
+      const JobPlan plan = MakeJobPlan(job);
+      for (const Trial& trial : Advise(job, plan, *Predict(plan, profile), profile).trials) {
+        SCOPED_TRACE(absl::StrCat(schedule, ", ", chunks, ": ", trial.field.path, " ", trial.field.to));
+        v1::JobSpec changed = job;
+        Apply(trial.field, changed);
+        for (const FieldChange& field : trial.beside) {
+          Apply(field, changed);
+        }
+        EXPECT_EQ(jobspec::ToText(jobspec::Validate(changed)), "");
+        EXPECT_EQ(Predict(MakeJobPlan(jobspec::Resolve(changed)), profile)->step_ns, trial.step_ns);
+        tried.insert(absl::StrCat(trial.field.path, " ", trial.field.to));
+      }
+    }
+  }
+  for (const char* path : {"parallelism.schedule sequential", "parallelism.schedule overlap",
+                           "parallelism.overlap.delay_weight_gradients true",
+                           "parallelism.dispatch.separate_weight_gradients true",
+                           "parallelism.dispatch.separate_weight_gradients ", "training.recompute layer"}) {
+    EXPECT_TRUE(tried.contains(path)) << path;
+  }
+}
+
+// Weight gradients on a stream of their own are computed, not communicated.
+TEST(AdviceTest, WhatComputeWaitsForIsSaidByWhatItIs) {
+  DeviceProfile profile = FastLink();
+  profile.link.bytes_per_second = 3e7;
+  const v1::JobSpec job = SparseJob("sequential", "fixed, separate_weight_gradients: true");
+  const std::string text = AdviceText(job, profile);
+  EXPECT_THAT(text, Not(HasSubstr("for backward-weight")));
+  EXPECT_THAT(text, ContainsRegex("for exchanges of the backward"));
+}
+
+// Of a job that is too large a schedule that is no larger is no step back.
+TEST(AdviceTest, AJobThatDoesNotFitIsToldOfTheScheduleThatIsFasterAndNoLarger) {
+  DeviceProfile profile = FastLink();
+  profile.link.bytes_per_second = 3e7;
+  v1::JobSpec job = SparseJob("sequential", "fixed");
+  const Advice free = Advise(job, MakeJobPlan(job), *Predict(MakeJobPlan(job), profile), profile);
+  bool no_larger = false;
+  const int64_t own = Predict(MakeJobPlan(job), profile)->device_bytes();
+  for (const Trial& trial : free.trials) {
+    no_larger |= trial.field.path == "parallelism.schedule" && trial.device_bytes <= own;
+  }
+  ASSERT_TRUE(no_larger) << "the job shows nothing";
+  profile.memory_bytes = 1000;
+  EXPECT_THAT(AdviceText(job, profile),
+              ContainsRegex("Tried: parallelism.schedule overlap instead of sequential"));
+}
+
+// What counts by microbatches is said, since another size of them then changes the numbers.
+TEST(AdviceTest, AnotherMicrobatchOfASparseJobIsSaidToChangeItsNumbers) {
+  v1::JobSpec job = SparseJob("overlap", "fixed");
+  DeviceProfile profile = FastLink();
+  profile.overhead_seconds = 1e-3;  // fewer and larger are better
+  EXPECT_THAT(AdviceText(job, profile), ContainsRegex("instead of 1 \\(same global batch\\) saves"));
+  job.mutable_model()->mutable_moe()->set_capacity_factor(1.5);
+  job.mutable_model()->mutable_moe()->set_router_aux_loss_coef(0.1);
+  EXPECT_THAT(AdviceText(job, profile),
+              HasSubstr("(same global batch, other numbers: experts' capacity and the routers' loss are of a "
+                        "microbatch) saves"));
+}
+
 TEST(AdviceTest, AFastLinkLeavesTheStepComputeBound) {
   const std::string text = AdviceText(TestJob(), FastLink());
-  EXPECT_THAT(text,
-              HasSubstr("Compute-bound: the compute stream works 100 % of the step (most in backward "));
+  EXPECT_THAT(text, HasSubstr("Compute-bound: compute works 100 % of the step (most in backward "));
   EXPECT_THAT(text, Not(HasSubstr("The link limits")));
 }
 
@@ -300,36 +408,36 @@ TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
   const Advice advice = Advise(job, plan, prediction, profile);
   const Trial* trial = nullptr;
   for (const Trial& candidate : advice.trials) {
-    if (candidate.path == "parallelism.fsdp.prefetch" &&
+    if (candidate.field.path == "parallelism.fsdp.prefetch" &&
         (trial == nullptr || candidate.step_ns < trial->step_ns)) {
       trial = &candidate;
     }
   }
   ASSERT_NE(trial, nullptr);
   v1::JobSpec changed = job;
-  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial->to));
+  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial->field.to));
   const Prediction again = *Predict(MakeJobPlan(changed), profile);
   EXPECT_EQ(trial->step_ns, again.step_ns) << "a trial is that job, planned";
   EXPECT_EQ(trial->arena_bytes, again.memory.arena_bytes);
   EXPECT_EQ(trial->device_bytes, again.device_bytes());
   ASSERT_EQ(advice.sentences.size(), 2u);
   EXPECT_THAT(advice.sentences[1],
-              HasSubstr("parallelism.fsdp.prefetch " + trial->to + " instead of 0 saves " +
+              HasSubstr("parallelism.fsdp.prefetch " + trial->field.to + " instead of 0 saves " +
                         DurationText(prediction.step_ns - trial->step_ns)));
 }
 
 // The job, planned again with what the advice tried. One plan serves all profiles.
 const JobPlan& PlanWith(const v1::JobSpec& job, const Trial& trial) {
   static std::map<std::tuple<int, std::string, std::string>, JobPlan> plans;
-  const auto key = std::make_tuple(job.parallelism().fsdp().prefetch(), trial.path, trial.to);
+  const auto key = std::make_tuple(job.parallelism().fsdp().prefetch(), trial.field.path, trial.field.to);
   if (plans.count(key) == 0) {
     v1::JobSpec changed = job;
-    if (trial.path == "parallelism.fsdp.prefetch") {
-      changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial.to));
-    } else if (trial.path == "training.recompute") {
-      changed.mutable_training()->set_recompute(trial.to);
+    if (trial.field.path == "parallelism.fsdp.prefetch") {
+      changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial.field.to));
+    } else if (trial.field.path == "training.recompute") {
+      changed.mutable_training()->set_recompute(trial.field.to);
     } else {
-      changed.mutable_training()->set_micro_batch_size(std::stoi(trial.to));
+      changed.mutable_training()->set_micro_batch_size(std::stoi(trial.field.to));
     }
     plans[key] = MakeJobPlan(changed);
   }
@@ -357,9 +465,10 @@ TEST(AdviceTest, WhatItSaysOfAChangeIsWhatTheChangedJobDoes) {
           bool fits = false;
           for (const Trial& trial : advice.trials) {
             EXPECT_EQ(trial.step_ns, Predict(PlanWith(job, trial), profile)->step_ns)
-                << trial.path << " " << trial.to;
+                << trial.field.path << " " << trial.field.to;
             const int64_t saved = prediction.step_ns - trial.step_ns;
-            const std::string change = absl::StrCat(trial.path, " ", trial.to, " instead of ", trial.from);
+            const std::string change =
+                absl::StrCat(trial.field.path, " ", trial.field.to, " instead of ", trial.field.from);
             if (absl::StrContains(tried, change) && absl::StrContains(tried, " saves ")) {
               ++recommended;
               EXPECT_THAT(text, HasSubstr(absl::StrCat(" saves ", DurationText(saved), " (")));

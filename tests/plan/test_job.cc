@@ -8,10 +8,12 @@
 namespace tandem::plan {
 
 v1::JobSpec TestJob(const std::string& parallelism, const std::string& precision,
-                    const std::string& model_extra) {
+                    const std::string& model_extra, const std::string& model_type) {
   const std::string text =
       "name: small\n"
-      "model: {model_type: llama, hidden_size: 64, intermediate_size: 176, num_hidden_layers: 4,"
+      "model: {model_type: " +
+      model_type +
+      ", hidden_size: 64, intermediate_size: 176, num_hidden_layers: 4,"
       " num_attention_heads: 4, num_key_value_heads: 2, vocab_size: 256" +
       model_extra +
       "}\n"

@@ -50,7 +50,7 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   std::vector<v1::StepReport> told;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {},
+        comm, {4, 9}, {}, /*seconds_at_peak=*/0.5,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
           told.push_back(summary);
         },
@@ -71,7 +71,8 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
   EXPECT_EQ(summary.grad_norm(), 0.5);
   EXPECT_EQ(summary.nonfinite(), 1);
   EXPECT_EQ(ScalarsOf(summary),
-            (std::map<std::string, double>{{"tokens_per_second", 32}, {"validation_loss", 14}}));
+            (std::map<std::string, double>{
+                {"tokens_per_second", 32}, {"validation_loss", 14}, {"model_flops_utilization", 0.25}}));
   EXPECT_EQ(ListOf(summary.norms().weight()), (std::vector<double>{std::sqrt(18), 6}));
   EXPECT_EQ(ListOf(summary.norms().gradient()), (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
   EXPECT_EQ(ListOf(summary.norms().update()), (std::vector<double>{0, std::sqrt(8)}));
@@ -84,7 +85,7 @@ TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
   std::vector<NonfiniteGradient> broken_at;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {},
+        comm, {4, 9}, {}, 0,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>& places) {
           told.push_back(summary);
           broken_at = places;
@@ -113,7 +114,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
   v1::StepReport summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4}, {},
+        comm, {4}, {}, 0,
         [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) { summary = told; },
         ExpectNoFailure);
     const double rank = comm.rank();
@@ -149,7 +150,7 @@ TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMi
   v1::StepReport summary;
   comm::RunThreadRanks(4, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10},
+        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
         [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) { summary = told; },
         ExpectNoFailure);
     // By microbatch and receiver; what the group sends the first and the second of its ranks in each.
@@ -177,7 +178,7 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
   for (const int ranks : {1, 2, 4}) {
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {},
+          comm, {}, {}, 0,
           [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) {
             means.push_back(told.norms().experts(0).z_loss());
           },
@@ -206,7 +207,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
     double loss = -1;
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {},
+          comm, {}, {}, 0,
           [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
             loss = summary.loss();
           },
@@ -229,7 +230,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
     bool open = false;
     std::atomic<bool> submitted{false};
     Reporter reporter(
-        comm, {}, {},
+        comm, {}, {}, 0,
         [&](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           std::unique_lock<std::mutex> lock(mu);
           changed.wait(lock, [&] { return open; });
@@ -261,7 +262,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
       return;
     }
     Reporter reporter(
-        comm, {}, {}, [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) { ADD_FAILURE(); },
+        comm, {}, {}, 0, [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
           EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
           failed_step = step;
@@ -281,7 +282,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
 TEST(ReporterTest, AReportThatCannotBeToldFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {},
+        comm, {}, {}, 0,
         [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           throw std::runtime_error("no room for the report");
         },

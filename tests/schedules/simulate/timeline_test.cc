@@ -97,8 +97,10 @@ TEST(TimelineTest, WhatTheCauseQueuedBehindIsChargedForItsPartOfTheStall) {
   timeline.instructions[2] = {6500, 7600};
   timeline.instructions[4] = {7600, 8000};
   program.instructions[3].waits = {};
-  const std::map<Opcode, int64_t> expected = {{Opcode::kUnshard, 1000 + 600}, {Opcode::kGradientNorm, 400}};
-  EXPECT_EQ(StallsByOpcode(program, timeline), expected);
+  const StreamId stream = program.instructions[4].stream;
+  const std::map<StallCause, int64_t> expected = {{{stream, Opcode::kUnshard}, 1000 + 600},
+                                                  {{stream, Opcode::kGradientNorm}, 400}};
+  EXPECT_EQ(StallsByCause(program, timeline), expected);
 }
 
 TEST(TimelineTest, AHostWaitThatWaitedIsLookedThrough) {
