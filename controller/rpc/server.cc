@@ -331,22 +331,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (options.tls.given()) {
     TANDEM_ASSIGN_OR_RETURN(parts->tls, tls::ServerTls::Open(options.tls, options.tls_domain));
   }
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.state_directory, random);
-  if (!store.ok()) {
-    return store.status();
-  }
-  parts->store = *std::move(store);
-  absl::StatusOr<std::unique_ptr<History>> history = History::Open(options.state_directory, {});
-  if (!history.ok()) {
-    return history.status();
-  }
-  parts->history = *std::move(history);
-  absl::StatusOr<State> state = parts->store->Load();
-  if (!state.ok()) {
-    return state.status();
-  }
-  state->limits = options.limits;
-  const size_t live_jobs = state->jobs.size();
+  TANDEM_ASSIGN_OR_RETURN(parts->store, Store::Open(options.state_directory, random));
+  TANDEM_ASSIGN_OR_RETURN(parts->history, History::Open(options.state_directory, {}));
+  TANDEM_ASSIGN_OR_RETURN(State state, parts->store->Load());
+  state.limits = options.limits;
+  const size_t live_jobs = state.jobs.size();
 
   parts->metrics = std::make_shared<Metrics>(clock);
   parts->metrics->SetTotals([history = parts->history.get()](const std::string& job) {
@@ -365,7 +354,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   Parts* raw = parts.get();
   parts->sessions->OnGone([raw](const std::string& worker) { raw->uploads->WorkerGone(worker); });
   parts->engine = std::make_unique<Engine>(
-      *parts->store, clock, *std::move(state),
+      *parts->store, clock, std::move(state),
       Engine::Outbox{
           .assignments =
               [raw](const std::string& worker, const std::string& session,
@@ -429,13 +418,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
           callers->MarkAsPage(session, browser, context);
         },
         SessionApi(parts->sign_ins, parts->audit));
-    absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Start(
-        options.metrics_listen,
-        [site = parts->site.get()](const HttpRequest& request) { return site->Answer(request); });
-    if (!http.ok()) {
-      return http.status();
-    }
-    parts->http = *std::move(http);
+    TANDEM_ASSIGN_OR_RETURN(
+        parts->http,
+        HttpServer::Start(options.metrics_listen, [site = parts->site.get()](const HttpRequest& request) {
+          return site->Answer(request);
+        }));
     parts->metrics_address = parts->http->address();
     parts->sign_ins.SetPage(page ? PageForSignIn(parts->metrics_address)
                                  : absl::FailedPreconditionError(kNoPage));

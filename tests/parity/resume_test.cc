@@ -447,7 +447,7 @@ TEST(ResumeTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
   JobOptions options = On(1, folder.path());
   options.steps = 1'000'000;
   RunOptions run{.job = "first"};
-  run.on_report = [&](const trainer::StepSummary& summary) {
+  run.on_report = [&](const StepSummary& summary) {
     if (summary.step == 3) {  // a thief that takes the owner for dead
       std::ofstream(folder.path() + "/.owner") << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
     }
