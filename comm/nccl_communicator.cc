@@ -211,9 +211,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   // The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
-  // what else it may. A collective of copy engines sees nothing: the GPU waits for its peers' flags in memory,
-  // for good where a peer is gone, and only the end of the process ends it. Where a call is stuck inside NCCL,
-  // because the GPU takes no more work, there is nothing that could be aborted beside it.
+  // what else it may. A collective of copy engines sees nothing: the GPU waits for its peers' flags in
+  // memory, for good where a peer is gone, and only the end of the process ends it. Where a call is stuck
+  // inside NCCL, because the GPU takes no more work, there is nothing that could be aborted beside it.
   void Abort() override {
     ncclComm_t comm = nullptr;
     {

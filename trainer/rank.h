@@ -18,9 +18,9 @@
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "tandem/v1/report.pb.h"
 #include "tandem/v1/state.pb.h"
 #include "trainer/executor.h"
-#include "trainer/reporter.h"
 #include "trainer/requests.h"
 
 namespace tandem::model {
@@ -68,7 +68,7 @@ class RankObserver {
   // Rank 0 only, once, before the first report, where norms are wanted: the table in whose order they come.
   virtual void OnParameters(const std::vector<plan::TrainedParameter>& parameters) = 0;
   // Rank 0 only, in step order, on the reporter's thread; must not block.
-  virtual void OnReport(const StepSummary& summary) = 0;
+  virtual void OnReport(const v1::StepReport& report) = 0;
   // Rank 0 only.
   virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
   // Rank 0 only.

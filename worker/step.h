@@ -40,7 +40,8 @@ Outcome Step(WorkerState& state, const Input& input, absl::Time now);
 // When Step would find more to do though nothing happened.
 absl::Time NextWake(const WorkerState& state);
 
-// The two halves of a Step; both change the state and add to the outcome.
+// For the files of the core: the two halves of a Step, and what both do. They change the state and add to the
+// outcome.
 
 // What an input says.
 void Take(const Input& input, WorkerState& state, absl::Time now, Outcome& outcome);

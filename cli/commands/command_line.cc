@@ -203,8 +203,8 @@ class Parser : public CommandTree {
         ->check(AtLeast(1))
         ->type_name("LINES");
 
-    auto [events, events_options] = Add<EventsOptions>(
-        "events", "What happened to a job, or to all and to workers, oldest first", Events);
+    auto [events, events_options] =
+        Add<EventsOptions>("events", "Events of a job, or of all jobs and workers, oldest first", Events);
     AddJob(events, events_options->job)->required(false);
     events->add_flag("-f,--follow", events_options->follow,
                      "Go on as things happen, until the job has ended");
@@ -307,7 +307,7 @@ class Parser : public CommandTree {
     top->add_flag("--once", top_options->once, "Print them once, as where standard output is no terminal");
 
     auto [health, health_options] =
-        Add<HealthOptions>("health", "Whether the controller serves: exit code 0, else 5, 6 or 7", Health);
+        Add<HealthOptions>("health", "Check that the controller serves: exit code 0, else 5, 6 or 7", Health);
     health
         ->add_option_function<std::string>(
             "--timeout",
@@ -353,7 +353,7 @@ class Parser : public CommandTree {
       app->add_option("--worker", options->workers, "Of a worker: its --id; pool-* is any that begins so")
           ->type_name("ID");
       app->add_option("--user", options->users, "Of a user")->type_name("NAME");
-      app->add_option("--admin", options->admins, "Of somebody who may do what every user may")
+      app->add_option("--admin", options->admins, "Of an administrator, who may do what any user may")
           ->type_name("NAME");
       app->add_option("--days", options->days, "Valid for this long (default 365)")->type_name("DAYS");
       options->domain = tls::kDefaultDomain;
@@ -361,25 +361,25 @@ class Parser : public CommandTree {
           ->type_name("DOMAIN");
     }
     issue->add_flag("--renew", issue_options->renew, "Replace those that are there");
-    auto [show, show_options] =
-        Add<CertsShowOptions>("show", "For whom certificates are, and how long", CertsShow, certs);
+    auto [show, show_options] = Add<CertsShowOptions>(
+        "show", "Show whom certificates are for and how long they are valid", CertsShow, certs);
     show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
   }
 
   void AddContexts() {
     CLI::App* contexts = AddFamily("context", "The clusters of ~/.config/tandem/config.yaml");
     auto [list, list_options] =
-        Add<ContextListOptions>("list", "Name them, and which is the current one", ContextList, contexts);
+        Add<ContextListOptions>("list", "List them and mark the current one", ContextList, contexts);
     AddFormat(list, list_options->format, {"table", "name"});
     const auto add = [&](const char* word, const char* description, auto function) {
       auto [app, options] = Add<ContextOptions>(word, description, function, contexts);
       app->add_option("NAME", options->name, "Of the context")->required()->type_name("");
       return app;
     };
-    add("use", "Make it the current one, which commands go to", ContextUse);
+    add("use", "Make it the current one, to which commands go", ContextUse);
     add("set", "Make or change it: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name", ContextSet)
         ->footer("The first context becomes the current one.");
-    add("remove", "Forget it", ContextRemove);
+    add("remove", "Remove it", ContextRemove);
   }
 
   void AddGroups() {

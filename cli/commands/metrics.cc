@@ -10,6 +10,7 @@
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/watch_view.h"
+#include "plan/quantity_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -53,7 +54,7 @@ int Metrics(Context& context, Client& client, const MetricsOptions& options) {
                           validation == report.scalars().end() ? "" : LossText(validation->second),
                           trained ? MagnitudeText(report.grad_norm()) : "",
                           trained ? ScientificText(report.learning_rate()) : "",
-                          trained ? CountText(report.tokens()) : "",
+                          trained ? plan::GroupedText(report.tokens()) : "",
                           trained ? MagnitudeText(report.seconds()) : "", NonfiniteText(report)});
         }
         context.console.Write(Stream::kOut, text);

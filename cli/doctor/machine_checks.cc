@@ -19,6 +19,7 @@
 #include "cli/doctor/checks.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
+#include "plan/quantity_text.h"
 #include "platform/build_info.h"
 
 namespace tandem::cli {
@@ -227,8 +228,9 @@ std::vector<Finding> CheckLimits() {
       {few ? Level::kWarn : Level::kOk, "descriptors",
        few ? absl::StrCat("a process may open ", most, " at most; a controller of many workers needs ",
                           "more: raise the hard limit (LimitNOFILE, ulimit -Hn)")
-       : descriptors.rlim_max == RLIM_INFINITY ? "a process may open any number"
-                                               : absl::StrCat("a process may open ", CountText(most))});
+       : descriptors.rlim_max == RLIM_INFINITY
+           ? "a process may open any number"
+           : absl::StrCat("a process may open ", plan::GroupedText(most))});
   timex clock = {};
   const bool kept = ::adjtimex(&clock) >= 0 && (clock.status & STA_UNSYNC) == 0;
   findings.push_back(

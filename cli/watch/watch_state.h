@@ -72,7 +72,7 @@ struct WatchState {
   std::optional<v1::CheckpointCommitted> checkpoint;  // the newest
   v1::Event warning;                                  // the newest about a checkpoint, or the training
 
-  // Told while the ranks do not move, and once more when they do.
+  // Set while the ranks do not move, and reported once more when they do.
   struct Standstill {
     absl::Time since;  // when the rank that is behind last moved
     v1::Progress progress;

@@ -69,9 +69,9 @@ const BadSpec kFields[] = {
      "default); say device: cpu or cuda, for which the step is then simulated; or `tandem plan --compare "
      "prefetch=0,1,2` says which number is best\n"},
     {"prefetch chosen for a huge step", "global_batch_size: 8}",
-     "global_batch_size: 1048576}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
-     "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where layers × "
-     "microbatches of a rank are more than 16384, as here: 2097152; simulating them would take long; `tandem "
+     "global_batch_size: 8192}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
+     "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where nodes × "
+     "microbatches of a rank are more than 16384, as here: 32768; simulating them would take long; `tandem "
      "plan --compare prefetch=0,1,2` says which number is best\n"},
     {"prefetch in words", "", "parallelism: {fsdp: {prefetch: far}}",
      "job.yaml:4:22: parallelism.fsdp.prefetch: far is not allowed; allowed: 0 to 2, or auto; write an "

@@ -61,6 +61,25 @@ TEST(ValidateTest, HeadsAreNormalisedUpToTheSizeThatGpusHaveKernelsFor) {
   EXPECT_EQ(ToText(Validate(spec)), "");
 }
 
+// Replicas communicate over the group of all ranks where routers are balanced over the global batch, and else
+// not.
+TEST(ValidateTest, OptionsOfAGroupAreThoseOfAJobThatUsesIt) {
+  v1::JobSpec spec = Good();
+  spec.mutable_model()->set_model_type("mixtral");
+  v1::MixtureOfExperts& moe = *spec.mutable_model()->mutable_moe();
+  moe.set_num_experts(4);
+  moe.set_num_experts_per_tok(2);
+  moe.set_router_aux_loss_coef(0.1);
+  spec.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  v1::Parallelism& parallelism = *spec.mutable_parallelism();
+  parallelism.set_ranks(4);
+  parallelism.mutable_fsdp()->set_strategy(v1::STRATEGY_HSDP);
+  parallelism.mutable_nccl()->mutable_dp_cp()->set_max_ctas(8);
+  EXPECT_THAT(Paths(spec), ElementsAre("parallelism.nccl.dp_cp"));
+  moe.set_router_aux_loss_scope(v1::BALANCE_SCOPE_GLOBAL);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
 TEST(ValidateTest, UnitsThatShareAMatrixShareItsType) {
   v1::JobSpec spec = Good();
   spec.mutable_model()->set_tie_word_embeddings(true);

@@ -109,7 +109,7 @@ void CompareWithAutograd(JobOptions options) {
 
   const JobRun whole = RunJob(plan);
   ASSERT_EQ(static_cast<int64_t>(whole.steps.size()), plan.train.steps);
-  for (const trainer::StepSummary& step : whole.steps) {
+  for (const StepSummary& step : whole.steps) {
     SCOPED_TRACE(testing::Message() << "step " << step.step);
     std::vector<std::vector<int64_t>> tokens(rounds);
     for (int i = 0; i < rounds; ++i) {

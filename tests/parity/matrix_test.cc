@@ -250,7 +250,7 @@ class Matrix {
     const bool clips = options.clip == kActiveClip;
     const JobRun& one = OneRank(OfOneRank(choice), microbatches);
     options.clip = clips ? ClipOf(OfOneRank(choice), microbatches) : options.clip;
-    for (const trainer::StepSummary& step : one.steps) {
+    for (const StepSummary& step : one.steps) {
       EXPECT_EQ(step.nonfinite, 0);
       EXPECT_EQ(step.grad_norm > options.clip, clips)
           << "clipping is to be " << (clips ? "" : "in") << "active";
@@ -279,7 +279,7 @@ class Matrix {
       choice[lane] = options.clip == kActiveClip ? 0 : choice[lane];
     }
     double least = kNoClip;
-    for (const trainer::StepSummary& step : OneRank(choice, microbatches).steps) {
+    for (const StepSummary& step : OneRank(choice, microbatches).steps) {
       least = std::min(least, step.grad_norm);
     }
     return least / 2;

@@ -118,7 +118,7 @@ void Expect(const Choice& choice) {
   }
   SCOPED_TRACE(name);
   const JobRun sequential = RunJob(MakeJob(options));
-  for (const trainer::StepSummary& step : sequential.steps) {
+  for (const StepSummary& step : sequential.steps) {
     EXPECT_EQ(step.grad_norm > options.clip, options.clip < 1) << "clipping is not what the lane says";
   }
   for (const bool delays : {false, true}) {

@@ -59,8 +59,8 @@ class PaddedCapacityTest : public testing::TestWithParam<Case> {
 
   static int64_t Dropped(const JobRun& run) {
     int64_t dropped = 0;
-    for (const trainer::StepSummary& step : run.steps) {
-      for (const trainer::ExpertLoad& load : step.experts) {
+    for (const StepSummary& step : run.steps) {
+      for (const ExpertLoad& load : step.experts) {
         dropped += load.dropped;
       }
     }

@@ -372,6 +372,12 @@ TEST(ResumeTest, AnotherSeedAndOtherDataAreTold) {
   EXPECT_EQ(again.warnings[1].step(), 3);
   EXPECT_TRUE(again.warnings[1].message().starts_with("the text is not what it was up to step 3 (digest "))
       << again.warnings[1].message();
+
+  options.steps = 5;
+  options.end_of_document = ' ';
+  const JobRun packed = RunJob(MakeJob(options));
+  ASSERT_EQ(packed.warnings.size(), 1u);
+  EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
 // No room for the files of a rank, up to and with a step.
@@ -441,7 +447,7 @@ TEST(ResumeTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
   JobOptions options = On(1, folder.path());
   options.steps = 1'000'000;
   RunOptions run{.job = "first"};
-  run.on_report = [&](const trainer::StepSummary& summary) {
+  run.on_report = [&](const StepSummary& summary) {
     if (summary.step == 3) {  // a thief that takes the owner for dead
       std::ofstream(folder.path() + "/.owner") << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
     }

@@ -116,7 +116,8 @@ class Recorder final : public trainer::RankObserver {
     run_.resumed_from = ready.resumed_from;
   }
   void OnParameters(const std::vector<plan::TrainedParameter>&) override {}
-  void OnReport(const trainer::StepSummary& summary) override {
+  void OnReport(const v1::StepReport& report) override {
+    const StepSummary summary = SummaryOf(report);
     if (summary.step == 0) {
       run_.start = summary;
       return;
@@ -195,7 +196,7 @@ bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
 
 std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
 
-std::optional<double> ValidationLossOf(const trainer::StepSummary& step) {
+std::optional<double> ValidationLossOf(const StepSummary& step) {
   const auto found = step.scalars.find("validation_loss");
   return found == step.scalars.end() ? std::nullopt : std::optional(found->second);
 }
