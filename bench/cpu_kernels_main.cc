@@ -178,7 +178,8 @@ class Bench {
     const at::Tensor v = heads(a.heads + a.kv_heads, a.kv_heads);
     const auto forward = [&] { return at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true); };
     Compare(
-        "attention", [&] { ops_.Attention(a, qkv, context, lse, work); }, [&] { forward(); });
+        "attention", [&] { ops_.Attention(a, qkv, /*documents=*/{}, context, lse, work); },
+        [&] { forward(); });
     const auto result = forward();
     const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
     Compare(

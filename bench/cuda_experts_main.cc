@@ -171,15 +171,19 @@ class Bench {
            [&] { ops_.GroupedLinearBackwardInput(known, y, weight, grad_x, work); });
     Report((name + " grad weight, known").c_str(), {Unit::kFlops, known_flops},
            [&] { ops_.GroupedLinearBackwardWeight(known, y, x, /*add=*/false, grad_weight, work); });
+    // Where the GPU reads how many rows there are.
     Report(
-        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, {}); },
+        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, work); },
         [&] { at::_grouped_mm(x, by_expert.transpose(1, 2), ends); });
     Report((name + " grad x").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, {}); },
+           [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, work); },
            [&] { at::_grouped_mm(y, by_expert, ends); });
     Report((name + " grad weight").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, {}); },
+           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, work); },
            [&] { at::_grouped_mm(y.t(), x, ends); });
+    at::Tensor sums = at::zeros(grad_weight.sizes(), kFloat);
+    Report((name + " grad weight, added to float").c_str(), {Unit::kFlops, flops},
+           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/true, sums, work); });
   }
 
   void Activation() {

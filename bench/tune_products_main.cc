@@ -6,13 +6,17 @@
 // grad_y^T x in bfloat16 and in float. Candidates are what the build's table says, what cuBLASLt's rules
 // propose, what was best for the shapes before this one, and behind them, in a random order, every algorithm
 // with every tile, number of stages, cluster, and the other settings that cuBLASLt names. They are tried once
-// for at most SECONDS a product; the fastest eight, the table's and the rules' first are then timed in turns.
+// for at most SECONDS a product; the fastest eight, the table's and the rules' first are then timed in turns,
+// and those that do not repeat their bits, or whose result is not the rules', are none for a table.
 // A JSON object a product goes to stderr: the medians, and how much the table's (or, where it is silent, the
 // rules' first) reaches of the best. A line of the table goes to stdout where the best is faster than the
 // rules' first by more than a hundredth.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/norm.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sub.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
@@ -24,6 +28,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -56,6 +61,7 @@ constexpr int kTurns = 9;
 constexpr size_t kFinalists = 8;
 constexpr size_t kRemembered = 24;  // of a shape, for those behind it
 constexpr int kMostProposed = 64;
+constexpr double kRounding = 1.0 / 128;  // twice that of bfloat16, of a norm
 
 template <typename T>
 std::vector<T> Capabilities(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoCapAttributes_t which) {
@@ -146,6 +152,7 @@ class Tuner {
     Algorithm algorithm;
     std::unique_ptr<ProductPlan> plan;
     double ms = 0;
+    bool sound = true;  // repeats its bits, and computes what the rules' first does
   };
 
   static at::TensorOptions Of(at::ScalarType type) { return at::TensorOptions(at::kCUDA).dtype(type); }
@@ -203,6 +210,13 @@ class Tuner {
         finalists.push_back(std::move(tried[i]));
       }
     }
+    // A table holds what is the same in every run, and what the rules' first computes.
+    RunPlan(rules, product);
+    const at::Tensor expected = output.clone();
+    for (Candidate& candidate : finalists) {
+      candidate.sound =
+          candidate.algorithm == proposed.front() || IsSound(candidate, product, expected, output);
+    }
     std::vector<std::vector<double>> times(finalists.size());
     for (int turn = 0; turn < kTurns; ++turn) {
       for (size_t i = 0; i < finalists.size(); ++i) times[i].push_back(Time(*finalists[i].plan, product));
@@ -214,9 +228,10 @@ class Tuner {
       if (finalists[i].algorithm == proposed.front()) first_ms = finalists[i].ms;
       if (finalists[i].algorithm == chosen) chosen_ms = finalists[i].ms;
     }
-    const auto best =
-        std::min_element(finalists.begin(), finalists.end(),
-                         [](const Candidate& left, const Candidate& right) { return left.ms < right.ms; });
+    const auto best = std::min_element(finalists.begin(), finalists.end(),
+                                       [](const Candidate& left, const Candidate& right) {
+                                         return left.sound != right.sound ? left.sound : left.ms < right.ms;
+                                       });
     Print(name, product, first_ms, chosen_ms, *best, of_table != nullptr, looked_at, count, order.size());
     if (best->ms < kWorthIt * first_ms) {
       std::printf("%s\n", ProductTable::Line(ProductMachine(), product.text(), best->algorithm).c_str());
@@ -245,13 +260,38 @@ class Tuner {
     std::fprintf(stderr, "%s\n", line.dump().c_str());
   }
 
+  // Whether it gives the same bits three times, and but for rounding `expected`. output: where it writes.
+  bool IsSound(const Candidate& candidate, const ProductOperands& product, const at::Tensor& expected,
+               at::Tensor& output) {
+    output.fill_(std::numeric_limits<double>::quiet_NaN());  // what it leaves out shows
+    RunPlan(*candidate.plan, product);
+    const at::Tensor result = output.clone();
+    const char* fault = nullptr;
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      RunPlan(*candidate.plan, product);
+      if (!at::equal(result, output)) fault = "does not repeat its bits";
+    }
+    const double difference = result.sub(expected).norm(2, at::kDouble).item<double>();
+    const bool near =
+        difference <= kRounding * expected.norm(2, at::kDouble).item<double>();  // not where NaN
+    if (!near) fault = "computes something else";
+    if (fault == nullptr) return true;
+    std::fprintf(stderr, "%s: not for a table, as it %s\n",
+                 ProductTable::Line(ProductMachine(), product.text(), candidate.algorithm).c_str(), fault);
+    return false;
+  }
+
+  void RunPlan(const ProductPlan& plan, const ProductOperands& product) {
+    const Workspace work{.begin = memory_.mutable_data_ptr(), .bytes = memory_.numel()};
+    plan.Run(handle_, product, work, c10::cuda::getCurrentCUDAStream().stream());
+  }
+
   // Milliseconds of one call behind another.
   double Time(const ProductPlan& plan, const ProductOperands& product) {
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-    const Workspace work{.begin = memory_.mutable_data_ptr(), .bytes = memory_.numel()};
-    plan.Run(handle_, product, work, stream);
+    RunPlan(plan, product);
     CheckCuda(cudaEventRecord(events_[0], stream), "event");
-    plan.Run(handle_, product, work, stream);
+    RunPlan(plan, product);
     CheckCuda(cudaEventRecord(events_[1], stream), "event");
     CheckCuda(cudaEventSynchronize(events_[1]), "a product");
     float ms = 0;

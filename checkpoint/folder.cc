@@ -65,11 +65,10 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std
 
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kManifestName);
-  const absl::StatusOr<int64_t> bytes = files.Size(file);
-  if (!bytes.ok()) return bytes.status();
-  if (*bytes > kMostManifestBytes) {  // before it is read: it may not fit in memory
+  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(file));
+  if (bytes > kMostManifestBytes) {  // before it is read: it may not fit in memory
     return absl::InvalidArgumentError(
-        absl::StrCat(kManifestName, ": it has ", *bytes, " bytes, which no manifest has"));
+        absl::StrCat(kManifestName, ": it has ", bytes, " bytes, which no manifest has"));
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string text, files.Read(file));
   absl::StatusOr<Manifest> manifest = ReadManifest(text);
@@ -88,11 +87,10 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
 absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::string& path,
                                          const ManifestFile& file) {
   const std::string name = absl::StrCat(path, "/", file.name);
-  const absl::StatusOr<int64_t> bytes = files.Size(name);
-  if (!bytes.ok()) return bytes.status();
-  if (*bytes != file.bytes) {  // before it is read: it may not fit in memory
+  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(name));
+  if (bytes != file.bytes) {  // before it is read: it may not fit in memory
     return absl::InvalidArgumentError(
-        absl::StrCat(file.name, ": it has ", *bytes, " bytes, the manifest says ", file.bytes));
+        absl::StrCat(file.name, ": it has ", bytes, " bytes, the manifest says ", file.bytes));
   }
   absl::StatusOr<std::string> content = files.Read(name);
   if (!content.ok()) return content;

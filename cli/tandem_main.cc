@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cli/commands/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/parse.h"
 #include "cli/terminal/console.h"
 #include "cli/terminal/error.h"
 

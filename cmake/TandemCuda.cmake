@@ -51,11 +51,20 @@ find_library(TANDEM_NVRTC NAMES libnvrtc.so.13 HINTS ${_wheels}/cu13/lib ${_tool
 find_library(TANDEM_CUDNN NAMES libcudnn.so.9 HINTS ${_wheels}/cudnn/lib)
 # Headers alone, of a wheel of their own (scripts/setup.sh --cuda).
 find_path(TANDEM_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${TANDEM_TORCH_DIR}/../include)
+# Not any CUTLASS of the system's: the release counts.
+find_path(TANDEM_CUTLASS_INCLUDE_DIR cutlass/cutlass.h
+  HINTS ${TANDEM_TORCH_DIR}/../cutlass_library/source/include NO_DEFAULT_PATH)
 if(NOT TANDEM_CUDART)
   list(APPEND _missing "libcudart.so.13")
 endif()
 if(NOT TANDEM_NCCL OR NOT TANDEM_NCCL_INCLUDE_DIR)
   list(APPEND _missing "NCCL")
+else()
+  file(STRINGS ${TANDEM_NCCL_INCLUDE_DIR}/nccl.h _nccl REGEX "define NCCL_VERSION_CODE")
+  string(REGEX MATCH "[0-9]+$" _nccl "${_nccl}")
+  if(_nccl LESS 22800)
+    list(APPEND _missing "NCCL 2.28 or later (${TANDEM_NCCL_INCLUDE_DIR}/nccl.h is of ${_nccl})")
+  endif()
 endif()
 foreach(_library IN ITEMS cublasLt nvrtc)
   string(TOUPPER ${_library} _name)
@@ -68,6 +77,9 @@ if(NOT TANDEM_CUDNN OR NOT TANDEM_CUDNN_INCLUDE_DIR)
 endif()
 if(NOT TANDEM_CUDNN_FRONTEND_INCLUDE_DIR)
   list(APPEND _missing "the headers of nvidia-cudnn-frontend")
+endif()
+if(NOT TANDEM_CUTLASS_INCLUDE_DIR)
+  list(APPEND _missing "the headers of nvidia-cutlass 4.2")
 endif()
 if(NOT EXISTS ${TANDEM_TORCH_DIR}/lib/libtorch_cuda.so)
   list(APPEND _missing "a LibTorch with CUDA (${TANDEM_TORCH_DIR} has none)")
@@ -110,6 +122,9 @@ target_include_directories(tandem_cudnn SYSTEM INTERFACE ${TANDEM_CUDNN_FRONTEND
   ${TANDEM_CUDNN_INCLUDE_DIR})
 target_link_libraries(tandem_cudnn INTERFACE tandem_cuda ${TANDEM_CUDNN} ${TANDEM_NVRTC})
 
+# Of kernels that are CUTLASS's: its headers' warnings are not ours, and they need these two.
+set(TANDEM_CUTLASS_FLAGS -isystem ${TANDEM_CUTLASS_INCLUDE_DIR} --expt-relaxed-constexpr -DNDEBUG)
+
 set(_gencode "")
 foreach(architecture IN LISTS TANDEM_CUDA_ARCHITECTURES)
   list(APPEND _gencode -gencode arch=compute_${architecture},code=sm_${architecture})
@@ -117,17 +132,24 @@ endforeach()
 # Later GPUs compile the newest one's intermediate code.
 list(GET TANDEM_CUDA_ARCHITECTURES -1 _newest)
 list(APPEND _gencode -gencode arch=compute_${_newest},code=compute_${_newest})
-set(TANDEM_NVCC_FLAGS -std=c++20 -O3 --Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC ${_gencode})
+set(TANDEM_NVCC_FLAGS -std=c++20 -O3 --Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC)
 
-# tandem_cuda_kernels(TARGET [FLAGS f ...] SOURCES a.cu ...)    adds kernels to a target; raw pointers, no torch
+# tandem_cuda_kernels(TARGET [ARCHITECTURE a] [FLAGS f ...] SOURCES a.cu ...)
+#   adds kernels to a target; raw pointers, no torch
+#   ARCHITECTURE a   for GPUs of that one alone (90a: also what later ones do not have), whatever
+#                    TANDEM_CUDA_ARCHITECTURES says
 function(tandem_cuda_kernels target)
-  cmake_parse_arguments(ARG "" "" "SOURCES;FLAGS" ${ARGN})
+  cmake_parse_arguments(ARG "" "ARCHITECTURE" "SOURCES;FLAGS" ${ARGN})
+  set(gencode ${_gencode})
+  if(ARG_ARCHITECTURE)
+    set(gencode -gencode arch=compute_${ARG_ARCHITECTURE},code=sm_${ARG_ARCHITECTURE})
+  endif()
   foreach(source IN LISTS ARG_SOURCES)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
     get_filename_component(folder ${object} DIRECTORY)
     file(MAKE_DIRECTORY ${folder})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${TANDEM_NVCC} ${TANDEM_NVCC_FLAGS} ${ARG_FLAGS} -ccbin ${CMAKE_CXX_COMPILER}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${TANDEM_NVCC} ${TANDEM_NVCC_FLAGS} ${gencode} ${ARG_FLAGS} -ccbin ${CMAKE_CXX_COMPILER}
         -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d
       COMMENT "Building CUDA object ${source}.o" VERBATIM)

@@ -25,6 +25,13 @@ class CommError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// This machine cannot listen at the address that its worker gives ranks; no other rank has anything to do
+// with it.
+class AddressError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // A group of ranks that run collectives together, in the order of one stream.
 //
 // Every rank makes the same calls in the same order, from one thread (the stream's). On the CPU a call

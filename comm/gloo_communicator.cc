@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/address_error.h"
 #include "comm/collective.h"
+#include "comm/communicator.h"
 #include "comm/communicator_factory.h"
 #include "comm/thread_communicator.h"
 #include "device/device.h"

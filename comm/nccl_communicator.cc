@@ -31,7 +31,6 @@ constexpr std::chrono::microseconds kPoll{50};
 constexpr std::chrono::milliseconds kAbortPatience{300};
 constexpr std::chrono::milliseconds kLockPatience{100};
 constexpr absl::Duration kFarewell = absl::Seconds(5);
-constexpr int kMostCtas = 64;  // NCCL's own limit
 
 std::string Text(ncclResult_t result, ncclComm_t comm) {
   std::string text = ncclGetErrorString(result);
@@ -49,12 +48,11 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
   config.splitShare = 0;
   config.commName = name.c_str();
   if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
-  if (!options.min_ctas && !options.max_ctas) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   if (options.min_ctas) config.minCTAs = *options.min_ctas;
-  if (options.max_ctas) {
-    config.maxCTAs = *options.max_ctas;
-  } else if (options.min_ctas) {
-    config.maxCTAs = kMostCtas;  // NCCL takes an unset maximum for one below the minimum
+  if (const int most = parallel::MostCtas(options); most > 0) {
+    config.maxCTAs = most;  // NCCL takes an unset maximum for one below the minimum
+  } else {
+    config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   }
   if (!options.net_name.empty()) config.netName = options.net_name.c_str();
   return config;
@@ -213,8 +211,9 @@ class NcclCommunicator final : public Communicator {
   }
 
   // The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
-  // what else it may. Where a call is stuck inside NCCL, because the GPU takes no more work, there is nothing
-  // that could be aborted beside it.
+  // what else it may. A collective of copy engines sees nothing: the GPU waits for its peers' flags in
+  // memory, for good where a peer is gone, and only the end of the process ends it. Where a call is stuck
+  // inside NCCL, because the GPU takes no more work, there is nothing that could be aborted beside it.
   void Abort() override {
     ncclComm_t comm = nullptr;
     {
@@ -414,6 +413,7 @@ class NcclFactory final : public CommunicatorFactory {
   NcclFactory(Rendezvous rendezvous, int device) : rendezvous_(std::move(rendezvous)), device_(device) {}
 
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    TakeMultiprocessors(membership);
     if (live != nullptr) return CloneNcclCommunicator(membership.group, *live, membership.options);
     return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
                                 membership.size, device_, rendezvous_.timeout, membership.options,
@@ -426,8 +426,26 @@ class NcclFactory final : public CommunicatorFactory {
   }
 
  private:
+  // Collectives of all communicators may run at once. Where their thread blocks do not fit beside each other,
+  // two ranks may each start another one first and wait for ever.
+  void TakeMultiprocessors(const Membership& membership) {
+    int multiprocessors = 0;
+    device::CheckCuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
+                      "multiprocessors of the GPU");
+    ctas_ += membership.size > 1 ? parallel::MostCtas(membership.options) : 0;
+    if (ctas_ > multiprocessors) {
+      throw CommError("group " + membership.group + ": with it, collectives that run at once take up to " +
+                      std::to_string(ctas_) + " thread blocks, and the GPU has " +
+                      std::to_string(multiprocessors) +
+                      " multiprocessors: they could wait for each other for ever; lower max_ctas of "
+                      "parallelism.nccl (min_ctas without it counts as " +
+                      std::to_string(parallel::kMostCtas) + ")");
+    }
+  }
+
   const Rendezvous rendezvous_;
   const int device_;
+  int ctas_ = 0;  // of the communicators made so far
 };
 
 }  // namespace

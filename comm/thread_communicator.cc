@@ -153,42 +153,6 @@ class ThreadCommunicator final : public Communicator {
 
 }  // namespace
 
-struct ThreadGroups::State {
-  const WaitUntil wait_until;
-  std::mutex mu;
-  std::map<std::string, std::vector<std::unique_ptr<Communicator>>> not_joined;  // by prefix and rank; mu
-};
-
-class ThreadGroups::Factory final : public CommunicatorFactory {
- public:
-  explicit Factory(State& state) : state_(state) {}
-
-  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
-    const std::lock_guard lock(state_.mu);
-    auto& group = state_.not_joined[membership.prefix];
-    if (group.empty()) group = MakeThreadCommunicators(membership.group, membership.size, state_.wait_until);
-    std::unique_ptr<Communicator> own = std::move(group.at(static_cast<size_t>(membership.rank)));
-    if (own == nullptr) {
-      throw std::logic_error("rank " + std::to_string(membership.rank) + " joins " + membership.prefix +
-                             " twice");
-    }
-    return own;
-  }
-  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
-    return device.Reserve(bytes);
-  }
-
- private:
-  State& state_;
-};
-
-ThreadGroups::ThreadGroups(WaitUntil wait_until) : state_(new State{.wait_until = std::move(wait_until)}) {}
-ThreadGroups::~ThreadGroups() = default;
-
-std::unique_ptr<CommunicatorFactory> ThreadGroups::MakeFactory() {
-  return std::make_unique<Factory>(*state_);
-}
-
 std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(const std::string& name, int size,
                                                                    WaitUntil wait_until) {
   if (size <= 0) throw std::invalid_argument("group " + name + " of " + std::to_string(size) + " ranks");

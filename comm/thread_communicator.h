@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/communicator_factory.h"
 
 namespace tandem::comm {
 
@@ -22,23 +21,5 @@ using WaitUntil = std::function<void(const std::function<bool()>& ready)>;
 // CommError naming that rank. Requires size > 0.
 std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(const std::string& name, int size,
                                                                    WaitUntil wait_until = {});
-
-// For tests: where ranks that are threads of this process join their groups. A group is known by its prefix;
-// the member that comes first makes it, for all, and nobody waits. Thread-safe.
-class ThreadGroups {
- public:
-  explicit ThreadGroups(WaitUntil wait_until = {});
-  ~ThreadGroups();
-  ThreadGroups(const ThreadGroups&) = delete;
-  ThreadGroups& operator=(const ThreadGroups&) = delete;
-
-  // For one rank; the groups outlive it.
-  std::unique_ptr<CommunicatorFactory> MakeFactory();
-
- private:
-  class Factory;
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 }  // namespace tandem::comm

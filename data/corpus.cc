@@ -231,12 +231,28 @@ std::vector<std::string> Corpus::files(Split split) const {
   return names;
 }
 
+std::vector<Corpus::Span>::const_iterator Corpus::SpanAt(const Part& part, int64_t token) {
+  return std::upper_bound(part.spans.begin(), part.spans.end(), token,
+                          [](int64_t at, const Span& candidate) { return at < candidate.begin; }) -
+         1;
+}
+
+std::vector<int64_t> Corpus::FileStarts(Split split, int64_t begin, int64_t count) const {
+  const Part& source = part(split);
+  TANDEM_CHECK(begin >= 0 && count > 0 && begin <= source.num_tokens - count, "the tokens exist");
+  std::vector<int64_t> starts;
+  for (auto span = SpanAt(source, begin); span != source.spans.end() && span->begin < begin + count; ++span) {
+    if (span->begin >= begin) {
+      starts.push_back(span->begin);
+    }
+  }
+  return starts;
+}
+
 void Corpus::Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const {
   const Part& source = part(split);
   TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= source.num_tokens - count, "the tokens exist");
-  auto span = std::upper_bound(source.spans.begin(), source.spans.end(), begin,
-                               [](int64_t at, const Span& candidate) { return at < candidate.begin; }) -
-              1;
+  auto span = SpanAt(source, begin);
   while (count > 0) {
     const int64_t offset = begin - span->begin;
     const int64_t length = std::min(count, span->size - offset);

@@ -56,6 +56,9 @@ class Corpus {
   // written to since; cut short in that very moment, reading is fatal (SIGBUS).
   void Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const;
 
+  // Of those, where a file begins, or with the split a held-out end of one: ascending.
+  std::vector<int64_t> FileStarts(Split split, int64_t begin, int64_t count) const;
+
   // Hexadecimal, of names, sizes and who is held out: ranks compare it before they start.
   const std::string& digest() const { return digest_; }
 
@@ -84,6 +87,9 @@ class Corpus {
   static void CheckApart(const Files& train, const Files& validation);
   void HoldOut(const Files& files, double fraction);
   std::string ComputeDigest() const;
+
+  // The file of a token that exists.
+  static std::vector<Span>::const_iterator SpanAt(const Part& part, int64_t token);
 
   const Part& part(Split split) const { return split == Split::kTrain ? train_ : validation_; }
 

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader.h"
 
+#include <xxhash.h>
+
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "data/permutation.h"
 #include "platform/check.h"
 
 namespace tandem::data {
 
-Loader::Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length)
-    : corpus_(std::move(corpus)), split_(split), seed_(seed), window_tokens_(sequence_length + 1) {
+Loader::Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length,
+               std::optional<Documents> documents)
+    : corpus_(std::move(corpus)),
+      split_(split),
+      seed_(seed),
+      window_tokens_(sequence_length + 1),
+      documents_(documents) {
   TANDEM_CHECK(sequence_length >= 1, "a sequence has a token");
   const int64_t tokens = corpus_->num_tokens(split);
   num_windows_ = tokens / window_tokens_;
@@ -21,6 +31,25 @@ Loader::Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed,
         " (sequence_length + 1); use more text or shorter sequences",
         train ? "" : ", a larger data.validation_fraction, or training.validate_every_steps: 0"));
   }
+  // Held-out text may well be one document.
+  if (documents.has_value() && !documents->end_of_document.has_value() && split == Split::kTrain &&
+      corpus_->files(split).size() == 1) {
+    throw DataError(absl::StrCat("data.documents: packed finds no documents in ", corpus_->files(split)[0],
+                                 ", the only training file, since a file is a document; name the token that "
+                                 "ends one with data.end_of_document, or give a file for each document"));
+  }
+}
+
+std::string Loader::digest() const {
+  if (!documents_.has_value()) {
+    return corpus_->digest();
+  }
+  const std::string text = absl::StrCat(corpus_->digest(), " documents",
+                                        documents_->end_of_document.has_value()
+                                            ? absl::StrCat(" end with ", *documents_->end_of_document)
+                                            : "");
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
 }
 
 int64_t Loader::Window(int64_t sample) const {
@@ -33,14 +62,34 @@ int64_t Loader::Window(int64_t sample) const {
 }
 
 void Loader::Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
-                  int64_t* tokens) const {
+                  int64_t* rows) const {
   const bool train = split_ == Split::kTrain;
   TANDEM_CHECK((step >= 1 || !train) && microbatch >= 0 && microbatch < num_microbatches,
                "the microbatch is of the step");
   const int64_t steps_before = train ? step - 1 : 0;
   const int64_t first = (steps_before * num_microbatches + microbatch) * sequences;
   for (int64_t i = 0; i < sequences; ++i) {
-    corpus_->Read(split_, Window(first + i) * window_tokens_, window_tokens_, tokens + i * window_tokens_);
+    const int64_t begin = Window(first + i) * window_tokens_;
+    int64_t* const row = rows + i * row_elements();
+    corpus_->Read(split_, begin, window_tokens_, row);
+    if (documents_.has_value()) {
+      FillStarts(begin, row, row + window_tokens_);
+    }
+  }
+}
+
+void Loader::FillStarts(int64_t begin, const int64_t* tokens, int64_t* starts) const {
+  const std::vector<int64_t> files = corpus_->FileStarts(split_, begin, window_tokens_);
+  auto file = files.begin();
+  int64_t start = 0;
+  for (int64_t i = 0; i < window_tokens_ - 1; ++i) {
+    if (file != files.end() && *file == begin + i) {
+      start = i;
+      ++file;
+    } else if (i > 0 && tokens[i - 1] == documents_->end_of_document) {
+      start = i;
+    }
+    starts[i] = start;
   }
 }
 

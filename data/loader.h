@@ -3,10 +3,19 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "data/corpus.h"
 
 namespace tandem::data {
+
+// What a document is, for a job whose tokens attend to those of their own document alone: a file, and within
+// files what ends with the token end_of_document, which is its document's last. Where it does not occur, a
+// file is one.
+struct Documents {
+  std::optional<int64_t> end_of_document;
+};
 
 // Which tokens a microbatch sees. The data of global microbatch g of step s depend only on the seed, s and g,
 // so they do not depend on how many ranks share the work, and resuming needs no state.
@@ -14,31 +23,46 @@ namespace tandem::data {
 // A split is cut into windows of sequence_length + 1 tokens that do not overlap (inputs and targets; a window
 // may span files); what is left at the end is not used. In training every epoch sees every window once, in an
 // order that the seed and the epoch decide. Validation takes the first windows in order, the same in every
-// step.
+// step. Documents do not change what a window holds: one that a window cuts goes on in another, as a document
+// that begins there.
 //
 // Immutable, thread-safe.
 class Loader {
  public:
-  // Throws DataError where the split has less than one window. Requires sequence_length >= 1.
-  Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length);
+  // documents: where they are asked for. Throws DataError where the split has less than one window, and where
+  // there is no end between documents: training text that is one file, without an end_of_document. Requires
+  // sequence_length >= 1.
+  Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length,
+         std::optional<Documents> documents = std::nullopt);
 
-  // tokens: [sequences, sequence_length + 1], row-major, each from 0 to 255. step from 1 (validation
-  // does not look at it); `microbatch` is the
-  // global number, below num_microbatches; every call of a step passes the same num_microbatches and
-  // sequences.
+  // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens, ids from 0
+  // to 255, and behind them, where there are documents, for each token but the last the place in the window
+  // of its document's first, from 0 to sequence_length - 1. step from 1 (validation does not look at it);
+  // `microbatch` is the global number, below num_microbatches; every call of a step passes the same
+  // num_microbatches and sequences.
   void Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
-            int64_t* tokens) const;
+            int64_t* rows) const;
+
+  int64_t row_elements() const { return window_tokens_ + (documents_.has_value() ? window_tokens_ - 1 : 0); }
 
   int64_t num_windows() const { return num_windows_; }
+
+  // Hexadecimal, of the corpus and of what its documents are: ranks compare it before they start, and a job
+  // that goes on from a checkpoint with the one in there.
+  std::string digest() const;
 
   // The window of sample n, counted from the first of step 1.
   int64_t Window(int64_t sample) const;
 
  private:
+  // starts: [sequence_length], of a window whose first token is the split's token `begin`.
+  void FillStarts(int64_t begin, const int64_t* tokens, int64_t* starts) const;
+
   const std::shared_ptr<const Corpus> corpus_;
   const Split split_;
   const uint64_t seed_;
   const int64_t window_tokens_;
+  const std::optional<Documents> documents_;
   int64_t num_windows_;
 };
 

@@ -6,7 +6,9 @@
 
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -19,6 +21,17 @@ int64_t MachineMemory() {
   struct sysinfo info;
   if (sysinfo(&info) != 0) return std::numeric_limits<int64_t>::max();
   return static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
+}
+
+// "MemTotal" of /proc/meminfo, in bytes; 0 where it does not say.
+int64_t OfMeminfo(const std::string& name) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  int64_t kibibytes = 0;
+  while (file >> word) {
+    if (word == name + ":" && file >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
 }
 
 // Pages come zeroed from the kernel, on first touch, on the node of the thread that touches them.
@@ -66,6 +79,11 @@ class CpuDevice final : public Device {
   explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
 
   c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
+  std::string name() const override { return "cpu"; }
+  MemoryUse memory_use() const override {
+    const int64_t total = OfMeminfo("MemTotal");
+    return {.used = total - OfMeminfo("MemAvailable"), .total = total};
+  }
   bool finishes_in_calls() const override { return true; }
   std::unique_ptr<Stream> MakeStream(const std::string& name, StreamPriority, StreamError error) override {
     return streams_->MakeStream(name, std::move(error));

@@ -26,6 +26,12 @@ class Region {
   virtual int64_t bytes() const = 0;
 };
 
+// Of a device, in bytes, by all processes that use it.
+struct MemoryUse {
+  int64_t used = 0;
+  int64_t total = 0;
+};
+
 // When a stream got to a point of its order.
 class TimeMark {
  public:
@@ -46,6 +52,12 @@ class Device {
   virtual ~Device() = default;
 
   virtual c10::Device torch_device() const = 0;
+
+  // As its driver says it: "NVIDIA H200"; "cpu".
+  virtual std::string name() const = 0;
+
+  // Now. Of the CPU the machine's memory, of which what the kernel could take back counts as not used.
+  virtual MemoryUse memory_use() const = 0;
 
   // Whether work is done when its call returns, as on the CPU. Otherwise it has been issued then, and an
   // event behind it says when it is done.

@@ -4,8 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "jobspec/checks.h"
 #include "jobspec/jobspec.h"
-#include "jobspec/validate.h"
 
 namespace tandem::jobspec {
 namespace {

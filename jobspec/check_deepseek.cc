@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jobspec/check_deepseek.h"
-
 #include "absl/strings/str_cat.h"
+#include "jobspec/checks.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 

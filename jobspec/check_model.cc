@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "jobspec/check_deepseek.h"
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
@@ -16,6 +15,8 @@ namespace {
 constexpr char kDeepseek[] = "deepseek_v3";
 constexpr int64_t kMostExperts = 65536;     // of all layers: each has names, which are checked
 constexpr int64_t kMostWithNorms = 16'384;  // of which one message holds all parameters' names, or norms
+
+constexpr int64_t kMostNormedOnGpus = 256;  // what GPUs have kernels for: ops/row_work.h
 
 // The norms of every parameter are one report.
 void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
@@ -206,6 +207,19 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
                  absl::StrCat("hidden_size ", model.hidden_size(), check.Origin("model.hidden_size"), " / ",
                               heads, " heads", check.Origin("model.num_attention_heads"), " is ", head_dim,
                               ": use another number, or give head_dim"));
+  }
+  if (head_dim > 4096) {
+    return;  // refused already
+  }
+  if (model.model_type() == "qwen3_moe" && head_dim > kMostNormedOnGpus && check.IsOk({"resources.device"}) &&
+      check.spec().resources().device() != v1::DEVICE_CPU) {
+    const char* const path = check.IsWritten("model.head_dim") ? "model.head_dim" : "model.hidden_size";
+    check.Refuse(path, ValueText(FindValue(check.spec(), path)),
+                 absl::StrCat("heads of at most ", kMostNormedOnGpus,
+                              " with model_type qwen3_moe and resources.device ",
+                              ValueText(FindValue(check.spec(), "resources.device")),
+                              check.Origin("resources.device")),
+                 "GPUs normalise no larger ones: use smaller heads, or device: cpu");
   }
 }
 

@@ -2,21 +2,22 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
+#include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
 #include "parallel/job_groups.h"
-#include "parallel/spec_grid.h"
-#include "parallel/spec_group_options.h"
 
 namespace tandem::jobspec {
 namespace {
 
 constexpr char kNccl[] = "parallelism.nccl";
+constexpr int kMultiprocessors = 132;  // of an H100 or H200; ranks count their own GPU's when they start
 
 void CheckNetName(FieldChecker& check, const std::string& group, const v1::NcclOptions& options) {
   if (options.has_net_name() && !absl::EqualsIgnoreCase(options.net_name(), "ib") &&
@@ -38,6 +39,23 @@ void CheckCtas(FieldChecker& check, const parallel::ProcessGroups& groups) {
                             : absl::StrCat("at least min_ctas ", *options.min_ctas),
                    "a group of gathers takes what is left out from the group that it is a clone of");
     }
+  }
+}
+
+// Collectives of all groups may run at once, and thread blocks that do not fit beside each other can wait for
+// each other for ever.
+void CheckAllCtas(FieldChecker& check, const parallel::ProcessGroups& groups,
+                  const std::vector<std::string>& used) {
+  int ctas = 0;
+  for (const auto& [name, options] : parallel::GroupOptionsOf(check.spec().parallelism().nccl(), groups)) {
+    ctas += absl::c_linear_search(used, name) ? parallel::MostCtas(options) : 0;
+  }
+  if (ctas > kMultiprocessors) {
+    check.Refuse(kNccl, absl::StrCat("up to ", ctas, " thread blocks at once"),
+                 absl::StrCat("at most ", kMultiprocessors, " over all groups, the multiprocessors of a GPU"),
+                 absl::StrCat("they could wait for each other for ever: lower max_ctas (min_ctas or "
+                              "cga_cluster_size without it count as ",
+                              parallel::kMostCtas, ")"));
   }
 }
 
@@ -83,6 +101,7 @@ void CheckNccl(FieldChecker& check) {
                  static_cast<const v1::NcclOptions&>(nccl.GetReflection()->GetMessage(nccl, field)));
   }
   CheckCtas(check, *parallel::JobGroups(sizes));
+  CheckAllCtas(check, *parallel::JobGroups(sizes), used);
 }
 
 }  // namespace tandem::jobspec

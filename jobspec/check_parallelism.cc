@@ -4,8 +4,8 @@
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
-#include "parallel/spec_grid.h"
 
 namespace tandem::jobspec {
 

@@ -38,6 +38,12 @@ void CheckData(FieldChecker& check) {
                    "nothing beside data.validation", "omit one of the two");
     }
   }
+  if (data.has_end_of_document() && data.documents() == v1::DOCUMENTS_STREAM &&
+      check.IsOk({"data.documents", "data.end_of_document"})) {
+    check.Refuse("data.end_of_document", absl::StrCat(data.end_of_document()),
+                 absl::StrCat("nothing with documents: stream", check.Origin("data.documents")),
+                 "use documents: packed, or omit the key");
+  }
   if (data.tokenizer() != "bytes") {
     check.Refuse("data.tokenizer", "not built yet: other tokenizers; use bytes");
   }

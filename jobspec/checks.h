@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "jobspec/field_checker.h"
+#include "jobspec/jobspec.h"
 
 namespace tandem::jobspec {
 
@@ -35,5 +39,17 @@ void CheckNccl(FieldChecker& check);
 
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
+
+// What a model of model_type deepseek_v3 has beside what others have; CheckModel calls them. Its heads.
+void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
+
+// Of what is its own of the sparse layers; the rest is as with other models.
+void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model);
+
+// Of another model: what only that one has.
+void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model);
+
+// Check, saying nothing about fields at or below the `unusable` paths, nor about what follows from them.
+Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable);
 
 }  // namespace tandem::jobspec

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "jobspec/hugging_face.h"
+#include "jobspec/hugging_face_config.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
 #include "jobspec/text.h"

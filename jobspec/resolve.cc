@@ -68,6 +68,7 @@ void ResolveData(v1::Data& data) {
     TANDEM_DEFAULT(data, validation_fraction, 0.05);
   }
   TANDEM_DEFAULT(data, tokenizer, "bytes");
+  TANDEM_DEFAULT(data, documents, v1::DOCUMENTS_STREAM);
 }
 
 void ResolveTraining(const v1::Data& data, v1::Training& training) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -113,36 +114,8 @@ bool ParseBytes(const std::string& text, int64_t& value, std::string& why) {
 }
 
 bool LooksLikeNumber(const std::string& text) {
-  std::string_view rest = text;
-  const auto skip_digits = [&rest] {
-    size_t count = 0;
-    while (count < rest.size() && rest[count] >= '0' && rest[count] <= '9') {
-      ++count;
-    }
-    rest.remove_prefix(count);
-    return count;
-  };
-  if (rest.starts_with('-') || rest.starts_with('+')) {
-    rest.remove_prefix(1);
-  }
-  size_t digits = skip_digits();
-  if (rest.starts_with('.')) {
-    rest.remove_prefix(1);
-    digits += skip_digits();
-  }
-  if (digits == 0) {
-    return false;
-  }
-  if (rest.starts_with('e') || rest.starts_with('E')) {
-    rest.remove_prefix(1);
-    if (rest.starts_with('-') || rest.starts_with('+')) {
-      rest.remove_prefix(1);
-    }
-    if (skip_digits() == 0) {
-      return false;
-    }
-  }
-  return rest.empty();
+  double value = 0;
+  return text.find_first_not_of("0123456789+-.eE") == std::string::npos && absl::SimpleAtod(text, &value);
 }
 
 }  // namespace tandem::jobspec

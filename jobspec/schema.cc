@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
 #include "proto/names.h"
 
 namespace tandem::jobspec {
@@ -164,20 +165,8 @@ std::string ValueText(const FieldValue& value) {
   const auto& [message, field] = value;
   const google::protobuf::Reflection& reflection = *message->GetReflection();
   switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_INT32:
-      return absl::StrCat(reflection.GetInt32(*message, field));
-    case FieldDescriptor::CPPTYPE_INT64:
-      return absl::StrCat(reflection.GetInt64(*message, field));
-    case FieldDescriptor::CPPTYPE_UINT32:
-      return absl::StrCat(reflection.GetUInt32(*message, field));
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return absl::StrCat(reflection.GetUInt64(*message, field));
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return NumberText(reflection.GetDouble(*message, field));
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return NumberText(reflection.GetFloat(*message, field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(*message, field) ? "true" : "false";
     case FieldDescriptor::CPPTYPE_STRING: {
       const std::string text = reflection.GetString(*message, field);
       return text.empty() ? "\"\"" : text;
@@ -189,8 +178,12 @@ std::string ValueText(const FieldValue& value) {
     }
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return "{...}";
+    default: {  // integers and booleans
+      std::string text;
+      google::protobuf::TextFormat::PrintFieldValueToString(*message, field, -1, &text);
+      return text;
+    }
   }
-  return "";
 }
 
 std::vector<int> SchemaOrder(std::string_view path) {

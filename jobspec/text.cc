@@ -56,9 +56,8 @@ int DecodeUtf8(std::string_view text, size_t at, char32_t& character) {
 bool IsPlain(char32_t c) {
   const bool control = c < 0x20 || (c >= 0x7F && c < 0xA0);
   const bool line_end = c == 0x2028 || c == 0x2029;
-  const bool direction = c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
-                         (c >= 0x2066 && c <= 0x2069) || c == 0x061C;
-  const bool invisible = (c >= 0x200B && c <= 0x200D) || c == 0x2060 || c == 0xFEFF;
+  const bool direction = c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) || c == 0x061C;
+  const bool invisible = (c >= 0x200B && c <= 0x200D) || (c >= 0x2060 && c <= 0x2069) || c == 0xFEFF;
   return !control && !line_end && !direction && !invisible;
 }
 

@@ -6,7 +6,7 @@
 #include <deque>
 #include <utility>
 
-#include "tandem/v1/state.pb.h"
+#include "tandem/v1/report.pb.h"
 
 namespace tandem::link {
 

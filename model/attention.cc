@@ -13,6 +13,10 @@ namespace tandem::model {
 // hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
 // log-sum-exps; the backward recomputes the norm. Where heads are normalised before they are rotated, q, k
 // and v are kept as they were before, and rotated again.
+//
+// Where documents are packed, rows keep the positions of their sequence: rotated queries and keys give scores
+// that depend on the distance alone, so a document's are what they would be from position 0 on, but for
+// rounding.
 NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double output = s.ProductFlops(s.query, s.hidden);
   const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
@@ -57,7 +61,7 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   }
   std::vector<std::string> weight_reads = computed;
   weight_reads.emplace_back("context");
-  return {
+  NodeDeclaration declaration{
       .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
@@ -91,6 +95,8 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                                                  .flops = projections}},
       .recomputes = true,
   };
+  ReadDocuments(s, declaration);
+  return declaration;
 }
 
 }  // namespace tandem::model

@@ -15,7 +15,7 @@ namespace {
 
 // By the names of attention.cc.
 struct AttentionForward {
-  at::Tensor x, hidden, qkv, context, lse;
+  at::Tensor x, documents, hidden, qkv, context, lse;
   at::Tensor norm, weight_qkv, weight_output;
   at::Tensor query_norm, key_norm;  // undefined where heads are not normalised
   at::Tensor normed;
@@ -25,7 +25,7 @@ struct AttentionForward {
 };
 
 struct AttentionBackwardInput {
-  at::Tensor x, qkv, context, lse, grad_hidden;
+  at::Tensor x, documents, qkv, context, lse, grad_hidden;
   at::Tensor normed, grad_qkv, grad_norm;
   at::Tensor grad_x;
   bool add_x = false;
@@ -57,6 +57,7 @@ class AttentionNode final : public SplitNode {
  private:
   BoundPass BindForward(BoundTensors& in) const override {
     AttentionForward t{.x = in.Value("x"),
+                       .documents = DocumentStarts(in),
                        .hidden = in.Value("hidden"),
                        .qkv = in.Value("qkv"),
                        .context = in.Value("context"),
@@ -78,6 +79,7 @@ class AttentionNode final : public SplitNode {
 
   BoundPass BindBackwardInput(BoundTensors& in) const override {
     AttentionBackwardInput t{.x = in.Value("x"),
+                             .documents = DocumentStarts(in),
                              .qkv = in.Value("qkv"),
                              .context = in.Value("context"),
                              .lse = in.Value("lse"),
@@ -138,7 +140,7 @@ class AttentionNode final : public SplitNode {
       return;
     }
     NormAndRotateHeads(t);
-    ops_.Attention(shape_, t.rotated, t.context, t.lse, t.work);
+    ops_.Attention(shape_, t.rotated, t.documents, t.context, t.lse, t.work);
     if (!t.hidden.defined()) {
       return;
     }
@@ -148,7 +150,8 @@ class AttentionNode final : public SplitNode {
   void BackwardInput(AttentionBackwardInput& t) const {
     ops_.LinearBackwardInput(t.grad_hidden, t.weight_output, /*add=*/false, t.grad_context, t.products);
     NormAndRotateHeads(t);
-    ops_.AttentionBackward(shape_, t.rotated, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
+    ops_.AttentionBackward(shape_, t.rotated, t.documents, t.context, t.lse, t.grad_context, t.grad_qkv,
+                           t.work);
     ops_.RopeBackward(*tables_->cosines, *tables_->sines, s_.heads + s_.kv_heads, t.grad_qkv);
     if (s_.norms_heads) {
       ops_.HeadNormBackward(t.qkv, s_.heads, s_.kv_heads, t.query_norm, t.key_norm, epsilon_, /*add=*/false,

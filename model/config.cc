@@ -110,7 +110,10 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
     if (unit.name == "embedding" && !config.tie_word_embeddings) {
       return 0.0;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
     }
-    return (unit.frozen ? 4.0 : 6.0) * ActiveShare(config, unit);
+    // Of what a capacity drops nothing is computed; what pads an expert is no arithmetic of the model.
+    const double kept =
+        unit.experts && config.moe.capacity.factor > 0 ? std::min(config.moe.capacity.factor, 1.0) : 1.0;
+    return (unit.frozen ? 4.0 : 6.0) * kept * ActiveShare(config, unit);
   });
   const int64_t value_dim = config.latent.kv_rank > 0 ? config.latent.value_head_dim : config.head_dim;
   const double attention = 3.0 * static_cast<double>(config.num_hidden_layers) *

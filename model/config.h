@@ -92,6 +92,11 @@ using ops::DeviceKind;  // what the model computes on: work memory is by the dev
 struct BatchShape {
   int64_t sequences = 0;
   int64_t sequence_length = 0;
+  bool packs_documents = false;  // a token attends to those of its own document alone
+
+  // Of one sequence in the batch, int64: its S + 1 tokens, and behind them, where documents are packed, where
+  // the documents of the S rows begin (ops::DocumentStarts).
+  int64_t columns() const { return sequence_length + 1 + (packs_documents ? sequence_length : 0); }
 };
 
 enum class Init : uint8_t { kNormal, kOnes };  // kNormal: mean 0, deviation initializer_range

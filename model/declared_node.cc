@@ -44,6 +44,13 @@ BoundPass DeclaredPasses::BindOne(Pass pass, absl::Span<const OperandMemory> ope
   return tensors.WithConversions(std::move(code));
 }
 
+at::Tensor DeclaredPasses::DocumentStarts(BoundTensors& in) const {
+  if (!s_.packs_documents) {
+    return {};
+  }
+  return in.Value("tokens").narrow(1, s_.length + 1, s_.length);
+}
+
 BoundPass DeclaredNode::BindPass(Pass pass, BoundTensors& in) const {
   return pass == Pass::kBackward ? BindBackward(in) : BindForward(in);
 }

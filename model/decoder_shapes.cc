@@ -29,6 +29,8 @@ DecoderShapes::DecoderShapes(const DecoderConfig& config, BatchShape batch, Comp
     : sequences(batch.sequences),
       length(batch.sequence_length),
       tokens(batch.sequences * batch.sequence_length),
+      batch_columns(batch.columns()),
+      packs_documents(batch.packs_documents),
       hidden(config.hidden_size),
       inner(config.intermediate_size),
       heads(config.num_attention_heads),

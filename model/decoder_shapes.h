@@ -15,11 +15,13 @@ struct DecoderShapes {
   DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device,
                 bool repeats = true);
 
-  int64_t sequences;  // B
-  int64_t length;     // S
-  int64_t tokens;     // T = B * S
-  int64_t hidden;     // H
-  int64_t inner;      // I
+  int64_t sequences;      // B
+  int64_t length;         // S
+  int64_t tokens;         // T = B * S
+  int64_t batch_columns;  // BatchShape::columns
+  bool packs_documents;
+  int64_t hidden;  // H
+  int64_t inner;   // I
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
@@ -61,7 +63,9 @@ struct DecoderShapes {
   bool widens;   // statistics are of a wider type than what is computed in
   bool repeats;  // Precision::repeats
 
-  ops::AttentionShape attention() const { return {sequences, length, heads, kv_heads, head_dim, repeats}; }
+  ops::AttentionShape attention() const {
+    return {sequences, length, heads, kv_heads, head_dim, repeats, packs_documents};
+  }
   ops::LatentHeads latent_heads() const {
     return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};
   }

@@ -113,7 +113,7 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
   kept.insert(kept.begin(), "x");
   const double scores = s.ProductFlops(s.length, s.query);
   outputs[3].flops = scores;
-  return {
+  NodeDeclaration declaration{
       .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
       .outputs = std::move(outputs),
@@ -132,6 +132,8 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
                    .flops = 2 * projections + 2.5 * scores},
       .recomputes = true,
   };
+  ReadDocuments(s, declaration);
+  return declaration;
 }
 
 }  // namespace tandem::model

@@ -22,14 +22,14 @@ struct LatentWeights {
 };
 
 struct LatentForward {
-  at::Tensor x, hidden, down, qkv, context, lse, query_down;
+  at::Tensor x, documents, hidden, down, qkv, context, lse, query_down;
   LatentWeights weights;
   at::Tensor normed, query, kv_latent, kv_normed, key_value, values, query_normed;
   ops::Workspace work, products;
 };
 
 struct LatentBackward {
-  at::Tensor x, down, qkv, context, lse, query_down, grad_hidden;
+  at::Tensor x, documents, down, qkv, context, lse, query_down, grad_hidden;
   at::Tensor grad_x;
   bool add_x = false;
   LatentWeights weights;
@@ -73,6 +73,7 @@ class LatentAttentionNode final : public DeclaredNode {
 
   BoundPass BindForward(BoundTensors& in) const override {
     LatentForward t{.x = in.Value("x"),
+                    .documents = DocumentStarts(in),
                     .hidden = in.Value("hidden"),
                     .down = in.Value("down"),
                     .qkv = in.Value("qkv"),
@@ -97,6 +98,7 @@ class LatentAttentionNode final : public DeclaredNode {
   BoundPass BindBackward(BoundTensors& in) const override {
     LatentBackward t{
         .x = in.Value("x"),
+        .documents = DocumentStarts(in),
         .down = in.Value("down"),
         .qkv = in.Value("qkv"),
         .context = in.Value("context"),
@@ -157,7 +159,7 @@ class LatentAttentionNode final : public DeclaredNode {
     if (!t.context.defined()) {
       return;
     }
-    ops_.Attention(shape_, t.qkv, t.context, t.lse, t.work);
+    ops_.Attention(shape_, t.qkv, t.documents, t.context, t.lse, t.work);
     if (!t.hidden.defined()) {
       return;
     }
@@ -173,7 +175,7 @@ class LatentAttentionNode final : public DeclaredNode {
       ValuesOf(t.values).copy_(ValuesIn(t.context));
       ops_.LinearBackwardWeight(t.grad_hidden, t.values, t.add, t.gradients.output, t.products);
     }
-    ops_.AttentionBackward(shape_, t.qkv, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
+    ops_.AttentionBackward(shape_, t.qkv, t.documents, t.context, t.lse, t.grad_context, t.grad_qkv, t.work);
     ops_.RopeBackward(*tables_->cosines, *tables_->sines, 2 * s_.heads, t.grad_qkv);
     ops_.UnpackLatentHeads(heads_, t.grad_qkv, t.grad_query, t.grad_key_value, t.grad_down);
     ops_.RmsNorm(t.x, t.weights.norm, epsilon_, t.normed);

@@ -70,7 +70,18 @@ DecoderNode Alone(NodeKind kind) {
 }  // namespace
 
 InputSpec BatchTokens(const DecoderShapes& shapes) {
-  return {.tensor = {"tokens", {shapes.sequences, shapes.length + 1}, ElementType::kInt64}, .from = "tokens"};
+  return {.tensor = {"tokens", {shapes.sequences, shapes.batch_columns}, ElementType::kInt64},
+          .from = "tokens"};
+}
+
+void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration) {
+  if (!shapes.packs_documents) {
+    return;
+  }
+  declaration.inputs.push_back(BatchTokens(shapes));
+  declaration.forward.reads.emplace_back("tokens");
+  PassSpec& backward = declaration.halves.has_value() ? declaration.halves->input : declaration.backward;
+  backward.reads.emplace_back("tokens");
 }
 
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes) {

@@ -42,9 +42,12 @@ inline constexpr char kDataGroup[] = "dp_cp";
 inline constexpr char kBalancePurpose[] = "balance";
 
 // Inputs that several kinds have.
-InputSpec BatchTokens(const DecoderShapes& shapes);                           // "tokens": [B, S + 1]
+InputSpec BatchTokens(const DecoderShapes& shapes);  // "tokens": [B, BatchShape::columns]
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes);  // [T, H]
 InputSpec ChosenExperts(const DecoderShapes& shapes);                         // "chosen": [T, k]
+
+// Makes the batch an input that attention's forward and backward read, where documents are packed.
+void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
 // Scratch of a pass that works out which tokens go to which ranks (ops/sends.h): "place", "sort_work" and,
 // last, "sent_counts".

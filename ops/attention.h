@@ -7,14 +7,15 @@
 
 namespace tandem::ops {
 
-// Causal attention with scale 1 / sqrt(d). q, k and v are the columns, in this order, of
-// qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B, heads, S], the logarithms
-// of the sums of exponentials.
+// Causal attention with scale 1 / sqrt(d), within documents where the shape has them. q, k and v are the
+// columns, in this order, of qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B,
+// heads, S], the logarithms of the sums of exponentials.
 template <typename E>
 struct AttentionArgs {
   static constexpr const char* kName = "Attention";
   AttentionShape shape;
   const E* qkv;
+  DocumentStarts documents;
   E* context;
   device::Arithmetic<E>* lse;
   Workspace work;  // AttentionWorkBytes (attention_work.h)
@@ -26,6 +27,7 @@ struct AttentionBackwardArgs {
   static constexpr const char* kName = "AttentionBackward";
   AttentionShape shape;
   const E* qkv;
+  DocumentStarts documents;
   const E* context;
   const device::Arithmetic<E>* lse;
   const E* grad_context;

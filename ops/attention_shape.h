@@ -14,6 +14,21 @@ struct AttentionShape {
   int64_t head_dim = 0;  // d
   // The backward gives the same bits each time. Otherwise it may use faster kernels that do not.
   bool repeats = true;
+  // Rows attend within their documents, of which a sequence holds several (DocumentStarts); otherwise to all
+  // rows before them.
+  bool documents = false;
+};
+
+// Of row s of sequence b, the first row in the sequence of its document: starts[b * stride + s], from 0 to s,
+// and never less than that of the row before. Null: of a shape without documents.
+struct DocumentStarts {
+  const int64_t* starts = nullptr;
+  int64_t stride = 0;
+
+  // Of the rows of one sequence from row `first` on.
+  const int64_t* At(int64_t sequence, int64_t first) const {
+    return starts == nullptr ? nullptr : starts + sequence * stride + first;
+  }
 };
 
 inline double AttentionScale(const AttentionShape& shape) {

@@ -24,6 +24,10 @@ int64_t ScoreGradientBytes(const AttentionShape& s) {
 
 }  // namespace
 
+int64_t FlashStartsBytes(const AttentionShape& shape) {
+  return shape.documents ? Aligned(shape.sequences * shape.length * 4) : 0;
+}
+
 AttentionShape FlashBackwardPart(const AttentionShape& shape) {
   AttentionShape part = shape;
   if (!shape.repeats) return part;
@@ -50,7 +54,7 @@ int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& s, int64_t e
     return AttentionWorkElements(s.length, s.head_dim, bytes) * bytes;
   }
   if (IsFlashAttention(s, element_bytes)) {
-    return kFlashSlackBytes;
+    return FlashStartsBytes(s) + kFlashSlackBytes;
   }
   return BlockedBytes(s, element_bytes, 1, Width(s) + s.heads * s.head_dim);
 }
@@ -69,7 +73,7 @@ int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, i
     const int64_t own = part.heads == part.kv_heads ? 0 : 2 * rows * part.head_dim * 2;
     const int64_t sums =
         part.repeats ? part.sequences * part.heads * ScoreGradientBytes(part) : rows * part.head_dim * 4;
-    return sums + rows * 4 + own + kFlashSlackBytes;
+    return FlashStartsBytes(s) + sums + rows * 4 + own + kFlashSlackBytes;
   }
   return BlockedBytes(s, element_bytes, 2, 2 * Width(s) + s.heads * s.head_dim);
 }

@@ -53,6 +53,9 @@ constexpr bool IsFlashAttention(const AttentionShape& shape, int64_t element_byt
 // What cuDNN's plans take beside what is known of them; the forward takes none of the rest.
 inline constexpr int64_t kFlashSlackBytes = int64_t{1} << 20;
 
+// In front of that, where documents begin.
+int64_t FlashStartsBytes(const AttentionShape& shape);
+
 // cuDNN's backward is called for the whole batch where its bits need not repeat. The one that repeats them
 // keeps the gradients of the scores, in bfloat16, while it runs; so it is called for some whole sequences at
 // a time, or for some key-value heads of one with the query heads that read them: as many as keep them below

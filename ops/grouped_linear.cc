@@ -7,6 +7,7 @@
 
 #include "ops/device_kernels.h"
 #include "ops/sparse_operations.h"
+#include "ops/sparse_work.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
@@ -40,6 +41,7 @@ void SparseOperations::GroupedLinear(const at::Tensor& begins, const at::Tensor&
   const Experts experts(begins, weight, on);
   CheckMatrix("x", x, x.size(0), experts.inputs, on);
   CheckMatrix("y", y, x.size(0), experts.outputs, on);
+  CheckWork("GroupedLinear", work, GroupedWorkBytes(on, x.element_size(), experts.on_host));
   WithElementType(x, [&]<typename E>(E) {
     kernels_.Run(GroupedLinearArgs<E>{.begins = experts.begins,
                                       .on_host = experts.on_host,
@@ -61,6 +63,7 @@ void SparseOperations::GroupedLinearBackwardInput(const at::Tensor& begins, cons
   const Experts experts(begins, weight, on);
   CheckMatrix("grad_y", grad_y, grad_y.size(0), experts.outputs, on);
   CheckMatrix("grad_x", grad_x, grad_y.size(0), experts.inputs, on);
+  CheckWork("GroupedLinearBackwardInput", work, GroupedWorkBytes(on, grad_y.element_size(), experts.on_host));
   WithElementType(grad_y, [&]<typename E>(E) {
     kernels_.Run(GroupedLinearBackwardInputArgs<E>{.begins = experts.begins,
                                                    .on_host = experts.on_host,
@@ -82,6 +85,7 @@ void SparseOperations::GroupedLinearBackwardWeight(const at::Tensor& begins, con
   const Experts experts(begins, grad_weight, on);
   CheckMatrix("grad_y", grad_y, x.size(0), experts.outputs, on);
   CheckMatrix("x", x, x.size(0), experts.inputs, on);
+  CheckWork("GroupedLinearBackwardWeight", work, GroupedWorkBytes(on, x.element_size(), experts.on_host));
   WithElementType(x, [&]<typename E>(E) {
     GroupedLinearBackwardWeightArgs<E> args{.begins = experts.begins,
                                             .on_host = experts.on_host,

@@ -82,11 +82,12 @@ class Operations {
   // What the first call of each of the two would do once: choose kernels of this shape for the current
   // device. Throws c10::Error where there are none, or they need more work memory than was promised.
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const;
-  void Attention(const AttentionShape& shape, const at::Tensor& qkv, at::Tensor& context, at::Tensor& lse,
-                 Workspace work) const;
-  void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& context,
-                         const at::Tensor& lse, const at::Tensor& grad_context, at::Tensor& grad_qkv,
-                         Workspace work) const;
+  // documents: int64 [B, S], rows may be apart, what DocumentStarts says; undefined: the shape has none.
+  void Attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
+                 at::Tensor& context, at::Tensor& lse, Workspace work) const;
+  void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
+                         const at::Tensor& context, const at::Tensor& lse, const at::Tensor& grad_context,
+                         at::Tensor& grad_qkv, Workspace work) const;
 
   void HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const at::Tensor& query_weight,
                 const at::Tensor& key_weight, double epsilon, at::Tensor& normed) const;

@@ -51,18 +51,21 @@ const ProductTable& ProductTable::OfBuild() {
 
 const ProductTable::Algorithm* ProductTable::Find(const std::string& machine,
                                                   const std::string& product) const {
+  const auto& products = Of(machine);
+  const auto found = products.find(product);
+  return found == products.end() ? nullptr : &found->second;
+}
+
+const std::map<std::string, ProductTable::Algorithm>& ProductTable::Of(const std::string& machine) const {
+  static const std::map<std::string, Algorithm> none;
   const auto products = machines_.find(machine);
-  if (products == machines_.end()) return nullptr;
-  const auto found = products->second.find(product);
-  return found == products->second.end() ? nullptr : &found->second;
+  return products == machines_.end() ? none : products->second;
 }
 
 std::string ProductTable::DigestOf(const std::string& machine) const {
   std::string text = absl::StrCat(machine, "\n");
-  if (const auto products = machines_.find(machine); products != machines_.end()) {
-    for (const auto& [product, algorithm] : products->second) {
-      absl::StrAppend(&text, Line(machine, product, algorithm), "\n");
-    }
+  for (const auto& [product, algorithm] : Of(machine)) {
+    absl::StrAppend(&text, Line(machine, product, algorithm), "\n");
   }
   return platform::Sha256Of(text);
 }

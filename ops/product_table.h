@@ -37,6 +37,9 @@ class ProductTable {
   // machine: "GPU|version". Null: not in the table.
   const Algorithm* Find(const std::string& machine, const std::string& product) const;
 
+  // All that it names, by product.
+  const std::map<std::string, Algorithm>& Of(const std::string& machine) const;
+
   // SHA-256, hex, of the machine and what the table says of it: where it is the same, the same algorithms
   // run.
   std::string DigestOf(const std::string& machine) const;

@@ -36,10 +36,6 @@ void Operations::RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, 
   CheckMatrix("grad_x", grad_x, rows, columns, on);
   if (residual.defined()) CheckMatrix("residual", residual, rows, columns, on);
   CheckWork("RmsNormBackward", work, RmsNormBackwardWorkBytes(on, rows, columns, x.element_size()));
-  const auto bytes = static_cast<int64_t>(grad_weight.nbytes());
-  TORCH_CHECK(on == DeviceKind::kCpu || bytes <= kMaxGpuNormBytes, "a norm of ", columns,
-              " columns has no kernel on GPUs: its sums take ", bytes, " bytes, at most ", kMaxGpuNormBytes,
-              " are allowed");
   WithElementType(x, [&]<typename E>(E) {
     kernels_.Run(RmsNormBackwardArgs<E>{.grad_y = ElementsOf<E>(grad_y),
                                         .x = ElementsOf<E>(x),

@@ -41,9 +41,11 @@ constexpr int64_t DropWorkBytes(DeviceKind device, int64_t slots, int64_t expert
              : slots * 16 + (3 * experts + 1) * 8 + SortWorkBytes(device, slots, experts);
 }
 
-// The experts' products. known_rows: `begins` are on the host.
+// The experts' products. known_rows: `begins` are on the host. Where they are not, kernels of bfloat16 read
+// lists of the experts' matrices, 64 bytes of each expert, and a multiprocessor has up to 1 KiB.
 constexpr int64_t GroupedWorkBytes(DeviceKind device, int64_t element_bytes, bool known_rows) {
-  return device == DeviceKind::kCpu || known_rows ? LinearWorkBytes(device, element_bytes) : 0;
+  if (device == DeviceKind::kCpu || known_rows) return LinearWorkBytes(device, element_bytes);
+  return element_bytes == 2 ? int64_t{512} << 10 : 0;
 }
 
 }  // namespace tandem::ops

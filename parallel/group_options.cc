@@ -8,6 +8,11 @@
 
 namespace tandem::parallel {
 
+int MostCtas(const GroupOptions& options) {
+  const bool uses_ctas = options.min_ctas || options.cga_cluster_size;
+  return options.max_ctas.value_or(uses_ctas ? kMostCtas : 0);
+}
+
 std::string ToText(const GroupOptions& options) {
   std::vector<std::string> parts;
   if (options.high_priority) {

@@ -6,7 +6,11 @@
 
 namespace tandem::parallel {
 
-// What the communicators of a process group ask of NCCL. Unset: NCCL's choice.
+constexpr int kMostCtas = 64;  // of a communicator: NCCL's own limit
+
+// What the communicators of a process group ask of NCCL. Where nothing is said of thread blocks (CTAs) or
+// their clusters, copy engines move what they can and the multiprocessors are left to compute; else thread
+// blocks do.
 struct GroupOptions {
   bool high_priority = false;  // of the streams that its collectives run on
   std::optional<int> cga_cluster_size;
@@ -15,6 +19,9 @@ struct GroupOptions {
   std::string net_name;  // "IB" or "Socket"; empty: unset
   bool operator==(const GroupOptions&) const = default;
 };
+
+// The most thread blocks that a collective takes at once; 0: not said.
+int MostCtas(const GroupOptions& options);
 
 // "high priority, 4 to 16 CTAs, clusters of 2, over IB"; empty where nothing is set.
 std::string ToText(const GroupOptions& options);

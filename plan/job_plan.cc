@@ -7,10 +7,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "jobspec/model_config.h"
+#include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
-#include "parallel/spec_grid.h"
-#include "parallel/spec_group_options.h"
+#include "parallel/from_spec.h"
 #include "plan/build_stage.h"
 #include "plan/recomputation.h"
 #include "platform/sha256.h"
@@ -69,6 +68,10 @@ Decay DecayOf(v1::Decay decay) {
     default:
       throw std::logic_error(absl::StrCat("training.schedule.decay: no plan for ", v1::Decay_Name(decay)));
   }
+}
+
+std::optional<int64_t> EndOfDocument(const v1::Data& data) {
+  return data.has_end_of_document() ? std::optional(data.end_of_document()) : std::nullopt;
 }
 
 schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
@@ -161,7 +164,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),
-               .validation_fraction = spec.data().validation_fraction()},
+               .validation_fraction = spec.data().validation_fraction(),
+               .end_of_document = EndOfDocument(spec.data())},
       .checkpoint = {.directory = spec.checkpoint().directory(),
                      .every_steps = spec.checkpoint().every_steps(),
                      .keep = spec.checkpoint().keep(),
@@ -319,7 +323,9 @@ std::string PrecisionText(const JobPlan& plan) {
   std::string text = common.compute == common.transport && plan.precision.units.empty()
                          ? compute
                          : absl::StrCat(compute, "; gradients between ranks ", transport);
-  if (!plan.precision.repeats) absl::StrAppend(&text, "; bits need not repeat");
+  if (!plan.precision.repeats && plan.device == model::DeviceKind::kGpu) {
+    absl::StrAppend(&text, "; bits need not repeat");
+  }
   return text;
 }
 
@@ -330,7 +336,8 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.model.keeps_logits = !RecomputesLogits(plan.train.recompute);
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
-                .sequence_length = resolved.training().sequence_length()};
+                .sequence_length = resolved.training().sequence_length(),
+                .packs_documents = resolved.data().documents() == v1::DOCUMENTS_PACKED};
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,6 +42,7 @@ struct DataConfig {
   std::string train;
   std::string validation;  // empty: a fraction of the training files
   double validation_fraction = 0;
+  std::optional<int64_t> end_of_document;  // a token id; of jobs whose batch packs documents
 };
 
 struct CheckpointConfig {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "plan/step_work.h"
 #include "platform/status_macros.h"
 #include "schedules/simulate/timeline.h"
 
@@ -120,8 +121,7 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
   const double tokens = static_cast<double>(TokensPerStep(plan));
   result.tokens_per_second = tokens / seconds;
   if (rate.peak_flops_per_second > 0) {
-    result.model_flops_utilization = model::FlopsPerToken(plan.model, plan.batch.sequence_length) *
-                                     result.tokens_per_second / plan.train.ranks / rate.peak_flops_per_second;
+    result.model_flops_utilization = SecondsAtPeak(plan, rate.peak_flops_per_second) / seconds;
   }
   result.busy_ns = schedules::BusyNanoseconds(program, timeline);
   result.exposed_ns = schedules::ExposedCommunication(program, timeline);

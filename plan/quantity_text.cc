@@ -10,15 +10,13 @@
 namespace tandem::plan {
 
 std::string GroupedText(int64_t number) {
-  const std::string digits = absl::StrCat(number);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) {
-      text += ',';
-    }
-    text += digits[i];
+  std::string digits = absl::StrCat(number);
+  const size_t first = number < 0 ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3;) {
+    i -= 3;
+    digits.insert(i, 1, ',');
   }
-  return text;
+  return digits;
 }
 
 std::string SizeText(int64_t bytes) {

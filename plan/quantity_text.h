@@ -8,7 +8,7 @@ namespace tandem::plan {
 
 // Quantities as a plan prints them.
 
-std::string GroupedText(int64_t number);           // "1,234,567"; requires number >= 0
+std::string GroupedText(int64_t number);           // "1,234,567"
 std::string SizeText(int64_t bytes);               // "1.50 GiB"
 std::string CountText(double number);              // "1.23 G": powers of 1000
 std::string DurationText(int64_t nanoseconds);     // "1.23 ms", three digits: ns, us, ms, s

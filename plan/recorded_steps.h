@@ -9,6 +9,7 @@
 #include "plan/job_plan.h"
 #include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/timeline.h"
+#include "tandem/v1/report.pb.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::plan {

@@ -70,6 +70,9 @@ void AppendStep(const JobPlan& plan, std::string& text) {
             absl::StrCat(GroupedText(TokensPerStep(plan)), " = ranks ", plan.train.ranks, " x microbatches ",
                          plan.train.microbatches_per_rank, " x sequences ", plan.batch.sequences,
                          " x length ", plan.batch.sequence_length));
+  if (plan.batch.packs_documents) {
+    AppendRow(text, "documents", "packed; FLOPs are counted as of attention to whole sequences");
+  }
   AppendRow(text, "FLOPs a token", CountText(flops));
   AppendRow(
       text, "FLOPs a step",
@@ -295,6 +298,7 @@ json StepJson(const JobPlan& plan) {
           {"microbatches_per_rank", plan.train.microbatches_per_rank},
           {"sequences_per_microbatch", plan.batch.sequences},
           {"sequence_length", plan.batch.sequence_length},
+          {"packs_documents", plan.batch.packs_documents},
           {"steps", plan.train.steps},
           {"flops_per_token", flops},
           {"recompute", RecomputationJson(plan)},

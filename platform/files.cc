@@ -145,11 +145,10 @@ Files& SystemFiles() {
 }
 
 absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path, int64_t most_bytes) {
-  const absl::StatusOr<int64_t> bytes = files.Size(path);
-  if (!bytes.ok()) return bytes.status();
-  if (*bytes > most_bytes) {
+  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(path));
+  if (bytes > most_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "read ", path, ": it has ", *bytes, " bytes, more than such a file can have (", most_bytes, ")"));
+        "read ", path, ": it has ", bytes, " bytes, more than such a file can have (", most_bytes, ")"));
   }
   return files.Read(path);
 }

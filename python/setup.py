@@ -10,7 +10,7 @@ from setuptools.command.sdist import sdist
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROTOS = HERE / "proto" if (HERE / "proto").is_dir() else HERE.parent / "proto"
-NAMES = ("job", "state", "jobs")  # what users call; workers and trainers have protocols of their own
+NAMES = ("job", "report", "state", "jobs")  # what users call; workers and trainers have protocols of their own
 
 
 def version():

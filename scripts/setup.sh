@@ -5,7 +5,7 @@
 #   scripts/setup.sh [--tests] [--cuda] [--torch DIR] [--no-torch]
 #
 #   --tests      also what the tests use: Prometheus, Slurm, kubectl, Chromium, zsh, fish, pytest, linters, a Python gRPC client
-#   --cuda       also cuDNN's C++ headers, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
+#   --cuda       also the C++ headers of cuDNN and CUTLASS, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
 #
@@ -109,10 +109,11 @@ if [ $cuda = 1 ]; then
     "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check \
       nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
   fi
-  # The headers of cuDNN's graphs; of the package's Python part nothing is used, nor what that needs.
+  # The headers of cuDNN's graphs and of CUTLASS; of the packages' Python parts nothing is used, nor what these need.
   if [ "$torch" = wheel ]; then
-    echo "setup: cudnn-frontend's headers in $cache/torch-$torch_version"
-    "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check --no-deps nvidia-cudnn-frontend==1.32.0
+    echo "setup: the headers of cudnn-frontend and CUTLASS in $cache/torch-$torch_version"
+    "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check --no-deps \
+      nvidia-cudnn-frontend==1.32.0 nvidia-cutlass==4.2.0.0
   fi
 fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium

@@ -168,7 +168,7 @@ absl::Status ServerTls::Refresh(Watched& watched, absl::Status (ServerTls::*load
 }
 
 absl::Status ServerTls::Refresh() {
-  // Each by itself: a certificate that cannot be used keeps nobody in whom the list puts out.
+  // Each by itself: the list applies even where the new certificate cannot be used.
   const absl::Status list = Refresh(list_, &ServerTls::LoadRevoked);
   const absl::Status own = Refresh(own_, &ServerTls::Load);
   return list.ok() || own.ok() ? (list.ok() ? own : list)

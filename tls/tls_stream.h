@@ -48,7 +48,7 @@ class TlsStream {
   ssize_t Read(char* buffer, size_t size);
   ssize_t Write(const char* bytes, size_t size);
 
-  // Tells the client that no more comes.
+  // Sends the client the end of the stream.
   void Close();
 
   // What contexts of servers need for Peer().

@@ -101,13 +101,15 @@ void BatchReader::Read() {
 }
 
 void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, int microbatch, const int64_t* tokens) {
-  const int64_t columns = batch.sequence_length + 1;
-  for (int64_t i = 0; i < batch.sequences * columns; ++i) {
-    if (tokens[i] < 0 || tokens[i] >= vocab_size) {
-      throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ", tokens[i],
-                                   " at position ", i % columns, " of sequence ", i / columns,
-                                   "; a model with model.vocab_size ", vocab_size, " takes ids from 0 to ",
-                                   vocab_size - 1, ": use the tokenizer that the vocabulary belongs to"));
+  for (int64_t sequence = 0; sequence < batch.sequences; ++sequence) {
+    const int64_t* const row = tokens + sequence * batch.columns();
+    for (int64_t i = 0; i <= batch.sequence_length; ++i) {
+      if (row[i] < 0 || row[i] >= vocab_size) {
+        throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ", row[i],
+                                     " at position ", i, " of sequence ", sequence,
+                                     "; a model with model.vocab_size ", vocab_size, " takes ids from 0 to ",
+                                     vocab_size - 1, ": use the tokenizer that the vocabulary belongs to"));
+      }
     }
   }
 }

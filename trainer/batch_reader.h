@@ -59,8 +59,8 @@ class BatchReader {
   std::thread thread_;
 };
 
-// Throws UserError where an id of tokens [B, S + 1] has no row in the vocabulary: a GPU would make a NaN of
-// it, and the step would be skipped. microbatch: of this rank, for the message.
+// Throws UserError where a token id of the batch [B, batch.columns()] has no row in the vocabulary: a GPU
+// would make a NaN of it, and the step would be skipped. microbatch: of this rank, for the message.
 void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, int microbatch, const int64_t* tokens);
 
 }  // namespace tandem::trainer

@@ -12,42 +12,6 @@
 namespace tandem::trainer {
 namespace {
 
-v1::StepReport ToProto(const StepSummary& summary, int attempt, const std::string& table_digest) {
-  v1::StepReport report;
-  report.set_step(summary.step);
-  report.set_loss(summary.loss);
-  report.set_grad_norm(summary.grad_norm);
-  report.set_learning_rate(summary.learning_rate);
-  report.set_tokens(summary.tokens);
-  report.set_seconds(summary.seconds);
-  report.set_nonfinite(summary.nonfinite);
-  report.set_attempt(attempt);
-  for (const auto& [name, value] : summary.scalars) {
-    (*report.mutable_scalars())[name] = value;
-  }
-  if (!summary.weight.empty()) {
-    v1::Norms& norms = *report.mutable_norms();
-    norms.mutable_weight()->Add(summary.weight.begin(), summary.weight.end());
-    norms.mutable_gradient()->Add(summary.gradient.begin(), summary.gradient.end());
-    norms.mutable_update()->Add(summary.update.begin(), summary.update.end());
-    norms.mutable_rms()->Add(summary.rms.begin(), summary.rms.end());
-    norms.mutable_max_abs()->Add(summary.weight_max.begin(), summary.weight_max.end());
-    norms.mutable_gradient_max_abs()->Add(summary.gradient_max.begin(), summary.gradient_max.end());
-    norms.mutable_update_max_abs()->Add(summary.update_max.begin(), summary.update_max.end());
-    norms.set_table_digest(table_digest);
-  }
-  for (const ExpertLoad& load : summary.experts) {
-    v1::ExpertLoad& out = *report.mutable_norms()->add_experts();
-    out.set_layer(load.layer);
-    out.mutable_tokens()->Add(load.tokens.begin(), load.tokens.end());
-    out.set_dropped(load.dropped);
-    out.set_balance_loss(load.balance_loss);
-    out.set_z_loss(load.z_loss);
-    out.set_further_passes(load.further_passes);
-  }
-  return report;
-}
-
 v1::StepTimeline ToProto(const RecordedRun& recorded) {
   const schedules::Timeline& from = recorded.timeline;
   v1::StepTimeline timeline;
@@ -84,6 +48,10 @@ void DaemonObserver::OnReady(const RankReady& ready) {
   out.set_resumed_step(ready.resumed_step);
   out.set_build(platform::BuildVersion());
   out.set_resumed_from(ready.resumed_from);
+  out.set_arena_bytes(ready.arena_bytes);
+  out.set_device_used_bytes(ready.memory.used);
+  out.set_device_total_bytes(ready.memory.total);
+  out.mutable_sent_bytes()->insert(ready.sent_bytes.begin(), ready.sent_bytes.end());
   outbox_.Push(std::move(message));
 }
 
@@ -99,9 +67,14 @@ void DaemonObserver::OnParameters(const std::vector<plan::TrainedParameter>& par
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnReport(const StepSummary& summary) {
+void DaemonObserver::OnReport(const v1::StepReport& report) {
   v1::FromTrainer message;
-  *message.mutable_report() = ToProto(summary, attempt_, table_digest_);
+  v1::StepReport& out = *message.mutable_report();
+  out = report;
+  out.set_attempt(attempt_);
+  if (out.norms().weight_size() > 0) {
+    out.mutable_norms()->set_table_digest(table_digest_);
+  }
   outbox_.Push(std::move(message));
 }
 
@@ -117,13 +90,9 @@ void DaemonObserver::OnCheckpoint(int64_t step, const checkpoint::Saved& saved) 
   outbox_.Push(std::move(message));
 }
 
-void DaemonObserver::OnCheckpointWarning(const CheckpointWarning& warning) {
+void DaemonObserver::OnCheckpointWarning(const v1::CheckpointWarning& warning) {
   v1::FromTrainer message;
-  v1::CheckpointWarning& out = *message.mutable_checkpoint_warning();
-  out.set_problem(static_cast<v1::CheckpointProblem>(warning.problem));
-  out.set_step(warning.step);
-  out.set_path(warning.path);
-  out.set_message(warning.message);
+  *message.mutable_checkpoint_warning() = warning;
   outbox_.Push(std::move(message));
 }
 

@@ -20,9 +20,9 @@ class DaemonObserver final : public RankObserver {
 
   void OnReady(const RankReady& ready) override;
   void OnParameters(const std::vector<plan::TrainedParameter>& parameters) override;
-  void OnReport(const StepSummary& summary) override;
+  void OnReport(const v1::StepReport& report) override;
   void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) override;
-  void OnCheckpointWarning(const CheckpointWarning& warning) override;
+  void OnCheckpointWarning(const v1::CheckpointWarning& warning) override;
   void OnNonfinite(int64_t step, const std::string& message) override;
   void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) override;
   void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) override;

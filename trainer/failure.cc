@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
-#include "comm/address_error.h"
 #include "comm/communicator.h"
 #include "data/corpus.h"
 #include "device/device.h"
+#include "link/exit_code.h"
 
 namespace tandem::trainer {
 namespace {
@@ -27,18 +27,20 @@ std::string OneLine(std::string text) {
   return text;
 }
 
-Failure Make(FailureKind kind, link::ExitCode code, std::string reason, std::string message) {
-  return {.kind = kind,
-          .exit_code = code,
-          .has_exit_code = true,
-          .reason = std::move(reason),
-          .message = OneLine(std::move(message))};
+Failure Make(v1::FailureClass failure_class, std::string reason, std::string message, int exit_code = 1) {
+  Failure failure{.exit_code = exit_code};
+  failure.cause.set_class_(failure_class);
+  failure.cause.set_reason(std::move(reason));
+  failure.cause.set_message(OneLine(std::move(message)));
+  return failure;
+}
+
+Failure Make(v1::FailureClass failure_class, std::string reason, std::string message, link::ExitCode code) {
+  return Make(failure_class, std::move(reason), std::move(message), static_cast<int>(code));
 }
 
 Failure Own(std::string reason, std::string message) {
-  return {.kind = FailureKind::kInfrastructure,
-          .reason = std::move(reason),
-          .message = OneLine(std::move(message))};
+  return Make(v1::FAILURE_CLASS_INFRASTRUCTURE, std::move(reason), std::move(message));
 }
 
 }  // namespace
@@ -56,41 +58,43 @@ Failure Describe(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const InstructionError& e) {
     Failure failure = Describe(e.cause);
-    failure.step = e.step;
-    failure.instruction = e.instruction;
-    failure.group = e.group;
+    failure.cause.set_step(e.step);
+    failure.cause.set_instruction(e.instruction);
+    failure.cause.set_group(e.group);
     return failure;
   } catch (const UserError& e) {
-    return Make(FailureKind::kUser, link::ExitCode::kUserError, e.reason, e.what());
+    return Make(v1::FAILURE_CLASS_USER, e.reason, e.what(), link::ExitCode::kUserError);
   } catch (const BuildMismatch& e) {
     return Own("BuildMismatch", e.what());
   } catch (const NumericError& e) {
-    Failure failure = Make(FailureKind::kNumeric, link::ExitCode::kNumeric, "NonfiniteGradients", e.what());
-    failure.step = e.step;
+    Failure failure =
+        Make(v1::FAILURE_CLASS_NUMERIC, "NonfiniteGradients", e.what(), link::ExitCode::kNumeric);
+    failure.cause.set_step(e.step);
     return failure;
   } catch (const data::DataError& e) {
-    return Make(FailureKind::kUser, link::ExitCode::kUserError, "InvalidData", e.what());
+    return Make(v1::FAILURE_CLASS_USER, "InvalidData", e.what(), link::ExitCode::kUserError);
   } catch (const comm::AddressError& e) {
     return Own("DataAddressUnusable", e.what());
   } catch (const comm::CommError& e) {
-    return Make(FailureKind::kPeerLost, link::ExitCode::kPeerLost, "PeerLost", e.what());
+    return Make(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", e.what(), link::ExitCode::kPeerLost);
   } catch (const checkpoint::DirectoryLost& e) {  // the user started another job there
-    return Make(FailureKind::kUser, link::ExitCode::kUserError, "CheckpointDirectoryLost", e.what());
+    return Make(v1::FAILURE_CLASS_USER, "CheckpointDirectoryLost", e.what(), link::ExitCode::kUserError);
   } catch (const checkpoint::CheckpointError& e) {
     return Own("CheckpointFailed", e.what());
   } catch (const device::OutOfMemory& e) {
-    return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory", e.what());
+    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", e.what(), link::ExitCode::kOutOfMemory);
   } catch (const std::bad_alloc&) {
-    return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory",
-                "the machine has no memory left for this rank");
+    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory",
+                "the machine has no memory left for this rank", link::ExitCode::kOutOfMemory);
   } catch (const c10::OutOfMemoryError& e) {
-    return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory",
-                e.what_without_backtrace());
+    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", e.what_without_backtrace(),
+                link::ExitCode::kOutOfMemory);
   } catch (const c10::Error& e) {
     std::string message = e.what_without_backtrace();
     // LibTorch's allocator of host memory has no exception of its own.
     if (message.find("DefaultCPUAllocator: ") != std::string::npos) {
-      return Make(FailureKind::kOutOfMemory, link::ExitCode::kOutOfMemory, "OutOfMemory", std::move(message));
+      return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", std::move(message),
+                  link::ExitCode::kOutOfMemory);
     }
     return Own("InternalError", std::move(message));
   } catch (const std::exception& e) {

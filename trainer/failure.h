@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "link/exit_code.h"
+#include "tandem/v1/state.pb.h"
 
 namespace tandem::trainer {
 
@@ -48,18 +48,10 @@ class InstructionError : public std::runtime_error {
   const std::string group;        // of its communicator, or empty
 };
 
-enum class FailureKind : uint8_t { kUser, kInfrastructure, kNumeric, kOutOfMemory, kPeerLost };
-
 // One error in the words of the service.
 struct Failure {
-  FailureKind kind = FailureKind::kInfrastructure;
-  link::ExitCode exit_code = link::ExitCode::kUserError;
-  bool has_exit_code = false;  // false: none of link::ExitCode fits, the process ends with 1
-  std::string reason;          // CamelCase
-  std::string message;         // one line
-  int64_t step = 0;
-  std::string instruction;
-  std::string group;
+  v1::Cause cause;    // class, CamelCase reason, one line of message; step, instruction and group where known
+  int exit_code = 1;  // of link::ExitCode where one fits
 };
 
 // Throws only std::bad_alloc.

@@ -191,29 +191,28 @@ void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& foun
 
 // The newest that verifies, and those that were passed over for it.
 checkpoint::Found Newest(platform::Files& files, const std::string& directory,
-                         std::vector<CheckpointWarning>& passed_over) {
+                         std::vector<v1::CheckpointWarning>& passed_over) {
   return checkpoint::FindNewest(files, directory, [&](const std::string& path, const std::string& reason) {
     platform::Log(platform::LogLevel::kWarning, "a checkpoint that does not verify is passed over",
                   {{"path", path}, {"reason", reason}});
     const std::string name = path.substr(path.rfind('/') + 1);
-    passed_over.push_back({.problem = CheckpointProblem::kPassedOver,
-                           .step = checkpoint::StepOfName(name).value_or(0),
-                           .path = path,
-                           .message = absl::StrCat(name, " does not verify (", reason, ")")});
+    passed_over.push_back(WarningOf(v1::CHECKPOINT_PROBLEM_PASSED_OVER,
+                                    checkpoint::StepOfName(name).value_or(0), path,
+                                    absl::StrCat(name, " does not verify (", reason, ")")));
   });
 }
 
 // To start from step 1 would train the same steps again and start metrics.jsonl over: only the user may
 // decide that.
 [[noreturn]] void FailWithoutValid(const std::string& directory,
-                                   const std::vector<CheckpointWarning>& passed_over) {
+                                   const std::vector<v1::CheckpointWarning>& passed_over) {
   std::vector<std::string> reasons;
-  for (const CheckpointWarning& warning : passed_over) {
+  for (const v1::CheckpointWarning& warning : passed_over) {
     if (reasons.size() == kMostReasons) {
       reasons.push_back(absl::StrCat(passed_over.size() - kMostReasons, " more"));
       break;
     }
-    reasons.push_back(warning.message);
+    reasons.push_back(warning.message());
   }
   const bool one = passed_over.size() == 1;
   throw UserError(
@@ -226,23 +225,23 @@ checkpoint::Found Newest(platform::Files& files, const std::string& directory,
 }
 
 // At most kMostPassedOver, and how many there are beside.
-void AddPassedOver(std::vector<CheckpointWarning> passed_over, const checkpoint::Found& start,
-                   std::vector<CheckpointWarning>& warnings) {
+void AddPassedOver(std::vector<v1::CheckpointWarning> passed_over, const checkpoint::Found& start,
+                   std::vector<v1::CheckpointWarning>& warnings) {
   const size_t more = passed_over.size() - std::min(passed_over.size(), kMostPassedOver);
   passed_over.resize(passed_over.size() - more);
-  for (CheckpointWarning& warning : passed_over) {
-    absl::StrAppend(&warning.message, "; the job goes on from step ", start.info.step);
+  for (v1::CheckpointWarning& warning : passed_over) {
+    absl::StrAppend(warning.mutable_message(), "; the job goes on from step ", start.info.step);
     warnings.push_back(std::move(warning));
   }
   if (more > 0) {
-    warnings.push_back({.problem = CheckpointProblem::kPassedOver,
-                        .message = absl::StrCat(more, " more checkpoints do not verify either")});
+    warnings.push_back(WarningOf(v1::CHECKPOINT_PROBLEM_PASSED_OVER, 0, "",
+                                 absl::StrCat(more, " more checkpoints do not verify either")));
   }
 }
 
 // A later checkpoint of another job has a name that this job will need, and would pass for this job's.
 void CheckNothingLater(platform::Files& files, const ResumeOptions& options, const checkpoint::Found& start) {
-  std::vector<CheckpointWarning> damaged;  // make way when their step is saved
+  std::vector<v1::CheckpointWarning> damaged;  // make way when their step is saved
   const checkpoint::Found newest = Newest(files, options.directory, damaged);
   if (newest.info.step > start.info.step && newest.info.job != options.self.job) {
     throw UserError(absl::StrCat("checkpoint.directory: ", options.directory, " holds step ",
@@ -255,21 +254,20 @@ void CheckNothingLater(platform::Files& files, const ResumeOptions& options, con
 
 // The job goes on with another seed or other text than the checkpoint was trained with.
 void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start,
-                    std::vector<CheckpointWarning>& warnings) {
-  const auto add = [&](CheckpointProblem problem, std::string message) {
-    warnings.push_back(
-        {.problem = problem, .step = start.info.step, .path = start.path, .message = std::move(message)});
+                    std::vector<v1::CheckpointWarning>& warnings) {
+  const auto add = [&](v1::CheckpointProblem problem, const std::string& message) {
+    warnings.push_back(WarningOf(problem, start.info.step, start.path, message));
   };
   if (start.info.seed && *start.info.seed != options.seed) {
-    add(CheckpointProblem::kOtherSeed,
+    add(v1::CHECKPOINT_PROBLEM_OTHER_SEED,
         absl::StrCat("training.seed is ", options.seed, ", and was ", *start.info.seed, " up to step ",
                      start.info.step, ": from there on the text comes in another order"));
   }
   if (!start.info.data_digest.empty() && start.info.data_digest != options.data_digest) {
-    add(CheckpointProblem::kOtherData,
+    add(v1::CHECKPOINT_PROBLEM_OTHER_DATA,
         absl::StrCat("the text is not what it was up to step ", start.info.step, " (digest ",
                      options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
-                     "): the losses before and after cannot be compared"));
+                     "), or not what its documents are: the losses before and after cannot be compared"));
   }
 }
 
@@ -293,11 +291,11 @@ void CheckStillNew(platform::Files& files, const std::string& directory) {
 
 // Rank 0. The checkpoint to start from, or an empty path.
 checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
-                         std::vector<CheckpointWarning>& warnings) {
+                         std::vector<v1::CheckpointWarning>& warnings) {
   checkpoint::Found start;
   const bool newest = options.resume_from.empty() && options.resume == jobspec::kResumeNewest;
   if (newest) {
-    std::vector<CheckpointWarning> passed_over;
+    std::vector<v1::CheckpointWarning> passed_over;
     start = Newest(files, options.directory, passed_over);
     if (start.path.empty() && !passed_over.empty()) {
       FailWithoutValid(options.directory, passed_over);
@@ -331,6 +329,16 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
 }
 
 }  // namespace
+
+v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, const std::string& path,
+                                const std::string& message) {
+  v1::CheckpointWarning warning;
+  warning.set_problem(problem);
+  warning.set_step(step);
+  warning.set_path(path);
+  warning.set_message(message);
+  return warning;
+}
 
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                   checkpoint::HeldLease& lease, std::function<void(const std::string& reason)> lost) {

@@ -12,9 +12,13 @@
 #include "checkpoint/owner.h"
 #include "comm/communicator.h"
 #include "platform/files.h"
-#include "trainer/checkpoint_warning.h"
+#include "tandem/v1/state.pb.h"
 
 namespace tandem::trainer {
+
+// path: of the checkpoint; empty where there is none. message: one line.
+v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, const std::string& path,
+                                const std::string& message);
 
 // What decides where a job starts.
 struct ResumeOptions {
@@ -30,8 +34,8 @@ struct ResumeOptions {
 };
 
 struct JobStart {
-  checkpoint::Found from;                   // the same on all ranks; an empty path: step 0
-  std::vector<CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
+  checkpoint::Found from;                       // the same on all ranks; an empty path: step 0
+  std::vector<v1::CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
 };
 
 // Collective, and waits for the others. Makes the job the owner of its directory (checkpoint/owner.h) and

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -52,17 +53,19 @@ MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, i
   file_ = *std::move(file);
 }
 
-void MetricsFile::Append(const StepSummary& summary) {
-  nlohmann::ordered_json line = {{"step", summary.step}};
-  if (summary.step > 0) {  // step 0 is the validation before the first step
-    line.update({{"loss", summary.loss},
-                 {"grad_norm", summary.grad_norm},
-                 {"learning_rate", summary.learning_rate},
-                 {"tokens", summary.tokens},
-                 {"seconds", summary.seconds},
-                 {"nonfinite", summary.nonfinite}});
+void MetricsFile::Append(const v1::StepReport& report) {
+  nlohmann::ordered_json line = {{"step", report.step()}};
+  if (report.step() > 0) {  // step 0 is the validation before the first step
+    line.update({{"loss", report.loss()},
+                 {"grad_norm", report.grad_norm()},
+                 {"learning_rate", report.learning_rate()},
+                 {"tokens", report.tokens()},
+                 {"seconds", report.seconds()},
+                 {"nonfinite", report.nonfinite()}});
   }
-  for (const auto& [name, value] : summary.scalars) {
+  // In the order of their names.
+  for (const auto& [name, value] :
+       std::map<std::string, double>(report.scalars().begin(), report.scalars().end())) {
     line[name] = value;
   }
   const std::string text = line.dump() + "\n";

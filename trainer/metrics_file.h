@@ -6,7 +6,7 @@
 
 #include "platform/files.h"
 #include "platform/regular_file.h"
-#include "trainer/reporter.h"
+#include "tandem/v1/report.pb.h"
 
 namespace tandem::trainer {
 
@@ -21,7 +21,7 @@ class MetricsFile {
 
   // One write(2), of a whole line or nothing. A failure is logged once and training goes on: the reports go
   // to the service as well.
-  void Append(const StepSummary& summary);
+  void Append(const v1::StepReport& report);
 
  private:
   const std::string path_;

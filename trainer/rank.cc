@@ -17,9 +17,11 @@
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
+#include "plan/step_work.h"
 #include "platform/clock.h"
 #include "platform/host_name.h"
 #include "platform/log.h"
+#include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
 #include "trainer/canaries.h"
 #include "trainer/executor.h"
@@ -34,15 +36,11 @@ namespace {
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
-std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& parameters) {
-  std::vector<int64_t> elements;
-  for (const plan::TrainedParameter& parameter : parameters) {
-    elements.push_back(1);
-    for (const int64_t dim : parameter.shape) {
-      elements.back() *= dim;
-    }
+std::optional<data::Documents> DocumentsOf(const plan::JobPlan& plan) {
+  if (!plan.batch.packs_documents) {
+    return std::nullopt;
   }
-  return elements;
+  return data::Documents{.end_of_document = plan.train.data.end_of_document};
 }
 
 std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
@@ -94,13 +92,12 @@ class Rank::Impl {
                                .validation = plan.train.data.validation,
                                .validation_fraction = plan.train.data.validation_fraction})),
         kernels_digest_(backend.operations().kernels_digest()),
-        train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length),
+        train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
+                      DocumentsOf(plan)),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
         units_(MakeUnits(plan, config.rank, backend)),
-        parameters_(plan::TrainedParameters(plan)),
-        places_(plan::TrainedParametersOf(plan, config.rank)),
         memory_(plan.stage, backend.device(),
                 communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
                 config.executor.fill_with_nan),
@@ -115,7 +112,7 @@ class Rank::Impl {
     }
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
-                                 plan.batch.sequence_length);
+                                 plan.batch.sequence_length, DocumentsOf(plan));
     }
   }
 
@@ -145,18 +142,23 @@ class Rank::Impl {
 
  private:
   RankOutcome Train() {
-    SetPhase(Phase::kLoading);
+    SetPhase(v1::RANK_PHASE_LOADING);
     const int64_t first_step = Load();
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, first_step));
-    StartReporter(first_step);
+    reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
+                     first_step, observer_,
+                     [this](const std::exception_ptr& error) { executor_.Fail(error); });
     observer_.OnReady({.program_digest = plan_.program_digest,
                        .layout_digest = plan_.layout_digest,
-                       .data_digest = corpus_->digest(),
+                       .data_digest = train_loader_.digest(),
                        .kernels_digest = kernels_digest_,
                        .resumed_step = first_step,
-                       .resumed_from = resumed_from_});
-    SetPhase(Phase::kReady);
+                       .resumed_from = resumed_from_,
+                       .arena_bytes = plan_.stage.arena_bytes,
+                       .memory = device_.memory_use(),
+                       .sent_bytes = plan::SentBytes(plan_)});
+    SetPhase(v1::RANK_PHASE_READY);
     Lap();
 
     while (true) {
@@ -181,7 +183,7 @@ class Rank::Impl {
           sequence_->Validated();
           break;
         case RunSequence::Action::kSave:
-          SubmitReport();
+          reports_->Submit();
           save_error_ = Save();
           sequence_->Saved();
           Lap();
@@ -191,24 +193,24 @@ class Rank::Impl {
           sequence_->Answered();
           break;
         case RunSequence::Action::kStop:
-          SubmitReport();
-          FlushReports();
+          reports_->Submit();
+          reports_->Flush();
           // The first rank that leaves ends the job, and with it the others: none does before rank 0 has
           // removed the checkpoints that make way for the newest, and has reported that.
           checkpoint::ExchangeTexts(communicators_.report, "");
           observer_.OnRequestsDone(requests_.Finish(), "");
           return RankOutcome::kStopped;
         case RunSequence::Action::kFinish:
-          SubmitReport();
-          FlushReports();
+          reports_->Submit();
+          reports_->Flush();
           observer_.OnRequestsDone(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
-          SetPhase(Phase::kFinished);
+          SetPhase(v1::RANK_PHASE_FINISHED);
           return RankOutcome::kFinished;
       }
     }
   }
 
-  void SetPhase(Phase phase) { page_.phase.store(static_cast<int32_t>(phase), std::memory_order_relaxed); }
+  void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
 
   bool HasDirectory() const { return !plan_.train.checkpoint.directory.empty(); }
 
@@ -223,12 +225,12 @@ class Rank::Impl {
          .layout_digests = plan_.resumable_layouts,
          .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
          .seed = plan_.train.seed,
-         .data_digest = corpus_->digest(),
+         .data_digest = train_loader_.digest(),
          .states = NamesOf(updated_states_)},
         lease_, [this](const std::string& reason) {
           executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
         });
-    for (const CheckpointWarning& warning : job.warnings) {
+    for (const v1::CheckpointWarning& warning : job.warnings) {
       observer_.OnCheckpointWarning(warning);
     }
     const checkpoint::Found& start = job.from;
@@ -266,21 +268,6 @@ class Rank::Impl {
     return start.info.step;
   }
 
-  void StartReporter(int64_t first_step) {
-    if (config_.rank == 0) {
-      step_reports_.emplace(files_, plan_.train.checkpoint.directory, first_step, parameters_, observer_);
-      if (plan_.train.parameter_norms) {
-        observer_.OnParameters(parameters_);
-      }
-    }
-    reporter_ = std::make_unique<Reporter>(
-        communicators_.report, ElementsOf(parameters_), SharingOf(plan_),
-        [this](const StepSummary& summary) { step_reports_->Append(summary); },
-        [this](int64_t step, std::exception_ptr error) {
-          executor_.Fail(std::make_exception_ptr(ReportError(std::move(error), step)));
-        });
-  }
-
   // After a run of that step. The run behind it is under way and may be what has written.
   void CheckCanaries(int64_t step) const {
     if (canaries_ == nullptr) {
@@ -293,21 +280,9 @@ class Rank::Impl {
     }
   }
 
-  InstructionError ReportError(std::exception_ptr error, int64_t step) const {
-    return InstructionError(std::move(error), step, "report", communicators_.report.name());
-  }
-
-  void FlushReports() {
-    try {
-      reporter_->Flush();
-    } catch (...) {
-      throw ReportError(std::current_exception(), step());
-    }
-  }
-
   void Issue(const trainer::Run& run) {
     if (run.kind == RunKind::kBegin) {
-      SubmitReport();
+      reports_->Submit();
     }
     RunRequest request{.run = run};
     if (run.applied > 0) {
@@ -317,7 +292,7 @@ class Rank::Impl {
       request.requests = requests_.Take();
       request.profile = requests_.WantedProfile();
     }
-    SetPhase(Phase::kStepping);
+    SetPhase(v1::RANK_PHASE_STEPPING);
     executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
       train_loader_.Fill(step, GlobalMicrobatch(round), plan_.train.microbatches_per_rank * plan_.train.ranks,
                          plan_.batch.sequences, tokens);
@@ -332,12 +307,11 @@ class Rank::Impl {
     RunRecord record = executor_.Await();
     CheckCanaries(std::max(record.run.applied, record.run.computed));
     if (record.run.applied > 0) {
-      report_->learning_rate = record.learning_rate;
-      report_->norms = InTheTable(record.norms);
+      reports_->Applied(record);
       if (record.run.computed > 0) {
-        SubmitReport();
+        reports_->Submit();
       } else {
-        report_->seconds += Lap();  // an update of its own is time of its step, whatever follows
+        reports_->AddSeconds(Lap());  // an update of its own is time of its step, whatever follows
       }
     }
     if (record.run.computed == 0) {
@@ -358,25 +332,7 @@ class Rank::Impl {
     sequence_->Ended({.checkpoint = (record.outcome.requests & kRequestCheckpoint) != 0,
                       .stop = (record.outcome.requests & kRequestStop) != 0,
                       .profile = profile});
-    report_ = StepRecord{.step = record.run.computed,
-                         .grad_norm = record.outcome.norm,
-                         .tokens = plan::TokensPerStep(plan_),
-                         .seconds = Lap(),
-                         .nonfinite = record.outcome.nonfinite,
-                         .losses = std::move(record.losses),
-                         .routers = std::move(record.routers)};
-  }
-
-  // Norms of this rank's parameters at their places among those of the job; of others it has zeros.
-  std::vector<fsdp::ParameterNorms> InTheTable(const std::vector<fsdp::ParameterNorms>& own) const {
-    std::vector<fsdp::ParameterNorms> all;
-    if (!own.empty()) {
-      all.resize(parameters_.size());
-    }
-    for (size_t i = 0; i < own.size(); ++i) {
-      all.at(places_.at(i)) = own[i];
-    }
-    return all;
+    reports_->Computed(std::move(record), Lap());
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's
@@ -389,22 +345,15 @@ class Rank::Impl {
       Issue({.kind = RunKind::kUpdate, .applied = nonfinite_step_});
       Await();
     }
-    if (report_.has_value() && report_->step == nonfinite_step_) {
-      SubmitReport();
+    if (reports_->step() == nonfinite_step_) {
+      reports_->Submit();
     }
-    FlushReports();
+    reports_->Flush();
     const std::string places = checkpoint::ExchangeTexts(
-        communicators_.report, step_reports_.has_value() ? step_reports_->nonfinite_places() : "")[0];
+        communicators_.report, config_.rank == 0 ? reports_->nonfinite_places() : "")[0];
     throw NumericError(absl::StrCat("gradients of step ", nonfinite_step_, " are not finite: ", places,
                                     "; the step was not applied (training.nonfinite_gradients: stop)"),
                        nonfinite_step_);
-  }
-
-  // The step whose update has ended, with the validation that followed it.
-  void SubmitReport() {
-    if (report_.has_value()) {
-      reporter_->Submit(*std::exchange(report_, std::nullopt));
-    }
   }
 
   // Seconds since the last call. The time between two steps belongs to the later one, validations and
@@ -417,10 +366,7 @@ class Rank::Impl {
   // On this rank's microbatches in the fixed windows of the validation text. Ranks that are left over in the
   // last round take windows again; those losses are not counted. Step 0 has a report of nothing else.
   void Validate() {
-    if (!report_.has_value()) {
-      report_ = StepRecord{.step = step()};
-    }
-    SetPhase(Phase::kStepping);
+    SetPhase(v1::RANK_PHASE_STEPPING);
     executor_.Issue(
         {.run = {.kind = RunKind::kValidate}},
         [this](int round, int64_t* tokens) {
@@ -430,11 +376,10 @@ class Rank::Impl {
           CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
         },
         step());
-    report_->validation_losses = executor_.Await().losses;
-    report_->validation_batches = plan_.train.validation_batches;
+    reports_->Validated(step(), executor_.Await().losses);
     Lap();
     if (step() == 0) {
-      SubmitReport();
+      reports_->Submit();
     }
   }
 
@@ -445,8 +390,8 @@ class Rank::Impl {
   std::string Save() {
     const int64_t step = sequence_->step();
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
-    FlushReports();
-    SetPhase(Phase::kCheckpointing);
+    reports_->Flush();
+    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
     arrays_.FromDevice();
     checkpoint::Saved saved;
     try {
@@ -458,12 +403,12 @@ class Rank::Impl {
                                 .spec_digest = config_.spec_digest,
                                 .layout_digest = plan_.layout_digest,
                                 .seed = plan_.train.seed,
-                                .data_digest = corpus_->digest()},
+                                .data_digest = train_loader_.digest()},
                                arrays_.owned_shards());
     } catch (const checkpoint::DirectoryLost&) {
       throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
-      Warn(CheckpointProblem::kSaveFailed, error.what());
+      Warn(v1::CHECKPOINT_PROBLEM_SAVE_FAILED, error.what());
       if (sequence_->is_final()) {
         throw;
       }
@@ -473,17 +418,17 @@ class Rank::Impl {
       observer_.OnCheckpoint(step, saved);
     }
     if (!saved.not_removed.empty()) {
-      Warn(CheckpointProblem::kNotRemoved, saved.not_removed);
+      Warn(v1::CHECKPOINT_PROBLEM_NOT_REMOVED, saved.not_removed);
     }
     return "";
   }
 
   // Of the save of this step.
-  void Warn(CheckpointProblem problem, const std::string& message) {
+  void Warn(v1::CheckpointProblem problem, const std::string& message) {
     platform::Log(platform::LogLevel::kError, "a checkpoint went wrong",
                   {{"step", absl::StrCat(step())}, {"error", message}});
     if (config_.rank == 0) {
-      observer_.OnCheckpointWarning({.problem = problem, .step = step(), .path = "", .message = message});
+      observer_.OnCheckpointWarning(WarningOf(problem, step(), "", message));
     }
   }
 
@@ -499,11 +444,8 @@ class Rank::Impl {
 
   std::chrono::steady_clock::time_point lap_;
   std::optional<RunSequence> sequence_;  // once it is known where the job starts
-  // Of the step that was computed last: complete once the run that applies it has ended, and what follows
-  // that.
-  std::optional<StepRecord> report_;
-  int64_t nonfinite_step_ = 0;  // whose gradients were not finite, where the job is to stop then
-  std::string save_error_;      // of the newest save; empty: it succeeded
+  int64_t nonfinite_step_ = 0;           // whose gradients were not finite, where the job is to stop then
+  std::string save_error_;               // of the newest save; empty: it succeeded
   std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;
@@ -512,17 +454,14 @@ class Rank::Impl {
   std::optional<data::Loader> validation_loader_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   const std::vector<fsdp::UnitShard> units_;
-  const std::vector<plan::TrainedParameter> parameters_;  // of the whole job
-  const std::vector<size_t> places_;                      // of this rank's among them
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
   std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
   const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
-  std::optional<StepReports> step_reports_;  // rank 0
   Executor executor_;
-  std::unique_ptr<Reporter> reporter_;
-  checkpoint::HeldLease lease_;  // of the checkpoint directory; rank 0
+  std::optional<StepReports> reports_;  // once it is known where the job starts
+  checkpoint::HeldLease lease_;         // of the checkpoint directory; rank 0
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,14 +12,15 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator_factory.h"
 #include "comm/communicators.h"
+#include "device/device.h"
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
-#include "trainer/checkpoint_warning.h"
+#include "tandem/v1/report.pb.h"
+#include "tandem/v1/state.pb.h"
 #include "trainer/executor.h"
-#include "trainer/reporter.h"
 #include "trainer/requests.h"
 
 namespace tandem::model {
@@ -44,16 +46,6 @@ struct RankConfig {
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };
 
-// Where a rank is, in SharedPage::phase; the values are those of v1.RankPhase.
-enum class Phase : int32_t {
-  kConnecting = 2,
-  kLoading = 3,
-  kReady = 4,
-  kStepping = 5,
-  kCheckpointing = 6,
-  kFinished = 7
-};
-
 // What ranks compare before they start.
 struct RankReady {
   std::string program_digest;
@@ -61,7 +53,10 @@ struct RankReady {
   std::string data_digest;
   std::string kernels_digest;  // ops::Operations::kernels_digest
   int64_t resumed_step = 0;
-  std::string resumed_from;  // path of the checkpoint; empty: step 0
+  std::string resumed_from;                  // path of the checkpoint; empty: step 0
+  int64_t arena_bytes = 0;                   // of its device, which it holds to its end
+  device::MemoryUse memory;                  // of its device, when it was ready
+  std::map<std::string, double> sent_bytes;  // plan::SentBytes
 };
 
 // Receives what happens in a rank. Called on the rank's thread unless said otherwise.
@@ -73,11 +68,11 @@ class RankObserver {
   // Rank 0 only, once, before the first report, where norms are wanted: the table in whose order they come.
   virtual void OnParameters(const std::vector<plan::TrainedParameter>& parameters) = 0;
   // Rank 0 only, in step order, on the reporter's thread; must not block.
-  virtual void OnReport(const StepSummary& summary) = 0;
+  virtual void OnReport(const v1::StepReport& report) = 0;
   // Rank 0 only.
   virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
   // Rank 0 only.
-  virtual void OnCheckpointWarning(const CheckpointWarning& warning) = 0;
+  virtual void OnCheckpointWarning(const v1::CheckpointWarning& warning) = 0;
   // Rank 0 only, once, on the reporter's thread before OnReport: the first step whose gradients are not
   // finite. message: one line, which names parameters and ranks where norms are wanted.
   virtual void OnNonfinite(int64_t step, const std::string& message) = 0;

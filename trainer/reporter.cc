@@ -41,12 +41,13 @@ double MaxAbsOf(const fsdp::Magnitude& magnitude) {
 }  // namespace
 
 Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
-                   std::function<void(const StepSummary&)> tell,
+                   double seconds_at_peak, Report report,
                    std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
       item_elements_(std::move(item_elements)),
       sharing_(std::move(sharing)),
-      tell_(std::move(tell)),
+      seconds_at_peak_(seconds_at_peak),
+      report_(std::move(report)),
       failed_(std::move(failed)),
       thread_([this] { Run(); }) {}
 
@@ -98,7 +99,7 @@ void Reporter::Run() {
     changed_.notify_all();
     if (error != nullptr) {
       lock.unlock();
-      failed_(record.step, error);
+      failed_(record.report.step(), error);
       return;
     }
   }
@@ -131,21 +132,22 @@ void Reporter::Fold(const StepRecord& record) {
   }
 
   const double* gathered = all.const_data_ptr<double>();
-  StepSummary summary{
-      .step = record.step,
-      .loss = rounds == 0 ? 0 : MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()),
-      .grad_norm = record.grad_norm,
-      .learning_rate = record.learning_rate,
-      .tokens = record.tokens,
-      .seconds = record.seconds,
-      .nonfinite = record.nonfinite};
-  if (record.seconds > 0) {
-    summary.scalars["tokens_per_second"] = static_cast<double>(record.tokens) / record.seconds;
+  v1::StepReport report = record.report;
+  if (rounds > 0) {
+    report.set_loss(MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()));
+  }
+  if (report.seconds() > 0) {
+    (*report.mutable_scalars())["tokens_per_second"] =
+        static_cast<double>(report.tokens()) / report.seconds();
+    if (seconds_at_peak_ > 0) {
+      (*report.mutable_scalars())["model_flops_utilization"] = seconds_at_peak_ / report.seconds();
+    }
   }
   if (validation_rounds > 0) {
-    summary.scalars["validation_loss"] =
+    (*report.mutable_scalars())["validation_loss"] =
         MeanLoss(gathered, comm_.size(), stride, rounds, record.validation_batches);
   }
+  std::vector<NonfiniteGradient> nonfinite;
   for (int64_t item = 0; item < items; ++item) {
     fsdp::ParameterNorms total;
     for (int rank = 0; rank < comm_.size(); ++rank) {
@@ -155,21 +157,21 @@ void Reporter::Fold(const StepRecord& record) {
       total.gradient.Add(gradient);
       total.update.Add(Get(in + 2 * kDoublesPerMagnitude));
       if (!std::isfinite(gradient.squares.high)) {
-        summary.nonfinite_at.push_back({.parameter = item, .rank = rank});
+        nonfinite.push_back({.parameter = item, .rank = rank});
       }
     }
+    v1::Norms& norms = *report.mutable_norms();
     const double weight_squares = total.weight.squares.value();
-    summary.weight.push_back(std::sqrt(weight_squares));
-    summary.gradient.push_back(std::sqrt(total.gradient.squares.value()));
-    summary.update.push_back(std::sqrt(total.update.squares.value()));
-    summary.rms.push_back(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
-    summary.weight_max.push_back(MaxAbsOf(total.weight));
-    summary.gradient_max.push_back(MaxAbsOf(total.gradient));
-    summary.update_max.push_back(MaxAbsOf(total.update));
+    norms.add_weight(std::sqrt(weight_squares));
+    norms.add_gradient(std::sqrt(total.gradient.squares.value()));
+    norms.add_update(std::sqrt(total.update.squares.value()));
+    norms.add_rms(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
+    norms.add_max_abs(MaxAbsOf(total.weight));
+    norms.add_gradient_max_abs(MaxAbsOf(total.gradient));
+    norms.add_update_max_abs(MaxAbsOf(total.update));
   }
-  summary.experts = trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride);
-  AddScalars(summary.experts, summary.scalars);
-  tell_(summary);
+  trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride, report);
+  report_(report, nonfinite);
 }
 
 }  // namespace tandem::trainer

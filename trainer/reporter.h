@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "fsdp/parameter_norms.h"
+#include "tandem/v1/report.pb.h"
 #include "trainer/router_load.h"
 
 namespace tandem::comm {
@@ -21,14 +20,11 @@ class Communicator;
 
 namespace tandem::trainer {
 
-// One optimizer step as one rank saw it.
+// One optimizer step, or the validation before the first, as one rank saw it.
 struct StepRecord {
-  int64_t step = 0;
-  double grad_norm = 0;
-  double learning_rate = 0;
-  int64_t tokens = 0;                     // over all ranks
-  double seconds = 0;                     // wall time of the step
-  int64_t nonfinite = 0;                  // gradient elements, over all ranks
+  // What all ranks know alike: the step, its gradients' norm and how many elements are not finite, learning
+  // rate, tokens and wall time. Rank 0 adds what it folds of the rest.
+  v1::StepReport report;
   std::vector<double> losses;             // of this rank's microbatches
   std::vector<RouterLoad> routers;        // of sparse layers, in layer order
   std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
@@ -43,47 +39,27 @@ struct NonfiniteGradient {
   bool operator==(const NonfiniteGradient&) const = default;
 };
 
-// One optimizer step of all ranks.
-struct StepSummary {
-  int64_t step = 0;
-  double loss = 0;  // mean over the global microbatches; 0 in step 0, the validation before the first step
-  double grad_norm = 0;
-  double learning_rate = 0;
-  int64_t tokens = 0;
-  double seconds = 0;
-  int64_t nonfinite = 0;
-  std::map<std::string, double> scalars;  // "tokens_per_second", "validation_loss"
-  // L2, in the order of the parameters' table; empty where they are not wanted.
-  std::vector<double> weight;
-  std::vector<double> gradient;
-  std::vector<double> update;
-  std::vector<double> rms;  // root mean square of the weight
-  // The largest magnitudes; NaN where an element is.
-  std::vector<double> weight_max;
-  std::vector<double> gradient_max;
-  std::vector<double> update_max;
-  std::vector<ExpertLoad> experts;  // of sparse layers, in layer order
-  // Where gradients are not finite, in table order and by rank; empty where norms are not wanted.
-  std::vector<NonfiniteGradient> nonfinite_at;
-};
-
 // Brings what the ranks have seen of each step to rank 0 and folds it there, in the order of the global
-// microbatch number (round × ranks + rank), so that the summary does not depend on how many ranks share the
+// microbatch number (round × ranks + rank), so that the report does not depend on how many ranks share the
 // work. One thread per rank, with a communicator of its own, while the next step runs. Only rank 0 has the
-// summary: nothing that the ranks must agree on may follow from it.
+// report: nothing that the ranks must agree on may follow from it.
 //
 // At most one record is under way: Submit for the next one waits, on the host and between two runs, until
 // the one before has been sent, on rank 0 until it has been folded and reported. A stream never waits. All
 // ranks submit the same steps.
 class Reporter {
  public:
+  using Report = std::function<void(const v1::StepReport&, const std::vector<NonfiniteGradient>&)>;
+
   // item_elements: elements of each parameter, in table order. sharing: of experts, as the records' routers.
-  // tell: called on rank 0 with every summary, in step order, on the reporter's thread; what it does delays
-  //   the next Submit, so it hands over and returns.
+  // seconds_at_peak: of a step (plan/step_work.h), for the reports' model FLOPs utilization; 0: not known.
+  // report: called on rank 0 with every report, in step order, on the reporter's thread, and with the places
+  //   where its gradients are not finite, in table order and by rank (none where norms are not wanted). What
+  //   it does delays the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
   // more. `comm` outlives it; between Submit and the end of Flush this thread alone uses it.
   Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
-           std::function<void(const StepSummary&)> tell,
+           double seconds_at_peak, Report report,
            std::function<void(int64_t step, std::exception_ptr)> failed);
   ~Reporter();  // drops what is not folded yet; does not end a collective that is under way
   Reporter(const Reporter&) = delete;
@@ -103,7 +79,8 @@ class Reporter {
   comm::Communicator& comm_;
   const std::vector<int64_t> item_elements_;
   const ExpertSharing sharing_;
-  const std::function<void(const StepSummary&)> tell_;
+  const double seconds_at_peak_;
+  const Report report_;
   const std::function<void(int64_t, std::exception_ptr)> failed_;
 
   std::mutex mu_;

@@ -37,29 +37,66 @@ int64_t FurtherPasses(const RouterLoad& shape, const ExpertSharing& sharing, con
 }
 
 // `begin`: of this layer in rank 0's doubles.
-ExpertLoad FoldLayer(const RouterLoad& shape, const ExpertSharing& sharing, const double* begin, int ranks,
-                     int64_t stride) {
-  ExpertLoad load{.layer = shape.layer, .tokens = std::vector<int64_t>(shape.tokens.size())};
+v1::ExpertLoad FoldLayer(const RouterLoad& shape, const ExpertSharing& sharing, const double* begin,
+                         int ranks, int64_t stride) {
+  v1::ExpertLoad load;
+  load.set_layer(shape.layer);
+  load.mutable_tokens()->Resize(static_cast<int>(shape.tokens.size()), 0);
   for (int rank = 0; rank < ranks; ++rank) {
     const double* in = begin + rank * stride;
-    for (int64_t& tokens : load.tokens) {
+    for (int64_t& tokens : *load.mutable_tokens()) {
       tokens += static_cast<int64_t>(*in++);
     }
-    load.dropped += static_cast<int64_t>(*in);
+    load.set_dropped(load.dropped() + static_cast<int64_t>(*in));
   }
   const auto losses_at = static_cast<int64_t>(shape.tokens.size()) + 1;
   const auto microbatches = static_cast<int64_t>(shape.losses.size()) * ranks;
+  double balance = 0;
+  double z = 0;
   for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
     const double* in =
         begin + microbatch % ranks * stride + losses_at + microbatch / ranks * kDoublesPerMicrobatch;
-    load.balance_loss += in[0];
-    load.z_loss += in[1];
+    balance += in[0];
+    z += in[1];
   }
-  load.balance_loss /= static_cast<double>(microbatches);
-  load.z_loss /= static_cast<double>(microbatches);
+  load.set_balance_loss(balance / static_cast<double>(microbatches));
+  load.set_z_loss(z / static_cast<double>(microbatches));
   const auto rows_at = losses_at + kDoublesPerMicrobatch * static_cast<int64_t>(shape.losses.size());
-  load.further_passes = FurtherPasses(shape, sharing, begin + rows_at, stride);
+  load.set_further_passes(FurtherPasses(shape, sharing, begin + rows_at, stride));
   return load;
+}
+
+void AddScalars(const google::protobuf::RepeatedPtrField<v1::ExpertLoad>& loads,
+                google::protobuf::Map<std::string, double>& scalars) {
+  if (loads.empty()) {
+    return;
+  }
+  double balance = 0;
+  double z = 0;
+  double largest = 0;
+  int64_t idle = 0;
+  int64_t dropped = 0;
+  int64_t further_passes = 0;
+  for (const v1::ExpertLoad& load : loads) {
+    further_passes += load.further_passes();
+    balance += load.balance_loss();
+    z += load.z_loss();
+    dropped += load.dropped();
+    idle += std::count(load.tokens().begin(), load.tokens().end(), 0);
+    const auto sum =
+        static_cast<double>(std::accumulate(load.tokens().begin(), load.tokens().end(), int64_t{0}));
+    const auto most = static_cast<double>(*std::max_element(load.tokens().begin(), load.tokens().end()));
+    if (sum > 0) {
+      largest = std::max(largest, most * static_cast<double>(load.tokens().size()) / sum);
+    }
+  }
+  const auto layers = static_cast<double>(loads.size());
+  scalars["moe_balance_loss"] = balance / layers;
+  scalars["moe_z_loss"] = z / layers;
+  scalars["moe_largest_load"] = largest;
+  scalars["moe_idle"] = static_cast<double>(idle);
+  scalars["moe_dropped"] = static_cast<double>(dropped);
+  scalars["moe_further_passes"] = static_cast<double>(further_passes);
 }
 
 }  // namespace
@@ -101,45 +138,13 @@ double* Put(const std::vector<RouterLoad>& loads, double* out) {
   return out;
 }
 
-std::vector<ExpertLoad> Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing,
-                             const double* gathered, int ranks, int64_t stride) {
-  std::vector<ExpertLoad> folded;
+void Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing, const double* gathered,
+          int ranks, int64_t stride, v1::StepReport& report) {
   for (const RouterLoad& layer : shape) {
-    folded.push_back(FoldLayer(layer, sharing, gathered, ranks, stride));
+    *report.mutable_norms()->add_experts() = FoldLayer(layer, sharing, gathered, ranks, stride);
     gathered += NumDoubles(layer);
   }
-  return folded;
-}
-
-void AddScalars(const std::vector<ExpertLoad>& loads, std::map<std::string, double>& scalars) {
-  if (loads.empty()) {
-    return;
-  }
-  double balance = 0;
-  double z = 0;
-  double largest = 0;
-  int64_t idle = 0;
-  int64_t dropped = 0;
-  int64_t further_passes = 0;
-  for (const ExpertLoad& load : loads) {
-    further_passes += load.further_passes;
-    balance += load.balance_loss;
-    z += load.z_loss;
-    dropped += load.dropped;
-    idle += std::count(load.tokens.begin(), load.tokens.end(), 0);
-    const auto sum = static_cast<double>(std::accumulate(load.tokens.begin(), load.tokens.end(), int64_t{0}));
-    const auto most = static_cast<double>(*std::max_element(load.tokens.begin(), load.tokens.end()));
-    if (sum > 0) {
-      largest = std::max(largest, most * static_cast<double>(load.tokens.size()) / sum);
-    }
-  }
-  const auto layers = static_cast<double>(loads.size());
-  scalars["moe_balance_loss"] = balance / layers;
-  scalars["moe_z_loss"] = z / layers;
-  scalars["moe_largest_load"] = largest;
-  scalars["moe_idle"] = static_cast<double>(idle);
-  scalars["moe_dropped"] = static_cast<double>(dropped);
-  scalars["moe_further_passes"] = static_cast<double>(further_passes);
+  AddScalars(report.norms().experts(), *report.mutable_scalars());
 }
 
 }  // namespace tandem::trainer

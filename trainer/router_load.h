@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <string>
 #include <vector>
+
+#include "tandem/v1/report.pb.h"
 
 namespace tandem::plan {
 struct JobPlan;
@@ -28,18 +28,6 @@ struct RouterLoad {
   std::vector<std::vector<double>> rows;
 };
 
-// The same of all ranks.
-struct ExpertLoad {
-  int layer = 0;
-  std::vector<int64_t> tokens;  // by expert
-  int64_t dropped = 0;
-  double balance_loss = 0;  // means over the global microbatches, without coefficients
-  double z_loss = 0;
-  int64_t further_passes = 0;  // of ranks over the rows of their experts (ExpertSharing)
-
-  bool operator==(const ExpertLoad&) const = default;
-};
-
 // Ranks that share experts. A rank computes at most so many rows of a microbatch of its EP group at a time:
 // more take further passes.
 struct ExpertSharing {
@@ -54,13 +42,12 @@ int64_t NumDoubles(const std::vector<RouterLoad>& loads);
 double* Put(const std::vector<RouterLoad>& loads, double* out);
 
 // Adds up what the ranks have put: tokens as whole numbers, losses in the order of the global microbatch
-// number (round × ranks + rank). gathered: rank r's doubles begin at r * stride. shape: any rank's loads.
-std::vector<ExpertLoad> Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing,
-                             const double* gathered, int ranks, int64_t stride);
-
-// The few numbers of all layers that every report carries: "moe_balance_loss" and "moe_z_loss" (means over
-// the sparse layers), "moe_largest_load" (the most tokens of an expert, in means of its layer), "moe_idle"
-// (experts without tokens), "moe_dropped" and "moe_further_passes". Nothing without sparse layers.
-void AddScalars(const std::vector<ExpertLoad>& loads, std::map<std::string, double>& scalars);
+// number (round × ranks + rank). gathered: rank r's doubles begin at r * stride. shape: any rank's loads. The
+// loads of experts go to the report's norms, and to its scalars the few numbers of all layers that every
+// report carries: "moe_balance_loss" and "moe_z_loss" (means over the sparse layers), "moe_largest_load" (the
+// most tokens of an expert, in means of its layer), "moe_idle" (experts without tokens), "moe_dropped" and
+// "moe_further_passes". Nothing without sparse layers.
+void Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing, const double* gathered,
+          int ranks, int64_t stride, v1::StepReport& report);
 
 }  // namespace tandem::trainer

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "plan/job_plan.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "trainer/rank.h"
@@ -16,15 +15,15 @@ namespace {
 constexpr size_t kMostNonfinite = 5;  // places that are named
 
 // "model.norm.weight (held by rank 1), ..."
-std::string NonfinitePlaces(const StepSummary& summary,
+std::string NonfinitePlaces(const std::vector<NonfiniteGradient>& nonfinite,
                             const std::vector<plan::TrainedParameter>& parameters) {
-  if (summary.nonfinite_at.empty()) {
+  if (nonfinite.empty()) {
     return "report: {parameter_norms: true} would say where";
   }
   std::vector<std::string> places;
-  for (const NonfiniteGradient& at : summary.nonfinite_at) {
+  for (const NonfiniteGradient& at : nonfinite) {
     if (places.size() == kMostNonfinite) {
-      places.push_back(absl::StrCat(summary.nonfinite_at.size() - kMostNonfinite, " more"));
+      places.push_back(absl::StrCat(nonfinite.size() - kMostNonfinite, " more"));
       break;
     }
     places.push_back(absl::StrCat(parameters[at.parameter].name, " (held by rank ", at.rank, ")"));
@@ -32,41 +31,117 @@ std::string NonfinitePlaces(const StepSummary& summary,
   return absl::StrJoin(places, ", ");
 }
 
+std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& parameters) {
+  std::vector<int64_t> elements;
+  for (const plan::TrainedParameter& parameter : parameters) {
+    elements.push_back(1);
+    for (const int64_t dim : parameter.shape) {
+      elements.back() *= dim;
+    }
+  }
+  return elements;
+}
+
 }  // namespace
 
-StepReports::StepReports(platform::Files& files, const std::string& directory, int64_t resumed_step,
-                         const std::vector<plan::TrainedParameter>& parameters, RankObserver& observer)
-    : parameters_(parameters), observer_(observer) {
-  if (!directory.empty()) {
+StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
+                         double seconds_at_peak, int64_t resumed_step, RankObserver& observer,
+                         std::function<void(std::exception_ptr)> failed)
+    : comm_(comm),
+      plan_(plan),
+      observer_(observer),
+      parameters_(plan::TrainedParameters(plan)),
+      places_(plan::TrainedParametersOf(plan, comm.rank())),
+      reporter_(
+          comm, ElementsOf(parameters_), SharingOf(plan), seconds_at_peak,
+          [this](const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {
+            Report(report, nonfinite);
+          },
+          [this, failed = std::move(failed)](int64_t step, std::exception_ptr error) {
+            failed(std::make_exception_ptr(ErrorOf(std::move(error), step)));
+          }) {
+  const std::string& directory = plan.train.checkpoint.directory;
+  if (comm.rank() == 0 && !directory.empty()) {
     metrics_.emplace(files, directory, resumed_step);
     tensorboard_.emplace(files, platform::SteadyClock(), directory, resumed_step);
   }
+  if (comm.rank() == 0 && plan.train.parameter_norms) {
+    observer.OnParameters(parameters_);
+  }
 }
 
-void StepReports::Append(const StepSummary& summary) {
-  if (summary.nonfinite > 0) {  // otherwise finite squares whose sum is not
-    AppendNonfinite(summary);
+void StepReports::Applied(const RunRecord& run) {
+  record_->report.set_learning_rate(run.learning_rate);
+  // At their places among those of the job; of others it has zeros.
+  record_->norms.resize(run.norms.empty() ? 0 : parameters_.size());
+  for (size_t i = 0; i < run.norms.size(); ++i) {
+    record_->norms.at(places_.at(i)) = run.norms[i];
+  }
+}
+
+void StepReports::Computed(RunRecord run, double seconds) {
+  StepRecord& record = record_.emplace();
+  record.report.set_step(run.run.computed);
+  record.report.set_grad_norm(run.outcome.norm);
+  record.report.set_nonfinite(run.outcome.nonfinite);
+  record.report.set_tokens(plan::TokensPerStep(plan_));
+  record.report.set_seconds(seconds);
+  record.losses = std::move(run.losses);
+  record.routers = std::move(run.routers);
+}
+
+void StepReports::Validated(int64_t step, std::vector<double> losses) {
+  if (!record_.has_value()) {
+    record_.emplace().report.set_step(step);
+  }
+  record_->validation_losses = std::move(losses);
+  record_->validation_batches = plan_.train.validation_batches;
+}
+
+void StepReports::Submit() {
+  if (record_.has_value()) {
+    submitted_step_ = record_->report.step();
+    reporter_.Submit(*std::exchange(record_, std::nullopt));
+  }
+}
+
+void StepReports::Flush() {
+  try {
+    reporter_.Flush();
+  } catch (...) {
+    throw ErrorOf(std::current_exception(), submitted_step_);
+  }
+}
+
+void StepReports::Report(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {
+  if (report.nonfinite() > 0) {  // otherwise finite squares whose sum is not
+    ReportNonfinite(report, nonfinite);
   }
   if (metrics_.has_value()) {
-    metrics_->Append(summary);
-    tensorboard_->Append(summary);
+    metrics_->Append(report);
+    tensorboard_->Append(report);
   }
-  observer_.OnReport(summary);
+  observer_.OnReport(report);
 }
 
-void StepReports::AppendNonfinite(const StepSummary& summary) {
-  nonfinite_places_ = NonfinitePlaces(summary, parameters_);
+void StepReports::ReportNonfinite(const v1::StepReport& report,
+                                  const std::vector<NonfiniteGradient>& nonfinite) {
+  nonfinite_places_ = NonfinitePlaces(nonfinite, parameters_);
   platform::Log(platform::LogLevel::kWarning, "gradients are not finite",
-                {{"step", absl::StrCat(summary.step)},
-                 {"elements", absl::StrCat(summary.nonfinite)},
+                {{"step", absl::StrCat(report.step())},
+                 {"elements", absl::StrCat(report.nonfinite())},
                  {"where", nonfinite_places_}});
   if (!std::exchange(has_warned_, true)) {
-    const bool one = summary.nonfinite == 1;
-    observer_.OnNonfinite(summary.step,
-                          absl::StrCat(summary.nonfinite, one ? " element" : " elements",
-                                       " of the gradients of step ", summary.step, one ? " is" : " are",
+    const bool one = report.nonfinite() == 1;
+    observer_.OnNonfinite(report.step(),
+                          absl::StrCat(report.nonfinite(), one ? " element" : " elements",
+                                       " of the gradients of step ", report.step(), one ? " is" : " are",
                                        " not finite: ", nonfinite_places_, "; the step was not applied"));
   }
+}
+
+InstructionError StepReports::ErrorOf(std::exception_ptr error, int64_t step) const {
+  return InstructionError(std::move(error), step, "report", comm_.name());
 }
 
 }  // namespace tandem::trainer

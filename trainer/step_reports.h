@@ -1,48 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
+#include "plan/job_plan.h"
 #include "platform/files.h"
+#include "trainer/failure.h"
 #include "trainer/metrics_file.h"
 #include "trainer/reporter.h"
+#include "trainer/run_memory.h"
 #include "trainer/tensorboard_file.h"
-
-namespace tandem::plan {
-struct TrainedParameter;
-}
 
 namespace tandem::trainer {
 
 class RankObserver;
 
-// Where the summaries of a job's steps go on rank 0: metrics.jsonl and TensorBoard's file in the job's
-// directory, the observer, and where gradients are not finite the log. Used by the reporter's thread.
+// A step's record on its way: put together on each rank from the runs that computed and applied the step,
+// folded by the reporter, and on rank 0 written to metrics.jsonl and TensorBoard's file in the job's
+// directory, given to the observer, and logged where gradients are not finite. Used by the rank's thread.
 class StepReports {
  public:
-  // directory: of the checkpoints; empty: no files. resumed_step: done before. `parameters` and `observer`
-  // outlive it. Throws UserError where a file cannot be written.
-  StepReports(platform::Files& files, const std::string& directory, int64_t resumed_step,
-              const std::vector<plan::TrainedParameter>& parameters, RankObserver& observer);
+  // comm, seconds_at_peak: as for the reporter. resumed_step: done before. failed: called once, on the
+  // reporter's thread, with the error that Flush throws. All outlive it. On rank 0 the observer gets the
+  // table of parameters first, where norms are wanted. Throws UserError where a file cannot be written.
+  StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
+              double seconds_at_peak, int64_t resumed_step, RankObserver& observer,
+              std::function<void(std::exception_ptr)> failed);
 
-  void Append(const StepSummary& summary);
+  // What a run that has ended says of the step that it computed, which takes so long, and of the one that it
+  // applied, which is the one that was computed last: in this order a run's Applied comes first.
+  void Applied(const RunRecord& run);
+  void Computed(RunRecord run, double seconds);
+  void AddSeconds(double seconds) { record_->report.set_seconds(record_->report.seconds() + seconds); }
+  // The weights of `step`, the one that was applied last. Step 0 has a report of nothing else.
+  void Validated(int64_t step, std::vector<double> losses);
 
-  // Which gradients of the newest step that had such were not finite. Any thread, once the reporter is
-  // flushed.
+  // The step that was computed last is complete; without one: nothing.
+  void Submit();
+  // Waits until everything submitted has been reported. Throws InstructionError.
+  void Flush();
+
+  // The step that was computed last and is not submitted; 0: none.
+  int64_t step() const { return record_.has_value() ? record_->report.step() : 0; }
+
+  // On rank 0, flushed: which gradients of the newest step that had such were not finite.
   const std::string& nonfinite_places() const { return nonfinite_places_; }
 
  private:
-  void AppendNonfinite(const StepSummary& summary);
+  void Report(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
+  void ReportNonfinite(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
+  InstructionError ErrorOf(std::exception_ptr error, int64_t step) const;
 
-  const std::vector<plan::TrainedParameter>& parameters_;
+  comm::Communicator& comm_;
+  const plan::JobPlan& plan_;
   RankObserver& observer_;
+  const std::vector<plan::TrainedParameter> parameters_;  // of the whole job
+  const std::vector<size_t> places_;                      // of this rank's among them
   std::optional<MetricsFile> metrics_;
   std::optional<TensorBoardFile> tensorboard_;
   std::string nonfinite_places_ = "the sum of their squares";  // may overflow where all elements are finite
   bool has_warned_ = false;
+  // Complete once the run that applies the step has ended, and what follows that.
+  std::optional<StepRecord> record_;
+  int64_t submitted_step_ = 0;
+  Reporter reporter_;
 };
 
 }  // namespace tandem::trainer

@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -57,9 +58,10 @@ void AppendLittleEndian(Integer value, std::string& out) {
 }
 
 std::string TagOf(const std::string& scalar) {
-  return scalar == "validation_loss"     ? "validation_metrics/global_avg_loss"
-         : scalar == "tokens_per_second" ? "throughput(tps)"
-                                         : absl::StrCat("scalars/", scalar);
+  return scalar == "validation_loss"           ? "validation_metrics/global_avg_loss"
+         : scalar == "tokens_per_second"       ? "throughput(tps)"
+         : scalar == "model_flops_utilization" ? "mfu(%)"
+                                               : absl::StrCat("scalars/", scalar);
 }
 
 void ThrowIfNotOk(const absl::Status& status) {
@@ -104,23 +106,25 @@ TensorBoardFile::TensorBoardFile(platform::Files& files, const platform::Clock& 
   Write(text);
 }
 
-void TensorBoardFile::Append(const StepSummary& summary) {
+void TensorBoardFile::Append(const v1::StepReport& report) {
   TensorBoardEvent event;
   event.set_wall_time(absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()));
-  event.set_step(summary.step);
+  event.set_step(report.step());
   const auto add = [&event](const std::string& tag, double value) {
     TensorBoardEvent::Summary::Value& added = *event.mutable_summary()->add_value();
     added.set_tag(tag);
     added.set_simple_value(static_cast<float>(value));
   };
-  if (summary.step > 0) {  // step 0 is the validation before the first step
-    add("loss_metrics/global_avg_loss", summary.loss);
-    add("grad_norm", summary.grad_norm);
-    add("lr", summary.learning_rate);
-    add("time_metrics/end_to_end(s)", summary.seconds);
+  if (report.step() > 0) {  // step 0 is the validation before the first step
+    add("loss_metrics/global_avg_loss", report.loss());
+    add("grad_norm", report.grad_norm());
+    add("lr", report.learning_rate());
+    add("time_metrics/end_to_end(s)", report.seconds());
   }
-  for (const auto& [name, value] : summary.scalars) {
-    add(TagOf(name), value);
+  // In the order of their names.
+  for (const auto& [name, value] :
+       std::map<std::string, double>(report.scalars().begin(), report.scalars().end())) {
+    add(TagOf(name), name == "model_flops_utilization" ? 100 * value : value);
   }
   Write(TensorBoardRecord(event.SerializeAsString()));
 }

@@ -8,7 +8,7 @@
 #include "platform/clock.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
-#include "trainer/reporter.h"
+#include "tandem/v1/report.pb.h"
 
 namespace tandem::trainer {
 
@@ -27,7 +27,7 @@ class TensorBoardFile {
 
   // One write(2), of whole records or nothing. A failure is logged once, nothing more is written then, and
   // training goes on.
-  void Append(const StepSummary& summary);
+  void Append(const v1::StepReport& report);
 
  private:
   void Write(const std::string& text);

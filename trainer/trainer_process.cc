@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/trainer_process.h"
 
+#include <ATen/Parallel.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <map>
 #include <memory>
@@ -29,6 +31,7 @@
 #include "link/channel.h"
 #include "link/exit_code.h"
 #include "link/shared_page.h"
+#include "link/trainer_args.h"
 #include "plan/job_plan.h"
 #include "platform/build_info.h"
 #include "platform/files.h"
@@ -53,18 +56,6 @@ using link::ExitCode;
 using platform::Log;
 using platform::LogLevel;
 
-static_assert(static_cast<int>(Phase::kConnecting) == v1::RANK_PHASE_CONNECTING);
-static_assert(static_cast<int>(Phase::kLoading) == v1::RANK_PHASE_LOADING);
-static_assert(static_cast<int>(Phase::kReady) == v1::RANK_PHASE_READY);
-static_assert(static_cast<int>(Phase::kStepping) == v1::RANK_PHASE_STEPPING);
-static_assert(static_cast<int>(Phase::kCheckpointing) == v1::RANK_PHASE_CHECKPOINTING);
-static_assert(static_cast<int>(Phase::kFinished) == v1::RANK_PHASE_FINISHED);
-static_assert(static_cast<int>(CheckpointProblem::kSaveFailed) == v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
-static_assert(static_cast<int>(CheckpointProblem::kPassedOver) == v1::CHECKPOINT_PROBLEM_PASSED_OVER);
-static_assert(static_cast<int>(CheckpointProblem::kOtherSeed) == v1::CHECKPOINT_PROBLEM_OTHER_SEED);
-static_assert(static_cast<int>(CheckpointProblem::kOtherData) == v1::CHECKPOINT_PROBLEM_OTHER_DATA);
-static_assert(static_cast<int>(CheckpointProblem::kNotRemoved) == v1::CHECKPOINT_PROBLEM_NOT_REMOVED);
-
 // For the creation of the groups and for each collective, from when the device has reached it. A peer that
 // dies is noticed at once; this is for one that hangs, and has to leave room for a rank that writes a large
 // checkpoint.
@@ -81,22 +72,6 @@ constexpr char kReportGroup[] = "report";
 
 [[noreturn]] void Leave(int code) { _exit(code); }
 [[noreturn]] void Leave(ExitCode code) { Leave(static_cast<int>(code)); }
-
-v1::FailureClass ClassOf(FailureKind kind) {
-  switch (kind) {
-    case FailureKind::kUser:
-      return v1::FAILURE_CLASS_USER;
-    case FailureKind::kInfrastructure:
-      return v1::FAILURE_CLASS_INFRASTRUCTURE;
-    case FailureKind::kNumeric:
-      return v1::FAILURE_CLASS_NUMERIC;
-    case FailureKind::kOutOfMemory:
-      return v1::FAILURE_CLASS_OUT_OF_MEMORY;
-    case FailureKind::kPeerLost:
-      return v1::FAILURE_CLASS_PEER_LOST;
-  }
-  return v1::FAILURE_CLASS_INFRASTRUCTURE;
-}
 
 int64_t BootNanoseconds() {
   timespec now;
@@ -156,12 +131,10 @@ class TrainerProcess {
     }
     start_ = first.start();
     if (start_.build() != platform::BuildVersion()) {
-      v1::FromTrainer message;
-      SetCause(Describe(std::make_exception_ptr(BuildMismatch(
-                   absl::StrCat("the daemon is of build ", start_.build(), ", its tandem-trainer of ",
-                                platform::BuildVersion(), "; install both from one build")))),
-               *message.mutable_failed());
-      SendLastFrame(message, 1);
+      const Failure failure = Describe(std::make_exception_ptr(
+          BuildMismatch(absl::StrCat("the daemon is of build ", start_.build(), ", its tandem-trainer of ",
+                                     platform::BuildVersion(), "; install both from one build"))));
+      SendLastFrame(failure.cause, failure.exit_code);
     }
     const v1::Assignment& assignment = start_.assignment();
     (*page_)->attempt = assignment.id().attempt();
@@ -232,11 +205,11 @@ class TrainerProcess {
     while (true) {
       const int64_t deadline = (*page_)->orphan_deadline_boottime_ns.load(std::memory_order_relaxed);
       if (deadline > 0 && BootNanoseconds() >= deadline) {
-        v1::FromTrainer message;
-        SetCause({.reason = "ControllerLost",
-                  .message = "no controller has been heard of for longer than the orphan timeout"},
-                 *message.mutable_failed());
-        SendLastFrame(message, static_cast<int>(ExitCode::kFenced));
+        v1::Cause cause;
+        cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+        cause.set_reason("ControllerLost");
+        cause.set_message("no controller has been heard of for longer than the orphan timeout");
+        SendLastFrame(cause, static_cast<int>(ExitCode::kFenced));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(250));
     }
@@ -247,7 +220,7 @@ class TrainerProcess {
     plan_ = plan::MakeJobPlan(assignment.resolved());
     const RankGroups groups = GroupsOfRank(plan_.groups, start_.rank());
     RequireSameGroups(groups, ListedGroups());
-    (*page_)->phase = static_cast<int>(Phase::kConnecting);
+    (*page_)->phase = v1::RANK_PHASE_CONNECTING;
     backend_ = make_backend_(proto::LowerName(assignment.resolved().resources().device()), Own().slot());
     Connect(MembershipsOf(groups, start_.rank(), plan_.group_options));
     observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
@@ -334,34 +307,26 @@ class TrainerProcess {
   [[noreturn]] void Fail(const std::exception_ptr& error) {
     failing_.lock();
     Failure failure = Describe(error);
-    if (failure.step == 0) {
-      failure.step = (*page_)->step;
+    v1::Cause& cause = failure.cause;
+    if (cause.step() == 0) {
+      cause.set_step((*page_)->step);
     }
-    v1::FromTrainer message;
-    SetCause(failure, *message.mutable_failed());
-    Log(LogLevel::kError, failure.message,
-        {{"reason", failure.reason},
-         {"step", absl::StrCat(failure.step)},
-         {"instruction", failure.instruction},
-         {"group", failure.group}});
+    Log(LogLevel::kError, cause.message(),
+        {{"reason", cause.reason()},
+         {"step", absl::StrCat(cause.step())},
+         {"instruction", cause.instruction()},
+         {"group", cause.group()}});
     outbox_->Flush(kLastWords / 4);
-    SendLastFrame(message, failure.has_exit_code ? static_cast<int>(failure.exit_code) : 1);
-  }
-
-  void SetCause(const Failure& failure, v1::Cause& cause) const {
-    cause.set_class_(ClassOf(failure.kind));
-    cause.set_reason(failure.reason);
-    cause.set_message(failure.message);
-    cause.set_rank(start_.rank());
-    cause.set_step(failure.step);
-    cause.set_instruction(failure.instruction);
-    cause.set_group(failure.group);
-    *cause.mutable_time() = proto::ToProto(absl::Now());
+    SendLastFrame(cause, failure.exit_code);
   }
 
   // The last frame. A daemon that does not read it gets the exit code alone, and a disk that hangs keeps the
   // directory.
-  [[noreturn]] void SendLastFrame(const v1::FromTrainer& message, int code) {
+  [[noreturn]] void SendLastFrame(const v1::Cause& cause, int code) {
+    v1::FromTrainer message;
+    *message.mutable_failed() = cause;
+    message.mutable_failed()->set_rank(start_.rank());
+    *message.mutable_failed()->mutable_time() = proto::ToProto(absl::Now());
     std::thread([code] {
       std::this_thread::sleep_for(absl::ToChronoNanoseconds(kLastWords));
       Leave(code);
@@ -400,13 +365,28 @@ class TrainerProcess {
 
 }  // namespace
 
-int RunTrainer(const link::TrainerArgs& args, const MakeBackend& make_backend) {
+int TrainerMain(int argc, char** argv, const MakeBackend& make_backend) {
+  platform::SetLogComponent("trainer");
+  const absl::StatusOr<link::TrainerArgs> args = link::TrainerArgs::Parse(argc, argv);
+  if (!args.ok()) {
+    std::fprintf(stderr, "tandem-trainer: %s\n", std::string(args.status().message()).c_str());
+    return 2;
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  // The daemon says when to end. Slurm sends this to every process of a step; the daemon then wants a
+  // checkpoint.
+  std::signal(SIGTERM, SIG_IGN);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != args.parent_pid) {  // it died before the line above
+  if (getppid() != args->parent_pid) {  // it died before the line above
     return static_cast<int>(ExitCode::kStopped);
   }
-  TrainerProcess process(args, make_backend);
-  return process.Run();
+  at::set_num_threads(1);  // a rank's parallelism is its streams
+  try {
+    return TrainerProcess(*args, make_backend).Run();
+  } catch (const std::exception& error) {
+    Log(LogLevel::kError, error.what());
+    return 1;
+  }
 }
 
 }  // namespace tandem::trainer

@@ -5,8 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "link/trainer_args.h"
-
 namespace tandem::trainer {
 
 class Backend;
@@ -15,10 +13,10 @@ class Backend;
 // Throws UserError for a device that this program does not serve.
 using MakeBackend = std::function<std::unique_ptr<Backend>(const std::string& device, int slot)>;
 
-// A trainer process from its first frame to its exit code: the one place where protos become plain structs,
-// and exceptions become a Cause. Returns the exit code (link/exit_code.h) after Finished; every other end
-// leaves the process from inside, without joining threads: a Gloo operation that waits for a lost peer cannot
-// be ended.
-int RunTrainer(const link::TrainerArgs& args, const MakeBackend& make_backend);
+// What main does, for trainers of every kind: a process from its command line (link/trainer_args.h) and first
+// frame to its exit code. The one place where an assignment becomes plain structs, and exceptions become a
+// Cause. Returns the exit code (link/exit_code.h) after Finished; every other end leaves the process from
+// inside, without joining threads: a Gloo operation that waits for a lost peer cannot be ended.
+int TrainerMain(int argc, char** argv, const MakeBackend& make_backend);
 
 }  // namespace tandem::trainer

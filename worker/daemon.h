@@ -22,9 +22,8 @@
 #include "worker/profile_upload.h"
 #include "worker/records.h"
 #include "worker/report_queue.h"
-#include "worker/run_as.h"
+#include "worker/spawner.h"
 #include "worker/step.h"
-#include "worker/task_thread.h"
 
 namespace tandem::worker {
 

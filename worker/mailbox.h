@@ -4,8 +4,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -57,6 +59,25 @@ class Mailbox {
   std::condition_variable changed_;
   std::deque<Item> items_;
   bool closed_ = false;
+};
+
+// A thread that runs tasks one after the other, until its end; tasks put by then are run.
+class TaskThread {
+ public:
+  TaskThread()
+      : thread_([this] {
+          while (std::optional<std::function<void()>> task = tasks_.Take(absl::InfiniteDuration())) (*task)();
+        }) {}
+  ~TaskThread() {
+    tasks_.Close();
+    thread_.join();
+  }
+
+  void Run(std::function<void()> task) { tasks_.Put(std::move(task)); }
+
+ private:
+  Mailbox<std::function<void()>> tasks_;
+  std::thread thread_;
 };
 
 }  // namespace tandem::worker

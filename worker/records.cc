@@ -68,10 +68,9 @@ std::string Records::LogFile(const RankKey& rank) const {
 }
 
 absl::Status Records::WriteRanks(const AttemptKey& attempt, const RanksRecord& ranks) {
-  const absl::StatusOr<std::string> boot = BootId();
-  if (!boot.ok()) return boot.status();
+  TANDEM_ASSIGN_OR_RETURN(const std::string boot, BootId());
   nlohmann::ordered_json record;
-  record["boot"] = *boot;
+  record["boot"] = boot;
   record["store"] = ranks.store_id;
   record["ranks"] = nlohmann::ordered_json::array();
   for (const auto& [rank, process] : ranks.ranks) {
@@ -127,10 +126,9 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
   // No record, or a torn one, of ranks: none was started, since the record is durable before.
   const nlohmann::json record =
       text.ok() ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false) : nlohmann::json();
-  const absl::StatusOr<std::string> boot = BootId();
-  if (!boot.ok()) return boot.status();
+  TANDEM_ASSIGN_OR_RETURN(const std::string boot, BootId());
   if (record.is_object()) status.set_store_id(record.value("store", ""));
-  const bool same_boot = record.is_object() && record.value("boot", "") == *boot;
+  const bool same_boot = record.is_object() && record.value("boot", "") == boot;
   for (const nlohmann::json& rank :
        record.is_object() ? record.value("ranks", nlohmann::json::array()) : nlohmann::json::array()) {
     const ProcessId process{.pid = rank.value("pid", 0), .start_time = rank.value("start_time", uint64_t{0})};

@@ -1,18 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "link/bounded_reports.h"
 #include "platform/clock.h"
 #include "platform/steady_condition.h"
-#include "worker/report_buffer.h"
+#include "tandem/v1/workers.pb.h"
 #include "worker/state.h"
 
 namespace tandem::worker {
+
+struct ReportLimits {
+  size_t buffer_bytes = size_t{64} << 20;  // of one attempt, as serialised
+  size_t batch_bytes = size_t{256} << 10;
+  absl::Duration batch_wait = absl::Milliseconds(100);
+};
+
+// The reports of one attempt that the controller has not acknowledged. Training never waits for it: what does
+// not fit is dropped (link/bounded_reports.h). Not thread-safe.
+class ReportBuffer {
+ public:
+  ReportBuffer(v1::AttemptId id, ReportLimits limits)
+      : id_(std::move(id)), limits_(limits), entries_(limits.buffer_bytes) {}
+
+  void AddTable(v1::ParameterTable table) { table_ = std::move(table); }
+  void Add(v1::StepReport report, absl::Time now);
+
+  // The next batch, if one is due: full, old enough, or `flush`. Of at least one report, a table or new
+  // counts; about batch_bytes at most, or one of these that is larger. It stays in the buffer until Acked.
+  std::optional<v1::ReportBatch> Next(absl::Time now, bool flush);
+
+  // When Next without `flush` gives a batch; infinite: when more reports come.
+  absl::Time DueAt() const;
+
+  void Acked(uint64_t seq);
+
+  // The stream is a new one: everything not acknowledged is sent again, the table too.
+  void Restart();
+
+  // Nothing is waiting to be sent or acknowledged.
+  bool empty() const { return entries_.empty() && unacked_through_ == 0 && !HasNews(); }
+  size_t bytes() const { return entries_.bytes(); }
+  int64_t dropped_norms() const { return entries_.dropped_norms(); }
+  int64_t dropped_reports() const { return entries_.dropped_reports(); }
+
+ private:
+  struct Entry {
+    v1::StepReport step;
+    absl::Time time;
+    size_t bytes = 0;
+    uint64_t seq = 0;  // of the batch that carried it in this stream; 0: not sent
+
+    v1::StepReport* report() { return &step; }
+  };
+
+  // A table or counts that no batch has carried yet.
+  bool HasNews() const;
+  int64_t dropped() const { return dropped_norms() + dropped_reports(); }
+
+  const v1::AttemptId id_;
+  const ReportLimits limits_;
+  link::BoundedReports<Entry> entries_;  // sent ones first
+  std::optional<v1::ParameterTable> table_;
+  bool table_sent_ = false;
+  int64_t announced_drops_ = 0;  // of dropped(), in a batch
+  uint64_t last_seq_ = 0;
+  uint64_t unacked_through_ = 0;  // the last batch sent and not acknowledged; 0: none
+};
 
 // The reports of all attempts on their way from the trainers to the controller, past the state machine.
 // Thread-safe.

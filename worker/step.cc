@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "platform/check.h"
-#include "worker/turn.h"
 
 namespace tandem::worker {
 

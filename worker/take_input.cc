@@ -8,7 +8,7 @@
 #include "proto/protocol.h"
 #include "proto/time.h"
 #include "worker/cause.h"
-#include "worker/turn.h"
+#include "worker/step.h"
 
 namespace tandem::worker {
 namespace {

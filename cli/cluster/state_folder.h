@@ -43,7 +43,7 @@ class FolderLock {
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock();
 
-  // Tells who holds it, for FindRunningUp.
+  // Writes who holds it, for FindRunningUp.
   absl::Status Publish(absl::string_view address);
 
  private:

@@ -9,15 +9,10 @@
 
 namespace tandem::cli {
 
-int Cancel(Context& context, const CancelOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
-  const absl::StatusOr<v1::Job> job = client->Cancel(options.job, "CancelledByUser", options.checkpoint);
+int Cancel(Context& context, Client& client, const CancelOptions& options) {
+  const absl::StatusOr<v1::Job> job = client.Cancel(options.job, "CancelledByUser", options.checkpoint);
   if (!job.ok()) {
-    return Fail(context.console,
-                CallError(job.status(), absl::StrCat("cancel ", Escape(options.job)), client->address()));
+    return Fail(context, client, job.status(), absl::StrCat("cancel ", Escape(options.job)));
   }
   if (context.console.IsTerminal(Stream::kErr)) {
     Note(context.console,

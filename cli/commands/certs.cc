@@ -280,7 +280,7 @@ int CertsShow(Context& context, const CertsShowOptions& options) {
                absl::FormatTime("%Y-%m-%d %H:%M UTC", certificate->not_after, absl::UTCTimeZone()),
                why.empty() ? "valid" : why});
   }
-  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
   return all_valid ? kOk : kFailed;
 }
 

@@ -17,15 +17,11 @@ constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 
 }  // namespace
 
-int CheckpointNow(Context& context, const CheckpointOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int CheckpointNow(Context& context, Client& client, const CheckpointOptions& options) {
   const std::string what = absl::StrCat("checkpoint now ", Escape(options.job));
-  absl::StatusOr<v1::Job> job = client->Checkpoint(options.job);
+  absl::StatusOr<v1::Job> job = client.Checkpoint(options.job);
   if (!job.ok()) {
-    return Fail(context.console, CallError(job.status(), what, client->address()));
+    return Fail(context, client, job.status(), what);
   }
   const std::string id = job->id();
   const int64_t request = job->checkpoints().requested();
@@ -45,7 +41,7 @@ int CheckpointNow(Context& context, const CheckpointOptions& options) {
       return kCancelled;
     }
     absl::SleepFor(kAskEvery);
-    absl::StatusOr<v1::Job> now = client->GetJob(id);
+    absl::StatusOr<v1::Job> now = client.GetJob(id);
     // The request is durable: it outlives a controller that is restarted, or busy.
     if (absl::IsUnavailable(now.status()) || absl::IsDeadlineExceeded(now.status()) ||
         absl::IsResourceExhausted(now.status())) {
@@ -53,7 +49,7 @@ int CheckpointNow(Context& context, const CheckpointOptions& options) {
     }
     job = std::move(now);
     if (!job.ok()) {
-      return Fail(context.console, CallError(job.status(), what, client->address()));
+      return Fail(context, client, job.status(), what);
     }
   }
   const v1::CheckpointRecord& record = job->checkpoints();

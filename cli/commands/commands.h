@@ -7,10 +7,33 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/commands/context.h"
+#include "cli/cluster/client.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/environment.h"
+#include "cli/terminal/error.h"
 #include "parallel/grid_sizes.h"
+#include "platform/clock.h"
+#include "tandem/v1/state.pb.h"
 
 namespace tandem::cli {
+
+// What every command gets. Commands print, and return the exit code (terminal/error.h).
+struct Context {
+  Console& console;
+  const platform::Clock& clock;
+  Environment environment;
+  TargetFlags target;      // of the controller
+  std::string own_folder;  // where the tandem binary lies, and its daemons
+  absl::TimeZone zone = absl::LocalTimeZone();
+
+  // The width that tables may use: that of the terminal, 0 (no limit) where standard output is none.
+  int TableWidth() const { return console.IsTerminal(Stream::kOut) ? console.Size().columns : 0; }
+};
+
+// A call to the controller that failed (CallError). Returns the exit code.
+inline int Fail(Context& context, const Client& client, const absl::Status& status, absl::string_view what) {
+  return Fail(context.console, CallError(status, what, client.address()));
+}
 
 enum class Format { kTable, kJson, kYaml, kName, kText };
 
@@ -44,19 +67,32 @@ struct SubmitOptions {
   bool wait = false;
   bool follow = false;
 };
-int Submit(Context& context, const SubmitOptions& options);
+int Submit(Context& context, Client& client, const SubmitOptions& options);
+
+// Submits a spec that LoadJobFile accepted. A controller that refuses it says why, on standard error, in its
+// own words, and `failed` gets the exit code.
+std::optional<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
+                                  const std::string& request_id, int& failed);
 
 struct WatchOptions {
   std::string job;
   Format format = Format::kText;
 };
-int Watch(Context& context, const WatchOptions& options);
+int Watch(Context& context, Client& client, const WatchOptions& options);
 
 struct WaitOptions {
   std::string job;
   std::optional<absl::Duration> timeout;  // 0: one look
 };
-int Wait(Context& context, const WaitOptions& options);
+int Wait(Context& context, Client& client, const WaitOptions& options);
+
+// Follows a job with its output (watch, submit --follow, run): FollowJob, Ctrl-C ends the watch only. Returns
+// the exit code.
+int WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient);
+
+// The same in silence, until `timeout` (submit --wait, wait).
+int WaitToEnd(Context& context, Client& client, const std::string& job, std::optional<absl::Duration> timeout,
+              bool patient);
 
 struct GetOptions {
   Format format = Format::kTable;
@@ -66,53 +102,57 @@ struct GetJobsOptions {
   std::vector<std::string> states;   // StateNames(); empty: all
   std::vector<std::string> reasons;  // in any case; empty: all
 };
-int GetJobs(Context& context, const GetJobsOptions& options);
-int GetWorkers(Context& context, const GetOptions& options);
+int GetJobs(Context& context, Client& client, const GetJobsOptions& options);
+int GetWorkers(Context& context, Client& client, const GetOptions& options);
 
 struct DescribeOptions {
   std::string job;
   bool layout = false;  // only where its parameters and buffers lie
   Format format = Format::kTable;
 };
-int Describe(Context& context, const DescribeOptions& options);
+int Describe(Context& context, Client& client, const DescribeOptions& options);
 
 struct EventsOptions {
   std::string job;      // empty: of all jobs, and of workers
   bool follow = false;  // until the job has ended, or for good
   Format format = Format::kTable;
 };
-int Events(Context& context, const EventsOptions& options);
+int Events(Context& context, Client& client, const EventsOptions& options);
+
+// Events, a row each, oldest first; with_job: of several jobs. width as of Table::Render.
+std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, absl::TimeZone zone, int width,
+                         bool unicode);
 
 struct CancelOptions {
   std::string job;
   bool checkpoint = false;  // of what was trained, first
 };
-int Cancel(Context& context, const CancelOptions& options);
+int Cancel(Context& context, Client& client, const CancelOptions& options);
 
 struct CheckpointOptions {
   std::string job;
   bool no_wait = false;
 };
-int CheckpointNow(Context& context, const CheckpointOptions& options);
+int CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
 
 struct TopOptions {
   bool once = false;  // so also where standard output is no terminal
 };
-int Top(Context& context, const TopOptions& options);
+int Top(Context& context, Client& client, const TopOptions& options);
 
 struct HealthOptions {
   absl::Duration timeout = absl::Seconds(2);
 };
-int Health(Context& context, const HealthOptions& options);
+int Health(Context& context, Client& client, const HealthOptions& options);
 
 struct SignInOptions {};
-int SignIn(Context& context, const SignInOptions& options);
+int SignIn(Context& context, Client& client, const SignInOptions& options);
 
 struct DoctorOptions {
   std::vector<std::string> folders;  // that all workers are to share
   Format format = Format::kTable;
 };
-int Doctor(Context& context, const DoctorOptions& options);
+int Doctor(Context& context, Client& client, const DoctorOptions& options);
 
 // shell: bash, zsh or fish.
 struct CompletionOptions {
@@ -126,8 +166,8 @@ struct MetricsOptions {
   int64_t step = 0;  // with moe; 0: the newest that has it
   Format format = Format::kTable;
 };
-int Metrics(Context& context, const MetricsOptions& options);
-int ExpertLoads(Context& context, const MetricsOptions& options);
+int Metrics(Context& context, Client& client, const MetricsOptions& options);
+int ExpertLoads(Context& context, Client& client, const MetricsOptions& options);
 
 struct NormsOptions {
   std::string job;
@@ -136,7 +176,7 @@ struct NormsOptions {
   std::string norm = "l2";  // of the table: l2, rms or max
   Format format = Format::kTable;
 };
-int Norms(Context& context, const NormsOptions& options);
+int Norms(Context& context, Client& client, const NormsOptions& options);
 
 struct LogsOptions {
   std::string job;
@@ -145,7 +185,7 @@ struct LogsOptions {
   bool follow = false;
   int64_t tail = 0;  // 0: all lines
 };
-int Logs(Context& context, const LogsOptions& options);
+int Logs(Context& context, Client& client, const LogsOptions& options);
 
 struct ProfileOptions {
   std::string job;
@@ -154,7 +194,7 @@ struct ProfileOptions {
   std::string profile;  // likewise
   std::string base;     // preset whose rates the profile keeps; empty: the CPU's, for a job that runs there
 };
-int Profile(Context& context, const ProfileOptions& options);
+int Profile(Context& context, Client& client, const ProfileOptions& options);
 
 struct FileOptions {
   std::string file;
@@ -214,6 +254,6 @@ int ContextUse(Context& context, const ContextOptions& options);
 int ContextSet(Context& context, const ContextOptions& options);
 int ContextRemove(Context& context, const ContextOptions& options);
 
-int Version(Context& context);
+int Version(Context& context, Client& client);
 
 }  // namespace tandem::cli

@@ -103,7 +103,7 @@ int ContextList(Context& context, const ContextListOptions& options) {
     table.Add({name == contexts->current ? "*" : "", name, cluster.address, cluster.tls.certificate,
                cluster.tls.server_name});
   }
-  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
   return kOk;
 }
 

@@ -8,15 +8,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/events.h"
-#include "cli/terminal/cause_text.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/group_table.h"
 #include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
-#include "cli/terminal/rank_list.h"
 #include "cli/watch/watch_frame.h"
 #include "cli/watch/watch_summary.h"
 #include "jobspec/jobspec.h"
@@ -102,15 +99,11 @@ int DescribeLayout(Context& context, const v1::Job& job) {
 
 }  // namespace
 
-int Describe(Context& context, const DescribeOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Describe(Context& context, Client& client, const DescribeOptions& options) {
   const std::string what = absl::StrCat("describe ", Escape(options.job));
-  const absl::StatusOr<v1::Job> job = client->GetJob(options.job);
+  const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
   if (!job.ok()) {
-    return Fail(context.console, CallError(job.status(), what, client->address()));
+    return Fail(context, client, job.status(), what);
   }
   if (options.layout) {
     return DescribeLayout(context, *job);
@@ -123,11 +116,11 @@ int Describe(Context& context, const DescribeOptions& options) {
     context.console.Write(Stream::kOut, ToYaml(*job, 0));
     return kOk;
   }
-  const absl::StatusOr<std::vector<v1::Event>> events = client->ListEvents(job->id());
+  const absl::StatusOr<std::vector<v1::Event>> events = client.ListEvents(job->id());
   if (!events.ok()) {
-    return Fail(context.console, CallError(events.status(), what, client->address()));
+    return Fail(context, client, events.status(), what);
   }
-  const int width = TableWidth(context);
+  const int width = context.TableWidth();
   Description out(context, width);
   out.Row("name", Escape(job->name()));
   out.Row("id", Escape(job->id()));

@@ -7,8 +7,7 @@
 #include "cli/cluster/address.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/commands/commands.h"
-#include "cli/doctor/folder_checks.h"
-#include "cli/doctor/machine_checks.h"
+#include "cli/doctor/checks.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
@@ -68,11 +67,7 @@ Finding CheckPort(const std::string& address, const std::string& whose) {
 
 }  // namespace
 
-int Doctor(Context& context, const DoctorOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Doctor(Context& context, Client& client, const DoctorOptions& options) {
   std::vector<Finding> findings = CheckPrograms(context.own_folder);
   const auto add = [&findings](const std::vector<Finding>& more) {
     findings.insert(findings.end(), more.begin(), more.end());
@@ -80,7 +75,7 @@ int Doctor(Context& context, const DoctorOptions& options) {
   add(CheckGpus(context.own_folder));
   add(CheckLimits());
   add({CheckPort(kDefaultAddress, "--listen"), CheckPort("127.0.0.1:9464", "--metrics-listen")});
-  add(CheckController(context, *client));
+  add(CheckController(context, client));
   // Where `up` and `run` keep things; the nearest folder that is there.
   const absl::StatusOr<std::string> root = StateRoot(context.environment);
   add(CheckDisk("state", root.ok() ? ExistingParent(*root) : "/"));
@@ -100,7 +95,7 @@ int Doctor(Context& context, const DoctorOptions& options) {
   }
   const std::string indent(27, ' ');
   for (const Finding& finding : findings) {
-    const std::vector<std::string> lines = Wrap(finding.text, TableWidth(context), indent);
+    const std::vector<std::string> lines = Wrap(finding.text, context.TableWidth(), indent);
     for (size_t i = 0; i < lines.size(); ++i) {
       context.console.Write(Stream::kOut, absl::StrCat(i == 0 ? PadRight(LevelText(finding.level), 6) +
                                                                     PadRight(finding.subject, 21) +

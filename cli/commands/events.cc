@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/events.h"
 
 #include <string>
 #include <utility>
@@ -66,7 +65,7 @@ std::string EventLine(const v1::Event& event, bool with_job, const Context& cont
   const int64_t step = event.has_checkpoint() ? event.checkpoint().step() : event.step();
   absl::StrAppend(&line, "  ", step > 0 ? absl::StrCat("step ", step, "  ") : "", Escape(event.reason()),
                   event.message().empty() ? "" : ": ", Escape(event.message()));
-  const int width = TableWidth(context);
+  const int width = context.TableWidth();
   return absl::StrCat(width > 0 ? Cut(line, width, context.console.unicode()) : line, "\n");
 }
 
@@ -83,7 +82,7 @@ int Follow(Context& context, Client& client, const EventsOptions& options) {
     const absl::StatusOr<std::vector<v1::Event>> events = client.ListEvents(options.job, last_seq);
     const bool may_return = absl::IsUnavailable(events.status()) || absl::IsDeadlineExceeded(events.status());
     if (!events.ok() && (!began || !may_return)) {
-      return Fail(context.console, CallError(events.status(), what, client.address()));
+      return Fail(context, client, events.status(), what);
     }
     if (away != !events.ok()) {
       away = !events.ok();
@@ -119,20 +118,14 @@ int Follow(Context& context, Client& client, const EventsOptions& options) {
 
 }  // namespace
 
-int Events(Context& context, const EventsOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Events(Context& context, Client& client, const EventsOptions& options) {
   if (options.follow) {
-    return Follow(context, *client, options);
+    return Follow(context, client, options);
   }
-  const absl::StatusOr<std::vector<v1::Event>> events = client->ListEvents(options.job);
+  const absl::StatusOr<std::vector<v1::Event>> events = client.ListEvents(options.job);
   if (!events.ok()) {
-    return Fail(context.console,
-                CallError(events.status(),
-                          absl::StrCat("events", options.job.empty() ? "" : " ", Escape(options.job)),
-                          client->address()));
+    return Fail(context, client, events.status(),
+                absl::StrCat("events", options.job.empty() ? "" : " ", Escape(options.job)));
   }
   if (options.format == Format::kJson) {
     for (const v1::Event& event : *events) {
@@ -145,7 +138,7 @@ int Events(Context& context, const EventsOptions& options) {
     return kOk;
   }
   context.console.Write(Stream::kOut, RenderEvents(*events, /*with_job=*/options.job.empty(), context.zone,
-                                                   TableWidth(context), context.console.unicode()));
+                                                   context.TableWidth(), context.console.unicode()));
   return kOk;
 }
 

@@ -13,6 +13,7 @@
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "nlohmann/json.hpp"
+#include "plan/quantity_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -55,25 +56,21 @@ void PrintTable(Context& context, const ReportDetails& details) {
                  : absl::StrFormat("%.2f", static_cast<double>(*extreme) *
                                                static_cast<double>(tokens.size()) / static_cast<double>(sum));
     };
-    table.Add({absl::StrCat("layer ", load.layer()), absl::StrCat(tokens.size()), CountText(sum),
+    table.Add({absl::StrCat("layer ", load.layer()), absl::StrCat(tokens.size()), plan::GroupedText(sum),
                in_means(largest), in_means(smallest),
-               absl::StrCat(std::count(tokens.begin(), tokens.end(), 0)), CountText(load.dropped()),
+               absl::StrCat(std::count(tokens.begin(), tokens.end(), 0)), plan::GroupedText(load.dropped()),
                MagnitudeText(load.balance_loss()), MagnitudeText(load.z_loss()),
-               CountText(load.further_passes())});
+               plan::GroupedText(load.further_passes())});
   }
-  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
 }
 
 }  // namespace
 
-int ExpertLoads(Context& context, const MetricsOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int ExpertLoads(Context& context, Client& client, const MetricsOptions& options) {
   int code = kOk;
   const std::optional<ReportDetails> details =
-      FindDetails(context, *client,
+      FindDetails(context, client,
                   {.job = options.job,
                    .step = options.step,
                    .what = absl::StrCat("metrics --moe ", Escape(options.job)),

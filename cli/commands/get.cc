@@ -54,7 +54,7 @@ void Print(Context& context, Format format, const std::vector<Message>& messages
   for (const Message& message : messages) {
     add_row(table, message);
   }
-  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
 }
 
 std::vector<v1::JobState> StatesOf(const std::vector<std::string>& names) {
@@ -69,15 +69,11 @@ std::vector<v1::JobState> StatesOf(const std::vector<std::string>& names) {
 
 }  // namespace
 
-int GetJobs(Context& context, const GetJobsOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int GetJobs(Context& context, Client& client, const GetJobsOptions& options) {
   const bool whole = options.format == Format::kJson || options.format == Format::kYaml;
-  absl::StatusOr<std::vector<v1::Job>> jobs = client->ListJobs(StatesOf(options.states), /*brief=*/!whole);
+  absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(StatesOf(options.states), /*brief=*/!whole);
   if (!jobs.ok()) {
-    return Fail(context.console, CallError(jobs.status(), "get jobs", client->address()));
+    return Fail(context, client, jobs.status(), "get jobs");
   }
   if (!options.reasons.empty()) {
     jobs->erase(std::remove_if(jobs->begin(), jobs->end(),
@@ -106,14 +102,10 @@ int GetJobs(Context& context, const GetJobsOptions& options) {
   return kOk;
 }
 
-int GetWorkers(Context& context, const GetOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
-  const absl::StatusOr<std::vector<v1::Worker>> workers = client->ListWorkers();
+int GetWorkers(Context& context, Client& client, const GetOptions& options) {
+  const absl::StatusOr<std::vector<v1::Worker>> workers = client.ListWorkers();
   if (!workers.ok()) {
-    return Fail(context.console, CallError(workers.status(), "get workers", client->address()));
+    return Fail(context, client, workers.status(), "get workers");
   }
   Table table({{.heading = "ID", .shrinks = true},
                {.heading = "HOST", .shrinks = true},

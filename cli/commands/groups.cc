@@ -11,9 +11,9 @@
 #include "cli/terminal/group_table.h"
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
+#include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
 #include "parallel/process_groups.h"
-#include "parallel/spec_grid.h"
 
 namespace tandem::cli {
 namespace {
@@ -87,7 +87,7 @@ int Groups(Context& context, const GroupsOptions& options) {
     context.console.Write(Stream::kOut, GroupsJson(sizes, groups->kinds()));
     return kOk;
   }
-  const int width = TableWidth(context);
+  const int width = context.TableWidth();
   const bool unicode = context.console.unicode();
   context.console.Write(
       Stream::kOut,

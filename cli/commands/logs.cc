@@ -59,11 +59,7 @@ class LogPrinter {
 
 }  // namespace
 
-int Logs(Context& context, const LogsOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Logs(Context& context, Client& client, const LogsOptions& options) {
   v1::LogRequest request;
   request.set_job(options.job);
   if (!options.all) {
@@ -75,7 +71,7 @@ int Logs(Context& context, const LogsOptions& options) {
   bool unreadable = false;
   bool any = false;
   const std::string what = absl::StrCat("logs ", Escape(options.job));
-  const absl::Status status = client->ReadLog(request, [&](const v1::LogChunk& chunk) {
+  const absl::Status status = client.ReadLog(request, [&](const v1::LogChunk& chunk) {
     if (!chunk.error().empty()) {
       unreadable = true;
       Note(context.console, absl::StrCat(what, ": rank ", chunk.rank(), ": ", Escape(chunk.error())));
@@ -89,7 +85,7 @@ int Logs(Context& context, const LogsOptions& options) {
     return kOutputClosed;
   }
   if (!status.ok()) {
-    return Fail(context.console, CallError(status, what, client->address()));
+    return Fail(context, client, status, what);
   }
   if (!any) {
     const std::string who = options.all ? "no rank has written anything"

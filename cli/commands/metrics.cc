@@ -9,7 +9,8 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
-#include "cli/watch/json_view.h"
+#include "cli/watch/watch_view.h"
+#include "plan/quantity_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -23,13 +24,9 @@ std::string NonfiniteText(const v1::StepReport& report) {
 
 }  // namespace
 
-int Metrics(Context& context, const MetricsOptions& options) {
+int Metrics(Context& context, Client& client, const MetricsOptions& options) {
   if (options.moe) {
-    return ExpertLoads(context, options);
-  }
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
+    return ExpertLoads(context, client, options);
   }
   std::vector<Table::Column> columns = {{.heading = "STEP", .align = Table::Align::kRight},
                                         {.heading = "LOSS", .align = Table::Align::kRight},
@@ -42,7 +39,7 @@ int Metrics(Context& context, const MetricsOptions& options) {
   bool nonfinite = false;  // of any step
   bool any = false;
   const absl::Status status =
-      client->ListReports(options.job, 0, 0, /*norms=*/false, [&](const v1::ListReportsResponse& page) {
+      client.ListReports(options.job, 0, 0, /*norms=*/false, [&](const v1::ListReportsResponse& page) {
         std::string text;
         for (const v1::StepReport& report : page.reports()) {
           any = true;
@@ -57,15 +54,14 @@ int Metrics(Context& context, const MetricsOptions& options) {
                           validation == report.scalars().end() ? "" : LossText(validation->second),
                           trained ? MagnitudeText(report.grad_norm()) : "",
                           trained ? ScientificText(report.learning_rate()) : "",
-                          trained ? CountText(report.tokens()) : "",
+                          trained ? plan::GroupedText(report.tokens()) : "",
                           trained ? MagnitudeText(report.seconds()) : "", NonfiniteText(report)});
         }
         context.console.Write(Stream::kOut, text);
         return !context.console.OutClosed();
       });
   if (!status.ok()) {
-    return Fail(context.console,
-                CallError(status, absl::StrCat("metrics ", Escape(options.job)), client->address()));
+    return Fail(context, client, status, absl::StrCat("metrics ", Escape(options.job)));
   }
   if (options.format == Format::kTable && any) {
     if (nonfinite) {
@@ -76,7 +72,7 @@ int Metrics(Context& context, const MetricsOptions& options) {
       row.resize(columns.size());
       table.Add(std::move(row));
     }
-    context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+    context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
   }
   if (!any) {
     Note(context.console, absl::StrCat("job ", Escape(options.job), " has reported no step yet"));

@@ -115,19 +115,15 @@ void PrintTable(Context& context, const ReportDetails& norms, const std::vector<
                cell(shown.weight), cell(shown.gradient), cell(shown.update),
                has_ratio ? ScientificText(*shown.update / *shown.weight) : ""});
   }
-  context.console.Write(Stream::kOut, table.Render(TableWidth(context), context.console.unicode()));
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
 }
 
 }  // namespace
 
-int Norms(Context& context, const NormsOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Norms(Context& context, Client& client, const NormsOptions& options) {
   int code = kOk;
   const std::optional<ReportDetails> norms =
-      FindDetails(context, *client,
+      FindDetails(context, client,
                   {.job = options.job,
                    .step = options.step,
                    .what = absl::StrCat("norms ", Escape(options.job)),

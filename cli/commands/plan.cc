@@ -137,11 +137,11 @@ std::string ComparisonTable(const Result& result, const Context& context) {
                absl::StrCat(row.current ? "as it is" : "", row.current && !fits ? ", " : "",
                             fits ? "" : "does not fit")});
   }
-  return table.Render(TableWidth(context), context.console.unicode());
+  return table.Render(context.TableWidth(), context.console.unicode());
 }
 
 std::string Text(const Result& result, const Context& context, const PlanOptions& options) {
-  const int width = TableWidth(context);
+  const int width = context.TableWidth();
   const int columns = width > 0 ? width : kPipedColumns;
   const ChartShape shape{.columns = columns, .unicode = context.console.unicode()};
   std::string text;

@@ -103,15 +103,11 @@ absl::Status CheckCanWrite(const std::string& path) {
 
 }  // namespace
 
-int Profile(Context& context, const ProfileOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Profile(Context& context, Client& client, const ProfileOptions& options) {
   const std::string what = absl::StrCat("profile ", Escape(options.job));
-  const absl::StatusOr<v1::Job> job = client->GetJob(options.job);
+  const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
   if (!job.ok()) {
-    return Fail(context.console, CallError(job.status(), what, client->address()));
+    return Fail(context, client, job.status(), what);
   }
   std::optional<schedules::DeviceProfile> base;
   if (!options.profile.empty() && !job->attempts().empty()) {
@@ -135,7 +131,7 @@ int Profile(Context& context, const ProfileOptions& options) {
   request.set_serialized(!options.profile.empty());
   std::vector<v1::StepTimeline> steps;
   std::string error;
-  const absl::Status status = client->Profile(request, [&](const v1::ProfileChunk& chunk) {
+  const absl::Status status = client.Profile(request, [&](const v1::ProfileChunk& chunk) {
     if (!chunk.error().empty()) {
       error = absl::StrCat("rank ", chunk.rank(), ": ", Escape(chunk.error()));
       return false;
@@ -144,7 +140,7 @@ int Profile(Context& context, const ProfileOptions& options) {
     return true;
   });
   if (!status.ok()) {
-    return Fail(context.console, CallError(status, what, client->address()));
+    return Fail(context, client, status, what);
   }
   if (!error.empty()) {
     return Fail(context.console, kFailed, absl::StrCat(what, ": ", error, "; nothing was written"));

@@ -68,7 +68,7 @@ int FailWithoutThem(Context& context, const v1::Job& job, const DetailsRequest& 
   }
   return Fail(context.console, kNotFound,
               absl::StrCat(request.what, ": none are kept of step ", request.step,
-                           "; the newest steps have them: leave --step away"));
+                           "; the newest steps have them: omit --step"));
 }
 
 }  // namespace
@@ -77,12 +77,12 @@ std::optional<ReportDetails> FindDetails(Context& context, Client& client, const
                                          int& code) {
   const absl::StatusOr<v1::Job> job = client.GetJob(request.job);
   if (!job.ok()) {
-    code = Fail(context.console, CallError(job.status(), request.what, client.address()));
+    code = Fail(context, client, job.status(), request.what);
     return std::nullopt;
   }
   absl::StatusOr<std::optional<ReportDetails>> found = Find(client, *job, request);
   if (!found.ok()) {
-    code = Fail(context.console, CallError(found.status(), request.what, client.address()));
+    code = Fail(context, client, found.status(), request.what);
     return std::nullopt;
   }
   if (!found->has_value()) {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/commands/context.h"
+#include "cli/commands/commands.h"
 
 namespace tandem::cli {
 

@@ -9,7 +9,6 @@
 #include "cli/cluster/state_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
-#include "cli/commands/submit.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
@@ -17,6 +16,7 @@
 #include "cli/watch/follow.h"
 #include "platform/clock.h"
 #include "platform/random.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -59,12 +59,9 @@ absl::Status CheckGpus(Client& client, const v1::JobSpec& resolved) {
   if (resolved.resources().device() != v1::DEVICE_CUDA) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<std::vector<v1::Worker>> workers = client.ListWorkers();
-  if (!workers.ok()) {
-    return workers.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
   int gpus = 0;  // all workers are on this machine and offer the same ones
-  for (const v1::Worker& worker : *workers) {
+  for (const v1::Worker& worker : workers) {
     gpus = std::max(gpus, worker.gpus());
   }
   const int ranks = resolved.parallelism().ranks();

@@ -10,14 +10,10 @@
 
 namespace tandem::cli {
 
-int SignIn(Context& context, const SignInOptions&) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
-  const absl::StatusOr<v1::SignInResponse> made = client->SignIn();
+int SignIn(Context& context, Client& client, const SignInOptions&) {
+  const absl::StatusOr<v1::SignInResponse> made = client.SignIn();
   if (!made.ok()) {
-    return Fail(context.console, CallError(made.status(), "sign-in", client->address()));
+    return Fail(context, client, made.status(), "sign-in");
   }
   // Behind the #, so that the browser keeps the code to itself until the page's script sends it.
   context.console.Write(Stream::kOut,
@@ -25,8 +21,8 @@ int SignIn(Context& context, const SignInOptions&) {
   std::string note =
       absl::StrCat("sign-in: open this within ", absl::FormatDuration(proto::FromProto(made->code_life())),
                    ", once; the browser is then ", Escape(made->caller()));
-  const std::string& target = client->address().target;
-  if (!client->address().is_here()) {
+  const std::string& target = client.address().target;
+  if (!client.address().is_here()) {
     absl::StrAppend(&note, "; the page is on the controller's machine: first `ssh -N -L ",
                     Escape(made->page()), ":", Escape(made->page()), " ",
                     Escape(target.substr(0, target.rfind(':'))), "`");

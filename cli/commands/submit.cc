@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/submit.h"
 
 #include <optional>
 #include <string>
@@ -10,7 +9,6 @@
 #include "absl/strings/string_view.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
-#include "cli/commands/watch.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "platform/random.h"
@@ -35,33 +33,29 @@ std::optional<v1::Job> SubmitSpec(Context& context, Client& client, const v1::Jo
     }
     failed = kInvalidSpec;
   } else {
-    failed = Fail(context.console, CallError(job.status(), "submit", client.address()));
+    failed = Fail(context, client, job.status(), "submit");
   }
   return std::nullopt;
 }
 
-int Submit(Context& context, const SubmitOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Submit(Context& context, Client& client, const SubmitOptions& options) {
   const std::optional<JobFile> file =
       LoadJobFile(context, options.file, {.name = options.name, .resume = options.resume, .set = options.set},
-                  client->address().is_here());
+                  client.address().is_here());
   if (!file.has_value()) {
     return kInvalidSpec;
   }
   int failed = kFailed;
-  const std::optional<v1::Job> job = SubmitSpec(context, *client, file->spec, options.request_id, failed);
+  const std::optional<v1::Job> job = SubmitSpec(context, client, file->spec, options.request_id, failed);
   if (!job.has_value()) {
     return failed;
   }
   context.console.Write(Stream::kOut, absl::StrCat(job->id(), "\n"));
   if (options.follow) {
-    return WatchToEnd(context, *client, job->id(), Format::kText, /*patient=*/true);
+    return WatchToEnd(context, client, job->id(), Format::kText, /*patient=*/true);
   }
   if (options.wait) {
-    return WaitToEnd(context, *client, job->id(), std::nullopt, /*patient=*/true);
+    return WaitToEnd(context, client, job->id(), std::nullopt, /*patient=*/true);
   }
   if (context.console.IsTerminal(Stream::kErr)) {
     Note(context.console, absl::StrCat("job ", Escape(job->name()), " is submitted; `tandem watch ",

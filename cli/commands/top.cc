@@ -57,11 +57,7 @@ absl::StatusOr<TopState> Look(Client& client, int rows, const TopState& before, 
 
 }  // namespace
 
-int Top(Context& context, const TopOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Top(Context& context, Client& client, const TopOptions& options) {
   const bool once = options.once || !context.console.IsTerminal(Stream::kOut);
   const Interrupts interrupts;
   bool drawn = false;
@@ -69,11 +65,11 @@ int Top(Context& context, const TopOptions& options) {
   for (size_t turn = 0;; ++turn) {
     const TerminalSize size = context.console.Size();
     absl::StatusOr<TopState> state =
-        Look(*client, once ? 0 : size.rows, seen, turn, once ? kMostReports : kMostReportsOfALook);
+        Look(client, once ? 0 : size.rows, seen, turn, once ? kMostReports : kMostReportsOfALook);
     const bool busy = absl::IsResourceExhausted(state.status()) || absl::IsDeadlineExceeded(state.status());
     const bool may_return = drawn && (busy || absl::IsUnavailable(state.status()));
     if (!state.ok() && !may_return) {
-      return Fail(context.console, CallError(state.status(), "top", client->address()));
+      return Fail(context, client, state.status(), "top");
     }
     if (state.ok()) {
       seen = *state;
@@ -81,9 +77,9 @@ int Top(Context& context, const TopOptions& options) {
       state = seen;  // it serves others first; the next look may be luckier
     }
     const TopShape shape = {
-        .columns = TableWidth(context), .rows = once ? 0 : size.rows, .unicode = context.console.unicode()};
+        .columns = context.TableWidth(), .rows = once ? 0 : size.rows, .unicode = context.console.unicode()};
     std::string text = state.ok() ? RenderTop(*state, shape, context.clock.Now())
-                                  : absl::StrCat("no controller answers at ", client->address().target, "\n");
+                                  : absl::StrCat("no controller answers at ", client.address().target, "\n");
     if (once) {
       context.console.Write(Stream::kOut, text);
       return kOk;

@@ -9,21 +9,17 @@
 
 namespace tandem::cli {
 
-int Version(Context& context) {
-  const std::unique_ptr<Client> client = Dial(context);
-  if (client == nullptr) {
-    return kUsage;
-  }
+int Version(Context& context, Client& client) {
   const std::string& own = platform::BuildVersion();
   context.console.Write(Stream::kOut, absl::StrCat("client  ", own, "\n"));
-  const absl::StatusOr<v1::ServerInfo> server = client->GetServerInfo(absl::Seconds(2));
-  const std::string at = client->address().target;
+  const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(absl::Seconds(2));
+  const std::string at = client.address().target;
   if (!server.ok()) {
     // A machine without a controller is an ordinary place to ask for the version.
-    const bool asked = client->address().source == Address::Source::kFlag ||
-                       client->address().source == Address::Source::kVariable;
+    const bool asked = client.address().source == Address::Source::kFlag ||
+                       client.address().source == Address::Source::kVariable;
     if (asked) {
-      return Fail(context.console, CallError(server.status(), "version", client->address()));
+      return Fail(context, client, server.status(), "version");
     }
     context.console.Write(Stream::kOut, absl::StrCat("server  none at ", at, "\n"));
     return kOk;

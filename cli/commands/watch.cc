@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/watch.h"
 
 #include "absl/strings/str_cat.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/commands/commands.h"
-#include "cli/terminal/cause_text.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
+#include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/follow.h"
 #include "cli/watch/watch_frame.h"
@@ -92,7 +91,7 @@ Followed Follow(Context& context, Client& client, const FollowRequest& request,
 int FailToFollow(Context& context, const Client& client, const std::string& what, const Followed& followed) {
   return followed.status.message() == kGone
              ? Fail(context.console, kUnreachable, absl::StrCat(what, ": ", followed.gone))
-             : Fail(context.console, CallError(followed.status, what, client.address()));
+             : Fail(context, client, followed.status, what);
 }
 
 }  // namespace
@@ -126,7 +125,7 @@ int WaitToEnd(Context& context, Client& client, const std::string& job, std::opt
   if (timeout == absl::ZeroDuration()) {
     const absl::StatusOr<v1::Job> now = client.GetJob(job);
     if (!now.ok()) {
-      return Fail(context.console, CallError(now.status(), what, client.address()));
+      return Fail(context, client, now.status(), what);
     }
     state.job = *now;
     state.known = true;
@@ -149,16 +148,12 @@ int WaitToEnd(Context& context, Client& client, const std::string& job, std::opt
   return FailToFollow(context, client, what, followed);
 }
 
-int Watch(Context& context, const WatchOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  return client == nullptr ? kUsage
-                           : WatchToEnd(context, *client, options.job, options.format, /*patient=*/false);
+int Watch(Context& context, Client& client, const WatchOptions& options) {
+  return WatchToEnd(context, client, options.job, options.format, /*patient=*/false);
 }
 
-int Wait(Context& context, const WaitOptions& options) {
-  const std::unique_ptr<Client> client = Dial(context);
-  return client == nullptr ? kUsage
-                           : WaitToEnd(context, *client, options.job, options.timeout, /*patient=*/false);
+int Wait(Context& context, Client& client, const WaitOptions& options) {
+  return WaitToEnd(context, client, options.job, options.timeout, /*patient=*/false);
 }
 
 }  // namespace tandem::cli

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor/folder_checks.h"
-
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/file.h>
@@ -15,6 +13,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "cli/doctor/checks.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
 #include "platform/files.h"

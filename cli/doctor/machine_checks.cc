@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/doctor/machine_checks.h"
-
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -18,8 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/doctor/checks.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
+#include "plan/quantity_text.h"
 #include "platform/build_info.h"
 
 namespace tandem::cli {
@@ -28,6 +28,7 @@ namespace {
 using Level = Finding::Level;
 
 constexpr int kLeastDriver = 580;
+constexpr int kLeastNccl = 22800;  // ncclAlltoAll
 constexpr int64_t kLeastSharedMemory = int64_t{64} << 20;
 constexpr int64_t kLeastDescriptors = 4096;
 
@@ -88,8 +89,7 @@ Finding CheckNccl(const std::string& path) {
   if (version == nullptr || version(&number) != 0) {
     return {Level::kFail, "nccl", absl::StrCat(path, " does not say its version; install NCCL 2.28 again")};
   }
-  return {Level::kOk, "nccl",
-          absl::StrCat(number / 10000, ".", number / 100 % 100, ".", number % 100, " in ", path)};
+  return CheckNcclVersion(number, path);
 }
 
 Finding CheckLibraries(const std::string& program, const std::map<std::string, std::string>& libraries) {
@@ -130,6 +130,14 @@ std::map<std::string, std::string> LoadedLibraries(const std::string& text) {
     }
   }
   return out;
+}
+
+Finding CheckNcclVersion(int version, const std::string& path) {
+  const std::string found =
+      absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100, " in ", path);
+  return version < kLeastNccl
+             ? Finding{Level::kFail, "nccl", absl::StrCat(found, " is too old; install NCCL 2.28 or later")}
+             : Finding{Level::kOk, "nccl", found};
 }
 
 Finding CheckDriver(const std::string& version) {
@@ -220,8 +228,9 @@ std::vector<Finding> CheckLimits() {
       {few ? Level::kWarn : Level::kOk, "descriptors",
        few ? absl::StrCat("a process may open ", most, " at most; a controller of many workers needs ",
                           "more: raise the hard limit (LimitNOFILE, ulimit -Hn)")
-       : descriptors.rlim_max == RLIM_INFINITY ? "a process may open any number"
-                                               : absl::StrCat("a process may open ", CountText(most))});
+       : descriptors.rlim_max == RLIM_INFINITY
+           ? "a process may open any number"
+           : absl::StrCat("a process may open ", plan::GroupedText(most))});
   timex clock = {};
   const bool kept = ::adjtimex(&clock) >= 0 && (clock.status & STA_UNSYNC) == 0;
   findings.push_back(

@@ -8,47 +8,24 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "jobspec/text.h"
 
 namespace tandem::cli {
 namespace {
 
 struct CodePoint {
-  uint32_t value = 0;
-  int bytes = 1;
+  char32_t value = 0;  // of what is not valid UTF-8, its first byte
+  size_t bytes = 1;
   bool valid = false;
 };
 
 CodePoint Decode(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) {
-    return {lead, 1, true};
-  }
-  const int bytes = lead >= 0xF0 && lead < 0xF5 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 0;
-  if (bytes == 0 || lead >= 0xF5 || text.size() < static_cast<size_t>(bytes)) {
-    return {lead, 1, false};
-  }
-  uint32_t value = lead & (0x7F >> bytes);
-  for (int i = 1; i < bytes; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) {
-      return {lead, 1, false};
-    }
-    value = value << 6 | (byte(i) & 0x3F);
-  }
-  const bool overlong = (bytes == 3 && value < 0x800) || (bytes == 4 && value < 0x10000);
-  if (overlong || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) {
-    return {lead, 1, false};
-  }
-  return {value, bytes, true};
+  char32_t value = static_cast<uint8_t>(text[0]);
+  const int bytes = jobspec::DecodeUtf8({text.data(), text.size()}, 0, value);
+  return {value, static_cast<size_t>(std::max(bytes, 1)), bytes > 0};
 }
 
-// C1 controls, and the characters that reorder or hide what stands around them.
-bool IsHarmful(uint32_t value) {
-  return (value >= 0x80 && value < 0xA0) || (value >= 0x200B && value <= 0x200F) ||
-         (value >= 0x202A && value <= 0x202E) || (value >= 0x2060 && value <= 0x2069) || value == 0xFEFF;
-}
-
-int Columns(uint32_t value) {
+int Columns(char32_t value) {
   if (value >= 0x300 && value < 0x370) {
     return 0;  // combining
   }
@@ -75,12 +52,12 @@ std::string Escape(absl::string_view text) {
       out += "\\t";
     } else if (!point.valid || point.value < 0x20 || point.value == 0x7F) {
       absl::StrAppendFormat(&out, "\\x%02x", byte);
-    } else if (IsHarmful(point.value)) {
-      absl::StrAppendFormat(&out, "\\u%04x", point.value);
+    } else if (!jobspec::IsPlain(point.value)) {  // reorders or hides what stands around it
+      absl::StrAppendFormat(&out, "\\u%04x", static_cast<uint32_t>(point.value));
     } else {
-      absl::StrAppend(&out, text.substr(0, static_cast<size_t>(point.bytes)));
+      absl::StrAppend(&out, text.substr(0, point.bytes));
     }
-    text.remove_prefix(static_cast<size_t>(point.bytes));
+    text.remove_prefix(point.bytes);
   }
   return out;
 }
@@ -90,7 +67,7 @@ int DisplayWidth(absl::string_view text) {
   while (!text.empty()) {
     const CodePoint point = Decode(text);
     width += Columns(point.value);
-    text.remove_prefix(static_cast<size_t>(point.bytes));
+    text.remove_prefix(point.bytes);
   }
   return width;
 }
@@ -110,8 +87,8 @@ std::string Cut(absl::string_view text, int width, bool unicode) {
     if (used > width - 1) {
       break;
     }
-    absl::StrAppend(&out, text.substr(0, static_cast<size_t>(point.bytes)));
-    text.remove_prefix(static_cast<size_t>(point.bytes));
+    absl::StrAppend(&out, text.substr(0, point.bytes));
+    text.remove_prefix(point.bytes);
   }
   absl::StrAppend(&out, Ellipsis(unicode));
   return out;
@@ -129,7 +106,7 @@ std::string CutLeft(absl::string_view text, int width, bool unicode) {
   while (!text.empty() && excess > 0) {
     const CodePoint point = Decode(text);
     excess -= Columns(point.value);
-    text.remove_prefix(static_cast<size_t>(point.bytes));
+    text.remove_prefix(point.bytes);
   }
   return absl::StrCat(Ellipsis(unicode), text);
 }
@@ -169,7 +146,7 @@ std::vector<std::string> Wrap(absl::string_view text, int width, absl::string_vi
         const CodePoint point = Decode(word.substr(bytes));
         taken += Columns(point.value);
         if (taken <= room) {
-          bytes += static_cast<size_t>(point.bytes);
+          bytes += point.bytes;
         }
       }
       line = std::string(word.substr(0, bytes));

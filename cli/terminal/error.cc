@@ -11,7 +11,7 @@ namespace {
 
 // gRPC wraps the operating system's word in several layers: "failed to connect to all addresses; last error:
 // UNKNOWN: ipv4:127.0.0.1:7471: Failed to connect to remote host: Connection refused". Only the last one
-// tells.
+// is of use.
 std::string LastLayer(absl::string_view message) {
   const size_t colon = message.rfind(": ");
   return Escape(colon == absl::string_view::npos ? message : message.substr(colon + 2));
@@ -33,8 +33,7 @@ std::string WhatToStart(const Address& address) {
   return "";
 }
 
-// Where the two sides did not come to terms about TLS, as gRPC's words for it tell; empty: it was something
-// else.
+// What to do where the TLS handshake failed, by gRPC's words for it; empty: it was something else.
 std::string TlsHint(absl::string_view message, const Address& address) {
   if (absl::StrContains(message, "certificate verify failed")) {
     return absl::StrCat(

@@ -5,19 +5,10 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "plan/quantity_text.h"
 #include "proto/time.h"
 
 namespace tandem::cli {
-
-std::string CountText(int64_t count) {
-  std::string digits = std::to_string(count);
-  const size_t first = digits[0] == '-' ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3;) {
-    i -= 3;
-    digits.insert(i, 1, ',');
-  }
-  return digits;
-}
 
 std::string RateText(double per_second) {
   if (!std::isfinite(per_second) || per_second <= 0) {
@@ -27,7 +18,7 @@ std::string RateText(double per_second) {
     return absl::StrFormat("%.2f", per_second);
   }
   if (per_second < 99'950) {
-    return CountText(std::llround(per_second));
+    return plan::GroupedText(std::llround(per_second));
   }
   if (per_second < 999'500) {
     return absl::StrFormat("%.0fk", per_second / 1e3);

@@ -11,7 +11,6 @@ namespace tandem::cli {
 
 // Numbers as a person reads them. Data output (-o json) prints full precision instead.
 
-std::string CountText(int64_t count);        // "5,243"
 std::string RateText(double per_second);     // "0.82", "5,243", "52.4k", "1.31M"; "-" for nothing measured
 std::string LossText(double loss);           // "2.5123", "nan"
 std::string MagnitudeText(double value);     // "0.842", "12.3", "4.1e-05"

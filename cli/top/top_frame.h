@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "tandem/v1/report.pb.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::cli {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/watch/json_view.h"
 
 #include <map>
 #include <string>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -8,10 +9,29 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "cli/watch/loss_history.h"
 #include "tandem/v1/jobs.pb.h"
 
 namespace tandem::cli {
+
+// The losses of a job in bounded memory: when full, neighbours are averaged, so the whole course stays
+// visible.
+class LossHistory {
+ public:
+  void Add(double loss);
+  bool empty() const { return points_.empty() && pending_count_ == 0; }
+
+  // The course as `width` columns of eight heights; shorter while there are fewer losses. Losses that are not
+  // finite show as '!'.
+  std::string Sparkline(int width, bool unicode) const;
+
+ private:
+  static constexpr size_t kCapacity = 512;
+
+  std::vector<double> points_;  // each the mean of per_point_ losses
+  int per_point_ = 1;
+  double pending_sum_ = 0;
+  int pending_count_ = 0;
+};
 
 // One validation: the loss over the held-out files, as of the end of a step (0: before the first).
 struct Validation {
@@ -52,7 +72,7 @@ struct WatchState {
   std::optional<v1::CheckpointCommitted> checkpoint;  // the newest
   v1::Event warning;                                  // the newest about a checkpoint, or the training
 
-  // Told while the ranks do not move, and once more when they do.
+  // Set while the ranks do not move, and reported once more when they do.
   struct Standstill {
     absl::Time since;  // when the rank that is behind last moved
     v1::Progress progress;

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "cli/terminal/cause_text.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "cli/terminal/console.h"
 #include "cli/watch/watch_state.h"
+#include "tandem/v1/report.pb.h"
 
 namespace tandem::cli {
 
@@ -41,5 +42,10 @@ std::unique_ptr<WatchView> MakeJsonView(Console& console);
 
 // Shows nothing.
 std::unique_ptr<WatchView> MakeSilentView();
+
+// One step as a JSON object on one line, full precision: step, loss, grad_norm, learning_rate, tokens,
+// seconds, and where they exist nonfinite, attempt (after the first), and the scalars ("validation_loss").
+// `kind`, where not empty, is its first key. NaN and infinity, which JSON lacks, become null. No newline.
+std::string ReportJson(const v1::StepReport& report, const std::string& kind);
 
 }  // namespace tandem::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -129,6 +130,7 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
   training.last = report;
   training.last.clear_norms();
   training.tokens += static_cast<double>(report.tokens());
+  training.steps += report.step() > 0 ? 1 : 0;  // 0 is the validation before the first
   training.nonfinite_steps += report.nonfinite() > 0 ? 1 : 0;
   training.seconds.Observe(report.seconds());
 }
@@ -203,6 +205,7 @@ void Metrics::Look(const State& state) {
       checkpoints_.erase(entry.job.name());  // of an ended job of this name
     }
   }
+  LookAtNeeds(state);
   connected_ = schedulable_ = away_ = 0;
   for (const auto& [name, worker] : state.workers) {
     ++(worker.connected ? connected_ : away_);
@@ -215,6 +218,25 @@ void Metrics::Look(const State& state) {
     if (std::optional<v1::Progress> progress = ProgressOf(state, entry.job, looked_)) {
       progress_[entry.job.name()] = *std::move(progress);
     }
+  }
+}
+
+void Metrics::LookAtNeeds(const State& state) {
+  for (const auto& [id, entry] : state.jobs) {
+    if (!needs_.contains(id)) {
+      if (std::optional<JobNeeds> needs = NeedsOf(state, entry.job); needs.has_value()) {
+        needs_[id] = *std::move(needs);
+      }
+    }
+  }
+  if (needs_.size() > state.jobs.size()) {  // jobs have ended: what has no series any more goes
+    std::set<std::string> shown;
+    for (const auto& [name, training] : training_) {
+      shown.insert(training.job_id);
+    }
+    std::erase_if(needs_, [&](const auto& needs) {
+      return !state.jobs.contains(needs.first) && !shown.contains(needs.first);
+    });
   }
 }
 
@@ -334,33 +356,38 @@ std::vector<prometheus::MetricFamily> Metrics::CollectOwn() const {
     out.back().metric.push_back(training.seconds.Metric());
     out.back().metric.back().label = {{"job_name", job}};
   }
-  const auto per_sparse_job = [&](const char* name, const char* help, const char* scalar)
-                                  ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                                    prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
-                                    for (const auto& [job, training] : training_) {
-                                      const auto found = training.last.scalars().find(scalar);
-                                      if (found != training.last.scalars().end()) {
-                                        Add(family, found->second, {{"job_name", job}});
-                                      }
-                                    }
-                                    out.push_back(std::move(family));
-                                  };
-  per_sparse_job("tandem_train_moe_balance_loss",
-                 "Routers' balance loss of the last step, mean over sparse layers: 1 where the load is even.",
-                 "moe_balance_loss");
-  per_sparse_job("tandem_train_moe_z_loss", "Routers' z loss of the last step, mean over sparse layers.",
-                 "moe_z_loss");
-  per_sparse_job("tandem_train_moe_largest_load",
-                 "Most tokens of an expert in the last step, in means of its layer.", "moe_largest_load");
-  per_sparse_job("tandem_train_moe_idle_experts", "Experts without tokens in the last step, in all layers.",
-                 "moe_idle");
-  per_sparse_job("tandem_train_moe_dropped_tokens",
-                 "Choices in the last step that no expert had room for, in all layers.", "moe_dropped");
-  per_sparse_job(
-      "tandem_train_moe_further_passes",
-      "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
-      "all layers: the router sent a rank more rows than it computes at a time.",
-      "moe_further_passes");
+  CollectNeeds(out);
+  const auto per_scalar = [&](const char* name, const char* help, const char* scalar)
+                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                                prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
+                                for (const auto& [job, training] : training_) {
+                                  const auto found = training.last.scalars().find(scalar);
+                                  if (found != training.last.scalars().end()) {
+                                    Add(family, found->second, {{"job_name", job}});
+                                  }
+                                }
+                                out.push_back(std::move(family));
+                              };
+  per_scalar(
+      "tandem_train_mfu_ratio",
+      "Model FLOPs of the last step over what the devices' vendor says they could do in its time; only "
+      "of devices whose figure is known.",
+      "model_flops_utilization");
+  per_scalar("tandem_train_moe_balance_loss",
+             "Routers' balance loss of the last step, mean over sparse layers: 1 where the load is even.",
+             "moe_balance_loss");
+  per_scalar("tandem_train_moe_z_loss", "Routers' z loss of the last step, mean over sparse layers.",
+             "moe_z_loss");
+  per_scalar("tandem_train_moe_largest_load",
+             "Most tokens of an expert in the last step, in means of its layer.", "moe_largest_load");
+  per_scalar("tandem_train_moe_idle_experts", "Experts without tokens in the last step, in all layers.",
+             "moe_idle");
+  per_scalar("tandem_train_moe_dropped_tokens",
+             "Choices in the last step that no expert had room for, in all layers.", "moe_dropped");
+  per_scalar("tandem_train_moe_further_passes",
+             "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
+             "all layers: the router sent a rank more rows than it computes at a time.",
+             "moe_further_passes");
   // Only ranks that run have these: a job that has ended has none.
   const auto per_rank = [&](const char* name, const char* help, auto value)
                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -403,6 +430,34 @@ void Metrics::CollectTimes(const std::map<std::string, Timed>& all,
     }
   }
   out.push_back(std::move(family));
+}
+
+void Metrics::CollectNeeds(std::vector<prometheus::MetricFamily>& out) const {
+  prometheus::MetricFamily sent = Family("tandem_comm_bytes_total",
+                                         "Bytes that the ranks of a job sent to each other in optimizer "
+                                         "steps, by what for, as its program says.",
+                                         prometheus::MetricType::Counter);
+  prometheus::MetricFamily memory = Family(
+      "tandem_device_memory_bytes",
+      "Memory when the ranks of a job were ready: arena, the most that one of them holds; used, by all "
+      "processes on the fullest of their devices; total, of the smallest.",
+      prometheus::MetricType::Gauge);
+  for (const auto& [job, training] : training_) {
+    const auto needs = needs_.find(training.job_id);
+    if (needs == needs_.end()) {
+      continue;
+    }
+    for (const auto& [purpose, bytes] : needs->second.sent_bytes) {
+      Add(sent, bytes * training.steps, {{"job_name", job}, {"op", purpose}});
+    }
+    for (const auto& [kind, bytes] :
+         {std::pair("arena", needs->second.arena_bytes), std::pair("used", needs->second.used_bytes),
+          std::pair("total", needs->second.total_bytes)}) {
+      Add(memory, static_cast<double>(bytes), {{"job_name", job}, {"kind", kind}});
+    }
+  }
+  out.push_back(std::move(sent));
+  out.push_back(std::move(memory));
 }
 
 void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {

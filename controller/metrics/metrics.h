@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "controller/core/state.h"
 #include "controller/core/time_account.h"
+#include "controller/metrics/job_needs.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {
@@ -88,10 +89,14 @@ class Metrics : public prometheus::Collectable {
   void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  void LookAtNeeds(const State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectNeeds(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   struct Training {
     std::string job_id;  // names are used again
     v1::StepReport last;
     double tokens = 0;
+    double steps = 0;
     int64_t sequence_length = 0;  // of the job; 0: not known yet
     double nonfinite_steps = 0;
     HistogramCounts seconds{{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
@@ -120,6 +125,7 @@ class Metrics : public prometheus::Collectable {
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);        // by job name
   mutable std::map<std::string, Timed> timed_ ABSL_GUARDED_BY(mu_);              // by job name
   mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
+  std::map<std::string, JobNeeds> needs_ ABSL_GUARDED_BY(mu_);                   // by job id
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, HistogramCounts> took_ ABSL_GUARDED_BY(mu_);  // by method

@@ -6,8 +6,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "controller/core/group_list.h"
-#include "controller/core/last_step.h"
+#include "controller/core/assignments.h"
 #include "controller/core/time_account.h"
 #include "controller/rpc/list_pages.h"
 #include "controller/rpc/refused_call.h"
@@ -15,6 +14,7 @@
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/upload_stream.h"
 #include "controller/rpc/wanted_uploads.h"
+#include "controller/store/history.h"
 #include "jobspec/jobspec.h"
 #include "plan/prefetch_choice.h"
 #include "platform/build_info.h"

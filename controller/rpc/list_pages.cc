@@ -12,7 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "controller/core/last_step.h"
+#include "controller/store/history.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 
@@ -195,20 +195,17 @@ absl::Status ListEvents(const v1::ListEventsRequest& request, Store& store,
 
 absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, History& history,
                          v1::ListReportsResponse& response) {
-  const absl::StatusOr<Page> page = PageOf(request);
-  if (!page.ok()) {
-    return page.status();
-  }
+  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request));
   TANDEM_RETURN_IF_ERROR(CheckBounds(request));
   TANDEM_ASSIGN_OR_RETURN(const v1::Job job, store.Lookup(request.job()));
   const bool spread = request.points() > 0;
   const History::Trim trim = [&request](v1::Norms& norms) { Select(request, norms); };
   // Norms are large: as many reports as fit in a message are read at a time.
-  const int limit = request.norms() ? std::min(page->size, 32) : page->size;
+  const int limit = request.norms() ? std::min(page.size, 32) : page.size;
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports,
                           spread ? history.Spread(job.id(), request.first_step(), request.last_step(),
                                                   request.points(), request.norms() ? trim : nullptr)
-                                 : history.Range(job.id(), std::max(request.first_step(), page->position + 1),
+                                 : history.Range(job.id(), std::max(request.first_step(), page.position + 1),
                                                  request.last_step(), limit + 1, request.norms()));
   size_t bytes = 0;
   std::string digest;

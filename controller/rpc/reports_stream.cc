@@ -94,24 +94,21 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
                                                        " scalars; allowed: ", kMostScalars));
       }
     }
-    absl::StatusOr<Known> job = Look(id);
-    if (!job.ok()) {
-      return job.status();
-    }
-    if (!job->exists || id.attempt() < 1 || id.attempt() > job->attempt) {
+    TANDEM_ASSIGN_OR_RETURN(Known job, Look(id));
+    if (!job.exists || id.attempt() < 1 || id.attempt() > job.attempt) {
       // These are of another controller's job, or of an attempt that has not been. Acknowledged, they would
       // be lost to the controller whose job it is, to which the worker's next stream may lead. A worker that
       // is told to forget the attempt drops them itself.
       return absl::OkStatus();
     }
-    if (!job->ours) {
+    if (!job.ours) {
       return absl::PermissionDeniedError(absl::StrCat(tls::ToText(identity_), " may not report for job ",
-                                                      job->name, " (", id.job_id(),
+                                                      job.name, " (", id.job_id(),
                                                       "): no rank of it was placed there"));
     }
-    if (job->live) {
+    if (job.live) {
       for (const v1::StepReport& report : incoming_.reports()) {
-        metrics_.Report(id.job_id(), job->name, report);
+        metrics_.Report(id.job_id(), job.name, report);
       }
     }
     bool many = false;
@@ -144,17 +141,14 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
         attempt.attempt() <= it->second.second.attempt) {
       return it->second.second;
     }
-    const absl::StatusOr<std::optional<v1::Job>> job = store_.Find(id);
-    if (!job.ok()) {
-      return job.status();
-    }
+    TANDEM_ASSIGN_OR_RETURN(const std::optional<v1::Job> job, store_.Find(id));
     Known known;
-    if (job->has_value() && (*job)->id() == id) {
+    if (job.has_value() && job->id() == id) {
       known = {.exists = true,
-               .live = !IsTerminal((*job)->state()),
-               .attempt = (*job)->attempt(),
-               .name = (*job)->name(),
-               .ours = HasRanksHere(**job)};
+               .live = !IsTerminal(job->state()),
+               .attempt = job->attempt(),
+               .name = job->name(),
+               .ours = HasRanksHere(*job)};
     } else {
       platform::Log(platform::LogLevel::kWarning, "reports of a job that is not here are not taken",
                     {{"job", id}});

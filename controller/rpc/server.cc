@@ -58,6 +58,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kLogNoRoomEvery = absl::Seconds(10);  // of what happens at every tick
 constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
 constexpr int kMostCallsOfAConnection = 1000;
+constexpr int kMostThreadsOfStreams = 64;  // more streams of reflection are refused
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
 absl::Status CheckHostAndPort(const std::string& address, const std::string& flag) {
@@ -107,6 +108,12 @@ void SetArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
+  // A stream of reflection has a thread; nothing else of this server has one of its own. One queue of them,
+  // instead of one a processor, which would need a thread each.
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  grpc::ResourceQuota quota("tandem-controller");
+  quota.SetMaxThreads(kMostThreadsOfStreams);
+  builder.SetResourceQuota(quota);
 }
 
 // The norms of one step of a large model, with the table of its parameters, are beyond gRPC's 4 MiB.
@@ -238,6 +245,11 @@ void Server::Parts::RefreshTls() {
   if (tls->revoked() != revoked) {
     platform::Log(platform::LogLevel::kInfo, "a changed list of revoked certificates is used from now on",
                   {});
+    if (const std::vector<std::string> out = revoked->NotIn(*tls->revoked()); !out.empty()) {
+      platform::Log(platform::LogLevel::kWarning,
+                    "who was taken out of the list of revoked certificates may come in again",
+                    {{"count", absl::StrCat(out.size())}, {"who", absl::StrJoin(out, ", ")}});
+    }
     for (const std::unique_ptr<ConnectionGuard>& guard : guards) {
       guard->Recheck();
     }
@@ -319,22 +331,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   if (options.tls.given()) {
     TANDEM_ASSIGN_OR_RETURN(parts->tls, tls::ServerTls::Open(options.tls, options.tls_domain));
   }
-  absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(options.state_directory, random);
-  if (!store.ok()) {
-    return store.status();
-  }
-  parts->store = *std::move(store);
-  absl::StatusOr<std::unique_ptr<History>> history = History::Open(options.state_directory, {});
-  if (!history.ok()) {
-    return history.status();
-  }
-  parts->history = *std::move(history);
-  absl::StatusOr<State> state = parts->store->Load();
-  if (!state.ok()) {
-    return state.status();
-  }
-  state->limits = options.limits;
-  const size_t live_jobs = state->jobs.size();
+  TANDEM_ASSIGN_OR_RETURN(parts->store, Store::Open(options.state_directory, random));
+  TANDEM_ASSIGN_OR_RETURN(parts->history, History::Open(options.state_directory, {}));
+  TANDEM_ASSIGN_OR_RETURN(State state, parts->store->Load());
+  state.limits = options.limits;
+  const size_t live_jobs = state.jobs.size();
 
   parts->metrics = std::make_shared<Metrics>(clock);
   parts->metrics->SetTotals([history = parts->history.get()](const std::string& job) {
@@ -353,7 +354,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   Parts* raw = parts.get();
   parts->sessions->OnGone([raw](const std::string& worker) { raw->uploads->WorkerGone(worker); });
   parts->engine = std::make_unique<Engine>(
-      *parts->store, clock, *std::move(state),
+      *parts->store, clock, std::move(state),
       Engine::Outbox{
           .assignments =
               [raw](const std::string& worker, const std::string& session,
@@ -417,13 +418,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
           callers->MarkAsPage(session, browser, context);
         },
         SessionApi(parts->sign_ins, parts->audit));
-    absl::StatusOr<std::unique_ptr<HttpServer>> http = HttpServer::Start(
-        options.metrics_listen,
-        [site = parts->site.get()](const HttpRequest& request) { return site->Answer(request); });
-    if (!http.ok()) {
-      return http.status();
-    }
-    parts->http = *std::move(http);
+    TANDEM_ASSIGN_OR_RETURN(
+        parts->http,
+        HttpServer::Start(options.metrics_listen, [site = parts->site.get()](const HttpRequest& request) {
+          return site->Answer(request);
+        }));
     parts->metrics_address = parts->http->address();
     parts->sign_ins.SetPage(page ? PageForSignIn(parts->metrics_address)
                                  : absl::FailedPreconditionError(kNoPage));

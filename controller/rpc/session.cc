@@ -264,10 +264,11 @@ void Session::HandleHello() {
   if (ours && hello.highest_term() > term) {
     Refuse(Refusal(
         "OldTerm",
-        absl::StrCat("worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
-                     ", this controller is at term ", term,
-                     ": its state directory is older than what the worker has seen; start the controller "
-                     "on its newest state"),
+        absl::StrCat(
+            "worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
+            ", this controller is at term ", term,
+            ": its state directory is older than what the worker has seen; start the controller "
+            "on its newest state, or, to go on from a backup, restart the worker, which ends its jobs"),
         /*final=*/false));
     return;
   }

@@ -5,7 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "controller/core/last_step.h"
+#include "controller/store/history.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 
@@ -209,15 +209,12 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
       page_.push_back(std::move(changed));
     }
   }
-  absl::StatusOr<std::vector<v1::Event>> events = store_.Events(job_id_, seq_, kPage);
-  if (!events.ok()) {
-    return events.status();
-  }
-  for (size_t i = 0; i < events->size(); ++i) {
-    v1::Event& event = (*events)[i];
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::Event> events, store_.Events(job_id_, seq_, kPage));
+  for (size_t i = 0; i < events.size(); ++i) {
+    v1::Event& event = events[i];
     const std::string job_id = event.job_id();
     // The job follows the last of its events here; its content is newer than the earlier ones anyway.
-    const bool last = std::none_of(events->begin() + static_cast<ptrdiff_t>(i) + 1, events->end(),
+    const bool last = std::none_of(events.begin() + static_cast<ptrdiff_t>(i) + 1, events.end(),
                                    [&](const v1::Event& later) { return later.job_id() == job_id; });
     seq_ = event.seq();
     changed_due_ = last && !job_id.empty();
@@ -250,13 +247,10 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
                               history_.After(job_id, reports.position, kPage, request_.norms()));
       found = std::move(next);
     } else {
-      const absl::StatusOr<int64_t> count = history_.CountAfter(job_id, reports.position);
-      if (!count.ok()) {
-        return count.status();
-      }
-      if (*count > 0 && !ended && now < reports.last_sent + min_interval_) {
+      TANDEM_ASSIGN_OR_RETURN(const int64_t count, history_.CountAfter(job_id, reports.position));
+      if (count > 0 && !ended && now < reports.last_sent + min_interval_) {
         due_ = std::min(due_, reports.last_sent + min_interval_);
-      } else if (*count > 0) {
+      } else if (count > 0) {
         TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
                                 history_.Newest(job_id, reports.position, request_.norms()));
         if (newest.has_value()) {

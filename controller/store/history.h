@@ -85,8 +85,8 @@ class History {
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
   // Of the steps from 1 on, as far as they came to a controller that keeps them (older ones did not).
   absl::StatusOr<StepTotals> Totals(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
-  // The highest step of a job of which the report is durable, so that it never falls, whoever dies; 0 where
-  // there is none.
+  // The highest step of a job of which the report is durable, so that it never falls, whichever process dies;
+  // 0 where there is none.
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether the whole file has been read within `patience`.
@@ -133,5 +133,9 @@ class History {
   absl::Status damage_ ABSL_GUARDED_BY(mu_);  // that the check has found
   std::unique_ptr<DatabaseCheck> check_;
 };
+
+// Reports bypass the state machine: the row of a running job learns its step only at its next event, a
+// reader of the job from the history. Where that is damaged, the row's step has to do.
+absl::Status FillLastStep(History& history, v1::Job& job);
 
 }  // namespace tandem::controller

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "controller/store/sqlite.h"
-#include "tandem/v1/state.pb.h"
+#include "tandem/v1/report.pb.h"
 
 namespace tandem::controller {
 

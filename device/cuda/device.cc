@@ -115,6 +115,18 @@ class CudaDevice final : public Device {
   c10::Device torch_device() const override {
     return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)};
   }
+  std::string name() const override {
+    cudaDeviceProp properties{};
+    CheckCuda(cudaGetDeviceProperties(&properties, index_), "properties of the GPU");
+    return properties.name;
+  }
+  MemoryUse memory_use() const override {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    size_t free = 0;
+    size_t total = 0;
+    CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+    return {.used = static_cast<int64_t>(total - free), .total = static_cast<int64_t>(total)};
+  }
   bool finishes_in_calls() const override { return false; }
   std::unique_ptr<Stream> MakeStream(const std::string&, StreamPriority priority,
                                      StreamError error) override {

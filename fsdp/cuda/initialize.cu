@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "fsdp/cuda/launch.h"
-#include "fsdp/philox_arithmetic.h"
+#include "fsdp/philox.h"
 
 namespace tandem::fsdp::cuda {
 namespace {
@@ -17,8 +17,8 @@ __global__ void InitializeEach(InitialValues initial, T* values) {
     values[i] =
         initial.ones
             ? T{1}
-            : static_cast<T>(initial.deviation * PhiloxNormalOf(initial.seed, initial.stream,
-                                                                static_cast<uint64_t>(initial.first + i)));
+            : static_cast<T>(initial.deviation * PhiloxNormal(initial.seed, initial.stream,
+                                                              static_cast<uint64_t>(initial.first + i)));
   }
 }
 

@@ -3,7 +3,10 @@
 //
 // A head's K and V are packed into matrices that are padded with zeros to whole vectors; a block of query
 // rows at a time goes through small register-tiled products. The scores of a block are kept as whole rows, so
-// the softmax is the plain one. D: head_dim, S: length; Dp, Sp: padded; ld: row stride of what has S columns.
+// the softmax is the plain one. Where a sequence holds documents, a whole block begins at the first key of
+// its first row's document, and what lies before a later row's own has no weight.
+//
+// D: head_dim, S: length; Dp, Sp: padded; ld: row stride of what has S columns.
 #include "ops/attention_work.h"
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"
@@ -116,6 +119,22 @@ void PackTransposed(const E* in, int64_t in_stride, int64_t rows, int64_t column
   }
 }
 
+// The first column that a block of rows reads: that of its first row's document, down to a whole vector. No
+// documents: 0.
+template <typename T>
+inline int64_t FirstColumn(const int64_t* starts) {
+  return starts == nullptr ? 0 : *starts / Lanes<T>::kCount * Lanes<T>::kCount;
+}
+
+// The scores of row `row` of a block before its document's own: exp makes zeros of them.
+template <typename T>
+inline void HideOthers(const int64_t* starts, int64_t row, int64_t first, T* scores) {
+  if (starts == nullptr) return;
+  for (int64_t j = 0; j < starts[row] - first; ++j) {
+    scores[j] = static_cast<T>(-__builtin_huge_val());
+  }
+}
+
 // Scores [valid] become exp(score - largest), zeros follow up to `padded`; `total` is their sum.
 template <typename T>
 inline void SoftmaxRow(T* scores, int64_t valid, int64_t padded, T& largest, T& total) {
@@ -177,20 +196,24 @@ void Attention(const AttentionArgs<E>& args) {
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         T* head_lse = args.lse + (sequence * shape.heads + head) * length;
         for (int64_t from = 0; from < length; from += kRows) {
+          const int64_t* starts = args.documents.At(sequence, from);
+          const int64_t first = FirstColumn<T>(starts);
           const int64_t rows = Smaller(kRows, length - from);
-          const int64_t seen = from + rows;
+          const int64_t seen = from + rows - first;
           const int64_t columns = (seen + kLanes - 1) / kLanes * kLanes;
           Pack(q + (first_row + from) * stride + head * dim, stride, rows, dim, scale, queries, padded_dim);
-          Multiply(rows, columns, dim, queries, padded_dim, 1, keys, ld, scores, ld, false);
+          Multiply(rows, columns, dim, queries, padded_dim, 1, keys + first, ld, scores, ld, false);
           T inverse[kRows];
           for (int64_t i = 0; i < rows; ++i) {
             T largest = 0;
             T total = 0;
-            SoftmaxRow(scores + i * ld, from + i + 1, columns, largest, total);
+            HideOthers(starts, i, first, scores + i * ld);
+            SoftmaxRow(scores + i * ld, from + i + 1 - first, columns, largest, total);
             inverse[i] = 1 / total;
             head_lse[from + i] = largest + Logarithm(total);
           }
-          Multiply(rows, padded_dim, seen, scores, ld, 1, values, padded_dim, outputs, padded_dim, false);
+          Multiply(rows, padded_dim, seen, scores, ld, 1, values + first * padded_dim, padded_dim, outputs,
+                   padded_dim, false);
           for (int64_t i = 0; i < rows; ++i) {
             E* out = args.context + (first_row + from + i) * context_stride + head * dim;
             for (int64_t j = 0; j < dim; ++j) {
@@ -247,15 +270,18 @@ void AttentionBackward(const AttentionBackwardArgs<E>& args) {
       for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
         const T* head_lse = args.lse + (sequence * shape.heads + head) * length;
         for (int64_t from = 0; from < length; from += kRows) {
+          const int64_t* starts = args.documents.At(sequence, from);
+          const int64_t first = FirstColumn<T>(starts);
           const int64_t rows = Smaller(kRows, length - from);
-          const int64_t seen = from + rows;
+          const int64_t seen = from + rows - first;
           const int64_t columns = (seen + kLanes - 1) / kLanes * kLanes;
           Pack(q + (first_row + from) * stride + head * dim, stride, rows, dim, scale, queries, padded_dim);
           Pack(args.grad_context + (first_row + from) * context_stride + head * dim, context_stride, rows,
                dim, T{1}, gradients, padded_dim);
-          Multiply(rows, columns, dim, queries, padded_dim, 1, keys_transposed, ld, weights, ld, false);
-          Multiply(rows, columns, dim, gradients, padded_dim, 1, values_transposed, ld, score_gradients, ld,
+          Multiply(rows, columns, dim, queries, padded_dim, 1, keys_transposed + first, ld, weights, ld,
                    false);
+          Multiply(rows, columns, dim, gradients, padded_dim, 1, values_transposed + first, ld,
+                   score_gradients, ld, false);
           for (int64_t i = 0; i < rows; ++i) {
             const E* out = args.context + (first_row + from + i) * context_stride + head * dim;
             T delta = 0;
@@ -263,9 +289,10 @@ void AttentionBackward(const AttentionBackwardArgs<E>& args) {
               delta += Widen(out[j]) * gradients[i * padded_dim + j];
             }
             const T row_lse = head_lse[from + i];
-            const int64_t valid = from + i + 1;
+            const int64_t valid = from + i + 1 - first;
             T* weight = weights + i * ld;
             T* gradient = score_gradients + i * ld;
+            HideOthers(starts, i, first, weight);
             int64_t j = 0;
             for (; j + kLanes <= valid; j += kLanes) {
               const Vector<T> w = Exp<T>(Load(weight + j) - row_lse);
@@ -283,12 +310,12 @@ void AttentionBackward(const AttentionBackwardArgs<E>& args) {
             Fill(weight + j, columns - j);
             Fill(gradient + j, columns - j);
           }
-          Multiply(seen, padded_dim, rows, weights, 1, ld, gradients, padded_dim, value_gradients, padded_dim,
-                   true);
-          Multiply(seen, padded_dim, rows, score_gradients, 1, ld, queries, padded_dim, key_gradients,
-                   padded_dim, true);
-          Multiply(rows, padded_dim, seen, score_gradients, ld, 1, keys, padded_dim, query_gradients,
-                   padded_dim, false);
+          Multiply(seen, padded_dim, rows, weights, 1, ld, gradients, padded_dim,
+                   value_gradients + first * padded_dim, padded_dim, true);
+          Multiply(seen, padded_dim, rows, score_gradients, 1, ld, queries, padded_dim,
+                   key_gradients + first * padded_dim, padded_dim, true);
+          Multiply(rows, padded_dim, seen, score_gradients, ld, 1, keys + first * padded_dim, padded_dim,
+                   query_gradients, padded_dim, false);
           for (int64_t i = 0; i < rows; ++i) {
             E* out = grad_q + (first_row + from + i) * stride + head * dim;
             for (int64_t j = 0; j < dim; ++j) {

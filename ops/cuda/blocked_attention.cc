@@ -122,9 +122,10 @@ void BlockedAttention(const AttentionArgs<E>& args) {
             memory.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
         Multiply(scores, heads.Query(in, member).narrow(1, first, rows),
                  heads.Key(in).narrow(1, 0, columns).transpose(1, 2), AttentionScale(shape));
-        CheckLaunch(CausalSoftmax({shape.kv_heads, rows, columns, group * shape.length},
-                                  scores.mutable_data_ptr<T>(),
-                                  args.lse + (sequence * shape.heads + member) * shape.length, stream));
+        CheckLaunch(CausalSoftmax(
+            {shape.kv_heads, rows, columns, group * shape.length, args.documents.At(sequence, first)},
+            scores.mutable_data_ptr<T>(), args.lse + (sequence * shape.heads + member) * shape.length,
+            stream));
         Multiply(heads.Query(out, member).narrow(1, first, rows), scores,
                  heads.Value(in).narrow(1, 0, columns), 1);
       });
@@ -178,7 +179,8 @@ void BlockedAttention(const AttentionBackwardArgs<E>& args) {
         const at::Tensor grad_rows = heads.Query(grad, member).narrow(1, first, rows);
         Multiply(probabilities, query, key.transpose(1, 2), AttentionScale(shape));
         Multiply(grad_scores, grad_rows, value.transpose(1, 2), 1);
-        const ScoreBlock scores{shape.kv_heads, rows, columns, group * shape.length};
+        const ScoreBlock scores{shape.kv_heads, rows, columns, group * shape.length,
+                                args.documents.At(sequence, first)};
         CheckLaunch(CausalProbabilities(scores, args.lse + (sequence * shape.heads + member) * shape.length,
                                         probabilities.mutable_data_ptr<T>(), stream));
         CheckLaunch(SoftmaxBackward(scores, probabilities.const_data_ptr<T>(),

@@ -10,11 +10,13 @@
 #include "ops/attention_work.h"
 #include "ops/cuda/blocked_attention.h"
 #include "ops/cuda/flash_attention.h"
+#include "ops/cuda/hopper_products.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/matrix_product.h"
 #include "ops/cuda/operations.h"
 #include "ops/cuda/sparse_kernels.h"
 #include "ops/expert_products.h"
+#include "platform/sha256.h"
 
 namespace tandem::ops {
 namespace {
@@ -25,7 +27,9 @@ class CudaKernels final : public DeviceKernels {
  public:
   DeviceKind kind() const override { return DeviceKind::kGpu; }
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
-  std::string digest() const override { return cuda::MatrixProduct::Digest(); }
+  std::string digest() const override {
+    return platform::Sha256Of(cuda::MatrixProduct::Digest() + cuda::HopperVersion());
+  }
 
   void Run(const KernelCall& call) const override {
     std::visit([this](const auto& args) { Start(args); }, call);
@@ -47,7 +51,8 @@ class CudaKernels final : public DeviceKernels {
   template <typename Args>
   void Start(const Args& args) const {
     if constexpr (requires { MultiplyEach(*this, args); }) {
-      if (args.on_host) return MultiplyEach(*this, args);
+      if (args.on_host && !cuda::IsHopperProduct(args)) return MultiplyEach(*this, args);
+      if (args.on_host) CheckBegins(args.begins, args.experts, args.rows);
     }
     const int error = cuda::Launch(args, Current());
     TORCH_CHECK(error == 0, Args::kName, ": the kernel did not start, CUDA error ", error);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/flash_attention.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
 #include <cudnn_frontend.h>
 
 #include <array>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <unordered_map>
@@ -25,7 +28,7 @@ using TensorPtr = std::shared_ptr<Tensor_attributes>;
 using Pointers = std::unordered_map<int64_t, void*>;
 
 // Of the graphs' tensors.
-enum Uid : int64_t { kQ = 1, kK, kV, kContext, kLse, kGradContext, kGradQ, kGradK, kGradV };
+enum Uid : int64_t { kQ = 1, kK, kV, kContext, kLse, kGradContext, kGradQ, kGradK, kGradV, kStarts };
 
 void Check(cudnn_frontend::error_t error, const char* what) {
   TORCH_CHECK(error.is_good(), "attention by cuDNN: ", what, ": ", error.get_message());
@@ -67,6 +70,15 @@ struct Layout {
         .set_stride({part.heads * part.length, part.length, 1, 1});
   }
 
+  // int32, as the indices that they are compared with.
+  TensorPtr Starts(Graph& graph) const {
+    return graph.tensor(Tensor_attributes()
+                            .set_uid(kStarts)
+                            .set_data_type(DataType_t::INT32)
+                            .set_dim({part.sequences, 1, part.length, 1})
+                            .set_stride({part.length, part.length, 1, 1}));
+  }
+
  private:
   Tensor_attributes Attributes(Uid uid, int64_t heads, int64_t row) const {
     return Tensor_attributes()
@@ -84,16 +96,56 @@ std::unique_ptr<Graph> EmptyGraph() {
   return graph;
 }
 
+// Of scores [B, heads, S, S], tile by tile: those of columns from the document's start to the row itself; the
+// others become -inf. starts: [B, 1, S, 1]. The causal mask comes last and is the library's own: only then do
+// its engines know it and leave out the tiles above the diagonal.
+TensorPtr WithinDocuments(const std::shared_ptr<Graph>& graph, const TensorPtr& scores,
+                          const TensorPtr& starts) {
+  using cudnn_frontend::PointwiseMode_t;
+  using cudnn_frontend::graph::Pointwise_attributes;
+  const TensorPtr column = graph->pointwise(scores, Pointwise_attributes()
+                                                        .set_name("column")
+                                                        .set_mode(PointwiseMode_t::GEN_INDEX)
+                                                        .set_axis(3)
+                                                        .set_compute_data_type(DataType_t::INT32));
+  column->set_data_type(DataType_t::INT32);
+  const TensorPtr own = graph->pointwise(column, starts,
+                                         Pointwise_attributes()
+                                             .set_name("own document")
+                                             .set_mode(PointwiseMode_t::CMP_GE)
+                                             .set_compute_data_type(DataType_t::BOOLEAN));
+  own->set_data_type(DataType_t::BOOLEAN);
+  const auto nothing = std::make_shared<Tensor_attributes>(-std::numeric_limits<float>::infinity());
+  const TensorPtr within = graph->pointwise(
+      scores, nothing, own,
+      Pointwise_attributes().set_name("within documents").set_mode(PointwiseMode_t::BINARY_SELECT));
+  return cudnn_frontend::graph::attn::score_modifiers::causal_mask(graph, within);
+}
+
+// The mask of the scores: causal, or where the shape has documents that within them.
+template <typename Options>
+void SetMask(Graph& graph, const Layout& layout, Options& options) {
+  if (!layout.part.documents) {
+    options.set_causal_mask(true);
+    return;
+  }
+  // The backward needs no mask of its own: gradients of scores are products with probabilities, which are 0.
+  options.set_score_mod(
+      [starts = layout.Starts(graph)](const std::shared_ptr<Graph>& tile, const TensorPtr& scores) {
+        return WithinDocuments(tile, scores, starts);
+      });
+}
+
 std::unique_ptr<Graph> ForwardGraph(const Layout& layout) {
   auto graph = EmptyGraph();
   const AttentionShape& part = layout.part;
   const TensorPtr q = layout.Heads(*graph, kQ, part.heads, layout.width());
   const TensorPtr k = layout.Heads(*graph, kK, part.kv_heads, layout.width());
   const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.width());
-  const auto [context, lse] = graph->sdpa(
-      q, k, v,
-      cudnn_frontend::graph::SDPA_attributes().set_generate_stats(true).set_causal_mask(true).set_attn_scale(
-          static_cast<float>(AttentionScale(part))));
+  auto options = cudnn_frontend::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(
+      static_cast<float>(AttentionScale(part)));
+  SetMask(*graph, layout, options);
+  const auto [context, lse] = graph->sdpa(q, k, v, options);
   layout.SetHeads(context, kContext, part.heads, layout.context_width());
   layout.SetLse(lse);
   return graph;
@@ -107,16 +159,32 @@ std::unique_ptr<Graph> BackwardGraph(const Layout& layout) {
   const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.width());
   const TensorPtr context = layout.Heads(*graph, kContext, part.heads, layout.context_width());
   const TensorPtr grad_context = layout.Heads(*graph, kGradContext, part.heads, layout.context_width());
+  auto options = cudnn_frontend::graph::SDPA_backward_attributes()
+                     .set_attn_scale(static_cast<float>(AttentionScale(part)))
+                     .set_deterministic_algorithm(part.repeats);
+  SetMask(*graph, layout, options);
   const auto [grad_q, grad_k, grad_v] =
-      graph->sdpa_backward(q, k, v, context, grad_context, layout.Lse(*graph),
-                           cudnn_frontend::graph::SDPA_backward_attributes()
-                               .set_causal_mask(true)
-                               .set_attn_scale(static_cast<float>(AttentionScale(part)))
-                               .set_deterministic_algorithm(part.repeats));
+      graph->sdpa_backward(q, k, v, context, grad_context, layout.Lse(*graph), options);
   layout.SetHeads(grad_q, kGradQ, part.heads, layout.width());
   layout.SetHeads(grad_k, kGradK, part.kv_heads, layout.width());
   layout.SetHeads(grad_v, kGradV, part.kv_heads, layout.width());
   return graph;
+}
+
+// Takes the front of `work` for the starts of documents as the graphs read them, [B, S]; null where the shape
+// has none.
+int32_t* TakeStarts(const AttentionShape& shape, const DocumentStarts& documents, Workspace& work) {
+  if (!shape.documents) return nullptr;
+  const int64_t bytes = FlashStartsBytes(shape);
+  TORCH_CHECK(work.bytes >= bytes, "attention needs ", bytes, " bytes of work memory for documents' starts");
+  const at::TensorOptions on_gpu(at::Device(at::kCUDA, c10::cuda::current_device()));
+  const std::array<int64_t, 2> sizes = {shape.sequences, shape.length};
+  auto* const taken = static_cast<int32_t*>(work.begin);
+  at::from_blob(taken, sizes, on_gpu.dtype(at::kInt))
+      .copy_(at::from_blob(const_cast<int64_t*>(documents.starts), sizes, {documents.stride, 1},
+                           on_gpu.dtype(at::kLong)));
+  work = {.begin = static_cast<char*>(work.begin) + bytes, .bytes = work.bytes - bytes};
+  return taken;
 }
 
 }  // namespace
@@ -137,7 +205,7 @@ class FlashAttention::Graphs {
     cudnnHandle_t& handle = handles_[device];
     if (handle == nullptr) Check(cudnnCreate(&handle), "no handle");
     Entry& entry = entries_[{device, backward, shape.sequences, shape.length, shape.heads, shape.kv_heads,
-                             shape.head_dim, shape.repeats}];
+                             shape.head_dim, shape.repeats, shape.documents}];
     if (entry.graph == nullptr) {
       std::unique_ptr<Graph> graph =
           backward ? BackwardGraph({shape, FlashBackwardPart(shape)}) : ForwardGraph({shape, shape});
@@ -153,7 +221,7 @@ class FlashAttention::Graphs {
   std::mutex mutex_;
   // Of the process, like what LibTorch keeps: cuDNN may be gone when statics are destroyed.
   std::map<int, cudnnHandle_t> handles_;
-  std::map<std::array<int64_t, 8>, Entry> entries_;
+  std::map<std::array<int64_t, 9>, Entry> entries_;
 };
 
 FlashAttention::FlashAttention() : graphs_(std::make_unique<Graphs>()) {}
@@ -164,19 +232,21 @@ void FlashAttention::Prepare(const AttentionShape& shape) {
     const int64_t promised = backward ? AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, sizeof(Bf16))
                                       : AttentionWorkBytes(DeviceKind::kGpu, shape, sizeof(Bf16));
     graphs_->With(shape, backward, [&](cudnnHandle_t, const Graphs::Entry& entry) {
-      TORCH_CHECK(entry.work_bytes <= promised, "attention by cuDNN: the ", backward ? "backward" : "forward",
-                  " of ", shape.sequences, " sequences of ", shape.length, " tokens, ", shape.heads, ":",
-                  shape.kv_heads, " heads of ", shape.head_dim, " needs ", entry.work_bytes,
-                  " bytes of work memory, and the plan has ", promised);
+      TORCH_CHECK(entry.work_bytes + FlashStartsBytes(shape) <= promised, "attention by cuDNN: the ",
+                  backward ? "backward" : "forward", " of ", shape.sequences, " sequences of ", shape.length,
+                  " tokens, ", shape.heads, ":", shape.kv_heads, " heads of ", shape.head_dim, " needs ",
+                  entry.work_bytes, " bytes of work memory, and the plan has ", promised);
     });
   }
 }
 
 void FlashAttention::Forward(const AttentionArgs<Bf16>& args, CUstream_st* stream) {
   const AttentionShape& shape = args.shape;
+  Workspace work = args.work;
+  int32_t* const starts = TakeStarts(shape, args.documents, work);
   graphs_->With(shape, /*backward=*/false, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
-    TORCH_CHECK(entry.work_bytes <= args.work.bytes, "attention needs ", entry.work_bytes,
-                " bytes of work memory, not ", args.work.bytes);
+    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention needs ", entry.work_bytes,
+                " bytes of work memory, not ", work.bytes);
     Check(cudnnSetStream(handle, stream), "its stream");
     Bf16* const q = const_cast<Bf16*>(args.qkv);
     Pointers pointers = {{kQ, q},
@@ -184,18 +254,21 @@ void FlashAttention::Forward(const AttentionArgs<Bf16>& args, CUstream_st* strea
                          {kV, q + (shape.heads + shape.kv_heads) * shape.head_dim},
                          {kContext, args.context},
                          {kLse, args.lse}};
-    Check(entry.graph->execute(handle, pointers, args.work.begin), "the forward");
+    if (shape.documents) pointers[kStarts] = starts;
+    Check(entry.graph->execute(handle, pointers, work.begin), "the forward");
   });
 }
 
 void FlashAttention::Backward(const AttentionBackwardArgs<Bf16>& args, CUstream_st* stream) {
   const AttentionShape& shape = args.shape;
   const AttentionShape part = FlashBackwardPart(shape);
+  Workspace work = args.work;
+  int32_t* const starts = TakeStarts(shape, args.documents, work);
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
   graphs_->With(shape, /*backward=*/true, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
-    TORCH_CHECK(entry.work_bytes <= args.work.bytes, "attention's backward needs ", entry.work_bytes,
-                " bytes of work memory, not ", args.work.bytes);
+    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention's backward needs ", entry.work_bytes,
+                " bytes of work memory, not ", work.bytes);
     Check(cudnnSetStream(handle, stream), "its stream");
     for (int64_t sequence = 0; sequence < shape.sequences; sequence += part.sequences) {
       for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
@@ -214,7 +287,8 @@ void FlashAttention::Backward(const AttentionBackwardArgs<Bf16>& args, CUstream_
                              {kGradQ, args.grad_qkv + q},
                              {kGradK, args.grad_qkv + k},
                              {kGradV, args.grad_qkv + v}};
-        Check(entry.graph->execute(handle, pointers, args.work.begin), "the backward");
+        if (shape.documents) pointers[kStarts] = starts + row;
+        Check(entry.graph->execute(handle, pointers, work.begin), "the backward");
       }
     }
   });

@@ -2,6 +2,9 @@
 // A matrix product for each expert, one launch for all: where an expert's rows are is read on the GPU.
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
+#include "ops/cuda/hopper_products.h"
 #include "ops/cuda/sparse_kernels.h"
 #include "ops/cuda/tile_product.cuh"
 
@@ -146,6 +149,9 @@ int MultiplyWeights(const GroupedLinearBackwardWeightArgs<E>& args, G* grad_weig
 
 template <typename E>
 int Launch(const GroupedLinearArgs<E>& args, Stream stream) {
+  if constexpr (std::is_same_v<E, Bf16>) {
+    if (IsHopperProduct(args)) return LaunchHopper(args, stream);
+  }
   return MultiplyRows<E, Along::kDepth>(args.begins, args.experts, args.rows, args.x, args.weight,
                                         args.inputs, args.outputs, args.y, stream);
 }
@@ -153,6 +159,9 @@ TANDEM_KERNEL(GroupedLinearArgs)
 
 template <typename E>
 int Launch(const GroupedLinearBackwardInputArgs<E>& args, Stream stream) {
+  if constexpr (std::is_same_v<E, Bf16>) {
+    if (IsHopperProduct(args)) return LaunchHopper(args, stream);
+  }
   return MultiplyRows<E, Along::kAcross>(args.begins, args.experts, args.rows, args.grad_y, args.weight,
                                          args.outputs, args.inputs, args.grad_x, stream);
 }
@@ -160,6 +169,9 @@ TANDEM_KERNEL(GroupedLinearBackwardInputArgs)
 
 template <typename E>
 int Launch(const GroupedLinearBackwardWeightArgs<E>& args, Stream stream) {
+  if constexpr (std::is_same_v<E, Bf16>) {
+    if (IsHopperProduct(args)) return LaunchHopper(args, stream);
+  }
   return args.rounded != nullptr ? MultiplyWeights(args, args.rounded, stream)
                                  : MultiplyWeights(args, args.grad_weight, stream);
 }

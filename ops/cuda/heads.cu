@@ -6,18 +6,13 @@
 
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/warp.cuh"
 #include "ops/row_work.h"
 
 namespace tandem::ops::cuda {
 namespace {
 
 constexpr int kHeld = kMostGpuNormedHeadDim / 32;  // elements of a head that a lane has
-
-template <typename T>
-__device__ T SumOfWarp(T value) {
-  for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xFFFFFFFF, value, lanes);
-  return value;
-}
 
 template <typename E>
 __global__ void HeadNormWarps(HeadNormArgs<E> args) {
@@ -37,7 +32,7 @@ __global__ void HeadNormWarps(HeadNormArgs<E> args) {
   const E* const weight = head < args.heads ? args.query_weight : args.key_weight;
   T squares = 0;
   for (int64_t i = lane; i < head_dim; i += 32) squares += Widen(x[i]) * Widen(x[i]);
-  const T r = 1 / sqrt(SumOfWarp(squares) / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
+  const T r = 1 / sqrt(WarpSum(squares) / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
   for (int64_t i = lane; i < head_dim; i += 32) Narrow(Widen(x[i]) * r * Widen(weight[i]), y[i]);
 }
 
@@ -70,8 +65,8 @@ __global__ void HeadNormBackwardTokens(HeadNormBackwardArgs<E> args, T* partial_
         squares += x[j] * x[j];
         dot += g[j] * x[j] * w[j];
       }
-      squares = SumOfWarp(squares);
-      dot = SumOfWarp(dot);
+      squares = WarpSum(squares);
+      dot = WarpSum(dot);
       const T r = 1 / sqrt(squares / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
       const T shrink = r * r * r * dot / static_cast<T>(head_dim);
 #pragma unroll
@@ -211,7 +206,7 @@ TANDEM_KERNEL(HeadNormArgs)
 template <typename E>
 int Launch(const HeadNormBackwardArgs<E>& args, Stream stream) {
   auto* const partial_sums = static_cast<Arithmetic<E>*>(args.work.begin);
-  const int64_t blocks = std::min(args.tokens, kNormGroups);
+  const int64_t blocks = std::min(args.tokens, kHeadNormGroups);
   if (blocks > 0) {
     HeadNormBackwardTokens<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args, partial_sums);
   }

@@ -59,16 +59,17 @@ int Launch(const UnpackLatentHeadsArgs<E>& args, Stream stream);
   template int Launch(const Args<Bf16>&, Stream stream);
 
 // Causal attention of some query rows of one sequence, between its matrix products. Their scores are
-// [heads, rows, columns], and row i reads columns 0 ... columns - rows + i; its lse is at
+// [heads, rows, columns], and row i reads columns starts[i] ... columns - rows + i; its lse is at
 // lse[head * lse_stride + columns - rows + i]. T: float, double; scores are not rounded.
 struct ScoreBlock {
   int64_t heads = 0;
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t lse_stride = 0;
+  const int64_t* starts = nullptr;  // null: all from column 0 on
 };
 
-// scores -> probabilities, in place (zeros behind the diagonal); lse is written.
+// scores -> probabilities, in place (zeros for what a row does not read); lse is written.
 template <typename T>
 int CausalSoftmax(const ScoreBlock& block, T* scores, T* lse, Stream stream);
 

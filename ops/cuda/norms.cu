@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
@@ -33,123 +35,180 @@ __global__ void RmsNormRow(RmsNormArgs<E> args, T epsilon) {
   }
 }
 
-// Both sums over the block at once.
+// Of a row: with r = 1 / rms(x) and g = grad_y * weight, grad_x = r * (g - x * r^2 * mean(g * x)).
 template <typename T>
-__device__ void BlockSums(T& a, T& b) {
-  __shared__ T shared[2][kWarps];
-  for (int lanes = 16; lanes > 0; lanes /= 2) {
-    a += __shfl_xor_sync(0xFFFFFFFF, a, lanes);
-    b += __shfl_xor_sync(0xFFFFFFFF, b, lanes);
-  }
-  __syncthreads();  // the last sums' readers
-  if (threadIdx.x % 32 == 0) {
-    shared[0][threadIdx.x / 32] = a;
-    shared[1][threadIdx.x / 32] = b;
-  }
-  __syncthreads();
-  a = shared[0][0];
-  b = shared[1][0];
-#pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) {
-    a += shared[0][warp];
-    b += shared[1][warp];
-  }
-}
+struct RowSums {
+  T squares = 0;  // of x
+  T dot = 0;      // of g and x
 
-// With r = 1 / rms(x) and g = grad_y * weight: grad_x = r * (g - x * r^2 * mean(g * x)). A block has every
-// gridDim.x-th row, and adds up the weight's gradient of these in shared memory, element k of pack i at
-// k * packs + i: neighbouring threads read neighbouring banks.
-//
-// kHeld: packs of a row that a thread keeps from the sums to the results, all that it has; 0: it reads them
-// again.
-template <int N, int kHeld, typename E, typename T>
-__global__ void __launch_bounds__(kThreads, 4)
-    RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
-  extern __shared__ __align__(16) unsigned char shared[];
-  using P = Pack<E, N>;
-  T* const sums = reinterpret_cast<T*>(shared);
-  const E* const __restrict__ grad_y = args.grad_y;
-  const E* const __restrict__ x = args.x;
-  const E* const __restrict__ weight = args.weight;
-  const E* const __restrict__ residual = args.residual;
-  E* const grad_x = args.grad_x;
-  const bool add_x = args.add_x;
-  const int64_t columns = args.columns;
-  const int64_t packs = columns / N;
-  for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
+  template <typename E, int N>
+  __device__ void Add(const Pack<E, N>& x, const Pack<E, N>& grad, const Pack<E, N>& weight) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) sums[k * packs + i] = 0;
-  }
-  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
-    const int64_t begin = row * columns;
-    T squares = 0;
-    T dot = 0;
-    const auto add = [&](const P& value, const P& grad, const P& w) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        squares += Widen(value.e[k]) * Widen(value.e[k]);
-        dot += Widen(grad.e[k]) * Widen(value.e[k]) * Widen(w.e[k]);
-      }
-    };
-    T r = 0;
-    T shrink = 0;
-    const auto close_sums = [&] {
-      BlockSums(squares, dot);
-      r = 1 / sqrt(squares / static_cast<T>(columns) + epsilon);
-      shrink = r * r * r * dot / static_cast<T>(columns);
-    };
-    const auto write = [&](int64_t i, const P& value, const P& grad, const P& beside) {
-      const P w = PackAt<E, N>(weight, i);
-      P result{};
-      if (add_x) result = PackAt<E, N>(grad_x + begin, i);
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        T gradient = Widen(grad.e[k]) * Widen(w.e[k]) * r - Widen(value.e[k]) * shrink;
-        if (residual != nullptr) gradient += Widen(beside.e[k]);
-        Narrow(add_x ? Widen(result.e[k]) + gradient : gradient, result.e[k]);
-        sums[k * packs + i] += Widen(grad.e[k]) * Widen(value.e[k]) * r;
-      }
-      SetPack(grad_x + begin, i, result);
-    };
-    if constexpr (kHeld > 0) {
-      P values[kHeld];
-      P grads[kHeld];
-      P besides[kHeld];
-#pragma unroll
-      for (int j = 0; j < kHeld; ++j) {
-        const int64_t i = threadIdx.x + j * kThreads;
-        if (i >= packs) continue;
-        values[j] = PackAt<E, N>(x + begin, i);
-        grads[j] = PackAt<E, N>(grad_y + begin, i);
-        if (residual != nullptr) besides[j] = PackAt<E, N>(residual + begin, i);
-      }
-#pragma unroll
-      for (int j = 0; j < kHeld; ++j) {
-        const int64_t i = threadIdx.x + j * kThreads;
-        if (i < packs) add(values[j], grads[j], PackAt<E, N>(weight, i));
-      }
-      close_sums();
-#pragma unroll
-      for (int j = 0; j < kHeld; ++j) {
-        const int64_t i = threadIdx.x + j * kThreads;
-        if (i < packs) write(i, values[j], grads[j], besides[j]);
-      }
-    } else {
-      for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
-        add(PackAt<E, N>(x + begin, i), PackAt<E, N>(grad_y + begin, i), PackAt<E, N>(weight, i));
-      }
-      close_sums();
-      for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
-        P beside{};
-        if (residual != nullptr) beside = PackAt<E, N>(residual + begin, i);
-        write(i, PackAt<E, N>(x + begin, i), PackAt<E, N>(grad_y + begin, i), beside);
-      }
+    for (int k = 0; k < N; ++k) {
+      squares += Widen(x.e[k]) * Widen(x.e[k]);
+      dot += Widen(grad.e[k]) * Widen(x.e[k]) * Widen(weight.e[k]);
     }
   }
-  for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
-#pragma unroll
-    for (int k = 0; k < N; ++k) partial_sums[blockIdx.x * columns + i * N + k] = sums[k * packs + i];
+
+  // Over the block. shared: one for each of its warps, which nobody reads any more.
+  __device__ void AddUp(RowSums* shared) {
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      squares += __shfl_xor_sync(0xFFFFFFFF, squares, lanes);
+      dot += __shfl_xor_sync(0xFFFFFFFF, dot, lanes);
+    }
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = *this;
+    __syncthreads();
+    *this = shared[0];
+    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
+      squares += shared[warp].squares;
+      dot += shared[warp].dot;
+    }
   }
+};
+
+// What follows from a row's sums.
+template <typename T>
+struct RowFactors {
+  __device__ RowFactors(const RowSums<T>& sums, int64_t columns, T epsilon)
+      : r(1 / sqrt(sums.squares / static_cast<T>(columns) + epsilon)),
+        shrink(r * r * r * sums.dot / static_cast<T>(columns)) {}
+
+  // before: what is added to.
+  template <typename E, int N>
+  __device__ Pack<E, N> Gradient(const Pack<E, N>& x, const Pack<E, N>& grad, const Pack<E, N>& weight,
+                                 const Pack<E, N>& residual, const Pack<E, N>& before) const {
+    Pack<E, N> result;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const T gradient = Widen(grad.e[k]) * Widen(weight.e[k]) * r - Widen(x.e[k]) * shrink;
+      Narrow(Widen(before.e[k]) + (gradient + Widen(residual.e[k])), result.e[k]);
+    }
+    return result;
+  }
+
+  T r;
+  T shrink;
+};
+
+constexpr int kMaxWarps = 32;
+
+// The compiler unpacks the words again behind this rather than keep what it has unpacked before in registers.
+__device__ inline void Repack(uint4& words) {
+  asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
+}
+template <typename P>
+__device__ void Repack(P&) {}
+
+// A block has every gridDim.x-th row and a thread for each of its packs, and adds up the weight's gradient of
+// these. It reads the next row before it knows the sums of the last one.
+template <int N, int kMost, typename E, typename T>
+__global__ void __launch_bounds__(kMost, 1024 / kMost)
+    RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
+  using P = Pack<E, N>;
+  __shared__ RowSums<T> shared[2][kMaxWarps];  // of rows in turns
+  const int packs = static_cast<int>(args.columns / N);
+  const int i = static_cast<int>(threadIdx.x);
+  const bool inside = i < packs;
+  // Whole words until they are computed with: elements of two bytes would take a register each.
+  using Held = std::conditional_t<sizeof(P) == sizeof(uint4), uint4, P>;
+  struct Row {
+    Held x{};
+    Held grad{};
+    Held residual{};
+  };
+  const auto unpack = [](const Held& held) {
+    P pack;
+    memcpy(&pack, &held, sizeof(pack));
+    return pack;
+  };
+  const auto read = [&](int64_t row) {
+    Row read;
+    if (inside && row < args.rows) {
+      const int64_t at = row * packs + i;
+      read.x = reinterpret_cast<const Held*>(args.x)[at];
+      read.grad = reinterpret_cast<const Held*>(args.grad_y)[at];
+      if (args.residual != nullptr) read.residual = reinterpret_cast<const Held*>(args.residual)[at];
+    }
+    return read;
+  };
+  Held weight{};
+  if (inside) weight = reinterpret_cast<const Held*>(args.weight)[i];
+  T weights[N] = {};
+  Row next = read(blockIdx.x);
+  int turn = 0;
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x, turn ^= 1) {
+    Row now = next;
+    next = read(row + gridDim.x);
+    RowSums<T> sums;
+    sums.Add(unpack(now.x), unpack(now.grad), unpack(weight));
+    sums.AddUp(shared[turn]);
+    if (!inside) continue;
+    const RowFactors<T> factors(sums, args.columns, epsilon);
+    const int64_t at = row * packs + i;
+    for (Held* held : {&now.x, &now.grad, &weight}) Repack(*held);
+    const P x = unpack(now.x);
+    const P grad = unpack(now.grad);
+    P before{};
+    if (args.add_x) before = PackAt<E, N>(args.grad_x, at);
+    SetPack(args.grad_x, at, factors.Gradient(x, grad, unpack(weight), unpack(now.residual), before));
+#pragma unroll
+    for (int k = 0; k < N; ++k) weights[k] += Widen(grad.e[k]) * Widen(x.e[k]) * factors.r;
+  }
+  if (!inside) return;
+#pragma unroll
+  for (int k = 0; k < N; ++k)
+    partial_sums[(static_cast<int64_t>(blockIdx.x) * packs + i) * N + k] = weights[k];
+}
+
+// The same of rows that have more packs than a block has threads: they are read twice, and the weight's
+// gradient is added up in memory. kShared: in shared memory, element k of pack i at k * packs + i:
+// neighbouring threads read neighbouring banks; otherwise where the sums are left.
+template <int N, bool kShared, typename E, typename T>
+__global__ void __launch_bounds__(kThreads, 4)
+    RmsNormBackwardLongRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
+  using P = Pack<E, N>;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  __shared__ RowSums<T> shared[2][kMaxWarps];
+  const int64_t columns = args.columns;
+  const int64_t packs = columns / N;
+  T* const left = partial_sums + blockIdx.x * columns;
+  T* const weights = kShared ? reinterpret_cast<T*>(dynamic) : left;
+  const auto place = [&](int64_t i, int k) { return kShared ? k * packs + i : i * N + k; };
+  const auto each_pack = [&](const auto& visit) {  // a thread visits the same ones each time
+    for (int64_t i = threadIdx.x; i < packs; i += kThreads) visit(i);
+  };
+  each_pack([&](int64_t i) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) weights[place(i, k)] = 0;
+  });
+  int turn = 0;
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x, turn ^= 1) {
+    const E* const x = args.x + row * columns;
+    const E* const grad_y = args.grad_y + row * columns;
+    E* const grad_x = args.grad_x + row * columns;
+    RowSums<T> sums;
+    each_pack([&](int64_t i) {
+      sums.Add(PackAt<E, N>(x, i), PackAt<E, N>(grad_y, i), PackAt<E, N>(args.weight, i));
+    });
+    sums.AddUp(shared[turn]);
+    const RowFactors<T> factors(sums, columns, epsilon);
+    each_pack([&](int64_t i) {
+      const P value = PackAt<E, N>(x, i);
+      const P grad = PackAt<E, N>(grad_y, i);
+      P residual{};
+      P before{};
+      if (args.residual != nullptr) residual = PackAt<E, N>(args.residual + row * columns, i);
+      if (args.add_x) before = PackAt<E, N>(grad_x, i);
+      SetPack(grad_x, i, factors.Gradient(value, grad, PackAt<E, N>(args.weight, i), residual, before));
+#pragma unroll
+      for (int k = 0; k < N; ++k) weights[place(i, k)] += Widen(grad.e[k]) * Widen(value.e[k]) * factors.r;
+    });
+  }
+  if (!kShared) return;
+  each_pack([&](int64_t i) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) left[i * N + k] = weights[place(i, k)];
+  });
 }
 
 // grad_weight (+)= the rows of partial_sums: a block has 32 columns, a warp every kWarps-th row.
@@ -174,6 +233,44 @@ __global__ void AddPartialSums(const T* partial_sums, int64_t rows, int64_t colu
   grad_weight[column] = total;
 }
 
+// Of shared memory, that a block may ask for; 0 where the runtime does not say.
+int64_t MostSharedBytes() {
+  constexpr int64_t kOwnBytes = 4 << 10;  // at most what the kernel has of its own
+  int device = 0;
+  int bytes = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
+    return 0;
+  }
+  return bytes - kOwnBytes;
+}
+
+template <int N, typename E, typename T = Arithmetic<E>>
+int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* partial_sums, Stream stream) {
+  const int64_t packs = args.columns / N;
+  const int64_t row_threads = (packs + 31) / 32 * 32;
+  const int64_t bytes = args.columns * static_cast<int64_t>(sizeof(T));
+  int error = cudaSuccess;
+  const auto start = [&](auto kernel, int64_t threads, int64_t shared_bytes) {
+    if (shared_bytes > 40 << 10) {  // more must be asked for
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shared_bytes));
+    }
+    kernel<<<static_cast<unsigned>(groups), static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes),
+             stream>>>(args, static_cast<T>(args.epsilon), partial_sums);
+  };
+  if (packs <= 512) {
+    start(RmsNormBackwardRows<N, 512, E, T>, row_threads, 0);
+  } else if (packs <= 1024) {
+    start(RmsNormBackwardRows<N, 1024, E, T>, row_threads, 0);
+  } else if (bytes <= MostSharedBytes()) {
+    start(RmsNormBackwardLongRows<N, true, E, T>, kThreads, bytes);
+  } else {
+    start(RmsNormBackwardLongRows<N, false, E, T>, kThreads, 0);
+  }
+  return error;
+}
+
 }  // namespace
 
 template <typename E>
@@ -196,18 +293,8 @@ int Launch(const RmsNormBackwardArgs<E>& args, Stream stream) {
   const int64_t groups = std::min(args.rows, kNormGroups);
   int error = cudaSuccess;
   if (groups > 0) {
-    WithPacks<E>(
-        {columns}, {args.grad_y, args.x, args.weight, args.residual, args.grad_x}, [&]<int N>(Packed<N>) {
-          constexpr int kHeld = 2;
-          const bool held = columns / N <= kHeld * kThreads;
-          const auto kernel = held ? RmsNormBackwardRows<N, kHeld, E, T> : RmsNormBackwardRows<N, 0, E, T>;
-          const auto bytes = static_cast<int>(columns * sizeof(T));
-          if (bytes > 48 << 10) {  // more must be asked for
-            error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-          }
-          kernel<<<static_cast<unsigned>(groups), kThreads, bytes, stream>>>(
-              args, static_cast<T>(args.epsilon), partial_sums);
-        });
+    WithPacks<E>({columns}, {args.grad_y, args.x, args.weight, args.residual, args.grad_x},
+                 [&]<int N>(Packed<N>) { error = StartBackwardRows<N>(args, groups, partial_sums, stream); });
   }
   AddPartialSums<<<static_cast<unsigned>((columns + 31) / 32), kThreads, 0, stream>>>(
       partial_sums, groups, columns, args.add_weight, args.grad_weight);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "ops/linear_work.h"
 #include "ops/tensor_access.h"
+#include "platform/log.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -150,10 +151,13 @@ ProductPlan::ProductPlan(cublasLtHandle_t handle, const ProductOperands& operand
   Describe(operands);
   if (algorithm != nullptr) {
     const cublasStatus_t status = Configure(handle, *algorithm, algorithm_);
-    TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS,
-                "matrix product: the algorithm of the build's table does not compute ", Factors(operands),
-                ": ", cublasLtGetStatusString(status));
-    return;
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    platform::Log(platform::LogLevel::kWarning,
+                  "cuBLASLt refuses the algorithm that the build's table has for a matrix product; the first "
+                  "of its own rules computes it",
+                  {{"product", Factors(operands)},
+                   {"machine", ProductMachine()},
+                   {"reason", cublasLtGetStatusString(status)}});
   }
   const std::vector<cublasLtMatmulAlgo_t> proposed = ProposedAlgorithms(handle, operands, 1);
   TORCH_CHECK(!proposed.empty(), "matrix product: cuBLASLt has no algorithm for ", Factors(operands), " in ",

@@ -58,8 +58,9 @@ std::string ProductMachine();
 // alike. Immutable; of the handle's GPU.
 class ProductPlan {
  public:
-  // algorithm: of the table, or null: the first of cuBLASLt's rules. Throws c10::Error where there is none
-  // that takes at most kGpuLinearWorkBytes of work memory.
+  // algorithm: of the table, or null: the first of cuBLASLt's rules. So is what cuBLASLt refuses, with a
+  // warning in the log: on every GPU of the machine's name alike, so that ranks still agree. Throws
+  // c10::Error where the rules have none that takes at most kGpuLinearWorkBytes of work memory.
   ProductPlan(cublasLtHandle_t handle, const ProductOperands& operands,
               const ProductTable::Algorithm* algorithm);
   ~ProductPlan();

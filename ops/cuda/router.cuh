@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ops/cuda/block.cuh"
+#include "ops/cuda/warp.cuh"
 #include "ops/router_config.h"
 
 // A warp looks at the scores of one token: lane l at every 32nd from l on.
@@ -21,12 +22,6 @@ __device__ inline int64_t TokenOfWarp() {
 }
 inline unsigned TokenBlocks(int64_t tokens, int warps = kRouterWarps) {
   return static_cast<unsigned>((tokens + warps - 1) / warps);
-}
-
-template <typename T>
-__device__ T WarpSum(T value) {
-  for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(kEveryLane, value, lanes);
-  return value;
 }
 
 template <typename T>

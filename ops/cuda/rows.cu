@@ -6,6 +6,7 @@
 
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/warp.cuh"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -82,16 +83,24 @@ __global__ void SwiGluBackwardPacks(SwiGluBackwardArgs<E> args, unsigned blocks_
   SetPack(args.activated + row * inner, i, grads);
 }
 
-// Those of experts: a block has every gridDim.x-th row of those there are.
+// Calls visit(row, lane) for the rows of the calling warp: as many apart as the grid has warps.
+template <typename Visit>
+__device__ void ForRowsOfWarp(int64_t rows, const Visit& visit) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  for (int64_t row = first; row < rows; row += static_cast<int64_t>(gridDim.x) * kWarps) {
+    visit(row, static_cast<int>(threadIdx.x) % 32);
+  }
+}
+
+// Those of experts: a warp has a row of those there are.
 template <int N, typename E>
 __global__ void WeightedSwiGluRows(SwiGluArgs<E> args) {
   using T = Arithmetic<E>;
   const int64_t inner = args.inner;
-  const int64_t rows = *args.rows_there;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+  ForRowsOfWarp(*args.rows_there, [&](int64_t row, int lane) {
     const E* const gates = args.gate_up + row * 2 * inner;
     const T weight = args.weights[row];
-    for (int64_t i = threadIdx.x; i < inner / N; i += kThreads) {
+    for (int64_t i = lane; i < inner / N; i += 32) {
       Pack<E, N> gate = PackAt<E, N>(gates, i);
       const Pack<E, N> up = PackAt<E, N>(gates + inner, i);
 #pragma unroll
@@ -101,20 +110,19 @@ __global__ void WeightedSwiGluRows(SwiGluArgs<E> args) {
       }
       SetPack(args.activated + row * inner, i, gate);
     }
-  }
+  });
 }
 
 template <int N, typename E>
 __global__ void WeightedSwiGluBackwardRows(SwiGluBackwardArgs<E> args) {
   using T = Arithmetic<E>;
   const int64_t inner = args.inner;
-  const int64_t rows = *args.rows_there;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+  ForRowsOfWarp(*args.rows_there, [&](int64_t row, int lane) {
     const E* const gates = args.gate_up + row * 2 * inner;
     E* const grad_gates = args.grad_gate_up + row * 2 * inner;
     const T weight = args.weights[row];
     T grad_weight = 0;
-    for (int64_t i = threadIdx.x; i < inner / N; i += kThreads) {
+    for (int64_t i = lane; i < inner / N; i += 32) {
       Pack<E, N> gate = PackAt<E, N>(gates, i);
       Pack<E, N> up = PackAt<E, N>(gates + inner, i);
       Pack<E, N> grads = PackAt<E, N>(args.grad_activated + row * inner, i);
@@ -134,12 +142,14 @@ __global__ void WeightedSwiGluBackwardRows(SwiGluBackwardArgs<E> args) {
       SetPack(grad_gates + inner, i, up);
       SetPack(args.activated + row * inner, i, grads);
     }
-    grad_weight = BlockSum(grad_weight);
-    if (threadIdx.x == 0) args.grad_weights[row] = grad_weight;
-  }
+    grad_weight = WarpSum(grad_weight);
+    if (lane == 0) args.grad_weights[row] = grad_weight;
+  });
 }
 
-unsigned RowBlocks(int64_t rows) { return static_cast<unsigned>(std::min<int64_t>(rows, 1 << 16)); }
+unsigned WarpBlocks(int64_t rows) {
+  return static_cast<unsigned>(std::min<int64_t>((rows + kWarps - 1) / kWarps, 1 << 16));
+}
 
 unsigned BlocksOfRow(int64_t packs) { return static_cast<unsigned>((packs + kThreads - 1) / kThreads); }
 
@@ -162,7 +172,7 @@ int Launch(const SwiGluArgs<E>& args, Stream stream) {
   if (args.rows == 0 || args.inner == 0) return cudaSuccess;
   WithPacks<E>({args.inner}, {args.gate_up, args.activated}, [&]<int N>(Packed<N>) {
     if (args.weights != nullptr) {
-      WeightedSwiGluRows<N><<<RowBlocks(args.rows), kThreads, 0, stream>>>(args);
+      WeightedSwiGluRows<N><<<WarpBlocks(args.rows), kThreads, 0, stream>>>(args);
     } else {
       const unsigned blocks = BlocksOfRow(args.inner / N);
       SwiGluPacks<N><<<static_cast<unsigned>(args.rows) * blocks, kThreads, 0, stream>>>(args, blocks);
@@ -178,7 +188,7 @@ int Launch(const SwiGluBackwardArgs<E>& args, Stream stream) {
   WithPacks<E>({args.inner}, {args.gate_up, args.activated, args.grad_gate_up, args.grad_activated},
                [&]<int N>(Packed<N>) {
                  if (args.weights != nullptr) {
-                   WeightedSwiGluBackwardRows<N><<<RowBlocks(args.rows), kThreads, 0, stream>>>(args);
+                   WeightedSwiGluBackwardRows<N><<<WarpBlocks(args.rows), kThreads, 0, stream>>>(args);
                  } else {
                    const unsigned blocks = BlocksOfRow(args.inner / N);
                    SwiGluBackwardPacks<N>

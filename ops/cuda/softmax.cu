@@ -8,38 +8,42 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// The row of a block: where it begins, its columns, and the place of its lse.
+// The row of a block: where it begins, the columns that it reads, and the place of its lse.
 struct Row {
   __device__ explicit Row(const ScoreBlock& block) {
     const int64_t i = blockIdx.x % block.rows;
     begin = blockIdx.x * block.columns;
-    columns = block.columns - block.rows + i + 1;
-    lse = blockIdx.x / block.rows * block.lse_stride + columns - 1;
+    first = block.starts == nullptr ? 0 : block.starts[i];
+    end = block.columns - block.rows + i + 1;
+    lse = blockIdx.x / block.rows * block.lse_stride + end - 1;
   }
+  __device__ bool Reads(int64_t column) const { return first <= column && column < end; }
   int64_t begin;
-  int64_t columns;
+  int64_t first;
+  int64_t end;
   int64_t lse;
 };
 
 template <typename T>
-__device__ void WriteProbabilities(T* row, int64_t columns, int64_t all_columns, T lse) {
-  for (int64_t i = threadIdx.x; i < all_columns; i += kThreads) {
-    row[i] = i < columns ? exp(row[i] - lse) : T{0};
+__device__ void WriteProbabilities(const Row& row, int64_t columns, T lse, T* scores) {
+  T* const s = scores + row.begin;
+  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
+    s[i] = row.Reads(i) ? exp(s[i] - lse) : T{0};
   }
 }
 
 template <typename T>
 __global__ void CausalSoftmaxRow(ScoreBlock block, T* scores, T* lse) {
   const Row row(block);
-  const T row_lse = BlockLogSumExp<1>(scores + row.begin, row.columns);
-  WriteProbabilities(scores + row.begin, row.columns, block.columns, row_lse);
+  const T row_lse = BlockLogSumExp<1>(scores + row.begin + row.first, row.end - row.first);
+  WriteProbabilities(row, block.columns, row_lse, scores);
   if (threadIdx.x == 0) lse[row.lse] = row_lse;
 }
 
 template <typename T>
 __global__ void CausalProbabilitiesRow(ScoreBlock block, const T* lse, T* scores) {
   const Row row(block);
-  WriteProbabilities(scores + row.begin, row.columns, block.columns, lse[row.lse]);
+  WriteProbabilities(row, block.columns, lse[row.lse], scores);
 }
 
 template <typename T>
@@ -48,10 +52,10 @@ __global__ void SoftmaxBackwardRow(ScoreBlock block, const T* probabilities, T* 
   const T* const p = probabilities + row.begin;
   T* const g = grad + row.begin;
   T sum = 0;
-  for (int64_t i = threadIdx.x; i < row.columns; i += kThreads) sum += p[i] * g[i];
+  for (int64_t i = row.first + threadIdx.x; i < row.end; i += kThreads) sum += p[i] * g[i];
   sum = BlockSum(sum);
   for (int64_t i = threadIdx.x; i < block.columns; i += kThreads) {
-    g[i] = i < row.columns ? p[i] * (g[i] - sum) : T{0};
+    g[i] = row.Reads(i) ? p[i] * (g[i] - sum) : T{0};
   }
 }
 

@@ -190,6 +190,11 @@ Work WorkOf(const Outline& outline, const Program& program, const Instruction& i
   return work;
 }
 
+double CrossingBytes(const Work& work, Opcode opcode) {
+  return InfoOf(opcode).link == LinkRule::kPeer ? work.link_bytes
+                                                : work.link_bytes * (work.ranks - 1) / work.ranks;
+}
+
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction) {
   const bool pass = InfoOf(instruction.opcode).memory == MemoryRule::kPass;
   return absl::StrJoin(NonEmpty({ToText(instruction.opcode), WithoutNumbers(TargetName(outline, instruction)),
@@ -229,9 +234,7 @@ double CostModel::CollectiveSeconds(const Work& work, Opcode opcode) const {
                           : link.bytes_per_second;
   const double latency =
       beyond ? std::max(link.latency_seconds, network.latency_seconds) : link.latency_seconds;
-  // Of a collective each rank has a share already; what goes to a peer goes there whole.
-  const double crossing = rule == LinkRule::kPeer ? work.link_bytes : work.link_bytes * (ranks - 1) / ranks;
-  return latency + hops + crossing / rate;
+  return latency + hops + CrossingBytes(work, opcode) / rate;
 }
 
 double CostModel::ArithmeticSeconds(const Work& work, const Instruction& instruction) const {

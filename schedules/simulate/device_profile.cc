@@ -116,4 +116,12 @@ absl::StatusOr<DeviceProfile> PresetProfile(absl::string_view name) {
                                           absl::StrJoin(PresetProfileNames(), ", ")));
 }
 
+double PeakFlops(absl::string_view device, absl::string_view type) {
+  const DeviceProfile profile = device == "NVIDIA H100 80GB HBM3" ? H100()
+                                : device == "NVIDIA H200"         ? H200()
+                                                                  : DeviceProfile{};
+  const auto rate = profile.compute.find(std::string(type));
+  return rate == profile.compute.end() ? 0 : rate->second.peak_flops_per_second;
+}
+
 }  // namespace tandem::schedules

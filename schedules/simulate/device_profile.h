@@ -87,6 +87,11 @@ std::vector<std::string> PresetProfileNames();
 // NotFound for another name, with those that there are.
 absl::StatusOr<DeviceProfile> PresetProfile(absl::string_view name);
 
+// The vendor's figure for a device, by the name that its driver gives it ("NVIDIA H200") and the type that it
+// computes in ("bf16"); 0 where it is not known. A name is one product: an "NVIDIA H100 PCIe" is slower than
+// the SXM of the presets, and is not known.
+double PeakFlops(absl::string_view device, absl::string_view type);
+
 // A profile as JSON text, and back. The keys are the fields' names; what is not given is as in DeviceProfile.
 // InvalidArgument is one line that names the key and what is allowed.
 std::string ProfileToJson(const DeviceProfile& profile);

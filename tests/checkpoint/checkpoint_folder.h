@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
-#include "comm/run_thread_ranks.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
 

@@ -15,9 +15,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
-#include "comm/run_thread_ranks.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
+#include "tests/comm/run_thread_ranks.h"
 #include "tests/platform/irregular_files.h"
 
 namespace tandem::checkpoint {

@@ -14,9 +14,9 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "checkpoint/lease.h"
-#include "platform/fake_clock.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
+#include "tests/platform/fake_clock.h"
 #include "tests/platform/irregular_files.h"
 
 namespace tandem::checkpoint {

@@ -14,10 +14,10 @@
 #include "absl/strings/str_replace.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "comm/run_thread_ranks.h"
 #include "device/device.h"
 #include "fsdp/shard_kernels.h"
 #include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
 namespace {

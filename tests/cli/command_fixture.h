@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands/command_line.h"
 #include "cli/commands/commands.h"
-#include "cli/commands/parse.h"
 #include "cli/terminal/error.h"
 #include "platform/clock.h"
 #include "tests/cli/fake_jobs_server.h"

@@ -3,11 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "cli/terminal/group_table.h"
 #include "cli/terminal/log_line.h"
 #include "cli/terminal/number_text.h"
-#include "cli/terminal/rank_list.h"
 #include "cli/terminal/styled_line.h"
 #include "cli/terminal/table.h"
+#include "plan/quantity_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -51,9 +52,9 @@ TEST(WrapTest, NoLineIsWiderThanTheTerminal) {
 }
 
 TEST(NumberTextTest, ReadsWell) {
-  EXPECT_EQ(CountText(0), "0");
-  EXPECT_EQ(CountText(999), "999");
-  EXPECT_EQ(CountText(-1234567), "-1,234,567");
+  EXPECT_EQ(plan::GroupedText(0), "0");
+  EXPECT_EQ(plan::GroupedText(999), "999");
+  EXPECT_EQ(plan::GroupedText(-1234567), "-1,234,567");
   EXPECT_EQ(RateText(0), "-");
   EXPECT_EQ(RateText(5243.2), "5,243");
   EXPECT_EQ(RateText(152'400), "152k");

@@ -5,8 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/doctor/folder_checks.h"
-#include "cli/doctor/machine_checks.h"
+#include "cli/doctor/checks.h"
 
 namespace tandem::cli {
 namespace {
@@ -30,6 +29,13 @@ TEST(DriverTest, OneTooOldForCudaFailsWithWhatItNeeds) {
   EXPECT_EQ(CheckDriver("570.133.20").level, Level::kFail);
   EXPECT_THAT(CheckDriver("570.133.20").text, HasSubstr("needs 580"));
   EXPECT_EQ(CheckDriver("").level, Level::kFail);
+}
+
+TEST(NcclTest, OneThatLacksTheExchangeBetweenExpertsFailsWithWhatItNeeds) {
+  EXPECT_EQ(CheckNcclVersion(22809, "/opt/libnccl.so.2").text, "2.28.9 in /opt/libnccl.so.2");
+  EXPECT_EQ(CheckNcclVersion(22809, "").level, Level::kOk);
+  EXPECT_EQ(CheckNcclVersion(22707, "").level, Level::kFail);
+  EXPECT_THAT(CheckNcclVersion(22707, "/n").text, HasSubstr("2.27.7 in /n is too old; install NCCL 2.28"));
 }
 
 TEST(LibrariesTest, MissingOnesHaveNoPath) {

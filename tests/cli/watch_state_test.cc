@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/watch/loss_history.h"
 #include "tests/cli/sample_job.h"
 
 namespace tandem::cli {

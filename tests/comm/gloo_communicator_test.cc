@@ -24,11 +24,11 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "comm/address_error.h"
-#include "comm/memory_store.h"
-#include "comm/run_thread_ranks.h"
+#include "comm/communicator.h"
 #include "platform/clock.h"
 #include "tests/comm/collectives.h"
+#include "tests/comm/memory_store.h"
+#include "tests/comm/run_thread_ranks.h"
 
 extern char** environ;
 

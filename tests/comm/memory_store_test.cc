@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/memory_store.h"
+#include "tests/comm/memory_store.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "comm/run_thread_ranks.h"
 #include "tests/comm/collectives.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::comm {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "comm/run_thread_ranks.h"
 #include "comm/thread_communicator.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::comm {
 namespace {

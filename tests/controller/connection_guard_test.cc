@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "platform/fake_clock.h"
 #include "platform/random.h"
+#include "tests/platform/fake_clock.h"
 #include "tests/tls/certificates.h"
 #include "tls/server_tls.h"
 

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 
-#include "controller/core/last_step.h"
 #include "tests/controller/temp_folder.h"
 
 namespace tandem::controller {
@@ -81,6 +80,18 @@ TEST_F(HistoryTest, PointsWithNormsAreSpreadOverTheStepsThatHaveThem) {
   }
   EXPECT_EQ(history->Spread("j", 0, 0, 64)->front().step(), 1) << "without norms, over all steps";
   EXPECT_TRUE(history->Spread("j", 1, 9'900, 64, [](v1::Norms&) {})->empty());
+}
+
+// A job that goes on from a checkpoint has no reports of the steps before it.
+TEST_F(HistoryTest, PointsOfAResumedJobAreSpreadOverTheStepsThatThereAre) {
+  std::unique_ptr<History> history = Open();
+  ASSERT_TRUE(history->Add(BatchOf("j", 1, 100'001, 100'500), kNow, [](const absl::Status&) {}).ok());
+  const auto reports = history->Spread("j", 0, 0, 100);
+  ASSERT_TRUE(reports.ok());
+  EXPECT_GE(reports->size(), 80U);
+  EXPECT_LE(reports->size(), 102U);
+  EXPECT_EQ(reports->front().step(), 100'001);
+  EXPECT_EQ(reports->back().step(), 100'500);
 }
 
 TEST_F(HistoryTest, StrangeSecondsOfAStepCountForNothing) {

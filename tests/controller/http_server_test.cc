@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "platform/fake_clock.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/metrics_handler.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::controller {
 namespace {

@@ -13,12 +13,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "platform/fake_clock.h"
 #include "proto/time.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/metrics_handler.h"
 #include "tests/controller/temp_folder.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::controller {
 namespace {
@@ -62,6 +62,7 @@ TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReport
   v1::StepReport report = ReportOf(1);
   (*report.mutable_scalars())["moe_balance_loss"] = 1.25;
   (*report.mutable_scalars())["moe_z_loss"] = 3;
+  (*report.mutable_scalars())["model_flops_utilization"] = 0.5;  // of a device whose peak is known
   (*report.mutable_scalars())["moe_largest_load"] = 2.5;
   (*report.mutable_scalars())["moe_idle"] = 7;
   (*report.mutable_scalars())["moe_dropped"] = 11;
@@ -77,6 +78,8 @@ TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReport
   EXPECT_THAT(text, HasSubstr("tandem_train_moe_idle_experts{job_name=\"sparse\"} 7"));
   EXPECT_THAT(text, HasSubstr("tandem_train_moe_dropped_tokens{job_name=\"sparse\"} 11"));
   EXPECT_THAT(text, HasSubstr("tandem_train_moe_further_passes{job_name=\"sparse\"} 13"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_mfu_ratio{job_name=\"sparse\"} 0.5"));
+  EXPECT_THAT(text, Not(HasSubstr("tandem_train_mfu_ratio{job_name=\"dense\"}")));
   size_t series = 0;
   for (size_t at = text.find("tandem_train_moe_"); at != std::string::npos;
        at = text.find("tandem_train_moe_", at + 1)) {
@@ -95,6 +98,85 @@ TEST(MetricsTest, SamplesAreSequencesOfTheJobsLength) {
   metrics.Report("id-job", "job", ReportOf(2));
   metrics.Look(driver.state);
   EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_samples_total{job_name=\"job\"} 20\n"));
+}
+
+// What ranks on two devices need, when both have said so.
+TEST(MetricsTest, WhatTheRanksOfAJobSendAndHoldIsThatOfAllOfThem) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  for (int64_t rank : {0, 1}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    v1::Ready& ready = *AddRank(status, static_cast<int>(rank), v1::RANK_PHASE_READY).mutable_ready();
+    ready.set_arena_bytes(1000 + rank);
+    ready.set_device_used_bytes(3000 - 500 * rank);
+    ready.set_device_total_bytes(8000 + 1000 * rank);
+    (*ready.mutable_sent_bytes())["gather"] = 100;
+    (*ready.mutable_sent_bytes())["reduce"] = 10 + static_cast<double>(rank);
+    metrics.Report("id-job", "job", ReportOf(rank));  // of step 0: the validation before the first
+    metrics.Look(driver.state);
+    EXPECT_THAT(TextOf(metrics), Not(HasSubstr("tandem_device_memory_bytes{")));
+    driver.Say(rank == 0 ? "a" : "b", status);
+  }
+  metrics.Report("id-job", "job", ReportOf(2));
+  metrics.Look(driver.state);
+  const std::string text = TextOf(metrics);
+  EXPECT_THAT(text, HasSubstr("tandem_device_memory_bytes{job_name=\"job\",kind=\"arena\"} 1001\n"));
+  EXPECT_THAT(text, HasSubstr("tandem_device_memory_bytes{job_name=\"job\",kind=\"used\"} 3000\n"));
+  EXPECT_THAT(text, HasSubstr("tandem_device_memory_bytes{job_name=\"job\",kind=\"total\"} 8000\n"));
+  EXPECT_THAT(text, HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"gather\"} 400\n"))
+      << "two steps";
+  EXPECT_THAT(text, HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"reduce\"} 42\n"));
+
+  // The worker goes, as at the end of a job: what is known stays until the series of the job go.
+  driver.Disconnect("a");
+  driver.state.workers.erase("a");
+  driver.state.jobs.clear();
+  metrics.Look(driver.state);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("op=\"gather\"} 400\n"));
+}
+
+TEST(MetricsTest, WhatAShortJobSentIsKnownThoughItsReportsComeAfterItsEnd) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    v1::Ready& ready = *AddRank(status, rank, v1::RANK_PHASE_READY).mutable_ready();
+    (*ready.mutable_sent_bytes())["gather"] = 100;
+    driver.Say(worker, status);
+  }
+  metrics.Look(driver.state);
+  metrics.Report("id-job", "job", ReportOf(1));
+  driver.state.jobs.clear();
+  metrics.Look(driver.state);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"gather\"} 200\n"));
+}
+
+TEST(MetricsTest, NoJobHasMoreSeriesOfWhatItsRanksSendThanProgramsHavePurposes) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    v1::Ready& ready = *AddRank(status, rank, v1::RANK_PHASE_READY).mutable_ready();
+    for (int i = 0; i < 1000; ++i) {
+      (*ready.mutable_sent_bytes())[absl::StrCat("purpose-", i)] = i % 2 == 0 ? 1 : -1;
+    }
+    driver.Say(worker, status);
+  }
+  metrics.Report("id-job", "job", ReportOf(1));
+  metrics.Look(driver.state);
+  const std::string text = TextOf(metrics);
+  size_t series = 0;
+  for (size_t at = text.find("\ntandem_comm_bytes_total{"); at != std::string::npos;
+       at = text.find("\ntandem_comm_bytes_total{", at + 1)) {
+    ++series;
+  }
+  EXPECT_EQ(series, 16u);
 }
 
 TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
@@ -307,6 +389,22 @@ TEST(MetricsTest, TheTimeOfAJobIsAccountedForWhileItRunsAndAfter) {
   EXPECT_EQ(seconds("stepping"), 8);
   EXPECT_EQ(seconds("other"), 12);
   EXPECT_EQ(seconds("waiting"), 0);
+}
+
+// The look into the history may wait for a disk, and every call and every commit is counted.
+TEST(MetricsTest, WhileAScrapeLooksIntoTheHistoryCallsAndCommitsAreCounted) {
+  platform::FakeClock clock(kStart);
+  Metrics metrics(clock);
+  metrics.SetTotals([&](const std::string&) {
+    metrics.RpcStarted("/tandem.v1.Jobs/Submit");
+    metrics.CommitSeconds(0.001);
+    return StepTotals{};
+  });
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  metrics.Look(driver.state);
+  TextOf(metrics);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("grpc_method=\"Submit\"} 1\n"));
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "controller/metrics/progress_board.h"
-#include "platform/fake_clock.h"
 #include "proto/time.h"
 #include "tests/controller/job_builder.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::controller {
 namespace {

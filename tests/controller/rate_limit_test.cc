@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "platform/fake_clock.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::controller {
 namespace {

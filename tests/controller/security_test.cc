@@ -4,21 +4,20 @@
 #include <google/protobuf/dynamic_message.h>
 #include <google/protobuf/unknown_field_set.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <netinet/in.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "controller/rpc/access.h"
-#include "tests/controller/daemon_process.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/tls/certificates.h"
@@ -355,6 +354,104 @@ TEST_F(SecurityTest, WhoCallsTooOftenIsToldToWaitAndOthersAreNot) {
   EXPECT_EQ(bob.Get("none", job).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+// Streams of one of gRPC's own services that a client opens and leaves open.
+class LeftOpen {
+ public:
+  LeftOpen(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+           std::string method)
+      : method_(std::move(method)) {
+    for (const char* name : {"a", "b"}) {  // a connection has at most a thousand streams
+      grpc::ChannelArguments arguments;
+      arguments.SetString("connection", name);
+      stubs_.emplace_back(grpc::CreateCustomChannel(address, credentials, arguments));
+    }
+  }
+  ~LeftOpen() {
+    for (const auto& stream : streams_) {
+      stream->context.TryCancel();
+    }
+    Await(streams_.size());
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  void Open() {
+    streams_.push_back(std::make_unique<Stream>());
+    Stream& stream = *streams_.back();
+    stream.call = stubs_[streams_.size() % 2].PrepareCall(&stream.context, method_, &queue_);
+    stream.call->StartCall(nullptr);
+    Next();
+    const grpc::Slice nothing;
+    stream.call->Write(grpc::ByteBuffer(&nothing, 1), nullptr);
+    stream.call->Finish(&stream.status, &stream);
+  }
+
+  // Waits until that many have ended.
+  void Await(size_t ended) {
+    while (ended_.size() < ended) {
+      Next();
+    }
+  }
+  const std::vector<grpc::StatusCode>& ended() const { return ended_; }
+
+ private:
+  struct Stream {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+    grpc::Status status;
+  };
+
+  void Next() {
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue_.Next(&tag, &ok));
+    if (tag != nullptr) {
+      ended_.push_back(static_cast<Stream*>(tag)->status.error_code());
+    }
+  }
+
+  const std::string method_;
+  std::vector<grpc::GenericStub> stubs_;
+  grpc::CompletionQueue queue_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<grpc::StatusCode> ended_;
+};
+
+int Threads() {
+  int threads = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
+    ++threads;
+  }
+  return threads;
+}
+
+TEST_F(SecurityTest, StreamsOfReflectionHaveFewThreads) {
+  const int before = Threads();
+  LeftOpen streams(address(), Credentials(kOtherUser),
+                   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  for (int i = 0; i < 300; ++i) {
+    streams.Open();
+  }
+  streams.Await(200);
+  EXPECT_THAT(streams.ended(), ::testing::Each(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_LE(Threads(), before + 100);
+  v1::Job job;
+  EXPECT_EQ(JobClient(address(), Credentials(kOwner)).Get("none", job).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(SecurityTest, WatchesOfHealthAreCountedAmongTheOpenCalls) {
+  LeftOpen watches(address(), Credentials(kOtherUser), "/grpc.health.v1.Health/Watch");
+  for (size_t i = 0; i < Access::kMostOpenCalls + 50; ++i) {
+    watches.Open();
+  }
+  watches.Await(50);
+  EXPECT_THAT(watches.ended(), ::testing::Each(grpc::StatusCode::CANCELLED));
+}
+
 TEST_F(SecurityTest, OneUserHasNoMoreThanSoManyStreamsAndOthersHaveTheirs) {
   JobClient alice(address(), Credentials(kOwner));
   JobClient second(address(), Credentials(kOwner));  // a connection has at most a thousand streams
@@ -484,140 +581,6 @@ TEST_F(SecurityTest, NewFilesAreTakenUnderLoadAndNoStreamEnds) {
   }
   for (auto& stream : streams) {
     stream->Finish();
-  }
-}
-
-// The daemon with TLS on a port of loopback, and a folder of certificates.
-class TlsDaemonTest : public ::testing::Test {
- protected:
-  TlsDaemonTest() {
-    const tls::TlsFiles files = certificates_.Files("controller", certificates_.OfServer());
-    daemon_.emplace(folder_.path(), "",
-                    std::vector<std::string>{"--listen", "127.0.0.1:0", "--tls-ca", files.ca, "--tls-cert",
-                                             files.certificate, "--tls-key", files.key});
-    JobClient::Until([&] { return Daemon::Log(folder_.path()).find("\"serving\"") != std::string::npos; });
-    const std::string log = Daemon::Log(folder_.path());
-    const size_t at = log.find("127.0.0.1:");
-    address_ = log.substr(at, log.find('"', at) - at);
-  }
-
-  std::shared_ptr<grpc::ChannelCredentials> Of(Role role, const char* name) {
-    return CredentialsOf(certificates_, certificates_.Of({role, name}));
-  }
-
-  TempFolder folder_;
-  tls::Certificates certificates_;
-  std::optional<Daemon> daemon_;
-  std::string address_;
-};
-
-TEST_F(TlsDaemonTest, ItsAuditLogSaysWhoDidWhatAndNothingSecretIsInLogOrArguments) {
-  JobClient alice(address_, Of(Role::kUser, "alice"));
-  JobClient bob(address_, Of(Role::kUser, "bob"));
-  v1::Job job;
-  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "", job).ok());
-  grpc::ClientContext context;
-  JobClient::SetDeadline(context);
-  v1::CancelRequest request;
-  request.set_job("hers");
-  EXPECT_FALSE(bob.stub().Cancel(&context, request, &job).ok());
-  JobClient local(Daemon::Address(folder_.path()));
-  grpc::ClientContext second;
-  JobClient::SetDeadline(second);
-  EXPECT_TRUE(local.stub().Cancel(&second, request, &job).ok()) << "who may open the socket";
-  const std::string log = Daemon::Log(folder_.path());
-  EXPECT_THAT(log,
-              HasSubstr(R"("msg":"audit","component":"controller","who":"user/alice","from":"127.0.0.1:)"));
-  EXPECT_THAT(log, HasSubstr(R"("method":"tandem.v1.Jobs/Submit","job":"hers","result":"OK")"));
-  EXPECT_THAT(log, HasSubstr(R"("who":"user/bob")"));
-  EXPECT_THAT(log,
-              HasSubstr(R"("method":"tandem.v1.Jobs/Cancel","job":"hers","result":"PERMISSION_DENIED")"));
-  EXPECT_THAT(log, HasSubstr(R"("who":"local","from":"unix","method":"tandem.v1.Jobs/Cancel")"));
-  EXPECT_THAT(log, Not(HasSubstr("PRIVATE KEY")));
-  std::ifstream file("/proc/" + std::to_string(daemon_->pid()) + "/cmdline");
-  const std::string arguments(std::istreambuf_iterator<char>(file), {});
-  EXPECT_THAT(arguments, AllOf(HasSubstr("controller.key"), Not(HasSubstr("PRIVATE KEY"))));
-  EXPECT_EQ(daemon_->Stop(), 0);
-}
-
-// Connections over TCP that say `first` and nothing more.
-class HalfOpen {
- public:
-  HalfOpen(const std::string& address, int count, const std::string& first) {
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    for (int i = 0; i < count; ++i) {
-      const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      if (fd < 0 || connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) {
-        ADD_FAILURE() << "connection " << i << ": " << strerror(errno);
-        return;
-      }
-      fds_.push_back(fd);
-      static_cast<void>(send(fd, first.data(), first.size(), MSG_NOSIGNAL));
-    }
-  }
-  ~HalfOpen() {
-    for (const int fd : fds_) {
-      close(fd);
-    }
-  }
-  int NumClosed() const {
-    int closed = 0;
-    for (const int fd : fds_) {
-      char byte = 0;
-      const ssize_t got = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
-      closed += got == 0 || (got < 0 && errno != EAGAIN) ? 1 : 0;
-    }
-    return closed;
-  }
-
- private:
-  std::vector<int> fds_;
-};
-
-TEST_F(TlsDaemonTest, TenThousandHalfOpenHandshakesAreShedWhileSessionsLiveOn) {
-  rlimit limit{};
-  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  limit.rlim_cur = limit.rlim_max;
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  const int each = std::min<int>(5000, static_cast<int>(limit.rlim_max / 3));
-  SimulatedWorker worker("w", address_, {.hold = true, .credentials = Of(Role::kWorker, "w")});
-  JobClient alice(address_, Of(Role::kUser, "alice"));
-  v1::Job job;
-  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  JobClient::Until([&] { return worker.num_attempts() == 1; });
-  const HalfOpen silent(address_, each, "");
-  const HalfOpen begun(address_, each, std::string("\x16\x03\x01\x02\x00", 5));
-  JobClient::Until([&] { return silent.NumClosed() + begun.NumClosed() >= 2 * each - 1100; });
-  EXPECT_TRUE(alice.Submit(JobClient::SpecOf("meanwhile", 1), "", job).ok());
-  const auto start = std::chrono::steady_clock::now();
-  JobClient fresh(address_, Of(Role::kUser, "bob"));
-  EXPECT_TRUE(fresh.Get("held", job).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
-  worker.Release();
-  ASSERT_TRUE(alice.Follow("held", job).ok());
-  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
-  EXPECT_EQ(job.attempt(), 1) << "the worker was never away";
-  EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr("clients were turned away"));
-  EXPECT_EQ(daemon_->Stop(), 0);
-}
-
-TEST(ListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
-  TempFolder folder;
-  ServerOptions options;
-  options.state_directory = folder.path();
-  options.metrics_listen = "off";
-  for (const char* listen :
-       {"0.0.0.0:0", "[::]:0", "10.0.0.1:0", ":0", "127.evil.example:0", "example.org:0"}) {
-    options.listen = {"127.0.0.1:0", listen};
-    const absl::Status status =
-        Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << listen << ": " << status;
-    EXPECT_THAT(
-        std::string(status.message()),
-        AllOf(HasSubstr("without TLS only this machine may reach the controller"), HasSubstr("--tls-ca")));
   }
 }
 

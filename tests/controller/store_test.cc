@@ -11,10 +11,10 @@
 #include <iterator>
 
 #include "controller/store/sqlite.h"
-#include "platform/seeded_random.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/seeded_random.h"
 
 namespace tandem::controller {
 namespace {

@@ -4,12 +4,12 @@
 
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/watch_reader.h"
-#include "platform/fake_clock.h"
-#include "platform/seeded_random.h"
 #include "proto/names.h"
 #include "proto/time.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/temp_folder.h"
+#include "tests/platform/fake_clock.h"
+#include "tests/platform/seeded_random.h"
 
 namespace tandem::controller {
 namespace {

@@ -11,9 +11,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/memory_store.h"
-#include "comm/run_thread_ranks.h"
 #include "device/cuda/device.h"
+#include "tests/comm/memory_store.h"
+#include "tests/comm/run_thread_ranks.h"
 #include "tests/cuda/spin.h"
 
 namespace tandem::comm {

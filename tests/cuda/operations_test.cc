@@ -7,6 +7,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/Device.h>
 #include <gtest/gtest.h>
 
@@ -44,9 +45,10 @@ DeviceKind KindOf(const Operations& ops) {
 }
 
 TEST_P(CudaOperationsTest, RmsNorm) {
-  // More rows than blocks, rows of whole packs and others, and more sums than a block has without asking.
+  // More rows than blocks, rows of whole packs and others, more packs than a block has threads, and more sums
+  // than a block has without asking, or at all.
   for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
-           {33, 7}, {33, 256}, {1200, 1000}, {5, 4096}, {3, 16384}, {2, 6001}}) {
+           {33, 7}, {33, 256}, {1200, 1000}, {5, 4096}, {300, 8192}, {3, 16384}, {2, 6001}, {3, 49152}}) {
     for (const bool add : {false, true}) {
       SCOPED_TRACE(testing::Message() << rows << " x " << columns << (add ? ", added" : ""));
       Compare({Normal({rows, columns}), Normal({rows, columns}), Normal({columns}), Normal({rows, columns})},
@@ -79,12 +81,12 @@ TEST_P(CudaOperationsTest, Rope) {
 
 // context, lse, and the gradient of qkv.
 void RunAttention(const Operations& ops, const AttentionShape& shape, const at::Tensor& qkv,
-                  const at::Tensor& grad, std::vector<at::Tensor>& out) {
+                  const at::Tensor& grad, std::vector<at::Tensor>& out, const at::Tensor& documents = {}) {
   const at::DeviceType device = qkv.device().type();
-  ops.Attention(shape, qkv, out[0], out[1],
+  ops.Attention(shape, qkv, documents, out[0], out[1],
                 WorkMemory(AttentionWorkBytes(KindOf(ops), shape, qkv.element_size()), device));
   ops.AttentionBackward(
-      shape, qkv, out[0], out[1], grad, out[2],
+      shape, qkv, documents, out[0], out[1], grad, out[2],
       WorkMemory(AttentionBackwardWorkBytes(KindOf(ops), shape, qkv.element_size()), device));
 }
 
@@ -119,6 +121,34 @@ TEST_P(CudaOperationsTest, Attention) {
           },
           GetParam() == at::kBFloat16 ? 4 : 2, /*repeats=*/repeats ? 2 : 1);
     }
+  }
+}
+
+TEST_P(CudaOperationsTest, AttentionOfDocuments) {
+  for (const AttentionShape& shape : std::vector<AttentionShape>{
+           {3, 37, 6, 2, 10}, {2, 257, 8, 2, 64}, {1, 300, 2, 1, 72}, {2, 512, 4, 4, 128}}) {
+    SCOPED_TRACE(testing::Message() << shape.sequences << " x " << shape.length);
+    const int64_t tokens = shape.sequences * shape.length;
+    const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+    // One of a single token, one that fills a sequence, others of 1 to 100; as columns of a batch.
+    const at::Tensor batch = at::zeros({shape.sequences, 2 * shape.length + 1}, at::kLong);
+    int64_t start = 0;
+    for (int64_t row = 1; shape.sequences > 1 && row < shape.length; ++row) {
+      start = row == start + 1 + start * 7 % 100 ? row : start;
+      batch[shape.sequences - 1][shape.length + 1 + row] = start;
+    }
+    AttentionShape form = shape;
+    form.documents = true;
+    CudaOperations().PrepareAttention(form, static_cast<int64_t>(c10::elementSize(GetParam())));
+    Compare(
+        {Normal({tokens, width}), Normal({tokens, shape.heads * shape.head_dim})},
+        {NanOf({tokens, shape.heads * shape.head_dim}),
+         NanStatistics({shape.sequences, shape.heads, shape.length}), NanOf({tokens, width})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const at::Tensor there = batch.to(in[0].device());
+          RunAttention(ops, form, in[0], in[1], out, there.narrow(1, shape.length + 1, shape.length));
+        },
+        GetParam() == at::kBFloat16 ? 4 : 2);
   }
 }
 

@@ -2,10 +2,14 @@
 #include "ops/sparse_operations.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/Device.h>
 
 #include <algorithm>
@@ -15,9 +19,11 @@
 #include <string>
 #include <vector>
 
+#include "ops/cuda/hopper_products.h"
 #include "ops/cuda/operations.h"
 #include "ops/linear_work.h"
 #include "ops/sparse_work.h"
+#include "ops/tensor_access.h"
 #include "tests/cuda/against_cpu.h"
 
 namespace tandem::ops {
@@ -192,8 +198,6 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
     for (const int64_t capacity : {1, 60, 400}) {
       SCOPED_TRACE(capacity);
       at::Tensor probabilities = NormalStatistics({400, 3});
-      probabilities.select(0, 7).fill_(0.5);  // equal but for rounding: the first is kept
-      probabilities.select(0, 9).fill_(0.5 * (1 + 1e-7));
       if (policy == DropPolicy::kProbability && capacity < 400) {  // last of all, and dropped
         probabilities.select(0, 11).fill_(std::numeric_limits<double>::quiet_NaN());
       }
@@ -208,10 +212,28 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
   }
 }
 
+// 0.6 twice, computed in another order: which is larger is chance. One expert, with room for two of four.
+TEST_P(CudaSparseOperationsTest, OfProbabilitiesThatDifferByRoundingTheFirstStay) {
+  const at::ScalarType type = StatisticsOf(GetParam());
+  const auto kept = [&](double other) {
+    at::Tensor probabilities = at::tensor({0.3, 0.6, other, 0.9}, type).view({4, 1}).to(at::kCUDA);
+    at::Tensor chosen = UnsetIntegers({4, 1}).to(at::kCUDA);
+    CudaOperations().sparse().DropOverflow(DropPolicy::kProbability, /*capacity=*/2, /*experts=*/1,
+                                           at::zeros_like(chosen), chosen, probabilities,
+                                           WorkMemory(DropWorkBytes(DeviceKind::kGpu, 4, 1), at::kCUDA));
+    return ToVector(chosen.cpu());
+  };
+  const double rounding = type == at::kDouble ? 4e-16 : 4e-7;
+  for (const double sign : {-1.0, 0.0, 1.0}) {
+    EXPECT_EQ(kept(0.6 * (1 + sign * rounding)), (std::vector<int64_t>{-1, 0, -1, 0})) << sign;
+  }
+  EXPECT_EQ(kept(0.6001), (std::vector<int64_t>{-1, -1, 0, 0}));
+}
+
 // Stretches of slots that are full, and others; rows of whole packs, and others; windows that cut an expert.
 TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
   for (const auto& [tokens, experts, k, columns] : std::vector<std::array<int64_t, 4>>{
-           {1, 1, 1, 3}, {300, 7, 3, 20}, {64, 128, 8, 256}, {1025, 40, 5, 7}}) {
+           {0, 5, 2, 8}, {1, 1, 1, 3}, {300, 7, 3, 20}, {64, 128, 8, 256}, {1025, 40, 5, 7}}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens, " << k << " of " << experts << " experts");
     const int64_t slots = tokens * k;
     const int64_t window = (slots + 2) / 2;
@@ -297,6 +319,8 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
                                          {{0, 0, 300}, 264, 136, 7},
                                          {{0, 0}, 16, 8, 2},
                                          {{128, 129, 1, 64, 0, 200}, 320, 200},
+                                         {{1, 0, 2, 0}, 8, 8, 1},
+                                         {{256, 0, 384, 513, 0}, 256, 512, 200},
                                          {std::vector<int64_t>(70, 3), 40, 48}}) {
     const auto experts = static_cast<int64_t>(c.counts.size());
     const int64_t rows = std::accumulate(c.counts.begin(), c.counts.end(), c.more);
@@ -305,8 +329,13 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
     const at::Tensor begins = BeginsOf(c.counts);
     for (const bool known : {false, true}) {
       SCOPED_TRACE(known ? "known rows" : "rows that the GPU reads");
+      const at::Tensor x = Normal({rows, c.inputs});
+      const at::Tensor grad_y = Normal({rows, c.outputs});
+      for (const at::Tensor& of_rows : {x, grad_y}) {  // no expert has these
+        of_rows.narrow(0, rows - c.more, c.more).fill_(std::numeric_limits<double>::quiet_NaN());
+      }
       Compare(
-          {Normal({rows, c.inputs}), Normal({experts * c.outputs, c.inputs}), Normal({rows, c.outputs})},
+          {x, Normal({experts * c.outputs, c.inputs}), grad_y},
           {Normal({rows, c.outputs}), Normal({rows, c.inputs}), NanOf({experts * c.outputs, c.inputs}),
            Normal({experts * c.outputs, c.inputs}), NanStatistics({experts * c.outputs, c.inputs}),
            NormalStatistics({experts * c.outputs, c.inputs})},
@@ -323,6 +352,110 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
           },
           2, kRepeats);
     }
+  }
+}
+
+// Layers of Qwen3-30B-A3B whose experts two ranks share, in bfloat16, against float on the GPU: experts of
+// thousands of rows, of one, of none; rows that no expert has are no number.
+TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
+  constexpr int64_t kExperts = 64;
+  constexpr int64_t kBehind = 1000;
+  std::vector<int64_t> counts;
+  for (int64_t expert = 0; expert < kExperts; ++expert) counts.push_back(expert * expert * 7 % 2000);
+  counts[5] = 1;
+  counts[7] = 0;
+  counts[kExperts - 1] = 0;
+  const int64_t there = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  const at::TensorOptions on_gpu(at::kCUDA);
+  std::vector<int64_t> each = {0};
+  for (const int64_t rows : counts) each.push_back(each.back() + rows);
+  const at::Tensor begins = at::tensor(each, at::kLong).to(at::kCUDA);
+  const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/false), at::kCUDA);
+  const SparseOperations& sparse = CudaOperations().sparse();
+  for (const auto& [inputs, outputs] : std::vector<std::array<int64_t, 2>>{{2048, 1536}, {768, 2048}}) {
+    SCOPED_TRACE(testing::Message() << there << " rows, " << inputs << " -> " << outputs);
+    const auto random = [&](int64_t rows, int64_t columns) {
+      return at::randn({rows, columns}, on_gpu).to(at::kBFloat16);
+    };
+    at::Tensor x = random(there + kBehind, inputs);
+    at::Tensor grad_y = random(there + kBehind, outputs);
+    for (const at::Tensor& of_rows : {x, grad_y}) {
+      of_rows.narrow(0, there, kBehind).fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+    const at::Tensor weight = random(kExperts * outputs, inputs);
+    const std::vector<at::Tensor> before = {
+        at::full({there + kBehind, outputs}, -3, on_gpu.dtype(at::kBFloat16)),
+        at::full({there + kBehind, inputs}, -3, on_gpu.dtype(at::kBFloat16)),
+        FilledWithNan({kExperts * outputs, inputs}, at::kBFloat16).to(at::kCUDA),
+        random(kExperts * outputs, inputs),
+        FilledWithNan({kExperts * outputs, inputs}, at::kFloat).to(at::kCUDA),
+        random(kExperts * outputs, inputs).to(at::kFloat)};
+    const auto run = [&](at::ScalarType type) {
+      std::vector<at::Tensor> out;
+      for (const at::Tensor& tensor : before) out.push_back(tensor.clone());
+      for (const int i : {0, 1, 2, 3}) out[i] = out[i].to(type);
+      const at::Tensor from = x.to(type);
+      const at::Tensor grad = grad_y.to(type);
+      const at::Tensor by = weight.to(type);
+      sparse.GroupedLinear(begins, from, by, out[0], work);
+      sparse.GroupedLinearBackwardInput(begins, grad, by, out[1], work);
+      for (const int i : {2, 3, 4, 5}) {
+        sparse.GroupedLinearBackwardWeight(begins, grad, from, /*add=*/i % 2 == 1, out[i], work);
+      }
+      return out;
+    };
+    const std::vector<at::Tensor> first = run(at::kBFloat16);
+    for (int repeat = 1; repeat < kRepeats; ++repeat) {
+      const std::vector<at::Tensor> again = run(at::kBFloat16);
+      for (size_t i = 0; i < again.size(); ++i) {
+        ASSERT_TRUE(again[i].equal(first[i])) << "output " << i << " does not repeat, run " << repeat;
+      }
+    }
+    const std::vector<at::Tensor> expected = run(at::kFloat);
+    for (size_t i = 0; i < first.size(); ++i) {
+      EXPECT_LE(RelativeError(first[i].cpu(), expected[i].cpu()), 2 * Tolerance(first[i].scalar_type()))
+          << "output " << i;
+    }
+  }
+}
+
+// Which products are CUTLASS's; those that are not have the numbers too.
+TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
+  if (cuda::HopperVersion().empty()) GTEST_SKIP() << "needs a GPU of capability 9.0";
+  const at::Tensor begins = at::tensor(std::vector<int64_t>{0, 40, 100}, at::kLong).to(at::kCUDA);
+  const auto random = [](int64_t rows, int64_t columns) {
+    return at::randn({rows, columns}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);
+  };
+  const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/false), at::kCUDA);
+  const at::Tensor elements = random(1, 100 * 64 + 4).view({-1});
+  struct Case {
+    int64_t inputs;
+    int64_t shift;  // of x, in elements
+    bool aligned;
+  };
+  for (const Case& c : std::vector<Case>{{64, 0, true}, {64, 4, false}, {12, 0, false}}) {
+    SCOPED_TRACE(testing::Message() << c.inputs << " inputs, from element " << c.shift);
+    const at::Tensor x = elements.narrow(0, c.shift, 100 * c.inputs).view({100, c.inputs});
+    const at::Tensor weight = random(2 * 48, c.inputs);
+    at::Tensor y = random(100, 48);
+    GroupedLinearArgs<Bf16> args{.begins = begins.const_data_ptr<int64_t>(),
+                                 .on_host = false,
+                                 .experts = 2,
+                                 .rows = 100,
+                                 .x = ElementsOf<Bf16>(x),
+                                 .weight = ElementsOf<Bf16>(weight),
+                                 .inputs = c.inputs,
+                                 .outputs = 48,
+                                 .y = MutableElementsOf<Bf16>(y),
+                                 .work = work};
+    EXPECT_EQ(cuda::IsHopperProduct(args), c.aligned);
+    args.experts = kMostGpuGroups + 1;
+    EXPECT_FALSE(cuda::IsHopperProduct(args));
+    CudaOperations().sparse().GroupedLinear(begins, x, weight, y, work);
+    const at::Tensor expected =
+        at::cat({x.narrow(0, 0, 40).to(at::kFloat).mm(weight.narrow(0, 0, 48).to(at::kFloat).t()),
+                 x.narrow(0, 40, 60).to(at::kFloat).mm(weight.narrow(0, 48, 48).to(at::kFloat).t())});
+    EXPECT_LE(RelativeError(y.cpu(), expected.cpu()), 2 * Tolerance(at::kBFloat16));
   }
 }
 

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/memory_store.h"
 #include "comm/nccl_communicator.h"
-#include "comm/run_thread_ranks.h"
-#include "comm/thread_communicator.h"
 #include "device/cuda/device.h"
 #include "fsdp/cuda/shard_kernels.h"
+#include "tests/comm/memory_store.h"
+#include "tests/comm/run_thread_ranks.h"
+#include "tests/comm/thread_groups.h"
 #include "tests/fsdp/test_unit.h"
 #include "tests/ops/compare.h"
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "comm/communicators.h"
-#include "comm/memory_store.h"
 #include "comm/nccl_communicator.h"
-#include "comm/run_thread_ranks.h"
 #include "device/cuda/device.h"
 #include "device/static_arena.h"
+#include "tests/comm/memory_store.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::comm {
 namespace {

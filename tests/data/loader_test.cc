@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "tests/data/text_folder.h"
 
@@ -32,9 +35,9 @@ class LoaderTest : public ::testing::Test {
 
   static std::vector<int64_t> Batch(const Loader& loader, int64_t step, int64_t microbatch, int64_t count,
                                     int64_t sequences) {
-    std::vector<int64_t> tokens(sequences * (kLength + 1));
-    loader.Fill(step, microbatch, count, sequences, tokens.data());
-    return tokens;
+    std::vector<int64_t> rows(sequences * loader.row_elements());
+    loader.Fill(step, microbatch, count, sequences, rows.data());
+    return rows;
   }
 
   static constexpr int64_t kLength = 15;
@@ -133,6 +136,104 @@ TEST_F(LoaderTest, ThreadsShareALoader) {
     thread.join();
   }
   EXPECT_THAT(results, ::testing::Each(Batch(loader, 199, 0, 1, 4)));
+}
+
+// The rows of a split in order, of one sequence each: [tokens, starts].
+class DocumentsTest : public testing::Test {
+ protected:
+  using Row = std::pair<std::string, std::vector<int64_t>>;
+
+  // The held-out text is read in order: what would be trained on is validated here.
+  std::vector<Row> Rows(const std::vector<std::string>& files, int64_t length, Documents documents) {
+    TextFolder folder;
+    folder.Write("train", std::string(100, 'x'));
+    for (size_t i = 0; i < files.size(); ++i) {
+      folder.Write("held/" + std::to_string(i), files[i]);
+    }
+    const auto corpus = std::make_shared<const Corpus>(
+        CorpusSource{.train = folder.path() + "/train", .validation = folder.path() + "/held"});
+    const Loader loader(corpus, Split::kValidation, 1, length, documents);
+    EXPECT_EQ(loader.row_elements(), 2 * length + 1);
+    std::vector<Row> rows;
+    for (int64_t window = 0; window < loader.num_windows(); ++window) {
+      std::vector<int64_t> row(loader.row_elements());
+      loader.Fill(1, window, loader.num_windows(), 1, row.data());
+      rows.push_back({std::string(row.begin(), row.begin() + length + 1),
+                      std::vector<int64_t>(row.begin() + length + 1, row.end())});
+    }
+    return rows;
+  }
+};
+
+TEST_F(DocumentsTest, AFileIsADocument) {
+  const std::vector<Row> rows = Rows({"abc", "d", "ef", "ghijkl"}, 5, {});
+  EXPECT_THAT(rows, testing::ElementsAre(Row("abcdef", {0, 0, 0, 3, 4}), Row("ghijkl", {0, 0, 0, 0, 0})));
+}
+
+// "f" of the second window goes on from the first; the third is inside one document.
+TEST_F(DocumentsTest, OneThatAWindowCutsGoesOnInTheNext) {
+  const std::vector<Row> rows = Rows({"abcd", "efghijklmn", "op"}, 4, {});
+  EXPECT_THAT(rows, testing::ElementsAre(Row("abcde", {0, 0, 0, 0}), Row("fghij", {0, 0, 0, 0}),
+                                         Row("klmno", {0, 0, 0, 0})));
+  EXPECT_THAT(
+      Rows({"abcd", "efghijklmn", "op"}, 7, {}),
+      testing::ElementsAre(Row("abcdefgh", {0, 0, 0, 0, 4, 4, 4}), Row("ijklmnop", {0, 0, 0, 0, 0, 0, 6})));
+}
+
+TEST_F(DocumentsTest, ATokenEndsADocumentAndIsItsLast) {
+  EXPECT_THAT(Rows({"ab.c..de", "f.gh"}, 11, {.end_of_document = '.'}),
+              testing::ElementsAre(Row("ab.c..def.gh", {0, 0, 0, 3, 3, 5, 6, 6, 8, 8, 10})));
+  // Before the window and behind its last row it changes nothing.
+  EXPECT_THAT(Rows({"abc.defg.h"}, 4, {.end_of_document = '.'}),
+              testing::ElementsAre(Row("abc.d", {0, 0, 0, 0}), Row("efg.h", {0, 0, 0, 0})));
+}
+
+TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
+  const Loader stream(corpus_, Split::kTrain, 3, kLength);
+  const Loader documents(corpus_, Split::kTrain, 3, kLength, Documents{});
+  std::set<int64_t> starts;
+  for (int64_t step = 200; step > 0; --step) {
+    const std::vector<int64_t> tokens = Batch(stream, step, 1, 2, 3);
+    const std::vector<int64_t> rows = Batch(documents, step, 1, 2, 3);
+    for (int64_t i = 0; i < 3; ++i) {
+      const auto row = rows.begin() + i * documents.row_elements();
+      EXPECT_TRUE(std::equal(row, row + kLength + 1, tokens.begin() + i * (kLength + 1)));
+      starts.insert(row + kLength + 1, row + documents.row_elements());
+    }
+    EXPECT_EQ(rows, Batch(Loader(corpus_, Split::kTrain, 3, kLength, Documents{}), step, 1, 2, 3));
+  }
+  EXPECT_GT(starts.size(), 1u) << "no document began inside a window";
+}
+
+TEST_F(LoaderTest, TheDigestSaysWhatDocumentsAre) {
+  const auto digest = [&](std::optional<Documents> documents) {
+    return Loader(corpus_, Split::kTrain, 1, kLength, documents).digest();
+  };
+  EXPECT_EQ(digest(std::nullopt), corpus_->digest());
+  EXPECT_EQ(digest(Documents{}), digest(Documents{}));
+  const std::set<std::string> all = {digest(std::nullopt), digest(Documents{}), digest(Documents{0}),
+                                     digest(Documents{10})};
+  EXPECT_EQ(all.size(), 4u);
+  for (const std::string& one : all) {
+    EXPECT_EQ(one.size(), corpus_->digest().size());
+  }
+}
+
+TEST_F(LoaderTest, DocumentsThatNothingSeparatesAreRefused) {
+  TextFolder folder;
+  folder.Write("text", std::string(100, 'x'));
+  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = folder.path()});
+  EXPECT_EQ(Loader(corpus, Split::kTrain, 1, 9, Documents{.end_of_document = '\n'}).num_windows(), 10);
+  try {
+    const Loader loader(corpus, Split::kTrain, 1, 9, Documents{});
+    FAIL() << "nothing is refused";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "data.documents: packed finds no documents in text, the only training file, since a file is a "
+        "document; name the token that ends one with data.end_of_document, or give a file for each "
+        "document");
+  }
 }
 
 TEST_F(LoaderTest, TooLittleTextIsAnErrorWithNumbers) {

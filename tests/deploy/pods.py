@@ -2,6 +2,7 @@
 """Runs pods of a StatefulSet as their manifest says: command, arguments, environment, user, groups, capabilities, read-only
 root, volumes, probes, termination. In namespaces and a chroot, for root, without an engine. What the manifest has and
 this does not know is refused; UNENFORCED below is known and has no effect. All pods share the network."""
+import base64
 import os
 import pathlib
 import re
@@ -38,10 +39,11 @@ def known(fields, *sets):
 class Volumes:
     """What outlives pods: claims, and the content of ConfigMaps and Secrets."""
 
-    def __init__(self, folder, documents, secrets):
+    def __init__(self, folder, documents):
         self.folder = pathlib.Path(folder)
         self.config = {document["metadata"]["name"]: document["data"] for document in documents if document["kind"] == "ConfigMap"}
-        self.secrets = secrets
+        self.secrets = {document["metadata"]["name"]: {key: base64.b64decode(data).decode() for key, data in document["data"].items()}
+                        for document in documents if document["kind"] == "Secret"}
 
     def claim(self, name, group):
         return self._make(self.folder / "claims" / name, group)

@@ -5,7 +5,6 @@ moved while a job trains; a worker that is evicted has its job save a checkpoint
 
 Usage: pods_test.py REPOSITORY BUILD    (as root)
 """
-import base64
 import json
 import os
 import pathlib
@@ -23,16 +22,16 @@ from pods import ADDRESS, NameServer, Pod, Volumes
 CONTROLLER = "tandem-controller:7471"
 
 
-def secrets(root, tandem, folder):
-    """The secrets by name, made as docs/operations.md has them made."""
-    commands = [shlex.split(line) for line in (root / "docs/operations.md").read_text().splitlines()
-                if line.strip().startswith(("tandem certs init", "kubectl create secret"))]
+def made_by_hand(root, tandem, folder):
+    """Secrets and ConfigMaps as objects of Kubernetes, made as docs/operations.md has them made."""
+    section = (root / "docs/operations.md").read_text().split("\n## On Kubernetes\n")[1].split("\n## ")[0]
+    commands = [shlex.split(line) for line in section.splitlines()
+                if line.strip().startswith(("tandem certs init", "kubectl create secret", "kubectl create configmap"))]
     subprocess.run([tandem, *commands[0][1:]], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    made = {}
+    made = []
     for command in commands[1:]:
         done = subprocess.run([*command, "--dry-run=client", "--output=json"], cwd=folder, check=True, capture_output=True, text=True)
-        secret = json.loads(done.stdout)
-        made[secret["metadata"]["name"]] = {key: base64.b64decode(data).decode() for key, data in secret["data"].items()}
+        made.append(json.loads(done.stdout))
     return made
 
 
@@ -91,7 +90,7 @@ def run(root, image, folder):
     documents = [document for document in yaml.safe_load_all((root / "tests/deploy/kubernetes/base.yaml").read_text()) if document]
     sets = {document["metadata"]["name"]: document for document in documents if document["kind"] == "StatefulSet"}
     certs = folder / "certs"
-    volumes = Volumes(folder, documents, secrets(root, image / "bin/tandem", folder))
+    volumes = Volumes(folder, documents + made_by_hand(root, image / "bin/tandem", folder))
     NameServer(documents)
     (folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
     subprocess.run(["mount", "--bind", folder / "resolv.conf", "/etc/resolv.conf"], check=True)  # for the user; of this process alone

@@ -18,6 +18,8 @@ class ForwardingDevice : public Device {
   explicit ForwardingDevice(Device& inner) : inner_(inner) {}
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
+  std::string name() const override { return inner_.name(); }
+  MemoryUse memory_use() const override { return inner_.memory_use(); }
   bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
   std::unique_ptr<Stream> MakeStream(const std::string& name, StreamPriority priority,
                                      StreamError error) override {

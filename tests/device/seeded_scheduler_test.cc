@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/seeded_scheduler.h"
+#include "tests/device/seeded_scheduler.h"
 
 #include <gtest/gtest.h>
 

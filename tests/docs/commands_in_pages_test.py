@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 
-SHELL = re.compile(r"^```sh\n(.*?)^```$", re.M | re.S)
+SHELL = re.compile(r"^ *```sh\n(.*?)^ *```$", re.M | re.S)  # those in lists are indented
 CODE = re.compile(r"`((?:tandem|tandem-controller|tandem-worker) [^`]*)`")
 PROGRAMS = ("tandem", "tandem-controller", "tandem-worker")
 READS_ONLY = ("validate", "plan", "groups")

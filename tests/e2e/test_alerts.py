@@ -36,6 +36,28 @@ def test_every_series_that_a_rule_or_the_dashboard_asks_for_is_there(start):
         assert label in scrape
 
 
+def test_a_scrape_says_what_a_job_sends_and_holds(start, tmp_path):
+    port = free_port()
+    cluster = start(metrics=f"127.0.0.1:{port}")
+    spec = tiny_job("weighed", steps=5)
+    cluster.submit(spec)
+    cluster.wait_state("weighed", "SUCCEEDED")
+
+    def series(name):
+        scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+        return {labels: float(value) for labels, value in re.findall(rf'^{name}{{job_name="weighed",(.*)}} (.*)$', scrape, re.M)}
+
+    plan = json.loads(cluster.cli("plan", "-f", tmp_path / "weighed.json", "-o", "json").stdout)
+    memory = series("tandem_device_memory_bytes")
+    assert memory['kind="arena"'] == plan["memory"]["arena_bytes"]
+    assert memory['kind="arena"'] < memory['kind="used"'] < memory['kind="total"']
+    assert memory['kind="total"'] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sent = series("tandem_comm_bytes_total")
+    assert set(sent) == {'op="gather"', 'op="reduce"'}
+    # Two ranks, each half of the gradients of every microbatch; weights are gathered for forward and for backward.
+    assert sent['op="reduce"'] < sent['op="gather"'] <= 2 * sent['op="reduce"']
+
+
 def test_prometheus_fires_for_a_stopped_rank_and_stops_when_it_goes_on(start, tmp_path):
     target, web = free_port(), free_port()
     cluster = start(metrics=f"127.0.0.1:{target}")

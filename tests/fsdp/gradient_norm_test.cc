@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
-#include "comm/run_thread_ranks.h"
 #include "device/device.h"
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/shard_kernels.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::fsdp {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/run_thread_ranks.h"
 #include "fsdp/buffer_bytes.h"
+#include "tests/comm/run_thread_ranks.h"
 #include "tests/fsdp/test_unit.h"
 
 namespace tandem::fsdp {

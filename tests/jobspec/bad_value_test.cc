@@ -229,6 +229,12 @@ const BadSpec kRequired[] = {
      "job.yaml:1:119: model.moe.n_group: 2 is not allowed; allowed: nothing with model_type qwen3_moe; omit "
      "the "
      "key, or use model_type: deepseek_v3\n"},
+    {"heads that no GPU normalises", "preset: llama-tiny",
+     "preset: llama-tiny, model_type: qwen3_moe, head_dim: 258, moe: {num_experts: 4, num_experts_per_tok: "
+     "2}",
+     "job.yaml:1:52: model.head_dim: 258 is not allowed; allowed: heads of at most 256 with model_type "
+     "qwen3_moe and resources.device auto (the default); GPUs normalise no larger ones: use smaller heads, or device: "
+     "cpu\n"},
     {"groups that do not divide the experts, and no sparse layer", "preset: llama-tiny",
      "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
      "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 2, n_group: 3, "
@@ -364,6 +370,15 @@ const BadSpec kRequired[] = {
      "job.yaml:5:61: parallelism.nccl.dp_cp_ag: {...} is not allowed; allowed: dp_cp, intra_dist_opt; this "
      "job "
      "has no communicator of that group: omit it, or use one of these\n"},
+    {"thread blocks that do not fit beside each other", "",
+     "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 60}, dp_cp_ag: {max_ctas: "
+     "9}, "
+     "intra_dist_opt: {cga_cluster_size: 2}}}",
+     "job.yaml:5:25: parallelism.nccl: up to 133 thread blocks at once is not allowed; allowed: at most 132 "
+     "over "
+     "all groups, the multiprocessors of a GPU; they could wait for each other for ever: lower max_ctas "
+     "(min_ctas "
+     "or cga_cluster_size without it count as 64)\n"},
     {"thread blocks that are more than there may be", "",
      "resources: {device: cuda}\nparallelism: {ranks: 2, nccl: {dp_cp: {max_ctas: 4}, dp_cp_ag: {min_ctas: "
      "8}}}",
@@ -438,6 +453,11 @@ const BadSpec kRequired[] = {
     {"both validations", "train: /data", "train: /data, validation: /v, validation_fraction: 0.1",
      "job.yaml:2:38: data.validation_fraction: 0.1 is not allowed; allowed: nothing beside "
      "data.validation; omit one of the two\n"},
+    {"a token that ends documents of a stream", "train: /data", "train: /data, end_of_document: 0",
+     "job.yaml:2:22: data.end_of_document: 0 is not allowed; allowed: nothing with documents: stream (the "
+     "default); use documents: packed, or omit the key\n"},
+    {"a token that is no byte", "train: /data", "train: /data, documents: packed, end_of_document: 256",
+     "job.yaml:2:41: data.end_of_document: 256 is not allowed; allowed: 0 to 255; use a smaller number\n"},
     {"validation on nothing", "train: /data}\ntraining: {",
      "train: /data, validation_fraction: 0}\n"
      "training: {validate_every_steps: 5, ",

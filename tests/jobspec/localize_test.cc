@@ -201,6 +201,33 @@ TEST_F(LocalizeTest, WhatTheFileLeavesOutIsHuggingFacesDefault) {
   EXPECT_FALSE(spec.model().has_max_position_embeddings());
 }
 
+// transformers takes other values there for each of them: 1e6 and 1e-5 for a mixtral, 2.5 and true for a
+// deepseek_v3.
+TEST_F(LocalizeTest, WhatOnlyALlamaMayLeaveOutIsAskedForByTheJobsKey) {
+  const auto without = [&](std::string config, const std::string& field) {
+    return Errors(config.replace(config.find(field), field.size(), ""));
+  };
+  const auto asks = [](const std::string& key) { return HasSubstr("; add " + key + " to the job\n"); };
+  EXPECT_THAT(without(kMixtral, "\"rope_theta\": 1000000.0, "), asks("model.rope_theta"));
+  EXPECT_THAT(without(kMixtral, "\"rms_norm_eps\": 1e-05,"), asks("model.rms_norm_eps"));
+  EXPECT_THAT(without(kMixtral, "\"num_key_value_heads\": 2,"), asks("model.num_key_value_heads"));
+  EXPECT_THAT(without(kMixtral, "\"num_local_experts\": 6, "), asks("model.moe.num_experts"));
+  EXPECT_THAT(without(kQwen3Moe, "\"rope_theta\": 10000.0,"), asks("model.rope_theta"));
+  EXPECT_THAT(without(kQwen3Moe, ", \"norm_topk_prob\": true"), asks("model.moe.norm_topk_prob"));
+  EXPECT_THAT(without(kDeepseekV3, "\"routed_scaling_factor\": 2.5, "),
+              asks("model.moe.routed_scaling_factor"));
+  EXPECT_THAT(without(kDeepseekV3, ", \"norm_topk_prob\": true"), asks("model.moe.norm_topk_prob"));
+  EXPECT_THAT(without(kDeepseekV3, "\"kv_lora_rank\": 16, "), asks("model.latent_attention.kv_lora_rank"));
+}
+
+TEST_F(LocalizeTest, RotaryFieldsAreReadInRopeParametersToo) {
+  const std::string rope = R"("bos_token_id": 1, "rope_parameters": )";
+  EXPECT_THAT(ErrorsWith("\"bos_token_id\": 1", rope + R"({"partial_rotary_factor": 0.5})"),
+              HasSubstr("partial_rotary_factor 0.5 is not allowed; allowed: 1"));
+  EXPECT_THAT(ErrorsWith("\"rope_theta\": 500000.0", R"("rope_parameters": {"rope_theta": "x"})"),
+              HasSubstr("rope_theta \"x\" is not allowed; allowed: a number"));
+}
+
 TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
   EXPECT_EQ(
       ErrorsWith("LlamaForCausalLM", "MistralForCausalLM"),

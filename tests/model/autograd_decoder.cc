@@ -28,8 +28,8 @@ std::string LayerPrefix(int layer) { return "model.layers." + std::to_string(lay
 }  // namespace
 
 AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
-                                 const std::map<std::string, at::Tensor>& parameters)
-    : config_(config), router_losses_(at::zeros({}, at::kDouble)) {
+                                 const std::map<std::string, at::Tensor>& parameters, bool packs_documents)
+    : config_(config), packs_documents_(packs_documents), router_losses_(at::zeros({}, at::kDouble)) {
   for (const auto& [name, parameter] : parameters) {
     parameters_[name] =
         parameter.requires_grad()
@@ -43,23 +43,28 @@ at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
   sequences_ = tokens.size(0);
   at::Tensor x = Embedding(tokens);
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
-    x = Attention(layer, x, tokens.size(0));
+    x = Attention(layer, x, tokens);
     x = config_.IsSparse(layer) ? Experts(layer, x) : Mlp(layer, x);
   }
   return Head(x, tokens);
 }
 
+int64_t AutogradDecoder::LengthOf(const at::Tensor& tokens) const {
+  return (tokens.size(1) - 1) / (packs_documents_ ? 2 : 1);
+}
+
 at::Tensor AutogradDecoder::Embedding(const at::Tensor& tokens) const {
-  const at::Tensor inputs = tokens.narrow(1, 0, tokens.size(1) - 1).reshape({-1});
+  const at::Tensor inputs = tokens.narrow(1, 0, LengthOf(tokens)).reshape({-1});
   return parameters_.at("model.embed_tokens.weight").index_select(0, inputs);
 }
 
-at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, int64_t sequences) const {
-  const int64_t length = x.size(0) / sequences;
+at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
+  const int64_t sequences = tokens.size(0);
+  const int64_t length = LengthOf(tokens);
   const at::Tensor normed = Norm(x, LayerPrefix(layer) + "input_layernorm");
   const std::string prefix = LayerPrefix(layer) + "self_attn.";
   if (config_.latent.kv_rank > 0) {
-    return x + LatentAttention(prefix, normed, sequences);
+    return x + LatentAttention(prefix, normed, tokens);
   }
   const auto heads = [&](const char* name, int64_t count) {
     return Project(normed, prefix + name).view({sequences, length, count, config_.head_dim}).transpose(1, 2);
@@ -73,26 +78,31 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, int64_t se
   const at::Tensor k =
       normed_heads("k_proj", config_.num_key_value_heads, "k_norm").repeat_interleave(group, 1);
   const at::Tensor v = heads("v_proj", config_.num_key_value_heads).repeat_interleave(group, 1);
-  return x + Project(CausalAttention(q, k, v), prefix + "o_proj");
+  return x + Project(CausalAttention(q, k, v, tokens), prefix + "o_proj");
 }
 
 // q, k, v: [B, heads, S, d]; returns [T, heads * d].
-at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tensor& k,
-                                            const at::Tensor& v) const {
+at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                            const at::Tensor& tokens) const {
   const int64_t length = q.size(2);
-  const at::Tensor later = at::ones({length, length}, at::kBool).triu(1);
+  at::Tensor hidden = at::ones({length, length}, at::kBool).triu(1);
+  if (packs_documents_) {
+    const at::Tensor starts = tokens.narrow(1, length + 1, length).view({q.size(0), 1, length, 1});
+    hidden = hidden.logical_or(at::arange(length, at::kLong) < starts);  // [B, 1, S, S]
+  }
   const at::Tensor scores =
       (at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(config_.head_dim)))
-          .masked_fill(later, -std::numeric_limits<double>::infinity());
+          .masked_fill(hidden, -std::numeric_limits<double>::infinity());
   const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
   return context.transpose(1, 2).reshape({q.size(0) * length, -1});
 }
 
 // As transformers' DeepseekV3Attention.
 at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at::Tensor& normed,
-                                            int64_t sequences) const {
+                                            const at::Tensor& tokens) const {
   const auto& latent = config_.latent;
-  const int64_t length = normed.size(0) / sequences;
+  const int64_t sequences = tokens.size(0);
+  const int64_t length = LengthOf(tokens);
   const auto heads = [&](const at::Tensor& projected) {
     return projected.view({sequences, length, config_.num_attention_heads, -1}).transpose(1, 2);
   };
@@ -124,7 +134,7 @@ at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at:
                    .expand({sequences, config_.num_attention_heads, length, latent.rotary_head_dim})},
               -1);
   const at::Tensor v = key_value.narrow(3, content, latent.value_head_dim);
-  return Project(CausalAttention(q, k, v), prefix + "o_proj");
+  return Project(CausalAttention(q, k, v, tokens), prefix + "o_proj");
 }
 
 at::Tensor AutogradDecoder::Mlp(int layer, const at::Tensor& x) const {
@@ -230,7 +240,7 @@ at::Tensor AutogradDecoder::Gated(const at::Tensor& x, const std::string& gate, 
 }
 
 at::Tensor AutogradDecoder::Head(const at::Tensor& x, const at::Tensor& tokens) const {
-  const at::Tensor targets = tokens.narrow(1, 1, tokens.size(1) - 1).reshape({-1});
+  const at::Tensor targets = tokens.narrow(1, 1, LengthOf(tokens)).reshape({-1});
   const at::Tensor& weight =
       parameters_.at(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
   return at::cross_entropy_loss(at::matmul(Norm(x, "model.norm"), weight.t()), targets);

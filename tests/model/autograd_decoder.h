@@ -16,8 +16,9 @@ namespace tandem::model::test {
 class AutogradDecoder {
  public:
   // Parameters by Hugging Face name: those that collect gradients as they are, copies of the others, which
-  // do.
-  AutogradDecoder(const DecoderConfig& config, const std::map<std::string, at::Tensor>& parameters);
+  // do. packs_documents: as BatchShape has it.
+  AutogradDecoder(const DecoderConfig& config, const std::map<std::string, at::Tensor>& parameters,
+                  bool packs_documents = false);
 
   // From now on these experts see the tokens of the layer, whatever the scores are: a choice may differ where
   // scores differ by a rounding. chosen: int64 [T, k].
@@ -33,15 +34,15 @@ class AutogradDecoder {
   // How many tokens had each expert among their largest scores in the last call of Loss. [E]
   const at::Tensor& Largest(int layer) const { return largest_.at(layer); }
 
-  // tokens: int64 [B, S + 1]. The routers' own losses are not in it; RouterLosses has those of all layers of
-  // the last call, times their coefficients.
+  // tokens: the batch, int64 [B, BatchShape::columns]. The routers' own losses are not in it; RouterLosses
+  // has those of all layers of the last call, times their coefficients.
   at::Tensor Loss(const at::Tensor& tokens) const;
 
   const at::Tensor& RouterLosses() const { return router_losses_; }
 
   // What each kind of node computes.
   at::Tensor Embedding(const at::Tensor& tokens) const;
-  at::Tensor Attention(int layer, const at::Tensor& x, int64_t sequences) const;
+  at::Tensor Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
   at::Tensor Mlp(int layer, const at::Tensor& x) const;
   at::Tensor Experts(int layer, const at::Tensor& x) const;  // a sparse layer's, with router and residual
   at::Tensor Head(const at::Tensor& x, const at::Tensor& tokens) const;
@@ -54,13 +55,17 @@ class AutogradDecoder {
   at::Tensor Gated(const at::Tensor& x, const std::string& gate, const std::string& up,
                    const std::string& down) const;
   at::Tensor Rotate(const at::Tensor& x) const;  // whole heads
-  at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const;
-  at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed, int64_t sequences) const;
+  int64_t LengthOf(const at::Tensor& tokens) const;
+  at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const at::Tensor& tokens) const;
+  at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed,
+                             const at::Tensor& tokens) const;
   at::Tensor Balance(int layer, const at::Tensor& shares, const at::Tensor& counted) const;
   at::Tensor Kept(const at::Tensor& chosen, const at::Tensor& weights) const;
   at::Tensor Chosen(int layer, const at::Tensor& scores) const;
 
   const DecoderConfig config_;
+  const bool packs_documents_;
   std::map<std::string, at::Tensor> parameters_;
   std::map<int, at::Tensor> chosen_;  // by layer
   std::map<int, at::Tensor> biases_;  // by layer

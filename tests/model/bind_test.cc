@@ -13,6 +13,8 @@
 #include <cmath>
 #include <cstring>
 #include <iostream>
+#include <map>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -141,14 +143,33 @@ const Shape kShapes[] = {
     {"logits_in_blocks", InBlocks(Config(32, 48, 1, 2, 2, 16, 150, false)), {2, 33}},
     {"logits_in_blocks_tied", InBlocks(Config(15, 23, 1, 4, 1, 10, 130, true)), {1, 37}},
     {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
+    {"documents", Config(24, 40, 2, 4, 2, 6, 17, false), {3, 37, /*packs_documents=*/true}},
+    {"documents_of_qwen3_moe",
+     Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 2),
+     {2, 33, /*packs_documents=*/true}},
+    {"documents_of_deepseek_v3",
+     Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),
+              {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
+              /*shared=*/0, {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
+     {1, 70, /*packs_documents=*/true}},
 };
 
+// The batch: tokens, and documents of some five tokens where they are packed.
 at::Tensor RandomTokens(const Shape& shape, uint64_t seed) {
-  at::Tensor tokens = at::empty({shape.batch.sequences, shape.batch.sequence_length + 1}, at::kLong);
+  const int64_t columns = shape.batch.columns();
+  const int64_t length = shape.batch.sequence_length;
+  at::Tensor tokens = at::empty({shape.batch.sequences, columns}, at::kLong);
   std::mt19937_64 engine(seed);
-  for (int64_t i = 0; i < tokens.numel(); ++i) {
-    tokens.data_ptr<int64_t>()[i] =
-        static_cast<int64_t>(engine() % static_cast<uint64_t>(shape.config.vocab_size));
+  for (int64_t sequence = 0; sequence < shape.batch.sequences; ++sequence) {
+    int64_t* const row = tokens.data_ptr<int64_t>() + sequence * columns;
+    for (int64_t i = 0; i <= length; ++i) {
+      row[i] = static_cast<int64_t>(engine() % static_cast<uint64_t>(shape.config.vocab_size));
+    }
+    int64_t start = 0;
+    for (int64_t i = 0; length + 1 + i < columns; ++i) {
+      start = engine() % 5 == 0 ? i : start;
+      row[length + 1 + i] = start;
+    }
   }
   return tokens;
 }
@@ -216,7 +237,7 @@ TEST_P(BindTest, LossAndEveryGradientMatchAutograd) {
     const double loss = run.Forward(tokens);
     run.Backward();
 
-    const AutogradDecoder reference(shape.config, run.parameters());
+    const AutogradDecoder reference(shape.config, run.parameters(), shape.batch.packs_documents);
     const at::Tensor expected = reference.Loss(tokens);
     (expected + reference.RouterLosses()).backward();
     EXPECT_NEAR(loss / expected.item<double>(), 1, tolerance);
@@ -260,7 +281,7 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
   for (const Step& step : StepsOf(outline)) {
     const schedules::Node& node = outline.nodes[step.first];
     SCOPED_TRACE(node.name);
-    const AutogradDecoder reference(shape.config, run.parameters());
+    const AutogradDecoder reference(shape.config, run.parameters(), shape.batch.packs_documents);
     const bool is_embedding = node.kind == schedules::NodeKind::kEmbedding;
     const bool is_head = node.kind == schedules::NodeKind::kHead;
     const std::string input = is_embedding ? "" : outline.values[node.forward.reads[0]].name;
@@ -274,7 +295,7 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
     } else if (is_head) {
       expected = reference.Head(x, tokens);
     } else if (node.kind == schedules::NodeKind::kAttention) {
-      expected = reference.Attention(node.layer, x, shape.batch.sequences);
+      expected = reference.Attention(node.layer, x, tokens);
     } else if (node.kind == schedules::NodeKind::kRoute) {
       expected = reference.Experts(node.layer, x);
     } else {
@@ -372,7 +393,7 @@ TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
     BoundDecoder run(shape.config, shape.batch, precision, kSeed);
     const double loss = run.Forward(tokens);
     run.Backward();
-    AutogradDecoder reference(shape.config, run.parameters());
+    AutogradDecoder reference(shape.config, run.parameters(), shape.batch.packs_documents);
     for (int layer = 0; layer < shape.config.num_hidden_layers; ++layer) {
       if (shape.config.IsSparse(layer)) {
         const bool drops = shape.config.moe.capacity.factor > 0;  // then what was chosen is another value
@@ -591,6 +612,57 @@ TEST_P(BindTest, HalvesOfABackwardGiveTheBitsOfTheWhole) {
           EXPECT_TRUE(SameBits(whole.gradient(value.name), halves.gradient(value.name))) << value.name;
         }
       }
+    }
+  }
+}
+
+// Rotation by the position in the sequence and not in the document changes nothing, since scores depend on
+// the distance; and every target counts, also the one behind a document's end.
+TEST(PackedDocumentsTest, ADocumentIsComputedAsInASequenceOfItsOwn) {
+  const std::vector<int64_t> lengths = {1, 5, 33, 1, 1, 20, 9};
+  const int64_t all = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  for (Shape packed : kShapes) {
+    if (!packed.batch.packs_documents) {
+      continue;
+    }
+    SCOPED_TRACE(packed.name);
+    packed.batch = {.sequences = 1, .sequence_length = all, .packs_documents = true};
+    packed.config.moe.router_aux_loss_coef = 0;  // of a microbatch: not a sum over its tokens
+    packed.config.moe.router_z_loss_coef = 0;
+    const at::Tensor tokens = RandomTokens(packed, kSeed);
+    int64_t first = 0;
+    for (const int64_t length : lengths) {
+      tokens.narrow(1, all + 1 + first, length).fill_(first);
+      first += length;
+    }
+    BoundDecoder together(packed.config, packed.batch, ComputeType::kFp64, kSeed);
+    const double loss = together.Forward(tokens);
+    together.Backward();
+
+    double sum = 0;
+    std::map<std::string, at::Tensor> gradients;
+    first = 0;
+    for (const int64_t length : lengths) {
+      SCOPED_TRACE(testing::Message() << "the document of tokens " << first << " to " << first + length - 1);
+      BoundDecoder alone(packed.config, {.sequences = 1, .sequence_length = length}, ComputeType::kFp64,
+                         kSeed);
+      sum += static_cast<double>(length) * alone.Forward(tokens.narrow(1, first, length + 1));
+      alone.Backward();
+      for (const auto& [name, gradient] : alone.parameter_gradients()) {
+        at::Tensor& total = gradients.try_emplace(name, at::zeros_like(gradient)).first->second;
+        total = total + gradient * static_cast<double>(length);
+      }
+      for (const schedules::Value& value : together.outline().values) {
+        if (value.name.ends_with(".hidden")) {
+          const at::Tensor rows = together.value(value.name).view({all, -1}).narrow(0, first, length);
+          ExpectClose(alone.value(value.name), rows.contiguous().flatten(), 1e-12, value.name);
+        }
+      }
+      first += length;
+    }
+    EXPECT_NEAR(loss * static_cast<double>(all) / sum, 1, 1e-12);
+    for (const auto& [name, gradient] : together.parameter_gradients()) {
+      ExpectClose(gradient * static_cast<double>(all), gradients.at(name), 1e-11, name);
     }
   }
 }

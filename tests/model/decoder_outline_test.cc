@@ -104,6 +104,34 @@ TEST(DecoderOutlineTest, NamesNodesUnitsAndValues) {
               ElementsAre("layers.0.attention.hidden"));
 }
 
+// One value, so that it is loaded, kept and given up with the tokens.
+TEST(DecoderOutlineTest, PackedDocumentsComeWithTheBatchAndOnlyAttentionReadsThem) {
+  const BatchShape batch{.sequences = 2, .sequence_length = 4, .packs_documents = true};
+  const schedules::Outline packed = OutlineOf(SmallDecoder(false), batch);
+  EXPECT_EQ(packed.values[packed.batch].bytes.bound, 2 * (5 + 4) * 8);
+  for (const schedules::Node& node : packed.nodes) {
+    const bool reads = node.kind == schedules::NodeKind::kAttention ||
+                       node.kind == schedules::NodeKind::kEmbedding ||
+                       node.kind == schedules::NodeKind::kHead;
+    EXPECT_EQ(std::count(node.forward.reads.begin(), node.forward.reads.end(), packed.batch), reads ? 1 : 0)
+        << node.name;
+    if (node.kind == schedules::NodeKind::kAttention) {
+      for (const schedules::Access* pass : {&node.backward, &node.backward_input}) {
+        EXPECT_EQ(std::count(pass->reads.begin(), pass->reads.end(), packed.batch), 1);
+      }
+      EXPECT_EQ(
+          std::count(node.backward_weight.reads.begin(), node.backward_weight.reads.end(), packed.batch), 0);
+    }
+  }
+  const schedules::Outline stream = OutlineOf(SmallDecoder(false), {.sequences = 2, .sequence_length = 4});
+  EXPECT_EQ(stream.values[stream.batch].bytes.bound, 2 * 5 * 8);
+  for (const schedules::Node& node : stream.nodes) {
+    if (node.kind == schedules::NodeKind::kAttention) {
+      EXPECT_EQ(std::count(node.forward.reads.begin(), node.forward.reads.end(), stream.batch), 0);
+    }
+  }
+}
+
 TEST(DecoderOutlineTest, UnitsHaveTheirLayersAndTheRangesOfTheirParts) {
   const schedules::Outline outline = OutlineOf(SmallDecoder(false), {.sequences = 1, .sequence_length = 4});
   ASSERT_EQ(outline.units.size(), 4u);
@@ -216,6 +244,25 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
     const double norms = tokens * 6 * (5 * 24 + (config.NormsHeads() ? 2 * 2 * 6 : 0));
     EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
   }
+}
+
+TEST(DecoderOutlineTest, FlopsOfATokenCountWhatACapacityLeavesAndNoPadding) {
+  const auto flops = [](double factor, bool pads) {
+    DecoderConfig config = SparseDecoder();
+    config.moe.capacity = {.factor = factor, .pads = pads};
+    return FlopsPerToken(config, 512);
+  };
+  double experts = 0;  // of all of a token's
+  for (const UnitParameters& unit : DecoderUnits(SparseDecoder())) {
+    for (const Parameter& parameter : unit.parameters) {
+      experts += unit.experts ? 6.0 * static_cast<double>(NumElements(parameter.shape)) : 0;
+    }
+  }
+  const ops::RouterConfig router = SparseDecoder().moe.router;
+  experts *= static_cast<double>(router.top_k) / static_cast<double>(router.experts);
+  EXPECT_NEAR(flops(0, false) - flops(0.25, false), 0.75 * experts, 1e-6 * experts);
+  EXPECT_EQ(flops(0.25, true), flops(0.25, false)) << "padded";
+  EXPECT_EQ(flops(1.5, true), flops(0, false)) << "more than there are";
 }
 
 TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {

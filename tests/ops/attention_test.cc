@@ -3,6 +3,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cummax.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
@@ -13,6 +16,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,21 +39,24 @@ struct Results {
   at::Tensor context, lse, grad_qkv;
 };
 
-Results RunOps(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& grad) {
+// documents: as Operations takes it.
+Results RunOps(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& grad,
+               const at::Tensor& documents = {}) {
   const at::ScalarType type = qkv.scalar_type();
   const auto bytes = static_cast<int64_t>(c10::elementSize(type));
   Results r{FilledWithNan({qkv.size(0), shape.heads * shape.head_dim}, type),
             FilledWithNan({shape.sequences, shape.heads, shape.length}, StatisticsOf(type)),
             FilledWithNan({qkv.size(0), qkv.size(1)}, type)};
   const WorkMemory work(AttentionWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
-  CpuOperations().Attention(shape, qkv, r.context, r.lse, work);
+  CpuOperations().Attention(shape, qkv, documents, r.context, r.lse, work);
   const WorkMemory backward_work(AttentionBackwardWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
-  CpuOperations().AttentionBackward(shape, qkv, r.context, r.lse, grad, r.grad_qkv, backward_work);
+  CpuOperations().AttentionBackward(shape, qkv, documents, r.context, r.lse, grad, r.grad_qkv, backward_work);
   return r;
 }
 
 // [B, heads, S, d] with the keys' and values' heads repeated; {context [B * S, heads * d], lse}.
-std::pair<at::Tensor, at::Tensor> Reference(const AttentionShape& s, const at::Tensor& qkv) {
+std::pair<at::Tensor, at::Tensor> Reference(const AttentionShape& s, const at::Tensor& qkv,
+                                            const at::Tensor& documents = {}) {
   const auto head = [&](int64_t from, int64_t count) {
     return qkv.narrow(1, from * s.head_dim, count * s.head_dim)
         .view({s.sequences, s.length, count, s.head_dim})
@@ -59,12 +66,36 @@ std::pair<at::Tensor, at::Tensor> Reference(const AttentionShape& s, const at::T
   const at::Tensor q = head(0, s.heads);
   const at::Tensor k = head(s.heads, s.kv_heads).repeat_interleave(group, 1);
   const at::Tensor v = head(s.heads + s.kv_heads, s.kv_heads).repeat_interleave(group, 1);
-  const at::Tensor hidden = at::ones({s.length, s.length}, at::kBool).triu(1);
+  at::Tensor hidden = at::ones({s.length, s.length}, at::kBool).triu(1);
+  if (documents.defined()) {
+    const at::Tensor starts = documents.view({s.sequences, 1, s.length, 1});
+    hidden = hidden.logical_or(at::arange(s.length, at::kLong) < starts);
+  }
   const at::Tensor scores = (at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(s.head_dim)))
                                 .masked_fill(hidden, -std::numeric_limits<double>::infinity());
   const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
   return {context.transpose(1, 2).reshape({s.sequences * s.length, s.heads * s.head_dim}),
           scores.logsumexp(-1)};
+}
+
+// [B, S], one list of lengths a sequence, that add up to S.
+at::Tensor StartsOf(const std::vector<std::vector<int64_t>>& lengths, int64_t length) {
+  at::Tensor starts = at::empty({static_cast<int64_t>(lengths.size()), length}, at::kLong);
+  for (size_t sequence = 0; sequence < lengths.size(); ++sequence) {
+    int64_t first = 0;
+    for (const int64_t document : lengths[sequence]) {
+      starts[static_cast<int64_t>(sequence)].narrow(0, first, document).fill_(first);
+      first += document;
+    }
+    EXPECT_EQ(first, length);
+  }
+  return starts;
+}
+
+// Every token begins a document with a chance of one in `mean`.
+at::Tensor RandomStarts(Numbers& numbers, int64_t sequences, int64_t length, int64_t mean) {
+  const at::Tensor begins = numbers.Integers({sequences, length}, mean) == 0;
+  return std::get<0>((at::arange(length, at::kLong) * begins).cummax(1));
 }
 
 class AttentionTest : public testing::TestWithParam<at::ScalarType> {};
@@ -103,6 +134,71 @@ TEST_P(AttentionTest, MatchesAutogradAndRepeatsBitForBit) {
   }
 }
 
+TEST_P(AttentionTest, OfDocumentsMatchesAutogradAndRepeatsBitForBit) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(74);
+  const auto check = [&](AttentionShape shape, const at::Tensor& documents) {
+    SCOPED_TRACE(Describe(shape));
+    shape.documents = true;
+    const int64_t tokens = shape.sequences * shape.length;
+    const at::Tensor qkv =
+        Leaf(Rounded(numbers.Normal({tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim}), type));
+    const at::Tensor grad = Rounded(numbers.Normal({tokens, shape.heads * shape.head_dim}), type);
+    const auto [context, lse] = Reference(shape, qkv, documents);
+    context.backward(grad);
+
+    const Results first = RunOps(shape, qkv.detach().to(type), grad.to(type), documents);
+    EXPECT_LE(RelativeError(first.context, context), Tolerance(type));
+    EXPECT_LE(RelativeError(first.lse, lse), Tolerance(StatisticsOf(type)));
+    const double slack = type == at::kBFloat16 ? 4 : 1;
+    EXPECT_LE(RelativeError(first.grad_qkv, qkv.grad()), slack * Tolerance(type));
+    // The same starts as columns of a wider matrix, which is how a batch has them.
+    at::Tensor batch = numbers.Integers({shape.sequences, 2 * shape.length + 1}, 9);
+    batch.narrow(1, shape.length + 1, shape.length).copy_(documents);
+    const Results second =
+        RunOps(shape, qkv.detach().to(type), grad.to(type), batch.narrow(1, shape.length + 1, shape.length));
+    EXPECT_TRUE(SameBits(first.context, second.context));
+    EXPECT_TRUE(SameBits(first.lse, second.lse));
+    EXPECT_TRUE(SameBits(first.grad_qkv, second.grad_qkv));
+  };
+  check({1, 1, 1, 1, 2}, StartsOf({{1}}, 1));
+  check({2, 7, 2, 1, 5}, StartsOf({{7}, {1, 1, 1, 1, 1, 1, 1}}, 7));
+  // Documents that begin and end inside a block of rows, at its edges, and beyond it.
+  check({2, 65, 4, 2, 12}, StartsOf({{31, 1, 1, 32}, {32, 33}}, 65));
+  check({1, 130, 3, 3, 20}, StartsOf({{3, 97, 17, 13}}, 130));
+  for (const int64_t mean : {2, 9, 40}) {
+    check({2, 100, 4, 2, 16}, RandomStarts(numbers, 2, 100, mean));
+    check({3, 77, 2, 1, 33}, RandomStarts(numbers, 3, 77, mean));
+  }
+}
+
+TEST_P(AttentionTest, OfOneDocumentASequenceHasTheBitsOfThatWithoutDocuments) {
+  const AttentionShape shape{2, 70, 4, 2, 12};
+  Numbers numbers(75);
+  const at::Tensor qkv = numbers.Normal({140, 96}).to(GetParam());
+  const at::Tensor grad = numbers.Normal({140, 48}).to(GetParam());
+  const Results plain = RunOps(shape, qkv, grad);
+  AttentionShape documents = shape;
+  documents.documents = true;
+  const Results one = RunOps(documents, qkv, grad, StartsOf({{70}, {70}}, 70));
+  EXPECT_TRUE(SameBits(plain.context, one.context));
+  EXPECT_TRUE(SameBits(plain.lse, one.lse));
+  EXPECT_TRUE(SameBits(plain.grad_qkv, one.grad_qkv));
+}
+
+TEST_P(AttentionTest, RefusesStartsThatDoNotFitTheShape) {
+  AttentionShape shape{2, 4, 1, 1, 4};
+  const at::Tensor qkv = Numbers(76).Normal({8, 12}).to(GetParam());
+  const at::Tensor grad = qkv.narrow(1, 0, 4).contiguous();
+  const at::Tensor starts = StartsOf({{4}, {4}}, 4);
+  EXPECT_THROW(RunOps(shape, qkv, grad, starts), c10::Error);
+  shape.documents = true;
+  EXPECT_THROW(RunOps(shape, qkv, grad), c10::Error);
+  EXPECT_THROW(RunOps(shape, qkv, grad, starts.narrow(1, 0, 3)), c10::Error);
+  EXPECT_THROW(RunOps(shape, qkv, grad, starts.narrow(0, 0, 1)), c10::Error);
+  EXPECT_THROW(RunOps(shape, qkv, grad, starts.to(at::kInt)), c10::Error);
+}
+
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   const AttentionShape shape{1, 40, 1, 1, 8};
   Numbers numbers(72);
@@ -130,7 +226,7 @@ TEST_P(AttentionTest, RefusesTooLittleWorkMemory) {
   at::Tensor context = FilledWithNan({4, 4}, GetParam());
   at::Tensor lse = FilledWithNan({4}, StatisticsOf(GetParam()));
   const WorkMemory work(64, at::kCPU);
-  EXPECT_THROW(CpuOperations().Attention(shape, qkv, context, lse, work), c10::Error);
+  EXPECT_THROW(CpuOperations().Attention(shape, qkv, /*documents=*/{}, context, lse, work), c10::Error);
 }
 
 }  // namespace

@@ -46,6 +46,20 @@ TEST(AttentionWorkTest, TheBackwardOfAnEightBillionModelOnGpusTakesALittleMoreTh
   }
 }
 
+TEST(AttentionWorkTest, OfDocumentsOnGpusItHasRoomForWhereTheyBegin) {
+  const AttentionShape plain{4, 4096, 32, 8, 128};
+  AttentionShape documents = plain;
+  documents.documents = true;
+  EXPECT_EQ(AttentionWorkBytes(DeviceKind::kGpu, documents, 2),
+            AttentionWorkBytes(DeviceKind::kGpu, plain, 2) + 4 * 4096 * 4);
+  EXPECT_EQ(AttentionBackwardWorkBytes(DeviceKind::kGpu, documents, 2),
+            AttentionBackwardWorkBytes(DeviceKind::kGpu, plain, 2) + 4 * 4096 * 4);
+  // Where cuDNN does not compute, and on the CPU, starts are read where they are.
+  for (const DeviceKind device : {DeviceKind::kCpu, DeviceKind::kGpu}) {
+    EXPECT_EQ(AttentionBackwardWorkBytes(device, documents, 4), AttentionBackwardWorkBytes(device, plain, 4));
+  }
+}
+
 TEST(AttentionWorkTest, ABackwardThatNeedNotRepeatTakesTheBatchAtOnceAndNoScores) {
   // Measured: 257 MiB for 8192 tokens, 514 for twice as many.
   for (const auto& [shape, mebibytes] : std::vector<std::pair<AttentionShape, int64_t>>{

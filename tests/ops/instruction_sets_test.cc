@@ -81,19 +81,28 @@ TYPED_TEST(InstructionSetsTest, AttentionAgrees) {
   const AttentionShape shape{2, 75, 4, 2, 20};
   const std::vector<T> qkv = this->Numbers(150 * 160);
   const std::vector<T> grad = this->Numbers(150 * 80);
-  this->ExpectAgreement([&](const Kernels<T>& kernels) {
-    std::vector<T> context(150 * 80);
-    std::vector<T> lse(2 * 4 * 75);
-    std::vector<T> results(150 * 160);
-    std::vector<T> memory(AttentionBackwardWorkElements(75, 20, sizeof(T)));
-    const Workspace work{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))};
-    kernels.attention({shape, qkv.data(), context.data(), lse.data(), work});
-    kernels.attention_backward(
-        {shape, qkv.data(), context.data(), lse.data(), grad.data(), results.data(), work});
-    results.insert(results.end(), context.begin(), context.end());
-    results.insert(results.end(), lse.begin(), lse.end());
-    return results;
-  });
+  std::vector<int64_t> starts(150);
+  for (int64_t row = 0; row < 75; ++row) {
+    starts[row] = row / 11 * 11;  // not where vectors begin
+    starts[75 + row] = row < 50 ? 0 : 50;
+  }
+  for (const DocumentStarts& documents : {DocumentStarts{}, DocumentStarts{starts.data(), 75}}) {
+    AttentionShape form = shape;
+    form.documents = documents.starts != nullptr;
+    this->ExpectAgreement([&](const Kernels<T>& kernels) {
+      std::vector<T> context(150 * 80);
+      std::vector<T> lse(2 * 4 * 75);
+      std::vector<T> results(150 * 160);
+      std::vector<T> memory(AttentionBackwardWorkElements(75, 20, sizeof(T)));
+      const Workspace work{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))};
+      kernels.attention({form, qkv.data(), documents, context.data(), lse.data(), work});
+      kernels.attention_backward(
+          {form, qkv.data(), documents, context.data(), lse.data(), grad.data(), results.data(), work});
+      results.insert(results.end(), context.begin(), context.end());
+      results.insert(results.end(), lse.begin(), lse.end());
+      return results;
+    });
+  }
 }
 
 TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {

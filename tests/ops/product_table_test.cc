@@ -21,6 +21,8 @@ TEST(ProductTableTest, FindsWhatItsLinesSay) {
   EXPECT_EQ(*table.Find("NVIDIA H100|130100", "a product"), kOther);
   EXPECT_EQ(table.Find(kMachine, "another"), nullptr);
   EXPECT_EQ(table.Find("NVIDIA H200|130200", "a product"), nullptr) << "algorithms are of one version";
+  EXPECT_EQ(table.Of(kMachine).size(), 1u);
+  EXPECT_TRUE(table.Of("NVIDIA H200|130200").empty());
 }
 
 TEST(ProductTableTest, TheDigestIsOfTheMachineAndItsLines) {

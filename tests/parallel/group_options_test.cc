@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
+#include "parallel/from_spec.h"
 #include "parallel/job_groups.h"
-#include "parallel/spec_group_options.h"
 
 namespace tandem::parallel {
 namespace {

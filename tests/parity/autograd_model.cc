@@ -43,7 +43,7 @@ class AutogradModel::Impl {
       }
     }
     for (const std::map<std::string, Tensor>& parameters : of_expert) {
-      decoders_.emplace_back(plan.model, parameters);
+      decoders_.emplace_back(plan.model, parameters, plan.batch.packs_documents);
     }
     const auto& o = plan.train.optimizer;
     const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
@@ -106,7 +106,7 @@ class AutogradModel::Impl {
  private:
   Tensor Ids(const std::vector<int64_t>& microbatch) const {
     return torch::from_blob(const_cast<int64_t*>(microbatch.data()),
-                            {batch_.sequences, batch_.sequence_length + 1}, torch::kLong);
+                            {batch_.sequences, batch_.columns()}, torch::kLong);
   }
 
   // What the routers' balance counts of a microbatch, by the mean of those until the end of the round that

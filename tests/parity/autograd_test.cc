@@ -102,15 +102,18 @@ void CompareWithAutograd(JobOptions options) {
   AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"), options.experts);
   const auto corpus = std::make_shared<data::Corpus>(data::CorpusSource{
       .train = plan.train.data.train, .validation_fraction = plan.train.data.validation_fraction});
-  const data::Loader loader(corpus, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length);
+  const data::Loader loader(corpus, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
+                            plan.batch.packs_documents
+                                ? std::optional(data::Documents{plan.train.data.end_of_document})
+                                : std::nullopt);
 
   const JobRun whole = RunJob(plan);
   ASSERT_EQ(static_cast<int64_t>(whole.steps.size()), plan.train.steps);
-  for (const trainer::StepSummary& step : whole.steps) {
+  for (const StepSummary& step : whole.steps) {
     SCOPED_TRACE(testing::Message() << "step " << step.step);
     std::vector<std::vector<int64_t>> tokens(rounds);
     for (int i = 0; i < rounds; ++i) {
-      tokens[i].resize(plan.batch.sequences * (plan.batch.sequence_length + 1));
+      tokens[i].resize(plan.batch.sequences * plan.batch.columns());
       loader.Fill(step.step, i, rounds, plan.batch.sequences, tokens[i].data());
     }
     const double learning_rate = plan::LearningRate(plan.train.optimizer, step.step, plan.train.steps);
@@ -166,6 +169,11 @@ TEST(AutogradTest, OneRankMatches) {
 
 TEST(AutogradTest, TwoRanksMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 5});
+}
+
+// Words: a sequence has several, and most are cut by the end of some sequence sooner or later.
+TEST(AutogradTest, PackedDocumentsMatch) {
+  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .end_of_document = ' '});
 }
 
 TEST(AutogradTest, TiedEmbeddingsMatch) {

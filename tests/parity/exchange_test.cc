@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/seeded_scheduler.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/exchange_model.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
@@ -183,7 +183,7 @@ TEST(ExchangeFailureTest, ALostPeerIsReportedWithTheNodesInstructionAndItsGroup)
     EXPECT_EQ(error.group, "ep");
     EXPECT_EQ(error.step, 2);
     EXPECT_EQ(error.instruction.find("backward layers.1.combine mb "), 0u) << error.instruction;
-    EXPECT_EQ(trainer::Describe(std::current_exception()).kind, trainer::FailureKind::kPeerLost);
+    EXPECT_EQ(trainer::Describe(std::current_exception()).cause.class_(), v1::FAILURE_CLASS_PEER_LOST);
   }
 }
 

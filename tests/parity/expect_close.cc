@@ -53,8 +53,7 @@ double RelativeDistance(const std::string& a, const std::string& b) {
 }
 
 // ulp: of the main weights' type.
-void VisitSteps(const trainer::StepSummary& x, const trainer::StepSummary& y, double ulp,
-                const Visit& visit) {
+void VisitSteps(const StepSummary& x, const StepSummary& y, double ulp, const Visit& visit) {
   const std::string step = absl::StrCat("step ", x.step, ": ");
   const Kind norm = x.step <= 1 ? &Tolerance::first_norm : &Tolerance::later_norm;
   EXPECT_EQ(x.step, y.step);

@@ -32,7 +32,7 @@ bool SameBits(std::optional<double> a, std::optional<double> b) {
 std::string Text(std::optional<double> loss) { return loss ? absl::StrCat(*loss) : "none"; }
 
 // Empty: there is none.
-std::string DifferenceOfSteps(const trainer::StepSummary& x, const trainer::StepSummary& y) {
+std::string DifferenceOfSteps(const StepSummary& x, const StepSummary& y) {
   const std::string where = absl::StrCat("step ", x.step, ": ");
   if (x.step != y.step) {
     return absl::StrCat("steps ", x.step, " and ", y.step);

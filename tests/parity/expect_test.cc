@@ -14,7 +14,7 @@ namespace {
 // Two steps, with validations before the first and after the second.
 JobRun Validated(double before, double after) {
   JobRun run;
-  run.start = trainer::StepSummary{.scalars = {{"validation_loss", before}}};
+  run.start = StepSummary{.scalars = {{"validation_loss", before}}};
   run.steps = {{.step = 1, .loss = 3}, {.step = 2, .loss = 2, .scalars = {{"validation_loss", after}}}};
   return run;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "device/seeded_scheduler.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -51,7 +51,7 @@ TEST(ExpertBiasTest, BiasesFollowTheLoadThatReportsShow) {
   options.recompute = "layer";       // nor do those that are routed again
   const JobRun run = RunJob(MakeJob(options));
   std::vector<float> expected(8);
-  for (const trainer::StepSummary& step : run.steps) {
+  for (const StepSummary& step : run.steps) {
     const std::vector<int64_t>& tokens = step.experts.at(0).tokens;
     int64_t sum = 0;
     for (const int64_t count : tokens) {

@@ -291,7 +291,7 @@ TEST_F(SkewTest, NineTenthsOfTheTokensGoToOneExpertAtFirstTheJobGoesOnAndReports
     EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
     int64_t most = 0;
     int64_t passes = 0;
-    for (const trainer::ExpertLoad& load : run.steps.front().experts) {
+    for (const ExpertLoad& load : run.steps.front().experts) {
       most = std::max(most, *std::max_element(load.tokens.begin(), load.tokens.end()));
       passes += load.further_passes;
     }
@@ -300,7 +300,7 @@ TEST_F(SkewTest, NineTenthsOfTheTokensGoToOneExpertAtFirstTheJobGoesOnAndReports
     EXPECT_EQ(run.steps.front().scalars.at("moe_further_passes"), passes);
     options.rows_at_a_time = 2;  // of two ranks one gets at most everything
     const JobRun at_once = RunJob(MakeJob(options));
-    for (const trainer::StepSummary& step : at_once.steps) {
+    for (const StepSummary& step : at_once.steps) {
       EXPECT_EQ(step.scalars.at("moe_further_passes"), 0);
     }
   }
@@ -314,7 +314,7 @@ TEST_F(SkewTest, RanksWithoutATokenTakePartInEverySchedule) {
     SCOPED_TRACE(chunks);
     options.chunks = chunks;
     const JobRun run = RunJob(MakeJob(options));
-    for (const trainer::ExpertLoad& load : run.steps.front().experts) {
+    for (const ExpertLoad& load : run.steps.front().experts) {
       EXPECT_EQ(std::count(load.tokens.begin(), load.tokens.end(), 0), 2) << "layer " << load.layer;
     }
     ExpectSameBitsOfSchedules(options);

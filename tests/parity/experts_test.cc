@@ -5,7 +5,7 @@
 #include <numeric>
 #include <string>
 
-#include "device/seeded_scheduler.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -45,8 +45,8 @@ TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
   const JobRun one = RunOn(1, options);
   EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
   const int64_t choices = 12 * options.micro_batch_size * options.sequence_length * options.experts_per_token;
-  for (const trainer::StepSummary& step : one.steps) {
-    for (const trainer::ExpertLoad& load : step.experts) {
+  for (const StepSummary& step : one.steps) {
+    for (const ExpertLoad& load : step.experts) {
       EXPECT_GE(load.dropped, choices / 4);
       EXPECT_EQ(std::accumulate(load.tokens.begin(), load.tokens.end(), load.dropped), choices);
     }
@@ -118,10 +118,10 @@ TEST(ExpertsTest, ReportsSayWhereEveryTokenWent) {
   const JobRun run = RunJob(MakeJob(options));
   const int64_t choices =
       2 * 3 * options.micro_batch_size * options.sequence_length * options.experts_per_token;
-  for (const trainer::StepSummary& step : run.steps) {
+  for (const StepSummary& step : run.steps) {
     ASSERT_EQ(step.experts.size(), 2u);
     for (int layer = 0; layer < 2; ++layer) {
-      const trainer::ExpertLoad& load = step.experts[layer];
+      const ExpertLoad& load = step.experts[layer];
       EXPECT_EQ(load.layer, layer);
       ASSERT_EQ(load.tokens.size(), 4u);
       EXPECT_EQ(std::accumulate(load.tokens.begin(), load.tokens.end(), int64_t{0}), choices);

@@ -117,6 +117,10 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   }
   spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT : options.text);
   spec.mutable_data()->set_validation_fraction(0.1);
+  if (options.end_of_document >= 0) {
+    spec.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
+    spec.mutable_data()->set_end_of_document(options.end_of_document);
+  }
   v1::Training& training = *spec.mutable_training();
   training.set_steps(options.steps);
   training.set_sequence_length(options.sequence_length);

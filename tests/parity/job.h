@@ -64,7 +64,8 @@ struct JobOptions {
   int64_t checkpoint_every_steps = 0;
   std::string resume;
   uint64_t seed = 7;
-  std::string text;  // a file; empty: one that no change of the sources changes
+  int64_t end_of_document = -1;  // packs documents that end with this byte; -1: one stream
+  std::string text;              // a file or folder; empty: one that no change of the sources changes
 };
 
 // Of two layers of eight small experts, of which a token uses two.

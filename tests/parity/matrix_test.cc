@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "platform/seeded_random.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/pairs.h"
 #include "tests/parity/run.h"
+#include "tests/platform/seeded_random.h"
 
 namespace tandem::parity {
 namespace {
@@ -150,6 +150,12 @@ const std::vector<Lane>& Lanes() {
          [](JobOptions& o) {
            Sparse(o);
            o.frozen = "layers.1.experts";
+         }},
+        {"packed documents", [](JobOptions& o) { o.end_of_document = ' '; }},
+        {"deepseek_v3 of packed documents",
+         [](JobOptions& o) {
+           Deepseek(o);
+           o.end_of_document = ' ';
          }}}},
       {false,
        {{"everything kept", [](JobOptions& o) { o.recompute = "off"; }},
@@ -244,7 +250,7 @@ class Matrix {
     const bool clips = options.clip == kActiveClip;
     const JobRun& one = OneRank(OfOneRank(choice), microbatches);
     options.clip = clips ? ClipOf(OfOneRank(choice), microbatches) : options.clip;
-    for (const trainer::StepSummary& step : one.steps) {
+    for (const StepSummary& step : one.steps) {
       EXPECT_EQ(step.nonfinite, 0);
       EXPECT_EQ(step.grad_norm > options.clip, clips)
           << "clipping is to be " << (clips ? "" : "in") << "active";
@@ -273,7 +279,7 @@ class Matrix {
       choice[lane] = options.clip == kActiveClip ? 0 : choice[lane];
     }
     double least = kNoClip;
-    for (const trainer::StepSummary& step : OneRank(choice, microbatches).steps) {
+    for (const StepSummary& step : OneRank(choice, microbatches).steps) {
       least = std::min(least, step.grad_norm);
     }
     return least / 2;

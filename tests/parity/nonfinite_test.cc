@@ -124,7 +124,7 @@ constexpr char kPlace[] = "model.layers.0.self_attn.q_proj.weight";
 
 TEST(NonfiniteGradientTest, ParameterAndRankAreNamed) {
   const JobRun run = RunOn(3, kBadStep);
-  const trainer::StepSummary& step = run.steps.back();
+  const StepSummary& step = run.steps.back();
   ASSERT_EQ(step.nonfinite_at.size(), 1u);
   EXPECT_EQ(step.nonfinite_at[0].rank, 0);
   const plan::JobPlan plan = MakeJob({.layers = 1});

@@ -86,7 +86,8 @@ const std::vector<std::vector<Value>>& Lanes() {
         [](JobOptions& options) {
           options.model_type = "deepseek_v3";
           options.dense_layers = options.sparse_step == 2 ? 1 : 0;
-        }}},
+        }},
+       {"packed documents", [](JobOptions& options) { options.end_of_document = ' '; }}},
       {{"everything kept", [](JobOptions&) {}},
        {"layers recomputed", [](JobOptions& options) { options.recompute = "layer"; }}},
       {{"no clipping", [](JobOptions& options) { options.clip = 1e6; }},
@@ -117,7 +118,7 @@ void Expect(const Choice& choice) {
   }
   SCOPED_TRACE(name);
   const JobRun sequential = RunJob(MakeJob(options));
-  for (const trainer::StepSummary& step : sequential.steps) {
+  for (const StepSummary& step : sequential.steps) {
     EXPECT_EQ(step.grad_norm > options.clip, options.clip < 1) << "clipping is not what the lane says";
   }
   for (const bool delays : {false, true}) {

@@ -5,7 +5,7 @@
 #include <ostream>
 #include <string>
 
-#include "device/seeded_scheduler.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
@@ -59,8 +59,8 @@ class PaddedCapacityTest : public testing::TestWithParam<Case> {
 
   static int64_t Dropped(const JobRun& run) {
     int64_t dropped = 0;
-    for (const trainer::StepSummary& step : run.steps) {
-      for (const trainer::ExpertLoad& load : step.experts) {
+    for (const StepSummary& step : run.steps) {
+      for (const ExpertLoad& load : step.experts) {
         dropped += load.dropped;
       }
     }
@@ -99,9 +99,10 @@ TEST_P(PaddedCapacityTest, HasTheNumbersOfTheSameJobWithoutPadding) {
 }
 
 TEST_P(PaddedCapacityTest, HasTheNumbersOfRanksWithEveryExpert) {
-  if (GetParam().expert_parallel > 1) {
-    ExpectNumbersOfRanksWithEveryExpert(InFp64());
+  if (GetParam().expert_parallel == 1) {
+    GTEST_SKIP() << "its ranks have every expert";
   }
+  ExpectNumbersOfRanksWithEveryExpert(InFp64());
 }
 
 TEST_P(PaddedCapacityTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {

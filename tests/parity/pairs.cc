@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "platform/seeded_random.h"
+#include "tests/platform/seeded_random.h"
 
 namespace tandem::parity {
 namespace {

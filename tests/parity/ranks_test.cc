@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
+
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -28,6 +31,40 @@ TEST(SameNumbersTest, TiedEmbeddingsGiveTheSameBitsOnAnyRanks) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, options));
   }
+}
+
+// Windows go over the files' ends; one file is shorter than a sequence, one empty, and whole files are held
+// out.
+TEST(SameNumbersTest, SeveralFilesGiveTheSameBitsOnAnyRanks) {
+  const TemporaryFolder folder;
+  const std::map<std::string, int> lines = {{"a", 40}, {"b", 0}, {"c", 1}, {"d", 60}, {"e", 25}};
+  for (const auto& [name, count] : lines) {
+    std::ofstream file(folder.path() + "/" + name);
+    for (int line = 0; line < count; ++line) {
+      file << name << line * line << "\n";
+    }
+  }
+  JobOptions options{.steps = 5, .validate_every_steps = 2};
+  options.text = folder.path();
+  const JobRun one = RunOn(1, options);
+  for (const int ranks : {2, 3}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+}
+
+TEST(SameNumbersTest, PackedDocumentsGiveTheSameBitsOnAnyRanksAndAreNotAStream) {
+  JobOptions options{.steps = 5, .validate_every_steps = 5, .end_of_document = ' '};
+  const JobRun one = RunOn(1, options);
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+  options.end_of_document = -1;
+  const JobRun stream = RunOn(1, options);
+  EXPECT_NE(one.steps.front().loss, stream.steps.front().loss);
+  EXPECT_NE(one.steps.back().scalars.at("validation_loss"),
+            stream.steps.back().scalars.at("validation_loss"));
 }
 
 // More ranks than the embedding has rows for: some shards hold padding only.

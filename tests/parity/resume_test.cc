@@ -86,6 +86,7 @@ TEST(ResumeTest, FromAnEarlierCheckpointRepeatsTheSteps) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
   options.checkpoint_every_steps = 3;
+  options.end_of_document = ' ';  // where documents begin follows from the step, as their tokens do
   const JobRun whole = RunJob(MakeJob(options));
   EXPECT_EQ(whole.checkpoints, (std::vector<int64_t>{3, 6, 8}));
   options.resume = folder.path() + "/step-3";
@@ -252,13 +253,13 @@ TEST(ResumeTest, ACheckpointThatIsPassedOverIsToldWithItsReason) {
   EXPECT_EQ(again.resumed_step, 6);
   EXPECT_EQ(again.resumed_from, folder.path() + "/step-6");
   ASSERT_EQ(again.warnings.size(), 1u);
-  EXPECT_EQ(again.warnings[0].problem, trainer::CheckpointProblem::kPassedOver);
-  EXPECT_EQ(again.warnings[0].step, 8);
-  EXPECT_EQ(again.warnings[0].path, folder.path() + "/step-8");
+  EXPECT_EQ(again.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_PASSED_OVER);
+  EXPECT_EQ(again.warnings[0].step(), 8);
+  EXPECT_EQ(again.warnings[0].path(), folder.path() + "/step-8");
   EXPECT_TRUE(
-      again.warnings[0].message.starts_with("step-8 does not verify (rank-00000.safetensors: it has "))
-      << again.warnings[0].message;
-  EXPECT_TRUE(again.warnings[0].message.ends_with("; the job goes on from step 6"));
+      again.warnings[0].message().starts_with("step-8 does not verify (rank-00000.safetensors: it has "))
+      << again.warnings[0].message();
+  EXPECT_TRUE(again.warnings[0].message().ends_with("; the job goes on from step 6"));
 }
 
 // The job's record keeps 8 of them; those of another kind must not be crowded out.
@@ -279,10 +280,10 @@ TEST(ResumeTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
   const JobRun again = RunJob(MakeJob(options));
   EXPECT_EQ(again.resumed_step, 1);
   ASSERT_EQ(again.warnings.size(), 8u);
-  EXPECT_EQ(again.warnings[4].step, 4);
-  EXPECT_EQ(again.warnings[5].message, "2 more checkpoints do not verify either");
-  EXPECT_EQ(again.warnings[6].problem, trainer::CheckpointProblem::kOtherSeed);
-  EXPECT_EQ(again.warnings[7].problem, trainer::CheckpointProblem::kOtherData);
+  EXPECT_EQ(again.warnings[4].step(), 4);
+  EXPECT_EQ(again.warnings[5].message(), "2 more checkpoints do not verify either");
+  EXPECT_EQ(again.warnings[6].problem(), v1::CHECKPOINT_PROBLEM_OTHER_SEED);
+  EXPECT_EQ(again.warnings[7].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
 TEST(ResumeTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) {
@@ -364,13 +365,19 @@ TEST(ResumeTest, AnotherSeedAndOtherDataAreTold) {
   options.steps = 4;
   const JobRun again = RunJob(MakeJob(options));
   ASSERT_EQ(again.warnings.size(), 2u);
-  EXPECT_EQ(again.warnings[0].problem, trainer::CheckpointProblem::kOtherSeed);
-  EXPECT_EQ(again.warnings[0].message,
+  EXPECT_EQ(again.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_SEED);
+  EXPECT_EQ(again.warnings[0].message(),
             "training.seed is 8, and was 7 up to step 3: from there on the text comes in another order");
-  EXPECT_EQ(again.warnings[1].problem, trainer::CheckpointProblem::kOtherData);
-  EXPECT_EQ(again.warnings[1].step, 3);
-  EXPECT_TRUE(again.warnings[1].message.starts_with("the text is not what it was up to step 3 (digest "))
-      << again.warnings[1].message;
+  EXPECT_EQ(again.warnings[1].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+  EXPECT_EQ(again.warnings[1].step(), 3);
+  EXPECT_TRUE(again.warnings[1].message().starts_with("the text is not what it was up to step 3 (digest "))
+      << again.warnings[1].message();
+
+  options.steps = 5;
+  options.end_of_document = ' ';
+  const JobRun packed = RunJob(MakeJob(options));
+  ASSERT_EQ(packed.warnings.size(), 1u);
+  EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
 // No room for the files of a rank, up to and with a step.
@@ -401,13 +408,13 @@ TEST(ResumeTest, EverySaveThatFailsIsToldAndTheOneThatWasAskedForIsAnsweredSo) {
   EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{4, 5, 6, 7, 8}));
   ASSERT_EQ(job.warnings.size(), 3u);
   for (int64_t step = 1; step <= 3; ++step) {
-    EXPECT_EQ(job.warnings[step - 1].problem, trainer::CheckpointProblem::kSaveFailed);
-    EXPECT_EQ(job.warnings[step - 1].step, step);
+    EXPECT_EQ(job.warnings[step - 1].problem(), v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+    EXPECT_EQ(job.warnings[step - 1].step(), step);
   }
   const std::string path = folder.path() + "/step-1.tmp.1.parity/rank-00000.safetensors";
-  EXPECT_EQ(job.warnings[0].message, "checkpoint: rank 0: write " + path + ": No space left on device");
+  EXPECT_EQ(job.warnings[0].message(), "checkpoint: rank 0: write " + path + ": No space left on device");
   EXPECT_EQ(job.answered, std::vector<uint64_t>{9});
-  EXPECT_EQ(job.request_error, job.warnings[0].message);
+  EXPECT_EQ(job.request_error, job.warnings[0].message());
 }
 
 TEST(ResumeTest, ASaveThatIsAskedOfAJobWithoutDirectoryIsNotAnsweredAsDone) {
@@ -440,7 +447,7 @@ TEST(ResumeTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
   JobOptions options = On(1, folder.path());
   options.steps = 1'000'000;
   RunOptions run{.job = "first"};
-  run.on_report = [&](const trainer::StepSummary& summary) {
+  run.on_report = [&](const StepSummary& summary) {
     if (summary.step == 3) {  // a thief that takes the owner for dead
       std::ofstream(folder.path() + "/.owner") << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
     }

@@ -12,15 +12,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "comm/communicators.h"
-#include "comm/memory_store.h"
-#include "comm/run_thread_ranks.h"
-#include "comm/thread_communicator.h"
 #include "device/device.h"
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "model/bound_pass.h"
 #include "platform/files.h"
+#include "tests/comm/memory_store.h"
+#include "tests/comm/run_thread_ranks.h"
+#include "tests/comm/thread_groups.h"
 #include "trainer/memberships.h"
 #include "trainer/rank.h"
 #include "trainer/stage_memory.h"
@@ -116,7 +116,8 @@ class Recorder final : public trainer::RankObserver {
     run_.resumed_from = ready.resumed_from;
   }
   void OnParameters(const std::vector<plan::TrainedParameter>&) override {}
-  void OnReport(const trainer::StepSummary& summary) override {
+  void OnReport(const v1::StepReport& report) override {
+    const StepSummary summary = SummaryOf(report);
     if (summary.step == 0) {
       run_.start = summary;
       return;
@@ -129,7 +130,7 @@ class Recorder final : public trainer::RankObserver {
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
-  void OnCheckpointWarning(const trainer::CheckpointWarning& warning) override {
+  void OnCheckpointWarning(const v1::CheckpointWarning& warning) override {
     run_.warnings.push_back(warning);
   }
   void OnNonfinite(int64_t step, const std::string& message) override {
@@ -195,7 +196,7 @@ bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
 
 std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
 
-std::optional<double> ValidationLossOf(const trainer::StepSummary& step) {
+std::optional<double> ValidationLossOf(const StepSummary& step) {
   const auto found = step.scalars.find("validation_loss");
   return found == step.scalars.end() ? std::nullopt : std::optional(found->second);
 }

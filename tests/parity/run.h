@@ -12,13 +12,13 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "device/seeded_scheduler.h"
 #include "model/node.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "tandem/v1/state.pb.h"
+#include "tests/device/seeded_scheduler.h"
+#include "tests/parity/step_summary.h"
 #include "trainer/backend.h"
-#include "trainer/checkpoint_warning.h"
-#include "trainer/reporter.h"
 #include "trainer/requests.h"
 
 namespace tandem::parity {
@@ -37,8 +37,8 @@ struct ProfiledStep {
 
 // What a job did, all ranks together.
 struct JobRun {
-  std::optional<trainer::StepSummary> start;  // step 0: the validation before the first update
-  std::vector<trainer::StepSummary> steps;
+  std::optional<StepSummary> start;  // step 0: the validation before the first update
+  std::vector<StepSummary> steps;
   // "<unit>/weights", "<unit>/published", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole
   // arrays, with all experts, in the main type. Where ranks have units of their own of one name, they are
   // "<unit>/expert 0/weights".
@@ -52,7 +52,7 @@ struct JobRun {
   std::vector<uint64_t> answered;      // request ids, of all ranks
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
-  std::vector<trainer::CheckpointWarning> warnings;
+  std::vector<v1::CheckpointWarning> warnings;
   std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were told, and what was said
   std::string request_error;                               // of the last answer
   int64_t resumed_step = 0;
@@ -67,7 +67,7 @@ std::string ExpertSuffix(size_t expert);
 bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit);
 
 // None where no validation followed the step.
-std::optional<double> ValidationLossOf(const trainer::StepSummary& step);
+std::optional<double> ValidationLossOf(const StepSummary& step);
 
 struct RunOptions {
   std::string job = "parity";  // id
@@ -83,7 +83,7 @@ struct RunOptions {
   std::function<void()> at_end;
   bool keep_steps = true;  // JobRun::steps; those of many steps take more memory than a leak
   // Called on rank 0's reporter thread after each step.
-  std::function<void(const trainer::StepSummary&)> on_report;
+  std::function<void(const StepSummary&)> on_report;
   platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's
   // Gets the requests of every rank before they start.
   std::function<void(std::vector<trainer::RequestBox>&)> with_requests;

@@ -44,12 +44,12 @@ TEST_P(ScheduleTest, ValidationBetweenStepsChangesNoTrainingBit) {
   const JobRun with = RunJob(MakeJob(options));
   JobRun trained = with;
   trained.start.reset();
-  for (trainer::StepSummary& step : trained.steps) {
+  for (StepSummary& step : trained.steps) {
     step.scalars.erase("validation_loss");
   }
   ExpectSameBits(without, trained);
   EXPECT_FALSE(without.start.has_value());
-  for (const trainer::StepSummary& step : with.steps) {
+  for (const StepSummary& step : with.steps) {
     EXPECT_EQ(step.scalars.contains("validation_loss"), step.step % 2 == 0) << step.step;
   }
   // Before the first update.
@@ -205,7 +205,7 @@ TEST(MemoryTest, IsFlatOverFiveHundredSteps) {
                            .validate_every_steps = 50};
   int64_t after_hundred = 0;
   int64_t after_all = 0;
-  RunJob(MakeJob(options), {.keep_steps = false, .on_report = [&](const trainer::StepSummary& summary) {
+  RunJob(MakeJob(options), {.keep_steps = false, .on_report = [&](const StepSummary& summary) {
                               (summary.step == 100 ? after_hundred : after_all) = ResidentBytes();
                             }});
   EXPECT_LE(after_all, after_hundred + (1 << 20));

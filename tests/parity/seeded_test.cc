@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/seeded_scheduler.h"
 #include "schedules/check/check.h"
 #include "schedules/program/text.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"

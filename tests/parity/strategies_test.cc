@@ -7,8 +7,8 @@
 #include <tuple>
 #include <vector>
 
-#include "device/seeded_scheduler.h"
 #include "fsdp/unit_mesh.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "jobspec/jobspec.h"
+#include "parallel/from_spec.h"
 #include "parallel/job_groups.h"
-#include "parallel/spec_grid.h"
 #include "plan/text.h"
 #include "schedules/check/check.h"
 #include "tests/plan/test_job.h"
@@ -323,7 +323,12 @@ TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
   EXPECT_EQ(text("{compute: bf16, transport: fp32}"), "bf16; gradients between ranks fp32");
   EXPECT_EQ(text("{compute: bf16, head: {compute: fp32}}"),
             "bf16, head fp32; gradients between ranks bf16, head fp32");
-  EXPECT_EQ(text("{compute: bf16, deterministic: false}"), "bf16; bits need not repeat");
+  v1::JobSpec job = TestJob("{ranks: 2}", "{compute: bf16}");
+  job.mutable_precision()->set_deterministic(false);
+  job.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  EXPECT_EQ(PrecisionText(MakeJobPlan(job)), "bf16; bits need not repeat");
+  job.mutable_resources()->set_device(v1::DEVICE_CPU);
+  EXPECT_EQ(PrecisionText(MakeJobPlan(job)), "bf16") << "CPUs' always do";
   const JobPlan plan =
       MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16, transport: fp32, head: {transport: bf16}}"));
   using enum model::ComputeType;
@@ -334,20 +339,19 @@ TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
 }
 
 TEST(JobPlanTest, OnGpusAttentionThatNeedNotRepeatIsAnotherProgramOfLessMemory) {
-  const auto plan = [](const char* precision, v1::Device device) {
-    v1::JobSpec job = TestJob("{ranks: 2}", precision);
+  const auto plan = [](bool deterministic, v1::Device device) {
+    v1::JobSpec job = TestJob("{ranks: 2}", "{compute: bf16}");
+    job.mutable_precision()->set_deterministic(deterministic);
     job.mutable_model()->set_head_dim(16);
     job.mutable_training()->set_sequence_length(4096);
     job.mutable_resources()->set_device(device);
     return MakeJobPlan(job);
   };
-  const char* const repeats = "{compute: bf16}";
-  const char* const need_not = "{compute: bf16, deterministic: false}";
-  const JobPlan on_gpus = plan(repeats, v1::DEVICE_CUDA);
+  const JobPlan on_gpus = plan(true, v1::DEVICE_CUDA);
   EXPECT_TRUE(on_gpus.precision.repeats);
-  EXPECT_NE(plan(need_not, v1::DEVICE_CUDA).program_digest, on_gpus.program_digest);
-  EXPECT_LT(plan(need_not, v1::DEVICE_CUDA).stage.arena_bytes, on_gpus.stage.arena_bytes);
-  EXPECT_EQ(plan(need_not, v1::DEVICE_CPU).program_digest, plan(repeats, v1::DEVICE_CPU).program_digest);
+  EXPECT_NE(plan(false, v1::DEVICE_CUDA).program_digest, on_gpus.program_digest);
+  EXPECT_LT(plan(false, v1::DEVICE_CUDA).stage.arena_bytes, on_gpus.stage.arena_bytes);
+  EXPECT_EQ(plan(false, v1::DEVICE_CPU).program_digest, plan(true, v1::DEVICE_CPU).program_digest);
 }
 
 TEST(JobPlanTest, CheckpointsOfTheSameMainTypeAreResumable) {

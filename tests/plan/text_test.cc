@@ -33,6 +33,15 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
   EXPECT_THAT(text, Not(HasSubstr("unshard")));
 }
 
+TEST(PlanTextTest, SaysWhatPackedDocumentsAreAndHowTheyAreCounted) {
+  v1::JobSpec spec = TestJob();
+  EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("documents")));
+  spec.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
+  EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}),
+              ContainsRegex("documents +packed; FLOPs are counted as of attention to whole sequences\n"));
+  EXPECT_EQ(nlohmann::json::parse(PlanToJson(MakeJobPlan(spec)).dump())["step"]["packs_documents"], true);
+}
+
 TEST(PlanTextTest, ProgramsComeWhenAskedFor) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const std::string text = PlanToText(plan, {.program = true});

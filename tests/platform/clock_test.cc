@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "platform/build_info.h"
 #include "platform/check.h"
-#include "platform/fake_clock.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::platform {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "platform/seeded_random.h"
+#include "tests/platform/seeded_random.h"
 
 namespace tandem::platform {
 namespace {

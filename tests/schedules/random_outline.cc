@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "platform/seeded_random.h"
+#include "tests/platform/seeded_random.h"
 #include "tests/schedules/outline_pieces.h"
 #include "tests/schedules/test_outlines.h"
 

@@ -103,5 +103,17 @@ TEST(CheckTokensTest, ATokenOutsideTheVocabularyIsTheUsersErrorInOneLine) {
   }
 }
 
+// Behind the tokens of a sequence are its documents' starts, which are no ids.
+TEST(CheckTokensTest, WhereDocumentsBeginIsNoToken) {
+  const model::BatchShape batch{.sequences = 2, .sequence_length = 300, .packs_documents = true};
+  std::vector<int64_t> rows(2 * batch.columns(), 7);
+  for (int sequence = 0; sequence < 2; ++sequence) {
+    rows[sequence * batch.columns() + 301 + 299] = 299;
+  }
+  CheckTokens(batch, 256, 0, rows.data());
+  rows[batch.columns() + 300] = 299;
+  EXPECT_THROW(CheckTokens(batch, 256, 0, rows.data()), UserError);
+}
+
 }  // namespace
 }  // namespace tandem::trainer

@@ -425,7 +425,7 @@ TEST_F(ExecutorTest, ALostCommunicatorNamesTheGroup) {
     FAIL() << "the error was swallowed";
   } catch (const InstructionError& error) {
     EXPECT_EQ(error.group, "dp_cp_ag");
-    EXPECT_EQ(Describe(std::current_exception()).kind, FailureKind::kPeerLost);
+    EXPECT_EQ(Describe(std::current_exception()).cause.class_(), v1::FAILURE_CLASS_PEER_LOST);
   }
 }
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "link/trainer_args.h"
+#include "parallel/from_spec.h"
 #include "parallel/job_groups.h"
-#include "parallel/spec_grid.h"
 
 namespace tandem::trainer {
 

@@ -16,6 +16,7 @@
 
 #include "nlohmann/json.hpp"
 #include "tests/platform/irregular_files.h"
+#include "tests/trainer/report_text.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -40,14 +41,10 @@ class MetricsFileTest : public testing::Test {
 TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
   {
     MetricsFile file(platform::SystemFiles(), folder_, 0);
-    file.Append({.step = 1,
-                 .loss = 0.1,
-                 .grad_norm = 2,
-                 .learning_rate = 1e-3,
-                 .tokens = 8,
-                 .seconds = 0.5,
-                 .scalars = {{"validation_loss", 3}}});
-    file.Append({.step = 2, .loss = std::numeric_limits<double>::quiet_NaN()});
+    file.Append(
+        ReportOf("step: 1 loss: 0.1 grad_norm: 2 learning_rate: 1e-3 tokens: 8 seconds: 0.5 "
+                 "scalars { key: 'validation_loss' value: 3 }"));
+    file.Append(ReportOf("step: 2 loss: nan"));
   }
   std::istringstream lines(Content());
   std::string line;
@@ -84,17 +81,17 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
 
 TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
   MetricsFile file(platform::SystemFiles(), folder_, 0);
-  file.Append({.step = 1});
+  file.Append(ReportOf("step: 1"));
   const std::string first = Content();
   const pid_t child = fork();
   if (child == 0) {  // whose files have room for a line and a half, at first
     signal(SIGXFSZ, SIG_IGN);
     rlimit limit{.rlim_cur = first.size() * 3 / 2, .rlim_max = RLIM_INFINITY};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
-    file.Append({.step = 2});
+    file.Append(ReportOf("step: 2"));
     limit.rlim_cur = RLIM_INFINITY;
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
-    file.Append({.step = 3});
+    file.Append(ReportOf("step: 3"));
     _exit(0);
   }
   int status = 0;

@@ -5,11 +5,14 @@
 
 #include <cmath>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
-#include "comm/run_thread_ranks.h"
+#include "tests/comm/run_thread_ranks.h"
+#include "tests/trainer/report_text.h"
 
 namespace tandem::trainer {
 namespace {
@@ -32,20 +35,29 @@ fsdp::ParameterNorms Maxima(double weight, double gradient, double update) {
   return norms;
 }
 
+template <typename Repeated>
+std::vector<typename Repeated::value_type> ListOf(const Repeated& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+std::map<std::string, double> ScalarsOf(const v1::StepReport& report) {
+  return {report.scalars().begin(), report.scalars().end()};
+}
+
 void ExpectNoFailure(int64_t, std::exception_ptr) { ADD_FAILURE() << "the reporter failed"; }
 
 TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
-  std::vector<StepSummary> told;
+  std::vector<v1::StepReport> told;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
+        comm, {4, 9}, {}, /*seconds_at_peak=*/0.5,
+        [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
+          told.push_back(summary);
+        },
+        ExpectNoFailure);
     const double rank = comm.rank();
-    reporter.Submit({.step = 3,
-                     .grad_norm = 0.5,
-                     .learning_rate = 0.1,
-                     .tokens = 64,
-                     .seconds = 2,
-                     .nonfinite = 1,
+    reporter.Submit({.report = ReportOf("step: 3 grad_norm: 0.5 learning_rate: 0.1 tokens: 64 seconds: 2 "
+                                        "nonfinite: 1"),
                      .losses = {1 + rank, 3 + rank},
                      .validation_losses = {10 + 2 * rank, 20 + 1000 * rank},
                      .validation_batches = 3,  // the last of rank 1 is none of them
@@ -53,50 +65,60 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
     reporter.Flush();
   });
   ASSERT_EQ(told.size(), 1u);
-  const StepSummary& summary = told[0];
-  EXPECT_EQ(summary.step, 3);
-  EXPECT_EQ(summary.loss, 2.5);
-  EXPECT_EQ(summary.grad_norm, 0.5);
-  EXPECT_EQ(summary.nonfinite, 1);
-  EXPECT_EQ(summary.scalars,
-            (std::map<std::string, double>{{"tokens_per_second", 32}, {"validation_loss", 14}}));
-  EXPECT_EQ(summary.weight, (std::vector<double>{std::sqrt(18), 6}));
-  EXPECT_EQ(summary.gradient, (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
-  EXPECT_EQ(summary.update, (std::vector<double>{0, std::sqrt(8)}));
-  EXPECT_EQ(summary.rms, (std::vector<double>{std::sqrt(18.0 / 4), 2}));
+  const v1::StepReport& summary = told[0];
+  EXPECT_EQ(summary.step(), 3);
+  EXPECT_EQ(summary.loss(), 2.5);
+  EXPECT_EQ(summary.grad_norm(), 0.5);
+  EXPECT_EQ(summary.nonfinite(), 1);
+  EXPECT_EQ(ScalarsOf(summary),
+            (std::map<std::string, double>{
+                {"tokens_per_second", 32}, {"validation_loss", 14}, {"model_flops_utilization", 0.25}}));
+  EXPECT_EQ(ListOf(summary.norms().weight()), (std::vector<double>{std::sqrt(18), 6}));
+  EXPECT_EQ(ListOf(summary.norms().gradient()), (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
+  EXPECT_EQ(ListOf(summary.norms().update()), (std::vector<double>{0, std::sqrt(8)}));
+  EXPECT_EQ(ListOf(summary.norms().rms()), (std::vector<double>{std::sqrt(18.0 / 4), 2}));
 }
 
 // A rank whose gradients are not numbers says so by its sum of squares.
 TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
-  std::vector<StepSummary> told;
+  std::vector<v1::StepReport> told;
+  std::vector<NonfiniteGradient> broken_at;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {}, [&](const StepSummary& summary) { told.push_back(summary); }, ExpectNoFailure);
+        comm, {4, 9}, {}, 0,
+        [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>& places) {
+          told.push_back(summary);
+          broken_at = places;
+        },
+        ExpectNoFailure);
     const bool first = comm.rank() == 0;
     fsdp::ParameterNorms broken = Maxima(4, 1, 0);
     if (first) {
       broken.gradient.squares.Add(std::nan(""));
     }
-    reporter.Submit(
-        {.step = 1, .losses = {1}, .norms = {first ? Maxima(3, 0.5, 7) : Maxima(2, 8, 0.25), broken}});
+    reporter.Submit({.report = ReportOf("step: 1"),
+                     .losses = {1},
+                     .norms = {first ? Maxima(3, 0.5, 7) : Maxima(2, 8, 0.25), broken}});
     reporter.Flush();
   });
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].weight_max, (std::vector<double>{3, 4}));
-  EXPECT_EQ(told[0].gradient_max[0], 8);
-  EXPECT_TRUE(std::isnan(told[0].gradient_max[1]));
-  EXPECT_EQ(told[0].update_max, (std::vector<double>{7, 0}));
-  EXPECT_EQ(told[0].nonfinite_at, (std::vector<NonfiniteGradient>{{.parameter = 1, .rank = 0}}));
+  EXPECT_EQ(ListOf(told[0].norms().max_abs()), (std::vector<double>{3, 4}));
+  EXPECT_EQ(told[0].norms().gradient_max_abs(0), 8);
+  EXPECT_TRUE(std::isnan(told[0].norms().gradient_max_abs(1)));
+  EXPECT_EQ(ListOf(told[0].norms().update_max_abs()), (std::vector<double>{7, 0}));
+  EXPECT_EQ(broken_at, (std::vector<NonfiniteGradient>{{.parameter = 1, .rank = 0}}));
 }
 
 // The load of 2 experts in each of 2 layers, 2 microbatches a rank.
 TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMicrobatches) {
-  StepSummary summary;
+  v1::StepReport summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4}, {}, [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
+        comm, {4}, {}, 0,
+        [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) { summary = told; },
+        ExpectNoFailure);
     const double rank = comm.rank();
-    reporter.Submit({.step = 1,
+    reporter.Submit({.report = ReportOf("step: 1"),
                      .losses = {1, 2},
                      .routers = {{.layer = 1,
                                   .tokens = {3 + rank, 5 - rank},
@@ -108,44 +130,45 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
                      .norms = {Squares(9, 16, 0)}});
     reporter.Flush();
   });
-  EXPECT_EQ(summary.loss, 1.5);
-  EXPECT_EQ(summary.weight, std::vector<double>{std::sqrt(18)});
-  ASSERT_EQ(summary.experts.size(), 2u);
-  EXPECT_EQ(summary.experts[0],
-            (ExpertLoad{.layer = 1, .tokens = {7, 9}, .dropped = 1, .balance_loss = 2.5, .z_loss = 5}));
-  EXPECT_EQ(summary.experts[1],
-            (ExpertLoad{.layer = 3, .tokens = {16, 0}, .balance_loss = 2, .z_loss = 0.5}));
-  EXPECT_EQ(summary.scalars, (std::map<std::string, double>{{"moe_balance_loss", 2.25},
-                                                            {"moe_z_loss", 2.75},
-                                                            {"moe_largest_load", 2},
-                                                            {"moe_idle", 1},
-                                                            {"moe_dropped", 1},
-                                                            {"moe_further_passes", 0}}));
+  EXPECT_EQ(summary.loss(), 1.5);
+  EXPECT_EQ(ListOf(summary.norms().weight()), std::vector<double>{std::sqrt(18)});
+  ASSERT_EQ(summary.norms().experts_size(), 2);
+  EXPECT_EQ(summary.norms().experts(0).ShortDebugString(),
+            "layer: 1 tokens: 7 tokens: 9 dropped: 1 balance_loss: 2.5 z_loss: 5");
+  EXPECT_EQ(summary.norms().experts(1).ShortDebugString(),
+            "layer: 3 tokens: 16 tokens: 0 balance_loss: 2 z_loss: 0.5");
+  EXPECT_EQ(ScalarsOf(summary), (std::map<std::string, double>{{"moe_balance_loss", 2.25},
+                                                               {"moe_z_loss", 2.75},
+                                                               {"moe_largest_load", 2},
+                                                               {"moe_idle", 1},
+                                                               {"moe_dropped", 1},
+                                                               {"moe_further_passes", 0}}));
 }
 
 // Four ranks, of which 0 and 2, and 1 and 3, share the experts; a rank computes ten rows at a time.
 TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMicrobatch) {
-  StepSummary summary;
+  v1::StepReport summary;
   comm::RunThreadRanks(4, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10},
-        [&](const StepSummary& told) { summary = told; }, ExpectNoFailure);
+        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
+        [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) { summary = told; },
+        ExpectNoFailure);
     // By microbatch and receiver; what the group sends the first and the second of its ranks in each.
     const std::vector<std::vector<std::vector<double>>> rows = {{{5, 0}, {6, 4}},     // rank 0
                                                                 {{10, 0}, {0, 10}},   // rank 1
                                                                 {{5, 10}, {15, 4}},   // rank 2
                                                                 {{10, 0}, {0, 11}}};  // rank 3
     reporter.Submit(
-        {.step = 1,
+        {.report = ReportOf("step: 1"),
          .losses = {1, 2},
          .routers = {
              {.tokens = {1, 1}, .losses = {{}, {}}, .rows = rows[static_cast<size_t>(comm.rank())]}}});
     reporter.Flush();
   });
   // Ranks 0 and 2: 10 and 10, then 21 and 8 rows. Ranks 1 and 3: 20 and 0, then 0 and 21.
-  ASSERT_EQ(summary.experts.size(), 1u);
-  EXPECT_EQ(summary.experts[0].further_passes, 2 + 1 + 2);
-  EXPECT_EQ(summary.scalars.at("moe_further_passes"), 5);
+  ASSERT_EQ(summary.norms().experts_size(), 1);
+  EXPECT_EQ(summary.norms().experts(0).further_passes(), 2 + 1 + 2);
+  EXPECT_EQ(summary.scalars().at("moe_further_passes"), 5);
 }
 
 // Exact and in one order, as the loss is: 1e16 + 1 + 1 - 1e16 depends on the order.
@@ -155,9 +178,12 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
   for (const int ranks : {1, 2, 4}) {
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {}, [&](const StepSummary& told) { means.push_back(told.experts.at(0).z_loss); },
+          comm, {}, {}, 0,
+          [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) {
+            means.push_back(told.norms().experts(0).z_loss());
+          },
           ExpectNoFailure);
-      StepRecord record{.step = 1, .routers = {{.tokens = {1}}}};
+      StepRecord record{.report = ReportOf("step: 1"), .routers = {{.tokens = {1}}}};
       for (int round = 0; round < 4 / ranks; ++round) {
         record.losses.push_back(0);
         record.routers[0].losses.push_back({.z = global[round * ranks + comm.rank()]});
@@ -181,8 +207,12 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
     double loss = -1;
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {}, [&](const StepSummary& summary) { loss = summary.loss; }, ExpectNoFailure);
-      StepRecord record{.step = 1};
+          comm, {}, {}, 0,
+          [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
+            loss = summary.loss();
+          },
+          ExpectNoFailure);
+      StepRecord record{.report = ReportOf("step: 1")};
       for (int round = 0; round < 4 / ranks; ++round) {
         record.losses.push_back(global[round * ranks + comm.rank()]);
       }
@@ -200,15 +230,15 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
     bool open = false;
     std::atomic<bool> submitted{false};
     Reporter reporter(
-        comm, {}, {},
-        [&](const StepSummary&) {
+        comm, {}, {}, 0,
+        [&](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           std::unique_lock<std::mutex> lock(mu);
           changed.wait(lock, [&] { return open; });
         },
         ExpectNoFailure);
-    reporter.Submit({.step = 1, .losses = {1}});
+    reporter.Submit({.report = ReportOf("step: 1"), .losses = {1}});
     std::thread second([&] {
-      reporter.Submit({.step = 2, .losses = {1}});
+      reporter.Submit({.report = ReportOf("step: 2"), .losses = {1}});
       submitted = true;
     });
     EXPECT_FALSE(submitted);  // cannot be: step 1 is not told before `open`
@@ -232,16 +262,16 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
       return;
     }
     Reporter reporter(
-        comm, {}, {}, [](const StepSummary&) { ADD_FAILURE(); },
+        comm, {}, {}, 0, [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
           EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
           failed_step = step;
           ++failures;
         });
-    reporter.Submit({.step = 4, .losses = {1}});
+    reporter.Submit({.report = ReportOf("step: 4"), .losses = {1}});
     EXPECT_THROW(reporter.Flush(), comm::CommError);
-    reporter.Submit({.step = 5, .losses = {1}});
-    reporter.Submit({.step = 6, .losses = {1}});
+    reporter.Submit({.report = ReportOf("step: 5"), .losses = {1}});
+    reporter.Submit({.report = ReportOf("step: 6"), .losses = {1}});
     EXPECT_THROW(reporter.Flush(), comm::CommError);
   });
   EXPECT_EQ(failed_step, 4);
@@ -252,9 +282,12 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
 TEST(ReporterTest, AReportThatCannotBeToldFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {}, [](const StepSummary&) { throw std::runtime_error("no room for the report"); },
+        comm, {}, {}, 0,
+        [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
+          throw std::runtime_error("no room for the report");
+        },
         [](int64_t, std::exception_ptr) {});
-    reporter.Submit({.step = 1, .losses = {1}});
+    reporter.Submit({.report = ReportOf("step: 1"), .losses = {1}});
     EXPECT_THROW(reporter.Flush(), std::runtime_error);
   });
 }

@@ -12,7 +12,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "platform/fake_clock.h"
+#include "tests/platform/fake_clock.h"
+#include "tests/trainer/report_text.h"
 #include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"
 
@@ -76,12 +77,11 @@ TEST_F(TensorBoardTest, RecordsAreThoseThatTensorBoardReads) {
 
 TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
   TensorBoardFile file(platform::SystemFiles(), clock_, folder_, 0);
-  file.Append({.step = 3,
-               .loss = 2.5,
-               .grad_norm = 0.5,
-               .learning_rate = 0.25,
-               .seconds = 0.125,
-               .scalars = {{"tokens_per_second", 1024}, {"validation_loss", 3}}});
+  file.Append(
+      ReportOf("step: 3 loss: 2.5 grad_norm: 0.5 learning_rate: 0.25 seconds: 0.125 "
+               "scalars { key: 'tokens_per_second' value: 1024 } "
+               "scalars { key: 'validation_loss' value: 3 } "
+               "scalars { key: 'model_flops_utilization' value: 0.5 }"));
   const std::vector<TensorBoardEvent> events = Events();
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(events[0].file_version(), "brain.Event:2");
@@ -94,14 +94,14 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
   using Value = std::pair<std::string, float>;
   EXPECT_THAT(values, ElementsAre(Value("loss_metrics/global_avg_loss", 2.5F), Value("grad_norm", 0.5F),
                                   Value("lr", 0.25F), Value("time_metrics/end_to_end(s)", 0.125F),
-                                  Value("throughput(tps)", 1024.F),
+                                  Value("mfu(%)", 50.F), Value("throughput(tps)", 1024.F),
                                   Value("validation_metrics/global_avg_loss", 3.F)));
 }
 
 TEST_F(TensorBoardTest, AResumedJobTellsWhichStepsComeAgain) {
-  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 0).Append({.step = 12});
+  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 0).Append(ReportOf("step: 12"));
   clock_.Advance(absl::Seconds(5));
-  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 10).Append({.step = 11});
+  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 10).Append(ReportOf("step: 11"));
   const std::vector<TensorBoardEvent> events = Events();
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[1].step(), 0);

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "platform/clock.h"
-#include "platform/seeded_random.h"
+#include "tests/platform/seeded_random.h"
 #include "worker/report_queue.h"
 
 namespace tandem::worker {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "platform/fake_clock.h"
 #include "proto/protocol.h"
+#include "tests/platform/fake_clock.h"
 #include "worker/step.h"
 
 namespace tandem::worker {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/run_as.h"
-
 #include <gmock/gmock.h>
 #include <pwd.h>
 #include <sys/prctl.h>
@@ -9,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/worker/daemon_fixture.h"
+#include "worker/spawner.h"
 
 namespace tandem::worker {
 namespace {

@@ -1,0 +1,459 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/commands/command_line.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cli/commands/command_tree.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/message_text.h"
+#include "platform/build_info.h"
+#include "tls/identity.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr char kFooter[] = R"(
+Examples:
+  tandem run -f job.yaml                 train on this machine: starts all, shows it, stops all
+  tandem up --workers 2                  a cluster on this machine, until Ctrl-C
+  tandem submit -f job.yaml --follow     a job for the cluster that --addr, TANDEM_ADDR or `up` names
+  tandem plan -f job.yaml                time, memory and step program, before it runs
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
+run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and 75
+where it FAILED since a worker was asked to end: submit it again with --resume newest.)";
+
+// An integer. CLI11's own check of positive numbers names the largest double as the limit.
+CLI::Validator AtLeast(int64_t least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        int64_t value = 0;
+        return absl::SimpleAtoi(text, &value) && value >= least
+                   ? std::string()
+                   : absl::StrCat("\"", text, "\" must be an integer ≥ ", least);
+      },
+      absl::StrCat(">= ", least));
+}
+
+CLI::Validator NotEmpty() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        return text.empty() ? "must not be empty; omit the option" : std::string();
+      },
+      "");
+}
+
+// The value of --timeout.
+absl::Duration TimeoutOf(const std::string& text) {
+  absl::Duration timeout;
+  if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
+    throw CLI::ValidationError("--timeout",
+                               absl::StrCat("\"", text, "\" is not a duration; write 30s, 10m or 2h"));
+  }
+  return timeout;
+}
+
+// All commands and their options.
+class Parser : public CommandTree {
+ public:
+  explicit Parser(Invocation& invocation) : CommandTree(invocation) {
+    app().require_subcommand(1);
+    app().set_help_flag("-h,--help", "Show help and exit");
+    app().set_version_flag("--version", platform::BuildVersion(),
+                           "Show the version of this program and exit");
+    AddTarget();
+    app().fallthrough();  // what is here may also follow the command
+    AddLocal();
+    AddJobs();
+    AddHistory();
+    AddFiles();
+    AddService();
+    AddCerts();
+    AddContexts();
+    Add<int>("version", "Show the builds of this program and of the controller",
+             [](Context& context, Client& client, const int&) { return Version(context, client); });
+    app().footer(kFooter);  // last: commands inherit what is there when they are added
+  }
+
+ private:
+  void AddTarget() {
+    TargetFlags& target = invocation().target;
+    app().add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
+    app()
+        .add_option("--context", target.context, "Cluster of ~/.config/tandem/config.yaml")
+        ->check(NotEmpty())
+        ->type_name("NAME");
+    app()
+        .add_option("--tls-ca", target.tls.ca, "Certificates (PEM) of those who sign the controller's")
+        ->type_name("FILE");
+    app().add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
+    app().add_option("--tls-key", target.tls.key, "Its key (PEM)")->type_name("FILE");
+    app()
+        .add_option("--tls-server-name", target.tls.server_name,
+                    "Name in the controller's certificate, where it is not the host of --addr")
+        ->type_name("NAME");
+  }
+
+  void AddLocal() {
+    auto [up, up_options] = Add<UpOptions>("up", "Run a cluster on this machine until Ctrl-C", Up);
+    up->add_option("--workers", up_options->workers, "Workers (default 1)")->check(CLI::Range(1, 1024));
+    up->add_option("--slots", up_options->slots, "Slots for ranks on each worker (default: processors)")
+        ->check(CLI::Range(1, 1024));
+    up->add_option("--listen", up_options->listen,
+                   "Listen on HOST:PORT too, in plain TCP, beside the private socket")
+        ->type_name("ADDRESS");
+    up_options->metrics_listen = "127.0.0.1:9464";
+    up->add_option("--metrics-listen", up_options->metrics_listen,
+                   "Prometheus: HOST:PORT or off (default 127.0.0.1:9464)")
+        ->type_name("ADDRESS");
+    AddDaemons(up, *up_options);
+
+    auto [run, run_options] =
+        Add<RunOptions>("run", "Train on this machine: start all, submit, watch, stop all", Run);
+    AddFile(run, run_options->file);
+    AddSet(run, run_options->set);
+    run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
+        ->check(CLI::Range(1, 1024));
+    run->add_option("--slots", run_options->slots,
+                    "Slots for ranks on each worker (default: ranks / workers)")
+        ->check(CLI::Range(1, 1024));
+    AddFormat(run, run_options->format, {"text", "json"});
+    AddDaemons(run, *run_options);
+  }
+
+  void AddJobs() {
+    auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job; prints its id", Submit);
+    AddFile(submit, submit_options->file);
+    AddSet(submit, submit_options->set);
+    submit->add_option("--name", submit_options->name, "Name of the job instead of the file's")
+        ->type_name("NAME");
+    submit
+        ->add_option("--resume", submit_options->resume,
+                     "checkpoint.resume of the job instead of the file's: newest, none or a checkpoint")
+        ->type_name("WHERE");
+    submit
+        ->add_option("--request-id", submit_options->request_id,
+                     "Submitting again under the same id gives the same job")
+        ->type_name("ID");
+    CLI::Option* wait =
+        submit->add_flag("--wait", submit_options->wait, "Wait for the job and exit with its status");
+    submit->add_flag("--follow", submit_options->follow, "Watch the job and exit with its status")
+        ->excludes(wait);
+
+    auto [watch, watch_options] = Add<WatchOptions>("watch", "Watch a job and exit with its status", Watch);
+    AddJob(watch, watch_options->job);
+    AddFormat(watch, watch_options->format, {"text", "json"});
+
+    auto [wait_for, wait_options] = Add<WaitOptions>("wait", "Wait for a job and exit with its status", Wait);
+    AddJob(wait_for, wait_options->job);
+    wait_for
+        ->add_option_function<std::string>(
+            "--timeout",
+            [options = wait_options](const std::string& text) { options->timeout = TimeoutOf(text); },
+            "Give up after this time, with exit code 7: 30s, 10m, 2h; 0s looks once")
+        ->type_name("DURATION");
+
+    auto [cancel, cancel_options] = Add<CancelOptions>("cancel", "Stop a job", Cancel);
+    AddJob(cancel, cancel_options->job);
+    cancel->add_flag("--checkpoint", cancel_options->checkpoint,
+                     "Save what was trained first; where that fails, the job does");
+
+    CLI::App* checkpoint = AddFamily("checkpoint", "Checkpoints of a running job");
+    auto [now, now_options] = Add<CheckpointOptions>(
+        "now", "Save one after the step that runs, and go on; prints its folder", CheckpointNow, checkpoint);
+    AddJob(now, now_options->job);
+    now->add_flag("--no-wait", now_options->no_wait, "Only ask for it");
+  }
+
+  void AddHistory() {
+    CLI::App* get = AddFamily("get", "List jobs or workers");
+    auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
+    Offer(jobs->add_option("--state", jobs_options->states,
+                           "Only jobs in this state, or one of several: RUNNING,QUEUED")
+              ->delimiter(',')
+              ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
+              ->type_name("STATES"),
+          StateNames());
+    jobs->add_option("--reason", jobs_options->reasons, "Only jobs with this reason, or one of several")
+        ->delimiter(',')
+        ->type_name("REASONS");
+    AddFormat(jobs, jobs_options->format, {"table", "json", "yaml", "name"});
+    auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their slots", GetWorkers, get);
+    AddFormat(workers, workers_options->format, {"table", "json", "yaml", "name"});
+
+    auto [describe, describe_options] =
+        Add<DescribeOptions>("describe", "Everything about one job", Describe);
+    AddJob(describe, describe_options->job);
+    describe
+        ->add_flag("--layout", describe_options->layout,
+                   "Only its process groups, units, buffers and padding, and the offset of every parameter")
+        ->excludes(AddFormat(describe, describe_options->format, {"table", "json", "yaml"}));
+
+    auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
+    AddJob(logs, logs_options->job);
+    CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
+    logs->add_flag("--all", logs_options->all, "All ranks, each line with its rank")->excludes(rank);
+    logs->add_flag("-f,--follow", logs_options->follow, "Go on as the log grows");
+    logs->add_option("--tail", logs_options->tail, "Only the last lines")
+        ->check(AtLeast(1))
+        ->type_name("LINES");
+
+    auto [events, events_options] =
+        Add<EventsOptions>("events", "Events of a job, or of all jobs and workers, oldest first", Events);
+    AddJob(events, events_options->job)->required(false);
+    events->add_flag("-f,--follow", events_options->follow,
+                     "Go on as things happen, until the job has ended");
+    AddFormat(events, events_options->format, {"table", "json", "yaml"});
+
+    auto [profile, profile_options] = Add<ProfileOptions>(
+        "profile", "Time the next steps of a running job, instruction by instruction", Profile);
+    AddJob(profile, profile_options->job);
+    profile->add_option("--steps", profile_options->steps, "Steps to record (default 2)")
+        ->check(CLI::Range(1, 16));
+    profile->add_option("--trace", profile_options->trace, "Write a trace, for ui.perfetto.dev")
+        ->type_name("FILE");
+    CLI::Option* measured =
+        profile
+            ->add_option(
+                "--profile", profile_options->profile,
+                "Record as many steps more, one instruction at a time, and write a device profile, for "
+                "`tandem plan --profile`")
+            ->type_name("FILE");
+    profile
+        ->add_option(
+            "--base", profile_options->base,
+            "Preset whose rates the profile keeps for what it did not measure (default on CPUs: cpu)")
+        ->needs(measured)
+        ->type_name("NAME");
+
+    auto [metrics, metrics_options] =
+        Add<MetricsOptions>("metrics", "Loss, norm and speed of every step", Metrics);
+    AddJob(metrics, metrics_options->job);
+    CLI::Option* moe = metrics->add_flag(
+        "--moe", metrics_options->moe, "Of one step, how the routers of sparse layers loaded their experts");
+    metrics->add_option("--step", metrics_options->step, "Step (default: the newest)")
+        ->check(AtLeast(1))
+        ->needs(moe);
+    AddFormat(metrics, metrics_options->format, {"table", "json"});
+
+    auto [norms, norms_options] =
+        Add<NormsOptions>("norms", "Norms of every parameter, gradient and update of one step", Norms);
+    AddJob(norms, norms_options->job);
+    norms->add_option("--step", norms_options->step, "Step (default: the newest)")->check(AtLeast(1));
+    norms->add_option("--top", norms_options->top, "Only the largest updates relative to their weight")
+        ->check(AtLeast(1));
+    norms
+        ->add_option(
+            "--norm", norms_options->norm,
+            "What the table shows: l2, rms (root mean square) or max (largest magnitude); -o json has "
+            "all (default l2)")
+        ->check(CLI::IsMember({"l2", "rms", "max"}));
+    AddFormat(norms, norms_options->format, {"table", "json"});
+  }
+
+  void AddFiles() {
+    auto [validate, validate_options] =
+        Add<FileOptions>("validate", "Check a job file; nothing is submitted", Validate);
+    AddFile(validate, validate_options->file);
+    AddSet(validate, validate_options->set);
+
+    auto [plan, plan_options] =
+        Add<PlanOptions>("plan", "Time, memory and step program of a job, before it runs", Plan);
+    AddFile(plan, plan_options->file);
+    AddSet(plan, plan_options->set);
+    plan->add_option("--profile", plan_options->profile,
+                     "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
+        ->type_name("NAME|FILE");
+    CLI::Option* compare =
+        plan->add_option_function<std::string>(
+                "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
+                "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4; or other "
+                "schedules: sequential,overlap,overlap+delay")
+            ->check(NotEmpty())
+            ->type_name("FIELD=VALUES");
+    CLI::Option* trace =
+        plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
+            ->type_name("FILE");
+    CLI::Option* program =
+        plan->add_flag("--program", plan_options->program,
+                       "Print the programs, buffer by buffer and instruction by instruction");
+    CLI::Option* without_wait =
+        plan->add_option(
+                "--without-wait", plan_options->without_wait,
+                "Only show what the check says if this instruction of the train program waits for nothing")
+            ->type_name("INSTRUCTION");
+    CLI::Option* without_instruction =
+        plan->add_option("--without-instruction", plan_options->without_instruction,
+                         "Only show what the check says of the train program without this instruction")
+            ->type_name("INSTRUCTION")
+            ->excludes(without_wait);
+    CLI::Option* format = AddFormat(plan, plan_options->format, {"table", "json"});
+    for (CLI::Option* answer : {compare, trace, program, format}) {
+      answer->excludes(without_wait)->excludes(without_instruction);
+    }
+    plan->footer("INSTRUCTION is a number of the listing that --program prints.");
+
+    AddGroups();
+  }
+
+  // The service and this machine.
+  void AddService() {
+    auto [top, top_options] = Add<TopOptions>("top", "Jobs and workers, live, until Ctrl-C", Top);
+    top->add_flag("--once", top_options->once, "Print them once, as where standard output is no terminal");
+
+    auto [health, health_options] =
+        Add<HealthOptions>("health", "Check that the controller serves: exit code 0, else 5, 6 or 7", Health);
+    health
+        ->add_option_function<std::string>(
+            "--timeout",
+            [options = health_options](const std::string& text) { options->timeout = TimeoutOf(text); },
+            "Give up after this time, with exit code 7 (default 2s)")
+        ->type_name("DURATION");
+
+    Add<SignInOptions>("sign-in", "Print an address that signs a browser in to the controller's page, once",
+                       SignIn);
+
+    auto [doctor, doctor_options] = Add<DoctorOptions>(
+        "doctor", "Check this machine: programs, driver, NCCL, ports, clock, disk, controller", Doctor);
+    doctor
+        ->add_option("--shared", doctor_options->folders,
+                     "Check a folder of data or checkpoints that all workers share, too; may be repeated")
+        ->type_name("FOLDER")
+        ->allow_extra_args(false);
+    AddFormat(doctor, doctor_options->format, {"table", "json"});
+
+    auto [completion, completion_options] = Add<CompletionOptions>(
+        "completion", "Print the script that completes command lines in a shell", Completion);
+    const std::vector<std::string> shells = {"bash", "zsh", "fish"};
+    Offer(completion->add_option("SHELL", completion_options->shell, "bash, zsh or fish")
+              ->required()
+              ->check(CLI::IsMember(shells))
+              ->type_name(""),
+          shells);
+    completion->footer("For this shell alone: source <(tandem completion bash)");
+  }
+
+  void AddCerts() {
+    CLI::App* certs = AddFamily("certs", "Make the certificates of a cluster");
+    auto [init, init_options] =
+        Add<CertsOptions>("init", "Make an authority and certificates by it", CertsInit, certs);
+    auto [issue, issue_options] =
+        Add<CertsOptions>("issue", "Make further certificates, by the authority of init", CertsIssue, certs);
+    for (const auto& [app, options] : {std::pair(init, init_options), std::pair(issue, issue_options)}) {
+      app->add_option("--dir", options->folder, "Folder of the certificates and keys")
+          ->required()
+          ->type_name("FOLDER");
+      app->add_option("--host", options->hosts, "Of the controller: its DNS names and IP addresses")
+          ->type_name("NAME");
+      app->add_option("--worker", options->workers, "Of a worker: its --id; pool-* is any that begins so")
+          ->type_name("ID");
+      app->add_option("--user", options->users, "Of a user")->type_name("NAME");
+      app->add_option("--admin", options->admins, "Of an administrator, who may do what any user may")
+          ->type_name("NAME");
+      app->add_option("--days", options->days, "Valid for this long (default 365)")->type_name("DAYS");
+      options->domain = tls::kDefaultDomain;
+      app->add_option("--domain", options->domain, "The controller's --tls-domain (default tandem.local)")
+          ->type_name("DOMAIN");
+    }
+    issue->add_flag("--renew", issue_options->renew, "Replace those that are there");
+    auto [show, show_options] = Add<CertsShowOptions>(
+        "show", "Show whom certificates are for and how long they are valid", CertsShow, certs);
+    show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
+  }
+
+  void AddContexts() {
+    CLI::App* contexts = AddFamily("context", "The clusters of ~/.config/tandem/config.yaml");
+    auto [list, list_options] =
+        Add<ContextListOptions>("list", "List them and mark the current one", ContextList, contexts);
+    AddFormat(list, list_options->format, {"table", "name"});
+    const auto add = [&](const char* word, const char* description, auto function) {
+      auto [app, options] = Add<ContextOptions>(word, description, function, contexts);
+      app->add_option("NAME", options->name, "Of the context")->required()->type_name("");
+      return app;
+    };
+    add("use", "Make it the current one, to which commands go", ContextUse);
+    add("set", "Make or change it: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name", ContextSet)
+        ->footer("The first context becomes the current one.");
+    add("remove", "Remove it", ContextRemove);
+  }
+
+  void AddGroups() {
+    auto [groups, options] =
+        Add<GroupsOptions>("groups", "Process groups of a job, or of any grid of ranks", Groups);
+    CLI::Option* file =
+        groups->add_option("-f,--file", options->file, "Job file, YAML or JSON; - is standard input")
+            ->type_name("FILE");
+    parallel::GridSizes& sizes = options->sizes;
+    const auto size = [&, app = groups](const char* flag, int& value, const char* description) {
+      app->add_option(flag, value, description)->check(AtLeast(1))->excludes(file)->type_name("N");
+    };
+    size("--world-size", sizes.world, "Ranks that take part");
+    size("--tensor", sizes.tensor, "Tensor-parallel ranks (default 1)");
+    size("--pipeline", sizes.pipeline, "Pipeline stages (default 1)");
+    size("--context", sizes.context, "Context-parallel ranks (default 1)");
+    size("--expert", sizes.expert, "Expert-parallel ranks (default 1)");
+    size("--expert-tensor", sizes.expert_tensor, "Tensor-parallel ranks of an expert (default: --tensor)");
+    size("--replicas", sizes.replicas, "Copies of the sharded state, HSDP's outer size (default 1)");
+    size("--virtual-pipeline", sizes.virtual_pipeline,
+         "Pieces of the model that a rank interleaves; needs --pipeline (default 1)");
+    groups
+        ->add_option("--context-levels", sizes.context_levels,
+                     "Sizes of a hierarchical split of the context groups, nearest ranks first")
+        ->delimiter(',')
+        ->check(AtLeast(1))
+        ->excludes(file)
+        ->type_name("N,N,...");
+    groups->add_option("--order", sizes.order, "Axes of the grid, the fastest first (default tp-cp-ep-dp-pp)")
+        ->excludes(file)
+        ->type_name("ORDER");
+    groups->add_option("--rank-offset", sizes.rank_offset, "The first rank (default 0)")
+        ->check(AtLeast(0))
+        ->excludes(file)
+        ->type_name("N");
+    groups
+        ->add_flag("--separate-all-gather", sizes.separate_all_gather,
+                   "With a clone of each group that gathers parameters, as jobs have")
+        ->excludes(file);
+    groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
+    AddFormat(groups, options->format, {"table", "json"});
+  }
+};
+
+}  // namespace
+
+Invocation ParseCommandLine(int argc, const char* const* argv) {
+  Invocation invocation;
+  Parser parser(invocation);
+  try {
+    parser.app().parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    CLI::App* deepest = &parser.app();
+    std::string before;  // the words before it, for "Usage: tandem get jobs"
+    while (!deepest->get_subcommands().empty()) {
+      before += (before.empty() ? "" : " ") + deepest->get_name();
+      deepest = deepest->get_subcommands()[0];
+    }
+    invocation.command = nullptr;
+    invocation.text = deepest->help(before);
+  } catch (const CLI::CallForVersion& version) {
+    invocation.command = nullptr;
+    invocation.text = absl::StrCat(version.what(), "\n");
+  } catch (const CLI::ParseError& error) {
+    invocation.command = nullptr;
+    invocation.text = UsageText(error.what(), parser.Words(), argc, argv);
+    invocation.exit_code = kUsage;
+  }
+  return invocation;
+}
+
+std::vector<CommandWords> AllCommandWords() {
+  Invocation none;
+  return Parser(none).Words();
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/commands/command_line.h"
+
+namespace tandem::cli {
+
+// How commands and the options that several of them have are declared to CLI11, whose header costs seconds to
+// compile: only command_line.cc includes this one. What the chosen command needs outlives the tree in
+// `invocation.command`.
+class CommandTree {
+ public:
+  explicit CommandTree(Invocation& invocation) : invocation_(invocation) {}
+
+  CLI::App& app() { return app_; }
+  Invocation& invocation() { return invocation_; }
+
+  // The commands as they were declared, tandem itself first.
+  std::vector<CommandWords> Words() const {
+    std::vector<CommandWords> out;
+    AppendWords(app_, {}, out);
+    return out;
+  }
+
+ protected:
+  template <typename Options>
+  using Command = std::function<int(Context&, const Options&)>;
+
+  // A command whose options live in the returned struct.
+  template <typename Options>
+  std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
+                                                     Command<Options> command, CLI::App* parent = nullptr) {
+    auto options = std::make_shared<Options>();
+    CLI::App* added = (parent == nullptr ? &app_ : parent)->add_subcommand(name, description);
+    added->fallthrough();
+    added->callback([this, options, command] {
+      invocation_.command = [options, command](Context& context) { return command(context, *options); };
+    });
+    return {added, options};
+  }
+
+  // The same of a command that talks to a controller.
+  template <typename Options>
+  std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
+                                                     int (*command)(Context&, Client&, const Options&),
+                                                     CLI::App* parent = nullptr) {
+    return Add<Options>(
+        name, description,
+        [command](Context& context, const Options& options) -> int {
+          const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
+          if (!address.ok()) {
+            return Fail(context.console, kUsage, address.status().message());
+          }
+          Client client(*address);
+          return command(context, client, options);
+        },
+        parent);
+  }
+
+  // Commands of two words.
+  CLI::App* AddFamily(const std::string& name, const std::string& description) {
+    CLI::App* added = app_.add_subcommand(name, description);
+    added->require_subcommand(1);
+    added->fallthrough();
+    return added;
+  }
+
+  // The values that an option allows; shells complete them.
+  void Offer(const CLI::Option* option, std::vector<std::string> values) {
+    values_[option] = std::move(values);
+  }
+
+  CLI::Option* AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
+    static const auto& formats = *new std::map<std::string, Format>{{"table", Format::kTable},
+                                                                    {"json", Format::kJson},
+                                                                    {"yaml", Format::kYaml},
+                                                                    {"name", Format::kName},
+                                                                    {"text", Format::kText}};
+    CLI::Option* option =
+        app->add_option_function<std::string>(
+               "-o,--output", [&format](const std::string& text) { format = formats.at(text); },
+               "Output: " + absl::StrJoin(allowed, ", "))
+            ->check(CLI::IsMember(allowed))
+            ->type_name("FORMAT");
+    Offer(option, allowed);
+    return option;
+  }
+
+  static void AddSet(CLI::App* app, std::vector<std::string>& set) {
+    app->add_option("--set", set, "Instead of what the file says: training.steps=20; may be repeated")
+        ->type_name("FIELD=VALUE")
+        ->type_size(1)
+        ->allow_extra_args(false);
+  }
+
+  static void AddFile(CLI::App* app, std::string& file) {
+    app->add_option("-f,--file", file, "Job file, YAML or JSON; - is standard input")
+        ->required()
+        ->type_name("FILE");
+  }
+
+  static CLI::Option* AddJob(CLI::App* app, std::string& job) {
+    return app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
+        ->required()
+        ->type_name("");
+  }
+
+  template <typename Options>
+  static void AddDaemons(CLI::App* app, Options& options) {
+    app->add_option("--bin-dir", options.bin_dir,
+                    "Folder of tandem-controller and tandem-worker (default: beside tandem)")
+        ->type_name("FOLDER");
+    app->add_option("--trainer", options.trainer, "Program that runs a rank")->group("");  // for tests
+  }
+
+ private:
+  // The command at `path` and those below it.
+  void AppendWords(const CLI::App& app, const std::vector<std::string>& path,
+                   std::vector<CommandWords>& out) const {
+    const size_t at = out.size();
+    CommandWords& words = out.emplace_back();
+    words.path = path;
+    words.description = app.get_description();
+    for (const CLI::Option* option : app.get_options()) {
+      const auto known = values_.find(option);
+      const std::vector<std::string> values =
+          known == values_.end() ? std::vector<std::string>() : known->second;
+      if (option->get_positional()) {
+        words.takes_job = words.takes_job || option->get_name() == "JOB";
+        words.values = values;
+      } else if (!option->get_group().empty()) {
+        OptionWords& added = words.options.emplace_back();
+        for (const std::string& name : option->get_snames()) {
+          added.names.push_back("-" + name);
+        }
+        for (const std::string& name : option->get_lnames()) {
+          added.names.push_back("--" + name);
+        }
+        added.description = option->get_description();
+        added.takes_value = option->get_items_expected_max() > 0;
+        added.is_path = absl::StrContains(option->get_type_name(), "FILE") ||
+                        absl::StrContains(option->get_type_name(), "FOLDER");
+        added.values = values;
+      }
+    }
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      std::vector<std::string> below = path;
+      below.push_back(command->get_name());
+      out[at].commands.push_back(command->get_name());
+      AppendWords(*command, below, out);
+    }
+  }
+
+  Invocation& invocation_;
+  std::map<const CLI::Option*, std::vector<std::string>> values_;  // that an option allows
+  CLI::App app_{"Tandem trains large language models as a service.", "tandem"};
+};
+
+}  // namespace tandem::cli

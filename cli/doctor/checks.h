@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tandem::cli {
+
+// What a check of this machine found.
+struct Finding {
+  enum class Level { kOk, kWarn, kFail };
+  Level level = Level::kOk;
+  std::string subject;  // "driver"
+  std::string text;     // what is there; where it is not well: what follows, and what to do
+};
+
+// machine_checks.cc
+
+// The programs beside this one: whether they are there, start, and are of this build.
+std::vector<Finding> CheckPrograms(const std::string& folder);
+
+// NVIDIA's driver and the libraries of the trainer for GPUs, NCCL among them. A machine without a driver
+// trains on its processors, which is well.
+std::vector<Finding> CheckGpus(const std::string& folder);
+
+// Shared memory, which ranks on one machine use; descriptors; whether something keeps the clock.
+std::vector<Finding> CheckLimits();
+
+// "580.65.06" from the text of /proc/driver/nvidia/version; empty where it says none.
+std::string DriverVersion(const std::string& text);
+
+// Library → path, as the dynamic loader lists them for a program; an empty path: not found.
+std::map<std::string, std::string> LoadedLibraries(const std::string& text);
+
+// Of a driver of that version: CUDA 13 needs 580.
+Finding CheckDriver(const std::string& version);
+
+// Of the NCCL at `path`, by its ncclGetVersion: exchanges between experts need 2.28.
+Finding CheckNcclVersion(int version, const std::string& path);
+
+// folder_checks.cc
+
+// Whether a folder can hold what Tandem keeps: that it can be written, its space, and how long a file takes
+// to be durable. Leaves nothing behind.
+std::vector<Finding> CheckDisk(const std::string& subject, const std::string& folder);
+
+// The same for checkpoints or data that several machines share, and whether it is of a kind that they can,
+// and has what checkpoints need: locks, and a rename that replaces nothing.
+std::vector<Finding> CheckShared(const std::string& folder);
+
+}  // namespace tandem::cli

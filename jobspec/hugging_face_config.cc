@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobspec/hugging_face_config.h"
+
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/message.h"
+#include "jobspec/schema.h"
+#include "jobspec/text.h"
+#include "platform/check.h"
+#include "platform/files.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using Json = nlohmann::json;
+
+constexpr int64_t kMaxConfigBytes = 1 << 20;
+constexpr char kHuggingFace[] = "model.hugging_face";
+
+// Fields that change the numbers, and the only values with which we compute the same ones.
+struct Supported {
+  const char* key;
+  const char* value;  // JSON
+};
+constexpr Supported kSupported[] = {
+    {"hidden_act", "\"silu\""},
+    {"rope_scaling", "null"},
+    {"attention_bias", "false"},
+    {"mlp_bias", "false"},
+    {"attention_dropout", "0"},
+    {"sliding_window", "null"},
+    {"partial_rotary_factor", "1"},
+    {"pretraining_tp", "1"},
+    {"quantization_config", "null"},
+    {"layer_types", "null"},
+    {"no_rope_layers", "null"},
+    {"logits_soft_cap", "null"},
+    {"embedding_multiplier", "1"},
+    {"residual_multiplier", "1"},
+    {"attention_multiplier", "null"},
+    {"logits_scaling", "1"},
+    {"qk_norm", "false"},
+    {"use_qk_norm", "false"},
+    {"router_jitter_noise", "0"},
+    {"mlp_only_layers", "[]"},
+    {"use_sliding_window", "false"},
+    {"output_router_logits", "false"},
+    {"rope_interleave", "true"},
+    {"scoring_func", "\"sigmoid\""},
+    {"topk_method", "\"noaux_tc\""},
+    {"moe_layer_freq", "1"},
+    {"num_nextn_predict_layers", "0"},
+    {"num_mtp_layers", "0"},
+};
+
+// Models that have our layers, under our names of their parameters.
+struct Architecture {
+  const char* name;
+  const char* model_type;
+  bool has_experts;
+  bool has_latent_attention = false;
+};
+constexpr Architecture kArchitectures[] = {
+    {"LlamaForCausalLM", "llama", false},
+    {"MixtralForCausalLM", "mixtral", true},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", true},
+    {"DeepseekV3ForCausalLM", "deepseek_v3", true, true},
+};
+
+// What a field is where the file is silent too: a JSON value, or one of these.
+constexpr char kRequired[] = "required";
+constexpr char kLeft[] = "left";  // to Resolve
+
+// A field that the file has under the same name.
+struct Field {
+  const char* name;
+  const char* missing;
+  bool of_llama = false;  // the other architectures' defaults are others: their files must say it
+};
+constexpr Field kSizes[] = {
+    {"hidden_size", kRequired},           {"intermediate_size", kRequired},
+    {"num_hidden_layers", kRequired},     {"num_attention_heads", kRequired},
+    {"num_key_value_heads", kLeft, true},
+};
+constexpr Field kOthers[] = {
+    {"vocab_size", kRequired},     {"max_position_embeddings", kLeft}, {"rms_norm_eps", "1e-6", true},
+    {"rope_theta", "10000", true}, {"initializer_range", "0.02"},      {"tie_word_embeddings", "false"},
+};
+constexpr Field kLatentAttention[] = {
+    {"q_lora_rank", kLeft},          {"kv_lora_rank", kRequired}, {"qk_nope_head_dim", kRequired},
+    {"qk_rope_head_dim", kRequired}, {"v_head_dim", kRequired},
+};
+constexpr Field kExperts[] = {
+    {"moe_intermediate_size", kRequired},
+    {"decoder_sparse_step", kLeft},
+    {"norm_topk_prob", kRequired},
+};
+constexpr Field kGroupedExperts[] = {
+    {"first_k_dense_replace", kRequired},
+    {"n_shared_experts", kRequired},
+    {"n_group", kRequired},
+    {"topk_group", kRequired},
+    {"routed_scaling_factor", kRequired},
+};
+
+class HuggingFaceReader {
+ public:
+  HuggingFaceReader(v1::Model& model, std::vector<v1::Violation>& violations)
+      : model_(model), violations_(violations) {}
+
+  // Fills the fields that the spec leaves out.
+  void Read() {
+    const size_t before = violations_.size();
+    std::string file = model_.hugging_face();
+    std::error_code error;
+    if (std::filesystem::is_directory(file, error)) {
+      file += "/config.json";
+    }
+    if (!Load(file)) {
+      return;
+    }
+    CheckArchitecture();
+    TakeRopeParameters();
+    CheckSupported();
+    ReadFields(kSizes, model_);
+    if (architecture_ != nullptr && architecture_->has_latent_attention) {
+      ReadFields(kLatentAttention, *model_.mutable_latent_attention());  // its head_dim is another
+    } else {
+      ReadField({"head_dim", kLeft}, model_);
+    }
+    ReadFields(kOthers, model_);
+    if (architecture_ != nullptr && architecture_->has_experts) {
+      ReadExperts(*model_.mutable_moe());
+    }
+    if (violations_.size() == before) {
+      if (!model_.has_model_type()) {
+        model_.set_model_type(architecture_->model_type);
+      }
+      model_.clear_hugging_face();
+    }
+  }
+
+ private:
+  void Refuse(const std::string& value, const std::string& allowed, const std::string& remedy) {
+    violations_.push_back(MakeViolation(kHuggingFace, value, allowed, remedy));
+  }
+
+  bool Load(const std::string& file) {
+    platform::Files& files = platform::SystemFiles();
+    const absl::StatusOr<int64_t> bytes = files.Size(file);
+    if (bytes.ok() && *bytes > kMaxConfigBytes) {
+      Refuse(file, absl::StrCat("a config.json of at most ", kMaxConfigBytes, " bytes"),
+             "is this the right file?");
+      return false;
+    }
+    const absl::StatusOr<std::string> text = bytes.ok() ? files.Read(file) : bytes.status();
+    if (!text.ok()) {
+      Refuse(file, "path of a config.json",
+             std::string(absl::StripPrefix(text.status().message(), absl::StrCat("open ", file, ": "))));
+      return false;
+    }
+    try {
+      // The callback bounds the depth: the parser itself keeps a stack, but destroying a deep value recurses.
+      json_ = Json::parse(*text, [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
+    } catch (const Json::exception& e) {
+      Refuse(file, "a JSON file", Shown(e.what(), 200));
+      return false;
+    }
+    if (!json_.is_object()) {
+      Refuse(file, "a JSON object", "is this the config.json of a model?");
+      return false;
+    }
+    return true;
+  }
+
+  void CheckArchitecture() {
+    const Json architectures = json_.value("architectures", Json());
+    const Json type = json_.value("model_type", Json());
+    for (const Architecture& known : kArchitectures) {
+      const bool listed =
+          architectures.is_array() && architectures.size() == 1 && architectures[0] == known.name;
+      if (listed ? type.is_null() || type == known.model_type
+                 : architectures.is_null() && type == known.model_type) {
+        architecture_ = &known;
+        return;
+      }
+    }
+    const auto text = [](std::string* out, const Architecture& known) {
+      absl::StrAppend(out, known.name, " (model_type ", known.model_type, ")");
+    };
+    Refuse(absl::StrCat("architecture ", architectures.is_null() ? type.dump() : architectures.dump()),
+           absl::StrJoin(kArchitectures, ", ", text), "not built yet: other architectures; use one of these");
+  }
+
+  // Auxiliary losses are of jobs, not of models: theirs are another formula, over all layers at once.
+  void ReadExperts(v1::MixtureOfExperts& moe) {
+    const char* const count = json_.contains("n_routed_experts")    ? "n_routed_experts"
+                              : json_.contains("num_local_experts") ? "num_local_experts"
+                                                                    : "num_experts";
+    ReadField({"num_experts", kRequired}, moe, count);
+    ReadField({"num_experts_per_tok", kRequired}, moe);
+    if (std::string_view(architecture_->model_type) == "mixtral") {
+      return;  // the others follow
+    }
+    ReadFields(kExperts, moe);
+    if (architecture_->has_latent_attention) {
+      ReadFields(kGroupedExperts, moe);
+    }
+  }
+
+  // Newer files keep these fields in rope_parameters.
+  void TakeRopeParameters() {
+    const Json rope = json_.value("rope_parameters", Json());
+    if (rope.is_null()) {
+      return;
+    }
+    if (!rope.is_object() || rope.value("rope_type", Json("default")) != "default") {
+      Refuse(absl::StrCat("rope_parameters ", rope.dump()), "rope_type default",
+             "not built yet, and it changes the numbers: use a model without it");
+      return;
+    }
+    for (const char* const key : {"rope_theta", "partial_rotary_factor"}) {
+      if (rope.contains(key) && !json_.contains(key)) {
+        json_[key] = rope[key];
+      }
+    }
+  }
+
+  void CheckSupported() {
+    for (const Supported& supported : kSupported) {
+      const auto found = json_.find(supported.key);
+      if (found == json_.end() || found->is_null()) {
+        continue;
+      }
+      if (*found != Json::parse(supported.value)) {
+        Refuse(absl::StrCat(supported.key, " ", found->dump()), supported.value,
+               "not built yet, and it changes the numbers: use a model without it");
+      }
+    }
+  }
+
+  template <size_t n>
+  void ReadFields(const Field (&fields)[n], google::protobuf::Message& message) {
+    for (const Field& field : fields) {
+      ReadField(field, message);
+    }
+  }
+
+  // Sets a field of `message` from the file's value of that name, or of `key`, where the job leaves it out.
+  void ReadField(const Field& field, google::protobuf::Message& message, const char* key = nullptr) {
+    key = key == nullptr ? field.name : key;
+    const FieldDescriptor& type = *message.GetDescriptor()->FindFieldByName(field.name);
+    if (message.GetReflection()->HasField(message, &type)) {
+      return;
+    }
+    Json value = json_.value(key, Json());
+    const bool llama = architecture_ == nullptr || std::string_view(architecture_->model_type) == "llama";
+    const std::string_view missing = field.of_llama && !llama ? kRequired : field.missing;
+    if (value.is_null() && missing == kRequired) {
+      Refuse(absl::StrCat("a file without ", key), absl::StrCat("a config.json with ", key),
+             absl::StrCat("add ", PathOf(message), field.name, " to the job"));
+    } else if (!value.is_null()) {
+      if (const char* expected = Set(message, type, value); expected != nullptr) {
+        Refuse(absl::StrCat(key, " ", value.dump()), expected, "mend the file");
+      }
+    } else if (missing != kLeft) {
+      Set(message, type, Json::parse(missing));
+    }
+  }
+
+  std::string PathOf(const google::protobuf::Message& message) const {
+    const bool experts = message.GetDescriptor() == v1::MixtureOfExperts::descriptor();
+    return &message == &model_ ? "model." : experts ? "model.moe." : "model.latent_attention.";
+  }
+
+  // Returns what the value should have been, or null.
+  static const char* Set(google::protobuf::Message& message, const FieldDescriptor& type, const Json& value) {
+    const google::protobuf::Reflection& reflection = *message.GetReflection();
+    switch (type.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_BOOL:
+        if (!value.is_boolean()) {
+          return "true, false";
+        }
+        reflection.SetBool(&message, &type, value.get<bool>());
+        return nullptr;
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+        if (!value.is_number()) {
+          return "a number";
+        }
+        reflection.SetDouble(&message, &type, value.get<double>());
+        return nullptr;
+      case FieldDescriptor::CPPTYPE_INT32:
+      case FieldDescriptor::CPPTYPE_INT64:
+        if (!value.is_number_integer() ||
+            (value.is_number_unsigned() &&
+             value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})) {
+          return "an integer";
+        }
+        if (type.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+          reflection.SetInt64(&message, &type, value.get<int64_t>());
+        } else if (const auto number = value.get<int64_t>(); number == static_cast<int32_t>(number)) {
+          reflection.SetInt32(&message, &type, static_cast<int32_t>(number));
+        } else {
+          return "an integer";
+        }
+        return nullptr;
+      default:
+        TANDEM_CHECK(false, "a field of a model is an integer, a number or a flag");
+        return nullptr;
+    }
+  }
+
+  v1::Model& model_;
+  std::vector<v1::Violation>& violations_;
+  Json json_;
+  const Architecture* architecture_ = nullptr;  // of the file, where it is known
+};
+
+}  // namespace
+
+std::vector<v1::Violation> ReadHuggingFace(v1::Model& model) {
+  std::vector<v1::Violation> violations;
+  HuggingFaceReader(model, violations).Read();
+  return violations;
+}
+
+}  // namespace tandem::jobspec

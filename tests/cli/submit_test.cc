@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `validate` and `submit` say of job files.
+#include <gmock/gmock.h>
+
+#include "jobspec/jobspec.h"
+#include "tests/cli/command_fixture.h"
+
+namespace tandem::cli {
+namespace {
+
+TEST_F(CommandTest, ValidateIsOkOrNamesEveryViolationWithItsPlace) {
+  const std::string good = GoodJobFile();
+  EXPECT_EQ(Tandem({"validate", "-f", good}), kOk) << console_.err;
+  EXPECT_EQ(console_.out, good + ": ok\n");
+  const std::string bad = File("bad.yaml",
+                               "name: headers\nmodel: {preset: llama-tiny}\n"
+                               "data: {train: /nowhere, tokenizer: bytes}\n"
+                               "training:\n  steps: 0\n  sequence_length: -1\n");
+  EXPECT_EQ(Tandem({"validate", "-f", bad}), kInvalidSpec);
+  EXPECT_EQ(console_.out, "");
+  EXPECT_NE(console_.err.find(bad + ":5:"), std::string::npos) << console_.err;
+  EXPECT_NE(console_.err.find(bad + ":6:"), std::string::npos) << console_.err;
+  EXPECT_EQ(Tandem({"validate", "-f", folder_ + "/absent.yaml"}), kInvalidSpec);
+  EXPECT_NE(console_.err.find("absent.yaml"), std::string::npos);
+}
+
+TEST_F(CommandTest, DataElsewhereIsNotedAndDataHereIsChecked) {
+  GoodJobFile();
+  const std::string file = File("elsewhere.yaml",
+                                "name: headers\nmodel: {preset: llama-tiny}\n"
+                                "data: {train: /nowhere/at/all, tokenizer: bytes}\n"
+                                "training: {steps: 20, sequence_length: 64, micro_batch_size: 2, "
+                                "global_batch_size: 4}\nparallelism: {ranks: 2}\n");
+  EXPECT_EQ(Tandem({"validate", "-f", file}), kInvalidSpec);  // the controller is on this machine
+  EXPECT_NE(console_.err.find(file + ":3:"), std::string::npos) << console_.err;
+  environment_.tandem_addr = "cluster.example:7471";
+  EXPECT_EQ(Tandem({"validate", "-f", file}), kOk);
+  EXPECT_EQ(console_.err,
+            "tandem: data.train: /nowhere/at/all is not on this machine; the workers will check it\n");
+}
+
+TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "Bad Name"}), kInvalidSpec);
+  EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
+}
+
+TEST_F(CommandTest, ResumeOfTheFlagStandsInsteadOfTheFilesAndIsRefusedAsTheFlags) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  const std::string file = GoodJobFile();
+  std::ofstream(file, std::ios::app) << "checkpoint: {directory: " << folder_ << "/run, resume: none}\n";
+  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "newest"}), kOk) << console_.err;
+  ASSERT_EQ(server_->submitted.size(), 1u);
+  EXPECT_EQ(server_->submitted[0].spec().checkpoint().resume(), "newest");
+  console_.err.clear();
+  EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "/nowhere/step-5"}), kInvalidSpec);
+  EXPECT_EQ(console_.err.rfind("--resume: /nowhere/step-5 is not allowed; allowed: ", 0), 0u) << console_.err;
+}
+
+TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "other", "--request-id", "r1"}), kOk)
+      << console_.err;
+  EXPECT_EQ(console_.out, "3f2a91c07be4\n");
+  EXPECT_EQ(console_.err, "");
+  ASSERT_EQ(server_->submitted.size(), 1u);
+  EXPECT_EQ(server_->submitted[0].request_id(), "r1");
+  EXPECT_EQ(server_->submitted[0].spec().name(), "other");
+  EXPECT_EQ(server_->submitted[0].spec().data().train(), folder_ + "/*.txt");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kOk);
+  EXPECT_NE(server_->submitted[1].request_id(), "");
+}
+
+TEST_F(CommandTest, ASubmitThatIsRefusedSaysWhyInTheControllersWords) {
+  server_->submit_status =
+      grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "training.steps: 0 is not allowed\nname: missing");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kInvalidSpec);
+  EXPECT_EQ(console_.err, "tandem: submit: the controller at " + server_->address() +
+                              " refuses the job:\ntraining.steps: 0 is not allowed\nname: missing\n");
+  server_->submit_status = grpc::Status(grpc::StatusCode::ALREADY_EXISTS, "name: job 1 is called headers");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kFailed);
+  EXPECT_EQ(console_.err,
+            "tandem: submit: name: job 1 is called headers (controller at " + server_->address() + ")\n");
+  server_->submit_status = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "not you");
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kDenied);
+  EXPECT_EQ(console_.out, "");
+}
+
+TEST_F(CommandTest, ABadFileIsRefusedBeforeDialling) {
+  server_->Stop();
+  const std::string bad = File("bad.yaml", "nmae: headers\n");
+  EXPECT_EQ(Tandem({"submit", "-f", bad}), kInvalidSpec);
+  EXPECT_NE(console_.err.find("nmae"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tandem::cli

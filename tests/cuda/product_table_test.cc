@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every algorithm that the build's table has for this machine's GPU, at its own product.
+#include "ops/product_table.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/norm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/sub.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cublasLt.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <memory>
+#include <regex>
+#include <string>
+
+#include "ops/cuda/product_plan.h"
+#include "ops/linear_work.h"
+#include "tests/ops/compare.h"
+
+namespace tandem::ops {
+namespace {
+
+using cuda::ProductMachine;
+using cuda::ProductOperands;
+using cuda::ProductPlan;
+
+constexpr int kRepeats = 5;
+// Of the norm. Sums in float of up to 128256 products, in another order, and the roundings of bfloat16.
+constexpr double kFloatTolerance = 1e-4;
+constexpr double kBf16Tolerance = 1.0 / 256 + kFloatTolerance;
+
+at::TensorOptions OnGpu(at::ScalarType type) { return at::TensorOptions(at::kCUDA).dtype(type); }
+
+// The matrices that a line's third field says.
+class Product {
+ public:
+  explicit Product(const std::string& text) {
+    static const std::regex form(
+        R"((bf16|fp32) (transposed )?(\d+)x(\d+) \* (bf16|fp32) (transposed )?(\d+)x(\d+)( \+ addend)? = (bf16|fp32) (\d+)x(\d+))");
+    std::smatch part;
+    if (!std::regex_match(text, part, form)) ADD_FAILURE() << text << " is not a product";
+    const auto matrix = [&](size_t type, size_t transposed, size_t rows) {
+      const int64_t lines = std::stoll(part[rows]);
+      const int64_t columns = std::stoll(part[rows + 1]);
+      return transposed > 0 && part[transposed].matched ? Random(part[type], columns, lines).t()
+                                                        : Random(part[type], lines, columns);
+    };
+    left = matrix(1, 2, 3);
+    right = matrix(5, 6, 7);
+    output = matrix(10, 0, 11);
+    if (part[9].matched) addend = matrix(10, 0, 11);
+  }
+
+  at::Tensor left;
+  at::Tensor right;
+  at::Tensor addend;
+  at::Tensor output;
+
+ private:
+  static at::Tensor Random(const std::string& type, int64_t rows, int64_t columns) {
+    return at::randn({rows, columns}, OnGpu(type == "bf16" ? at::kBFloat16 : at::kFloat));
+  }
+};
+
+class CudaProductTableTest : public testing::Test {
+ protected:
+  CudaProductTableTest() { cuda::CheckProduct(cublasLtCreate(&handle_), "no handle"); }
+  ~CudaProductTableTest() override { cublasLtDestroy(handle_); }
+
+  // What is computed by that algorithm, or by the rules' first. Every element is written.
+  at::Tensor Compute(Product& product, const ProductTable::Algorithm* algorithm) {
+    product.output.fill_(std::numeric_limits<double>::quiet_NaN());
+    const ProductOperands operands(product.left, product.right, product.addend, product.output);
+    const ProductPlan plan(handle_, operands, algorithm);
+    plan.Run(handle_, operands, work_, c10::cuda::getCurrentCUDAStream().stream());
+    return product.output.clone();
+  }
+
+  // Bytes, on the GPU.
+  static bool SameBits(const at::Tensor& a, const at::Tensor& b) {
+    const at::ScalarType integers = a.element_size() == 2 ? at::kShort : at::kInt;
+    return a.view(integers).equal(b.view(integers));
+  }
+
+  const c10::InferenceMode no_graph_;
+  cublasLtHandle_t handle_ = nullptr;
+  const test::WorkMemory work_{kGpuLinearWorkBytes, at::kCUDA};
+};
+
+TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRulesDo) {
+  const auto& products = ProductTable::OfBuild().Of(ProductMachine());
+  if (products.empty()) GTEST_SKIP() << "the table has nothing for " << ProductMachine();
+  for (const auto& [text, algorithm] : products) {
+    SCOPED_TRACE(text);
+    Product product(text);
+    ASSERT_EQ(ProductOperands(product.left, product.right, product.addend, product.output).text(), text);
+    const ProductPlan plan(
+        handle_, ProductOperands(product.left, product.right, product.addend, product.output), nullptr);
+    EXPECT_TRUE(plan.Takes(handle_, algorithm)) << "this cuBLASLt refuses it";
+    const at::Tensor first = Compute(product, &algorithm);
+    for (int repeat = 1; repeat < kRepeats; ++repeat) {
+      ASSERT_TRUE(SameBits(Compute(product, &algorithm), first)) << "run " << repeat;
+    }
+    const at::Tensor expected = Compute(product, nullptr);
+    const double size = expected.norm(2, at::kDouble).item<double>();
+    EXPECT_LE(first.sub(expected).norm(2, at::kDouble).item<double>(),
+              (expected.scalar_type() == at::kFloat ? kFloatTolerance : kBf16Tolerance) * size);
+    EXPECT_GT(size, 0);
+  }
+}
+
+TEST_F(CudaProductTableTest, TheRulesComputeWhereCublasltRefusesTheTablesAlgorithm) {
+  Product product("bf16 256x512 * bf16 transposed 512x128 = bf16 256x128");
+  const at::Tensor expected = Compute(product, nullptr);
+  for (const ProductTable::Algorithm& refused :
+       std::array<ProductTable::Algorithm, 2>{{{.id = 9999}, {.id = 66, .tile = 9999, .splits = 1}}}) {
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(SameBits(Compute(product, &refused), expected));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                testing::AllOf(testing::HasSubstr("[256, 512] times [512, 128]"),
+                               testing::HasSubstr("the first of its own rules computes it")));
+  }
+}
+
+}  // namespace
+}  // namespace tandem::ops
