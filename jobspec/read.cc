@@ -165,6 +165,10 @@ class Reader {
                         integer, why)) {
         return WithWhy(why, value.text);
       }
+      if (integer == kWord) {
+        why = "use a larger number";
+        return false;
+      }
     }
     message.GetReflection()->SetInt32(&message, &field, static_cast<int32_t>(integer));
     return true;

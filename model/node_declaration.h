@@ -123,8 +123,7 @@ struct NodeDeclaration {
   std::optional<SplitBackward> halves;
   bool recomputes = false;  // outputs that were not kept can be computed again
   // How its products differ from large ones, of which a device does more or less a second; behind the name of
-  // its type. " grouped": one for each expert, of rows that the device alone has counted; " padded": of known
-  // ones.
+  // its type. " grouped": one for each expert, of its rows.
   std::string products;
 };
 

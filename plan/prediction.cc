@@ -56,11 +56,16 @@ absl::Status CheckRates(const JobPlan& plan, const schedules::DeviceProfile& pro
     if (profile.compute.contains(name)) {
       return absl::OkStatus();
     }
-    const std::string known = absl::StrJoin(profile.compute, ", ",
-                                            [](std::string* out, const auto& entry) { *out += entry.first; });
-    return absl::FailedPreconditionError(absl::StrCat(
-        field, ": the device profile ", profile.name, " has no rate for ", name, "; it has ", known,
-        "; add compute.", name, ".flops_per_second to the profile, or plan with another profile or type"));
+    std::vector<std::string> known;
+    for (const auto& [type, rate] : profile.compute) {
+      if (type.find(' ') == std::string::npos) {  // not of certain products alone
+        known.push_back(type);
+      }
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat(field, ": the device profile ", profile.name, " has no rate for ", name, "; it has ",
+                     absl::StrJoin(known, ", "), "; add compute.", name,
+                     ".flops_per_second to the profile, or plan with another profile or type"));
   };
   absl::Status status = check("precision.compute", plan.precision.common.compute);
   for (const auto& [unit, types] : plan.precision.units) {

@@ -75,14 +75,18 @@ absl::StatusOr<PrefetchChoice> ChoosePrefetch(const v1::JobSpec& resolved,
   return choice;
 }
 
+const char* PrefetchPreset(const v1::JobSpec& resolved) {
+  return resolved.resources().device() == v1::DEVICE_CUDA ? "h100" : "cpu";
+}
+
 absl::Status ResolvePrefetch(v1::JobSpec& resolved) {
   if (!ChoosesPrefetch(resolved)) {
     return absl::OkStatus();
   }
-  const char* const preset = resolved.resources().device() == v1::DEVICE_CUDA ? "h100" : "cpu";
   try {
-    TANDEM_ASSIGN_OR_RETURN(const PrefetchChoice choice,
-                            ChoosePrefetch(resolved, schedules::PresetProfile(preset).value()));
+    TANDEM_ASSIGN_OR_RETURN(
+        const PrefetchChoice choice,
+        ChoosePrefetch(resolved, schedules::PresetProfile(PrefetchPreset(resolved)).value()));
     resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice.distance);
     return absl::OkStatus();
   } catch (const std::exception& e) {

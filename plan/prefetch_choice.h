@@ -37,6 +37,9 @@ bool ChoosesPrefetch(const v1::JobSpec& resolved);
 absl::StatusOr<PrefetchChoice> ChoosePrefetch(const v1::JobSpec& resolved,
                                               const schedules::DeviceProfile& profile);
 
+// The profile that a submitted job is simulated with: "cpu" or "h100".
+const char* PrefetchPreset(const v1::JobSpec& resolved);
+
 // Replaces auto, for a device like the preset "cpu" or "h100", whichever kind the job asks for. Other specs
 // stay as they are. Internal where a plan is refused (a bug of ours).
 absl::Status ResolvePrefetch(v1::JobSpec& resolved);

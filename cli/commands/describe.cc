@@ -141,7 +141,8 @@ int Describe(Context& context, Client& client, const DescribeOptions& options) {
   if (job->submitted().parallelism().fsdp().prefetch() != job->resolved().parallelism().fsdp().prefetch() &&
       plan::ChoosesPrefetch(job->submitted())) {
     out.Row("prefetch", absl::StrCat(job->resolved().parallelism().fsdp().prefetch(),
-                                     " units ahead, chosen when it was submitted"));
+                                     " units ahead, chosen when it was submitted, by the profile ",
+                                     plan::PrefetchPreset(job->resolved())));
   }
   out.Row("created", TimeText(job->created(), context.zone));
   if (IsSet(job->ended())) {

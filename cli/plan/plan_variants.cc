@@ -15,6 +15,7 @@
 #include "cli/terminal/message_text.h"
 #include "jobspec/schema.h"
 #include "nlohmann/json.hpp"
+#include "plan/prefetch_choice.h"
 
 namespace tandem::cli {
 namespace {
@@ -127,6 +128,9 @@ absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
 Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std::string& value) {
   Variant variant{.value = value};
   Json job = Json::parse(ToJson(spec, -1));
+  if (plan::ChoosesPrefetch(spec)) {  // as a file says it
+    job["parallelism"]["fsdp"]["prefetch"] = "auto";
+  }
   if (path == kAccumulation) {
     const v1::JobSpec resolved = jobspec::Resolve(spec);
     int64_t rounds = 0;

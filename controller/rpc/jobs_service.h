@@ -40,6 +40,9 @@ class JobsService final : public v1::Jobs::CallbackService {
   };
   explicit JobsService(const Parts& parts);
 
+  // Before the server is shut down: submitted jobs that wait to be planned are refused.
+  void Close() { planner_.Close(); }
+
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                    v1::Job* response) override;
   grpc::ServerUnaryReactor* Validate(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,

@@ -478,6 +478,7 @@ Server::~Server() {
   // Streams end themselves: gRPC alone would wait for the endless ones.
   parts_->watches->Close();
   parts_->sessions->Close();
+  parts_->jobs->Close();
   parts_->server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
   parts_->http.reset();  // whose own calls have just been ended
   // Acknowledgements of streams that are still there are dropped: their workers send again.

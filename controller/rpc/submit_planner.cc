@@ -8,6 +8,11 @@
 #include "absl/strings/str_cat.h"
 
 namespace tandem::controller {
+namespace {
+
+constexpr char kClosed[] = "the controller is shutting down";
+
+}  // namespace
 
 SubmitPlanner::SubmitPlanner(Choose choose)
     : choose_(std::move(choose)), thread_([this] {
@@ -17,18 +22,27 @@ SubmitPlanner::SubmitPlanner(Choose choose)
       }) {}
 
 SubmitPlanner::~SubmitPlanner() {
+  Close();
+  thread_.join();
+}
+
+void SubmitPlanner::Close() {
+  std::deque<Item> waiting;
   {
     const absl::MutexLock lock(&mu_);
     stopping_ = true;
+    waiting.swap(waiting_);
   }
-  thread_.join();
-  for (const Item& item : waiting_) {
-    item.done(absl::UnavailableError("the controller is shutting down"), item.resolved);
+  for (const Item& item : waiting) {
+    item.done(absl::UnavailableError(kClosed), item.resolved);
   }
 }
 
 absl::Status SubmitPlanner::Post(v1::JobSpec resolved, Done done) {
   const absl::MutexLock lock(&mu_);
+  if (stopping_) {
+    return absl::UnavailableError(kClosed);
+  }
   if (waiting_.size() >= kMostWaiting) {
     return absl::ResourceExhaustedError(
         absl::StrCat("parallelism.fsdp.prefetch: auto: ", waiting_.size(),

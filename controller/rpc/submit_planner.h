@@ -20,11 +20,14 @@ class SubmitPlanner {
   using Done = std::function<void(absl::Status status, v1::JobSpec resolved)>;
 
   explicit SubmitPlanner(Choose choose);
-  // Ends the spec at hand, and calls those that wait with Unavailable.
   ~SubmitPlanner();
 
-  // Calls `done` from the planner's thread. ResourceExhausted, without a call, where too many wait.
+  // Calls `done` from the planner's thread. ResourceExhausted, without a call, where too many wait;
+  // Unavailable when it is closed.
   absl::Status Post(v1::JobSpec resolved, Done done) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Calls those that wait with Unavailable, at once; the spec at hand is still done.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
   static constexpr size_t kMostWaiting = 16;
 

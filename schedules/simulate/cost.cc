@@ -16,6 +16,9 @@
 namespace tandem::schedules {
 namespace {
 
+// "bf16 grouped" → "bf16"
+std::string TypeOf(const Node& node) { return node.compute.substr(0, node.compute.find(' ')); }
+
 double BytesOf(const Program& program, const Operand& operand) {
   const Buffer& buffer = program.buffers.at(operand.buffer);
   if (operand.part < 0) {
@@ -195,7 +198,7 @@ double CrossingBytes(const Work& work, Opcode opcode) {
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction) {
   const bool pass = InfoOf(instruction.opcode).memory == MemoryRule::kPass;
   return absl::StrJoin(NonEmpty({ToText(instruction.opcode), WithoutNumbers(TargetName(outline, instruction)),
-                                 pass ? outline.nodes[instruction.target].compute : "",
+                                 pass ? TypeOf(outline.nodes[instruction.target]) : "",
                                  AddsToGradient(program, instruction) ? "add" : ""}),
                        " ");
 }
@@ -241,7 +244,7 @@ double CostModel::ArithmeticSeconds(const Work& work, const Instruction& instruc
   const std::string& products = outline_.nodes[instruction.target].compute;
   auto rate = profile_.compute.find(products);
   if (rate == profile_.compute.end()) {
-    rate = profile_.compute.find(products.substr(0, products.find(' ')));
+    rate = profile_.compute.find(TypeOf(outline_.nodes[instruction.target]));
   }
   TANDEM_CHECK(rate != profile_.compute.end(),
                "the profile has a rate for the type of every node with FLOPs");

@@ -56,19 +56,17 @@ TEST(SubmitPlannerTest, WhoeverCannotBeChosenForGetsTheReason) {
   done.WaitForNotification();
 }
 
-// Every one that was taken is answered once, also those that still wait when it ends.
-TEST(SubmitPlannerTest, TooManyAreRefusedAndTheOthersAnsweredAtTheEnd) {
+// Those that wait are answered while the first is still planned, so that a controller that stops does not
+// wait.
+TEST(SubmitPlannerTest, TooManyAreRefusedAndThoseThatWaitAnsweredWhenItCloses) {
   absl::Notification begun;
   absl::Notification go_on;
   std::atomic<int> chosen = 0;
   std::atomic<int> unavailable = 0;
-  int taken = 0;
   {
-    SubmitPlanner planner([&](v1::JobSpec& resolved) {
-      if (resolved.name() == "job-0") {
-        begun.Notify();
-        go_on.WaitForNotification();
-      }
+    SubmitPlanner planner([&](v1::JobSpec&) {
+      begun.Notify();
+      go_on.WaitForNotification();
       return absl::OkStatus();
     });
     const auto done = [&](const absl::Status& status, const v1::JobSpec&) {
@@ -76,17 +74,17 @@ TEST(SubmitPlannerTest, TooManyAreRefusedAndTheOthersAnsweredAtTheEnd) {
     };
     ASSERT_TRUE(planner.Post(Named(0), done).ok());
     begun.WaitForNotification();
-    absl::Status status;
-    for (taken = 0; status.ok(); ++taken) {
-      status = planner.Post(Named(taken + 1), done);
+    for (int i = 0; i < static_cast<int>(SubmitPlanner::kMostWaiting); ++i) {
+      ASSERT_TRUE(planner.Post(Named(i + 1), done).ok());
     }
-    --taken;
-    EXPECT_EQ(taken, static_cast<int>(SubmitPlanner::kMostWaiting));
-    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_TRUE(absl::IsResourceExhausted(planner.Post(Named(99), done)));
+    planner.Close();
+    EXPECT_EQ(chosen, 0);
+    EXPECT_EQ(unavailable, static_cast<int>(SubmitPlanner::kMostWaiting));
+    EXPECT_TRUE(absl::IsUnavailable(planner.Post(Named(99), done)));
     go_on.Notify();
   }
-  EXPECT_EQ(chosen + unavailable, taken + 1);
-  EXPECT_GE(chosen, 1);
+  EXPECT_EQ(chosen, 1);
 }
 
 }  // namespace

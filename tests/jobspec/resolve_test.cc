@@ -47,12 +47,6 @@ TEST(ResolveTest, FillsEveryDefault) {
 TEST(ResolveTest, AutoOfThePrefetchIsLeftToBeChosenWhereTheDeviceIsKnown) {
   const std::string given = "resources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}";
   EXPECT_EQ(Resolved(given).parallelism().fsdp().prefetch(), -1);
-  // As a message has it, in JSON.
-  EXPECT_EQ(Resolved("resources: {device: cpu}\nparallelism: {fsdp: {prefetch: -1}}")
-                .parallelism()
-                .fsdp()
-                .prefetch(),
-            -1);
 }
 
 TEST(ResolveTest, AnOverlappedScheduleDelaysNoWeightGradientsUnlessAsked) {

@@ -253,7 +253,7 @@ TEST(PredictionTest, AUnitThatComputesInAnotherTypeTakesThatTypesTime) {
   EXPECT_NEAR(head("{compute: bf16, head: {compute: fp32}}") / head("{compute: bf16}"), 10, 0.01);
 }
 
-// Products of experts are not as fast as large ones, nor those of padded rows as those of others.
+// Products of experts are not as fast as large ones.
 TEST(PredictionTest, ExpertsTakeTheTimeOfTheirKindOfProducts) {
   DeviceProfile profile = FastLink();
   const auto seconds = [&](const v1::JobSpec& job) {
@@ -269,16 +269,9 @@ TEST(PredictionTest, ExpertsTakeTheTimeOfTheirKindOfProducts) {
     throw std::logic_error("no forward of experts");
   };
   const v1::JobSpec job = SparseJob("sequential", "fixed");
-  v1::JobSpec padded = job;
-  padded.mutable_model()->mutable_moe()->set_capacity_factor(1);
-  padded.mutable_model()->mutable_moe()->set_pad_to_capacity(true);
-  padded.mutable_parallelism()->mutable_dispatch()->clear_rows_at_a_time();
-  const double all_alike = seconds(job);
-  EXPECT_NEAR(seconds(padded) / all_alike, 1, 1e-3) << "as many rows";
+  const double as_all = seconds(job);
   profile.compute["fp32 grouped"].flops_per_second = 5e8;
-  profile.compute["fp32 padded"].flops_per_second = 2.5e8;
-  EXPECT_NEAR(seconds(job) / all_alike, 2, 1e-3);
-  EXPECT_NEAR(seconds(padded) / all_alike, 4, 1e-3);
+  EXPECT_NEAR(seconds(job) / as_all, 2, 1e-3);
 }
 
 TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
