@@ -151,6 +151,25 @@ TEST_P(CudaPrecisionTest, TheLossCurveIsNearTheCpus) {
   EXPECT_LE(norm, 1.0 / 128);
 }
 
+// In fp64 in blocks of scores, in bfloat16 by cuDNN.
+TEST(CudaParityTest, PackedDocumentsTrainAsOnTheCpu) {
+  for (const bool fp64 : {true, false}) {
+    JobOptions options{.microbatches_per_rank = 2, .steps = 10, .fp64 = fp64, .validate_every_steps = 5};
+    options.precision = fp64 ? "" : "compute: COMPUTE_TYPE_BF16";
+    options.end_of_document = ' ';
+    const JobRun cpu = RunJob(MakeJob(options));
+    const JobRun gpu = RunJob(MakeGpuJob(options), cuda::OnGpus());
+    ASSERT_EQ(gpu.steps.size(), 10u);
+    for (size_t i = 0; i < gpu.steps.size(); ++i) {
+      EXPECT_NEAR(gpu.steps[i].loss / cpu.steps[i].loss, 1, fp64 ? 1e-12 : 1.0 / 256) << "step " << i + 1;
+    }
+    EXPECT_NEAR(
+        gpu.steps.back().scalars.at("validation_loss") / cpu.steps.back().scalars.at("validation_loss"), 1,
+        fp64 ? 1e-12 : 1.0 / 256);
+    ExpectSameBits(gpu, RunJob(MakeGpuJob(options), cuda::OnSpinningGpus(7, /*fill_with_nan=*/true)));
+  }
+}
+
 TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
   const plan::JobPlan plan = MakeGpuJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
   const JobRun run = RunJob(plan, cuda::OnGpus());
