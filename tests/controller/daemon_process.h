@@ -19,11 +19,16 @@ extern char** environ;
 namespace tandem::controller {
 
 // A tandem-controller process on a socket in its folder. `failpoint`: where it is to die; empty: what users
-// run.
+// run. `descriptors`: so many it may have; 0: as many as this process.
 class Daemon {
  public:
-  Daemon(const std::string& folder, const std::string& failpoint, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {
+  Daemon(const std::string& folder, const std::string& failpoint, const std::vector<std::string>& more = {},
+         int descriptors = 0) {
+    std::vector<std::string> arguments;
+    if (descriptors > 0) {
+      arguments = {"/bin/sh", "-c", "ulimit -n " + std::to_string(descriptors) + "; exec \"$0\" \"$@\""};
+    }
+    const std::vector<std::string> own = {
         failpoint.empty() ? TANDEM_CONTROLLER_BINARY : TANDEM_CONTROLLER_WITH_FAILPOINTS,
         "--state",
         folder + "/state",
@@ -31,6 +36,7 @@ class Daemon {
         Address(folder),
         "--metrics-listen",
         "off"};
+    arguments.insert(arguments.end(), own.begin(), own.end());
     if (!failpoint.empty()) {
       arguments.insert(arguments.end(), {"--failpoint", failpoint});
     }

@@ -9,11 +9,11 @@
 #include "absl/time/clock.h"
 #include "controller/http/session_api.h"
 #include "nlohmann/json.hpp"
-#include "platform/fake_clock.h"
 #include "platform/random.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/platform/fake_clock.h"
 #include "tests/tls/certificates.h"
 #include "tls/certificate.h"
 

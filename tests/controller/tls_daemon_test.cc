@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/rpc/connection_guard.h"
 #include "tests/controller/daemon_process.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
@@ -28,11 +29,12 @@ using tls::Role;
 // The daemon with TLS on a port of loopback, and a folder of certificates.
 class TlsDaemonTest : public ::testing::Test {
  protected:
-  TlsDaemonTest() {
+  explicit TlsDaemonTest(int descriptors = 0) {
     const tls::TlsFiles files = certificates_.Files("controller", certificates_.OfServer());
     daemon_.emplace(folder_.path(), "",
                     std::vector<std::string>{"--listen", "127.0.0.1:0", "--tls-ca", files.ca, "--tls-cert",
-                                             files.certificate, "--tls-key", files.key});
+                                             files.certificate, "--tls-key", files.key},
+                    descriptors);
     JobClient::Until([&] { return Daemon::Log(folder_.path()).find("\"serving\"") != std::string::npos; });
     const std::string log = Daemon::Log(folder_.path());
     const size_t at = log.find("127.0.0.1:");
@@ -50,6 +52,30 @@ class TlsDaemonTest : public ::testing::Test {
   std::optional<Daemon> daemon_;
   std::string address_;
 };
+
+class FewDescriptorsTest : public TlsDaemonTest {
+ protected:
+  FewDescriptorsTest() : TlsDaemonTest(256) {}
+};
+
+TEST_F(FewDescriptorsTest, APoolsCertificateDoesNotTakeThemAllAndUsersGetIn) {
+  const auto pool = Of(Role::kWorker, "gpu-*");
+  std::vector<std::unique_ptr<JobClient>> machines;
+  grpc::Status last;
+  while (last.ok() && machines.size() < 256) {
+    machines.push_back(std::make_unique<JobClient>(address_, pool));
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    v1::ServerInfo info;
+    last = machines.back()->stub().GetServerInfo(&context, {}, &info);
+  }
+  EXPECT_EQ(machines.size(), ConnectionGuard::MostOfAWorker(256) + 1);
+  EXPECT_EQ(last.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(last.error_message(), HasSubstr("raise LimitNOFILE of the controller"));
+  v1::Job job;
+  EXPECT_TRUE(
+      JobClient(address_, Of(Role::kUser, "alice")).Submit(JobClient::SpecOf("hers", 1), "", job).ok());
+}
 
 TEST_F(TlsDaemonTest, ItsAuditLogSaysWhoDidWhatAndNothingSecretIsInLogOrArguments) {
   JobClient alice(address_, Of(Role::kUser, "alice"));

@@ -122,18 +122,6 @@ TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllAndChangesNothingButTheCount)
 // kBadElement is in the second parameter of the layer, and with three ranks in the first one's shard.
 constexpr char kPlace[] = "model.layers.0.self_attn.q_proj.weight";
 
-TEST(NonfiniteGradientTest, ParameterAndRankAreNamed) {
-  const JobRun run = RunOn(3, kBadStep);
-  const StepSummary& step = run.steps.back();
-  ASSERT_EQ(step.nonfinite_at.size(), 1u);
-  EXPECT_EQ(step.nonfinite_at[0].rank, 0);
-  const plan::JobPlan plan = MakeJob({.layers = 1});
-  EXPECT_EQ(
-      plan.layouts[1].parameters[step.nonfinite_at[0].parameter - plan.layouts[0].parameters.size()].name,
-      kPlace);
-  EXPECT_TRUE(run.steps.front().nonfinite_at.empty());
-}
-
 TEST(NonfiniteGradientTest, TheFirstStepIsToldOnceWithParameterAndRank) {
   EXPECT_TRUE(RunOn(3, kBadStep - 1).nonfinite.empty());
   const JobRun run = RunOn(3, 6);
