@@ -98,7 +98,7 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "1"}), kNotFound);
   EXPECT_EQ(
       console_.err,
-      "tandem: norms headers: none are kept of step 1; the newest steps have them: leave --step away\n");
+      "tandem: norms headers: none are kept of step 1; the newest steps have them: omit --step\n");
   server_->reports.clear();
   server_->jobs[0].set_last_step(0);
   EXPECT_EQ(Tandem({"norms", "headers"}), kNotFound);
