@@ -17,6 +17,7 @@
 #include <ATen/ops/_log_softmax_backward_data.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -192,23 +193,31 @@ class Bench {
     const auto forward = [&] {
       return at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0, true);
     };
-    ops_.PrepareAttention(a, 2);
+    // Of 500 tokens, so that the starts are not those of the kernels' tiles.
+    const at::Tensor starts =
+        at::arange(a.length, kBf16.dtype(at::kLong)).floor_divide(500).mul(500).repeat({a.sequences, 1});
+    const auto ours = [&](const AttentionShape& form) {
+      ops_.PrepareAttention(form, 2);
+      ops_.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse,
+                     Work(ops::AttentionWorkBytes(DeviceKind::kGpu, form, 2)));
+    };
+    AttentionShape within = a;
+    within.documents = true;
     Computes(
-        "attention", flops,
-        [&] {
-          ops_.Attention(a, qkv, /*documents=*/{}, context, lse,
-                         Work(ops::AttentionWorkBytes(DeviceKind::kGpu, a, 2)));
-        },
-        [&] { forward(); });
+        "attention within documents", flops, [&] { ours(within); }, nullptr);
+    Computes(
+        "attention", flops, [&] { ours(a); }, [&] { forward(); });
     const auto result = forward();
     const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
     const auto backward = [&](const AttentionShape& form) {
       ops_.PrepareAttention(form, 2);
-      ops_.AttentionBackward(form, qkv, /*documents=*/{}, context, lse, grad, grad_qkv,
+      ops_.AttentionBackward(form, qkv, form.documents ? starts : at::Tensor(), context, lse, grad, grad_qkv,
                              Work(ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, form, 2)));
     };
     Computes(
         "attention backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
+    Computes(
+        "attention backward within documents, repeatable", 2.5 * flops, [&] { backward(within); }, nullptr);
     AttentionShape free = a;
     free.repeats = false;
     Computes(

@@ -7,7 +7,7 @@
 // propose, what was best for the shapes before this one, and behind them, in a random order, every algorithm
 // with every tile, number of stages, cluster, and the other settings that cuBLASLt names. They are tried once
 // for at most SECONDS a product; the fastest eight, the table's and the rules' first are then timed in turns,
-// but for those that do not repeat their bits or whose result is not the rules'.
+// and those that do not repeat their bits, or whose result is not the rules', are none for a table.
 // A JSON object a product goes to stderr: the medians, and how much the table's (or, where it is silent, the
 // rules' first) reaches of the best. A line of the table goes to stdout where the best is faster than the
 // rules' first by more than a hundredth.
@@ -28,6 +28,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <memory>
 #include <random>
@@ -151,6 +152,7 @@ class Tuner {
     Algorithm algorithm;
     std::unique_ptr<ProductPlan> plan;
     double ms = 0;
+    bool sound = true;  // repeats its bits, and computes what the rules' first does
   };
 
   static at::TensorOptions Of(at::ScalarType type) { return at::TensorOptions(at::kCUDA).dtype(type); }
@@ -209,14 +211,12 @@ class Tuner {
       }
     }
     // A table holds what is the same in every run, and what the rules' first computes.
-    const ProductPlan& first = *std::find_if(finalists.begin(), finalists.end(), [&](const Candidate& c) {
-                                  return c.algorithm == proposed.front();
-                                })->plan;
-    RunPlan(first, product);
+    RunPlan(rules, product);
     const at::Tensor expected = output.clone();
-    std::erase_if(finalists, [&](const Candidate& candidate) {
-      return candidate.algorithm != proposed.front() && !IsSound(candidate, product, expected, output);
-    });
+    for (Candidate& candidate : finalists) {
+      candidate.sound =
+          candidate.algorithm == proposed.front() || IsSound(candidate, product, expected, output);
+    }
     std::vector<std::vector<double>> times(finalists.size());
     for (int turn = 0; turn < kTurns; ++turn) {
       for (size_t i = 0; i < finalists.size(); ++i) times[i].push_back(Time(*finalists[i].plan, product));
@@ -228,9 +228,10 @@ class Tuner {
       if (finalists[i].algorithm == proposed.front()) first_ms = finalists[i].ms;
       if (finalists[i].algorithm == chosen) chosen_ms = finalists[i].ms;
     }
-    const auto best =
-        std::min_element(finalists.begin(), finalists.end(),
-                         [](const Candidate& left, const Candidate& right) { return left.ms < right.ms; });
+    const auto best = std::min_element(finalists.begin(), finalists.end(),
+                                       [](const Candidate& left, const Candidate& right) {
+                                         return left.sound != right.sound ? left.sound : left.ms < right.ms;
+                                       });
     Print(name, product, first_ms, chosen_ms, *best, of_table != nullptr, looked_at, count, order.size());
     if (best->ms < kWorthIt * first_ms) {
       std::printf("%s\n", ProductTable::Line(ProductMachine(), product.text(), best->algorithm).c_str());
@@ -261,7 +262,8 @@ class Tuner {
 
   // Whether it gives the same bits three times, and but for rounding `expected`. output: where it writes.
   bool IsSound(const Candidate& candidate, const ProductOperands& product, const at::Tensor& expected,
-               const at::Tensor& output) {
+               at::Tensor& output) {
+    output.fill_(std::numeric_limits<double>::quiet_NaN());  // what it leaves out shows
     RunPlan(*candidate.plan, product);
     const at::Tensor result = output.clone();
     const char* fault = nullptr;
@@ -269,11 +271,12 @@ class Tuner {
       RunPlan(*candidate.plan, product);
       if (!at::equal(result, output)) fault = "does not repeat its bits";
     }
-    const double difference = (result - expected).norm(2, at::kDouble).item<double>();
-    if (difference > kRounding * expected.norm(2, at::kDouble).item<double>())
-      fault = "computes something else";
+    const double difference = result.sub(expected).norm(2, at::kDouble).item<double>();
+    const bool near =
+        difference <= kRounding * expected.norm(2, at::kDouble).item<double>();  // not where NaN
+    if (!near) fault = "computes something else";
     if (fault == nullptr) return true;
-    std::fprintf(stderr, "%s: dropped, as it %s\n",
+    std::fprintf(stderr, "%s: not for a table, as it %s\n",
                  ProductTable::Line(ProductMachine(), product.text(), candidate.algorithm).c_str(), fault);
     return false;
   }

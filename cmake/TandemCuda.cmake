@@ -51,8 +51,9 @@ find_library(TANDEM_NVRTC NAMES libnvrtc.so.13 HINTS ${_wheels}/cu13/lib ${_tool
 find_library(TANDEM_CUDNN NAMES libcudnn.so.9 HINTS ${_wheels}/cudnn/lib)
 # Headers alone, of a wheel of their own (scripts/setup.sh --cuda).
 find_path(TANDEM_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${TANDEM_TORCH_DIR}/../include)
+# Not any CUTLASS of the system's: the release counts.
 find_path(TANDEM_CUTLASS_INCLUDE_DIR cutlass/cutlass.h
-  HINTS ${TANDEM_TORCH_DIR}/../cutlass_library/source/include)
+  HINTS ${TANDEM_TORCH_DIR}/../cutlass_library/source/include NO_DEFAULT_PATH)
 if(NOT TANDEM_CUDART)
   list(APPEND _missing "libcudart.so.13")
 endif()
@@ -78,7 +79,7 @@ if(NOT TANDEM_CUDNN_FRONTEND_INCLUDE_DIR)
   list(APPEND _missing "the headers of nvidia-cudnn-frontend")
 endif()
 if(NOT TANDEM_CUTLASS_INCLUDE_DIR)
-  list(APPEND _missing "the headers of nvidia-cutlass")
+  list(APPEND _missing "the headers of nvidia-cutlass 4.2")
 endif()
 if(NOT EXISTS ${TANDEM_TORCH_DIR}/lib/libtorch_cuda.so)
   list(APPEND _missing "a LibTorch with CUDA (${TANDEM_TORCH_DIR} has none)")

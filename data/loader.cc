@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader.h"
 
+#include <xxhash.h>
+
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "data/permutation.h"
 #include "platform/check.h"
 
@@ -35,6 +38,18 @@ Loader::Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed,
                                  ", the only training file, since a file is a document; name the token that "
                                  "ends one with data.end_of_document, or give a file for each document"));
   }
+}
+
+std::string Loader::digest() const {
+  if (!documents_.has_value()) {
+    return corpus_->digest();
+  }
+  const std::string text = absl::StrCat(corpus_->digest(), " documents",
+                                        documents_->end_of_document.has_value()
+                                            ? absl::StrCat(" end with ", *documents_->end_of_document)
+                                            : "");
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
 }
 
 int64_t Loader::Window(int64_t sample) const {

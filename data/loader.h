@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "data/corpus.h"
 
 namespace tandem::data {
 
 // What a document is, for a job whose tokens attend to those of their own document alone: a file, and within
-// files what ends with the token end_of_document, which is its document's last.
+// files what ends with the token end_of_document, which is its document's last. Where it does not occur, a
+// file is one.
 struct Documents {
   std::optional<int64_t> end_of_document;
 };
@@ -33,16 +35,21 @@ class Loader {
   Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length,
          std::optional<Documents> documents = std::nullopt);
 
-  // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens, from 0 to
-  // 255, and behind them, where there are documents, for each token but the last the place in the window of
-  // its document's first. step from 1 (validation does not look at it); `microbatch` is the global number,
-  // below num_microbatches; every call of a step passes the same num_microbatches and sequences.
+  // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens, ids from 0
+  // to 255, and behind them, where there are documents, for each token but the last the place in the window
+  // of its document's first, from 0 to sequence_length - 1. step from 1 (validation does not look at it);
+  // `microbatch` is the global number, below num_microbatches; every call of a step passes the same
+  // num_microbatches and sequences.
   void Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
             int64_t* rows) const;
 
   int64_t row_elements() const { return window_tokens_ + (documents_.has_value() ? window_tokens_ - 1 : 0); }
 
   int64_t num_windows() const { return num_windows_; }
+
+  // Hexadecimal, of the corpus and of what its documents are: ranks compare it before they start, and a job
+  // that goes on from a checkpoint with the one in there.
+  std::string digest() const;
 
   // The window of sample n, counted from the first of step 1.
   int64_t Window(int64_t sample) const;

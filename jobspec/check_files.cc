@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
@@ -38,10 +40,10 @@ class FileChecker {
 
   std::vector<v1::Violation> Run() {
     if (spec_.data().has_train()) {
-      CheckData("data.train", spec_.data().train());
+      CheckData("data.train", spec_.data().train(), FilesNeeded(spec_.data()));
     }
     if (spec_.data().has_validation()) {
-      CheckData("data.validation", spec_.data().validation());
+      CheckData("data.validation", spec_.data().validation(), /*needed=*/1);
     }
     if (spec_.checkpoint().has_directory()) {
       CheckDirectory(spec_.checkpoint().directory());
@@ -58,7 +60,16 @@ class FileChecker {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
   }
 
-  void CheckData(const char* path, const std::string& pattern) {
+  // Where nothing but the ends of files ends a document: two to train on, and one to hold out where it is
+  // taken from them, as whole files.
+  static size_t FilesNeeded(const v1::Data& data) {
+    if (data.documents() != v1::DOCUMENTS_PACKED || data.has_end_of_document()) {
+      return 1;
+    }
+    return data.has_validation() || data.validation_fraction() == 0 ? 2 : 3;
+  }
+
+  void CheckData(const char* path, const std::string& pattern, size_t needed) {
     constexpr char kAllowed[] = "an existing file, folder or glob";
     const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(pattern);
     if (!files.ok()) {
@@ -66,6 +77,7 @@ class FileChecker {
       return;
     }
     int64_t bytes = 0;
+    std::set<std::pair<dev_t, ino_t>> documents;  // a file of several names is one
     for (const std::string& file : *files) {
       struct stat info;
       if (access(file.c_str(), R_OK) != 0 || stat(file.c_str(), &info) != 0) {
@@ -74,6 +86,16 @@ class FileChecker {
         return;
       }
       bytes += info.st_size;
+      if (info.st_size > 0) {
+        documents.emplace(info.st_dev, info.st_ino);
+      }
+    }
+    if (!documents.empty() && documents.size() < needed) {
+      Refuse(
+          "data.documents", "packed", "stream, or packed where two files or more are trained on",
+          absl::StrCat("a file is a document, and of ", documents.size(), " in ", pattern,
+                       " one is trained on: name the token that ends a document with data.end_of_document, "
+                       "or use stream"));
     }
     const int64_t window = spec_.training().sequence_length() + 1;
     if (bytes < window) {

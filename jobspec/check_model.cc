@@ -208,8 +208,11 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
                               heads, " heads", check.Origin("model.num_attention_heads"), " is ", head_dim,
                               ": use another number, or give head_dim"));
   }
-  if (model.model_type() == "qwen3_moe" && head_dim > kMostNormedOnGpus && head_dim <= 4096 &&
-      check.IsOk({"resources.device"}) && check.spec().resources().device() != v1::DEVICE_CPU) {
+  if (head_dim > 4096) {
+    return;  // refused already
+  }
+  if (model.model_type() == "qwen3_moe" && head_dim > kMostNormedOnGpus && check.IsOk({"resources.device"}) &&
+      check.spec().resources().device() != v1::DEVICE_CPU) {
     const char* const path = check.IsWritten("model.head_dim") ? "model.head_dim" : "model.hidden_size";
     check.Refuse(path, ValueText(FindValue(check.spec(), path)),
                  absl::StrCat("heads of at most ", kMostNormedOnGpus,

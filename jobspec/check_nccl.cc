@@ -79,8 +79,13 @@ void CheckNccl(FieldChecker& check) {
   if (!check.IsOkWithin("parallelism") || !parallel::CheckGrid(sizes).empty()) {
     return;
   }
-  const std::vector<std::string> used =
+  std::vector<std::string> used =
       parallel::StepGroups(sizes, /*gathers=*/spec.parallelism().fsdp().strategy() != v1::STRATEGY_REPLICATE);
+  constexpr char kAllData[] = "dp_cp";  // which replicas use for nothing else
+  if (spec.model().moe().router_aux_loss_scope() == v1::BALANCE_SCOPE_GLOBAL &&
+      std::find(used.begin(), used.end(), kAllData) == used.end()) {
+    used.insert(used.begin(), kAllData);
+  }
   const v1::NcclGroups& nccl = spec.parallelism().nccl();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   nccl.GetReflection()->ListFields(nccl, &fields);

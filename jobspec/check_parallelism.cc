@@ -40,7 +40,7 @@ void CheckReplicas(FieldChecker& check) {
 
 // What is simulated when a job is submitted: on a device that is known, in a few seconds.
 void CheckPrefetch(FieldChecker& check) {
-  constexpr int64_t kMostSimulated = 16384;  // layers × microbatches of a rank
+  constexpr int64_t kMostSimulated = 16384;  // forwards of nodes of a rank in a step, about
   constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
   constexpr char kCompare[] = "`tandem plan --compare prefetch=0,1,2` says which number is best";
   const v1::JobSpec& spec = check.spec();
@@ -59,10 +59,11 @@ void CheckPrefetch(FieldChecker& check) {
   }
   const v1::Training& training = spec.training();
   const int64_t round = training.micro_batch_size() * spec.parallelism().ranks();
-  const int64_t passes = spec.model().num_hidden_layers() * (training.global_batch_size() / round);
+  const int64_t nodes = spec.model().num_hidden_layers() * (spec.model().has_moe() ? 7 : 2);
+  const int64_t passes = nodes * (training.global_batch_size() / round);
   if (passes > kMostSimulated) {
     check.Refuse(kPrefetch, "auto",
-                 absl::StrCat("0 to 2 where layers × microbatches of a rank are more than ", kMostSimulated,
+                 absl::StrCat("0 to 2 where nodes × microbatches of a rank are more than ", kMostSimulated,
                               ", as here: ", passes),
                  absl::StrCat("simulating them would take long; ", kCompare));
   }

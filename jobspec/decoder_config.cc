@@ -26,6 +26,7 @@ model::Architecture ArchitectureOf(const std::string& model_type) {
 model::BalanceScope ScopeOf(v1::BalanceScope scope) {
   switch (scope) {
     case v1::BALANCE_SCOPE_MICROBATCH:
+    case v1::BALANCE_SCOPE_UNSPECIFIED:  // of a job that was resolved before there were others
       return model::BalanceScope::kMicrobatch;
     case v1::BALANCE_SCOPE_SEQUENCE:
       return model::BalanceScope::kSequence;

@@ -15,7 +15,8 @@ namespace tandem::model {
 // and v are kept as they were before, and rotated again.
 //
 // Where documents are packed, rows keep the positions of their sequence: rotated queries and keys give scores
-// that depend on the distance alone, so a document's are what they would be from position 0 on.
+// that depend on the distance alone, so a document's are what they would be from position 0 on, but for
+// rounding.
 NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double output = s.ProductFlops(s.query, s.hidden);
   const double projections = s.ProductFlops(s.hidden, s.qkv) + output;

@@ -113,6 +113,7 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
                                                  .scratch = std::move(weight_scratch),
                                                  .flops = flops}},
       .recomputes = true,
+      .products = s.padded_rows > 0 ? " padded" : " grouped",
   };
 }
 

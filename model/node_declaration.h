@@ -122,6 +122,10 @@ struct NodeDeclaration {
   PassSpec backward;
   std::optional<SplitBackward> halves;
   bool recomputes = false;  // outputs that were not kept can be computed again
+  // How its products differ from large ones, of which a device does more or less a second; behind the name of
+  // its type. " grouped": one for each expert, of rows that the device alone has counted; " padded": of known
+  // ones.
+  std::string products;
 };
 
 // Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes

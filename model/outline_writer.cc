@@ -185,7 +185,7 @@ class OutlineWriter {
       written.backward_input = access(halves.input, own_scratch(halves.input));
       written.backward_weight = access(*halves.weight, own_scratch(*halves.weight));
     }
-    written.compute = ToText(types.unit.compute);
+    written.compute = ToText(types.unit.compute) + declaration.products;
     written.recomputes = declaration.recomputes;
     for (const std::string& name : declaration.forward.writes) {
       written.write_flops.push_back(FlopsOf(declaration, name));

@@ -25,19 +25,22 @@ at::Tensor Matrix(const DeviceKernels& kernels, const E* elements, int64_t rows,
 // Calls visit(expert, first row, rows).
 template <typename Args, typename Visit>
 void ForEachExpert(const Args& args, const Visit& visit) {
-  const int64_t* const begins = args.begins;
+  CheckBegins(args.begins, args.experts, args.rows);
   for (int64_t expert = 0; expert < args.experts; ++expert) {
-    TORCH_CHECK(begins[expert] <= begins[expert + 1], "expert ", expert, " has rows from ", begins[expert],
-                " to ", begins[expert + 1]);
-  }
-  TORCH_CHECK(begins[0] == 0 && begins[args.experts] <= args.rows, "the experts have rows ", begins[0],
-              " to ", begins[args.experts], ", of ", args.rows);
-  for (int64_t expert = 0; expert < args.experts; ++expert) {
-    visit(expert, begins[expert], begins[expert + 1] - begins[expert]);
+    visit(expert, args.begins[expert], args.begins[expert + 1] - args.begins[expert]);
   }
 }
 
 }  // namespace
+
+void CheckBegins(const int64_t* begins, int64_t experts, int64_t rows) {
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    TORCH_CHECK(begins[expert] <= begins[expert + 1], "expert ", expert, " has rows from ", begins[expert],
+                " to ", begins[expert + 1]);
+  }
+  TORCH_CHECK(begins[0] == 0 && begins[experts] <= rows, "the experts have rows ", begins[0], " to ",
+              begins[experts], ", of ", rows);
+}
 
 #define TANDEM_INSTANTIATE(Args)                                                      \
   template void MultiplyEach(const DeviceKernels& kernels, const Args<float>& args);  \

@@ -15,13 +15,13 @@ namespace {
 int64_t SlotsOf(const at::Tensor& tokens, const at::Tensor& rows, const at::Tensor& row_of, DeviceKind on) {
   const int64_t count = tokens.size(0);
   const int64_t slots = row_of.numel();
-  TORCH_CHECK(count > 0 && slots % count == 0, slots, " slots are not as many for each of ", count,
-              " tokens");
+  TORCH_CHECK(count > 0 ? slots % count == 0 : slots == 0, slots, " slots are not as many for each of ",
+              count, " tokens");
   CheckMatrix("tokens", tokens, count, tokens.size(1), on);
   CheckMatrix("rows", rows, rows.size(0), tokens.size(1), on);
   CheckElements("row_of", row_of, slots, on);
   TORCH_CHECK(tokens.scalar_type() == rows.scalar_type(), "rows are of the type of their tokens");
-  return slots / count;
+  return count > 0 ? slots / count : 0;
 }
 
 }  // namespace

@@ -65,8 +65,7 @@ class SparseOperations {
   void CollectSlots(const at::Tensor& row_probabilities, const at::Tensor& chosen, const at::Tensor& place,
                     int64_t experts_of_a_rank, bool add, at::Tensor& probabilities) const;
 
-  // begins: on a GPU either there, and read by the products, or on the host, where they are products of
-  // Operations, one an expert.
+  // begins: on a GPU either there, where the products read them, or on the host.
   void GroupedLinear(const at::Tensor& begins, const at::Tensor& x, const at::Tensor& weight, at::Tensor& y,
                      Workspace work) const;
   void GroupedLinearBackwardInput(const at::Tensor& begins, const at::Tensor& grad_y,

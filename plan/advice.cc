@@ -239,7 +239,7 @@ class Adviser {
     return counted.empty()
                ? " (same global batch)"
                : absl::StrCat(" (same global batch, other numbers: ", absl::StrJoin(counted, " and "),
-                              " counts by microbatches)");
+                              counted.size() > 1 ? " are" : " is", " of a microbatch)");
   }
 
   std::string Change(const Trial& trial) const {

@@ -2,6 +2,7 @@
 #include "tls/revoked_list.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -58,6 +59,15 @@ absl::StatusOr<RevokedList> RevokedList::Parse(std::string_view text, const std:
 
 bool RevokedList::Has(const Identity& identity, const std::string& fingerprint) const {
   return identities_.contains(ToText(identity)) || fingerprints_.contains(fingerprint);
+}
+
+std::vector<std::string> RevokedList::NotIn(const RevokedList& other) const {
+  std::vector<std::string> out;
+  std::set_difference(identities_.begin(), identities_.end(), other.identities_.begin(),
+                      other.identities_.end(), std::back_inserter(out));
+  std::set_difference(fingerprints_.begin(), fingerprints_.end(), other.fingerprints_.begin(),
+                      other.fingerprints_.end(), std::back_inserter(out));
+  return out;
 }
 
 }  // namespace tandem::tls

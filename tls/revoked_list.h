@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tls/identity.h"
@@ -26,6 +27,9 @@ class RevokedList {
 
   // `fingerprint`: that of Certificate.
   bool Has(const Identity& identity, const std::string& fingerprint) const;
+
+  // The identities ("user/bob") and fingerprints of this list that `other` does not have.
+  std::vector<std::string> NotIn(const RevokedList& other) const;
 
  private:
   std::set<std::string> identities_;  // "user/bob"

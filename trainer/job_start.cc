@@ -267,7 +267,7 @@ void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start
     add(v1::CHECKPOINT_PROBLEM_OTHER_DATA,
         absl::StrCat("the text is not what it was up to step ", start.info.step, " (digest ",
                      options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
-                     "): the losses before and after cannot be compared"));
+                     "), or not what its documents are: the losses before and after cannot be compared"));
   }
 }
 

@@ -151,7 +151,7 @@ class Rank::Impl {
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
     observer_.OnReady({.program_digest = plan_.program_digest,
                        .layout_digest = plan_.layout_digest,
-                       .data_digest = corpus_->digest(),
+                       .data_digest = train_loader_.digest(),
                        .kernels_digest = kernels_digest_,
                        .resumed_step = first_step,
                        .resumed_from = resumed_from_,
@@ -225,7 +225,7 @@ class Rank::Impl {
          .layout_digests = plan_.resumable_layouts,
          .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
          .seed = plan_.train.seed,
-         .data_digest = corpus_->digest(),
+         .data_digest = train_loader_.digest(),
          .states = NamesOf(updated_states_)},
         lease_, [this](const std::string& reason) {
           executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
@@ -403,7 +403,7 @@ class Rank::Impl {
                                 .spec_digest = config_.spec_digest,
                                 .layout_digest = plan_.layout_digest,
                                 .seed = plan_.train.seed,
-                                .data_digest = corpus_->digest()},
+                                .data_digest = train_loader_.digest()},
                                arrays_.owned_shards());
     } catch (const checkpoint::DirectoryLost&) {
       throw;

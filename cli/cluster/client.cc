@@ -104,16 +104,22 @@ absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobS
   return jobs;
 }
 
-absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers(absl::Duration timeout) {
+absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
   std::vector<v1::Worker> workers;
   v1::ListWorkersRequest request;
   do {
     TANDEM_ASSIGN_OR_RETURN(v1::ListWorkersResponse page,
-                            CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request, timeout));
+                            CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request));
     workers.insert(workers.end(), page.workers().begin(), page.workers().end());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return workers;
+}
+
+absl::Status Client::CheckDecides(absl::Duration timeout) {
+  v1::ListWorkersRequest request;
+  request.set_page_size(1);
+  return CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request, timeout).status();
 }
 
 absl::StatusOr<std::vector<v1::Event>> Client::ListEvents(const std::string& job, int64_t after_seq) {

@@ -39,7 +39,9 @@ class Client {
   // ListJobsRequest, for tables.
   absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {},
                                                 bool brief = false);
-  absl::StatusOr<std::vector<v1::Worker>> ListWorkers(absl::Duration timeout = absl::Seconds(10));
+  absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
+  // Whether the controller decides: it answers a call that its deciding thread must.
+  absl::Status CheckDecides(absl::Duration timeout);
   // Without a job: of all. after_seq: only those with a higher seq.
   absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job, int64_t after_seq = 0);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -9,12 +10,14 @@
 namespace tandem::cli {
 
 int Health(Context& context, Client& client, const HealthOptions& options) {
+  const absl::Time until = context.clock.Now() + options.timeout;
   const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(options.timeout);
   if (!server.ok()) {
     return Fail(context, client, server.status(), "health");
   }
   // Answered by the thread that decides: a server whose threads for calls live on without it is not healthy.
-  const absl::Status decides = client.ListWorkers(options.timeout).status();
+  const absl::Duration left = std::max(until - context.clock.Now(), absl::Milliseconds(1));
+  const absl::Status decides = client.CheckDecides(left);
   if (!decides.ok()) {
     return Fail(context, client, decides, "health");
   }

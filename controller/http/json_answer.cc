@@ -26,6 +26,7 @@ int HttpStatus(absl::StatusCode code) {
       return 404;
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kAborted:
       return 409;
     case absl::StatusCode::kResourceExhausted:
       return 429;

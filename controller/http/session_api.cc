@@ -19,6 +19,16 @@ bool IsLoopback(absl::string_view ip) {
   return ip == "::1" || absl::StartsWith(ip, "127.");
 }
 
+// nullopt: the header is another's.
+std::optional<std::string> Bearer(const HttpRequest& request) {
+  absl::string_view secret = request.authorization;
+  if (!absl::ConsumePrefix(&secret, "Bearer ") || secret.size() != kSecretDigits ||
+      secret.find_first_not_of("0123456789abcdef") != absl::string_view::npos) {
+    return std::nullopt;
+  }
+  return std::string(secret);
+}
+
 HttpAnswer OnlyPost() {
   HttpAnswer answer = JsonError(absl::InvalidArgumentError("this is asked for by POST"));
   answer.status = 405;
@@ -32,20 +42,29 @@ absl::StatusOr<std::string> SessionApi::SecretOf(const HttpRequest& request) {
   if (request.authorization.empty()) {
     return std::string();
   }
+  const std::optional<std::string> secret = Bearer(request);
+  if (!secret.has_value()) {
+    return absl::UnauthenticatedError("the Authorization header is not that of a code or a session");
+  }
   if (!IsLoopback(request.client_ip)) {
     return absl::PermissionDeniedError(
         absl::StrCat("this page speaks plain HTTP, which others can read, so only the controller's own "
-                     "machine may sign in, "
-                     "not ",
+                     "machine may sign in, not ",
                      request.client_ip, "; come through a tunnel: ssh -L 9464:127.0.0.1:9464 HOST"));
   }
-  absl::string_view secret = request.authorization;
-  const bool is_secret = absl::ConsumePrefix(&secret, "Bearer ") && secret.size() == kSecretDigits &&
-                         secret.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
-  if (!is_secret) {
-    return absl::UnauthenticatedError("the Authorization header is not that of a code or a session");
+  return *secret;
+}
+
+absl::StatusOr<std::string> SessionApi::SessionOf(const HttpRequest& request) {
+  const std::optional<std::string> bearer = Bearer(request);
+  if (!request.is_post && !bearer.has_value()) {
+    return std::string();
   }
-  return std::string(secret);
+  absl::StatusOr<std::string> secret = SecretOf(request);
+  if (!secret.ok()) {
+    Write(bearer.has_value() ? sign_ins_.End(*bearer) : std::nullopt, request, secret.status());
+  }
+  return secret;
 }
 
 void SessionApi::Write(const std::optional<Caller>& caller, const HttpRequest& request,

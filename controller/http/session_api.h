@@ -24,9 +24,18 @@ class SessionApi {
   // POST /api/SignOut with a session, which ends.
   HttpAnswer SignOut(const HttpRequest& request);
 
-  // What the request carries, 32 hexadecimal digits; empty: it has no Authorization header. PermissionDenied
-  // where it came from another machine, Unauthenticated where the header holds something else.
+  // The session that the request carries; empty: it has none. What only reads needs none, so there a header
+  // of another scheme is not ours (a proxy's, which has let somebody in). PermissionDenied where a session
+  // came from another machine: it has been read on the way, and ends. Unauthenticated where what changes
+  // something carries something else. A refusal is a line of the audit log.
+  absl::StatusOr<std::string> SessionOf(const HttpRequest& request);
+
+  // 32 hexadecimal digits; empty: there is no Authorization header. PermissionDenied where they came from
+  // another machine, Unauthenticated where the header holds something else.
   static absl::StatusOr<std::string> SecretOf(const HttpRequest& request);
+
+  // The audit line of a call that the page refuses without asking the service.
+  void Refused(const HttpRequest& request, const absl::Status& why) { Write(std::nullopt, request, why); }
 
  private:
   void Write(const std::optional<Caller>& caller, const HttpRequest& request, const absl::Status& result);

@@ -78,8 +78,15 @@ HttpAnswer Site::AnswerApi(const std::string& method, const HttpRequest& request
   if (method == "SignOut") {
     return sessions_.SignOut(request);
   }
-  const absl::StatusOr<std::string> session = SessionApi::SecretOf(request);
-  return session.ok() ? api_.Answer(method, request, *session) : JsonError(session.status());
+  const absl::StatusOr<std::string> session = sessions_.SessionOf(request);
+  if (!session.ok()) {
+    return JsonError(session.status());
+  }
+  HttpAnswer answer = api_.Answer(method, request, *session);
+  if (session->empty() && answer.status == 401) {  // what is asked of the service is in its own lines
+    sessions_.Refused(request, absl::UnauthenticatedError("nobody is signed in"));
+  }
+  return answer;
 }
 
 }  // namespace tandem::controller

@@ -73,8 +73,7 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
   if (!caller.has_value()) {
     return absl::UnauthenticatedError(
         "the connection, or the sign-in on the page, has ended, so nobody knows whose call this is; call "
-        "again, "
-        "or sign in again with `tandem sign-in`");
+        "again, or sign in again with `tandem sign-in`");
   }
   // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The
   // page has a limit of its own (http/json_api.cc).

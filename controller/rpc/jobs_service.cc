@@ -33,6 +33,15 @@ bool CamelCase(const std::string& reason) {
          });
 }
 
+// Whether the job has been submitted before, by a request of the same id.
+bool HasRequest(const State& state, const controller::Submit& submit) {
+  return !submit.request_id.empty() &&
+         std::any_of(state.jobs.begin(), state.jobs.end(), [&](const auto& job) {
+           const v1::Job& known = job.second.job;
+           return known.owner() == submit.owner && known.request_id() == submit.request_id;
+         });
+}
+
 absl::Status HasEnded(const v1::Job& job) {
   return absl::FailedPreconditionError(
       absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", proto::ValueName(job.state())));
@@ -92,40 +101,65 @@ std::optional<absl::Status> Change(const Call& call, Engine& engine, Store& stor
 
 }  // namespace
 
+JobsService::JobsService(const Parts& parts) : parts_(parts), planner_(plan::ResolvePrefetch) {}
+
+void JobsService::PostSubmit(controller::Submit submit, grpc::ServerUnaryReactor* reactor,
+                             v1::Job* response) {
+  submit.resolved_digest = jobspec::Digest(submit.resolved);
+  parts_.engine.Post(std::move(submit), [reactor, response](Engine::Reply reply) {
+    *response = std::move(reply.job);
+    reactor->Finish(ToRpc(reply.status));
+  });
+}
+
 grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
                                               const v1::SubmitRequest* request, v1::Job* response) {
   // The limits of a request come behind the check of its spec, which says of most fields what they may be.
-  return Answer(
-      parts_.access, context, "tandem.v1.Jobs.Submit", /*request=*/nullptr,
-      [&](const Call& call) -> std::optional<absl::Status> {
-        if (request->request_id().size() > kMostRequestId) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("request_id: ", request->request_id().size(), " bytes; at most ", kMostRequestId));
-        }
-        jobspec::Checked checked = jobspec::Check(request->spec());
-        if (!checked.violations.empty()) {
-          call.reactor->Finish(InvalidSpec(checked.violations));
-          return std::nullopt;
-        }
-        TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
-        {
-          // One at a time: each plans and simulates the job several times.
-          const absl::MutexLock lock(&planning_);
-          TANDEM_RETURN_IF_ERROR(plan::ResolvePrefetch(checked.resolved));
-        }
-        controller::Submit submit;
-        submit.id = parts_.random.HexId(12);
-        submit.owner = call.caller.identity.name;
-        submit.request_id = request->request_id();
-        submit.submitted = request->spec();
-        submit.resolved = std::move(checked.resolved);
-        submit.resolved_digest = jobspec::Digest(submit.resolved);
-        parts_.engine.Post(std::move(submit), [reactor = call.reactor, response](Engine::Reply reply) {
-          *response = std::move(reply.job);
-          reactor->Finish(ToRpc(reply.status));
-        });
-        return std::nullopt;
-      });
+  return Answer(parts_.access, context, "tandem.v1.Jobs.Submit", /*request=*/nullptr,
+                [&](const Call& call) -> std::optional<absl::Status> {
+                  if (request->request_id().size() > kMostRequestId) {
+                    return absl::InvalidArgumentError(absl::StrCat(
+                        "request_id: ", request->request_id().size(), " bytes; at most ", kMostRequestId));
+                  }
+                  jobspec::Checked checked = jobspec::Check(request->spec());
+                  if (!checked.violations.empty()) {
+                    call.reactor->Finish(InvalidSpec(checked.violations));
+                    return std::nullopt;
+                  }
+                  TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
+                  controller::Submit submit;
+                  submit.id = parts_.random.HexId(12);
+                  submit.owner = call.caller.identity.name;
+                  submit.request_id = request->request_id();
+                  submit.submitted = request->spec();
+                  submit.resolved = std::move(checked.resolved);
+                  if (!plan::ChoosesPrefetch(submit.resolved)) {
+                    PostSubmit(std::move(submit), call.reactor, response);
+                    return std::nullopt;
+                  }
+                  const auto look = [this, submit, response, reactor = call.reactor](const State& state) {
+                    if (HasRequest(state, submit)) {  // it is chosen already
+                      PostSubmit(submit, reactor, response);
+                      return;
+                    }
+                    const auto done = [this, submit, response, reactor](const absl::Status& status,
+                                                                        v1::JobSpec resolved) mutable {
+                      if (!status.ok()) {
+                        reactor->Finish(ToRpc(status));
+                        return;
+                      }
+                      submit.resolved = std::move(resolved);
+                      PostSubmit(std::move(submit), reactor, response);
+                    };
+                    if (const absl::Status posted = planner_.Post(submit.resolved, done); !posted.ok()) {
+                      reactor->Finish(ToRpc(posted));
+                    }
+                  };
+                  if (!parts_.engine.Query(look)) {
+                    return absl::UnavailableError("the controller is shutting down");
+                  }
+                  return std::nullopt;
+                });
 }
 
 grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* context,

@@ -5,12 +5,12 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "controller/engine.h"
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/access.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/sign_ins.h"
+#include "controller/rpc/submit_planner.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/store/history.h"
@@ -38,7 +38,7 @@ class JobsService final : public v1::Jobs::CallbackService {
     Access& access;
     SignIns& sign_ins;
   };
-  explicit JobsService(const Parts& parts) : parts_(parts) {}
+  explicit JobsService(const Parts& parts);
 
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
                                    v1::Job* response) override;
@@ -74,12 +74,15 @@ class JobsService final : public v1::Jobs::CallbackService {
                                    v1::SignInResponse* response) override;
 
  private:
+  // Has the engine take the job, and replies with it.
+  void PostSubmit(controller::Submit submit, grpc::ServerUnaryReactor* reactor, v1::Job* response);
+
   // The job that a request names, where its caller may do this to it.
   absl::StatusOr<v1::Job> AdmitOwner(const grpc::CallbackServerContext& context, std::string_view method,
                                      const google::protobuf::Message& request, const std::string& job);
 
   const Parts parts_;
-  absl::Mutex planning_;  // held while a job's plan is simulated
+  SubmitPlanner planner_;
 };
 
 }  // namespace tandem::controller

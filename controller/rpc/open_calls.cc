@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "controller/rpc/access.h"
 #include "controller/rpc/rpc_method.h"
 
 namespace tandem::controller {
@@ -27,6 +28,10 @@ class Counter : public experimental::Interceptor {
       if (std::optional<Caller> caller = callers_.Of(*info_->server_context()); caller.has_value()) {
         identity_ = std::move(caller->identity);
         open_.Add(*identity_);
+        // Nobody else asks for these (Access::Admit does for ours, with a reason).
+        if (FindMethod(info_->method()) == nullptr && open_.NumOf(*identity_) > Access::kMostOpenCalls) {
+          info_->server_context()->TryCancel();
+        }
       }
     }
     methods->Proceed();
@@ -44,7 +49,7 @@ class CounterFactory : public experimental::ServerInterceptorFactoryInterface {
   CounterFactory(const Callers& callers, OpenCalls& open) : callers_(callers), open_(open) {}
 
   experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* info) override {
-    return FindMethod(info->method()) == nullptr ? nullptr : new Counter(callers_, open_, info);
+    return new Counter(callers_, open_, info);
   }
 
  private:

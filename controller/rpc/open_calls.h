@@ -28,8 +28,9 @@ class OpenCalls {
   std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);  // by tls::ToText; none is 0
 };
 
-// Counts the calls of our services in `open`, from before their handlers are asked until they are done. Both
-// outlive the server.
+// Counts all calls in `open`, from before their handlers are asked until they are done. Those of gRPC's own
+// services (reflection, health), whose handlers know no limit, are cancelled beyond it. Both outlive the
+// server.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountOpenCalls(const Callers& callers,
                                                                                       OpenCalls& open);
 

@@ -58,6 +58,7 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kLogNoRoomEvery = absl::Seconds(10);  // of what happens at every tick
 constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
 constexpr int kMostCallsOfAConnection = 1000;
+constexpr int kMostThreadsOfStreams = 64;  // more streams of reflection are refused
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
 absl::Status CheckHostAndPort(const std::string& address, const std::string& flag) {
@@ -107,6 +108,12 @@ void SetArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
+  // A stream of reflection has a thread; nothing else of this server has one of its own. One queue of them,
+  // instead of one a processor, which would need a thread each.
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  grpc::ResourceQuota quota("tandem-controller");
+  quota.SetMaxThreads(kMostThreadsOfStreams);
+  builder.SetResourceQuota(quota);
 }
 
 // The norms of one step of a large model, with the table of its parameters, are beyond gRPC's 4 MiB.
@@ -238,6 +245,11 @@ void Server::Parts::RefreshTls() {
   if (tls->revoked() != revoked) {
     platform::Log(platform::LogLevel::kInfo, "a changed list of revoked certificates is used from now on",
                   {});
+    if (const std::vector<std::string> out = revoked->NotIn(*tls->revoked()); !out.empty()) {
+      platform::Log(platform::LogLevel::kWarning,
+                    "who was taken out of the list of revoked certificates may come in again",
+                    {{"count", absl::StrCat(out.size())}, {"who", absl::StrJoin(out, ", ")}});
+    }
     for (const std::unique_ptr<ConnectionGuard>& guard : guards) {
       guard->Recheck();
     }

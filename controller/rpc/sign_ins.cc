@@ -51,6 +51,9 @@ absl::StatusOr<SignIns::Code> SignIns::Issue(const Caller& caller) {
   if (!page_.ok()) {
     return page_.status();
   }
+  if (revoked_.Has(caller.identity, caller.fingerprint)) {
+    return absl::PermissionDeniedError("the certificate of this caller has been revoked");
+  }
   return Code{.secret = Add(caller, /*is_code=*/true, clock_.Now() + kCodeLife), .page = *page_};
 }
 
@@ -80,6 +83,7 @@ std::optional<Caller> SignIns::End(const std::string& session) {
 
 void SignIns::EndRevoked(const tls::RevokedList& revoked) {
   const absl::MutexLock lock(&mu_);
+  revoked_ = revoked;
   std::erase_if(entries_, [&revoked](const auto& each) {
     return revoked.Has(each.second.caller.identity, each.second.caller.fingerprint);
   });

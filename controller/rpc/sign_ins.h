@@ -39,7 +39,8 @@ class SignIns {
     std::string secret;  // good once, for kCodeLife
     std::string page;    // of SetPage
   };
-  // FailedPrecondition where nobody may sign in.
+  // FailedPrecondition where nobody may sign in, PermissionDenied where the caller is in the newest list of
+  // EndRevoked: its connection may live on for a moment.
   absl::StatusOr<Code> Issue(const Caller& caller) ABSL_LOCKS_EXCLUDED(mu_);
 
   struct Session {
@@ -78,6 +79,7 @@ class SignIns {
   mutable absl::Mutex mu_;
   absl::StatusOr<std::string> page_ ABSL_GUARDED_BY(mu_) = absl::FailedPreconditionError("");
   uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
+  tls::RevokedList revoked_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);  // by the SHA-256 of the secret
 };
 

@@ -374,17 +374,14 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
     v1::StepReport& report = *next;
     const int64_t step = report.step();
     if (stride == 0) {  // from the first that there is
-      const int64_t begin = std::max<int64_t>(norms ? step : first, 1);
+      const int64_t begin = std::max<int64_t>(step, 1);
       stride = std::max<int64_t>(1, (end - begin + points - 2) / (points - 1));
     }
     if (norms && report.has_norms()) {
       trim(*report.mutable_norms());
     }
     out.push_back(std::move(report));
-    at = std::max(step + 1, at + stride);
-    if (norms && out.size() == 1) {
-      at = step + stride;
-    }
+    at = std::max(step + 1, (out.size() == 1 ? step : at) + stride);
     if (step < end && at > end) {
       at = end;  // the newest is always among them
     }

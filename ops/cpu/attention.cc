@@ -3,8 +3,8 @@
 //
 // A head's K and V are packed into matrices that are padded with zeros to whole vectors; a block of query
 // rows at a time goes through small register-tiled products. The scores of a block are kept as whole rows, so
-// the softmax is the plain one. Where a sequence holds documents, a block begins at the first key of its
-// first row's document, and what lies before a later row's own has no weight.
+// the softmax is the plain one. Where a sequence holds documents, a whole block begins at the first key of
+// its first row's document, and what lies before a later row's own has no weight.
 //
 // D: head_dim, S: length; Dp, Sp: padded; ld: row stride of what has S columns.
 #include "ops/attention_work.h"

@@ -51,7 +51,8 @@ class CudaKernels final : public DeviceKernels {
   template <typename Args>
   void Start(const Args& args) const {
     if constexpr (requires { MultiplyEach(*this, args); }) {
-      if (args.on_host) return MultiplyEach(*this, args);
+      if (args.on_host && !cuda::IsHopperProduct(args)) return MultiplyEach(*this, args);
+      if (args.on_host) CheckBegins(args.begins, args.experts, args.rows);
     }
     const int error = cuda::Launch(args, Current());
     TORCH_CHECK(error == 0, Args::kName, ": the kernel did not start, CUDA error ", error);

@@ -178,7 +178,7 @@ int32_t* TakeStarts(const AttentionShape& shape, const DocumentStarts& documents
   const int64_t bytes = FlashStartsBytes(shape);
   TORCH_CHECK(work.bytes >= bytes, "attention needs ", bytes, " bytes of work memory for documents' starts");
   const at::TensorOptions on_gpu(at::Device(at::kCUDA, c10::cuda::current_device()));
-  const at::IntArrayRef sizes = {shape.sequences, shape.length};
+  const std::array<int64_t, 2> sizes = {shape.sequences, shape.length};
   auto* const taken = static_cast<int32_t*>(work.begin);
   at::from_blob(taken, sizes, on_gpu.dtype(at::kInt))
       .copy_(at::from_blob(const_cast<int64_t*>(documents.starts), sizes, {documents.stride, 1},

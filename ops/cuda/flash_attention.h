@@ -15,7 +15,9 @@ namespace tandem::ops::cuda {
 // repeats its bits where the shape says so; what cuDNN needs for that is in its work memory.
 //
 // Within documents the mask is a part of the graph: the kernels leave out the tiles of the scores above the
-// diagonal, and none of those that lie between documents, so that the time is that of whole sequences.
+// diagonal, and none of those that lie between documents, so that the time is about that of whole sequences.
+// cuDNN compiles such a graph for its shape; 9.19 has done so on an H200 for lengths from 2 to 8192, odd ones
+// too, and heads of 8 to 128.
 //
 // A shape's kernels are chosen once a GPU, by cuDNN's own rules, in Prepare or in the first call. Throws
 // c10::Error, with cuDNN's text. Thread-safe.

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -13,10 +14,15 @@
 #include "cutlass/gemm/group_array_problem_shape.hpp"
 #include "cutlass/gemm/kernel/gemm_universal.hpp"
 #include "ops/cuda/kernels.h"
+#include "ops/sparse_work.h"
 #include "ops/workspace.h"
 
 // A matrix product an expert, D = A B or D += A B, by one launch of CUTLASS's kernel. It reads the sizes and
 // the places of each expert's matrices from lists in the work memory, which a kernel before it writes.
+//
+// As many blocks as the GPU has multiprocessors share the tiles out among themselves before they start. Where
+// another kernel holds some of these, their blocks begin when others end: collectives that are to run beside
+// such products should be copy engines'.
 namespace tandem::ops::cuda {
 
 using HopperShape = cute::Shape<int, int, int>;  // rows and columns of D, and the depth
@@ -32,6 +38,7 @@ struct ExpertMatrices {
 
 struct ExpertProducts {
   const int64_t* begins = nullptr;
+  bool on_host = false;  // begins
   int experts = 0;
   // As HopperShape; -1: as many as the expert has rows.
   int rows = 0;
@@ -75,13 +82,21 @@ class WorkParts {
   int64_t left_;
 };
 
-// Block x, y writes down expert x; where that has no rows, and D is a weight's that is not added to, all
-// blocks of it clear D, as CUTLASS computes nothing of depth 0.
-template <typename Lists, typename E, typename D>
-__global__ void __launch_bounds__(256) ListExperts(ExpertProducts products, bool clears, Lists lists) {
+// Begins that the host knows, as an argument of a kernel.
+struct KnownBegins {
+  __device__ int64_t operator[](int64_t expert) const { return of[expert]; }
+
+  int64_t of[kMostGpuGroups + 1];
+};
+
+// Begins: const int64_t* or KnownBegins. Block x, y writes down expert x; where that has no rows, and D is a
+// weight's that is not added to, all blocks of it clear D, as CUTLASS computes nothing of depth 0.
+template <typename Begins, typename Lists, typename E, typename D>
+__global__ void __launch_bounds__(256)
+    ListExperts(const __grid_constant__ Begins begins, ExpertProducts products, bool clears, Lists lists) {
   const int64_t expert = blockIdx.x;
-  const int64_t begin = products.begins[expert];
-  const int64_t rows = products.begins[expert + 1] - begin;
+  const int64_t begin = begins[expert];
+  const int64_t rows = begins[expert + 1] - begin;
   const auto of = [&](int size) { return rows == 0 ? 0 : size < 0 ? static_cast<int>(rows) : size; };
   const auto place = [&](const ExpertMatrices& matrices) {
     return begin * matrices.by_row + expert * matrices.by_expert;
@@ -145,14 +160,22 @@ class HopperProduct {
     if (lists.d_strides == nullptr || rest == nullptr) return cudaErrorInvalidValue;
 
     const dim3 grid(static_cast<unsigned>(products.experts), kWeights && !add ? kClearing : 1);
-    ListExperts<Lists, E, D><<<grid, 256, 0, stream>>>(products, kWeights && !add, lists);
+    if (products.on_host) {
+      KnownBegins known;
+      std::copy_n(products.begins, products.experts + 1, known.of);
+      ListExperts<KnownBegins, Lists, E, D>
+          <<<grid, 256, 0, stream>>>(known, products, kWeights && !add, lists);
+    } else {
+      ListExperts<const int64_t*, Lists, E, D>
+          <<<grid, 256, 0, stream>>>(products.begins, products, kWeights && !add, lists);
+    }
     if (const int error = cudaGetLastError(); error != cudaSuccess) return error;
     Device product;
-    cutlass::Status status = product.can_implement(args);
-    if (status == cutlass::Status::kSuccess) status = product.initialize(args, rest, stream);
+    if (product.can_implement(args) != cutlass::Status::kSuccess) return cudaErrorNotSupported;
+    cutlass::Status status = product.initialize(args, rest, stream);
     if (status == cutlass::Status::kSuccess) status = product.run(stream);
-    const int error = cudaGetLastError();
-    return status == cutlass::Status::kSuccess || error != cudaSuccess ? error : cudaErrorNotSupported;
+    // CUTLASS has taken the runtime's error, and says only that there was one.
+    return status == cutlass::Status::kSuccess ? cudaSuccess : cudaErrorLaunchFailure;
   }
 
  private:

@@ -11,6 +11,7 @@ using cutlass::layout::RowMajor;
 int LaunchHopper(const GroupedLinearArgs<Bf16>& args, Stream stream) {
   return HopperProduct<RowMajor, ColumnMajor, cutlass::bfloat16_t, false>::Launch(
       {.begins = args.begins,
+       .on_host = args.on_host,
        .experts = static_cast<int>(args.experts),
        .rows = -1,
        .columns = static_cast<int>(args.outputs),
@@ -24,6 +25,7 @@ int LaunchHopper(const GroupedLinearArgs<Bf16>& args, Stream stream) {
 int LaunchHopper(const GroupedLinearBackwardInputArgs<Bf16>& args, Stream stream) {
   return HopperProduct<RowMajor, RowMajor, cutlass::bfloat16_t, false>::Launch(
       {.begins = args.begins,
+       .on_host = args.on_host,
        .experts = static_cast<int>(args.experts),
        .rows = -1,
        .columns = static_cast<int>(args.inputs),

@@ -91,7 +91,6 @@ struct RowFactors {
 };
 
 constexpr int kMaxWarps = 32;
-constexpr int64_t kMostShared = 160 << 10;
 
 // The compiler unpacks the words again behind this rather than keep what it has unpacked before in registers.
 __device__ inline void Repack(uint4& words) {
@@ -234,6 +233,44 @@ __global__ void AddPartialSums(const T* partial_sums, int64_t rows, int64_t colu
   grad_weight[column] = total;
 }
 
+// Of shared memory, that a block may ask for; 0 where the runtime does not say.
+int64_t MostSharedBytes() {
+  constexpr int64_t kOwnBytes = 4 << 10;  // at most what the kernel has of its own
+  int device = 0;
+  int bytes = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
+    return 0;
+  }
+  return bytes - kOwnBytes;
+}
+
+template <int N, typename E, typename T = Arithmetic<E>>
+int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* partial_sums, Stream stream) {
+  const int64_t packs = args.columns / N;
+  const int64_t row_threads = (packs + 31) / 32 * 32;
+  const int64_t bytes = args.columns * static_cast<int64_t>(sizeof(T));
+  int error = cudaSuccess;
+  const auto start = [&](auto kernel, int64_t threads, int64_t shared_bytes) {
+    if (shared_bytes > 40 << 10) {  // more must be asked for
+      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shared_bytes));
+    }
+    kernel<<<static_cast<unsigned>(groups), static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes),
+             stream>>>(args, static_cast<T>(args.epsilon), partial_sums);
+  };
+  if (packs <= 512) {
+    start(RmsNormBackwardRows<N, 512, E, T>, row_threads, 0);
+  } else if (packs <= 1024) {
+    start(RmsNormBackwardRows<N, 1024, E, T>, row_threads, 0);
+  } else if (bytes <= MostSharedBytes()) {
+    start(RmsNormBackwardLongRows<N, true, E, T>, kThreads, bytes);
+  } else {
+    start(RmsNormBackwardLongRows<N, false, E, T>, kThreads, 0);
+  }
+  return error;
+}
+
 }  // namespace
 
 template <typename E>
@@ -256,29 +293,8 @@ int Launch(const RmsNormBackwardArgs<E>& args, Stream stream) {
   const int64_t groups = std::min(args.rows, kNormGroups);
   int error = cudaSuccess;
   if (groups > 0) {
-    WithPacks<E>(
-        {columns}, {args.grad_y, args.x, args.weight, args.residual, args.grad_x}, [&]<int N>(Packed<N>) {
-          const int64_t packs = columns / N;
-          const auto start = [&](auto kernel, int64_t threads, int64_t shared_bytes) {
-            if (shared_bytes > 40 << 10) {  // more must be asked for
-              error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           static_cast<int>(shared_bytes));
-            }
-            kernel<<<static_cast<unsigned>(groups), static_cast<unsigned>(threads),
-                     static_cast<size_t>(shared_bytes), stream>>>(args, static_cast<T>(args.epsilon),
-                                                                  partial_sums);
-          };
-          const int64_t threads = (packs + 31) / 32 * 32;
-          if (packs <= 512) {
-            start(RmsNormBackwardRows<N, 512, E, T>, threads, 0);
-          } else if (packs <= 1024) {
-            start(RmsNormBackwardRows<N, 1024, E, T>, threads, 0);
-          } else if (const int64_t bytes = columns * static_cast<int64_t>(sizeof(T)); bytes <= kMostShared) {
-            start(RmsNormBackwardLongRows<N, true, E, T>, kThreads, bytes);
-          } else {
-            start(RmsNormBackwardLongRows<N, false, E, T>, kThreads, 0);
-          }
-        });
+    WithPacks<E>({columns}, {args.grad_y, args.x, args.weight, args.residual, args.grad_x},
+                 [&]<int N>(Packed<N>) { error = StartBackwardRows<N>(args, groups, partial_sums, stream); });
   }
   AddPartialSums<<<static_cast<unsigned>((columns + 31) / 32), kThreads, 0, stream>>>(
       partial_sums, groups, columns, args.add_weight, args.grad_weight);

@@ -83,7 +83,7 @@ __global__ void SwiGluBackwardPacks(SwiGluBackwardArgs<E> args, unsigned blocks_
   SetPack(args.activated + row * inner, i, grads);
 }
 
-// Calls visit(row, lane) for the rows of the calling warp: every so manieth.
+// Calls visit(row, lane) for the rows of the calling warp: as many apart as the grid has warps.
 template <typename Visit>
 __device__ void ForRowsOfWarp(int64_t rows, const Visit& visit) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;

@@ -19,6 +19,8 @@ class Recomputer {
         producers_[value] = node;
         TANDEM_CHECK(!recompute[value] || outline.nodes[node].forward.parameter_gradients.empty(),
                      "a forward that writes gradients is not repeated");
+        TANDEM_CHECK(!recompute[value] || outline.nodes[node].forward.state_carries.empty(),
+                     "a forward that goes on from the microbatch before is not repeated");
       }
     }
     for (ValueId value = 0; value < static_cast<int>(outline.values.size()); ++value) {

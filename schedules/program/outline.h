@@ -99,7 +99,7 @@ struct Node {
   std::string name;  // "layers.3.attention"
   NodeKind kind = NodeKind::kMlp;
   int layer = -1;       // -1: not in a layer
-  std::string compute;  // type that its FLOPs are in ("bf16"), a key of DeviceProfile::compute
+  std::string compute;  // what its FLOPs are in ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
   std::string stream = "compute";
   // Of a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
   std::string group;

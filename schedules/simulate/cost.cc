@@ -238,7 +238,11 @@ double CostModel::ArithmeticSeconds(const Work& work, const Instruction& instruc
   if (work.flops == 0) {  // only passes of nodes have some
     return 0;
   }
-  const auto rate = profile_.compute.find(outline_.nodes[instruction.target].compute);
+  const std::string& products = outline_.nodes[instruction.target].compute;
+  auto rate = profile_.compute.find(products);
+  if (rate == profile_.compute.end()) {
+    rate = profile_.compute.find(products.substr(0, products.find(' ')));
+  }
   TANDEM_CHECK(rate != profile_.compute.end(),
                "the profile has a rate for the type of every node with FLOPs");
   return work.flops / rate->second.flops_per_second;

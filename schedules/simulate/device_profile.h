@@ -51,9 +51,10 @@ struct MeasuredTime {
 };
 
 struct DeviceProfile {
-  std::string name;                            // "h100"
-  std::string describe;                        // where the numbers come from, one line
-  std::map<std::string, ComputeRate> compute;  // by compute type: "fp32", "fp64", "bf16"
+  std::string name;      // "h100"
+  std::string describe;  // where the numbers come from, one line
+  // By compute type: "fp32", "fp64", "bf16"; of products that differ "bf16 grouped", where it is known.
+  std::map<std::string, ComputeRate> compute;
   double memory_bytes_per_second = 0;
   int64_t memory_bytes = 0;  // of one device; 0: not known
   // Of a device's memory, what one rank takes beside its arena: the context with the code that is loaded into

@@ -83,6 +83,8 @@ def main():
         pathlib.Path("tandem").write_text("#!/bin/sh\n[ \"$*\" = 'get jobs -o name' ] && printf 'headers\\nother\\n'\n")
         pathlib.Path("tandem").chmod(0o755)
         pathlib.Path("job.yaml").write_text("")
+        pathlib.Path("a b.yaml").write_text("")
+        assert bash(["tandem", "submit", "-f", "a"]) == {"a b.yaml"}, "a blank in a name ends no word"
         for name, complete in shells.items():
             for words, wanted, unwanted in CASES:
                 offered = complete(words)

@@ -44,14 +44,17 @@ class FakeJobsServer : public v1::Jobs::Service {
     }
   }
 
-  std::vector<v1::Job> jobs;  // answers GetJob, by id or name, and ListJobs, two to a page
+  std::vector<v1::Job> jobs;          // answers GetJob, by id or name, and ListJobs, two to a page
+  std::atomic<int> get_failures = 0;  // of the next GetJobs
   std::vector<v1::Worker> workers;
   std::vector<v1::Event> events;
   std::deque<v1::Event> later_events;  // one with each look after the first
   int event_looks = 0;
+  std::atomic<int> worker_looks = 0;
   grpc::Status sign_in_status;
-  grpc::Status checkpoint_status;       // of Checkpoint, whose request is number 77
-  std::vector<v1::StepReport> reports;  // answers ListReports, three to a page
+  int64_t checkpoint_answered_later = 0;  // > 0: by the first job, once Checkpoint has been called
+  grpc::Status checkpoint_status;         // of Checkpoint, whose request is number 77
+  std::vector<v1::StepReport> reports;    // answers ListReports, three to a page
   v1::ParameterTable table;
   std::deque<WatchScript> watches;  // one per call; without one the call ends UNAVAILABLE
   std::vector<v1::LogChunk> log;
@@ -85,7 +88,8 @@ class FakeJobsServer : public v1::Jobs::Service {
   }
 
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request, v1::Job* job) override {
-    return Find(request->job(), job);
+    return get_failures-- > 0 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is being restarted")
+                              : Find(request->job(), job);
   }
 
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
@@ -102,6 +106,7 @@ class FakeJobsServer : public v1::Jobs::Service {
 
   grpc::Status ListWorkers(grpc::ServerContext*, const v1::ListWorkersRequest* request,
                            v1::ListWorkersResponse* response) override {
+    ++worker_looks;
     response->set_next_page_token(Page(workers, request->page_token(), 2, response->mutable_workers()));
     return grpc::Status::OK;
   }
@@ -132,6 +137,9 @@ class FakeJobsServer : public v1::Jobs::Service {
       return found.ok() ? checkpoint_status : found;
     }
     job->mutable_checkpoints()->set_requested(77);
+    if (checkpoint_answered_later > 0) {
+      jobs[0].mutable_checkpoints()->set_answered(checkpoint_answered_later);
+    }
     return grpc::Status::OK;
   }
 

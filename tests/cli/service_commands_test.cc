@@ -102,6 +102,16 @@ TEST_F(ServiceCommandTest, CheckpointNowPrintsTheFolderWhenTheRanksHaveSavedIt) 
   EXPECT_EQ(console_.out, "/data/runs/headers/step-120\n");
 }
 
+// The request is durable: it outlives the controller that took it. Failing calls are tried again a few times.
+TEST_F(ServiceCommandTest, CheckpointNowWaitsOnWhileTheControllerIsAway) {
+  server_->checkpoint_answered_later = 77;
+  server_->jobs[0].mutable_checkpoints()->set_last_step(120);
+  server_->get_failures = 12;
+  EXPECT_EQ(Tandem({"checkpoint", "now", "headers"}), kOk);
+  EXPECT_EQ(console_.out, "/data/runs/headers/step-120\n");
+  EXPECT_LT(server_->get_failures, 0);
+}
+
 TEST_F(ServiceCommandTest, CheckpointNowSaysWhyNothingWasSaved) {
   server_->jobs[0].mutable_checkpoints()->set_answered(77);
   server_->jobs[0].mutable_checkpoints()->set_answer_error("No space left on device");
@@ -134,7 +144,9 @@ TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {
 }
 
 TEST_F(ServiceCommandTest, HealthIsTheExitCode) {
+  server_->workers.resize(9);
   EXPECT_EQ(Tandem({"health"}), kOk);
+  EXPECT_EQ(server_->worker_looks, 1) << "it does not read the list of a large cluster";
   EXPECT_EQ(console_.out, "SERVING  other at " + server_->address() + "\n");
   server_->Stop();
   EXPECT_EQ(Tandem({"health", "--timeout", "1s"}), kUnreachable);

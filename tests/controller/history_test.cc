@@ -82,6 +82,18 @@ TEST_F(HistoryTest, PointsWithNormsAreSpreadOverTheStepsThatHaveThem) {
   EXPECT_TRUE(history->Spread("j", 1, 9'900, 64, [](v1::Norms&) {})->empty());
 }
 
+// A job that goes on from a checkpoint has no reports of the steps before it.
+TEST_F(HistoryTest, PointsOfAResumedJobAreSpreadOverTheStepsThatThereAre) {
+  std::unique_ptr<History> history = Open();
+  ASSERT_TRUE(history->Add(BatchOf("j", 1, 100'001, 100'500), kNow, [](const absl::Status&) {}).ok());
+  const auto reports = history->Spread("j", 0, 0, 100);
+  ASSERT_TRUE(reports.ok());
+  EXPECT_GE(reports->size(), 80U);
+  EXPECT_LE(reports->size(), 102U);
+  EXPECT_EQ(reports->front().step(), 100'001);
+  EXPECT_EQ(reports->back().step(), 100'500);
+}
+
 TEST_F(HistoryTest, StrangeSecondsOfAStepCountForNothing) {
   std::unique_ptr<History> history = Open();
   v1::ReportBatch batch = BatchOf("j", 1, 1, 5);

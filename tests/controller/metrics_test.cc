@@ -391,5 +391,21 @@ TEST(MetricsTest, TheTimeOfAJobIsAccountedForWhileItRunsAndAfter) {
   EXPECT_EQ(seconds("waiting"), 0);
 }
 
+// The look into the history may wait for a disk, and every call and every commit is counted.
+TEST(MetricsTest, WhileAScrapeLooksIntoTheHistoryCallsAndCommitsAreCounted) {
+  platform::FakeClock clock(kStart);
+  Metrics metrics(clock);
+  metrics.SetTotals([&](const std::string&) {
+    metrics.RpcStarted("/tandem.v1.Jobs/Submit");
+    metrics.CommitSeconds(0.001);
+    return StepTotals{};
+  });
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  metrics.Look(driver.state);
+  TextOf(metrics);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("grpc_method=\"Submit\"} 1\n"));
+}
+
 }  // namespace
 }  // namespace tandem::controller

@@ -9,6 +9,8 @@
 #include "absl/time/clock.h"
 #include "controller/http/session_api.h"
 #include "nlohmann/json.hpp"
+#include "platform/fake_clock.h"
+#include "platform/random.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
@@ -212,6 +214,31 @@ TEST_F(PageSignInTest, ASecretOverTheNetworkIsNotTaken) {
   }
 }
 
+// A proxy that asks for passwords hands its header on.
+TEST_F(PageSignInTest, AHeaderOfAnotherSchemeDoesNotShutWhatOnlyReads) {
+  Start();
+  const std::string proxys = "Authorization: Basic YWxpY2U6\r\n";
+  EXPECT_EQ(Ask("GET", "/api/ListJobs", proxys).status, 200);
+  EXPECT_EQ(Ask("GET", "/api/ListJobs", "Authorization: Bearer of-the-proxy\r\n").status, 200);
+  EXPECT_EQ(Ask("POST", "/api/Cancel?job=none", proxys).status, 401);
+}
+
+TEST_F(PageSignInTest, ASessionThatHasCrossedTheNetworkEnds) {
+  platform::FakeClock clock;
+  SignIns sign_ins(platform::SystemRandom(), clock);
+  AuditLog log(clock);
+  sign_ins.SetPage(std::string("127.0.0.1:9464"));
+  const Caller alice{.identity = {Role::kUser, "alice"}};
+  const std::string session = sign_ins.Redeem(sign_ins.Issue(alice)->secret)->secret;
+  SessionApi api(sign_ins, log);
+  HttpRequest request{.path = "/api/ListJobs", .authorization = "Bearer " + session};
+  request.client_ip = "127.0.0.1";
+  EXPECT_EQ(*api.SessionOf(request), session);
+  request.client_ip = "10.0.0.3";
+  EXPECT_TRUE(absl::IsPermissionDenied(api.SessionOf(request).status()));
+  EXPECT_EQ(sign_ins.Find(session), std::nullopt);
+}
+
 TEST_F(PageSignInTest, WhereNobodyCanSignInTheReasonIsGiven) {
   const Credential alice = certificates_.Of({Role::kUser, "alice"});
   v1::SignInResponse response;
@@ -239,6 +266,9 @@ TEST_F(PageSignInTest, TheAuditLogSaysWhoDidWhatByWayOfThePageAndHasNoSecret) {
   EXPECT_EQ(Post("/api/Cancel?job=hers", session).status, 200);
   EXPECT_EQ(Post("/api/SignOut", session).status, 200);
   EXPECT_EQ(Post("/api/SignIn", code).status, 401);
+  EXPECT_EQ(Ask("POST", "/api/Cancel?job=hers").status, 401);
+  EXPECT_EQ(Ask("POST", "/api/Checkpoint?job=hers", "Authorization: Basic YWxpY2U6\r\n").status, 401);
+  EXPECT_EQ(Ask("GET", "/api/ListJobs", "Authorization: Basic YWxpY2U6\r\n").status, 200);
   server_.reset();
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr(R"("method":"tandem.v1.Jobs/SignIn")"));
@@ -247,6 +277,9 @@ TEST_F(PageSignInTest, TheAuditLogSaysWhoDidWhatByWayOfThePageAndHasNoSecret) {
   EXPECT_THAT(log, HasSubstr(R"("method":"page/SignIn","job":"","result":"UNAUTHENTICATED")"));
   EXPECT_THAT(log, HasSubstr(R"("method":"page/SignOut","job":"","result":"OK")"));
   EXPECT_THAT(log, HasSubstr(R"("method":"tandem.v1.Jobs/Cancel","job":"hers","result":"OK")"));
+  EXPECT_THAT(log, HasSubstr(R"("method":"page/Cancel","job":"","result":"UNAUTHENTICATED")"));
+  EXPECT_THAT(log, HasSubstr(R"("method":"page/Checkpoint","job":"","result":"UNAUTHENTICATED")"));
+  EXPECT_THAT(log, Not(HasSubstr("page/ListJobs")));
   EXPECT_THAT(log,
               HasSubstr(R"("method":"tandem.v1.Jobs/Cancel","job":"hers","result":"PERMISSION_DENIED")"));
   EXPECT_THAT(log, AllOf(Not(HasSubstr(code)), Not(HasSubstr(session)), Not(HasSubstr(bobs))));

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/http/profile_trace.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
 
@@ -81,6 +82,21 @@ TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
     seen.emplace(chunk.rank(), chunk.timeline().step());
   }
   EXPECT_EQ(seen, (std::set<std::pair<int, int64_t>>{{0, 1}, {0, 2}, {1, 1}, {1, 2}}));
+}
+
+// The page's trace is held as a whole: 256 ranks would make gigabytes of 16 steps.
+TEST_F(ProfileTest, ATraceThatIsTooLargeForThePageIsRefusedBeforeItIsRecorded) {
+  const SimulatedWorker a("a", address(), {.slots = 256, .hold = true, .timelines = 16});
+  v1::JobSpec spec = JobClient::SpecOf("wide", 256);
+  spec.mutable_training()->set_global_batch_size(256);
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(spec, "", job).ok());
+  JobClient::Until([&] { return client_->Get("wide", job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
+  const HttpAnswer answer = ProfileTrace(
+      client_->stub(), [](grpc::ClientContext&) {}, "job=wide&steps=16");
+  EXPECT_EQ(answer.status, 409);
+  EXPECT_THAT(answer.body, HasSubstr("more than 100000 instructions"));
+  EXPECT_THAT(answer.body, HasSubstr("tandem profile wide --trace FILE"));
 }
 
 TEST_F(ProfileTest, AWorkerThatSendsTooLittleIsNamed) {

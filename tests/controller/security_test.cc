@@ -8,10 +8,13 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "controller/rpc/access.h"
@@ -349,6 +352,104 @@ TEST_F(SecurityTest, WhoCallsTooOftenIsToldToWaitAndOthersAreNot) {
   EXPECT_THAT(status.error_message(),
               HasSubstr("user/alice calls too often; allowed are 50 calls a second; try again in"));
   EXPECT_EQ(bob.Get("none", job).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// Streams of one of gRPC's own services that a client opens and leaves open.
+class LeftOpen {
+ public:
+  LeftOpen(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+           std::string method)
+      : method_(std::move(method)) {
+    for (const char* name : {"a", "b"}) {  // a connection has at most a thousand streams
+      grpc::ChannelArguments arguments;
+      arguments.SetString("connection", name);
+      stubs_.emplace_back(grpc::CreateCustomChannel(address, credentials, arguments));
+    }
+  }
+  ~LeftOpen() {
+    for (const auto& stream : streams_) {
+      stream->context.TryCancel();
+    }
+    Await(streams_.size());
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  void Open() {
+    streams_.push_back(std::make_unique<Stream>());
+    Stream& stream = *streams_.back();
+    stream.call = stubs_[streams_.size() % 2].PrepareCall(&stream.context, method_, &queue_);
+    stream.call->StartCall(nullptr);
+    Next();
+    const grpc::Slice nothing;
+    stream.call->Write(grpc::ByteBuffer(&nothing, 1), nullptr);
+    stream.call->Finish(&stream.status, &stream);
+  }
+
+  // Waits until that many have ended.
+  void Await(size_t ended) {
+    while (ended_.size() < ended) {
+      Next();
+    }
+  }
+  const std::vector<grpc::StatusCode>& ended() const { return ended_; }
+
+ private:
+  struct Stream {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+    grpc::Status status;
+  };
+
+  void Next() {
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue_.Next(&tag, &ok));
+    if (tag != nullptr) {
+      ended_.push_back(static_cast<Stream*>(tag)->status.error_code());
+    }
+  }
+
+  const std::string method_;
+  std::vector<grpc::GenericStub> stubs_;
+  grpc::CompletionQueue queue_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<grpc::StatusCode> ended_;
+};
+
+int Threads() {
+  int threads = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
+    ++threads;
+  }
+  return threads;
+}
+
+TEST_F(SecurityTest, StreamsOfReflectionHaveFewThreads) {
+  const int before = Threads();
+  LeftOpen streams(address(), Credentials(kOtherUser),
+                   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  for (int i = 0; i < 300; ++i) {
+    streams.Open();
+  }
+  streams.Await(200);
+  EXPECT_THAT(streams.ended(), ::testing::Each(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_LE(Threads(), before + 100);
+  v1::Job job;
+  EXPECT_EQ(JobClient(address(), Credentials(kOwner)).Get("none", job).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(SecurityTest, WatchesOfHealthAreCountedAmongTheOpenCalls) {
+  LeftOpen watches(address(), Credentials(kOtherUser), "/grpc.health.v1.Health/Watch");
+  for (size_t i = 0; i < Access::kMostOpenCalls + 50; ++i) {
+    watches.Open();
+  }
+  watches.Await(50);
+  EXPECT_THAT(watches.ended(), ::testing::Each(grpc::StatusCode::CANCELLED));
 }
 
 TEST_F(SecurityTest, OneUserHasNoMoreThanSoManyStreamsAndOthersHaveTheirs) {

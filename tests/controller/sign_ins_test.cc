@@ -96,6 +96,8 @@ TEST_F(SignInsTest, RevokingACertificateEndsWhatItBeganAndNothingElse) {
   EXPECT_FALSE(sign_ins_.Redeem(lost_code).has_value());
   EXPECT_FALSE(sign_ins_.Find(bobs).has_value());
   EXPECT_TRUE(sign_ins_.Find(kept).has_value());
+  EXPECT_TRUE(absl::IsPermissionDenied(sign_ins_.Issue(other).status())) << "its connection is not ended yet";
+  EXPECT_TRUE(sign_ins_.Issue(alice_).ok());
 }
 
 TEST_F(SignInsTest, WhereThereIsNoPageNobodyGetsACode) {

@@ -2,7 +2,9 @@
 #include "ops/sparse_operations.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -17,9 +19,11 @@
 #include <string>
 #include <vector>
 
+#include "ops/cuda/hopper_products.h"
 #include "ops/cuda/operations.h"
 #include "ops/linear_work.h"
 #include "ops/sparse_work.h"
+#include "ops/tensor_access.h"
 #include "tests/cuda/against_cpu.h"
 
 namespace tandem::ops {
@@ -229,7 +233,7 @@ TEST_P(CudaSparseOperationsTest, OfProbabilitiesThatDifferByRoundingTheFirstStay
 // Stretches of slots that are full, and others; rows of whole packs, and others; windows that cut an expert.
 TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
   for (const auto& [tokens, experts, k, columns] : std::vector<std::array<int64_t, 4>>{
-           {1, 1, 1, 3}, {300, 7, 3, 20}, {64, 128, 8, 256}, {1025, 40, 5, 7}}) {
+           {0, 5, 2, 8}, {1, 1, 1, 3}, {300, 7, 3, 20}, {64, 128, 8, 256}, {1025, 40, 5, 7}}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens, " << k << " of " << experts << " experts");
     const int64_t slots = tokens * k;
     const int64_t window = (slots + 2) / 2;
@@ -412,6 +416,46 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
       EXPECT_LE(RelativeError(first[i].cpu(), expected[i].cpu()), 2 * Tolerance(first[i].scalar_type()))
           << "output " << i;
     }
+  }
+}
+
+// Which products are CUTLASS's; those that are not have the numbers too.
+TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
+  if (cuda::HopperVersion().empty()) GTEST_SKIP() << "needs a GPU of capability 9.0";
+  const at::Tensor begins = at::tensor(std::vector<int64_t>{0, 40, 100}, at::kLong).to(at::kCUDA);
+  const auto random = [](int64_t rows, int64_t columns) {
+    return at::randn({rows, columns}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);
+  };
+  const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/false), at::kCUDA);
+  const at::Tensor elements = random(1, 100 * 64 + 4).view({-1});
+  struct Case {
+    int64_t inputs;
+    int64_t shift;  // of x, in elements
+    bool aligned;
+  };
+  for (const Case& c : std::vector<Case>{{64, 0, true}, {64, 4, false}, {12, 0, false}}) {
+    SCOPED_TRACE(testing::Message() << c.inputs << " inputs, from element " << c.shift);
+    const at::Tensor x = elements.narrow(0, c.shift, 100 * c.inputs).view({100, c.inputs});
+    const at::Tensor weight = random(2 * 48, c.inputs);
+    at::Tensor y = random(100, 48);
+    GroupedLinearArgs<Bf16> args{.begins = begins.const_data_ptr<int64_t>(),
+                                 .on_host = false,
+                                 .experts = 2,
+                                 .rows = 100,
+                                 .x = ElementsOf<Bf16>(x),
+                                 .weight = ElementsOf<Bf16>(weight),
+                                 .inputs = c.inputs,
+                                 .outputs = 48,
+                                 .y = MutableElementsOf<Bf16>(y),
+                                 .work = work};
+    EXPECT_EQ(cuda::IsHopperProduct(args), c.aligned);
+    args.experts = kMostGpuGroups + 1;
+    EXPECT_FALSE(cuda::IsHopperProduct(args));
+    CudaOperations().sparse().GroupedLinear(begins, x, weight, y, work);
+    const at::Tensor expected =
+        at::cat({x.narrow(0, 0, 40).to(at::kFloat).mm(weight.narrow(0, 0, 48).to(at::kFloat).t()),
+                 x.narrow(0, 40, 60).to(at::kFloat).mm(weight.narrow(0, 48, 48).to(at::kFloat).t())});
+    EXPECT_LE(RelativeError(y.cpu(), expected.cpu()), 2 * Tolerance(at::kBFloat16));
   }
 }
 

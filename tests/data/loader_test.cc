@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -202,6 +203,20 @@ TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
     EXPECT_EQ(rows, Batch(Loader(corpus_, Split::kTrain, 3, kLength, Documents{}), step, 1, 2, 3));
   }
   EXPECT_GT(starts.size(), 1u) << "no document began inside a window";
+}
+
+TEST_F(LoaderTest, TheDigestSaysWhatDocumentsAre) {
+  const auto digest = [&](std::optional<Documents> documents) {
+    return Loader(corpus_, Split::kTrain, 1, kLength, documents).digest();
+  };
+  EXPECT_EQ(digest(std::nullopt), corpus_->digest());
+  EXPECT_EQ(digest(Documents{}), digest(Documents{}));
+  const std::set<std::string> all = {digest(std::nullopt), digest(Documents{}), digest(Documents{0}),
+                                     digest(Documents{10})};
+  EXPECT_EQ(all.size(), 4u);
+  for (const std::string& one : all) {
+    EXPECT_EQ(one.size(), corpus_->digest().size());
+  }
 }
 
 TEST_F(LoaderTest, DocumentsThatNothingSeparatesAreRefused) {

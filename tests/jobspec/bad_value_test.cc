@@ -69,9 +69,9 @@ const BadSpec kFields[] = {
      "default); say device: cpu or cuda, for which the step is then simulated; or `tandem plan --compare "
      "prefetch=0,1,2` says which number is best\n"},
     {"prefetch chosen for a huge step", "global_batch_size: 8}",
-     "global_batch_size: 1048576}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
-     "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where layers × "
-     "microbatches of a rank are more than 16384, as here: 2097152; simulating them would take long; `tandem "
+     "global_batch_size: 8192}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
+     "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where nodes × "
+     "microbatches of a rank are more than 16384, as here: 32768; simulating them would take long; `tandem "
      "plan --compare prefetch=0,1,2` says which number is best\n"},
     {"prefetch in words", "", "parallelism: {fsdp: {prefetch: far}}",
      "job.yaml:4:22: parallelism.fsdp.prefetch: far is not allowed; allowed: 0 to 2, or auto; write an "
@@ -229,8 +229,8 @@ const BadSpec kRequired[] = {
     {"heads that no GPU normalises", "preset: llama-tiny",
      "preset: llama-tiny, model_type: qwen3_moe, head_dim: 258, moe: {num_experts: 4, num_experts_per_tok: "
      "2}",
-     "job.yaml:1:51: model.head_dim: 258 is not allowed; allowed: heads of at most 256 with model_type "
-     "qwen3_moe and resources.device auto; GPUs normalise no larger ones: use smaller heads, or device: "
+     "job.yaml:1:52: model.head_dim: 258 is not allowed; allowed: heads of at most 256 with model_type "
+     "qwen3_moe and resources.device auto (the default); GPUs normalise no larger ones: use smaller heads, or device: "
      "cpu\n"},
     {"groups that do not divide the experts, and no sparse layer", "preset: llama-tiny",
      "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/jobspec/spec_folder.h"
@@ -59,6 +62,33 @@ TEST_F(CheckFilesTest, EmptyAndShortDataAreRefused) {
             "data.train: " + empty +
                 " is not allowed; allowed: at least 17 bytes (sequence_length + 1); it holds 0 bytes in 1 "
                 "file: use more text, or shorter sequences\n");
+}
+
+TEST_F(CheckFilesTest, DocumentsNeedSomethingThatEndsThem) {
+  spec_.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
+  folder_.Write("data/empty.txt", "");
+  std::filesystem::create_hard_link(folder_.path() + "/data/a.txt", folder_.path() + "/data/same.txt");
+  const auto refusal = [&](int files) {
+    return absl::StrCat(
+        "data.documents: packed is not allowed; allowed: stream, or packed where two files or more are "
+        "trained "
+        "on; a file is a document, and of ",
+        files, " in ", folder_.path(),
+        "/data one is trained on: name the token that ends a document with data.end_of_document, or use "
+        "stream\n");
+  };
+  EXPECT_EQ(Check(), refusal(1));
+  spec_.mutable_data()->set_end_of_document('\n');
+  EXPECT_EQ(Check(), "");
+  spec_.mutable_data()->clear_end_of_document();
+  folder_.Write("data/b.txt", "b");
+  EXPECT_EQ(Check(), refusal(2)) << "one of two is held out";
+  spec_.mutable_data()->set_validation_fraction(0);
+  spec_.mutable_training()->set_validate_every_steps(0);
+  EXPECT_EQ(Check(), "");
+  spec_.mutable_data()->set_validation_fraction(0.1);
+  folder_.Write("data/c.txt", "c");
+  EXPECT_EQ(Check(), "");
 }
 
 TEST_F(CheckFilesTest, UnreadableDataAreRefused) {

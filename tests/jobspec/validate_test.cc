@@ -11,6 +11,7 @@
 #include "jobspec/jobspec.h"
 #include "jobspec/presets.h"
 #include "jobspec/schema.h"
+#include "ops/row_work.h"
 #include "tests/jobspec/bad_spec.h"
 
 namespace tandem::jobspec {
@@ -45,6 +46,38 @@ TEST(ValidateTest, UnknownBinaryFieldsAreRefusedWhereverTheyAre) {
             "training.#77: an unknown field is not allowed; allowed: fields of this version; the client is "
             "of another "
             "version than the controller: use one of the same version\n");
+}
+
+TEST(ValidateTest, HeadsAreNormalisedUpToTheSizeThatGpusHaveKernelsFor) {
+  v1::JobSpec spec = Good();
+  spec.mutable_model()->set_model_type("qwen3_moe");
+  spec.mutable_model()->mutable_moe()->set_num_experts(4);
+  spec.mutable_model()->mutable_moe()->set_num_experts_per_tok(2);
+  spec.mutable_model()->set_head_dim(ops::kMostGpuNormedHeadDim);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+  spec.mutable_model()->set_head_dim(ops::kMostGpuNormedHeadDim + 2);
+  EXPECT_THAT(Paths(spec), ElementsAre("model.head_dim"));
+  spec.mutable_resources()->set_device(v1::DEVICE_CPU);
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
+// Replicas communicate over the group of all ranks where routers are balanced over the global batch, and else
+// not.
+TEST(ValidateTest, OptionsOfAGroupAreThoseOfAJobThatUsesIt) {
+  v1::JobSpec spec = Good();
+  spec.mutable_model()->set_model_type("mixtral");
+  v1::MixtureOfExperts& moe = *spec.mutable_model()->mutable_moe();
+  moe.set_num_experts(4);
+  moe.set_num_experts_per_tok(2);
+  moe.set_router_aux_loss_coef(0.1);
+  spec.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  v1::Parallelism& parallelism = *spec.mutable_parallelism();
+  parallelism.set_ranks(4);
+  parallelism.mutable_fsdp()->set_strategy(v1::STRATEGY_HSDP);
+  parallelism.mutable_nccl()->mutable_dp_cp()->set_max_ctas(8);
+  EXPECT_THAT(Paths(spec), ElementsAre("parallelism.nccl.dp_cp"));
+  moe.set_router_aux_loss_scope(v1::BALANCE_SCOPE_GLOBAL);
+  EXPECT_EQ(ToText(Validate(spec)), "");
 }
 
 TEST(ValidateTest, UnitsThatShareAMatrixShareItsType) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operations of the dense path do where there is nothing to compute: nothing but zeros in what they
-// write.
+// What operations do where there is nothing to compute: nothing but zeros in what they write.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "ops/attention_work.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
 #include "ops/rope.h"
+#include "ops/router.h"
+#include "ops/sparse_operations.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -89,6 +91,42 @@ TEST_P(NoRowsTest, TheMeanLossOfNoTokensIsNoNumber) {
   at::Tensor loss = FilledWithNan({1}, at::kDouble).fill_(0);
   ops_.CrossEntropy(logits, targets, lse, loss, logits);
   EXPECT_TRUE(loss.isnan().item<bool>());
+}
+
+TEST_P(NoRowsTest, NoTokenHasAnExpertAndExpertsGradientsAreZero) {
+  const SparseOperations& sparse = ops_.sparse();
+  const RouterConfig config{.experts = 4, .top_k = 2};
+  const auto integers = [](const std::vector<int64_t>& shape) { return at::full(shape, -7, at::kLong); };
+  at::Tensor logits = Statistics({0, 4});
+  at::Tensor chosen = integers({0, 2});
+  at::Tensor probabilities = Statistics({0, 2});
+  sparse.Route(config, logits, /*bias=*/{}, chosen, probabilities);
+  sparse.RouteBackward(config, logits, chosen, chosen, probabilities, logits);
+  at::Tensor tokens = FilledWithNan({4}, at::kDouble);
+  at::Tensor dropped = FilledWithNan({1}, at::kDouble);
+  sparse.CountTokens(chosen, tokens, dropped);
+  EXPECT_TRUE(IsZero(tokens) && IsZero(dropped));
+  at::Tensor counts = integers({4});
+  at::Tensor row_of = integers({0});
+  at::Tensor begins = integers({5});
+  sparse.PlanRows(chosen, /*chunk=*/0, counts, row_of, work_);
+  EXPECT_TRUE(IsZero(counts));
+  EXPECT_FALSE(sparse.PlanWindow(counts, 0, /*rows=*/3, begins));
+  EXPECT_TRUE(IsZero(begins));
+  at::Tensor hidden = Of({0, 6});
+  at::Tensor rows = Of({3, 6}).fill_(5);
+  sparse.Permute(hidden, row_of, 0, rows);
+  sparse.Unpermute(rows, row_of, 0, /*add=*/false, hidden);
+  EXPECT_TRUE(rows.eq(5).all().item<bool>()) << "rows that no token has are left alone";
+  const at::Tensor weight = Of({4 * 2, 6});
+  at::Tensor grad_weight = Of({4 * 2, 6});
+  at::Tensor y = Of({3, 2}).fill_(5);
+  sparse.GroupedLinear(begins, rows, weight, y, work_);
+  EXPECT_TRUE(y.eq(5).all().item<bool>());
+  sparse.GroupedLinearBackwardInput(begins, y, weight, rows, work_);
+  EXPECT_TRUE(rows.eq(5).all().item<bool>());
+  sparse.GroupedLinearBackwardWeight(begins, y, rows, /*add=*/false, grad_weight, work_);
+  EXPECT_TRUE(IsZero(grad_weight));
 }
 
 }  // namespace

@@ -126,8 +126,8 @@ std::vector<bool> RandomRecompute(const Outline& outline, std::mt19937_64& rando
       const bool reported =
           std::find(outline.losses.begin(), outline.losses.end(), value) != outline.losses.end();
       recompute[value] = node.forward.parameter_gradients.empty() && node.forward.gradient_writes.empty() &&
-                         !reported && outline.values[value].kind != schedules::ValueKind::kHost &&
-                         Below(random, 3) == 0;
+                         node.forward.state_carries.empty() && !reported &&
+                         outline.values[value].kind != schedules::ValueKind::kHost && Below(random, 3) == 0;
     }
   }
   return recompute;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "device/seeded_scheduler.h"
+#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"

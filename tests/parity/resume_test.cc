@@ -372,6 +372,12 @@ TEST(ResumeTest, AnotherSeedAndOtherDataAreTold) {
   EXPECT_EQ(again.warnings[1].step(), 3);
   EXPECT_TRUE(again.warnings[1].message().starts_with("the text is not what it was up to step 3 (digest "))
       << again.warnings[1].message();
+
+  options.steps = 5;
+  options.end_of_document = ' ';
+  const JobRun packed = RunJob(MakeJob(options));
+  ASSERT_EQ(packed.warnings.size(), 1u);
+  EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
 // No room for the files of a rank, up to and with a step.

@@ -264,6 +264,44 @@ TEST(JobPlanTest, EveryCommunicatorHasAGroupAndComesOnce) {
   EXPECT_EQ(ContributionsPerStep(plan), 6);
 }
 
+v1::JobSpec Sparse(const std::string& moe) {
+  return TestJob("{ranks: 2, expert: 2}", "{compute: fp32}",
+                 ", moe: {num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 32" + moe + "}",
+                 "qwen3_moe");
+}
+
+// A controller has jobs that were resolved by a version without the field.
+TEST(JobPlanTest, AJobThatKnowsNoScopesHasTheMicrobatchs) {
+  const v1::JobSpec job = Sparse(", router_aux_loss_coef: 0.01");
+  v1::JobSpec older = job;
+  older.mutable_model()->mutable_moe()->clear_router_aux_loss_scope();
+  EXPECT_EQ(MakeJobPlan(older).program_digest, MakeJobPlan(job).program_digest);
+}
+
+// Of every sparse layer and microbatch: an exchange with all ranks, on a stream of its own.
+TEST(JobPlanTest, AGlobalBalanceIsExchangedBesideEverythingElse) {
+  const JobPlan plan = MakeJobPlan(Sparse(", router_aux_loss_coef: 0.01, router_aux_loss_scope: global"));
+  int exchanges = 0;
+  for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
+    if (instruction.communicator < 0) {
+      continue;
+    }
+    const schedules::CommunicatorUse& use = plan.stage.train.communicators[instruction.communicator];
+    if (use.purpose == "balance") {
+      ++exchanges;
+      EXPECT_EQ(use.group, "dp_cp");
+      EXPECT_EQ(plan.stage.train.streams[instruction.stream].name, "balance");
+      EXPECT_EQ(instruction.opcode, schedules::Opcode::kForward);
+    }
+  }
+  EXPECT_EQ(exchanges, 4 * plan.train.microbatches_per_rank);
+  const JobPlan without =
+      MakeJobPlan(Sparse(", router_aux_loss_coef: 0.01, router_aux_loss_scope: sequence"));
+  for (const schedules::Stream& stream : without.stage.train.streams) {
+    EXPECT_NE(stream.name, "balance");
+  }
+}
+
 TEST(JobPlanTest, DigestsNameTheProgramAndTheLayout) {
   const JobPlan plan = MakeJobPlan(TestJob());
   EXPECT_EQ(plan.program_digest.size(), 64u);

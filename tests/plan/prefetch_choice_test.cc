@@ -61,7 +61,7 @@ TEST(PrefetchChoiceTest, ASequentialJobGathersAsFarAheadAsItsStepGetsShorter) {
 }
 
 TEST(PrefetchChoiceTest, AnOverlappedJobGathersAsFarAheadAsItsStepGetsShorter) {
-  ExpectBetterThanTheDefault(Overlapped(), Profile(3e7));
+  ExpectBetterThanTheDefault(Overlapped(), Profile(3e6));
 }
 
 TEST(PrefetchChoiceTest, ADistanceThatDoesNotFitIsNotTaken) {

@@ -25,6 +25,14 @@ TEST(RevokedListTest, AnIdentityStandsForAllOfItsCertificates) {
   EXPECT_FALSE(list->Has({Role::kUser, "bobby"}, "any"));
 }
 
+TEST(RevokedListTest, WhoWasTakenOutIsKnown) {
+  const std::string fingerprint(64, 'a');
+  const RevokedList before = *RevokedList::Parse("user/bob\nuser/ada\n" + fingerprint, "revoked");
+  const RevokedList after = *RevokedList::Parse("user/ada\nuser/eve", "revoked");
+  EXPECT_THAT(before.NotIn(after), ::testing::ElementsAre("user/bob", fingerprint));
+  EXPECT_THAT(before.NotIn(before), ::testing::IsEmpty());
+}
+
 TEST(RevokedListTest, AFingerprintStandsForOneCertificateHoweverItIsWritten) {
   const Certificates certificates;
   const std::string lost = DescribePem(certificates.Of(kBob).certificate)->fingerprint;

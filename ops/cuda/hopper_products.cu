@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime.h>
+
+#include <initializer_list>
+
+#include "cutlass/version.h"
+#include "ops/cuda/hopper_products.h"
+#include "ops/sparse_work.h"
+
+namespace tandem::ops::cuda {
+namespace {
+
+bool IsHopper() {
+  int device = 0;
+  int major = 0;
+  int minor = 0;
+  return cudaGetDevice(&device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess &&
+         major == 9 && minor == 0;
+}
+
+template <typename Args>
+bool Suits(const Args& args, std::initializer_list<const void*> matrices) {
+  bool suits = args.experts > 0 && args.experts <= kMostGpuGroups && args.rows > 0 && args.inputs > 0 &&
+               args.outputs > 0 && args.inputs % 8 == 0 && args.outputs % 8 == 0;
+  for (const void* matrix : matrices) suits = suits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
+  return suits && IsHopper();
+}
+
+}  // namespace
+
+std::string HopperVersion() {
+  if (!IsHopper()) return "";
+  return "CUTLASS " + std::to_string(CUTLASS_MAJOR) + "." + std::to_string(CUTLASS_MINOR) + "." +
+         std::to_string(CUTLASS_PATCH);
+}
+
+bool IsHopperProduct(const GroupedLinearArgs<Bf16>& args) {
+  return Suits(args, {args.x, args.weight, args.y});
+}
+
+bool IsHopperProduct(const GroupedLinearBackwardInputArgs<Bf16>& args) {
+  return Suits(args, {args.grad_y, args.weight, args.grad_x});
+}
+
+bool IsHopperProduct(const GroupedLinearBackwardWeightArgs<Bf16>& args) {
+  return Suits(args, {args.grad_y, args.x, args.grad_weight, args.rounded});
+}
+
+}  // namespace tandem::ops::cuda
