@@ -96,9 +96,8 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
   EXPECT_EQ(console_.err, "tandem: norms headers: step 9 is not there; the newest is 5\n");
   server_->reports.erase(server_->reports.begin());
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "1"}), kNotFound);
-  EXPECT_EQ(
-      console_.err,
-      "tandem: norms headers: none are kept of step 1; the newest steps have them: leave --step away\n");
+  EXPECT_EQ(console_.err,
+            "tandem: norms headers: none are kept of step 1; the newest steps have them: omit --step\n");
   server_->reports.clear();
   server_->jobs[0].set_last_step(0);
   EXPECT_EQ(Tandem({"norms", "headers"}), kNotFound);

@@ -233,7 +233,8 @@ const BadSpec kRequired[] = {
      "preset: llama-tiny, model_type: qwen3_moe, head_dim: 258, moe: {num_experts: 4, num_experts_per_tok: "
      "2}",
      "job.yaml:1:52: model.head_dim: 258 is not allowed; allowed: heads of at most 256 with model_type "
-     "qwen3_moe and resources.device auto (the default); GPUs normalise no larger ones: use smaller heads, or device: "
+     "qwen3_moe and resources.device auto (the default); GPUs normalise no larger ones: use smaller heads, "
+     "or device: "
      "cpu\n"},
     {"groups that do not divide the experts, and no sparse layer", "preset: llama-tiny",
      "preset: llama-tiny, model_type: deepseek_v3, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "

@@ -105,8 +105,8 @@ class AutogradModel::Impl {
 
  private:
   Tensor Ids(const std::vector<int64_t>& microbatch) const {
-    return torch::from_blob(const_cast<int64_t*>(microbatch.data()),
-                            {batch_.sequences, batch_.columns()}, torch::kLong);
+    return torch::from_blob(const_cast<int64_t*>(microbatch.data()), {batch_.sequences, batch_.columns()},
+                            torch::kLong);
   }
 
   // What the routers' balance counts of a microbatch, by the mean of those until the end of the round that
