@@ -184,7 +184,7 @@ class Bench {
     const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
     Compare(
         group > 1 ? "attention backward (ATen: without the sums over query heads)" : "attention backward",
-        [&] { ops_.AttentionBackward(a, qkv, context, lse, grad, grad_qkv, work); },
+        [&] { ops_.AttentionBackward(a, qkv, /*documents=*/{}, context, lse, grad, grad_qkv, work); },
         [&] {
           at::_scaled_dot_product_flash_attention_for_cpu_backward(grad_heads, q, k, v, std::get<0>(result),
                                                                    std::get<1>(result), 0.0, true);
