@@ -110,6 +110,8 @@ class MarkingDevice final : public tandem::device::Device {
   MarkingDevice(Device& inner, Marks& marks) : inner_(inner), marks_(marks) {}
 
   c10::Device torch_device() const override { return inner_.torch_device(); }
+  std::string name() const override { return inner_.name(); }
+  tandem::device::MemoryUse memory_use() const override { return inner_.memory_use(); }
   bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
   std::unique_ptr<tandem::device::Stream> MakeStream(const std::string& name,
                                                      tandem::device::StreamPriority priority,
