@@ -156,7 +156,8 @@ TEST(GlobalBalanceTest, AMicrobatchesBalanceDependsOnHowRanksShareARound) {
 // With one round on one rank the global batch is the microbatch.
 TEST(GlobalBalanceTest, OfOneMicrobatchIsItsBalance) {
   JobOptions options = Scoped("global");
-  const JobRun global = RunJob(MakeJob(options));
+  JobRun global = RunJob(MakeJob(options));
+  global.node_states.clear();  // what microbatches carry on; the other job has none
   options.balance_scope = "microbatch";
   EXPECT_EQ(FirstDifference(RunJob(MakeJob(options)), global), "");
 }
