@@ -382,11 +382,12 @@ class LeftOpen {
     streams_.push_back(std::make_unique<Stream>());
     Stream& stream = *streams_.back();
     stream.call = stubs_[streams_.size() % 2].PrepareCall(&stream.context, method_, &queue_);
-    stream.call->StartCall(nullptr);
-    Next();
+    stream.call->StartCall(&stream.call);
+    while (Next() != &stream.call) {
+    }
     const grpc::Slice nothing;
     stream.call->Write(grpc::ByteBuffer(&nothing, 1), nullptr);
-    stream.call->Finish(&stream.status, &stream);
+    stream.call->Finish(&stream.status, &stream.status);
   }
 
   // Waits until that many have ended.
@@ -404,13 +405,17 @@ class LeftOpen {
     grpc::Status status;
   };
 
-  void Next() {
+  // The tag of the next thing that has happened: of a start `call`, of an end `status`, of a write null.
+  void* Next() {
     void* tag = nullptr;
     bool ok = false;
-    ASSERT_TRUE(queue_.Next(&tag, &ok));
-    if (tag != nullptr) {
-      ended_.push_back(static_cast<Stream*>(tag)->status.error_code());
+    EXPECT_TRUE(queue_.Next(&tag, &ok));
+    for (const auto& stream : streams_) {
+      if (tag == &stream->status) {
+        ended_.push_back(stream->status.error_code());
+      }
     }
+    return tag;
   }
 
   const std::string method_;
