@@ -44,8 +44,10 @@ class Browser:
             raise AssertionError(f"{what}; the page: {self.text('body')[:2000]}; its log: {self.complaints()}") from None
 
     def complaints(self):
-        """Errors of its script, and answers that were no success; not that nobody answers."""
-        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE" and "ERR_CONNECTION" not in entry["message"]]
+        """Errors of its script, and answers that were no success; not that nobody answers, or dies before it does."""
+        nobody = ("ERR_CONNECTION", "ERR_EMPTY_RESPONSE")
+        log = self.driver.get_log("browser")
+        return [entry["message"] for entry in log if entry["level"] == "SEVERE" and not any(word in entry["message"] for word in nobody)]
 
     def drawn(self, selector):
         """Whether a canvas has more than one colour."""
