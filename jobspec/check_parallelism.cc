@@ -40,7 +40,7 @@ void CheckReplicas(FieldChecker& check) {
 
 // What is simulated when a job is submitted: on a device that is known, in a few seconds.
 void CheckPrefetch(FieldChecker& check) {
-  constexpr int64_t kMostSimulated = 16384;  // forwards of nodes of a rank in a step, about
+  constexpr int64_t kMostSimulated = 4096;  // forwards of nodes of a rank in a step, about
   constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
   constexpr char kCompare[] = "`tandem plan --compare prefetch=0,1,2` says which number is best";
   const v1::JobSpec& spec = check.spec();

@@ -228,8 +228,13 @@ class HuggingFaceReader {
       return;
     }
     for (const char* const key : {"rope_theta", "partial_rotary_factor"}) {
-      if (rope.contains(key) && !json_.contains(key)) {
-        json_[key] = rope[key];
+      const Json of_rope = rope.value(key, Json());
+      const Json own = json_.value(key, Json());
+      if (own.is_null()) {
+        json_[key] = of_rope;
+      } else if (!of_rope.is_null() && of_rope != own) {
+        Refuse(absl::StrCat(key, " ", own.dump()), absl::StrCat(of_rope.dump(), ", as in rope_parameters"),
+               "mend the file");
       }
     }
   }

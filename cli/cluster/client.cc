@@ -4,12 +4,15 @@
 #include <utility>
 
 #include "cli/cluster/connection.h"
+#include "plan/prefetch_choice.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
+constexpr absl::Duration kPlannedTimeout =
+    absl::Minutes(3);  // specs that the controller simulates, one by one
 constexpr absl::Duration kLogTimeout = absl::Minutes(10);
 
 template <typename Request, typename Response>
@@ -58,7 +61,8 @@ Client::Client(Address address)
 Client::~Client() = default;
 
 absl::StatusOr<v1::Job> Client::Submit(const v1::SubmitRequest& request) {
-  return CallUnary(*connection_, &v1::Jobs::Stub::Submit, request);
+  return CallUnary(*connection_, &v1::Jobs::Stub::Submit, request,
+                   plan::ChoosesPrefetch(request.spec()) ? kPlannedTimeout : kCallTimeout);
 }
 
 absl::StatusOr<v1::Job> Client::GetJob(const std::string& job) {

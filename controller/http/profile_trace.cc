@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "controller/core/state.h"
 #include "controller/http/json_answer.h"
 #include "controller/http/query.h"
 #include "plan/job_plan.h"
@@ -49,7 +50,7 @@ HttpAnswer ProfileTrace(v1::Jobs::Stub& stub, const std::function<void(grpc::Cli
   }
   request.set_job(job.id());
   std::optional<plan::JobPlan> plan;  // none of a job that the service will refuse: it has no ranks
-  if (job.attempts_size() > 0) {
+  if (HasRanks(job.state()) && job.attempts_size() > 0) {
     try {
       plan = plan::PlanOfNewestAttempt(job);
     } catch (const std::exception& e) {  // the check refuses our own programs

@@ -115,51 +115,56 @@ void JobsService::PostSubmit(controller::Submit submit, grpc::ServerUnaryReactor
 grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
                                               const v1::SubmitRequest* request, v1::Job* response) {
   // The limits of a request come behind the check of its spec, which says of most fields what they may be.
-  return Answer(parts_.access, context, "tandem.v1.Jobs.Submit", /*request=*/nullptr,
-                [&](const Call& call) -> std::optional<absl::Status> {
-                  if (request->request_id().size() > kMostRequestId) {
-                    return absl::InvalidArgumentError(absl::StrCat(
-                        "request_id: ", request->request_id().size(), " bytes; at most ", kMostRequestId));
-                  }
-                  jobspec::Checked checked = jobspec::Check(request->spec());
-                  if (!checked.violations.empty()) {
-                    call.reactor->Finish(InvalidSpec(checked.violations));
-                    return std::nullopt;
-                  }
-                  TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
-                  controller::Submit submit;
-                  submit.id = parts_.random.HexId(12);
-                  submit.owner = call.caller.identity.name;
-                  submit.request_id = request->request_id();
-                  submit.submitted = request->spec();
-                  submit.resolved = std::move(checked.resolved);
-                  if (!plan::ChoosesPrefetch(submit.resolved)) {
-                    PostSubmit(std::move(submit), call.reactor, response);
-                    return std::nullopt;
-                  }
-                  const auto look = [this, submit, response, reactor = call.reactor](const State& state) {
-                    if (HasRequest(state, submit)) {  // it is chosen already
-                      PostSubmit(submit, reactor, response);
-                      return;
-                    }
-                    const auto done = [this, submit, response, reactor](const absl::Status& status,
-                                                                        v1::JobSpec resolved) mutable {
-                      if (!status.ok()) {
-                        reactor->Finish(ToRpc(status));
-                        return;
-                      }
-                      submit.resolved = std::move(resolved);
-                      PostSubmit(std::move(submit), reactor, response);
-                    };
-                    if (const absl::Status posted = planner_.Post(submit.resolved, done); !posted.ok()) {
-                      reactor->Finish(ToRpc(posted));
-                    }
-                  };
-                  if (!parts_.engine.Query(look)) {
-                    return absl::UnavailableError("the controller is shutting down");
-                  }
-                  return std::nullopt;
-                });
+  return Answer(
+      parts_.access, context, "tandem.v1.Jobs.Submit", /*request=*/nullptr,
+      [&](const Call& call) -> std::optional<absl::Status> {
+        if (request->request_id().size() > kMostRequestId) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("request_id: ", request->request_id().size(), " bytes; at most ", kMostRequestId));
+        }
+        jobspec::Checked checked = jobspec::Check(request->spec());
+        if (!checked.violations.empty()) {
+          call.reactor->Finish(InvalidSpec(checked.violations));
+          return std::nullopt;
+        }
+        TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
+        controller::Submit submit;
+        submit.id = parts_.random.HexId(12);
+        submit.owner = call.caller.identity.name;
+        submit.request_id = request->request_id();
+        submit.submitted = request->spec();
+        submit.resolved = std::move(checked.resolved);
+        if (!plan::ChoosesPrefetch(submit.resolved)) {
+          PostSubmit(std::move(submit), call.reactor, response);
+          return std::nullopt;
+        }
+        const auto look = [this, submit, response, context, reactor = call.reactor](const State& state) {
+          if (HasRequest(state, submit)) {  // it is chosen already
+            PostSubmit(submit, reactor, response);
+            return;
+          }
+          const auto done = [this, submit, response, context, reactor](absl::Status status,
+                                                                       v1::JobSpec resolved) mutable {
+            // Whoever was told meanwhile that the call has failed gets no job.
+            if (status.ok() && context->IsCancelled()) {
+              status = absl::CancelledError("nobody waits for the job");
+            }
+            if (!status.ok()) {
+              reactor->Finish(ToRpc(status));
+              return;
+            }
+            submit.resolved = std::move(resolved);
+            PostSubmit(std::move(submit), reactor, response);
+          };
+          if (const absl::Status posted = planner_.Post(submit.resolved, done); !posted.ok()) {
+            reactor->Finish(ToRpc(posted));
+          }
+        };
+        if (!parts_.engine.Query(look)) {
+          return absl::UnavailableError("the controller is shutting down");
+        }
+        return std::nullopt;
+      });
 }
 
 grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* context,

@@ -14,6 +14,8 @@ from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
 
 ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
 TIMEOUT = 10.0  # seconds, of a call that is no stream
+PLANNED = 180.0  # of the submission of a job whose step is simulated first (prefetch: auto), behind others'
+AUTO = -1       # of fsdp.prefetch
 PAUSE = 0.5     # before a stream that broke is opened again
 PATIENCE = 2.0  # for the last reports of a job that has ended
 
@@ -64,7 +66,7 @@ class Client:
         """The submitted Job. `job`: a dictionary, a path of a JSON file, or a JobSpec. The same request_id again gives
         the same job."""
         request = jobs_pb2.SubmitRequest(spec=spec_from(job), request_id=request_id or f"python-{uuid.uuid4().hex}")
-        return self._call("Submit", request)
+        return self._call("Submit", request, PLANNED if request.spec.parallelism.fsdp.prefetch == AUTO else TIMEOUT)
 
     def validate(self, job) -> List[Any]:
         """Every violation of a spec; none: it would be taken."""
@@ -172,9 +174,9 @@ class Client:
                 return
             time.sleep(PAUSE / 5)
 
-    def _call(self, method, request):
+    def _call(self, method, request, timeout=TIMEOUT):
         with translated():
-            return getattr(self._jobs, method)(request, timeout=TIMEOUT)
+            return getattr(self._jobs, method)(request, timeout=timeout)
 
     def _pages(self, method, request, field):
         while True:

@@ -82,6 +82,30 @@ TEST_F(ServiceTest, APrefetchDistanceThatIsLeftOpenIsChosenOnce) {
   EXPECT_EQ(again.id(), job.id());
 }
 
+TEST_F(ServiceTest, WhoeverLeavesWhileTheirPrefetchIsChosenHasNoJob) {
+  v1::JobSpec spec = JobClient::SpecOf("left", 2);
+  spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);  // auto
+  spec.mutable_resources()->set_device(v1::DEVICE_CPU);
+  v1::SubmitRequest request;
+  *request.mutable_spec() = spec;
+  v1::Job job;
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(1));
+  const grpc::Status left = client_->stub().Submit(&context, request, &job);
+  if (left.ok()) {
+    GTEST_SKIP() << "its step was simulated within a millisecond";
+  }
+  // The planner takes one after the other: behind this one the first is over.
+  spec.set_name("stays");
+  ASSERT_TRUE(client_->Submit(spec, "", job).ok());
+  v1::ListJobsResponse jobs;
+  grpc::ClientContext list;
+  JobClient::SetDeadline(list);
+  ASSERT_TRUE(client_->stub().ListJobs(&list, {}, &jobs).ok());
+  ASSERT_EQ(jobs.jobs_size(), 1);
+  EXPECT_EQ(jobs.jobs(0).id(), job.id());
+}
+
 TEST_F(ServiceTest, AKilledRankFailsTheJobWithItsCause) {
   SimulatedWorker a("a", address(), {.slots = 2, .fail = true});
   v1::Job job;

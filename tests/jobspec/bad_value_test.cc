@@ -71,7 +71,7 @@ const BadSpec kFields[] = {
     {"prefetch chosen for a huge step", "global_batch_size: 8}",
      "global_batch_size: 8192}\nresources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}",
      "job.yaml:5:22: parallelism.fsdp.prefetch: auto is not allowed; allowed: 0 to 2 where nodes × "
-     "microbatches of a rank are more than 16384, as here: 32768; simulating them would take long; `tandem "
+     "microbatches of a rank are more than 4096, as here: 32768; simulating them would take long; `tandem "
      "plan --compare prefetch=0,1,2` says which number is best\n"},
     {"prefetch as a message has it", "", "parallelism: {fsdp: {prefetch: -1}}",
      "job.yaml:4:22: parallelism.fsdp.prefetch: -1 is not allowed; allowed: 0 to 2, or auto; use a larger "

@@ -222,6 +222,14 @@ TEST_F(LocalizeTest, WhatOnlyALlamaMayLeaveOutIsAskedForByTheJobsKey) {
 
 TEST_F(LocalizeTest, RotaryFieldsAreReadInRopeParametersToo) {
   const std::string rope = R"("bos_token_id": 1, "rope_parameters": )";
+  const std::string both = R"(, "rope_parameters": {"rope_theta": 7.5})";
+  std::string config = kConfig;
+  const std::string theta = "\"rope_theta\": 500000.0";
+  v1::JobSpec spec = Spec(config.replace(config.find(theta), theta.size(), "\"rope_theta\": null" + both));
+  EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.model().rope_theta(), 7.5);
+  EXPECT_THAT(ErrorsWith(theta, theta + both),
+              HasSubstr("rope_theta 500000.0 is not allowed; allowed: 7.5, as in rope_parameters"));
   EXPECT_THAT(ErrorsWith("\"bos_token_id\": 1", rope + R"({"partial_rotary_factor": 0.5})"),
               HasSubstr("partial_rotary_factor 0.5 is not allowed; allowed: 1"));
   EXPECT_THAT(ErrorsWith("\"rope_theta\": 500000.0", R"("rope_parameters": {"rope_theta": "x"})"),
