@@ -49,6 +49,9 @@ Checked Check(const v1::JobSpec& spec);
 // The violations alone.
 std::vector<v1::Violation> Validate(const v1::JobSpec& spec);
 
+// What this build does not know of a spec that another build has resolved, and would leave out in silence.
+std::vector<v1::Violation> CheckKnown(const v1::JobSpec& resolved);
+
 // Data, checkpoint directory: what only the machine that has the files can say. `spec` is resolved.
 // The CLI calls it where the path exists locally, the worker always.
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved);

@@ -88,9 +88,10 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
 }
 
 // One line where there is one violation; several are joined, since a cause is one line. What a job may not
-// look at is not looked at.
+// look at is not looked at, and nothing of a job that this build would train as another one.
 std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules) {
-  std::vector<tandem::v1::Violation> violations = worker::CheckPaths(resolved, rules);
+  std::vector<tandem::v1::Violation> violations = tandem::jobspec::CheckKnown(resolved);
+  if (violations.empty()) violations = worker::CheckPaths(resolved, rules);
   if (violations.empty()) violations = tandem::jobspec::CheckFiles(resolved);
   const std::string text = tandem::jobspec::ToText(violations);
   return absl::StrJoin(absl::StrSplit(text, '\n', absl::SkipEmpty()), "; ");

@@ -48,6 +48,18 @@ TEST(ValidateTest, UnknownBinaryFieldsAreRefusedWhereverTheyAre) {
             "version than the controller: use one of the same version\n");
 }
 
+TEST(ValidateTest, AWorkerNamesWhatItsBuildDoesNotKnowOfAJob) {
+  v1::JobSpec resolved = Resolve(Good());
+  EXPECT_EQ(ToText(CheckKnown(resolved)), "");
+  v1::Fsdp& fsdp = *resolved.mutable_parallelism()->mutable_fsdp();
+  fsdp.GetReflection()->MutableUnknownFields(&fsdp)->AddVarint(99, 1);
+  v1::JobSpec received;
+  ASSERT_TRUE(received.ParseFromString(resolved.SerializeAsString()));
+  EXPECT_EQ(ToText(CheckKnown(received)),
+            "parallelism.fsdp.#99: an unknown field is not allowed; allowed: fields of this version; the "
+            "controller is of another version than this worker: replace this one's programs\n");
+}
+
 TEST(ValidateTest, HeadsAreNormalisedUpToTheSizeThatGpusHaveKernelsFor) {
   v1::JobSpec spec = Good();
   spec.mutable_model()->set_model_type("qwen3_moe");
