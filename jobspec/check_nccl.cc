@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <map>
 
 #include "absl/algorithm/container.h"
@@ -79,20 +78,16 @@ void CheckNccl(FieldChecker& check) {
   if (!check.IsOkWithin("parallelism") || !parallel::CheckGrid(sizes).empty()) {
     return;
   }
-  std::vector<std::string> used =
-      parallel::StepGroups(sizes, /*gathers=*/spec.parallelism().fsdp().strategy() != v1::STRATEGY_REPLICATE);
-  constexpr char kAllData[] = "dp_cp";  // which replicas use for nothing else
-  if (spec.model().moe().router_aux_loss_scope() == v1::BALANCE_SCOPE_GLOBAL &&
-      std::find(used.begin(), used.end(), kAllData) == used.end()) {
-    used.insert(used.begin(), kAllData);
-  }
+  const std::vector<std::string> used =
+      parallel::StepGroups(sizes, /*gathers=*/spec.parallelism().fsdp().strategy() != v1::STRATEGY_REPLICATE,
+                           spec.model().moe().router_aux_loss_scope() == v1::BALANCE_SCOPE_GLOBAL);
   const v1::NcclGroups& nccl = spec.parallelism().nccl();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   nccl.GetReflection()->ListFields(nccl, &fields);
   for (const google::protobuf::FieldDescriptor* field : fields) {
     const std::string name(field->name());
     const std::string path = JoinPath(kNccl, name);
-    if (std::find(used.begin(), used.end(), name) == used.end()) {
+    if (!absl::c_linear_search(used, name)) {
       check.Refuse(path, "{...}", absl::StrJoin(used, ", "),
                    "this job has no communicator of that group: omit it, or use one of these");
       continue;

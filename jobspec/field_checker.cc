@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/unknown_field_set.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/presets.h"
 #include "jobspec/schema.h"
@@ -28,6 +27,10 @@ FieldChecker::FieldChecker(const v1::JobSpec& submitted, const std::vector<std::
     : submitted_(submitted), spec_(Resolve(submitted)), unusable_(unusable) {}
 
 void FieldChecker::CheckFields() {
+  for (const std::string& path : UnknownFields(submitted_)) {
+    Refuse(path, "an unknown field", "fields of this version",
+           "the client is of another version than the controller: use one of the same version");
+  }
   CheckMessage(submitted_, "");
   CheckBuilt();
   CheckRanges();
@@ -99,15 +102,9 @@ Checked FieldChecker::Take() {
   return {.resolved = std::move(spec_), .violations = std::move(violations_)};
 }
 
-// Whatever a peer can put in a message that no text can: unknown fields, enum numbers, odd text.
+// Whatever a peer can put in a message that no text can, beside unknown fields: enum numbers, odd text.
 void FieldChecker::CheckMessage(const Message& message, const std::string& path) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();
-  const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
-  if (unknown.field_count() > 0) {
-    Refuse(JoinPath(path, absl::StrCat("#", unknown.field(0).number())), "an unknown field",
-           "fields of this version",
-           "the client is of another version than the controller: use one of the same version");
-  }
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {

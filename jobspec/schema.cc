@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
+#include "google/protobuf/unknown_field_set.h"
 #include "proto/names.h"
 
 namespace tandem::jobspec {
@@ -203,6 +205,26 @@ std::vector<int> SchemaOrder(std::string_view path) {
     path.remove_prefix(dot + 1);
   }
   return order;
+}
+
+std::vector<std::string> UnknownFields(const google::protobuf::Message& message, const std::string& path) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<std::string> paths;
+  if (const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
+      unknown.field_count() > 0) {
+    paths.push_back(JoinPath(path, absl::StrCat("#", unknown.field(0).number())));
+  }
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->message_type() != nullptr) {
+      for (std::string& inner :
+           UnknownFields(reflection.GetMessage(message, field), JoinPath(path, field->name()))) {
+        paths.push_back(std::move(inner));
+      }
+    }
+  }
+  return paths;
 }
 
 std::string JoinPath(const std::string& parent, const std::string& key) {

@@ -35,6 +35,10 @@ std::string ValueText(const FieldValue& value);
 // Field numbers along the path, up to where it leaves the schema: sorts paths in the order of the proto.
 std::vector<int> SchemaOrder(std::string_view path);
 
+// Paths of what a message has that this build does not know, the first of each block: "training.#77".
+std::vector<std::string> UnknownFields(const google::protobuf::Message& message,
+                                       const std::string& path = "");
+
 std::string JoinPath(const std::string& parent, const std::string& key);
 
 // Keys of a block, in the order of the proto.

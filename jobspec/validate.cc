@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/unknown_field_set.h"
 #include "jobspec/checks.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/schema.h"
@@ -24,25 +23,6 @@ void CheckIdentity(FieldChecker& check) {
     check.Refuse("name", name.size() > 63
                              ? absl::StrCat("it has ", name.size(), " characters: use a shorter one")
                              : "use a name like my-job-1");
-  }
-}
-
-void AddUnknown(const google::protobuf::Message& message, const std::string& path,
-                std::vector<v1::Violation>& violations) {
-  const google::protobuf::Reflection& reflection = *message.GetReflection();
-  const google::protobuf::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
-  if (unknown.field_count() > 0) {
-    violations.push_back(
-        MakeViolation(JoinPath(path, absl::StrCat("#", unknown.field(0).number())), "an unknown field",
-                      "fields of this version",
-                      "the controller is of another version than this worker: replace this one's programs"));
-  }
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  reflection.ListFields(message, &fields);
-  for (const google::protobuf::FieldDescriptor* field : fields) {
-    if (field->message_type() != nullptr && !field->is_repeated()) {
-      AddUnknown(reflection.GetMessage(message, field), JoinPath(path, field->name()), violations);
-    }
   }
 }
 
@@ -73,7 +53,11 @@ std::vector<v1::Violation> Validate(const v1::JobSpec& spec) { return Check(spec
 
 std::vector<v1::Violation> CheckKnown(const v1::JobSpec& resolved) {
   std::vector<v1::Violation> violations;
-  AddUnknown(resolved, "", violations);
+  for (const std::string& path : UnknownFields(resolved)) {
+    violations.push_back(
+        MakeViolation(path, "an unknown field", "fields of this version",
+                      "the controller is of another version than this worker: replace this one's programs"));
+  }
   return violations;
 }
 

@@ -59,11 +59,14 @@ absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes) {
   return Listed(groups);
 }
 
-std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers) {
+std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool balances_globally) {
   const absl::StatusOr<ProcessGroups> groups = JobGroups(sizes);
   std::set<std::string> used = {NormGroup(sizes)};
   if (sizes.expert > 1) {
     used.insert("ep");
+  }
+  if (balances_globally) {
+    used.insert("dp_cp");  // which replicas use for nothing else
   }
   const auto add = [&](const absl::StatusOr<DataParallelMesh>& mesh) {
     if (mesh.ok()) {

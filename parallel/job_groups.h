@@ -34,9 +34,9 @@ std::vector<Group> Listed(const ProcessGroups& groups);
 absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes);
 
 // Names of those of JobGroups(sizes) that the ranks communicate over with NCCL or Gloo in a step, in creation
-// order. gathers: whether the strategy gives up parameters, or shards what it updates. Empty where the sizes
-// mean nothing.
-std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers);
+// order. gathers: whether the strategy gives up parameters, or shards what it updates.
+// balances_globally: whether routers count tokens over all data. Empty where the sizes mean nothing.
+std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool balances_globally);
 
 // The group of all ranks that the gradient norm is exchanged over. One copy of the optimizer's state is not
 // all of them where there are replicas.

@@ -242,19 +242,18 @@ std::filesystem::path Folder(const std::string& path) {
 Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {
   Decision out;
   const std::string name = submit.resolved.name().empty() ? submit.id : submit.resolved.name();
+  if (const v1::Job* const known = FindRequest(state, submit.owner, submit.request_id); known != nullptr) {
+    out.job_id = known->id();
+    if (known->submitted().SerializeAsString() != submit.submitted.SerializeAsString()) {
+      out.status = absl::AlreadyExistsError(
+          absl::StrCat("request_id ", submit.request_id, " belongs to job ", known->id(),
+                       ", which has another spec; use another request_id for another job"));
+    }
+    return out;
+  }
   int64_t live = 0;
   for (const auto& [id, entry] : state.jobs) {
-    const v1::Job& job = entry.job;
-    if (!submit.request_id.empty() && job.owner() == submit.owner && job.request_id() == submit.request_id) {
-      out.job_id = id;
-      if (job.submitted().SerializeAsString() != submit.submitted.SerializeAsString()) {
-        out.status = absl::AlreadyExistsError(
-            absl::StrCat("request_id ", submit.request_id, " belongs to job ", id,
-                         ", which has another spec; use another request_id for another job"));
-      }
-      return out;
-    }
-    live += IsTerminal(job.state()) ? 0 : 1;
+    live += IsTerminal(entry.job.state()) ? 0 : 1;
   }
   for (const auto& [id, entry] : state.jobs) {
     const v1::Job& job = entry.job;

@@ -17,6 +17,18 @@ bool HasRanks(v1::JobState state) {
          state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_STOPPING;
 }
 
+const v1::Job* FindRequest(const State& state, const std::string& owner, const std::string& request_id) {
+  if (request_id.empty()) {
+    return nullptr;
+  }
+  for (const auto& [id, entry] : state.jobs) {
+    if (entry.job.owner() == owner && entry.job.request_id() == request_id) {
+      return &entry.job;
+    }
+  }
+  return nullptr;
+}
+
 AttemptKey KeyOf(const v1::AttemptId& id) { return {id.job_id(), id.attempt()}; }
 
 AttemptKey CurrentAttempt(const v1::Job& job) { return {job.id(), job.attempt()}; }

@@ -64,6 +64,9 @@ bool IsTerminal(v1::JobState state);
 // ADMITTED to STOPPING: there may be ranks.
 bool HasRanks(v1::JobState state);
 
+// The job that the owner has submitted with that request id; null: none, or the id is empty.
+const v1::Job* FindRequest(const State& state, const std::string& owner, const std::string& request_id);
+
 AttemptKey KeyOf(const v1::AttemptId& id);
 AttemptKey CurrentAttempt(const v1::Job& job);
 

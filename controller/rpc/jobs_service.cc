@@ -33,15 +33,6 @@ bool CamelCase(const std::string& reason) {
          });
 }
 
-// Whether the job has been submitted before, by a request of the same id.
-bool HasRequest(const State& state, const controller::Submit& submit) {
-  return !submit.request_id.empty() &&
-         std::any_of(state.jobs.begin(), state.jobs.end(), [&](const auto& job) {
-           const v1::Job& known = job.second.job;
-           return known.owner() == submit.owner && known.request_id() == submit.request_id;
-         });
-}
-
 absl::Status HasEnded(const v1::Job& job) {
   return absl::FailedPreconditionError(
       absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", proto::ValueName(job.state())));
@@ -139,7 +130,7 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
           return std::nullopt;
         }
         const auto look = [this, submit, response, context, reactor = call.reactor](const State& state) {
-          if (HasRequest(state, submit)) {  // it is chosen already
+          if (FindRequest(state, submit.owner, submit.request_id) != nullptr) {  // it is chosen already
             PostSubmit(submit, reactor, response);
             return;
           }

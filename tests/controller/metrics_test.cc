@@ -8,7 +8,10 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <map>
 #include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -53,6 +56,16 @@ double ValueOf(const std::string& text, const std::string& name) {
   const size_t at = text.find("\n" + name + " ");
   EXPECT_NE(at, std::string::npos) << name;
   return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
+}
+
+// Both ranks of the driver's job say that they are ready, and what they send in a step, by what for.
+void SayReady(Driver& driver, const std::map<std::string, double>& sent_bytes) {
+  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    v1::Ready& ready = *AddRank(status, rank, v1::RANK_PHASE_READY).mutable_ready();
+    ready.mutable_sent_bytes()->insert(sent_bytes.begin(), sent_bytes.end());
+    driver.Say(worker, status);
+  }
 }
 
 TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReportsHaveScalars) {
@@ -142,12 +155,7 @@ TEST(MetricsTest, WhatAShortJobSentIsKnownThoughItsReportsComeAfterItsEnd) {
   Metrics metrics(clock);
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
-  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
-    v1::AttemptStatus status = StatusOf("id-job");
-    v1::Ready& ready = *AddRank(status, rank, v1::RANK_PHASE_READY).mutable_ready();
-    (*ready.mutable_sent_bytes())["gather"] = 100;
-    driver.Say(worker, status);
-  }
+  SayReady(driver, {{"gather", 100}});
   metrics.Look(driver.state);
   metrics.Report("id-job", "job", ReportOf(1));
   driver.state.jobs.clear();
@@ -160,14 +168,11 @@ TEST(MetricsTest, NoJobHasMoreSeriesOfWhatItsRanksSendThanProgramsHavePurposes) 
   Metrics metrics(clock);
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
-  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
-    v1::AttemptStatus status = StatusOf("id-job");
-    v1::Ready& ready = *AddRank(status, rank, v1::RANK_PHASE_READY).mutable_ready();
-    for (int i = 0; i < 1000; ++i) {
-      (*ready.mutable_sent_bytes())[absl::StrCat("purpose-", i)] = i % 2 == 0 ? 1 : -1;
-    }
-    driver.Say(worker, status);
+  std::map<std::string, double> sent_bytes;
+  for (int i = 0; i < 1000; ++i) {
+    sent_bytes[absl::StrCat("purpose-", i)] = i % 2 == 0 ? 1 : -1;
   }
+  SayReady(driver, sent_bytes);
   metrics.Report("id-job", "job", ReportOf(1));
   metrics.Look(driver.state);
   const std::string text = TextOf(metrics);

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
@@ -85,20 +84,16 @@ TEST_P(BalanceScopeTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   options.overlap = true;
   options.delay_weight_gradients = true;
   const plan::JobPlan plan = MakeJob(options);
-  const JobRun ordinary = RunJob(plan);
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
-    device::SeededScheduler scheduler(options.ranks, seed);
-    ASSERT_EQ(FirstDifference(ordinary, RunJob(plan, {.fill_with_nan = true, .scheduler = &scheduler})), "")
-        << "seed " << seed;
-  }
+  ExpectSameBitsInOrders(RunJob(plan), plan, 5);
 }
 
 TEST_P(BalanceScopeTest, HasTheNumbersOfRanksWithEveryExpert) {
-  if (GetParam().expert_parallel > 1) {
-    JobOptions options = Options();
-    options.fp64 = true;
-    ExpectNumbersOfRanksWithEveryExpert(options);
+  if (GetParam().expert_parallel == 1) {
+    GTEST_SKIP() << "its ranks have every expert";
   }
+  JobOptions options = Options();
+  options.fp64 = true;
+  ExpectNumbersOfRanksWithEveryExpert(options);
 }
 
 INSTANTIATE_TEST_SUITE_P(

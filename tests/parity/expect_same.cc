@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/device/seeded_scheduler.h"
 
 namespace tandem::parity {
 namespace {
@@ -96,6 +97,14 @@ std::string FirstDifference(const JobRun& a, const JobRun& b) {
 }
 
 void ExpectSameBits(const JobRun& a, const JobRun& b) { EXPECT_EQ(FirstDifference(a, b), ""); }
+
+void ExpectSameBitsInOrders(const JobRun& ordinary, const plan::JobPlan& plan, uint64_t seeds) {
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    device::SeededScheduler scheduler(plan.train.ranks, seed);
+    ASSERT_EQ(FirstDifference(ordinary, RunJob(plan, {.fill_with_nan = true, .scheduler = &scheduler})), "")
+        << "seed " << seed;
+  }
+}
 
 JobRun RunOn(int ranks, JobOptions options) {
   constexpr int kMicrobatchesOfAllRanks = 12;

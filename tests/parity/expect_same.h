@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 
+#include "plan/job_plan.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
 
@@ -14,6 +16,10 @@ namespace tandem::parity {
 std::string FirstDifference(const JobRun& a, const JobRun& b);
 
 void ExpectSameBits(const JobRun& a, const JobRun& b);
+
+// Runs the job in an order of each of the seeds 1 to `seeds` that its program allows, in memory filled with
+// NaN at first: each gives the bits of `ordinary`.
+void ExpectSameBitsInOrders(const JobRun& ordinary, const plan::JobPlan& plan, uint64_t seeds);
 
 // The job with 12 microbatches a step, shared among so many ranks.
 JobRun RunOn(int ranks, JobOptions options);

@@ -113,7 +113,8 @@ TEST(JobPlanTest, EveryStrategyCommunicatesOverTheGroupsOfItsPlacements) {
       used.insert(use.group);
     }
     const std::vector<std::string> groups =
-        parallel::StepGroups(parallel::GridOf(job.parallelism()), strategy.name != "replicate");
+        parallel::StepGroups(parallel::GridOf(job.parallelism()), strategy.name != "replicate",
+                             /*balances_globally=*/false);
     EXPECT_EQ(std::set<std::string>(groups.begin(), groups.end()), used) << strategy.name;
   }
 }
