@@ -71,7 +71,9 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
   });
   if (!checked.violations.empty()) {
     for (v1::Violation& violation : checked.violations) {
-      if (violation.path() == "name" && !overrides.name.empty()) SetOption("--name", violation);
+      if (violation.path() == "name" && !overrides.name.empty()) {
+        SetOption("--name", violation);
+      }
       if (violation.path() == "checkpoint.resume" && !overrides.resume.empty()) {
         SetOption("--resume", violation);
       }
