@@ -222,6 +222,7 @@ class Rank::Impl {
          .directory = plan_.train.checkpoint.directory,
          .resume = plan_.train.checkpoint.resume,
          .resume_from = config_.resume_from,
+         .last_step = plan_.train.steps,
          .layout_digests = plan_.resumable_layouts,
          .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
          .seed = plan_.train.seed,

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -231,6 +232,31 @@ TEST(ResumeTest, AFinishedJobHasNothingLeftToDo) {
   const JobRun again = RunJob(MakeJob(options));
   EXPECT_TRUE(again.steps.empty());
   EXPECT_TRUE(again.arrays == whole.arrays);
+}
+
+TEST(ResumeTest, ACheckpointPastTheLastStepIsRefusedAndNothingIsReplaced) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  options.steps = 4;
+  for (const std::string& resume : {std::string("newest"), folder.path() + "/step-8"}) {
+    options.resume = resume;
+    plan::JobPlan plan = MakeJob(options);
+    plan.train.checkpoint.keep = 1;
+    try {
+      RunJob(plan);
+      FAIL() << "it started";
+    } catch (const trainer::UserError& error) {
+      EXPECT_EQ(error.what(),
+                "training.steps: 4 is not allowed: " + folder.path() +
+                    "/step-8, which the job goes on from, is of step 8; allowed: at least 8; raise "
+                    "training.steps, or resume from an earlier checkpoint");
+    }
+  }
+  for (const char* kept : {"/step-3", "/step-6", "/step-8"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + kept)) << kept;
+  }
 }
 
 std::string Content(const std::string& path) {
