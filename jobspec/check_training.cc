@@ -2,7 +2,6 @@
 #include "absl/strings/str_cat.h"
 #include "jobspec/checks.h"
 #include "jobspec/schema.h"
-#include "jobspec/text.h"
 
 namespace tandem::jobspec {
 namespace {

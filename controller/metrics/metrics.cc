@@ -2,7 +2,6 @@
 #include "controller/metrics/metrics.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
