@@ -98,7 +98,9 @@ class Bench {
     for (int turn = -kWarmups; turn < kTurns; ++turn) {
       const double a = Milliseconds(ours);
       const double b = Milliseconds(aten);
-      if (turn < 0) continue;
+      if (turn < 0) {
+        continue;
+      }
       own.push_back(a);
       theirs.push_back(b);
     }
@@ -251,9 +253,13 @@ int main(int argc, char** argv) {
     }
     shapes.push_back(*found);
   }
-  if (argc == 1) shapes.assign(std::begin(kShapes), std::end(kShapes));
+  if (argc == 1) {
+    shapes.assign(std::begin(kShapes), std::end(kShapes));
+  }
   at::set_num_threads(1);
   const c10::InferenceMode inference;
-  for (const Shape& shape : shapes) Bench(shape).Run();
+  for (const Shape& shape : shapes) {
+    Bench(shape).Run();
+  }
   return 0;
 }

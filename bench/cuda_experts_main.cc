@@ -83,7 +83,9 @@ class Bench {
     tandem::bench::Report({{"operation", name}}, amount, bounds_, ours, aten);
   }
   Workspace Work(int64_t bytes) {
-    if (work_.numel() < bytes) work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
+    if (work_.numel() < bytes) {
+      work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
+    }
     return {.begin = work_.mutable_data_ptr(), .bytes = bytes};
   }
 
@@ -226,7 +228,9 @@ int main(int argc, char** argv) {
   if (argc == 7) {
     int64_t* const sizes[] = {&shape.tokens, &shape.experts, &shape.ranks,
                               &shape.top_k,  &shape.hidden,  &shape.inner};
-    for (int i = 0; i < 6; ++i) *sizes[i] = std::atoll(argv[i + 1]);
+    for (int i = 0; i < 6; ++i) {
+      *sizes[i] = std::atoll(argv[i + 1]);
+    }
   } else if (argc != 1) {
     std::fprintf(stderr,
                  "usage: tandem-bench-experts [TOKENS EXPERTS RANKS EXPERTS_PER_TOKEN HIDDEN INNER]\n");

@@ -125,7 +125,9 @@ class Bench {
     c10::cuda::CUDACachingAllocator::emptyCache();
   }
   Workspace Work(int64_t bytes) {
-    if (work_.numel() < bytes) work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
+    if (work_.numel() < bytes) {
+      work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
+    }
     return {.begin = work_.mutable_data_ptr(), .bytes = bytes};
   }
 
@@ -404,9 +406,13 @@ int main(int argc, char** argv) {
     shapes.push_back(found);
   }
   if (shapes.empty()) {
-    for (const Shape& shape : kShapes) shapes.push_back(&shape);
+    for (const Shape& shape : kShapes) {
+      shapes.push_back(&shape);
+    }
   }
   const Bounds bounds = MeasureBounds();
-  for (const Shape* shape : shapes) Bench(*shape, bounds).Run();
+  for (const Shape* shape : shapes) {
+    Bench(*shape, bounds).Run();
+  }
   return 0;
 }

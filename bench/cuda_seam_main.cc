@@ -142,7 +142,9 @@ class MarkingBackend final : public tandem::trainer::Backend {
  public:
   MarkingBackend(int index, Marks& marks, bool parts)
       : inner_(tandem::trainer::MakeCudaBackend(index)), device_(inner_->device(), marks) {
-    if (!parts) return;
+    if (!parts) {
+      return;
+    }
     const tandem::bench::CallTimer timer(inner_->device(), marks.calls);
     kernels_ = tandem::bench::MakeTimedKernels(inner_->operations().kernels(), timer);
     operations_ = std::make_unique<tandem::ops::Operations>(*kernels_);
@@ -191,12 +193,16 @@ nlohmann::ordered_json Parts(const std::vector<tandem::bench::TimedCall>& calls,
   int64_t rest = to - from;
   for (const tandem::bench::TimedCall& call : calls) {
     const int64_t start = call.start->Since(origin);
-    if (start < from || start >= to) continue;
+    if (start < from || start >= to) {
+      continue;
+    }
     const int64_t ns = call.end->Since(origin) - start;
     Sum& sum = sums[call.name];
     sum.ns += ns;
     ++sum.calls;
-    if (call.name != "Fold") rest -= ns;
+    if (call.name != "Fold") {
+      rest -= ns;
+    }
   }
   const auto ms = [&](int64_t ns) { return static_cast<double>(ns) * 1e-6 / static_cast<double>(runs); };
   nlohmann::ordered_json parts;
@@ -213,7 +219,9 @@ std::vector<int64_t> MovingTimes(const std::vector<Marks>& ranks) {
   std::vector<int64_t> shortest;
   for (const Marks& rank : ranks) {
     const auto exchanges = rank.streams.find("dispatch");
-    if (exchanges == rank.streams.end()) return {};
+    if (exchanges == rank.streams.end()) {
+      return {};
+    }
     shortest.resize(exchanges->second.size(), std::numeric_limits<int64_t>::max());
     for (size_t i = 0; i < shortest.size(); ++i) {
       const Piece& piece = exchanges->second[i];
@@ -234,14 +242,18 @@ std::vector<Interval> Within(const std::vector<Piece>& work, const TimeMark& ori
   std::vector<Interval> intervals;
   for (const Piece& piece : work) {
     const Interval here{std::max(from, piece.start->Since(origin)), std::min(to, piece.end->Since(origin))};
-    if (here.from < here.to) intervals.push_back(here);
+    if (here.from < here.to) {
+      intervals.push_back(here);
+    }
   }
   return intervals;
 }
 
 int64_t Length(const std::vector<Interval>& intervals) {
   int64_t length = 0;
-  for (const Interval& each : intervals) length += each.to - each.from;
+  for (const Interval& each : intervals) {
+    length += each.to - each.from;
+  }
   return length;
 }
 

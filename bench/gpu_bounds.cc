@@ -26,9 +26,13 @@ double Time(const std::function<void()>& call) {
   constexpr int kWarmups = 3;
   constexpr int kRuns = 11;
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-  for (int i = 0; i < kWarmups; ++i) call();
+  for (int i = 0; i < kWarmups; ++i) {
+    call();
+  }
   std::array<cudaEvent_t, kRuns + 1> events{};
-  for (cudaEvent_t& event : events) CheckCuda(cudaEventCreate(&event), "event");
+  for (cudaEvent_t& event : events) {
+    CheckCuda(cudaEventCreate(&event), "event");
+  }
   CheckCuda(cudaEventRecord(events[0], stream), "event");
   for (int i = 0; i < kRuns; ++i) {
     call();
@@ -41,7 +45,9 @@ double Time(const std::function<void()>& call) {
     CheckCuda(cudaEventElapsedTime(&ms, events[i], events[i + 1]), "time");
     times.push_back(ms);
   }
-  for (const cudaEvent_t event : events) CheckCuda(cudaEventDestroy(event), "event");
+  for (const cudaEvent_t event : events) {
+    CheckCuda(cudaEventDestroy(event), "event");
+  }
   return Median(std::move(times));
 }
 
@@ -52,7 +58,9 @@ void Print(const nlohmann::ordered_json& line) {
 
 double Bytes(std::initializer_list<at::Tensor> tensors) {
   double bytes = 0;
-  for (const at::Tensor& tensor : tensors) bytes += static_cast<double>(tensor.nbytes());
+  for (const at::Tensor& tensor : tensors) {
+    bytes += static_cast<double>(tensor.nbytes());
+  }
   return bytes;
 }
 
@@ -65,7 +73,9 @@ void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bou
   line[moves ? "tb_per_s" : "tflop_per_s"] = amount.number / ms * 1e-9;
   line["of_bound"] = amount.number / (moves ? bounds.bytes_per_second : bounds.flops_per_second) * 1e3 / ms;
   line["aten_ms"] = nullptr;
-  if (aten) line["aten_ms"] = Time(aten);
+  if (aten) {
+    line["aten_ms"] = Time(aten);
+  }
   Print(line);
 }
 

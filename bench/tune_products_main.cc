@@ -70,7 +70,9 @@ std::vector<T> Capabilities(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmu
     return {};
   }
   std::vector<T> values(bytes / sizeof(T));
-  if (!values.empty()) cublasLtMatmulAlgoCapGetAttribute(&algorithm, which, values.data(), bytes, &bytes);
+  if (!values.empty()) {
+    cublasLtMatmulAlgoCapGetAttribute(&algorithm, which, values.data(), bytes, &bytes);
+  }
   return values;
 }
 
@@ -90,8 +92,12 @@ std::vector<Algorithm> AllAlgorithms(cublasLtHandle_t handle, cudaDataType_t typ
     }
     std::vector<uint32_t> tiles = Capabilities<uint32_t>(base, CUBLASLT_ALGO_CAP_TILE_IDS);
     std::vector<uint32_t> stages = Capabilities<uint32_t>(base, CUBLASLT_ALGO_CAP_STAGES_IDS);
-    if (tiles.empty()) tiles = {CUBLASLT_MATMUL_TILE_UNDEFINED};
-    if (stages.empty()) stages = {CUBLASLT_MATMUL_STAGES_UNDEFINED};
+    if (tiles.empty()) {
+      tiles = {CUBLASLT_MATMUL_TILE_UNDEFINED};
+    }
+    if (stages.empty()) {
+      stages = {CUBLASLT_MATMUL_STAGES_UNDEFINED};
+    }
     const std::vector<int32_t> custom = Capabilities<int32_t>(base, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX);
     const std::vector<uint32_t> swizzles =
         Capabilities<uint32_t>(base, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT);
@@ -123,10 +129,14 @@ class Tuner {
  public:
   Tuner() : memory_(at::empty({tandem::ops::kGpuLinearWorkBytes}, Of(at::kByte))) {
     CheckProduct(cublasLtCreate(&handle_), "no handle");
-    for (cudaEvent_t& event : events_) CheckCuda(cudaEventCreate(&event), "event");
+    for (cudaEvent_t& event : events_) {
+      CheckCuda(cudaEventCreate(&event), "event");
+    }
   }
   ~Tuner() {
-    for (const cudaEvent_t event : events_) cudaEventDestroy(event);
+    for (const cudaEvent_t event : events_) {
+      cudaEventDestroy(event);
+    }
     cublasLtDestroy(handle_);
   }
   Tuner(const Tuner&) = delete;
@@ -165,7 +175,9 @@ class Tuner {
     const ProductOperands product(a, b, addend, output);
     std::vector<Algorithm>& good = good_[{product.left.transposed, product.right.transposed}];
     std::vector<Algorithm>& all = all_[product.output.type];
-    if (all.empty()) all = AllAlgorithms(handle_, product.left.type, product.output.type);
+    if (all.empty()) {
+      all = AllAlgorithms(handle_, product.left.type, product.output.type);
+    }
     const ProductPlan rules(handle_, product, nullptr);
     const std::vector<Algorithm> proposed = rules.Proposed(handle_, product, kMostProposed);
     const Algorithm* const of_table = ProductTable::OfBuild().Find(ProductMachine(), product.text());
@@ -185,10 +197,14 @@ class Tuner {
     const Clock::time_point begin = Clock::now();
     size_t looked_at = 0;
     for (const Algorithm& algorithm : order) {
-      if (looked_at >= before_random && std::chrono::duration<double>(Clock::now() - begin).count() > seconds)
+      if (looked_at >= before_random &&
+          std::chrono::duration<double>(Clock::now() - begin).count() > seconds) {
         break;
+      }
       ++looked_at;
-      if (!rules.Takes(handle_, algorithm) || has(algorithm)) continue;
+      if (!rules.Takes(handle_, algorithm) || has(algorithm)) {
+        continue;
+      }
       Candidate candidate{algorithm, std::make_unique<ProductPlan>(handle_, product, &algorithm)};
       try {
         candidate.ms = Time(*candidate.plan, product);
@@ -201,7 +217,9 @@ class Tuner {
     std::stable_sort(tried.begin(), tried.end(),
                      [](const Candidate& left, const Candidate& right) { return left.ms < right.ms; });
     good.clear();
-    for (size_t i = 0; i < std::min(tried.size(), kRemembered); ++i) good.push_back(tried[i].algorithm);
+    for (size_t i = 0; i < std::min(tried.size(), kRemembered); ++i) {
+      good.push_back(tried[i].algorithm);
+    }
     // And the two that they are compared with.
     std::vector<Candidate> finalists;
     for (size_t i = 0; i < tried.size(); ++i) {
@@ -219,14 +237,20 @@ class Tuner {
     }
     std::vector<std::vector<double>> times(finalists.size());
     for (int turn = 0; turn < kTurns; ++turn) {
-      for (size_t i = 0; i < finalists.size(); ++i) times[i].push_back(Time(*finalists[i].plan, product));
+      for (size_t i = 0; i < finalists.size(); ++i) {
+        times[i].push_back(Time(*finalists[i].plan, product));
+      }
     }
     double first_ms = 0;
     double chosen_ms = 0;
     for (size_t i = 0; i < finalists.size(); ++i) {
       finalists[i].ms = Median(times[i]);
-      if (finalists[i].algorithm == proposed.front()) first_ms = finalists[i].ms;
-      if (finalists[i].algorithm == chosen) chosen_ms = finalists[i].ms;
+      if (finalists[i].algorithm == proposed.front()) {
+        first_ms = finalists[i].ms;
+      }
+      if (finalists[i].algorithm == chosen) {
+        chosen_ms = finalists[i].ms;
+      }
     }
     const auto best = std::min_element(finalists.begin(), finalists.end(),
                                        [](const Candidate& left, const Candidate& right) {
@@ -269,13 +293,19 @@ class Tuner {
     const char* fault = nullptr;
     for (int repeat = 0; repeat < 2; ++repeat) {
       RunPlan(*candidate.plan, product);
-      if (!at::equal(result, output)) fault = "does not repeat its bits";
+      if (!at::equal(result, output)) {
+        fault = "does not repeat its bits";
+      }
     }
     const double difference = result.sub(expected).norm(2, at::kDouble).item<double>();
     const bool near =
         difference <= kRounding * expected.norm(2, at::kDouble).item<double>();  // not where NaN
-    if (!near) fault = "computes something else";
-    if (fault == nullptr) return true;
+    if (!near) {
+      fault = "computes something else";
+    }
+    if (fault == nullptr) {
+      return true;
+    }
     std::fprintf(stderr, "%s: not for a table, as it %s\n",
                  ProductTable::Line(ProductMachine(), product.text(), candidate.algorithm).c_str(), fault);
     return false;

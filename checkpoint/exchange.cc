@@ -22,7 +22,9 @@ std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::stri
   comm.AllGather(own_size, sizes);
   const int64_t* const all = sizes.const_data_ptr<int64_t>();
   const int64_t longest = *std::max_element(all, all + comm.size());
-  if (longest == 0) return std::vector<std::string>(static_cast<size_t>(comm.size()));
+  if (longest == 0) {
+    return std::vector<std::string>(static_cast<size_t>(comm.size()));
+  }
 
   const at::Tensor own = at::zeros({longest}, at::kByte);
   std::memcpy(own.mutable_data_ptr(), text.data(), text.size());
@@ -41,13 +43,18 @@ void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status) {
   constexpr char kLost = 'L';
   constexpr char kFailed = 'F';
   std::string error;
-  if (!status.ok())
+  if (!status.ok()) {
     error = absl::StrCat(std::string(1, absl::IsAborted(status) ? kLost : kFailed), status.message());
+  }
   const std::vector<std::string> errors = ExchangeTexts(comm, error);
   for (size_t rank = 0; rank < errors.size(); ++rank) {
-    if (errors[rank].empty()) continue;
+    if (errors[rank].empty()) {
+      continue;
+    }
     const std::string text = absl::StrCat("checkpoint: rank ", rank, ": ", errors[rank].substr(1));
-    if (errors[rank][0] == kLost) throw DirectoryLost(text);
+    if (errors[rank][0] == kLost) {
+      throw DirectoryLost(text);
+    }
     throw CheckpointError(text);
   }
 }

@@ -36,28 +36,40 @@ std::string TemporaryName(int64_t step, const Owner& owner) {
 }
 
 std::optional<int64_t> StepOfName(std::string_view name) {
-  if (name.substr(0, kStep.size()) != kStep) return std::nullopt;
+  if (name.substr(0, kStep.size()) != kStep) {
+    return std::nullopt;
+  }
   return Natural<int64_t>(name.substr(kStep.size()));
 }
 
 std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name) {
   const size_t middle = name.find(kTemporary);
-  if (middle == name.npos || !StepOfName(name.substr(0, middle)).has_value()) return std::nullopt;
+  if (middle == name.npos || !StepOfName(name.substr(0, middle)).has_value()) {
+    return std::nullopt;
+  }
   const std::string_view owner = name.substr(middle + kTemporary.size());
   const size_t dot = owner.find('.');
   const std::optional<int> attempt = Natural<int>(owner.substr(0, dot));
-  if (!attempt.has_value()) return std::nullopt;
+  if (!attempt.has_value()) {
+    return std::nullopt;
+  }
   return TemporaryFolder{.attempt = *attempt,
                          .job = std::string(dot == owner.npos ? "" : owner.substr(dot + 1))};
 }
 
 absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std::string& directory) {
   const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
-  if (absl::IsNotFound(names.status())) return std::vector<int64_t>();
-  if (!names.ok()) return names.status();
+  if (absl::IsNotFound(names.status())) {
+    return std::vector<int64_t>();
+  }
+  if (!names.ok()) {
+    return names.status();
+  }
   std::vector<int64_t> steps;
   for (const std::string& name : *names) {
-    if (const std::optional<int64_t> step = StepOfName(name)) steps.push_back(*step);
+    if (const std::optional<int64_t> step = StepOfName(name)) {
+      steps.push_back(*step);
+    }
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
@@ -72,9 +84,13 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string text, files.Read(file));
   absl::StatusOr<Manifest> manifest = ReadManifest(text);
-  if (!manifest.ok()) return manifest;
+  if (!manifest.ok()) {
+    return manifest;
+  }
   std::string name = std::filesystem::path(path).filename().string();
-  if (name.empty()) name = std::filesystem::path(path).parent_path().filename().string();  // "…/step-200/"
+  if (name.empty()) {
+    name = std::filesystem::path(path).parent_path().filename().string();  // "…/step-200/"
+  }
   // A folder that somebody copied to a name of his own is fine; one with another step's name is not.
   const std::optional<int64_t> step = StepOfName(name);
   if (step.has_value() && *step != manifest->info.step) {
@@ -93,7 +109,9 @@ absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::stri
         absl::StrCat(file.name, ": it has ", bytes, " bytes, the manifest says ", file.bytes));
   }
   absl::StatusOr<std::string> content = files.Read(name);
-  if (!content.ok()) return content;
+  if (!content.ok()) {
+    return content;
+  }
   if (Digest(*content) != file.digest) {
     return absl::InvalidArgumentError(absl::StrCat(file.name, ": its digest does not match the manifest"));
   }
@@ -102,7 +120,9 @@ absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::stri
 
 absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path) {
   absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
-  if (!manifest.ok()) return manifest;
+  if (!manifest.ok()) {
+    return manifest;
+  }
   for (const ManifestFile& file : manifest->files) {
     TANDEM_ASSIGN_OR_RETURN(const std::string content, ReadVerified(files, path, file));
   }
@@ -113,7 +133,9 @@ absl::Status RemoveTemporaries(platform::Files& files, const std::string& direct
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
   for (const std::string& name : names) {
     const std::optional<TemporaryFolder> folder = ParseTemporaryName(name);
-    if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) continue;
+    if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) {
+      continue;
+    }
     TANDEM_RETURN_IF_ERROR(files.RemoveAll(absl::StrCat(directory, "/", name)));
   }
   return absl::OkStatus();
@@ -123,12 +145,18 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
                     const Owner& self, std::vector<int64_t>& removed) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files, directory));
   // Nothing is read while there is nothing to remove.
-  if (static_cast<int64_t>(steps.size()) <= keep) return absl::OkStatus();
+  if (static_cast<int64_t>(steps.size()) <= keep) {
+    return absl::OkStatus();
+  }
   int kept = 1;  // `current`
   for (const int64_t step : steps) {
-    if (step >= current) continue;
+    if (step >= current) {
+      continue;
+    }
     const std::string path = absl::StrCat(directory, "/", StepName(step));
-    if (!Verify(files, path).ok()) continue;
+    if (!Verify(files, path).ok()) {
+      continue;
+    }
     if (kept < keep) {
       ++kept;
       continue;

@@ -27,7 +27,9 @@ void Lease::Stop() {
     stopping_ = true;
   }
   stopped_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  }
 }
 
 void Lease::Release() {
@@ -46,16 +48,22 @@ void HeldLease::Hold(std::unique_ptr<Lease> lease) {
 
 void HeldLease::Release() {
   const std::lock_guard lock(mu_);
-  if (lease_ != nullptr) lease_->Release();
+  if (lease_ != nullptr) {
+    lease_->Release();
+  }
   lease_.reset();
 }
 
 absl::Status Lease::Renew() {
   const absl::Status renewed = RenewOwnership(files_, directory_, self_);
-  if (!renewed.ok() && !absl::IsNotFound(renewed)) return renewed;
+  if (!renewed.ok() && !absl::IsNotFound(renewed)) {
+    return renewed;
+  }
   const absl::Time now = clock_.Now();
   const absl::Duration unseen = now - std::exchange(seen_, now);
-  if (renewed.ok()) return renewed;
+  if (renewed.ok()) {
+    return renewed;
+  }
   return RestoreOwnership(files_, directory_, self_, unseen);
 }
 
@@ -64,7 +72,9 @@ void Lease::Run() {
   while (true) {
     {
       std::unique_lock lock(mu_);
-      if (stopped_.wait_for(lock, absl::ToChronoNanoseconds(period_), [this] { return stopping_; })) return;
+      if (stopped_.wait_for(lock, absl::ToChronoNanoseconds(period_), [this] { return stopping_; })) {
+        return;
+      }
     }
     const absl::Status renewed = Renew();
     if (absl::IsAborted(renewed)) {

@@ -71,7 +71,9 @@ bool IsOfWeights(const ManifestArray& array) {
 Found FoundAt(const std::string& path, const Manifest& manifest) {
   Found found{.path = path, .info = manifest.info, .version = manifest.version};
   const auto weights = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), IsOfWeights);
-  if (weights != manifest.arrays.end()) found.weights_dtype = weights->dtype;
+  if (weights != manifest.arrays.end()) {
+    found.weights_dtype = weights->dtype;
+  }
   for (const ManifestArray& array : manifest.arrays) {
     if (!absl::StrContains(array.name, "/") && !absl::EndsWith(array.name, ".weight")) {
       found.states.push_back(array.name);
@@ -86,11 +88,15 @@ Found FoundAt(const std::string& path, const Manifest& manifest) {
 Found FindNewest(platform::Files& files, const std::string& directory,
                  const std::function<void(const std::string& path, const std::string& reason)>& skipped) {
   const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files, directory);
-  if (!steps.ok()) throw CheckpointError("checkpoint: " + std::string(steps.status().message()));
+  if (!steps.ok()) {
+    throw CheckpointError("checkpoint: " + std::string(steps.status().message()));
+  }
   for (const int64_t step : *steps) {
     const std::string path = absl::StrCat(directory, "/", StepName(step));
     const absl::StatusOr<Manifest> manifest = Verify(files, path);
-    if (manifest.ok()) return FoundAt(path, *manifest);
+    if (manifest.ok()) {
+      return FoundAt(path, *manifest);
+    }
     skipped(path, std::string(manifest.status().message()));
   }
   return {};
@@ -98,20 +104,26 @@ Found FindNewest(platform::Files& files, const std::string& directory,
 
 Found Inspect(platform::Files& files, const std::string& path) {
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
-  if (!manifest.ok()) Fail(path, manifest.status().message());
+  if (!manifest.ok()) {
+    Fail(path, manifest.status().message());
+  }
   return FoundAt(path, *manifest);
 }
 
 void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& parameter_shards,
           const std::vector<Shard>& unit_shards) {
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
-  if (!manifest.ok()) Fail(path, manifest.status().message());
+  if (!manifest.ok()) {
+    Fail(path, manifest.status().message());
+  }
   if (manifest->version == 1 && unit_shards.empty() && !parameter_shards.empty()) {
     Fail(path, "it is of version 1, which has an array a unit, and what is to be loaded has one a parameter");
   }
   const std::vector<Shard>& shards = manifest->version == 1 ? unit_shards : parameter_shards;
   std::map<std::string, const ManifestArray*> arrays;
-  for (const ManifestArray& array : manifest->arrays) arrays.emplace(array.name, &array);
+  for (const ManifestArray& array : manifest->arrays) {
+    arrays.emplace(array.name, &array);
+  }
 
   std::map<int, std::vector<Copy>> by_file;
   for (const Shard& shard : shards) {
@@ -123,26 +135,37 @@ void Load(platform::Files& files, const std::string& path, const std::vector<Sha
     for (const ManifestPiece& piece : array.pieces) {
       const int64_t begin = std::max(piece.begin, shard.begin);
       const int64_t end = std::min(piece.begin + piece.elements, shard_end);
-      if (begin < end)
+      if (begin < end) {
         by_file[piece.file].push_back({.shard = &shard, .piece = &piece, .begin = begin, .end = end});
+      }
     }
   }
   // Of a rank that owned nothing: no shard will ever need it, and it must not be damaged all the same.
   std::vector<bool> has_pieces(manifest->files.size());
   for (const ManifestArray& array : manifest->arrays) {
-    for (const ManifestPiece& piece : array.pieces) has_pieces[static_cast<size_t>(piece.file)] = true;
+    for (const ManifestPiece& piece : array.pieces) {
+      has_pieces[static_cast<size_t>(piece.file)] = true;
+    }
   }
   for (size_t file = 0; file < has_pieces.size(); ++file) {
-    if (!has_pieces[file]) by_file[static_cast<int>(file)];
+    if (!has_pieces[file]) {
+      by_file[static_cast<int>(file)];
+    }
   }
   // One file in memory at a time.
   for (const auto& [index, copies] : by_file) {
     const ManifestFile& file = manifest->files[static_cast<size_t>(index)];
     const absl::StatusOr<std::string> content = ReadVerified(files, path, file);
-    if (!content.ok()) Fail(path, content.status().message());
+    if (!content.ok()) {
+      Fail(path, content.status().message());
+    }
     const absl::StatusOr<SafetensorsFile> tensors = ReadSafetensors(*content);
-    if (!tensors.ok()) Fail(path, absl::StrCat(file.name, ": ", tensors.status().message()));
-    for (const Copy& copy : copies) CopyElements(path, file, *tensors, copy);
+    if (!tensors.ok()) {
+      Fail(path, absl::StrCat(file.name, ": ", tensors.status().message()));
+    }
+    for (const Copy& copy : copies) {
+      CopyElements(path, file, *tensors, copy);
+    }
   }
 }
 

@@ -49,8 +49,12 @@ Json ToJson(const Manifest& manifest) {
                {"spec_digest", manifest.info.spec_digest},
                {"layout_digest", manifest.info.layout_digest}};
   // Left out where it is not known, so that a manifest that is read and written again keeps its digest.
-  if (manifest.info.seed) json["seed"] = *manifest.info.seed;
-  if (!manifest.info.data_digest.empty()) json["data_digest"] = manifest.info.data_digest;
+  if (manifest.info.seed) {
+    json["seed"] = *manifest.info.seed;
+  }
+  if (!manifest.info.data_digest.empty()) {
+    json["data_digest"] = manifest.info.data_digest;
+  }
   json["files"] = std::move(files);
   json["arrays"] = std::move(arrays);
   return json;
@@ -64,8 +68,12 @@ Manifest FromJson(const Json& json) {
                    .job = json.at("job").get<std::string>(),
                    .spec_digest = json.at("spec_digest").get<std::string>(),
                    .layout_digest = json.at("layout_digest").get<std::string>()};
-  if (json.contains("seed")) manifest.info.seed = json.at("seed").get<uint64_t>();
-  if (json.contains("data_digest")) manifest.info.data_digest = json.at("data_digest").get<std::string>();
+  if (json.contains("seed")) {
+    manifest.info.seed = json.at("seed").get<uint64_t>();
+  }
+  if (json.contains("data_digest")) {
+    manifest.info.data_digest = json.at("data_digest").get<std::string>();
+  }
   for (const Json& file : json.at("files")) {
     manifest.files.push_back({.name = file.at("name").get<std::string>(),
                               .bytes = file.at("bytes").get<int64_t>(),
@@ -107,11 +115,14 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
       text.substr(kPrefix.size() + kDigits, kBehindDigest.size()) != kBehindDigest) {
     return Damaged("it does not begin with its digest");
   }
-  if (Digest(text.substr(begin)) != text.substr(kPrefix.size(), kDigits))
+  if (Digest(text.substr(begin)) != text.substr(kPrefix.size(), kDigits)) {
     return Damaged("its digest does not match");
+  }
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   try {
-    if (!json.is_object() || json.at("format") != kFormat) return Damaged("it is not of a checkpoint");
+    if (!json.is_object() || json.at("format") != kFormat) {
+      return Damaged("it is not of a checkpoint");
+    }
     const auto version = json.at("version").get<int64_t>();
     if (version < kOldestManifestVersion || version > kManifestVersion) {
       return Damaged(absl::StrCat("it is of version ", version, ", this build reads versions ",

@@ -73,8 +73,12 @@ absl::StatusOr<Sighting> Look(platform::Files& files, const std::string& directo
 absl::Status PublishOwner(platform::Files& files, const std::string& directory, const Owner& self) {
   const std::string temporary = TemporaryIn(directory, self);
   absl::Status status = files.Write(temporary, ToJson(self));
-  if (status.ok()) status = files.Publish(temporary, PathIn(directory));
-  if (!status.ok()) files.RemoveAll(temporary).IgnoreError();  // the first error counts
+  if (status.ok()) {
+    status = files.Publish(temporary, PathIn(directory));
+  }
+  if (!status.ok()) {
+    files.RemoveAll(temporary).IgnoreError();  // the first error counts
+  }
   return status;
 }
 
@@ -96,18 +100,26 @@ class Newcomer {
       const absl::StatusOr<Sighting> seen = Look(files_, directory_);
       if (absl::IsNotFound(seen.status())) {
         const absl::Status published = PublishOwner(files_, directory_, self_);
-        if (!absl::IsAlreadyExists(published)) return published;
+        if (!absl::IsAlreadyExists(published)) {
+          return published;
+        }
         TANDEM_RETURN_IF_ERROR(WaitForSight());
         continue;
       }
-      if (!seen.ok()) return seen.status();
-      if (IsLater(seen->owner, self_)) return Lost(directory_, seen->owner, self_);
+      if (!seen.ok()) {
+        return seen.status();
+      }
+      if (IsLater(seen->owner, self_)) {
+        return Lost(directory_, seen->owner, self_);
+      }
       if (!IsOther(seen->owner, self_)) {
         // What a stopped owner wrote so far it cannot publish when it wakes up.
         return replaced_ ? RemoveTemporaries(files_, directory_, self_)
                          : ReplaceOwner(files_, directory_, self_);
       }
-      if (first_.has_value() && !first_->SameAs(*seen)) return InUse(seen->owner);
+      if (first_.has_value() && !first_->SameAs(*seen)) {
+        return InUse(seen->owner);
+      }
       first_ = *seen;
       TANDEM_RETURN_IF_ERROR(WaitForRenewal());
     }
@@ -121,7 +133,9 @@ class Newcomer {
       return absl::UnavailableError(absl::StrCat(
           PathIn(directory_), " cannot be read, though there is one (a link to nothing?); remove it"));
     }
-    if (num_unseen_++ > 0) pause_();
+    if (num_unseen_++ > 0) {
+      pause_();
+    }
     return absl::OkStatus();
   }
 
@@ -165,13 +179,17 @@ std::string ToText(const Owner& owner) {
     absl::StrAppend(&text, " (", named ? owner.name : "", named && owner.attempt > 1 ? ", " : "",
                     owner.attempt > 1 ? absl::StrCat("attempt ", owner.attempt) : "", ")");
   }
-  if (!owner.host.empty()) absl::StrAppend(&text, " on host ", owner.host);
+  if (!owner.host.empty()) {
+    absl::StrAppend(&text, " on host ", owner.host);
+  }
   return text;
 }
 
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory) {
   TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(PathIn(directory)));
-  if (bytes > kMostOwnerBytes) return ParseOwner("");
+  if (bytes > kMostOwnerBytes) {
+    return ParseOwner("");
+  }
   TANDEM_ASSIGN_OR_RETURN(const std::string text, files.Read(PathIn(directory)));
   return ParseOwner(text);
 }
@@ -180,13 +198,17 @@ absl::Status TakeOwnership(platform::Files& files, const std::string& directory,
                            const std::function<void()>& pause) {
   TANDEM_RETURN_IF_ERROR(files.CreateFolders(directory));
   const absl::Status taken = Newcomer(files, directory, self, pause).Take();
-  if (!taken.ok()) files.RemoveAll(TemporaryIn(directory, self)).IgnoreError();  // the first error counts
+  if (!taken.ok()) {
+    files.RemoveAll(TemporaryIn(directory, self)).IgnoreError();  // the first error counts
+  }
   return taken;
 }
 
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self) {
   TANDEM_ASSIGN_OR_RETURN(const Owner owner, ReadOwner(files, directory));
-  if (IsOther(owner, self)) return Lost(directory, owner, self);
+  if (IsOther(owner, self)) {
+    return Lost(directory, owner, self);
+  }
   return files.Touch(PathIn(directory));
 }
 
@@ -204,16 +226,26 @@ absl::Status RestoreOwnership(platform::Files& files, const std::string& directo
 
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self) {
   const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  if (absl::IsNotFound(owner.status())) return absl::OkStatus();
-  if (!owner.ok()) return owner.status();
-  if (owner->job != self.job || owner->attempt != self.attempt) return absl::OkStatus();
+  if (absl::IsNotFound(owner.status())) {
+    return absl::OkStatus();
+  }
+  if (!owner.ok()) {
+    return owner.status();
+  }
+  if (owner->job != self.job || owner->attempt != self.attempt) {
+    return absl::OkStatus();
+  }
   return files.RemoveAll(PathIn(directory));
 }
 
 absl::Status CheckOwner(platform::Files& files, const std::string& directory, const Owner& self) {
   const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  if (absl::IsNotFound(owner.status())) return absl::OkStatus();
-  if (!owner.ok()) return owner.status();
+  if (absl::IsNotFound(owner.status())) {
+    return absl::OkStatus();
+  }
+  if (!owner.ok()) {
+    return owner.status();
+  }
   return IsOther(*owner, self) ? Lost(directory, *owner, self) : absl::OkStatus();
 }
 

@@ -23,7 +23,9 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
                                  const std::vector<fsdp::StateMemory>& states,
                                  const std::vector<WholeArray>& whole, bool is_first)
     : units_(units), type_(type), is_first_(is_first) {
-  if (states.size() != units.size()) throw std::invalid_argument("a state for each unit is needed");
+  if (states.size() != units.size()) {
+    throw std::invalid_argument("a state for each unit is needed");
+  }
   const auto add = [&](const device::Memory& memory, c10::ScalarType held) {
     device_.push_back(memory.begin == nullptr ? at::Tensor() : device::FlatTensorIn(device, memory, held));
   };
@@ -41,7 +43,9 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
 ParameterArrays::~ParameterArrays() = default;
 
 void ParameterArrays::MakeShards() {
-  if (!host_.empty()) return;
+  if (!host_.empty()) {
+    return;
+  }
   for (size_t u = 0; u < units_.size(); ++u) {
     const fsdp::UnitShard& unit = units_[u];
     for (size_t kind = 0; kind < kSuffixes.size(); ++kind) {
@@ -71,7 +75,9 @@ void ParameterArrays::MakeShards() {
                                 .begin = piece.range.begin,
                                 .data = shards_.back().data});
         const fsdp::Range owned = fsdp::Intersect(piece.range, unit.owned());
-        if (!owned.empty()) owned_shards_.push_back(shard_of(owned));
+        if (!owned.empty()) {
+          owned_shards_.push_back(shard_of(owned));
+        }
       }
     }
   }
@@ -84,7 +90,9 @@ void ParameterArrays::MakeShards() {
                       .data = &pieces_.emplace_back(host_.back())};
     shards_.push_back(shard);
     unit_shards_.push_back(shard);
-    if (is_first_) owned_shards_.push_back(shard);
+    if (is_first_) {
+      owned_shards_.push_back(shard);
+    }
   }
 }
 
@@ -106,13 +114,17 @@ const std::vector<Shard>& ParameterArrays::unit_shards() {
 void ParameterArrays::FromDevice() {
   MakeShards();
   for (size_t i = 0; i < device_.size(); ++i) {
-    if (device_[i].defined() && !host_[i].is_same(device_[i])) host_[i].copy_(device_[i]);
+    if (device_[i].defined() && !host_[i].is_same(device_[i])) {
+      host_[i].copy_(device_[i]);
+    }
   }
 }
 
 void ParameterArrays::ToDevice() {
   for (size_t i = 0; i < host_.size(); ++i) {
-    if (device_[i].defined() && !host_[i].is_same(device_[i])) device_[i].copy_(host_[i]);
+    if (device_[i].defined() && !host_[i].is_same(device_[i])) {
+      device_[i].copy_(host_[i]);
+    }
   }
 }
 

@@ -54,7 +54,9 @@ class DuplicateFinder {
 
 // A non-negative integer, or -1.
 int64_t Natural(const Json& value) {
-  if (!value.is_number_unsigned()) return -1;
+  if (!value.is_number_unsigned()) {
+    return -1;
+  }
   const auto number = value.get<uint64_t>();
   return number <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) ? static_cast<int64_t>(number)
                                                                               : -1;
@@ -79,7 +81,9 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json, Tenso
   }
   tensor.dtype = dtype.get<std::string>();
   int64_t bytes = BytesOfDtype(tensor.dtype);
-  if (!shape.is_array()) return Bad("tensor '" + name + "' has no shape");
+  if (!shape.is_array()) {
+    return Bad("tensor '" + name + "' has no shape");
+  }
   for (const Json& dim : shape) {
     tensor.shape.push_back(Natural(dim));
     if (tensor.shape.back() < 0 || __builtin_mul_overflow(bytes, tensor.shape.back(), &bytes)) {
@@ -108,7 +112,9 @@ int64_t BytesOfDtype(std::string_view dtype) {
       {"U16", 2},  {"I16", 2}, {"F16", 2}, {"BF16", 2},    {"U32", 4},     {"I32", 4},
       {"F32", 4},  {"U64", 8}, {"I64", 8}, {"F64", 8}};
   for (const auto& [name, bytes] : kDtypes) {
-    if (name == dtype) return bytes;
+    if (name == dtype) {
+      return bytes;
+    }
   }
   return 0;
 }
@@ -116,12 +122,16 @@ int64_t BytesOfDtype(std::string_view dtype) {
 absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& tensors,
                                              const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
-  if (!metadata.empty()) header[kMetadata] = metadata;
+  if (!metadata.empty()) {
+    header[kMetadata] = metadata;
+  }
   std::vector<int64_t> sizes;
   int64_t offset = 0;
   for (const TensorToWrite& tensor : tensors) {
     int64_t bytes = BytesOfDtype(tensor.dtype);
-    if (bytes == 0) return absl::InvalidArgumentError("safetensors: unknown dtype " + tensor.dtype);
+    if (bytes == 0) {
+      return absl::InvalidArgumentError("safetensors: unknown dtype " + tensor.dtype);
+    }
     for (const int64_t dim : tensor.shape) {
       if (dim < 0 || __builtin_mul_overflow(bytes, dim, &bytes)) {
         return absl::InvalidArgumentError("safetensors: impossible shape of " + tensor.name);
@@ -144,7 +154,9 @@ absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& t
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
 
   std::string content(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) content[i] = static_cast<char>(text.size() >> (8 * i));
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    content[i] = static_cast<char>(text.size() >> (8 * i));
+  }
   content.reserve(kLengthBytes + text.size() + static_cast<size_t>(offset));
   content += text;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -154,26 +166,38 @@ absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& t
 }
 
 absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
-  if (content.size() < kLengthBytes) return Bad(absl::StrCat("it has only ", content.size(), " bytes"));
+  if (content.size() < kLengthBytes) {
+    return Bad(absl::StrCat("it has only ", content.size(), " bytes"));
+  }
   const uint64_t length = LoadLength(content);
   if (length > kMaxHeader || length > content.size() - kLengthBytes) {
     return Bad(absl::StrCat("its header of ", length, " bytes does not fit"));
   }
   const std::string_view text = content.substr(kLengthBytes, length);
   const std::string_view buffer = content.substr(kLengthBytes + length);
-  if (text.empty() || text[0] != '{') return Bad("its header does not begin with {");
+  if (text.empty() || text[0] != '{') {
+    return Bad("its header does not begin with {");
+  }
   DuplicateFinder duplicates;
   const Json header = Json::parse(text.begin(), text.end(), std::ref(duplicates), /*allow_exceptions=*/false);
-  if (header.is_discarded() || !header.is_object()) return Bad("its header is not JSON");
-  if (!duplicates.duplicate().empty()) return Bad("the name '" + duplicates.duplicate() + "' is there twice");
+  if (header.is_discarded() || !header.is_object()) {
+    return Bad("its header is not JSON");
+  }
+  if (!duplicates.duplicate().empty()) {
+    return Bad("the name '" + duplicates.duplicate() + "' is there twice");
+  }
 
   SafetensorsFile file;
   std::vector<Entry> entries;
   for (const auto& [name, json] : header.items()) {
     if (name == kMetadata) {
-      if (!json.is_object()) return Bad("its metadata is not an object");
+      if (!json.is_object()) {
+        return Bad("its metadata is not an object");
+      }
       for (const auto& [key, value] : json.items()) {
-        if (!value.is_string()) return Bad("its metadata '" + key + "' is not a string");
+        if (!value.is_string()) {
+          return Bad("its metadata '" + key + "' is not a string");
+        }
         file.metadata[key] = value.get<std::string>();
       }
       continue;

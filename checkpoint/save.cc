@@ -27,7 +27,9 @@ std::string Text(const absl::Status& status) { return std::string(status.message
 
 int64_t TotalBytes(const Manifest& manifest, int64_t manifest_bytes) {
   int64_t bytes = manifest_bytes;
-  for (const ManifestFile& file : manifest.files) bytes += file.bytes;
+  for (const ManifestFile& file : manifest.files) {
+    bytes += file.bytes;
+  }
   return bytes;
 }
 
@@ -72,7 +74,9 @@ class Saving {
 
   Saved Run() {
     const Saved there = Begin();
-    if (!there.path.empty()) return there;
+    if (!there.path.empty()) {
+      return there;
+    }
     std::vector<std::string> texts;
     Contribution own;
     Guarded([&] { return WriteOwnFile(own); });
@@ -91,7 +95,9 @@ class Saving {
   Saved FromRankZero(const Saved& saved) {
     const Json json = Json::parse(ExchangeTexts(comm_, ToText(saved))[0]);
     const auto digest = json.at("digest").get<std::string>();
-    if (digest.empty()) return {};
+    if (digest.empty()) {
+      return {};
+    }
     return {.path = path_, .bytes = json.at("bytes").get<int64_t>(), .manifest_digest = digest};
   }
 
@@ -118,7 +124,9 @@ class Saving {
         removed = files_.RemoveAll(temporary_);
       }
       const std::string reason = ExchangeTexts(comm_, Text(removed))[0];
-      if (reason.empty()) throw;
+      if (reason.empty()) {
+        throw;
+      }
       throw CheckpointError(
           absl::StrCat(error.what(), "; and its temporary files are still there: ", reason));
     }
@@ -128,15 +136,21 @@ class Saving {
   Saved Begin() {
     Saved there;
     Guarded([&]() -> absl::Status {
-      if (comm_.rank() != 0) return absl::OkStatus();
+      if (comm_.rank() != 0) {
+        return absl::OkStatus();
+      }
       TANDEM_RETURN_IF_ERROR(files_.CreateFolders(directory_));
       TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
       TANDEM_RETURN_IF_ERROR(RemoveTemporaries(files_, directory_, self_));
       TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
       for (const int64_t step : steps) {
-        if (step != info_.step) continue;
+        if (step != info_.step) {
+          continue;
+        }
         TANDEM_RETURN_IF_ERROR(LookAtExisting(there));
-        if (!there.path.empty()) return absl::OkStatus();
+        if (!there.path.empty()) {
+          return absl::OkStatus();
+        }
       }
       return files_.CreateFolders(temporary_);
     });
@@ -181,7 +195,9 @@ class Saving {
       array.name = shard.name;
       array.dtype = dtype;
       array.elements = shard.elements;
-      if (elements == 0) continue;  // nothing to write; the array must be known all the same
+      if (elements == 0) {
+        continue;  // nothing to write; the array must be known all the same
+      }
       array.pieces.push_back({.file = comm_.rank(), .begin = shard.begin, .elements = elements});
       tensors.push_back(
           {.name = shard.name, .dtype = dtype, .shape = {elements}, .data = shard.data->const_data_ptr()});
@@ -196,7 +212,9 @@ class Saving {
 
   // Rank 0: the manifest, then the rename that makes it a checkpoint.
   absl::Status Commit(const std::vector<std::string>& texts, Saved& saved) {
-    if (comm_.rank() != 0) return absl::OkStatus();
+    if (comm_.rank() != 0) {
+      return absl::OkStatus();
+    }
     Manifest manifest{.info = info_};
     TANDEM_RETURN_IF_ERROR(Collect(texts, manifest));
     const ManifestText text = WriteManifest(manifest);
@@ -206,10 +224,14 @@ class Saving {
     absl::Status published = files_.Publish(temporary_, path_);
     if (absl::IsAlreadyExists(published)) {  // since Begin looked
       TANDEM_RETURN_IF_ERROR(LookAtExisting(saved));
-      if (!saved.path.empty()) return files_.RemoveAll(temporary_);
+      if (!saved.path.empty()) {
+        return files_.RemoveAll(temporary_);
+      }
       published = files_.Publish(temporary_, path_);
     }
-    if (!published.ok()) return published;
+    if (!published.ok()) {
+      return published;
+    }
     TANDEM_RETURN_IF_ERROR(files_.SyncFolder(directory_));
     saved = {.path = path_,
              .bytes = TotalBytes(manifest, static_cast<int64_t>(text.text.size())),
@@ -239,7 +261,9 @@ class Saving {
               "array ", name, ": rank ", rank, " has another type or size than the ranks before it"));
         }
         const auto elements = entry.at(4).get<int64_t>();
-        if (elements == 0) continue;
+        if (elements == 0) {
+          continue;
+        }
         array.pieces.push_back(
             {.file = static_cast<int>(rank), .begin = entry.at(3).get<int64_t>(), .elements = elements});
       }

@@ -20,10 +20,12 @@ int64_t SumOf(const std::vector<int64_t>& numbers, int first) {
 
 Collective Check(const char* operation, const std::string& group, int64_t input_slices, int size,
                  const at::Tensor& input, at::Tensor& output) {
-  if (!input.is_contiguous() || !output.is_contiguous())
+  if (!input.is_contiguous() || !output.is_contiguous()) {
     Refuse(group, operation, "tensors must be contiguous");
-  if (input.scalar_type() != output.scalar_type())
+  }
+  if (input.scalar_type() != output.scalar_type()) {
     Refuse(group, operation, "input and output differ in dtype");
+  }
   const int64_t in = static_cast<int64_t>(input.nbytes());
   const int64_t out = static_cast<int64_t>(output.nbytes());
   if (input.numel() % input_slices != 0 || in / input_slices * size != out) {
@@ -42,7 +44,9 @@ std::vector<int64_t> BytesOfRows(const char* operation, const std::string& group
                                  const std::vector<int64_t>& rows, const at::Tensor& matrix) {
   std::vector<int64_t> bytes;
   for (const int64_t of_rank : rows) {
-    if (of_rank < 0) Refuse(group, operation, std::to_string(of_rank) + " rows for a rank");
+    if (of_rank < 0) {
+      Refuse(group, operation, std::to_string(of_rank) + " rows for a rank");
+    }
     bytes.push_back(of_rank * matrix.size(1) * static_cast<int64_t>(matrix.itemsize()));
   }
   if (static_cast<int>(rows.size()) != size || SumOf(rows, size) > matrix.size(0)) {
@@ -98,8 +102,12 @@ Collective CheckAllToAllRows(const std::string& group, int size, const at::Tenso
 
 Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,
                        at::Tensor& output) {
-  if (rank == 0) return Check("Gather", group, 1, size, input, output);
-  if (!input.is_contiguous()) Refuse(group, "Gather", "tensors must be contiguous");
+  if (rank == 0) {
+    return Check("Gather", group, 1, size, input, output);
+  }
+  if (!input.is_contiguous()) {
+    Refuse(group, "Gather", "tensors must be contiguous");
+  }
   const auto bytes = static_cast<int64_t>(input.nbytes());
   return {.operation = "Gather",
           .input = bytes == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),

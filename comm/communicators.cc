@@ -23,8 +23,9 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
     const CommunicatorUse& use = uses_[i];
     const auto group = std::find_if(groups.begin(), groups.end(),
                                     [&use](const Membership& each) { return each.group == use.group; });
-    if (group == groups.end())
+    if (group == groups.end()) {
       throw std::invalid_argument("communicator " + Text(use) + ": this rank is in no such group");
+    }
     for (size_t j = 0; j < i; ++j) {
       if (uses_[j].group == use.group && uses_[j].purpose == use.purpose) {
         throw std::invalid_argument("communicator " + Text(use) + " is listed twice");
@@ -37,9 +38,13 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
   for (const bool clones : {false, true}) {   // a clone needs its parent, whichever the programs list first
     for (size_t i = 0; i < uses_.size(); ++i) {
       Membership membership = joined[i];
-      if (membership.clone_of.empty() == clones) continue;
+      if (membership.clone_of.empty() == clones) {
+        continue;
+      }
       const bool first = !live.contains(membership.group);
-      if (!first) membership.prefix += uses_[i].purpose + "/";  // where no clone is made, keys of its own
+      if (!first) {
+        membership.prefix += uses_[i].purpose + "/";  // where no clone is made, keys of its own
+      }
       const auto parent = live.find(first ? membership.clone_of : membership.group);
       communicators_[i] = factory.Make(membership, parent == live.end() ? nullptr : parent->second);
       live.emplace(membership.group, communicators_[i].get());
@@ -52,30 +57,39 @@ Communicators::Communicators(Communicators&&) noexcept = default;
 
 Communicator& Communicators::Of(const std::string& group, const std::string& purpose) const {
   for (size_t i = 0; i < uses_.size(); ++i) {
-    if (uses_[i].group == group && uses_[i].purpose == purpose) return *communicators_[i];
+    if (uses_[i].group == group && uses_[i].purpose == purpose) {
+      return *communicators_[i];
+    }
   }
   throw std::invalid_argument("no communicator " + Text({.group = group, .purpose = purpose}) + " was made");
 }
 
 std::vector<Communicator*> Communicators::all() const {
   std::vector<Communicator*> all;
-  for (const std::unique_ptr<Communicator>& each : communicators_) all.push_back(each.get());
+  for (const std::unique_ptr<Communicator>& each : communicators_) {
+    all.push_back(each.get());
+  }
   return all;
 }
 
 std::vector<std::string> Communicators::RegisterWindows(const std::shared_ptr<const device::Region>& region) {
   std::vector<std::string> refused;
   for (size_t i = 0; i < uses_.size(); ++i) {
-    if (!uses_[i].window) continue;
+    if (!uses_[i].window) {
+      continue;
+    }
     const absl::Status status = communicators_[i]->RegisterWindow(region);
-    if (!status.ok())
+    if (!status.ok()) {
       refused.push_back("communicator " + Text(uses_[i]) + ": " + std::string(status.message()));
+    }
   }
   return refused;
 }
 
 void Communicators::Abort() {
-  for (const std::unique_ptr<Communicator>& each : communicators_) each->Abort();
+  for (const std::unique_ptr<Communicator>& each : communicators_) {
+    each->Abort();
+  }
 }
 
 }  // namespace tandem::comm

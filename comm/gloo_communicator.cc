@@ -43,7 +43,9 @@ class RendezvousStore final : public c10d::Store {
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
     const platform::Clock& clock = platform::SteadyClock();
     const absl::Time deadline = clock.Now() + absl::FromChrono(timeout);
-    for (const std::string& key : keys) store_->Get(Key(key), deadline - clock.Now());
+    for (const std::string& key : keys) {
+      store_->Get(Key(key), deadline - clock.Now());
+    }
   }
 
   int64_t add(const std::string& key, int64_t) override { Unused("add", key); }
@@ -137,7 +139,9 @@ class GlooCommunicator final : public Communicator {
   // to_root: to rank 0 alone.
   void Exchange(const Collective& call, bool to_root = false) {
     const std::string where = "group " + name_ + " " + RankText(ranks_, rank_) + " " + call.operation;
-    if (aborted_) throw CommError(where + ": aborted");
+    if (aborted_) {
+      throw CommError(where + ": aborted");
+    }
     const uint64_t sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed);
     // In flight at most this and the next collective: a few bits keep them apart.
     const int tag = static_cast<int>(sequence & 0xFFFF);
@@ -146,20 +150,26 @@ class GlooCommunicator final : public Communicator {
     try {
       for (int step = 1; step < size_ && call.output != nullptr; ++step) {
         peer = (rank_ + size_ - step) % size_;
-        if (call.BytesFrom(peer) == 0) continue;
+        if (call.BytesFrom(peer) == 0) {
+          continue;
+        }
         std::vector<at::Tensor> to = {Bytes(call.OutputOf(peer), call.BytesFrom(peer))};
         transfers.push_back({peer, gloo_->recv(to, peer, tag)});
       }
       for (int step = 1; step < size_; ++step) {
         peer = (rank_ + step) % size_;
-        if ((to_root && peer != 0) || call.BytesTo(peer) == 0) continue;
+        if ((to_root && peer != 0) || call.BytesTo(peer) == 0) {
+          continue;
+        }
         std::vector<at::Tensor> from = {Bytes(const_cast<char*>(call.InputFor(peer)), call.BytesTo(peer))};
         transfers.push_back({peer, gloo_->send(from, peer, tag)});
       }
       if (call.output != nullptr && call.BytesTo(rank_) > 0) {
         const char* const own = call.InputFor(rank_);
         char* const place = call.OutputOf(rank_);
-        if (own != place) std::memcpy(place, own, static_cast<size_t>(call.BytesTo(rank_)));
+        if (own != place) {
+          std::memcpy(place, own, static_cast<size_t>(call.BytesTo(rank_)));
+        }
       }
       for (Transfer& transfer : transfers) {
         peer = transfer.peer;
@@ -200,7 +210,9 @@ std::shared_ptr<gloo::transport::Device> MakeDevice(const std::string& data_addr
       error = std::current_exception();
     }
   }).join();
-  if (error != nullptr) std::rethrow_exception(error);
+  if (error != nullptr) {
+    std::rethrow_exception(error);
+  }
   return device;
 }
 
@@ -232,7 +244,9 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std:
                                                    const std::string& prefix, int rank, int size,
                                                    const std::string& data_address, absl::Duration timeout,
                                                    const std::vector<int>& ranks) {
-  if (size == 1) return std::move(MakeThreadCommunicators(name, 1).front());
+  if (size == 1) {
+    return std::move(MakeThreadCommunicators(name, 1).front());
+  }
   const std::string where = "group " + name + " " + RankText(ranks, rank) + ", one of " +
                             std::to_string(size) + ", creation on " + data_address + ": ";
   std::shared_ptr<gloo::transport::Device> device;

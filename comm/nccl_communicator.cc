@@ -35,7 +35,9 @@ constexpr absl::Duration kFarewell = absl::Seconds(5);
 std::string Text(ncclResult_t result, ncclComm_t comm) {
   std::string text = ncclGetErrorString(result);
   const char* const last = ncclGetLastError(comm);
-  if (last != nullptr && last[0] != '\0') text += std::string(" (") + last + ")";
+  if (last != nullptr && last[0] != '\0') {
+    text += std::string(" (") + last + ")";
+  }
   return text;
 }
 
@@ -47,14 +49,20 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
   config.blocking = 0;
   config.splitShare = 0;
   config.commName = name.c_str();
-  if (options.cga_cluster_size) config.cgaClusterSize = *options.cga_cluster_size;
-  if (options.min_ctas) config.minCTAs = *options.min_ctas;
+  if (options.cga_cluster_size) {
+    config.cgaClusterSize = *options.cga_cluster_size;
+  }
+  if (options.min_ctas) {
+    config.minCTAs = *options.min_ctas;
+  }
   if (const int most = parallel::MostCtas(options); most > 0) {
     config.maxCTAs = most;  // NCCL takes an unset maximum for one below the minimum
   } else {
     config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   }
-  if (!options.net_name.empty()) config.netName = options.net_name.c_str();
+  if (!options.net_name.empty()) {
+    config.netName = options.net_name.c_str();
+  }
   return config;
 }
 
@@ -70,7 +78,9 @@ struct Pending {
 class NcclRegion final : public device::Region {
  public:
   NcclRegion(int device, int64_t bytes) : device_(device), bytes_(bytes) {
-    if (bytes_ == 0) return;
+    if (bytes_ == 0) {
+      return;
+    }
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     const ncclResult_t result = ncclMemAlloc(&begin_, static_cast<size_t>(bytes_));
     if (result != ncclSuccess) {
@@ -84,7 +94,9 @@ class NcclRegion final : public device::Region {
     }
   }
   ~NcclRegion() override {
-    if (begin_ == nullptr) return;
+    if (begin_ == nullptr) {
+      return;
+    }
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
     ncclMemFree(begin_);
   }
@@ -124,7 +136,9 @@ class NcclCommunicator final : public Communicator {
     } catch (const CommError&) {
       Abort();
     }
-    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+    for (cudaEvent_t event : events_) {
+      cudaEventDestroy(event);
+    }
   }
 
   const std::string& name() const override { return name_; }
@@ -177,7 +191,9 @@ class NcclCommunicator final : public Communicator {
       for (int peer = 0; peer < size_ && rank_ == 0 && IsOk(result); ++peer) {
         result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
       }
-      if (IsOk(result)) result = ncclSend(call.input, bytes, ncclInt8, /*peer=*/0, comm, stream);
+      if (IsOk(result)) {
+        result = ncclSend(call.input, bytes, ncclInt8, /*peer=*/0, comm, stream);
+      }
       const ncclResult_t end = ncclGroupEnd();
       return IsOk(result) ? end : result;
     });
@@ -218,10 +234,14 @@ class NcclCommunicator final : public Communicator {
     ncclComm_t comm = nullptr;
     {
       const std::unique_lock lock(mu_, kLockPatience);
-      if (!lock.owns_lock()) return;
+      if (!lock.owns_lock()) {
+        return;
+      }
       comm = std::exchange(comm_, nullptr);
     }
-    if (comm == nullptr) return;
+    if (comm == nullptr) {
+      return;
+    }
     std::promise<void> done;
     std::future<void> ended = done.get_future();
     std::thread([comm, device = device_, done = std::move(done)]() mutable {
@@ -234,7 +254,9 @@ class NcclCommunicator final : public Communicator {
 
   void CheckPending() override {
     const std::unique_lock lock(mu_, std::try_to_lock);
-    if (!lock.owns_lock() || comm_ == nullptr) return;  // a call is starting: the next look sees it
+    if (!lock.owns_lock() || comm_ == nullptr) {
+      return;  // a call is starting: the next look sees it
+    }
     Prune();
     ncclResult_t state = ncclSuccess;
     ncclCommGetAsyncError(comm_, &state);
@@ -270,12 +292,16 @@ class NcclCommunicator final : public Communicator {
   }
 
   void Check(ncclResult_t result, const std::string& where) const {
-    if (!IsOk(result)) throw CommError(where + ": NCCL: " + Text(result, comm_));
+    if (!IsOk(result)) {
+      throw CommError(where + ": NCCL: " + Text(result, comm_));
+    }
   }
 
   // Requires mu_.
   void ThrowIfAborted(const std::string& where) const {
-    if (comm_ == nullptr) throw CommError(where + ": aborted");
+    if (comm_ == nullptr) {
+      throw CommError(where + ": aborted");
+    }
   }
 
   // NCCL may still be at work after a call: setting up connections takes the peers.
@@ -288,7 +314,9 @@ class NcclCommunicator final : public Communicator {
         ncclResult_t state = ncclSuccess;
         ncclCommGetAsyncError(comm_, &state);
         Check(state, where);
-        if (state == ncclSuccess) return;
+        if (state == ncclSuccess) {
+          return;
+        }
       }
       if (platform::SteadyClock().Now() > deadline) {
         throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
@@ -355,9 +383,13 @@ class NcclCommunicator final : public Communicator {
   // Requires mu_, and Prune. Runs are enqueued ahead of the GPU: a collective may be pending for a whole step
   // before the GPU comes to it, and no peer is missing meanwhile.
   bool IsLate() {
-    if (pending_.empty()) return false;
+    if (pending_.empty()) {
+      return false;
+    }
     const absl::Time now = platform::SteadyClock().Now();
-    if (!oldest_reached_ && cudaEventQuery(pending_.front().begin) == cudaSuccess) oldest_reached_ = now;
+    if (!oldest_reached_ && cudaEventQuery(pending_.front().begin) == cudaSuccess) {
+      oldest_reached_ = now;
+    }
     return oldest_reached_ && now - *oldest_reached_ > timeout_;
   }
 
@@ -367,14 +399,18 @@ class NcclCommunicator final : public Communicator {
     for (const Window& window : windows_) {
       {
         const std::lock_guard lock(mu_);
-        if (comm_ == nullptr) return;
+        if (comm_ == nullptr) {
+          return;
+        }
         Check(ncclCommWindowDeregister(comm_, window.window), where);
       }
       AwaitStart(where, kFarewell);
     }
     {
       const std::lock_guard lock(mu_);
-      if (comm_ == nullptr) return;
+      if (comm_ == nullptr) {
+        return;
+      }
       Check(ncclCommFinalize(comm_), where);
     }
     AwaitStart(where, kFarewell);
@@ -382,7 +418,9 @@ class NcclCommunicator final : public Communicator {
       const std::lock_guard lock(mu_);
       comm = std::exchange(comm_, nullptr);
     }
-    if (comm != nullptr) ncclCommDestroy(comm);
+    if (comm != nullptr) {
+      ncclCommDestroy(comm);
+    }
   }
 
   const std::string name_;
@@ -414,7 +452,9 @@ class NcclFactory final : public CommunicatorFactory {
 
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
     TakeMultiprocessors(membership);
-    if (live != nullptr) return CloneNcclCommunicator(membership.group, *live, membership.options);
+    if (live != nullptr) {
+      return CloneNcclCommunicator(membership.group, *live, membership.options);
+    }
     return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
                                 membership.size, device_, rendezvous_.timeout, membership.options,
                                 membership.ranks.empty()
@@ -483,7 +523,9 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
                                                     const parallel::GroupOptions& options) {
   auto* const live = dynamic_cast<NcclCommunicator*>(&parent);
-  if (live == nullptr) throw std::logic_error("group " + parent.name() + " is not an NCCL group");
+  if (live == nullptr) {
+    throw std::logic_error("group " + parent.name() + " is not an NCCL group");
+  }
   return std::make_unique<NcclCommunicator>(
       name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options,
       [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });

@@ -37,7 +37,9 @@ class Meeting {
   void End(const std::string& why) {
     {
       const std::lock_guard lock(mu_);
-      if (ended_.empty()) ended_ = why;
+      if (ended_.empty()) {
+        ended_ = why;
+      }
     }
     changed_.notify_all();
   }
@@ -45,7 +47,9 @@ class Meeting {
  private:
   void Arrive(const std::string& where) {
     std::unique_lock lock(mu_);
-    if (!ended_.empty()) throw CommError(where + ": " + ended_);
+    if (!ended_.empty()) {
+      throw CommError(where + ": " + ended_);
+    }
     const uint64_t generation = generation_;
     if (++arrived_ == size()) {
       arrived_ = 0;
@@ -66,7 +70,9 @@ class Meeting {
       changed_.wait(lock, ready);
     }
     // A rank that left after all had arrived does not undo that.
-    if (generation_ == generation) throw CommError(where + ": " + ended_);
+    if (generation_ == generation) {
+      throw CommError(where + ": " + ended_);
+    }
   }
 
   const WaitUntil wait_until_;
@@ -121,7 +127,9 @@ class ThreadCommunicator final : public Communicator {
   // Copies what is for this rank of every rank's input, in rank order.
   void Exchange(const Collective& mine) {
     const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + mine.operation;
-    if (aborted_) throw CommError(where + ": aborted");
+    if (aborted_) {
+      throw CommError(where + ": aborted");
+    }
     num_collectives_.fetch_add(1, std::memory_order_relaxed);
     const std::vector<Collective>& calls = meeting_->Enter(rank_, mine, where);
     for (size_t peer = 0; peer < calls.size(); ++peer) {
@@ -137,7 +145,9 @@ class ThreadCommunicator final : public Communicator {
       const auto bytes = static_cast<size_t>(mine.BytesFrom(peer));
       const char* const from = bytes > 0 ? calls[static_cast<size_t>(peer)].InputFor(rank_) : nullptr;
       char* const to = mine.OutputOf(peer);
-      if (bytes > 0 && from != to) std::memcpy(to, from, bytes);
+      if (bytes > 0 && from != to) {
+        std::memcpy(to, from, bytes);
+      }
     }
     meeting_->Leave(where);
     num_ended_.fetch_add(1, std::memory_order_relaxed);
@@ -155,7 +165,9 @@ class ThreadCommunicator final : public Communicator {
 
 std::vector<std::unique_ptr<Communicator>> MakeThreadCommunicators(const std::string& name, int size,
                                                                    WaitUntil wait_until) {
-  if (size <= 0) throw std::invalid_argument("group " + name + " of " + std::to_string(size) + " ranks");
+  if (size <= 0) {
+    throw std::invalid_argument("group " + name + " of " + std::to_string(size) + " ranks");
+  }
   const auto meeting = std::make_shared<Meeting>(size, std::move(wait_until));
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; ++rank) {

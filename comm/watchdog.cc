@@ -44,7 +44,9 @@ void Watchdog::Run() {
       leaving = Leaving(interval_);
     } while (Exchange(leaving, mine, all));
   } catch (...) {
-    if (!leaving) Lost();
+    if (!leaving) {
+      Lost();
+    }
   }
   const std::lock_guard lock(mu_);
   ended_ = true;
@@ -61,10 +63,14 @@ void Watchdog::LookAfterPending() {
         try {
           communicator->CheckPending();
         } catch (...) {
-          if (!first) first = std::current_exception();
+          if (!first) {
+            first = std::current_exception();
+          }
         }
       }
-      if (first) std::rethrow_exception(first);
+      if (first) {
+        std::rethrow_exception(first);
+      }
     }
   } catch (...) {
     Lost();
@@ -72,14 +78,18 @@ void Watchdog::LookAfterPending() {
 }
 
 void Watchdog::Lost() {
-  if (!reported_.exchange(true)) lost_(std::current_exception());
+  if (!reported_.exchange(true)) {
+    lost_(std::current_exception());
+  }
 }
 
 bool Watchdog::Exchange(bool leaving, const at::Tensor& mine, at::Tensor& all) {
   *mine.mutable_data_ptr<uint8_t>() = leaving ? 1 : 0;
   heartbeat_.AllGather(mine, all);
   for (int rank = 0; rank < heartbeat_.size(); ++rank) {
-    if (all.const_data_ptr<uint8_t>()[rank] != 0) return false;
+    if (all.const_data_ptr<uint8_t>()[rank] != 0) {
+      return false;
+    }
   }
   return true;
 }

@@ -19,7 +19,9 @@ namespace {
 // With swap; the kernel would promise more, and kill this process later.
 int64_t MachineMemory() {
   struct sysinfo info;
-  if (sysinfo(&info) != 0) return std::numeric_limits<int64_t>::max();
+  if (sysinfo(&info) != 0) {
+    return std::numeric_limits<int64_t>::max();
+  }
   return static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
 }
 
@@ -29,7 +31,9 @@ int64_t OfMeminfo(const std::string& name) {
   std::string word;
   int64_t kibibytes = 0;
   while (file >> word) {
-    if (word == name + ":" && file >> kibibytes) return kibibytes * 1024;
+    if (word == name + ":" && file >> kibibytes) {
+      return kibibytes * 1024;
+    }
   }
   return 0;
 }
@@ -38,7 +42,9 @@ int64_t OfMeminfo(const std::string& name) {
 class MappedRegion final : public Region {
  public:
   explicit MappedRegion(int64_t bytes) : bytes_(bytes) {
-    if (bytes_ == 0) return;
+    if (bytes_ == 0) {
+      return;
+    }
     if (bytes_ > MachineMemory()) {
       throw OutOfMemory("the machine has " + std::to_string(MachineMemory()) +
                         " bytes of memory with its swap, this rank needs " + std::to_string(bytes_) +
@@ -53,7 +59,9 @@ class MappedRegion final : public Region {
     madvise(begin_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);  // a wish; without it memory is only slower
   }
   ~MappedRegion() override {
-    if (begin_ != nullptr) munmap(begin_, static_cast<size_t>(bytes_));
+    if (begin_ != nullptr) {
+      munmap(begin_, static_cast<size_t>(bytes_));
+    }
   }
 
   char* begin() const override { return begin_; }

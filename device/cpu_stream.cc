@@ -87,7 +87,9 @@ class CpuStream final : public Stream {
   }
 
   void Wait(const Event& event) override {
-    if (!event.IsReached()) Push(Await{event});
+    if (!event.IsReached()) {
+      Push(Await{event});
+    }
   }
 
   void Synchronize() override { Synchronize(Record()); }
@@ -107,7 +109,9 @@ class CpuStream final : public Stream {
       wake = idle_;
       idle_ = false;  // one wake-up is enough
     }
-    if (wake) changed_.notify_one();
+    if (wake) {
+      changed_.notify_one();
+    }
   }
 
   void Run(const std::string& name) {
@@ -120,14 +124,18 @@ class CpuStream final : public Stream {
       {
         std::unique_lock lock(mu_);
         while (queue_.empty()) {
-          if (ending_) return;
+          if (ending_) {
+            return;
+          }
           idle_ = true;
           changed_.wait(lock);
           idle_ = false;
         }
         batch.swap(queue_);
       }
-      for (Task& task : batch) RunOne(task);
+      for (Task& task : batch) {
+        RunOne(task);
+      }
       batch.clear();
     }
   }

@@ -38,8 +38,9 @@ class Event {
     return *this;
   }
   ~Event() {
-    if (state_ != nullptr && state_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    if (state_ != nullptr && state_->references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       state_->Recycle();
+    }
   }
 
   State* state() const { return state_; }
@@ -47,7 +48,9 @@ class Event {
 
  private:
   void Refer() {
-    if (state_ != nullptr) state_->references_.fetch_add(1, std::memory_order_relaxed);
+    if (state_ != nullptr) {
+      state_->references_.fetch_add(1, std::memory_order_relaxed);
+    }
   }
 
   State* state_ = nullptr;

@@ -16,7 +16,9 @@ StreamError::StreamError() : state_(std::make_shared<State>()) {}
 
 void StreamError::Set(std::exception_ptr error) {
   const std::lock_guard lock(state_->mu);
-  if (state_->is_set) return;
+  if (state_->is_set) {
+    return;
+  }
   state_->error = std::move(error);
   state_->is_set = true;
 }
@@ -24,7 +26,9 @@ void StreamError::Set(std::exception_ptr error) {
 bool StreamError::is_set() const { return state_->is_set; }
 
 void StreamError::RethrowIfSet() const {
-  if (state_->is_set) std::rethrow_exception(state_->error);
+  if (state_->is_set) {
+    std::rethrow_exception(state_->error);
+  }
 }
 
 }  // namespace tandem::device

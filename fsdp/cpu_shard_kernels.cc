@@ -25,7 +25,9 @@ class CpuUnitKernels final : public UnitKernels {
   // Only the parameters: what lies in the gaps of a contribution is whatever was there before.
   void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const override {
     if (norm_terms == nullptr) {
-      for (const Range& run : runs_) FoldRange(staging, gradients, run, add);
+      for (const Range& run : runs_) {
+        FoldRange(staging, gradients, run, add);
+      }
       return;
     }
     DoubleDouble squares;
@@ -43,7 +45,9 @@ class CpuUnitKernels final : public UnitKernels {
 
   void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const override {
     const bool with_norms = arrays.update_norms != nullptr;
-    if (with_norms) std::fill_n(arrays.update_norms, geometry_.num_parameters, ParameterNorms{});
+    if (with_norms) {
+      std::fill_n(arrays.update_norms, geometry_.num_parameters, ParameterNorms{});
+    }
     const RunInputs& inputs = *arrays.inputs;
     const bool finite = arrays.outcome->finite;
     const AdamWScalars<T> decaying(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
@@ -65,11 +69,15 @@ class CpuUnitKernels final : public UnitKernels {
           MeanGradient(scalars, block.size(), sum, mean);
         }
         PublishBlock(weight, block, arrays.published);
-        if (!with_norms) return;
+        if (!with_norms) {
+          return;
+        }
         ParameterNorms& norms = arrays.update_norms[piece.parameter];
         AddBlock(weight, block, norms.weight);
         AddBlock(mean, block, norms.gradient);
-        if (finite) AddBlock(update, block, norms.update);
+        if (finite) {
+          AddBlock(update, block, norms.update);
+        }
       });
     }
   }
@@ -146,8 +154,12 @@ class CpuKernels final : public ShardKernels {
     }
   }
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
-    if (geometry.fp64) return std::make_unique<CpuUnitKernels<double, double>>(std::move(geometry));
-    if (geometry.reduces_bf16) return std::make_unique<CpuUnitKernels<float, Bf16>>(std::move(geometry));
+    if (geometry.fp64) {
+      return std::make_unique<CpuUnitKernels<double, double>>(std::move(geometry));
+    }
+    if (geometry.reduces_bf16) {
+      return std::make_unique<CpuUnitKernels<float, Bf16>>(std::move(geometry));
+    }
     return std::make_unique<CpuUnitKernels<float, float>>(std::move(geometry));
   }
   std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const override {

@@ -19,9 +19,13 @@ template <typename T, typename C>
     for (int r = 0; r < num_contributions; ++r) {
       const C* __restrict const term = contributions + r * stride + begin;
       if (r == 0 && !add) {
-        for (int64_t i = 0; i < block; ++i) sum[i] = Widen(term[i]);
+        for (int64_t i = 0; i < block; ++i) {
+          sum[i] = Widen(term[i]);
+        }
       } else {
-        for (int64_t i = 0; i < block; ++i) sum[i] += Widen(term[i]);
+        for (int64_t i = 0; i < block; ++i) {
+          sum[i] += Widen(term[i]);
+        }
       }
     }
   }

@@ -19,11 +19,17 @@ constexpr int64_t kAlignmentBytes = 128;
 }
 
 int64_t ElementsOf(const ParameterSpec& parameter) {
-  if (parameter.shape.empty()) Refuse(parameter, "has no dims, at least one is needed");
+  if (parameter.shape.empty()) {
+    Refuse(parameter, "has no dims, at least one is needed");
+  }
   int64_t elements = 1;
   for (const int64_t dim : parameter.shape) {
-    if (dim <= 0) Refuse(parameter, "has dim " + std::to_string(dim) + ", every dim must be at least 1");
-    if (__builtin_mul_overflow(elements, dim, &elements)) Refuse(parameter, "has more than 2^63 elements");
+    if (dim <= 0) {
+      Refuse(parameter, "has dim " + std::to_string(dim) + ", every dim must be at least 1");
+    }
+    if (__builtin_mul_overflow(elements, dim, &elements)) {
+      Refuse(parameter, "has more than 2^63 elements");
+    }
   }
   return elements;
 }
@@ -55,7 +61,9 @@ class Digest {
  public:
   void Add(int64_t value) {
     char bytes[8];
-    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+    for (int i = 0; i < 8; ++i) {
+      bytes[i] = static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+    }
     digest_.Add({bytes, sizeof(bytes)});
   }
   void Add(const std::string& text) {
@@ -80,8 +88,9 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
     throw std::invalid_argument("layout: elements of " + std::to_string(element_bytes) +
                                 " bytes do not divide " + std::to_string(kAlignmentBytes) + " bytes");
   }
-  if (granule <= 0)
+  if (granule <= 0) {
     throw std::invalid_argument("layout: granule " + std::to_string(granule) + " is not positive");
+  }
   const int64_t alignment = kAlignmentBytes / element_bytes;
 
   Layout layout{.granule = granule};
@@ -91,11 +100,17 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
   int64_t block_row = 1;
   int64_t cursor = 0;
   for (const ParameterSpec& parameter : parameters) {
-    if (parameter.name.empty()) Refuse(parameter, "has no name");
-    if (!names.insert(parameter.name).second) Refuse(parameter, "is there twice");
+    if (parameter.name.empty()) {
+      Refuse(parameter, "has no name");
+    }
+    if (!names.insert(parameter.name).second) {
+      Refuse(parameter, "is there twice");
+    }
     const bool continues_block = parameter.block >= 0 && parameter.block == open_block;
     if (!continues_block) {
-      if (open_block >= 0) closed_blocks.insert(open_block);
+      if (open_block >= 0) {
+        closed_blocks.insert(open_block);
+      }
       if (closed_blocks.contains(parameter.block)) {
         Refuse(parameter, "continues block " + std::to_string(parameter.block) + " after another parameter");
       }
@@ -109,8 +124,9 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
     }
     layout.granule = CommonMultiple(layout.granule, block_row, parameter);
     int64_t end = 0;
-    if (__builtin_add_overflow(cursor, ElementsOf(parameter), &end))
+    if (__builtin_add_overflow(cursor, ElementsOf(parameter), &end)) {
       Refuse(parameter, "ends beyond 2^63 elements");
+    }
     layout.parameters.push_back({.name = parameter.name,
                                  .shape = parameter.shape,
                                  .range = {.begin = cursor, .end = end},
@@ -181,7 +197,9 @@ std::string LayoutDigest(const std::vector<Layout>& units) {
     for (const Parameter& parameter : unit.parameters) {
       digest.Add(parameter.name);
       digest.Add(static_cast<int64_t>(parameter.shape.size()));
-      for (const int64_t dim : parameter.shape) digest.Add(dim);
+      for (const int64_t dim : parameter.shape) {
+        digest.Add(dim);
+      }
       digest.Add(parameter.range.begin);
       digest.Add(parameter.range.end);
     }

@@ -41,11 +41,15 @@ template <typename T>
   for (int64_t i = 0; i < elements; ++i) {
     bad += std::abs(values[i]) <= std::numeric_limits<T>::max() ? 0 : 1;
   }
-  if (bad == 0) return SumAny(values, elements);
+  if (bad == 0) {
+    return SumAny(values, elements);
+  }
   nonfinite += bad;
   double sum = 0;
   for (int64_t i = 0; i < elements; ++i) {
-    if (std::isfinite(values[i])) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    if (std::isfinite(values[i])) {
+      sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    }
   }
   return sum;
 }

@@ -43,7 +43,9 @@ template <typename T>
 [[gnu::always_inline]] inline void MeanAny(const AdamWScalars<T>& scalars, int64_t elements,
                                            const T* __restrict sum, T* __restrict mean) {
   const T divisor = scalars.divisor;
-  for (int64_t i = 0; i < elements; ++i) mean[i] = sum[i] / divisor;
+  for (int64_t i = 0; i < elements; ++i) {
+    mean[i] = sum[i] / divisor;
+  }
 }
 
 }  // namespace
@@ -62,7 +64,9 @@ TANDEM_VECTOR_CLONES void AdamWStep(const AdamWScalars<double>& scalars, int64_t
 
 TANDEM_VECTOR_CLONES void Publish(const float* __restrict weight, int64_t elements,
                                   Bf16* __restrict published) {
-  for (int64_t i = 0; i < elements; ++i) published[i] = RoundToBf16(weight[i]);
+  for (int64_t i = 0; i < elements; ++i) {
+    published[i] = RoundToBf16(weight[i]);
+  }
 }
 
 TANDEM_VECTOR_CLONES void MeanGradient(const AdamWScalars<float>& scalars, int64_t elements, const float* sum,

@@ -7,7 +7,9 @@ std::vector<Piece> PiecesOf(const Layout& layout, Range owned) {
   std::vector<Piece> pieces;
   for (size_t i = 0; i < layout.parameters.size(); ++i) {
     const Range range = Intersect(layout.parameters[i].range, owned);
-    if (range.empty()) continue;
+    if (range.empty()) {
+      continue;
+    }
     pieces.push_back(
         {.parameter = static_cast<int>(i), .range = range, .decays = layout.parameters[i].decays});
   }
@@ -19,7 +21,9 @@ std::vector<Gap> GapsOf(const Layout& layout, Range range) {
   int64_t cursor = range.begin;
   int behind = -1;
   const auto add = [&](int64_t end) {
-    if (end > cursor) gaps.push_back({.range = {.begin = cursor, .end = end}, .behind = behind});
+    if (end > cursor) {
+      gaps.push_back({.range = {.begin = cursor, .end = end}, .behind = behind});
+    }
   };
   for (const Piece& piece : PiecesOf(layout, range)) {
     add(piece.range.begin);

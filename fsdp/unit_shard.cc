@@ -134,7 +134,9 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
   // Those of a frozen unit may be of a narrower type: they are computed on the host.
   const bool in_place = weights_type() == types_.main;
   const at::Tensor main = in_place ? weights : at::zeros({held_.size()}, types_.main);
-  if (in_place) weights.zero_();
+  if (in_place) {
+    weights.zero_();
+  }
   for (const Piece& piece : pieces_) {
     const auto parameter = static_cast<size_t>(piece.parameter);
     (in_place ? *kernels_ : CpuShardKernels())
@@ -143,8 +145,12 @@ void UnitShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& init
                     static_cast<char*>(main.mutable_data_ptr()) +
                         (piece.range.begin - held_.begin) * ElementBytes(types_.main));
   }
-  if (!in_place) weights.copy_(main);
-  if (state.exp_avg.begin == nullptr) return;  // frozen
+  if (!in_place) {
+    weights.copy_(main);
+  }
+  if (state.exp_avg.begin == nullptr) {
+    return;  // frozen
+  }
   Elements("exp_avg", state.exp_avg, held_.size(), types_.main).zero_();
   Elements("exp_avg_sq", state.exp_avg_sq, held_.size(), types_.main).zero_();
 }
@@ -196,9 +202,13 @@ BoundCall UnitShard::BindReduceGradients(comm::Communicator& inner, const Reduce
        everywhere = accumulator_ != shard,
        own = accumulator.narrow(0, shard.begin - accumulator_.begin, shard.size()), accumulator]() mutable {
         const bool alone = inner.size() == 1;  // its contribution is all there is to fold
-        if (!alone) inner.AllToAll(contribution, staging);
+        if (!alone) {
+          inner.AllToAll(contribution, staging);
+        }
         kernels->Fold((alone ? contribution : staging).const_data_ptr(), gradients, add, terms);
-        if (everywhere) inner.AllGather(own, accumulator);
+        if (everywhere) {
+          inner.AllGather(own, accumulator);
+        }
       };
 }
 
@@ -214,7 +224,9 @@ BoundCall UnitShard::BindReduceOuter(comm::Communicator& outer, const ReduceOute
        own = accumulator.narrow(0, piece.begin - accumulator_.begin, piece.size()), accumulator]() mutable {
         outer.AllToAll(accumulator, staging);
         kernels->Fold(staging.const_data_ptr(), gradients, /*add=*/false, terms);
-        if (everywhere) outer.AllGather(own, accumulator);
+        if (everywhere) {
+          outer.AllGather(own, accumulator);
+        }
       };
 }
 
@@ -247,7 +259,9 @@ BoundCall UnitShard::BindOptimizerStep(const OptimizerMemory& memory, const Adam
   return [kernels = optimizer_, arrays, config, counts = CountsHeld(mesh_), device = device_,
           norms = memory.update_norms] {
     kernels->OptimizerStep(arrays, config);
-    if (!counts && norms.begin != nullptr) device->Fill(norms.begin, 0, norms.bytes);
+    if (!counts && norms.begin != nullptr) {
+      device->Fill(norms.begin, 0, norms.bytes);
+    }
   };
 }
 

@@ -48,8 +48,12 @@ absl::Status Channel::Send(const google::protobuf::MessageLite& message) {
         absl::StrCat("a message of ", size, " bytes is larger than the limit of ", kMaxFrameBytes));
   }
   std::string frame(kHeaderBytes, '\0');
-  for (size_t i = 0; i < kHeaderBytes; ++i) frame[i] = static_cast<char>((size >> (8 * i)) & 0xff);
-  if (!message.AppendToString(&frame)) return absl::InternalError("a message does not serialise");
+  for (size_t i = 0; i < kHeaderBytes; ++i) {
+    frame[i] = static_cast<char>((size >> (8 * i)) & 0xff);
+  }
+  if (!message.AppendToString(&frame)) {
+    return absl::InternalError("a message does not serialise");
+  }
 
   const std::lock_guard lock(send_mu_);
   size_t put = 0;
@@ -69,20 +73,31 @@ absl::Status Channel::Send(const google::protobuf::MessageLite& message) {
 absl::StatusOr<bool> Channel::Receive(google::protobuf::MessageLite& message) {
   char header[kHeaderBytes];
   absl::StatusOr<Filled> filled = Fill(fd_, header, kHeaderBytes);
-  if (!filled.ok()) return filled.status();
-  if (*filled == Filled::kNothing) return false;
-  if (*filled == Filled::kPart) return absl::DataLossError("the peer closed within the length of a frame");
+  if (!filled.ok()) {
+    return filled.status();
+  }
+  if (*filled == Filled::kNothing) {
+    return false;
+  }
+  if (*filled == Filled::kPart) {
+    return absl::DataLossError("the peer closed within the length of a frame");
+  }
   size_t size = 0;
-  for (size_t i = 0; i < kHeaderBytes; ++i) size |= size_t{static_cast<uint8_t>(header[i])} << (8 * i);
+  for (size_t i = 0; i < kHeaderBytes; ++i) {
+    size |= size_t{static_cast<uint8_t>(header[i])} << (8 * i);
+  }
   if (size > kMaxFrameBytes) {
     return absl::DataLossError(
         absl::StrCat("a frame of ", size, " bytes is larger than the limit of ", kMaxFrameBytes));
   }
   std::string body(size, '\0');
   filled = Fill(fd_, body.data(), size);
-  if (!filled.ok()) return filled.status();
-  if (*filled != Filled::kAll)
+  if (!filled.ok()) {
+    return filled.status();
+  }
+  if (*filled != Filled::kAll) {
     return absl::DataLossError(absl::StrCat("the peer closed within a frame of ", size, " bytes"));
+  }
   if (!message.ParseFromString(body)) {
     return absl::DataLossError(absl::StrCat("a frame of ", size, " bytes is not a ", message.GetTypeName()));
   }

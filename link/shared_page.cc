@@ -24,7 +24,9 @@ static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<int32_t>:
 
 absl::StatusOr<void*> Map(int fd) {
   void* const memory = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, "map the shared page");
+  if (memory == MAP_FAILED) {
+    return absl::ErrnoToStatus(errno, "map the shared page");
+  }
   return memory;
 }
 
@@ -32,7 +34,9 @@ absl::StatusOr<void*> Map(int fd) {
 
 absl::StatusOr<MappedPage> MappedPage::Create() {
   const int fd = memfd_create("tandem-rank-page", MFD_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "create the shared page");
+  if (fd < 0) {
+    return absl::ErrnoToStatus(errno, "create the shared page");
+  }
   if (ftruncate(fd, kPageBytes) != 0) {
     const absl::Status status = absl::ErrnoToStatus(errno, "size the shared page");
     close(fd);
@@ -48,7 +52,9 @@ absl::StatusOr<MappedPage> MappedPage::Create() {
 
 absl::StatusOr<MappedPage> MappedPage::Attach(int fd) {
   struct stat info;
-  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("look at descriptor ", fd));
+  if (fstat(fd, &info) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("look at descriptor ", fd));
+  }
   if (info.st_size < static_cast<off_t>(kPageBytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("descriptor ", fd, " is not a shared page: it holds ", info.st_size, " bytes"));
@@ -68,8 +74,12 @@ MappedPage& MappedPage::operator=(MappedPage&& other) noexcept {
 }
 
 MappedPage::~MappedPage() {
-  if (page_ != nullptr) munmap(page_, kPageBytes);
-  if (fd_ >= 0) close(fd_);
+  if (page_ != nullptr) {
+    munmap(page_, kPageBytes);
+  }
+  if (fd_ >= 0) {
+    close(fd_);
+  }
 }
 
 }  // namespace tandem::link

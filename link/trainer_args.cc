@@ -22,7 +22,9 @@ absl::StatusOr<TrainerArgs> TrainerArgs::Parse(int argc, const char* const* argv
       return absl::InvalidArgumentError(
           absl::StrCat("unknown argument '", flag, "'; a trainer is started by tandem-worker, not by hand"));
     }
-    if (target->has_value()) return absl::InvalidArgumentError(absl::StrCat(flag, " is given twice"));
+    if (target->has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, " is given twice"));
+    }
     int value = 0;
     if (i + 1 == argc || !absl::SimpleAtoi(argv[i + 1], &value) || value < 0) {
       return absl::InvalidArgumentError(absl::StrCat(flag, " needs a number from 0"));
@@ -33,9 +35,15 @@ absl::StatusOr<TrainerArgs> TrainerArgs::Parse(int argc, const char* const* argv
     return absl::InvalidArgumentError(
         absl::StrCat(flag, " is missing; a trainer is started by tandem-worker, not by hand"));
   };
-  if (!control_fd) return missing("--control-fd");
-  if (!page_fd) return missing("--page-fd");
-  if (!parent_pid) return missing("--parent-pid");
+  if (!control_fd) {
+    return missing("--control-fd");
+  }
+  if (!page_fd) {
+    return missing("--page-fd");
+  }
+  if (!parent_pid) {
+    return missing("--parent-pid");
+  }
   return TrainerArgs{.control_fd = *control_fd, .page_fd = *page_fd, .parent_pid = *parent_pid};
 }
 

@@ -93,7 +93,9 @@ class BlockedHeadNode final : public DeclaredNode {
       }
       ops_.LinearBackwardInput(logits, weight, /*add=*/first > 0, t.grad_sums, t.products);
     });
-    if (s_.widens) t.grad_normed.copy_(t.grad_sums);
+    if (s_.widens) {
+      t.grad_normed.copy_(t.grad_sums);
+    }
     ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/at::Tensor(), t.add_x, t.grad_x,
                          t.add_norm, t.grad_norm, t.norm_work);
   }

@@ -30,7 +30,9 @@ void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at
 }
 
 DocumentStarts StartsIn(const at::Tensor& documents) {
-  if (!documents.defined()) return {};
+  if (!documents.defined()) {
+    return {};
+  }
   return {.starts = documents.const_data_ptr<int64_t>(), .stride = documents.stride(0)};
 }
 

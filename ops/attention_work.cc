@@ -30,15 +30,21 @@ int64_t FlashStartsBytes(const AttentionShape& shape) {
 
 AttentionShape FlashBackwardPart(const AttentionShape& shape) {
   AttentionShape part = shape;
-  if (!shape.repeats) return part;
+  if (!shape.repeats) {
+    return part;
+  }
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t of_kv_head = group * ScoreGradientBytes(shape);
   const int64_t kv_heads = std::max<int64_t>(1, kScoreGradientBytes / of_kv_head);
   part.sequences = std::clamp<int64_t>(kv_heads / shape.kv_heads, 1, shape.sequences);
   // A divisor: every part has the same shape, so that one graph serves all.
   part.kv_heads = std::min(kv_heads, shape.kv_heads);
-  while (shape.kv_heads % part.kv_heads != 0) --part.kv_heads;
-  while (shape.sequences % part.sequences != 0) --part.sequences;
+  while (shape.kv_heads % part.kv_heads != 0) {
+    --part.kv_heads;
+  }
+  while (shape.sequences % part.sequences != 0) {
+    --part.sequences;
+  }
   part.heads = part.kv_heads * group;
   return part;
 }

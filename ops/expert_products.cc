@@ -50,7 +50,9 @@ void CheckBegins(const int64_t* begins, int64_t experts, int64_t rows) {
 template <typename E>
 void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearArgs<E>& args) {
   ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
-    if (rows == 0) return;
+    if (rows == 0) {
+      return;
+    }
     const at::Tensor weight =
         Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
     at::Tensor y = Matrix(kernels, args.y + row * args.outputs, rows, args.outputs);
@@ -63,7 +65,9 @@ TANDEM_INSTANTIATE(GroupedLinearArgs)
 template <typename E>
 void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearBackwardInputArgs<E>& args) {
   ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
-    if (rows == 0) return;
+    if (rows == 0) {
+      return;
+    }
     const at::Tensor weight =
         Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
     at::Tensor grad_x = Matrix(kernels, args.grad_x + row * args.inputs, rows, args.inputs);

@@ -25,22 +25,32 @@ ProductTable::ProductTable(const std::string& text) {
   int number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
-    if (line.empty() || line.front() == '#') continue;
+    if (line.empty() || line.front() == '#') {
+      continue;
+    }
     const auto wrong = [&](absl::string_view what) {
       return std::invalid_argument(absl::StrCat("table of matrix products, line ", number, ": ", what,
                                                 "; a line is GPU|version|product|algorithm"));
     };
     const std::vector<absl::string_view> fields = absl::StrSplit(line, '|');
-    if (fields.size() != 4) throw wrong("it has no four fields");
+    if (fields.size() != 4) {
+      throw wrong("it has no four fields");
+    }
     const std::vector<absl::string_view> words = absl::StrSplit(fields[3], ' ');
     Algorithm algorithm;
     const auto settings = SettingsOf(algorithm);
-    if (words.size() != settings.size()) throw wrong("an algorithm has nine numbers");
+    if (words.size() != settings.size()) {
+      throw wrong("an algorithm has nine numbers");
+    }
     for (size_t i = 0; i < words.size(); ++i) {
-      if (!absl::SimpleAtoi(words[i], settings[i])) throw wrong(absl::StrCat(words[i], " is no number"));
+      if (!absl::SimpleAtoi(words[i], settings[i])) {
+        throw wrong(absl::StrCat(words[i], " is no number"));
+      }
     }
     auto& products = machines_[absl::StrCat(fields[0], "|", fields[1])];
-    if (!products.emplace(std::string(fields[2]), algorithm).second) throw wrong("that product stands twice");
+    if (!products.emplace(std::string(fields[2]), algorithm).second) {
+      throw wrong("that product stands twice");
+    }
   }
 }
 

@@ -34,7 +34,9 @@ void Operations::RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, 
   CheckMatrix("grad_y", grad_y, rows, columns, on);
   CheckMatrix("x", x, rows, columns, on);
   CheckMatrix("grad_x", grad_x, rows, columns, on);
-  if (residual.defined()) CheckMatrix("residual", residual, rows, columns, on);
+  if (residual.defined()) {
+    CheckMatrix("residual", residual, rows, columns, on);
+  }
   CheckWork("RmsNormBackward", work, RmsNormBackwardWorkBytes(on, rows, columns, x.element_size()));
   WithElementType(x, [&]<typename E>(E) {
     kernels_.Run(RmsNormBackwardArgs<E>{.grad_y = ElementsOf<E>(grad_y),

@@ -48,7 +48,9 @@ static_assert(kGpuLinearWorkBytes >= kGroupedBf16WorkBytes);
 
 // The experts' products. known_rows: `begins` are on the host, and products may be one an expert.
 constexpr int64_t GroupedWorkBytes(DeviceKind device, int64_t element_bytes, bool known_rows) {
-  if (device == DeviceKind::kCpu || known_rows) return LinearWorkBytes(device, element_bytes);
+  if (device == DeviceKind::kCpu || known_rows) {
+    return LinearWorkBytes(device, element_bytes);
+  }
   return element_bytes == 2 ? kGroupedBf16WorkBytes : 0;
 }
 

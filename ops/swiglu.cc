@@ -26,7 +26,9 @@ void Forward(const DeviceKernels& kernels, const at::Tensor& begins, const at::T
   const int64_t inner = activated.size(1);
   CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
   CheckMatrix("activated", activated, rows, inner, on);
-  if (weights.defined()) CheckElements("weights", weights, rows, on);
+  if (weights.defined()) {
+    CheckElements("weights", weights, rows, on);
+  }
   WithElementType(gate_up, [&]<typename E>(E) {
     kernels.Run(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
                               .weights = weights.defined() ? ElementsOf<Arithmetic<E>>(weights) : nullptr,

@@ -41,9 +41,13 @@ absl::Status SetFailpoints(std::string_view spec) {
         absl::StrSplit(item, absl::MaxSplits('=', 1));
     absl::string_view action = parts.second;
     int64_t count = 1;
-    if (parts.first.empty() || !absl::ConsumePrefix(&action, "kill")) return refuse();
+    if (parts.first.empty() || !absl::ConsumePrefix(&action, "kill")) {
+      return refuse();
+    }
     if (absl::ConsumePrefix(&action, "@")) {
-      if (!absl::SimpleAtoi(action, &count) || count < 1) return refuse();
+      if (!absl::SimpleAtoi(action, &count) || count < 1) {
+        return refuse();
+      }
     } else if (!action.empty()) {
       return refuse();
     }
@@ -59,9 +63,13 @@ void HitFailpoint(const char* name) {
   Armed& armed = TheArmed();
   const std::lock_guard lock(armed.mu);
   const auto it = armed.hits_left.find(std::string_view(name));
-  if (it == armed.hits_left.end() || --it->second > 0) return;
+  if (it == armed.hits_left.end() || --it->second > 0) {
+    return;
+  }
   kill(getpid(), SIGKILL);
-  while (true) pause();  // the signal may take a moment; nothing after this point may run
+  while (true) {
+    pause();  // the signal may take a moment; nothing after this point may run
+  }
 }
 
 }  // namespace tandem::platform

@@ -31,9 +31,15 @@ class MachineFiles final : public Files {
     char buffer[1 << 16];
     while (true) {
       const ssize_t got = read(file.get(), buffer, sizeof(buffer));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return Failed("read", path);
-      if (got == 0) return content;
+      if (got < 0 && errno == EINTR) {
+        continue;
+      }
+      if (got < 0) {
+        return Failed("read", path);
+      }
+      if (got == 0) {
+        return content;
+      }
       content.append(buffer, static_cast<size_t>(got));
     }
   }
@@ -42,24 +48,38 @@ class MachineFiles final : public Files {
     TANDEM_ASSIGN_OR_RETURN(Descriptor file, OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
     while (!content.empty()) {
       const ssize_t put = write(file.get(), content.data(), content.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) return Failed("write", path);
+      if (put < 0 && errno == EINTR) {
+        continue;
+      }
+      if (put < 0) {
+        return Failed("write", path);
+      }
       content.remove_prefix(static_cast<size_t>(put));
     }
-    if (fsync(file.get()) != 0) return Failed("fsync", path);
-    if (close(file.Release()) != 0) return Failed("close", path);
+    if (fsync(file.get()) != 0) {
+      return Failed("fsync", path);
+    }
+    if (close(file.Release()) != 0) {
+      return Failed("close", path);
+    }
     return absl::OkStatus();
   }
 
   absl::Status SyncFolder(const std::string& path) override {
     const Descriptor fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (fd.get() < 0) return Failed("open folder", path);
-    if (fsync(fd.get()) != 0) return Failed("fsync folder", path);
+    if (fd.get() < 0) {
+      return Failed("open folder", path);
+    }
+    if (fsync(fd.get()) != 0) {
+      return Failed("fsync folder", path);
+    }
     return absl::OkStatus();
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
-    if (rename(from.c_str(), to.c_str()) != 0) return Failed("rename", absl::StrCat(from, " to ", to));
+    if (rename(from.c_str(), to.c_str()) != 0) {
+      return Failed("rename", absl::StrCat(from, " to ", to));
+    }
     return absl::OkStatus();
   }
 
@@ -68,39 +88,55 @@ class MachineFiles final : public Files {
     if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
       return absl::OkStatus();
     }
-    if (errno != EINVAL && errno != ENOSYS) return Failed("publish", what);
+    if (errno != EINVAL && errno != ENOSYS) {
+      return Failed("publish", what);
+    }
     // A file system without the flag, such as NFS. There rename(2) replaces no folder but an empty one, and
     // link(2) nothing.
     std::error_code error;
     if (std::filesystem::is_directory(from, error)) {
-      if (rename(from.c_str(), to.c_str()) == 0) return absl::OkStatus();
-      if (errno == ENOTEMPTY || errno == ENOTDIR) errno = EEXIST;
+      if (rename(from.c_str(), to.c_str()) == 0) {
+        return absl::OkStatus();
+      }
+      if (errno == ENOTEMPTY || errno == ENOTDIR) {
+        errno = EEXIST;
+      }
       return Failed("publish", what);
     }
-    if (link(from.c_str(), to.c_str()) != 0 || unlink(from.c_str()) != 0) return Failed("publish", what);
+    if (link(from.c_str(), to.c_str()) != 0 || unlink(from.c_str()) != 0) {
+      return Failed("publish", what);
+    }
     return absl::OkStatus();
   }
 
   absl::Status CreateFolders(const std::string& path) override {
     std::error_code error;
     std::filesystem::create_directories(path, error);
-    if (error) return FileError(error.value(), "create folder", path);
+    if (error) {
+      return FileError(error.value(), "create folder", path);
+    }
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     DIR* const dir = opendir(folder.c_str());
-    if (dir == nullptr) return Failed("list", folder);
+    if (dir == nullptr) {
+      return Failed("list", folder);
+    }
     std::vector<std::string> names;
     errno = 0;
     while (const dirent* const entry = readdir(dir)) {
       const std::string name = entry->d_name;
-      if (name != "." && name != "..") names.push_back(name);
+      if (name != "." && name != "..") {
+        names.push_back(name);
+      }
       errno = 0;
     }
     const int error = errno;
     closedir(dir);
-    if (error != 0) return FileError(error, "list", folder);
+    if (error != 0) {
+      return FileError(error, "list", folder);
+    }
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -108,12 +144,16 @@ class MachineFiles final : public Files {
   absl::Status RemoveAll(const std::string& path) override {
     std::error_code error;
     std::filesystem::remove_all(path, error);
-    if (error) return FileError(error.value(), "remove", path);
+    if (error) {
+      return FileError(error.value(), "remove", path);
+    }
     return absl::OkStatus();
   }
 
   absl::Status Touch(const std::string& path) override {
-    if (utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0) return Failed("touch", path);
+    if (utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0) {
+      return Failed("touch", path);
+    }
     return absl::OkStatus();
   }
 
@@ -132,7 +172,9 @@ class MachineFiles final : public Files {
   static absl::StatusOr<struct stat> Stat(const std::string& path) {
     TANDEM_ASSIGN_OR_RETURN(const Descriptor file, OpenRegularFile(path, O_RDONLY));
     struct stat info;
-    if (fstat(file.get(), &info) != 0) return Failed("stat", path);
+    if (fstat(file.get(), &info) != 0) {
+      return Failed("stat", path);
+    }
     return info;
   }
 };

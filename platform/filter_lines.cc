@@ -31,7 +31,9 @@ class Output {
     std::string_view rest = pending_;
     while (!rest.empty()) {
       const ssize_t written = write(fd_, rest.data(), rest.size());
-      if (written < 0 && errno != EINTR) return FileError(errno, "write", path_);
+      if (written < 0 && errno != EINTR) {
+        return FileError(errno, "write", path_);
+      }
       rest.remove_prefix(written < 0 ? 0 : static_cast<size_t>(written));
     }
     pending_.clear();
@@ -57,9 +59,15 @@ absl::Status ForEachLine(int fd, const std::string& path, size_t most_bytes,
   bool too_long = false;  // the current line: its bytes are dropped
   while (true) {
     const ssize_t got = read(fd, piece.data(), piece.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return FileError(errno, "read", path);
-    if (got == 0) return absl::OkStatus();
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return FileError(errno, "read", path);
+    }
+    if (got == 0) {
+      return absl::OkStatus();
+    }
     std::string_view rest(piece.data(), static_cast<size_t>(got));
     while (!rest.empty()) {
       const size_t end = rest.find('\n');
@@ -70,7 +78,9 @@ absl::Status ForEachLine(int fd, const std::string& path, size_t most_bytes,
       } else {
         begun.append(part);
       }
-      if (end == std::string_view::npos) break;
+      if (end == std::string_view::npos) {
+        break;
+      }
       if (!too_long) {
         TANDEM_RETURN_IF_ERROR(line(begun));
       }
@@ -93,8 +103,12 @@ absl::Status FilterLines(const std::string& path, size_t most_line_bytes,
   absl::Status status = ForEachLine(from.get(), path, most_line_bytes, [&](std::string_view line) {
     return keep(line) ? output.Add(line) : absl::OkStatus();
   });
-  if (status.ok()) status = output.Sync();
-  if (status.ok()) status = SystemFiles().Rename(temporary, path);
+  if (status.ok()) {
+    status = output.Sync();
+  }
+  if (status.ok()) {
+    status = SystemFiles().Rename(temporary, path);
+  }
   if (!status.ok()) {
     unlink(temporary.c_str());  // gives the space of a full disk back; the first error counts
     return status;

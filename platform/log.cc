@@ -70,7 +70,9 @@ std::string Line(bool terminal, const std::string& component, LogLevel level, st
     object["level"] = Name(level);
     object["msg"] = message;
     object["component"] = component;
-    for (const auto& [key, value] : fields) object[std::string(key)] = value;
+    for (const auto& [key, value] : fields) {
+      object[std::string(key)] = value;
+    }
     line = Json(object);
   }
   line.push_back('\n');

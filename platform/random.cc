@@ -32,7 +32,9 @@ std::string Random::HexId(int digits) {
   std::string id;
   uint64_t bits = 0;
   for (int i = 0; i < digits; ++i) {
-    if (i % 16 == 0) bits = Next64();
+    if (i % 16 == 0) {
+      bits = Next64();
+    }
     id.push_back(kDigits[bits & 15]);
     bits >>= 4;
   }

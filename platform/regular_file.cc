@@ -20,22 +20,34 @@ absl::Status WrongKind(absl::string_view operation, const std::string& path, mod
 }  // namespace
 
 Descriptor::~Descriptor() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ >= 0) {
+    close(fd_);
+  }
 }
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   if (this != &other) {
-    if (fd_ >= 0) close(fd_);
+    if (fd_ >= 0) {
+      close(fd_);
+    }
     fd_ = other.Release();
   }
   return *this;
 }
 
 const char* FileKind(mode_t mode) {
-  if (S_ISREG(mode)) return "a regular file";
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a FIFO";
-  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISREG(mode)) {
+    return "a regular file";
+  }
+  if (S_ISDIR(mode)) {
+    return "a folder";
+  }
+  if (S_ISFIFO(mode)) {
+    return "a FIFO";
+  }
+  if (S_ISSOCK(mode)) {
+    return "a socket";
+  }
   return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "of an unknown kind";
 }
 
@@ -65,10 +77,16 @@ absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, m
   do {
     fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
   } while (fd < 0 && errno == EINTR);
-  if (fd < 0) return FileError(errno, operation, path);
+  if (fd < 0) {
+    return FileError(errno, operation, path);
+  }
   Descriptor file(fd);
-  if (fstat(fd, &info) != 0) return FileError(errno, "stat", path);
-  if (!S_ISREG(info.st_mode)) return WrongKind(operation, path, info.st_mode);
+  if (fstat(fd, &info) != 0) {
+    return FileError(errno, "stat", path);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return WrongKind(operation, path, info.st_mode);
+  }
   return file;
 }
 

@@ -10,7 +10,9 @@ namespace tandem::proto {
 
 std::string ValueName(const google::protobuf::EnumDescriptor& type, int number) {
   const google::protobuf::EnumValueDescriptor* const value = type.FindValueByNumber(number);
-  if (value == nullptr) return absl::StrCat(number);
+  if (value == nullptr) {
+    return absl::StrCat(number);
+  }
   // Every type's first value is PREFIX_UNSPECIFIED.
   const size_t prefix = type.value(0)->name().size() - std::string_view("UNSPECIFIED").size();
   return value->name().substr(prefix);

@@ -9,12 +9,14 @@ case ${1:-} in
   "") ;;
   *) sed -n '3,5s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
-for tool in clang++-14 clang-tidy-14 clang-format shellcheck; do
-  command -v $tool >/dev/null || { echo "lint: no $tool; install it: apt-get install clang-14 clang-tidy-14 clang-format shellcheck" >&2; exit 1; }
+readonly format=$HOME/.cache/tandem/lint/bin/clang-format
+for tool in clang++-14 clang-tidy-14 shellcheck "$format"; do
+  command -v "$tool" >/dev/null || { echo "lint: no $tool; scripts/setup.sh --tests installs it" >&2; exit 1; }
 done
 [ -e build/release/compile_commands.json ] || { echo "lint: no build/release yet; run scripts/build.sh --tests" >&2; exit 1; }
 
-git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | grep -v '/planted/' | xargs clang-format --dry-run -Werror
+git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | grep -v '/planted/' |
+  xargs "$format" --style='{BasedOnStyle: InheritParentConfig, InsertBraces: true}' --dry-run -Werror
 git ls-files '*.sh' '*.sbatch' .ci/run | xargs shellcheck
 
 # Every source says under which licence it is.

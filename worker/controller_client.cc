@@ -96,7 +96,9 @@ class ControllerClient::Session {
   // Dropped before the hello: it is of the session before, whose end its sender has not heard of yet.
   void Send(v1::WorkerMessage message) {
     greeted_ = greeted_ || message.has_hello();
-    if (greeted_) outbox_.Put(std::move(message));
+    if (greeted_) {
+      outbox_.Put(std::move(message));
+    }
   }
   bool Receive(v1::ControllerMessage& message) { return stream_->Read(&message); }
   void Cancel() { context_.TryCancel(); }
@@ -129,12 +131,18 @@ class ControllerClient::Session {
   void Write() {
     {
       std::unique_lock lock(mu_);
-      if (!changed_.wait_for(lock, kLongestDial, [this] { return opened_; })) context_.TryCancel();
+      if (!changed_.wait_for(lock, kLongestDial, [this] { return opened_; })) {
+        context_.TryCancel();
+      }
       changed_.wait(lock, [this] { return opened_; });
     }
-    if (stream_ == nullptr) return;  // the session ends before it was opened
+    if (stream_ == nullptr) {
+      return;  // the session ends before it was opened
+    }
     while (const std::optional<v1::WorkerMessage> message = outbox_.Take(absl::InfiniteDuration())) {
-      if (!stream_->Write(*message)) return;
+      if (!stream_->Write(*message)) {
+        return;
+      }
     }
     stream_->WritesDone();
   }
@@ -164,11 +172,15 @@ class ControllerClient::ReportStream {
     reports_.Restart();
     std::thread reader([&] {
       v1::ReportAck ack;
-      while (stream->Read(&ack)) reports_.Acked(ack);
+      while (stream->Read(&ack)) {
+        reports_.Acked(ack);
+      }
       reports_.Wake();  // the writer may be waiting for reports
     });
     while (const std::optional<v1::ReportBatch> batch = reports_.Next()) {
-      if (!stream->Write(*batch)) break;
+      if (!stream->Write(*batch)) {
+        break;
+      }
     }
     context_.TryCancel();
     reader.join();
@@ -198,12 +210,16 @@ ControllerClient::~ControllerClient() { Stop(absl::ZeroDuration()); }
 
 void ControllerClient::Send(v1::WorkerMessage message) {
   const std::lock_guard lock(mu_);
-  if (session_) session_->Send(std::move(message));
+  if (session_) {
+    session_->Send(std::move(message));
+  }
 }
 
 void ControllerClient::Drop() {
   const std::lock_guard lock(mu_);
-  if (session_) session_->Cancel();
+  if (session_) {
+    session_->Cancel();
+  }
 }
 
 void ControllerClient::Stop(absl::Duration limit) {
@@ -211,19 +227,31 @@ void ControllerClient::Stop(absl::Duration limit) {
   {
     const std::lock_guard lock(mu_);
     stopping_ = true;
-    if (connected_) session = session_;
+    if (connected_) {
+      session = session_;
+    }
     changed_.notify_all();
   }
-  if (session && limit > absl::ZeroDuration()) session->Flush(limit);
+  if (session && limit > absl::ZeroDuration()) {
+    session->Flush(limit);
+  }
   session.reset();
   {
     const std::lock_guard lock(mu_);
-    if (session_) session_->Cancel();
-    if (report_stream_) report_stream_->Cancel();
+    if (session_) {
+      session_->Cancel();
+    }
+    if (report_stream_) {
+      report_stream_->Cancel();
+    }
   }
   reports_.Wake();
-  if (sessions_thread_.joinable()) sessions_thread_.join();
-  if (reports_thread_.joinable()) reports_thread_.join();
+  if (sessions_thread_.joinable()) {
+    sessions_thread_.join();
+  }
+  if (reports_thread_.joinable()) {
+    reports_thread_.join();
+  }
 }
 
 std::shared_ptr<grpc::Channel> ControllerClient::bulk_channel() const {
@@ -242,9 +270,13 @@ bool ControllerClient::Pause(absl::Duration pause) {
 }
 
 std::string ControllerClient::DataAddress() const {
-  if (!address_.data_address.empty()) return address_.data_address;
+  if (!address_.data_address.empty()) {
+    return address_.data_address;
+  }
   absl::StatusOr<std::string> local = LocalAddressToward(address_.target);
-  if (local.ok()) return *std::move(local);
+  if (local.ok()) {
+    return *std::move(local);
+  }
   platform::Log(platform::LogLevel::kWarning,
                 "cannot say at which address other workers reach this one; name it with --data-address",
                 {{"error", std::string(local.status().message())}});
@@ -259,7 +291,9 @@ void ControllerClient::RunSessions() {
     auto session = std::make_shared<Session>(address_);
     {
       const std::lock_guard lock(mu_);
-      if (stopping_) return;
+      if (stopping_) {
+        return;
+      }
       session_ = session;
     }
     // At each session: the route may have become another one, as a laptop's does.
@@ -279,7 +313,9 @@ void ControllerClient::RunSessions() {
                        {"error", status.error_message()}});
         tell_after = tell_after * 2;
       }
-      if (!Pause(backoff.Next())) return;
+      if (!Pause(backoff.Next())) {
+        return;
+      }
       continue;
     }
     {
@@ -290,16 +326,22 @@ void ControllerClient::RunSessions() {
     sink_(Connected{data_address});
     const absl::Time begin = platform::SteadyClock().Now();
     v1::ControllerMessage message;
-    while (session->Receive(message)) sink_(FromController{message});
+    while (session->Receive(message)) {
+      sink_(FromController{message});
+    }
     away_since = platform::SteadyClock().Now();
     tell_after = kTellAway;
     // A controller that answers at once that it will not have this worker is no reason to hurry.
-    if (away_since - begin > kLongestBackoff) backoff.Reset();
+    if (away_since - begin > kLongestBackoff) {
+      backoff.Reset();
+    }
     {
       const std::lock_guard lock(mu_);
       session_.reset();
       connected_ = false;
-      if (report_stream_) report_stream_->Cancel();
+      if (report_stream_) {
+        report_stream_->Cancel();
+      }
     }
     const grpc::Status status = session->Finish();
     session.reset();
@@ -312,7 +354,9 @@ void ControllerClient::RunSessions() {
       platform::Log(platform::LogLevel::kWarning, "the session with the controller ended; dialling again",
                     {{"error", status.error_message()}});
     }
-    if (!Pause(pause)) return;
+    if (!Pause(pause)) {
+      return;
+    }
   }
 }
 
@@ -323,7 +367,9 @@ void ControllerClient::RunReports() {
     {
       std::unique_lock lock(mu_);
       changed_.wait(lock, [this] { return stopping_ || connected_; });
-      if (stopping_) return;
+      if (stopping_) {
+        return;
+      }
       bulk_channel_ = Dial(address_);
       stream = std::make_shared<ReportStream>(bulk_channel_, reports_);
       report_stream_ = stream;
@@ -340,8 +386,12 @@ void ControllerClient::RunReports() {
       platform::Log(platform::LogLevel::kWarning, "the stream of reports ended; they are sent again",
                     {{"error", status.error_message()}});
     }
-    if (platform::SteadyClock().Now() - begin > kLongestBackoff) backoff.Reset();
-    if (!Pause(backoff.Next())) return;
+    if (platform::SteadyClock().Now() - begin > kLongestBackoff) {
+      backoff.Reset();
+    }
+    if (!Pause(backoff.Next())) {
+      return;
+    }
   }
 }
 

@@ -37,7 +37,9 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(DaemonConfig config, JobChe
                           records.Recover(config.settings.worker_id, clock.Now()));
   WorkerState state{.settings = config.settings};
   state.settings.incarnation = random.Next64();
-  for (const v1::AttemptStatus& end : ends) state.ended[KeyOf(end.id())] = {.status = end};
+  for (const v1::AttemptStatus& end : ends) {
+    state.ended[KeyOf(end.id())] = {.status = end};
+  }
   return std::unique_ptr<Daemon>(
       new Daemon(std::move(config), std::move(checks), clock, random, std::move(records), std::move(state)));
 }
@@ -95,12 +97,18 @@ absl::Status Daemon::Run() {
     } else {
       const absl::Time wake = std::min(next_heartbeat, NextWake(state_));
       input = inputs_.Take(std::max(absl::ZeroDuration(), wake - before));
-      if (!input) input = Woken{};
+      if (!input) {
+        input = Woken{};
+      }
     }
     const absl::Time now = clock_.Now();
     const Outcome outcome = Step(state_, *input, now);
-    for (const Change& change : outcome.changes) Note(change);
-    for (const Command& command : outcome.commands) Do(command);
+    for (const Change& change : outcome.changes) {
+      Note(change);
+    }
+    for (const Command& command : outcome.commands) {
+      Do(command);
+    }
   }
   if (state_.session.hello_sent) {
     constexpr absl::Duration kLastReports = absl::Seconds(1);
@@ -110,7 +118,9 @@ absl::Status Daemon::Run() {
     }
     client_->Stop(kLastMessages);
   }
-  if (!problem_.empty()) return absl::FailedPreconditionError(problem_);
+  if (!problem_.empty()) {
+    return absl::FailedPreconditionError(problem_);
+  }
   return absl::OkStatus();
 }
 
@@ -147,7 +157,9 @@ void Daemon::Do(const Command& command) {
                  },
                  [this](const RenewDeadline& c) { launcher_->SetOrphanDeadline(c.after); },
                  [this](const StartUpload& c) {
-                   if (!c.request.has_profile()) return uploads_->Start(c.request);
+                   if (!c.request.has_profile()) {
+                     return uploads_->Start(c.request);
+                   }
                    profiles_->Start(client_->bulk_channel(), c.request);
                    v1::ToTrainer message;
                    *message.mutable_profile() = c.request.profile();
@@ -226,10 +238,14 @@ void Daemon::PrepareAttempt(const Prepare& command) {
   const v1::Assignment& assignment = command.assignment;
   Prepared prepared{.attempt = KeyOf(assignment.id()),
                     .violations = checks_.check_files(assignment.resolved())};
-  if (!prepared.violations.empty()) return inputs_.Put(std::move(prepared));
+  if (!prepared.violations.empty()) {
+    return inputs_.Put(std::move(prepared));
+  }
   prepared.program = checks_.name_program(assignment.resolved());
   RanksRecord record{.store_id = command.store_id};
-  for (const v1::RankStart& start : assignment.ranks()) record.ranks[start.rank()] = {};
+  for (const v1::RankStart& start : assignment.ranks()) {
+    record.ranks[start.rank()] = {};
+  }
   // The record is durable before any rank starts, so that none can outlive the daemon unknown.
   records_thread_->Run([this, prepared = std::move(prepared), record = std::move(record)]() mutable {
     if (const absl::Status written = records_.WriteRanks(prepared.attempt, record); !written.ok()) {

@@ -32,16 +32,22 @@ HostPort SplitHostPort(std::string_view text) {
   };
   if (!text.empty() && text.front() == '[') {
     const size_t end = text.find(']');
-    if (end == std::string_view::npos) return {};
+    if (end == std::string_view::npos) {
+      return {};
+    }
     const std::string_view rest = text.substr(end + 1);
-    if (!rest.empty() && rest.front() != ':') return {};
+    if (!rest.empty() && rest.front() != ':') {
+      return {};
+    }
     return {std::string(text.substr(1, end - 1)), port_or_default(rest)};
   }
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos || text.find(':', colon + 1) != std::string_view::npos) {
     in6_addr v6;
     std::string host(text);
-    if (colon != std::string_view::npos && inet_pton(AF_INET6, host.c_str(), &v6) != 1) return {};
+    if (colon != std::string_view::npos && inet_pton(AF_INET6, host.c_str(), &v6) != 1) {
+      return {};
+    }
     return {std::move(host), kDefaultPort};
   }
   return {std::string(text.substr(0, colon)), port_or_default(text.substr(colon))};
@@ -50,16 +56,22 @@ HostPort SplitHostPort(std::string_view text) {
 // The local address of a datagram socket that is connected to `remote`; empty, with errno, without a route.
 std::string LocalAddress(const addrinfo& remote) {
   const int descriptor = socket(remote.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) return "";
+  if (descriptor < 0) {
+    return "";
+  }
   const absl::Cleanup close_it = [descriptor] {
     const int error = errno;
     close(descriptor);
     errno = error;
   };
-  if (connect(descriptor, remote.ai_addr, remote.ai_addrlen) != 0) return "";
+  if (connect(descriptor, remote.ai_addr, remote.ai_addrlen) != 0) {
+    return "";
+  }
   sockaddr_storage local{};
   socklen_t size = sizeof(local);
-  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&local), &size) != 0) return "";
+  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+    return "";
+  }
   char text[NI_MAXHOST];
   if (getnameinfo(reinterpret_cast<const sockaddr*>(&local), size, text, sizeof(text), nullptr, 0,
                   NI_NUMERICHOST) != 0) {
@@ -73,9 +85,13 @@ std::string LocalAddress(const addrinfo& remote) {
 
 absl::StatusOr<std::string> LocalAddressToward(const std::string& target) {
   std::string_view rest = target;
-  if (absl::StartsWith(target, "unix:") || absl::StartsWith(target, "unix-abstract:")) return "127.0.0.1";
+  if (absl::StartsWith(target, "unix:") || absl::StartsWith(target, "unix-abstract:")) {
+    return "127.0.0.1";
+  }
   for (const std::string_view scheme : {"dns:", "ipv4:", "ipv6:"}) {
-    if (!absl::StartsWith(target, absl::string_view(scheme.data(), scheme.size()))) continue;
+    if (!absl::StartsWith(target, absl::string_view(scheme.data(), scheme.size()))) {
+      continue;
+    }
     rest.remove_prefix(scheme.size());
     if (rest.starts_with("//")) {  // "dns://authority/host:port"
       const size_t slash = rest.find('/', 2);
@@ -95,7 +111,9 @@ absl::StatusOr<std::string> LocalAddressToward(const std::string& target) {
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next) {
-    if (std::string local = LocalAddress(*candidate); !local.empty()) return local;
+    if (std::string local = LocalAddress(*candidate); !local.empty()) {
+      return local;
+    }
   }
   return absl::UnavailableError(
       absl::StrCat("no route from this machine to ", target, ": ", strerror(errno)));
@@ -117,8 +135,12 @@ absl::Status CheckDataAddress(const std::string& address) {
     const int descriptor = socket(candidate->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const bool bound = descriptor >= 0 && bind(descriptor, candidate->ai_addr, candidate->ai_addrlen) == 0;
     why = errno;
-    if (descriptor >= 0) close(descriptor);
-    if (bound) return absl::OkStatus();
+    if (descriptor >= 0) {
+      close(descriptor);
+    }
+    if (bound) {
+      return absl::OkStatus();
+    }
   }
   return refuse(strerror(why));
 }

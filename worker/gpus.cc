@@ -31,8 +31,12 @@ const v1::Slot* FindGpu(const std::vector<v1::Slot>& gpus, absl::string_view ent
   for (const v1::Slot& gpu : gpus) {
     const bool match = by_number ? gpu.index() == index
                                  : absl::StartsWith(entry, "GPU-") && absl::StartsWith(gpu.uuid(), entry);
-    if (match && found != nullptr) return nullptr;
-    if (match) found = &gpu;
+    if (match && found != nullptr) {
+      return nullptr;
+    }
+    if (match) {
+      found = &gpu;
+    }
   }
   return found;
 }
@@ -44,12 +48,18 @@ absl::StatusOr<std::vector<v1::Slot>> FindGpus() {
   FILE* const pipe = popen(
       "timeout 20 nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits 2>&1",
       "re");
-  if (pipe == nullptr) return absl::ErrnoToStatus(errno, "run nvidia-smi");
+  if (pipe == nullptr) {
+    return absl::ErrnoToStatus(errno, "run nvidia-smi");
+  }
   std::string text;
   std::array<char, 4096> block{};
-  while (const size_t size = fread(block.data(), 1, block.size(), pipe)) text.append(block.data(), size);
+  while (const size_t size = fread(block.data(), 1, block.size(), pipe)) {
+    text.append(block.data(), size);
+  }
   const int status = pclose(pipe);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotFound) return std::vector<v1::Slot>();
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotFound) {
+    return std::vector<v1::Slot>();
+  }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     return absl::UnavailableError(
         absl::StrCat("nvidia-smi failed: ", absl::StripAsciiWhitespace(text.empty() ? "no answer" : text)));
@@ -85,7 +95,9 @@ absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& g
   } else {
     const absl::string_view value = absl::StripAsciiWhitespace(visible);
     // What says "no GPU" to CUDA, and what Slurm says to a job without one.
-    if (value.empty() || value == "-1" || value == "NoDevFiles") return slots;
+    if (value.empty() || value == "-1" || value == "NoDevFiles") {
+      return slots;
+    }
     std::set<std::string> seen;
     for (const absl::string_view entry : absl::StrSplit(value, ',')) {
       const v1::Slot* const gpu = FindGpu(gpus, absl::StripAsciiWhitespace(entry));
@@ -99,7 +111,9 @@ absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& g
       slots.push_back(*gpu);
     }
   }
-  for (size_t i = 0; i < slots.size(); ++i) slots[i].set_index(static_cast<int>(i));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    slots[i].set_index(static_cast<int>(i));
+  }
   return slots;
 }
 

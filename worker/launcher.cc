@@ -40,8 +40,9 @@ PageSample Look(const link::SharedPage& page) {
   sample.step = page.step.load(std::memory_order_relaxed);
   sample.instruction = page.instruction.load(std::memory_order_relaxed);
   const int64_t progress = page.progress_monotonic_ns.load(std::memory_order_relaxed);
-  if (progress > 0)
+  if (progress > 0) {
     sample.since_progress = absl::Nanoseconds(std::max<int64_t>(0, NowNs(CLOCK_MONOTONIC) - progress));
+  }
   // Whatever wrote the page, nothing beyond it is read.
   const int communicators = std::clamp(page.num_communicators.load(std::memory_order_relaxed), 0,
                                        link::SharedPage::kMaxCommunicators);
@@ -81,7 +82,9 @@ class Launcher::Rank {
   void Kill() {
     const std::lock_guard lock(mu_);
     killed_ = true;
-    if (!process_) return;
+    if (!process_) {
+      return;
+    }
     dying_before_kill_ = dying_before_kill_ || IsDying(process_->id.pid);
     kill(-process_->id.pid, SIGKILL);
   }
@@ -89,13 +92,17 @@ class Launcher::Rank {
   void SetOrphanDeadline(int64_t ns) {
     const std::lock_guard lock(mu_);
     orphan_deadline_ns_ = ns;
-    if (page_) (*page_)->orphan_deadline_boottime_ns.store(ns, std::memory_order_relaxed);
+    if (page_) {
+      (*page_)->orphan_deadline_boottime_ns.store(ns, std::memory_order_relaxed);
+    }
   }
 
   // nullopt: not running.
   std::optional<PageSample> Sample() {
     const std::lock_guard lock(mu_);
-    if (!process_) return std::nullopt;
+    if (!process_) {
+      return std::nullopt;
+    }
     PageSample sample = Look(**page_);
     sample.stopped = IsStopped(process_->id.pid);
     return sample;
@@ -129,18 +136,24 @@ class Launcher::Rank {
     const absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
         {.program = program_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page.fd()});
     close(ends[1]);
-    if (!process.ok()) return process.status();
+    if (!process.ok()) {
+      return process.status();
+    }
     const std::lock_guard lock(mu_);
     page_ = std::move(page);
     (*page_)->orphan_deadline_boottime_ns.store(orphan_deadline_ns_, std::memory_order_relaxed);
     process_ = *process;
-    if (killed_) kill(-process_->id.pid, SIGKILL);
+    if (killed_) {
+      kill(-process_->id.pid, SIGKILL);
+    }
     return absl::OkStatus();
   }
 
   void Write() {
     while (const std::optional<v1::ToTrainer> message = outbox_.Take(absl::InfiniteDuration())) {
-      if (!channel_->Send(*message).ok()) return;  // it is gone, which the reader reports
+      if (!channel_->Send(*message).ok()) {
+        return;  // it is gone, which the reader reports
+      }
     }
   }
 
@@ -152,14 +165,18 @@ class Launcher::Rank {
       pollfd fds[2] = {{.fd = process_->pidfd, .events = POLLIN},
                        {.fd = open ? channel_->fd() : -1, .events = POLLIN}};
       const int ready = poll(fds, 2, open || reported ? -1 : kExitAfterCloseMs);
-      if (ready < 0) continue;  // interrupted
+      if (ready < 0) {
+        continue;  // interrupted
+      }
       if (ready == 0) {
         reported = true;
         ReportStuck();
       } else if (fds[0].revents != 0) {
         channel_
             ->Shutdown();  // so that the end of what it said is seen even if a child of its holds the socket
-        while (open) open = ReceiveOne();
+        while (open) {
+          open = ReceiveOne();
+        }
         return;
       } else if (fds[1].revents != 0) {
         open = ReceiveOne();
@@ -177,7 +194,9 @@ class Launcher::Rank {
                      {"rank", std::to_string(key_.rank)},
                      {"error", std::string(got.status().message())}});
     }
-    if (!got.ok() || !*got) return false;
+    if (!got.ok() || !*got) {
+      return false;
+    }
     if (message.has_report()) {
       message.mutable_report()->set_attempt(key_.attempt.attempt);
       launcher_.reports_.Add(key_.attempt, std::move(*message.mutable_report()));
@@ -202,7 +221,9 @@ class Launcher::Rank {
 
   void Forward(v1::FromTrainer message) {
     FromRank input{.rank = key_};
-    if (message.has_failed()) input.sample = Look(**page_);
+    if (message.has_failed()) {
+      input.sample = Look(**page_);
+    }
     input.message = std::move(message);
     launcher_.sink_(std::move(input));
   }
@@ -252,7 +273,9 @@ Launcher::~Launcher() {
     const absl::MutexLock lock(&mu_);
     ranks.swap(ranks_);
   }
-  for (auto& [key, rank] : ranks) rank->Kill();
+  for (auto& [key, rank] : ranks) {
+    rank->Kill();
+  }
   ranks.clear();
 }
 
@@ -281,25 +304,33 @@ std::shared_ptr<Launcher::Rank> Launcher::Find(const RankKey& key) const {
 }
 
 void Launcher::Send(const RankKey& key, v1::ToTrainer message) {
-  if (const std::shared_ptr<Rank> rank = Find(key)) rank->Send(std::move(message));
+  if (const std::shared_ptr<Rank> rank = Find(key)) {
+    rank->Send(std::move(message));
+  }
 }
 
 void Launcher::Kill(const RankKey& key) {
-  if (const std::shared_ptr<Rank> rank = Find(key)) rank->Kill();
+  if (const std::shared_ptr<Rank> rank = Find(key)) {
+    rank->Kill();
+  }
 }
 
 void Launcher::SetOrphanDeadline(absl::Duration after) {
   const absl::MutexLock lock(&mu_);
   orphan_deadline_ns_ =
       after == absl::InfiniteDuration() ? 0 : NowNs(CLOCK_BOOTTIME) + absl::ToInt64Nanoseconds(after);
-  for (const auto& [key, rank] : ranks_) rank->SetOrphanDeadline(orphan_deadline_ns_);
+  for (const auto& [key, rank] : ranks_) {
+    rank->SetOrphanDeadline(orphan_deadline_ns_);
+  }
 }
 
 std::vector<std::pair<RankKey, PageSample>> Launcher::Sample() const {
   std::vector<std::pair<RankKey, PageSample>> samples;
   const absl::MutexLock lock(&mu_);
   for (const auto& [key, rank] : ranks_) {
-    if (std::optional<PageSample> sample = rank->Sample()) samples.emplace_back(key, std::move(*sample));
+    if (std::optional<PageSample> sample = rank->Sample()) {
+      samples.emplace_back(key, std::move(*sample));
+    }
   }
   return samples;
 }

@@ -31,9 +31,13 @@ AttemptLogs Look(const std::string& root, const AttemptKey& attempt) {
   for (const fs::directory_entry& file :
        fs::directory_iterator(absl::StrCat(root, "/", AttemptPath(attempt)), error)) {
     const fs::file_time_type written = file.last_write_time(error);
-    if (!error) logs.written = std::max(logs.written, written);
+    if (!error) {
+      logs.written = std::max(logs.written, written);
+    }
     const auto bytes = file.file_size(error);
-    if (!error) logs.bytes += static_cast<int64_t>(bytes);
+    if (!error) {
+      logs.bytes += static_cast<int64_t>(bytes);
+    }
   }
   return logs;
 }
@@ -47,8 +51,12 @@ std::string AttemptPath(const AttemptKey& attempt) {
 absl::StatusOr<std::set<AttemptKey>> ListAttempts(platform::Files& files, const std::string& root) {
   std::set<AttemptKey> attempts;
   const absl::StatusOr<std::vector<std::string>> jobs = files.List(root);
-  if (absl::IsNotFound(jobs.status())) return attempts;
-  if (!jobs.ok()) return jobs.status();
+  if (absl::IsNotFound(jobs.status())) {
+    return attempts;
+  }
+  if (!jobs.ok()) {
+    return jobs.status();
+  }
   for (const std::string& job : *jobs) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(absl::StrCat(root, "/", job)));
     for (const std::string& name : names) {
@@ -79,7 +87,9 @@ void PruneLogs(platform::Files& files, const std::string& root, const std::set<A
   std::vector<AttemptLogs> ended;
   if (attempts.ok()) {
     for (const AttemptKey& attempt : *attempts) {
-      if (!needed.contains(attempt)) ended.push_back(Look(root, attempt));
+      if (!needed.contains(attempt)) {
+        ended.push_back(Look(root, attempt));
+      }
     }
   }
   std::stable_sort(ended.begin(), ended.end(),
@@ -88,9 +98,12 @@ void PruneLogs(platform::Files& files, const std::string& root, const std::set<A
   int64_t bytes = 0;
   for (size_t i = 0; i < ended.size(); ++i) {
     bytes += ended[i].bytes;
-    if (i == 0 || (i < limits.attempts && bytes <= limits.bytes)) continue;
-    if (const absl::Status removed = RemoveAttempt(files, root, ended[i].attempt); !removed.ok())
+    if (i == 0 || (i < limits.attempts && bytes <= limits.bytes)) {
+      continue;
+    }
+    if (const absl::Status removed = RemoveAttempt(files, root, ended[i].attempt); !removed.ok()) {
       status = removed;
+    }
   }
   if (!status.ok()) {
     platform::Log(platform::LogLevel::kWarning, "old logs of ranks could not be removed",

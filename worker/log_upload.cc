@@ -44,17 +44,25 @@ struct LogUploads::Upload {
 
 absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines) {
   struct stat info;
-  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, "look at a log");
-  if (lines <= 0) return 0;
+  if (fstat(fd, &info) != 0) {
+    return absl::ErrnoToStatus(errno, "look at a log");
+  }
+  if (lines <= 0) {
+    return 0;
+  }
   std::vector<char> buffer(1 << 16);
   int64_t newlines = 0;
   for (int64_t end = info.st_size; end > 0;) {
     const int64_t begin = std::max<int64_t>(0, end - static_cast<int64_t>(buffer.size()));
     const ssize_t got = ReadAt(fd, buffer.data(), static_cast<size_t>(end - begin), begin);
-    if (got < 0) return absl::ErrnoToStatus(errno, "read a log");
+    if (got < 0) {
+      return absl::ErrnoToStatus(errno, "read a log");
+    }
     for (int64_t i = got - 1; i >= 0; --i) {
       // The newline at the very end closes the last line; it begins none.
-      if (buffer[i] == '\n' && begin + i + 1 < info.st_size && ++newlines == lines) return begin + i + 1;
+      if (buffer[i] == '\n' && begin + i + 1 < info.st_size && ++newlines == lines) {
+        return begin + i + 1;
+      }
     }
     end = begin;
   }
@@ -72,8 +80,12 @@ LogUploads::~LogUploads() {
     uploads.swap(uploads_);
     changed_.notify_all();
   }
-  for (const std::unique_ptr<Upload>& upload : uploads) upload->context.TryCancel();
-  for (const std::unique_ptr<Upload>& upload : uploads) upload->thread.join();
+  for (const std::unique_ptr<Upload>& upload : uploads) {
+    upload->context.TryCancel();
+  }
+  for (const std::unique_ptr<Upload>& upload : uploads) {
+    upload->thread.join();
+  }
 }
 
 void LogUploads::Start(const v1::UploadRequest& request) {
@@ -137,15 +149,21 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request, bool too_
         data.resize(static_cast<size_t>(got));
         *offset += got;
         idle = 0;
-        if (!stream->Write(chunk)) break;
+        if (!stream->Write(chunk)) {
+          break;
+        }
       } else if (!request.follow() || !live || !Pause()) {
         break;
       } else if (++idle % kIdlePeriods == 0) {
         data.clear();
-        if (!stream->Write(chunk)) break;
+        if (!stream->Write(chunk)) {
+          break;
+        }
       }
     }
-    if (!offset.ok()) fail(offset.status());
+    if (!offset.ok()) {
+      fail(offset.status());
+    }
   }
   stream->WritesDone();
   stream->Finish();  // a controller that is gone asks again

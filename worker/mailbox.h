@@ -22,7 +22,9 @@ class Mailbox {
   // After Close nothing is taken any more.
   void Put(Item item) {
     const std::lock_guard lock(mu_);
-    if (closed_) return;
+    if (closed_) {
+      return;
+    }
     items_.push_back(std::move(item));
     changed_.notify_one();
   }
@@ -36,7 +38,9 @@ class Mailbox {
     } else {
       changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), ready);
     }
-    if (items_.empty()) return std::nullopt;
+    if (items_.empty()) {
+      return std::nullopt;
+    }
     Item item = std::move(items_.front());
     items_.pop_front();
     return item;
@@ -66,7 +70,9 @@ class TaskThread {
  public:
   TaskThread()
       : thread_([this] {
-          while (std::optional<std::function<void()>> task = tasks_.Take(absl::InfiniteDuration())) (*task)();
+          while (std::optional<std::function<void()>> task = tasks_.Take(absl::InfiniteDuration())) {
+            (*task)();
+          }
         }) {}
   ~TaskThread() {
     tasks_.Close();

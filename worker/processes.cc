@@ -27,13 +27,17 @@ constexpr uint64_t kExiting = 0x4;  // PF_EXITING of the kernel: it tears down i
 // The fields of /proc/PID/stat behind the name, "S ppid ...": the state is field 3, the start time field 22.
 absl::StatusOr<std::vector<std::string>> ReadStat(pid_t pid) {
   const absl::StatusOr<std::string> stat = platform::SystemFiles().Read(absl::StrCat("/proc/", pid, "/stat"));
-  if (!stat.ok()) return stat.status();      // ENOENT and ESRCH are NotFound
+  if (!stat.ok()) {
+    return stat.status();  // ENOENT and ESRCH are NotFound
+  }
   const size_t name_end = stat->rfind(')');  // "123 (name with ) or spaces) S ppid ..."
   std::vector<std::string> fields;
   if (name_end != std::string::npos) {
     fields = absl::StrSplit(stat->substr(name_end + 1), ' ', absl::SkipEmpty());
   }
-  if (fields.size() <= kStartTime) return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
+  if (fields.size() <= kStartTime) {
+    return absl::NotFoundError(absl::StrCat("process ", pid, " is gone"));
+  }
   return fields;
 }
 
@@ -54,7 +58,9 @@ absl::StatusOr<ProcessId> Identify(pid_t pid) {
 
 bool IsDying(pid_t pid) {
   const absl::StatusOr<std::vector<std::string>> fields = ReadStat(pid);
-  if (absl::IsNotFound(fields.status())) return true;
+  if (absl::IsNotFound(fields.status())) {
+    return true;
+  }
   uint64_t flags = 0;
   return fields.ok() &&
          (HasEnded(*fields) || (absl::SimpleAtoi((*fields)[kFlags], &flags) && (flags & kExiting) != 0));
@@ -69,10 +75,18 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
   const absl::Time deadline = platform::SteadyClock().Now() + limit;
   while (true) {
     const absl::StatusOr<ProcessId> now = Identify(process.pid);
-    if (absl::IsNotFound(now.status())) return absl::OkStatus();
-    if (!now.ok()) return now.status();  // out of descriptors: it may well be there
-    if (!(*now == process)) return absl::OkStatus();
-    if (getpgid(process.pid) == process.pid) kill(-process.pid, SIGKILL);
+    if (absl::IsNotFound(now.status())) {
+      return absl::OkStatus();
+    }
+    if (!now.ok()) {
+      return now.status();  // out of descriptors: it may well be there
+    }
+    if (!(*now == process)) {
+      return absl::OkStatus();
+    }
+    if (getpgid(process.pid) == process.pid) {
+      kill(-process.pid, SIGKILL);
+    }
     kill(process.pid, SIGKILL);
     if (platform::SteadyClock().Now() > deadline) {
       return absl::DeadlineExceededError(
@@ -84,7 +98,9 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
 
 absl::StatusOr<std::string> BootId() {
   absl::StatusOr<std::string> id = platform::SystemFiles().Read("/proc/sys/kernel/random/boot_id");
-  if (id.ok()) absl::StripTrailingAsciiWhitespace(&*id);
+  if (id.ok()) {
+    absl::StripTrailingAsciiWhitespace(&*id);
+  }
   return id;
 }
 

@@ -42,8 +42,12 @@ void ProfileUploads::Stop() {
     uploads.swap(uploads_);
     changed_.notify_all();
   }
-  for (const std::unique_ptr<Upload>& upload : uploads) upload->context.TryCancel();
-  for (const std::unique_ptr<Upload>& upload : uploads) upload->thread.join();
+  for (const std::unique_ptr<Upload>& upload : uploads) {
+    upload->context.TryCancel();
+  }
+  for (const std::unique_ptr<Upload>& upload : uploads) {
+    upload->thread.join();
+  }
 }
 
 void ProfileUploads::Start(const std::shared_ptr<grpc::Channel>& channel, const v1::UploadRequest& request) {
@@ -72,7 +76,9 @@ void ProfileUploads::Start(const std::shared_ptr<grpc::Channel>& channel, const 
       upload.thread = std::thread([this, &upload] { Run(upload); });
     }
   }
-  for (const std::unique_ptr<Upload>& upload : ended) upload->thread.join();
+  for (const std::unique_ptr<Upload>& upload : ended) {
+    upload->thread.join();
+  }
 }
 
 void ProfileUploads::Add(const RankKey& rank, v1::ProfiledStep step) {
@@ -85,7 +91,9 @@ void ProfileUploads::Add(const RankKey& rank, v1::ProfiledStep step) {
     }
   }
   Kept& kept = kept_[rank];
-  if (kept.id != step.id()) kept = {.id = step.id()};
+  if (kept.id != step.id()) {
+    kept = {.id = step.id()};
+  }
   kept.steps.push_back(std::move(step));
 }
 
@@ -116,7 +124,9 @@ void ProfileUploads::Run(Upload& upload) {
       std::unique_lock lock(mu_);
       changed_.wait_for(lock, kAskPeriod,
                         [&] { return stopping_ || !upload.steps.empty() || !ranks_.contains(upload.rank); });
-      if (stopping_) break;
+      if (stopping_) {
+        break;
+      }
       gone = !ranks_.contains(upload.rank);
       if (!upload.steps.empty()) {
         step = std::move(upload.steps.front());

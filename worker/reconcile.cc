@@ -23,7 +23,9 @@ class Reconciler {
     } else if (IsDraining(state_, now_)) {
       Drain();
     }
-    for (auto& [key, attempt] : state_.live) Reconcile(key, attempt);
+    for (auto& [key, attempt] : state_.live) {
+      Reconcile(key, attempt);
+    }
     if (!state_.session.drop.empty()) {
       Do(DropSession{state_.session.drop});
       state_.session = {};
@@ -34,9 +36,13 @@ class Reconciler {
       Do(RenewDeadline{state_.orphan_timeout * 0.8});
       state_.deadline_stale = false;
     }
-    for (const AttemptKey& key : state_.forgotten) Do(Forget{key});
+    for (const AttemptKey& key : state_.forgotten) {
+      Do(Forget{key});
+    }
     state_.forgotten.clear();
-    for (const v1::UploadRequest& request : state_.uploads) Do(StartUpload{request});
+    for (const v1::UploadRequest& request : state_.uploads) {
+      Do(StartUpload{request});
+    }
     state_.uploads.clear();
     return changed_;
   }
@@ -74,7 +80,9 @@ class Reconciler {
 
   // Everything ends; the process as soon as every end is recorded and sent, or the limit has passed.
   void Shutdown() {
-    if (state_.exit_sent) return;
+    if (state_.exit_sent) {
+      return;
+    }
     if (now_ < state_.shutdown_at) {
       state_.shutdown_at = now_;
       changed_ = true;
@@ -101,7 +109,9 @@ class Reconciler {
         attempt.prepare_sent = true;
         return Do(Prepare{attempt.assignment, attempt.store_id});
       }
-      if (!attempt.prepared) return;
+      if (!attempt.prepared) {
+        return;
+      }
     }
     bool all_gone = true;
     for (auto& [number, rank] : attempt.ranks) {
@@ -124,12 +134,16 @@ class Reconciler {
     std::optional<absl::Time> begin;
     for (const auto& [number, rank] : attempt.ranks) {
       const v1::Cause* const cause = rank.cause ? &*rank.cause : rank.failed ? &*rank.failed : nullptr;
-      if (cause == nullptr) continue;
+      if (cause == nullptr) {
+        continue;
+      }
       const bool consequence = cause->class_() == v1::FAILURE_CLASS_PEER_LOST;
       const absl::Time when = consequence ? now_ + kPeerLostPause : now_;
       begin = begin ? std::min(*begin, when) : when;
     }
-    if (!begin || (attempt.stop && attempt.stop->begin <= *begin)) return;
+    if (!begin || (attempt.stop && attempt.stop->begin <= *begin)) {
+      return;
+    }
     Stop(key, attempt, {.reason = "RankLost", .begin = *begin, .grace = kDefaultGrace});
   }
 
@@ -181,7 +195,9 @@ class Reconciler {
     const v1::Assignment& assignment = attempt.assignment;
     const bool one_shot = assignment.desired() == v1::DESIRED_STOP_AFTER_CHECKPOINT ||
                           assignment.desired() == v1::DESIRED_CHECKPOINT_AND_GO_ON;
-    if (!one_shot || assignment.request() <= attempt.request_sent || attempt.stop) return;
+    if (!one_shot || assignment.request() <= attempt.request_sent || attempt.stop) {
+      return;
+    }
     if (AskOneRank(key, attempt, assignment.desired(), assignment.request())) {
       attempt.request_sent = assignment.request();
     }
@@ -190,7 +206,9 @@ class Reconciler {
   // Ranks agree by collective when to act on a request, so telling one of them is enough. False: none runs.
   bool AskOneRank(const AttemptKey& key, const AttemptState& attempt, v1::Desired desired, uint64_t request) {
     for (const auto& [number, rank] : attempt.ranks) {
-      if (rank.life != Life::kRunning) continue;
+      if (rank.life != Life::kRunning) {
+        continue;
+      }
       v1::ToTrainer message;
       message.set_request(desired);
       message.set_request_id(request);
@@ -230,7 +248,9 @@ class Reconciler {
     }
     // Only the inventory goes before the welcome, since a checkpoint's notice waits for it: an end that
     // overtook the notice would end the job without it.
-    if (!state_.session.welcomed) return;
+    if (!state_.session.welcomed) {
+      return;
+    }
     SendNotices();
     if (IsDraining(state_, now_) && !state_.session.drain_sent) {
       v1::WorkerMessage message;
@@ -238,16 +258,22 @@ class Reconciler {
       Send(std::move(message));
       state_.session.drain_sent = true;
     }
-    for (auto& [key, attempt] : state_.live) SendValues(key, attempt);
+    for (auto& [key, attempt] : state_.live) {
+      SendValues(key, attempt);
+    }
     for (auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
       const bool known = attempt.prepared || attempt.refused || attempt.stop;
-      if (!known || (!attempt.dirty && !state_.heartbeat_due)) continue;
+      if (!known || (!attempt.dirty && !state_.heartbeat_due)) {
+        continue;
+      }
       SendStatus(StatusOf(key, attempt, /*with_values=*/false, now_));
       attempt.dirty = false;
     }
     for (auto& [key, ended] : state_.ended) {
-      if (ended.dirty) SendStatus(ended.status);
+      if (ended.dirty) {
+        SendStatus(ended.status);
+      }
       ended.dirty = false;
     }
     if (state_.heartbeat_due && state_.live.empty()) {
@@ -260,7 +286,9 @@ class Reconciler {
 
   void SendNotices() {
     for (Notice& notice : state_.notices) {
-      if (notice.store_id != state_.store_id || now_ < notice.sent_at + kNoticePeriod) continue;
+      if (notice.store_id != state_.store_id || now_ < notice.sent_at + kNoticePeriod) {
+        continue;
+      }
       v1::WorkerMessage message;
       *message.mutable_checkpoint() = MessageOf(notice);
       notice.seq = state_.session.next_seq;
@@ -277,9 +305,13 @@ class Reconciler {
       attempt.dirty = false;
       attempt.unsent_values.clear();
       attempt.unasked.clear();
-      for (const auto& [name, ranks] : attempt.waiting) attempt.unasked.push_back(name);
+      for (const auto& [name, ranks] : attempt.waiting) {
+        attempt.unasked.push_back(name);
+      }
     }
-    for (auto& [key, ended] : state_.ended) ended.dirty = false;
+    for (auto& [key, ended] : state_.ended) {
+      ended.dirty = false;
+    }
     for (Notice& notice : state_.notices) {
       notice.seq = 0;
       notice.sent_at = absl::InfinitePast();
@@ -305,7 +337,9 @@ class Reconciler {
     attempt.unsent_values.clear();
     for (const std::string& name : attempt.unasked) {
       const std::set<int>& ranks = attempt.waiting.at(name);
-      if (ranks.empty()) continue;  // the ranks that asked are gone
+      if (ranks.empty()) {
+        continue;  // the ranks that asked are gone
+      }
       v1::WorkerMessage message;
       v1::KvGet& get = *message.mutable_get();
       *get.mutable_id() = IdOf(key);

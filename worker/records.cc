@@ -55,7 +55,9 @@ Records::Records(Records&& other) noexcept
       lock_fd_(std::exchange(other.lock_fd_, -1)) {}
 
 Records::~Records() {
-  if (lock_fd_ >= 0) close(lock_fd_);
+  if (lock_fd_ >= 0) {
+    close(lock_fd_);
+  }
 }
 
 std::string Records::AttemptFolder(const AttemptKey& attempt) const {
@@ -96,7 +98,9 @@ absl::Status Records::Forget(const AttemptKey& attempt) {
   const std::string root = folder_ + "/attempts";
   TANDEM_RETURN_IF_ERROR(RemoveAttempt(files_, root, attempt));
   const absl::StatusOr<std::set<AttemptKey>> needed = ListAttempts(files_, root);
-  if (needed.ok()) PruneLogs(files_, folder_ + "/logs", *needed, log_limits_);
+  if (needed.ok()) {
+    PruneLogs(files_, folder_ + "/logs", *needed, log_limits_);
+  }
   return needed.status();
 }
 
@@ -116,7 +120,9 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
   const std::string folder = AttemptFolder(attempt);
   v1::AttemptStatus status;
   const absl::StatusOr<std::string> ended = platform::ReadAtMost(files_, EndFile(folder), kMostRecordBytes);
-  if (ended.ok() && status.ParseFromString(*ended)) return status;
+  if (ended.ok() && status.ParseFromString(*ended)) {
+    return status;
+  }
 
   status.Clear();
   *status.mutable_id() = IdOf(attempt);
@@ -126,7 +132,9 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
   const nlohmann::json record =
       text.ok() ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false) : nlohmann::json();
   TANDEM_ASSIGN_OR_RETURN(const std::string boot, BootId());
-  if (record.is_object()) status.set_store_id(record.value("store", ""));
+  if (record.is_object()) {
+    status.set_store_id(record.value("store", ""));
+  }
   const bool same_boot = record.is_object() && record.value("boot", "") == boot;
   for (const nlohmann::json& rank :
        record.is_object() ? record.value("ranks", nlohmann::json::array()) : nlohmann::json::array()) {

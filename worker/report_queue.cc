@@ -25,18 +25,24 @@ bool ReportBuffer::HasNews() const { return (table_ && !table_sent_) || announce
 
 absl::Time ReportBuffer::DueAt() const {
   const auto first = FirstUnsent(entries_);
-  if (first == entries_.end()) return HasNews() ? absl::InfinitePast() : absl::InfiniteFuture();
+  if (first == entries_.end()) {
+    return HasNews() ? absl::InfinitePast() : absl::InfiniteFuture();
+  }
   size_t bytes = 0;
   for (auto entry = first; entry != entries_.end(); ++entry) {
     bytes += entry->bytes;
-    if (bytes >= limits_.batch_bytes) return absl::InfinitePast();
+    if (bytes >= limits_.batch_bytes) {
+      return absl::InfinitePast();
+    }
   }
   return first->time + limits_.batch_wait;
 }
 
 std::optional<v1::ReportBatch> ReportBuffer::Next(absl::Time now, bool flush) {
   const bool something = FirstUnsent(entries_) != entries_.end() || HasNews();
-  if (!something || (!flush && now < DueAt())) return std::nullopt;
+  if (!something || (!flush && now < DueAt())) {
+    return std::nullopt;
+  }
   v1::ReportBatch batch;
   *batch.mutable_id() = id_;
   batch.set_seq(++last_seq_);
@@ -49,7 +55,9 @@ std::optional<v1::ReportBatch> ReportBuffer::Next(absl::Time now, bool flush) {
   }
   size_t bytes = batch.table().ByteSizeLong();  // a large one goes alone: a message holds 4 MiB
   for (auto entry = FirstUnsent(entries_); entry != entries_.end(); ++entry) {
-    if (bytes > 0 && bytes + entry->bytes > limits_.batch_bytes) break;
+    if (bytes > 0 && bytes + entry->bytes > limits_.batch_bytes) {
+      break;
+    }
     bytes += entry->bytes;
     entry->seq = last_seq_;
     *batch.add_reports() = entry->step;
@@ -59,12 +67,18 @@ std::optional<v1::ReportBatch> ReportBuffer::Next(absl::Time now, bool flush) {
 }
 
 void ReportBuffer::Acked(uint64_t seq) {
-  while (!entries_.empty() && entries_.front().seq != 0 && entries_.front().seq <= seq) entries_.PopFront();
-  if (seq >= unacked_through_) unacked_through_ = 0;
+  while (!entries_.empty() && entries_.front().seq != 0 && entries_.front().seq <= seq) {
+    entries_.PopFront();
+  }
+  if (seq >= unacked_through_) {
+    unacked_through_ = 0;
+  }
 }
 
 void ReportBuffer::Restart() {
-  for (Entry& entry : entries_) entry.seq = 0;
+  for (Entry& entry : entries_) {
+    entry.seq = 0;
+  }
   table_sent_ = false;
   announced_drops_ = 0;
   unacked_through_ = 0;
@@ -89,7 +103,9 @@ void ReportQueue::AddTable(const AttemptKey& attempt, v1::ParameterTable table) 
 
 void ReportQueue::Ended(const AttemptKey& attempt) {
   const absl::MutexLock lock(&mu_);
-  if (const auto it = attempts_.find(attempt); it != attempts_.end()) it->second.flush = true;
+  if (const auto it = attempts_.find(attempt); it != attempts_.end()) {
+    it->second.flush = true;
+  }
   changed_.NotifyAll();
 }
 
@@ -97,7 +113,9 @@ void ReportQueue::Forget(const AttemptKey& attempt) {
   constexpr absl::Duration kKeep = absl::Minutes(1);
   const absl::MutexLock lock(&mu_);
   const absl::Time now = clock_.Now();
-  if (const auto it = attempts_.find(attempt); it != attempts_.end()) it->second.drop_at = now + kKeep;
+  if (const auto it = attempts_.find(attempt); it != attempts_.end()) {
+    it->second.drop_at = now + kKeep;
+  }
   DropForgotten(now);
 }
 
@@ -108,7 +126,9 @@ std::optional<v1::ReportBatch> ReportQueue::Next() {
     DropForgotten(now);
     absl::Time due = absl::InfiniteFuture();
     for (auto& [key, attempt] : attempts_) {
-      if (std::optional<v1::ReportBatch> batch = attempt.buffer.Next(now, attempt.flush)) return batch;
+      if (std::optional<v1::ReportBatch> batch = attempt.buffer.Next(now, attempt.flush)) {
+        return batch;
+      }
       due = std::min(due, attempt.buffer.DueAt());
     }
     changed_.WaitFor(mu_, due - now);
@@ -125,13 +145,17 @@ void ReportQueue::Wake() {
 void ReportQueue::Restart() {
   const absl::MutexLock lock(&mu_);
   awake_ = false;
-  for (auto& [key, attempt] : attempts_) attempt.buffer.Restart();
+  for (auto& [key, attempt] : attempts_) {
+    attempt.buffer.Restart();
+  }
 }
 
 void ReportQueue::Acked(const v1::ReportAck& ack) {
   const absl::MutexLock lock(&mu_);
   const auto it = attempts_.find(KeyOf(ack.id()));
-  if (it != attempts_.end()) it->second.buffer.Acked(ack.seq());
+  if (it != attempts_.end()) {
+    it->second.buffer.Acked(ack.seq());
+  }
   DropForgotten(clock_.Now());
   changed_.NotifyAll();
 }
@@ -141,7 +165,9 @@ bool ReportQueue::WaitUntilEmpty(absl::Duration limit) {
   const absl::Time deadline = clock_.Now() + limit;
   while (!IsEmpty()) {
     const absl::Time now = clock_.Now();
-    if (now >= deadline) return false;
+    if (now >= deadline) {
+      return false;
+    }
     changed_.WaitFor(mu_, deadline - now);
   }
   return true;

@@ -59,21 +59,31 @@ bool Become(const RunAs& who) {
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
   // Before the death signal, which the kernel forgets when a process becomes another user's.
-  if (plan.run_as != nullptr && !Become(*plan.run_as)) FailChild(plan);
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailChild(plan);
-  if (getppid() != plan.parent) _exit(127);  // the daemon died before the line above
+  if (plan.run_as != nullptr && !Become(*plan.run_as)) {
+    FailChild(plan);
+  }
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    FailChild(plan);
+  }
+  if (getppid() != plan.parent) {
+    _exit(127);  // the daemon died before the line above
+  }
   setpgid(0, 0);
   signal(SIGPIPE, SIG_DFL);  // exec keeps what is ignored
   sigset_t none;
   sigemptyset(&none);
-  if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) FailChild(plan);
+  if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) {
+    FailChild(plan);
+  }
   if (dup2(plan.null_fd, STDIN_FILENO) < 0 || dup2(plan.log_fd, STDOUT_FILENO) < 0 ||
       dup2(plan.log_fd, STDERR_FILENO) < 0) {
     FailChild(plan);
   }
   // All descriptors are close-on-exec already, as far as every library keeps to it; this makes sure.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (fcntl(plan.control_fd, F_SETFD, 0) != 0 || fcntl(plan.page_fd, F_SETFD, 0) != 0) FailChild(plan);
+  if (fcntl(plan.control_fd, F_SETFD, 0) != 0 || fcntl(plan.page_fd, F_SETFD, 0) != 0) {
+    FailChild(plan);
+  }
   execv(plan.program, plan.argv);
   FailChild(plan);
 }
@@ -85,11 +95,15 @@ void Reap(pid_t pid) {
 
 absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const RunAs* run_as) {
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (null.get() < 0) return absl::ErrnoToStatus(errno, "open /dev/null");
+  if (null.get() < 0) {
+    return absl::ErrnoToStatus(errno, "open /dev/null");
+  }
   TANDEM_ASSIGN_OR_RETURN(const Descriptor log,
                           platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644));
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "make a pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    return absl::ErrnoToStatus(errno, "make a pipe");
+  }
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
 
@@ -98,7 +112,9 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
       link::TrainerArgs{.control_fd = request.control_fd, .page_fd = request.page_fd, .parent_pid = parent}
           .ToArgv(request.program);
   std::vector<char*> argv;
-  for (std::string& arg : args) argv.push_back(arg.data());
+  for (std::string& arg : args) {
+    argv.push_back(arg.data());
+  }
   argv.push_back(nullptr);
   const ChildPlan plan{.program = request.program.c_str(),
                        .argv = argv.data(),
@@ -112,8 +128,12 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
 
   // _Fork runs no fork handlers: gRPC's would wait for its other threads.
   const pid_t pid = _Fork();
-  if (pid == 0) RunChild(plan);
-  if (pid < 0) return absl::ErrnoToStatus(errno, "fork");
+  if (pid == 0) {
+    RunChild(plan);
+  }
+  if (pid < 0) {
+    return absl::ErrnoToStatus(errno, "fork");
+  }
   write_end = Descriptor();
   int error = 0;
   ssize_t got = 0;
@@ -132,7 +152,9 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
     return status;
   }
   // It may have died already; nobody else can have the pid before it is reaped.
-  if (const absl::StatusOr<ProcessId> id = Identify(pid); id.ok()) process.id = *id;
+  if (const absl::StatusOr<ProcessId> id = Identify(pid); id.ok()) {
+    process.id = *id;
+  }
   return process;
 }
 

@@ -19,10 +19,16 @@ v1::RankPhase PhaseOf(const RankState& rank) {
     case Life::kRunning:
       break;
   }
-  if (rank.finished) return v1::RANK_PHASE_FINISHED;
+  if (rank.finished) {
+    return v1::RANK_PHASE_FINISHED;
+  }
   // The page is sampled, so it may lag behind the message.
-  if (rank.ready && rank.sample.phase < v1::RANK_PHASE_READY) return v1::RANK_PHASE_READY;
-  if (rank.sample.phase == v1::RANK_PHASE_UNSPECIFIED) return v1::RANK_PHASE_SPAWNED;
+  if (rank.ready && rank.sample.phase < v1::RANK_PHASE_READY) {
+    return v1::RANK_PHASE_READY;
+  }
+  if (rank.sample.phase == v1::RANK_PHASE_UNSPECIFIED) {
+    return v1::RANK_PHASE_SPAWNED;
+  }
   return rank.sample.phase;
 }
 
@@ -48,7 +54,9 @@ AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key) {
 
 RankState* FindRank(WorkerState& state, const RankKey& key) {
   AttemptState* const attempt = FindAttempt(state, key.attempt);
-  if (attempt == nullptr) return nullptr;
+  if (attempt == nullptr) {
+    return nullptr;
+  }
   const auto it = attempt->ranks.find(key.rank);
   return it == attempt->ranks.end() ? nullptr : &it->second;
 }
@@ -70,7 +78,9 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     out.set_step(rank.sample.step);
     out.set_instruction(rank.sample.instruction);
     out.set_step_seconds(rank.step_seconds);
-    if (rank.ready) *out.mutable_ready() = *rank.ready;
+    if (rank.ready) {
+      *out.mutable_ready() = *rank.ready;
+    }
     out.set_finished(rank.finished);
     out.set_exited(rank.life == Life::kGone);
     out.set_stop_requested(rank.stop_sent || rank.kill_sent || StopsAfterCheckpoint(attempt));
@@ -79,12 +89,16 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
     } else if (rank.failed) {
       *out.mutable_cause() = *rank.failed;
     }
-    for (const uint64_t seq : rank.sample.collectives) out.add_collective_seq(seq);
+    for (const uint64_t seq : rank.sample.collectives) {
+      out.add_collective_seq(seq);
+    }
     out.set_pid(rank.pid);
     for (const auto& [time, field] : {std::pair(rank.ready_at, &v1::RankStatus::mutable_ready_at),
                                       std::pair(rank.finished_at, &v1::RankStatus::mutable_finished_at),
                                       std::pair(rank.gone_at, &v1::RankStatus::mutable_exited_at)}) {
-      if (time != absl::InfinitePast()) *(out.*field)() = proto::ToProto(time);
+      if (time != absl::InfinitePast()) {
+        *(out.*field)() = proto::ToProto(time);
+      }
     }
     if (rank.life == Life::kRunning && rank.progressed_at != absl::InfinitePast()) {
       *out.mutable_since_progress() =
@@ -95,14 +109,18 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
   }
   if (with_values) {
     for (const auto& [name, value] : attempt.values) {
-      if (value.rank < 0) continue;
+      if (value.rank < 0) {
+        continue;
+      }
       v1::KvSet& set = *status.add_values();
       set.set_key(name);
       set.set_value(value.bytes);
       set.set_rank(value.rank);
     }
   }
-  if (attempt.refused) *status.mutable_refused() = *attempt.refused;
+  if (attempt.refused) {
+    *status.mutable_refused() = *attempt.refused;
+  }
   status.set_request_done(attempt.request_done);
   status.set_request_error(attempt.request_error);
   return status;
@@ -120,12 +138,19 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   inventory.set_hostname(state.settings.hostname);
   inventory.set_data_address(state.data_address);
   inventory.set_draining(state.shutdown_at != absl::InfiniteFuture());
-  for (const v1::Slot& slot : state.settings.slots) *inventory.add_slots() = slot;
-  for (const auto& [key, attempt] : state.live) *inventory.add_attempts() = StatusOf(key, attempt, true, now);
-  for (const auto& [key, attempt] : state.ended) *inventory.add_attempts() = attempt.status;
+  for (const v1::Slot& slot : state.settings.slots) {
+    *inventory.add_slots() = slot;
+  }
+  for (const auto& [key, attempt] : state.live) {
+    *inventory.add_attempts() = StatusOf(key, attempt, true, now);
+  }
+  for (const auto& [key, attempt] : state.ended) {
+    *inventory.add_attempts() = attempt.status;
+  }
   const size_t skipped = state.notices.size() - std::min(state.notices.size(), kMostNoticesInInventory);
-  for (size_t i = skipped; i < state.notices.size(); ++i)
+  for (size_t i = skipped; i < state.notices.size(); ++i) {
     *inventory.add_notices() = MessageOf(state.notices[i]);
+  }
   return inventory;
 }
 

@@ -19,7 +19,9 @@ Outcome Step(WorkerState& state, const Input& input, absl::Time now) {
 }
 
 void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcome& outcome) {
-  if (attempt.stop && attempt.stop->begin <= stop.begin) return;
+  if (attempt.stop && attempt.stop->begin <= stop.begin) {
+    return;
+  }
   outcome.changes.push_back(AttemptStopped{key, stop.reason});
   if (attempt.stop) {
     attempt.stop->begin = stop.begin;
@@ -34,7 +36,9 @@ void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::op
   rank.gone_at = now;
   rank.cause = std::move(cause);
   attempt.dirty = true;
-  for (auto& [name, ranks] : attempt.waiting) ranks.erase(key.rank);
+  for (auto& [name, ranks] : attempt.waiting) {
+    ranks.erase(key.rank);
+  }
   outcome.changes.push_back(RankGone{key, rank.cause});
 }
 
@@ -46,16 +50,22 @@ absl::Time NextWake(const WorkerState& state) {
       continue;
     }
     for (const auto& [number, rank] : attempt.ranks) {
-      if (rank.life != Life::kRunning || rank.kill_sent) continue;
+      if (rank.life != Life::kRunning || rank.kill_sent) {
+        continue;
+      }
       next = std::min(next, rank.stop_sent ? rank.kill_at : attempt.stop->begin);
     }
   }
   if (state.session.welcomed) {
     for (const Notice& notice : state.notices) {
-      if (notice.store_id == state.store_id) next = std::min(next, notice.sent_at + kNoticePeriod);
+      if (notice.store_id == state.store_id) {
+        next = std::min(next, notice.sent_at + kNoticePeriod);
+      }
     }
   }
-  if (!state.exit_sent) next = std::min(next, state.shutdown_at + kShutdownLimit);
+  if (!state.exit_sent) {
+    next = std::min(next, state.shutdown_at + kShutdownLimit);
+  }
   return next;
 }
 

@@ -28,7 +28,9 @@ bool IsSafeName(const std::string& id) {
 
 // Why this worker cannot run an assignment, before any file is looked at; empty: it can.
 std::string Unfit(const WorkerState& state, const v1::Assignment& assignment) {
-  if (assignment.ranks().empty()) return "the assignment has no rank for this worker";
+  if (assignment.ranks().empty()) {
+    return "the assignment has no rank for this worker";
+  }
   std::set<int> ranks;
   std::set<int> slots;
   for (const v1::RankStart& start : assignment.ranks()) {
@@ -41,8 +43,12 @@ std::string Unfit(const WorkerState& state, const v1::Assignment& assignment) {
     if (assignment.resolved().resources().device() == v1::DEVICE_CUDA && slot->device() != v1::DEVICE_CUDA) {
       return absl::StrCat("rank ", start.rank(), " needs a GPU, but slot ", start.slot(), " is a CPU slot");
     }
-    if (!ranks.insert(start.rank()).second) return absl::StrCat("rank ", start.rank(), " is assigned twice");
-    if (!slots.insert(start.slot()).second) return absl::StrCat("slot ", start.slot(), " is assigned twice");
+    if (!ranks.insert(start.rank()).second) {
+      return absl::StrCat("rank ", start.rank(), " is assigned twice");
+    }
+    if (!slots.insert(start.slot()).second) {
+      return absl::StrCat("slot ", start.slot(), " is assigned twice");
+    }
     for (const auto& [key, attempt] : state.live) {
       for (const auto& [number, rank] : attempt.ranks) {
         if (rank.life != Life::kGone && rank.start.slot() == start.slot()) {
@@ -71,7 +77,9 @@ class Taker {
     const bool greeting = message.item_case() == v1::ControllerMessage::kWelcome ||
                           message.item_case() == v1::ControllerMessage::kRefused;
     // A controller that was turned down may have more on the way.
-    if (!state_.session.open || (!state_.session.welcomed && !greeting)) return;
+    if (!state_.session.open || (!state_.session.welcomed && !greeting)) {
+      return;
+    }
     if (message.item_case() == v1::ControllerMessage::kWelcome) {
       if (std::string why = WhyNot(message.welcome()); !why.empty()) {
         state_.session.drop = std::move(why);
@@ -115,7 +123,9 @@ class Taker {
 
   void operator()(const Prepared& input) {
     AttemptState* const attempt = FindAttempt(state_, input.attempt);
-    if (attempt == nullptr) return;
+    if (attempt == nullptr) {
+      return;
+    }
     if (!input.violations.empty()) {
       Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, "InvalidSpec", input.violations);
     } else if (!input.problem.empty()) {
@@ -129,7 +139,9 @@ class Taker {
 
   void operator()(const RankSpawned& input) {
     RankState* const rank = Touch(input.rank);
-    if (rank == nullptr) return;
+    if (rank == nullptr) {
+      return;
+    }
     rank->life = Life::kRunning;
     rank->pid = input.pid;
     outcome_.changes.push_back(RankStarted{input.rank, input.pid});
@@ -144,7 +156,9 @@ class Taker {
 
   void operator()(const RankExited& input) {
     RankState* const rank = Touch(input.rank);
-    if (rank == nullptr) return;
+    if (rank == nullptr) {
+      return;
+    }
     AttemptState& attempt = state_.live.at(input.rank.attempt);
     Look(*rank, input.sample);
     EndRank(input.rank, attempt, *rank,
@@ -153,7 +167,9 @@ class Taker {
 
   void operator()(const FromRank& input) {
     RankState* const rank = FindRank(state_, input.rank);
-    if (rank == nullptr || rank->life == Life::kGone) return;
+    if (rank == nullptr || rank->life == Life::kGone) {
+      return;
+    }
     const AttemptKey& key = input.rank.attempt;
     AttemptState& attempt = state_.live.at(key);
     const v1::FromTrainer& message = input.message;
@@ -181,7 +197,9 @@ class Taker {
         } else {
           *notice.mutable_warning() = message.checkpoint_warning();
         }
-        if (state_.notices.size() >= kMaxNotices) state_.notices.erase(state_.notices.begin());
+        if (state_.notices.size() >= kMaxNotices) {
+          state_.notices.erase(state_.notices.begin());
+        }
         state_.notices.push_back({.attempt = key,
                                   .store_id = attempt.store_id,
                                   .message = std::move(notice),
@@ -191,7 +209,9 @@ class Taker {
       case v1::FromTrainer::kFailed:
         if (!rank->failed) {
           RankState then = *rank;
-          if (input.sample) then.sample = *input.sample;
+          if (input.sample) {
+            then.sample = *input.sample;
+          }
           rank->failed = CompleteFailed(message.failed(), state_.settings.worker_id, then, now_);
           attempt.dirty = true;
           outcome_.changes.push_back(RankFailed{input.rank, *rank->failed});
@@ -219,7 +239,9 @@ class Taker {
 
   void operator()(const Sampled& input) {
     for (const auto& [key, sample] : input.samples) {
-      if (RankState* const rank = FindRank(state_, key)) Look(*rank, sample);
+      if (RankState* const rank = FindRank(state_, key)) {
+        Look(*rank, sample);
+      }
     }
     if (state_.session.open && now_ - state_.session.heard_at > kLongestSilence) {
       state_.session.drop = absl::StrCat("the controller, which sends heartbeats, has not been heard for ",
@@ -230,7 +252,9 @@ class Taker {
 
   void operator()(const EndRecorded& input) {
     const auto it = state_.live.find(input.attempt);
-    if (it == state_.live.end()) return;
+    if (it == state_.live.end()) {
+      return;
+    }
     // Every rank is gone, so nothing of it has an age.
     v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false, absl::InfinitePast());
     status.set_ended(true);
@@ -272,28 +296,38 @@ class Taker {
     state_.heartbeat_interval =
         welcome.has_heartbeat_interval() ? proto::FromProto(welcome.heartbeat_interval()) : absl::Seconds(1);
     outcome_.changes.push_back(Welcomed{welcome.term()});
-    if (welcome.has_assignments()) TakeAssignments(welcome.assignments());
+    if (welcome.has_assignments()) {
+      TakeAssignments(welcome.assignments());
+    }
   }
 
   void TakeAssignments(const v1::Assignments& assignments) {
     std::set<AttemptKey> listed;
     // Stops come first: a slot that they free may be assigned in the same message only after the ranks are
     // gone, so an assignment never overtakes them.
-    for (const v1::Assignment& assignment : assignments.all()) listed.insert(KeyOf(assignment.id()));
+    for (const v1::Assignment& assignment : assignments.all()) {
+      listed.insert(KeyOf(assignment.id()));
+    }
     for (auto& [key, attempt] : state_.live) {
       if (!listed.contains(key) && !attempt.stop) {
         StopAttempt(key, attempt,
                     {.reason = "Withdrawn", .begin = now_, .grace = GraceOf(attempt.assignment)}, outcome_);
       }
     }
-    for (const v1::Assignment& assignment : assignments.all()) TakeAssignment(assignment);
+    for (const v1::Assignment& assignment : assignments.all()) {
+      TakeAssignment(assignment);
+    }
     for (const v1::AttemptId& id : assignments.forget()) {
       // A controller does not know the jobs of another, and would have them forgotten; the one whose they are
       // has not heard of the end.
       const auto ended = state_.ended.find(KeyOf(id));
-      if (ended == state_.ended.end()) continue;
+      if (ended == state_.ended.end()) {
+        continue;
+      }
       const std::string& hers = ended->second.status.store_id();  // empty: recorded by an older build
-      if (!hers.empty() && hers != state_.store_id) continue;
+      if (!hers.empty() && hers != state_.store_id) {
+        continue;
+      }
       state_.ended.erase(ended);
       state_.forgotten.push_back(KeyOf(id));
     }
@@ -310,14 +344,20 @@ class Taker {
     if (attempt != nullptr) {
       attempt->assignment = assignment;
     } else {
-      if (!IsSafeName(key.job) || key.attempt < 1) return;  // no controller of ours sends it
+      if (!IsSafeName(key.job) || key.attempt < 1) {
+        return;  // no controller of ours sends it
+      }
       const bool draining = IsDraining(state_, now_);
-      if (state_.shutdown_at != absl::InfiniteFuture() && !draining) return;
+      if (state_.shutdown_at != absl::InfiniteFuture() && !draining) {
+        return;
+      }
       const std::string unfit = stop ? "" : Unfit(state_, assignment);
       attempt = &state_.live[key];
       attempt->assignment = assignment;
       attempt->store_id = state_.store_id;
-      for (const v1::RankStart& start : assignment.ranks()) attempt->ranks[start.rank()].start = start;
+      for (const v1::RankStart& start : assignment.ranks()) {
+        attempt->ranks[start.rank()].start = start;
+      }
       outcome_.changes.push_back(AttemptAccepted{key, assignment.ranks_size()});
       if (draining) {  // assigned before the controller heard of it
         Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, "Preempted", kAskedToEnd);
@@ -341,20 +381,32 @@ class Taker {
     *cause.mutable_time() = proto::ToProto(now_);
     attempt.refused = cause;
     attempt.dirty = true;
-    for (auto& [number, rank] : attempt.ranks) rank.life = Life::kGone;
+    for (auto& [number, rank] : attempt.ranks) {
+      rank.life = Life::kGone;
+    }
     outcome_.changes.push_back(AttemptRefused{key, std::move(cause)});
   }
 
   // A value of the rendezvous. Write-once: the first value stays.
   void Learn(const AttemptKey& key, const std::string& name, Value value) {
     AttemptState* const attempt = FindAttempt(state_, key);
-    if (attempt == nullptr) return;
+    if (attempt == nullptr) {
+      return;
+    }
     const bool own = value.rank >= 0;
-    if (!attempt->values.emplace(name, std::move(value)).second) return;
-    if (own) attempt->unsent_values.push_back(name);
+    if (!attempt->values.emplace(name, std::move(value)).second) {
+      return;
+    }
+    if (own) {
+      attempt->unsent_values.push_back(name);
+    }
     const auto waiting = attempt->waiting.find(name);
-    if (waiting == attempt->waiting.end()) return;
-    for (const int rank : waiting->second) attempt->answers.emplace_back(rank, name);
+    if (waiting == attempt->waiting.end()) {
+      return;
+    }
+    for (const int rank : waiting->second) {
+      attempt->answers.emplace_back(rank, name);
+    }
     std::erase(attempt->unasked, name);
     attempt->waiting.erase(waiting);
   }
@@ -366,14 +418,18 @@ class Taker {
     }
     const auto [waiting, fresh] = attempt.waiting.try_emplace(name);
     waiting->second.insert(rank);
-    if (fresh) attempt.unasked.push_back(name);
+    if (fresh) {
+      attempt.unasked.push_back(name);
+    }
   }
 
   // A look at the rank's page.
   void Look(RankState& rank, const PageSample& sample) {
     const int64_t steps = sample.step - rank.sample.step;
     if (steps > 0) {
-      if (rank.sample.step > 0) rank.step_seconds = absl::ToDoubleSeconds(now_ - rank.sampled_at) / steps;
+      if (rank.sample.step > 0) {
+        rank.step_seconds = absl::ToDoubleSeconds(now_ - rank.sampled_at) / steps;
+      }
       rank.sampled_at = now_;
     }
     // The page has the times of instructions alone: a new phase is as old as this look.
@@ -392,7 +448,9 @@ class Taker {
   // The rank, of whose change the controller should hear at once; null where it is not live.
   RankState* Touch(const RankKey& key) {
     RankState* const rank = FindRank(state_, key);
-    if (rank != nullptr) state_.live.at(key.attempt).dirty = true;
+    if (rank != nullptr) {
+      state_.live.at(key.attempt).dirty = true;
+    }
     return rank;
   }
 

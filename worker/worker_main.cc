@@ -59,15 +59,21 @@ std::string BesideThisBinary(const std::string& name) {
 // The GPUs that ranks may use. The ranks inherit the list by UUID, so that the number of a rank's slot is
 // that of its GPU.
 std::vector<tandem::v1::Slot> GpuSlots(const std::string& trainer) {
-  if (access(worker::CudaTrainer(trainer).c_str(), X_OK) != 0) return {};
+  if (access(worker::CudaTrainer(trainer).c_str(), X_OK) != 0) {
+    return {};
+  }
   absl::StatusOr<std::vector<tandem::v1::Slot>> gpus = worker::FindGpus();
-  if (gpus.ok()) gpus = worker::VisibleGpus(*gpus, getenv("CUDA_VISIBLE_DEVICES"));
+  if (gpus.ok()) {
+    gpus = worker::VisibleGpus(*gpus, getenv("CUDA_VISIBLE_DEVICES"));
+  }
   if (!gpus.ok()) {
     platform::Log(platform::LogLevel::kWarning, "no GPU of this machine is offered",
                   {{"reason", std::string(gpus.status().message())}});
     return {};
   }
-  if (!gpus->empty()) setenv("CUDA_VISIBLE_DEVICES", worker::VisibleDevices(*gpus).c_str(), 1);
+  if (!gpus->empty()) {
+    setenv("CUDA_VISIBLE_DEVICES", worker::VisibleDevices(*gpus).c_str(), 1);
+  }
   return *std::move(gpus);
 }
 
@@ -90,8 +96,12 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
 // look at is not looked at, and nothing of a job that this build would train as another one.
 std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules) {
   std::vector<tandem::v1::Violation> violations = tandem::jobspec::CheckKnown(resolved);
-  if (violations.empty()) violations = worker::CheckPaths(resolved, rules);
-  if (violations.empty()) violations = tandem::jobspec::CheckFiles(resolved);
+  if (violations.empty()) {
+    violations = worker::CheckPaths(resolved, rules);
+  }
+  if (violations.empty()) {
+    violations = tandem::jobspec::CheckFiles(resolved);
+  }
   const std::string text = tandem::jobspec::ToText(violations);
   return absl::StrJoin(absl::StrSplit(text, '\n', absl::SkipEmpty()), "; ");
 }
@@ -164,16 +174,22 @@ int main(int argc, char** argv) {
   app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there");
 #endif
   app.set_version_flag("--version", "tandem-worker " + platform::BuildVersion());
-  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) return *code;
+  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) {
+    return *code;
+  }
   platform::SetLogComponent("worker");
 #ifdef TANDEM_FAILPOINTS
   if (!failpoints.empty()) {
-    if (const absl::Status status = platform::SetFailpoints(failpoints); !status.ok()) return Fail(status);
+    if (const absl::Status status = platform::SetFailpoints(failpoints); !status.ok()) {
+      return Fail(status);
+    }
   }
 #endif
   std::error_code error;
   const std::string folder = std::filesystem::absolute(state, error).string();
-  if (error) return Fail(absl::InvalidArgumentError("--state: " + error.message()));
+  if (error) {
+    return Fail(absl::InvalidArgumentError("--state: " + error.message()));
+  }
   if (access(trainer.c_str(), X_OK) != 0 || !std::filesystem::is_regular_file(trainer, error)) {
     return Fail(absl::NotFoundError("there is no program " + trainer + "; name the trainer with --trainer"));
   }
@@ -186,7 +202,9 @@ int main(int argc, char** argv) {
   std::shared_ptr<tandem::tls::ClientTls> tls;
   if (tls_files.given() && !controller.starts_with("unix:")) {
     absl::StatusOr<std::unique_ptr<tandem::tls::ClientTls>> opened = tandem::tls::ClientTls::Open(tls_files);
-    if (!opened.ok()) return Fail(opened.status());
+    if (!opened.ok()) {
+      return Fail(opened.status());
+    }
     tls = *std::move(opened);
   } else if (!platform::IsLocalAddress(controller)) {
     return Fail(absl::InvalidArgumentError(
@@ -196,11 +214,15 @@ int main(int argc, char** argv) {
                      "(`tandem certs` makes them); without TLS allowed: 127.0.0.1:PORT, unix:/PATH")));
   }
   const absl::StatusOr<worker::PathRules> rules = worker::Canonical(paths);
-  if (!rules.ok()) return Fail(rules.status());
+  if (!rules.ok()) {
+    return Fail(rules.status());
+  }
   std::optional<worker::RunAs> run_as;
   if (!user.empty()) {
     absl::StatusOr<worker::RunAs> found = worker::FindUser(user);
-    if (!found.ok()) return Fail(found.status());
+    if (!found.ok()) {
+      return Fail(found.status());
+    }
     run_as = *std::move(found);
   } else if (geteuid() == 0) {
     platform::Log(
@@ -247,7 +269,9 @@ int main(int argc, char** argv) {
            [rules = *rules](const tandem::v1::JobSpec& resolved) { return CheckFiles(resolved, rules); },
        .name_program = worker::NameProgram},
       platform::SteadyClock(), platform::SystemRandom(), platform::SystemFiles());
-  if (!daemon.ok()) return Fail(daemon.status());
+  if (!daemon.ok()) {
+    return Fail(daemon.status());
+  }
 
   absl::Duration drain;
   absl::ParseDuration(drain_timeout, &drain);
@@ -259,7 +283,9 @@ int main(int argc, char** argv) {
     }
   }).detach();
   const absl::Status status = (*daemon)->Run();
-  if (!status.ok()) Fail(status);
+  if (!status.ok()) {
+    Fail(status);
+  }
   // All that matters is on disk; a file system that hangs under a check must not keep the process.
   fflush(nullptr);
   _exit(status.ok() ? 0 : 1);

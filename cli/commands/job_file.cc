@@ -63,7 +63,9 @@ absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, c
   });
   if (!checked.violations.empty()) {
     for (v1::Violation& violation : checked.violations) {
-      if (violation.path() == "name" && !overrides.name.empty()) SetOption("--name", violation);
+      if (violation.path() == "name" && !overrides.name.empty()) {
+        SetOption("--name", violation);
+      }
       if (violation.path() == "checkpoint.resume" && !overrides.resume.empty()) {
         SetOption("--resume", violation);
       }

@@ -60,7 +60,9 @@ class MessageLimit {
     Share() = default;
     Share(UnfinishedMessages& of, int64_t bytes) : of_(&of), bytes_(bytes) { of.bytes += bytes; }
     ~Share() {
-      if (of_ != nullptr) of_->bytes -= bytes_;
+      if (of_ != nullptr) {
+        of_->bytes -= bytes_;
+      }
     }
     Share(Share&& other) noexcept : of_(std::exchange(other.of_, nullptr)), bytes_(other.bytes_) {}
     Share& operator=(Share&& other) noexcept {

@@ -22,7 +22,9 @@ cudaStream_t Current(int index) {
 class CudaRegion final : public Region {
  public:
   CudaRegion(int index, int64_t bytes) : index_(index), bytes_(bytes) {
-    if (bytes_ == 0) return;
+    if (bytes_ == 0) {
+      return;
+    }
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
     const cudaError_t error = cudaMalloc(&begin_, static_cast<size_t>(bytes_));
     if (error == cudaErrorMemoryAllocation) {
@@ -55,7 +57,9 @@ class CudaRegion final : public Region {
 class PinnedRegion final : public Region {
  public:
   PinnedRegion(int index, int64_t bytes) : bytes_(bytes) {
-    if (bytes_ == 0) return;
+    if (bytes_ == 0) {
+      return;
+    }
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
     const cudaError_t error = cudaMallocHost(&begin_, static_cast<size_t>(bytes_));
     if (error == cudaErrorMemoryAllocation) {

@@ -35,7 +35,9 @@ class CudaEvent final : public PooledEvent<CudaEvent> {
 
   bool IsReached() override {
     const cudaError_t error = cudaEventQuery(event_);
-    if (error == cudaErrorNotReady) return false;
+    if (error == cudaErrorNotReady) {
+      return false;
+    }
     CheckCuda(error, "work on the GPU");
     return true;
   }
@@ -64,10 +66,14 @@ class CudaStream final : public Stream {
   }
 
   void Enqueue(std::function<void()> work) override {
-    if (error_.is_set()) return;
+    if (error_.is_set()) {
+      return;
+    }
     try {
       KeepShort();
-      if (error_.is_set()) return;
+      if (error_.is_set()) {
+        return;
+      }
       // Neither graphs nor version counters; a node that wraps autograd lifts this inside itself.
       const c10::InferenceMode no_gradients;
       const c10::cuda::CUDAStreamGuard current(c10::cuda::getStreamFromExternal(stream_, device_));
@@ -87,7 +93,9 @@ class CudaStream final : public Stream {
   }
 
   void Wait(const Event& event) override {
-    if (event.state() == nullptr) return;
+    if (event.state() == nullptr) {
+      return;
+    }
     const c10::cuda::CUDAGuard guard(device_);
     CheckCuda(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(*event.state()).event(), 0),
               "waiting for an event");
@@ -114,11 +122,15 @@ class CudaStream final : public Stream {
 
  private:
   void Await(const Event& event) const {
-    while (!error_.is_set() && !event.IsReached()) std::this_thread::sleep_for(kPoll);
+    while (!error_.is_set() && !event.IsReached()) {
+      std::this_thread::sleep_for(kPoll);
+    }
   }
 
   void KeepShort() {
-    if (num_issued_ < kAhead) return;
+    if (num_issued_ < kAhead) {
+      return;
+    }
     Await(issued_[oldest_]);
     issued_[oldest_] = Event();
     oldest_ = (oldest_ + 1) % kAhead;

@@ -15,7 +15,9 @@ __global__ void FoldEach(T* __restrict__ accumulator, const C* __restrict__ cont
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < elements;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     T sum = add ? accumulator[i] + Widen(contributions[i]) : Widen(contributions[i]);
-    for (int r = 1; r < num_contributions; ++r) sum += Widen(contributions[r * stride + i]);
+    for (int r = 1; r < num_contributions; ++r) {
+      sum += Widen(contributions[r * stride + i]);
+    }
     accumulator[i] = sum;
   }
 }
@@ -36,7 +38,9 @@ __device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, Exchange
   RoundPacks<T> sums;
   RoundPacks<T, C> read;
   read.Read(arrays.contributions + at);
-  if (kAdd) sums.Read(arrays.gradients + at);
+  if (kAdd) {
+    sums.Read(arrays.gradients + at);
+  }
 #pragma unroll
   for (int p = 0; p < sums.kCount; ++p) {
 #pragma unroll
@@ -51,7 +55,9 @@ __device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, Exchange
 #pragma unroll
     for (int p = 0; p < sums.kCount; ++p) {
 #pragma unroll
-      for (int k = 0; k < kSize; ++k) sums.packs[p].e[k] += Widen(read.packs[p].e[k]);
+      for (int k = 0; k < kSize; ++k) {
+        sums.packs[p].e[k] += Widen(read.packs[p].e[k]);
+      }
     }
   }
   sums.Write(arrays.gradients + at);
@@ -67,7 +73,9 @@ __device__ double FoldElements(const FoldArrays<T, C>& arrays, int64_t begin, in
 #pragma unroll 1
   for (int64_t i = begin + Lane(); i < end; i += kLanes) {
     T sum = Widen(arrays.contributions[i]);
-    if (kAdd) sum = arrays.gradients[i] + sum;
+    if (kAdd) {
+      sum = arrays.gradients[i] + sum;
+    }
 #pragma unroll 1
     for (int r = 1; r < arrays.num_contributions; ++r) {
       sum += Widen(arrays.contributions[r * arrays.stride + i]);
@@ -109,7 +117,9 @@ struct GroupTerms {
     double sum = AddLanes(lane);
     if (!Finite(sum)) {
       const Recounted recounted = Recount(gradients, begin, end);
-      if (recounted.nonfinite > 0) sum = recounted.squares;
+      if (recounted.nonfinite > 0) {
+        sum = recounted.squares;
+      }
       nonfinite += recounted.nonfinite;
     }
     squares.Add(sum);
@@ -155,7 +165,9 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
       terms.Add(lane, arrays.gradients, begin, end);
     }
   }
-  if (Lane() == 0) shared[Group()] = terms;
+  if (Lane() == 0) {
+    shared[Group()] = terms;
+  }
   __syncthreads();
   if (threadIdx.x == 0) {
     UnitNormTerms total;
@@ -181,7 +193,9 @@ __global__ void AddPartialTerms(const UnitNormTerms* partials, int num_partials,
   squares = AddThreads(squares, shared);
   if (threadIdx.x == 0) {
     bad = 0;
-    for (int thread = 0; thread < kThreads; ++thread) bad += shared_bad[thread];
+    for (int thread = 0; thread < kThreads; ++thread) {
+      bad += shared_bad[thread];
+    }
     terms->squares = squares;
     terms->nonfinite = bad;
   }

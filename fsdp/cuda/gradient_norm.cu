@@ -19,7 +19,9 @@ __global__ void SumTerms(const UnitNormTerms* const* units, int num_units, const
   for (int first = 0; first < num_units; first += kThreads) {
     const int count = num_units - first < kThreads ? num_units - first : kThreads;
     __syncthreads();
-    if (threadIdx.x < count) shared[threadIdx.x] = *units[first + threadIdx.x];
+    if (threadIdx.x < count) {
+      shared[threadIdx.x] = *units[first + threadIdx.x];
+    }
     __syncthreads();
     if (threadIdx.x == 0) {
       for (int i = 0; i < count; ++i) {

@@ -26,7 +26,9 @@ __global__ void InitializeEach(InitialValues initial, T* values) {
 
 template <typename T>
 int LaunchInitialize(const InitialValues& initial, T* values, Stream stream) {
-  if (initial.elements == 0) return cudaSuccess;
+  if (initial.elements == 0) {
+    return cudaSuccess;
+  }
   const int64_t blocks = (initial.elements + kThreads - 1) / kThreads;
   InitializeEach<<<static_cast<unsigned>(blocks < 65536 ? blocks : 65536), kThreads, 0, stream>>>(initial,
                                                                                                   values);

@@ -126,7 +126,9 @@ struct Element {
   __device__ void Step(const AdamWScalars<T>& s, A& arithmetic, bool finite, T sum) {
     mean = arithmetic.Mean(sum);
     update = 0;
-    if (!finite) return;
+    if (!finite) {
+      return;
+    }
     const T gradient = s.clip * mean;
     exp_avg = s.beta1 * exp_avg + s.one_minus_beta1 * gradient;
     exp_avg_sq = s.beta2 * exp_avg_sq + s.one_minus_beta2 * gradient * gradient;
@@ -194,7 +196,9 @@ struct Round {
       exp_avg_sqs.Write(pointers.exp_avg_sq + at);
       weights.Write(pointers.weights + at);
     }
-    if (pointers.published == nullptr) return;
+    if (pointers.published == nullptr) {
+      return;
+    }
     RoundPacks<T, Bf16> published;
 #pragma unroll
     for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
@@ -250,7 +254,9 @@ __device__ bool StepRound(const AdamWScalars<T>& scalars, Quickest<T> arithmetic
   Round<T> round;
   round.Read(pointers, at);
   round.Step(scalars, arithmetic, finite);
-  if (!__all_sync(0xFFFFFFFF, arithmetic.exact())) return false;
+  if (!__all_sync(0xFFFFFFFF, arithmetic.exact())) {
+    return false;
+  }
   round.Write(pointers, finite, at);
   if constexpr (kWithNorms) {
     round.TakeMaxima(maxima);
@@ -273,7 +279,9 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
   const RunInputs& inputs = *pointers.inputs;
   AdamWScalars<T> scalars(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
                           pointers.outcome->clip);
-  if (!chunks.decays) scalars.weight_decay = 0;
+  if (!chunks.decays) {
+    scalars.weight_decay = 0;
+  }
   const Quickest<T> arithmetic(scalars);
   const bool finite = pointers.outcome->finite;
   DoubleDouble sum;  // of the lane's norm
@@ -292,24 +300,40 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
                                          chunks.end(chunk) - shard.begin, maxima);
     }
     if constexpr (kWithNorms) {
-      for (double& lane : squares.sums) lane = AddLanes(lane);
-      if (whole) sum.Add(Lane() == 0 ? squares.sums[0] : Lane() == 1 ? squares.sums[1] : squares.sums[2]);
+      for (double& lane : squares.sums) {
+        lane = AddLanes(lane);
+      }
+      if (whole) {
+        sum.Add(Lane() == 0 ? squares.sums[0] : Lane() == 1 ? squares.sums[1] : squares.sums[2]);
+      }
     }
   }
-  if constexpr (!kWithNorms) return;
-  if (Lane() < kNorms) shared[Lane()][Group()] = sum;
+  if constexpr (!kWithNorms) {
+    return;
+  }
+  if (Lane() < kNorms) {
+    shared[Lane()][Group()] = sum;
+  }
 #pragma unroll
   for (int k = 0; k < kNorms; ++k) {
     T most = maxima.most[k];
-    for (int other = 16; other > 0; other /= 2) most = Max(most, __shfl_xor_sync(0xFFFFFFFF, most, other));
-    if (threadIdx.x % 32 == 0) shared_maxima[k][warp] = most;
+    for (int other = 16; other > 0; other /= 2) {
+      most = Max(most, __shfl_xor_sync(0xFFFFFFFF, most, other));
+    }
+    if (threadIdx.x % 32 == 0) {
+      shared_maxima[k][warp] = most;
+    }
   }
   __syncthreads();
   if (threadIdx.x < kNorms) {
     Magnitude total;
-    for (int group = 0; group < kGroups; ++group) total.squares.Add(shared[threadIdx.x][group]);
+    for (int group = 0; group < kGroups; ++group) {
+      total.squares.Add(shared[threadIdx.x][group]);
+    }
     T most = 0;
-    for (int w = 0; w < kWarps; ++w) most = Max(most, shared_maxima[threadIdx.x][w]);
+    for (int w = 0; w < kWarps; ++w) {
+      most = Max(most, shared_maxima[threadIdx.x][w]);
+    }
     total.max_abs = most;
     NormOf(pointers.tile_norms[blockIdx.x], static_cast<int>(threadIdx.x)) = total;
   }
@@ -328,7 +352,9 @@ __global__ void AddTileNorms(const ParameterNorms* tiles, const int* first_tiles
   const Magnitude weight = AddThreads(sum.weight, shared);
   const Magnitude gradient = AddThreads(sum.gradient, shared);
   const Magnitude update = AddThreads(sum.update, shared);
-  if (threadIdx.x == 0) norms[blockIdx.x] = {weight, gradient, update};
+  if (threadIdx.x == 0) {
+    norms[blockIdx.x] = {weight, gradient, update};
+  }
 }
 
 }  // namespace

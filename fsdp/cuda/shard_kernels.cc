@@ -26,7 +26,9 @@ class Table {
     bytes_ = at::empty({bytes},
                        at::TensorOptions().dtype(at::kByte).device(at::kCUDA, c10::cuda::current_device()));
     // From memory that is not pinned: it is there when the call returns.
-    if (bytes > 0) bytes_.copy_(at::from_blob(const_cast<Element*>(elements.data()), {bytes}, at::kByte));
+    if (bytes > 0) {
+      bytes_.copy_(at::from_blob(const_cast<Element*>(elements.data()), {bytes}, at::kByte));
+    }
   }
 
   const Element* data() const { return static_cast<const Element*>(bytes_.const_data_ptr()); }
@@ -160,8 +162,12 @@ class CudaKernels final : public ShardKernels {
                       "initial values");
   }
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
-    if (geometry.fp64) return std::make_unique<CudaUnitKernels<double, double>>(std::move(geometry));
-    if (geometry.reduces_bf16) return std::make_unique<CudaUnitKernels<float, Bf16>>(std::move(geometry));
+    if (geometry.fp64) {
+      return std::make_unique<CudaUnitKernels<double, double>>(std::move(geometry));
+    }
+    if (geometry.reduces_bf16) {
+      return std::make_unique<CudaUnitKernels<float, Bf16>>(std::move(geometry));
+    }
     return std::make_unique<CudaUnitKernels<float, float>>(std::move(geometry));
   }
   std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const override {

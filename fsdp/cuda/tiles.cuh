@@ -94,7 +94,9 @@ __device__ inline Sum AddThreads(const Sum& mine, Sum* shared) {
   shared[threadIdx.x] = mine;
   __syncthreads();
   for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x].Add(shared[threadIdx.x + half]);
+    if (threadIdx.x < half) {
+      shared[threadIdx.x].Add(shared[threadIdx.x + half]);
+    }
     __syncthreads();
   }
   return shared[0];
@@ -111,7 +113,9 @@ struct alignas(N * sizeof(E)) Pack {
 // Whether these arrays (null ones aside) begin where packs may. Whole granules of any type do.
 inline bool ArePacks(std::initializer_list<const void*> arrays) {
   bool packs = true;
-  for (const void* array : arrays) packs = packs && reinterpret_cast<uintptr_t>(array) % 16 == 0;
+  for (const void* array : arrays) {
+    packs = packs && reinterpret_cast<uintptr_t>(array) % 16 == 0;
+  }
   return packs;
 }
 
@@ -124,12 +128,16 @@ struct RoundPacks {
   __device__ void Read(const E* round) {
     const auto* const from = reinterpret_cast<const Pack<E, kPackSize<T>>*>(round) + threadIdx.x % 32;
 #pragma unroll
-    for (int p = 0; p < kCount; ++p) packs[p] = from[p * 32];
+    for (int p = 0; p < kCount; ++p) {
+      packs[p] = from[p * 32];
+    }
   }
   __device__ void Write(E* round) const {
     auto* const to = reinterpret_cast<Pack<E, kPackSize<T>>*>(round) + threadIdx.x % 32;
 #pragma unroll
-    for (int p = 0; p < kCount; ++p) to[p * 32] = packs[p];
+    for (int p = 0; p < kCount; ++p) {
+      to[p * 32] = packs[p];
+    }
   }
 };
 
@@ -154,7 +162,9 @@ struct Exchange {
     __syncwarp();
     const T* const mine = values + Group() % (32 / kLanes) * kChunk + Lane();
 #pragma unroll
-    for (int k = 0; k < kPackedGranule / kLanes; ++k) body(mine[k * kLanes]);
+    for (int k = 0; k < kPackedGranule / kLanes; ++k) {
+      body(mine[k * kLanes]);
+    }
   }
 };
 

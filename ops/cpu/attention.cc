@@ -129,7 +129,9 @@ inline int64_t FirstColumn(const int64_t* starts) {
 // The scores of row `row` of a block before its document's own: exp makes zeros of them.
 template <typename T>
 inline void HideOthers(const int64_t* starts, int64_t row, int64_t first, T* scores) {
-  if (starts == nullptr) return;
+  if (starts == nullptr) {
+    return;
+  }
   for (int64_t j = 0; j < starts[row] - first; ++j) {
     scores[j] = static_cast<T>(-__builtin_huge_val());
   }

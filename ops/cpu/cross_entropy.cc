@@ -16,7 +16,9 @@ namespace {
 // log(exp(a) + exp(b)); NaN where one is.
 template <typename T>
 T LogAddExp(T a, T b) {
-  if (a < b) std::swap(a, b);
+  if (a < b) {
+    std::swap(a, b);
+  }
   return b == -std::numeric_limits<T>::infinity() ? a : a + std::log1p(std::exp(b - a));
 }
 
@@ -44,7 +46,9 @@ void Gradients(const Tokens& targets, int64_t first, int64_t columns, int64_t vo
     // The probability of the target is not rounded before the subtraction.
     T target = has_target ? LogitAt(in, at) : T{0};
     kernels.softmax(in, lse + row, scale, 1, columns, out);
-    if (!has_target) return;
+    if (!has_target) {
+      return;
+    }
     if constexpr (std::is_same_v<E, T>) {
       target = out[at];
     } else {
@@ -82,7 +86,9 @@ void Run(const CrossEntropyBlockArgs<E>& args) {
     T& lse = args.lse[row];
     lse = args.first == 0 ? sum : LogAddExp(lse, sum);
     const int64_t at = id - args.first;
-    if (at >= 0 && at < columns) args.target_logits[row] = LogitAt(args.logits, row * columns + at);
+    if (at >= 0 && at < columns) {
+      args.target_logits[row] = LogitAt(args.logits, row * columns + at);
+    }
     total += static_cast<double>(lse) - static_cast<double>(args.target_logits[row]);
   });
   if (args.first + columns == args.vocabulary) {

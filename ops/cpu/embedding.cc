@@ -67,11 +67,15 @@ template <typename E>
 void Run(const EmbeddingBackwardArgs<E>& args) {
   const size_t elements = args.vocabulary * args.columns;
   if (args.rounded != nullptr) {
-    if (!args.add) std::memset(args.rounded, 0, elements * sizeof(E));
+    if (!args.add) {
+      std::memset(args.rounded, 0, elements * sizeof(E));
+    }
     SumAndRound(args);
     return;
   }
-  if (!args.add) std::memset(args.grad_weight, 0, elements * sizeof(Arithmetic<E>));
+  if (!args.add) {
+    std::memset(args.grad_weight, 0, elements * sizeof(Arithmetic<E>));
+  }
   const Kernels<E>& kernels = BestKernels<E>();
   ForEachToken(args.tokens, args.vocabulary, [&](int64_t row, int64_t id) {
     kernels.accumulate(args.grad_output + row * args.columns, args.columns,

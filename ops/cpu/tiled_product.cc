@@ -91,7 +91,9 @@ void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Ten
     for (int64_t row = 0; row < rows; row += kTileRows) {
       const int64_t tile_rows = std::min(kTileRows, rows - row);
       at::Tensor tile = at::from_blob(sums, {tile_rows, tile_columns}, a.options().dtype(at::kFloat));
-      if (depth == 0) tile.zero_();  // the sum of nothing
+      if (depth == 0) {
+        tile.zero_();  // the sum of nothing
+      }
       for (int64_t k = 0; k < depth; k += kTileDepth) {
         const int64_t tile_depth = std::min(kTileDepth, depth - k);
         const at::Tensor x = left.Tile(row, tile_rows, k, tile_depth);

@@ -20,11 +20,15 @@ __device__ T BlockReduce(T value, Combine combine) {
     value = combine(value, __shfl_xor_sync(0xFFFFFFFF, value, lanes));
   }
   __syncthreads();  // the last reduction's readers
-  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
+  if (threadIdx.x % 32 == 0) {
+    shared[threadIdx.x / 32] = value;
+  }
   __syncthreads();
   value = shared[0];
 #pragma unroll
-  for (int warp = 1; warp < kBlock / 32; ++warp) value = combine(value, shared[warp]);
+  for (int warp = 1; warp < kBlock / 32; ++warp) {
+    value = combine(value, shared[warp]);
+  }
   return value;
 }
 
@@ -51,9 +55,13 @@ struct LogSumExp {
     T now = most;
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
-      if (!present(j)) continue;
+      if (!present(j)) {
+        continue;
+      }
 #pragma unroll
-      for (int k = 0; k < N; ++k) now = fmax(now, static_cast<T>(Widen(values[j].e[k])));  // but for NaN
+      for (int k = 0; k < N; ++k) {
+        now = fmax(now, static_cast<T>(Widen(values[j].e[k])));  // but for NaN
+      }
     }
     const T base = now == kLowest ? T{0} : now;  // nothing but -inf, or NaN, so far
     if (now != most) {
@@ -62,9 +70,13 @@ struct LogSumExp {
     }
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
-      if (!present(j)) continue;
+      if (!present(j)) {
+        continue;
+      }
 #pragma unroll
-      for (int k = 0; k < N; ++k) sum += Exp(Widen(values[j].e[k]) - base);  // NaN where any is
+      for (int k = 0; k < N; ++k) {
+        sum += Exp(Widen(values[j].e[k]) - base);  // NaN where any is
+      }
     }
   }
 
@@ -101,7 +113,9 @@ __device__ T BlockLogSumExp(const E* row, int64_t columns) {
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
       const int64_t i = first + j * kBlock;
-      if (i < packs) values[j] = PackAt<E, N>(row, i);
+      if (i < packs) {
+        values[j] = PackAt<E, N>(row, i);
+      }
     }
     sum.Add(values, [&](int j) { return first + j * kBlock < packs; });
   }

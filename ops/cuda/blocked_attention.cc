@@ -130,7 +130,9 @@ void BlockedAttention(const AttentionArgs<E>& args) {
                  heads.Value(in).narrow(1, 0, columns), 1);
       });
     }
-    if (kConverts) context.copy_(out);
+    if (kConverts) {
+      context.copy_(out);
+    }
   }
 }
 
@@ -194,7 +196,9 @@ void BlockedAttention(const AttentionBackwardArgs<E>& args) {
         at::baddbmm_out(grad_value, grad_value, probabilities.transpose(1, 2), grad_rows, beta, 1);
       });
     }
-    if (kConverts) grad_qkv.copy_(out);
+    if (kConverts) {
+      grad_qkv.copy_(out);
+    }
   }
 }
 

@@ -14,7 +14,9 @@ template <typename T>
 __global__ void GatherKeys(DropOverflowArgs<T> args, const int64_t* row_of, T* key_at) {
   TANDEM_EACH(slot, args.slots) {
     const int64_t row = row_of[slot];
-    if (row < 0) continue;
+    if (row < 0) {
+      continue;
+    }
     const T probability = args.probabilities[slot];
     // Of a token whose scores are not finite: last of all.
     key_at[row] = probability == probability ? probability : -static_cast<T>(INFINITY);
@@ -27,16 +29,22 @@ __global__ void FindLastKeys(DropOverflowArgs<T> args, const int64_t* row_of, co
                              const T* key_at, T* last_of) {
   TANDEM_EACH(slot, args.slots) {
     const int64_t row = row_of[slot];
-    if (row < 0) continue;
+    if (row < 0) {
+      continue;
+    }
     const int64_t begin = begins[args.ranked[slot]];
     const int64_t end = begins[args.ranked[slot] + 1];
-    if (end - begin <= args.capacity) continue;
+    if (end - begin <= args.capacity) {
+      continue;
+    }
     const T key = key_at[row];
     int64_t before = 0;
     for (int64_t other = begin; other < end; ++other) {
       before += key_at[other] > key || (key_at[other] == key && other < row);
     }
-    if (before == args.capacity - 1) last_of[args.ranked[slot]] = key;
+    if (before == args.capacity - 1) {
+      last_of[args.ranked[slot]] = key;
+    }
   }
 }
 
@@ -70,7 +78,9 @@ __global__ void DropSlots(DropOverflowArgs<T> args, const int64_t* row_of, const
       drops = before >= capacity;
     }
     args.chosen[slot] = drops ? -1 : expert;
-    if (drops) args.probabilities[slot] = 0;
+    if (drops) {
+      args.probabilities[slot] = 0;
+    }
   }
 }
 
@@ -80,7 +90,9 @@ template <typename T>
 int Launch(const DropOverflowArgs<T>& args, Stream stream) {
   const int64_t slots = args.slots;
   const int64_t experts = args.experts;
-  if (slots == 0) return cudaSuccess;
+  if (slots == 0) {
+    return cudaSuccess;
+  }
   int64_t* const row_of = static_cast<int64_t*>(args.work.begin);
   T* const key_at = reinterpret_cast<T*>(row_of + slots);
   T* const last_of = reinterpret_cast<T*>(row_of + 2 * slots);
@@ -91,7 +103,9 @@ int Launch(const DropOverflowArgs<T>& args, Stream stream) {
   if (error == cudaSuccess) {
     error = Launch(PlanWindowArgs{counts, experts, /*first=*/0, /*rows=*/slots, begins}, stream);
   }
-  if (error != cudaSuccess) return error;
+  if (error != cudaSuccess) {
+    return error;
+  }
   const bool by_key = args.policy == DropPolicy::kProbability;
   if (by_key) {
     GatherKeys<<<Blocks(slots), kThreads, 0, stream>>>(args, row_of, key_at);

@@ -32,13 +32,19 @@ __device__ void WriteGradients(const E* logits, int64_t columns, int64_t target,
     Pack<E, N> values = PackAt<E, N>(logits, i);
     T gradients[N];
 #pragma unroll
-    for (int k = 0; k < N; ++k) gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
+    for (int k = 0; k < N; ++k) {
+      gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
+    }
     if (i == target_pack) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) gradients[k] -= k == target % N ? scale : T{0};
+      for (int k = 0; k < N; ++k) {
+        gradients[k] -= k == target % N ? scale : T{0};
+      }
     }
 #pragma unroll
-    for (int k = 0; k < N; ++k) Narrow(gradients[k], values.e[k]);
+    for (int k = 0; k < N; ++k) {
+      Narrow(gradients[k], values.e[k]);
+    }
     SetPack(grad_logits, i, values);
   }
 }
@@ -50,9 +56,13 @@ __global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<
   const E* const logits = args.logits + begin;
   const int64_t id = IdOf(args.targets, blockIdx.x);
   T logit = NotANumber<T>();
-  if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(logits[id]);
+  if (threadIdx.x == 0 && id >= 0 && id < columns) {
+    logit = Widen(logits[id]);
+  }
   const T lse = BlockLogSumExp<N, kRowThreads>(logits, columns);
-  if (threadIdx.x == 0) args.lse[blockIdx.x] = lse - logit;
+  if (threadIdx.x == 0) {
+    args.lse[blockIdx.x] = lse - logit;
+  }
   WriteGradients<N, kRowThreads>(logits, columns, id, lse, scale, args.grad_logits + begin);
 }
 
@@ -68,11 +78,17 @@ __global__ void LogSumExpOfBlock(CrossEntropyBlockArgs<E> args) {
   using T = Arithmetic<E>;
   const E* const row = args.logits + blockIdx.x * args.columns;
   const T sum = BlockLogSumExp<N>(row, args.columns);
-  if (threadIdx.x > 0) return;
+  if (threadIdx.x > 0) {
+    return;
+  }
   const int64_t target = IdOf(args.targets, blockIdx.x) - args.first;
   T& logit = args.target_logits[blockIdx.x];
-  if (args.first == 0) logit = NotANumber<T>();
-  if (target >= 0 && target < args.columns) logit = Widen(row[target]);
+  if (args.first == 0) {
+    logit = NotANumber<T>();
+  }
+  if (target >= 0 && target < args.columns) {
+    logit = Widen(row[target]);
+  }
   T& lse = args.lse[blockIdx.x];
   lse = args.first == 0 ? sum : LogAddExp(lse, sum);
 }
@@ -97,7 +113,7 @@ constexpr int kRowPacks = kStagedPacks + kHeldPacks;
 constexpr int kStagedBytes = kStagedPacks * kHeldThreads * 16;
 
 template <typename E>
-constexpr int64_t kMaxHeldColumns = int64_t{kRowPacks} * kHeldBlocks* kHeldThreads* kPackSize<E>;
+constexpr int64_t kMaxHeldColumns = int64_t{kRowPacks * kHeldBlocks * kHeldThreads * kPackSize<E>};
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define TANDEM_CLUSTER
@@ -155,20 +171,28 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
     const bool present = row < rows && pack(j) < packs;
     const E* const from = args.logits + row * columns;
     if (j >= kStagedPacks) {
-      if (present) held[j - kStagedPacks] = PackAt<E, N>(from, pack(j));
+      if (present) {
+        held[j - kStagedPacks] = PackAt<E, N>(from, pack(j));
+      }
     } else {
-      if (present) CopyPack(staged + j * kHeldThreads, from + static_cast<int64_t>(pack(j)) * N);
+      if (present) {
+        CopyPack(staged + j * kHeldThreads, from + static_cast<int64_t>(pack(j)) * N);
+      }
       CloseCopies();
     }
   };
   const int64_t first = blockIdx.x / kHeldBlocks;
 #pragma unroll
-  for (int j = 0; j < kRowPacks; ++j) fetch(first, j);
+  for (int j = 0; j < kRowPacks; ++j) {
+    fetch(first, j);
+  }
   int turn = 0;
   for (int64_t row = first; row < rows; row += clusters, turn ^= 1) {
     const int64_t id = IdOf(args.targets, row);
     float logit = NotANumber<float>();
-    if (threadIdx.x == 0 && id >= 0 && id < columns) logit = Widen(args.logits[row * columns + id]);
+    if (threadIdx.x == 0 && id >= 0 && id < columns) {
+      logit = Widen(args.logits[row * columns + id]);
+    }
     LogSumExp<float> mine;
     const auto add = [&]<int kFirst, int kCount>() {
       if constexpr (kFirst < kStagedPacks) {
@@ -192,7 +216,9 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
     add.template operator()<12, 4>();
     add.template operator()<16, kRowPacks - 16>();
     mine = mine.template OfBlock<kHeldThreads>();
-    if (threadIdx.x == 0) parts[turn] = mine;
+    if (threadIdx.x == 0) {
+      parts[turn] = mine;
+    }
     SyncCluster();  // the last row's parts have been read before: they are of the other turn
     LogSumExp<float> whole;
 #pragma unroll
@@ -200,7 +226,9 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
       whole.Add(LogSumExp<float>{ReadShared(parts[turn].most, block), ReadShared(parts[turn].sum, block)});
     }
     const float lse = whole.value();
-    if (threadIdx.x == 0 && rank == 0) args.lse[row] = lse - logit;
+    if (threadIdx.x == 0 && rank == 0) {
+      args.lse[row] = lse - logit;
+    }
     const int target_pack = id >= 0 && id < columns ? static_cast<int>(id / N) : -1;
 #pragma unroll
     for (int j = 0; j < kRowPacks; ++j) {
@@ -209,13 +237,19 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
             j >= kStagedPacks ? held[j >= kStagedPacks ? j - kStagedPacks : 0] : staged[j * kHeldThreads];
         float gradients[N];
 #pragma unroll
-        for (int k = 0; k < N; ++k) gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
+        for (int k = 0; k < N; ++k) {
+          gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
+        }
         if (pack(j) == target_pack) {
 #pragma unroll
-          for (int k = 0; k < N; ++k) gradients[k] -= k == id % N ? scale : 0.0F;
+          for (int k = 0; k < N; ++k) {
+            gradients[k] -= k == id % N ? scale : 0.0F;
+          }
         }
 #pragma unroll
-        for (int k = 0; k < N; ++k) Narrow(gradients[k], values.e[k]);
+        for (int k = 0; k < N; ++k) {
+          Narrow(gradients[k], values.e[k]);
+        }
         SetPack(args.grad_logits + row * columns, pack(j), values);
       }
       fetch(row + clusters, j);
@@ -235,7 +269,9 @@ __global__ void MeanLoss(const T* losses, const T* target_logits, int64_t rows, 
     sum += static_cast<double>(losses[row] - (target_logits == nullptr ? T{0} : target_logits[row]));
   }
   sum = BlockSum<kRowThreads>(sum);
-  if (threadIdx.x == 0) *loss = sum / static_cast<double>(rows);
+  if (threadIdx.x == 0) {
+    *loss = sum / static_cast<double>(rows);
+  }
 }
 
 // Of the current GPU; 0 where the runtime does not say.
@@ -288,7 +324,9 @@ int Launch(const CrossEntropyArgs<E>& args, Stream stream) {
   int error = cudaSuccess;
   if (rows > 0) {
     WithPacks<E>({args.columns}, {args.logits, args.grad_logits}, [&]<int N>(Packed<N>) {
-      if (LaunchHeldRows<N>(args, scale, error, stream)) return;
+      if (LaunchHeldRows<N>(args, scale, error, stream)) {
+        return;
+      }
       const auto kernel = CrossEntropyRow<N, E, T>;
       const bool alone = args.columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
       const int kept_free =
@@ -324,7 +362,9 @@ TANDEM_KERNEL(CrossEntropyBlockArgs)
 template <typename E>
 int Launch(const CrossEntropyBlockBackwardArgs<E>& args, Stream stream) {
   const int64_t rows = args.targets.sequences * args.targets.length;
-  if (rows == 0) return cudaSuccess;
+  if (rows == 0) {
+    return cudaSuccess;
+  }
   const auto scale = static_cast<Arithmetic<E>>(1.0 / static_cast<double>(rows));
   WithPacks<E>({args.columns}, {args.logits}, [&]<int N>(Packed<N>) {
     GradientsOfBlock<N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(args, scale);

@@ -44,15 +44,21 @@ class CudaKernels final : public DeviceKernels {
   }
 
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const override {
-    if (IsFlashAttention(shape, element_bytes)) flash_.Prepare(shape);
+    if (IsFlashAttention(shape, element_bytes)) {
+      flash_.Prepare(shape);
+    }
   }
 
  private:
   template <typename Args>
   void Start(const Args& args) const {
     if constexpr (requires { MultiplyEach(*this, args); }) {
-      if (args.on_host && !cuda::IsHopperProduct(args)) return MultiplyEach(*this, args);
-      if (args.on_host) CheckBegins(args.begins, args.experts, args.rows);
+      if (args.on_host && !cuda::IsHopperProduct(args)) {
+        return MultiplyEach(*this, args);
+      }
+      if (args.on_host) {
+        CheckBegins(args.begins, args.experts, args.rows);
+      }
     }
     const int error = cuda::Launch(args, Current());
     TORCH_CHECK(error == 0, Args::kName, ": the kernel did not start, CUDA error ", error);
@@ -61,7 +67,9 @@ class CudaKernels final : public DeviceKernels {
   template <typename E>
   void Start(const AttentionArgs<E>& args) const {
     if constexpr (std::is_same_v<E, device::Bf16>) {
-      if (IsFlashAttention(args.shape, sizeof(E))) return flash_.Forward(args, Current());
+      if (IsFlashAttention(args.shape, sizeof(E))) {
+        return flash_.Forward(args, Current());
+      }
     }
     cuda::BlockedAttention(args);
   }
@@ -69,7 +77,9 @@ class CudaKernels final : public DeviceKernels {
   template <typename E>
   void Start(const AttentionBackwardArgs<E>& args) const {
     if constexpr (std::is_same_v<E, device::Bf16>) {
-      if (IsFlashAttention(args.shape, sizeof(E))) return flash_.Backward(args, Current());
+      if (IsFlashAttention(args.shape, sizeof(E))) {
+        return flash_.Backward(args, Current());
+      }
     }
     cuda::BlockedAttention(args);
   }

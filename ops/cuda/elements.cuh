@@ -60,8 +60,12 @@ template <typename E, typename Launch>
 void WithPacks(std::initializer_list<int64_t> row_sizes, std::initializer_list<const void*> matrices,
                const Launch& launch) {
   bool whole = true;
-  for (const int64_t size : row_sizes) whole = whole && size % kPackSize<E> == 0;
-  for (const void* matrix : matrices) whole = whole && reinterpret_cast<uintptr_t>(matrix) % 32 == 0;
+  for (const int64_t size : row_sizes) {
+    whole = whole && size % kPackSize<E> == 0;
+  }
+  for (const void* matrix : matrices) {
+    whole = whole && reinterpret_cast<uintptr_t>(matrix) % 32 == 0;
+  }
   if (whole) {
     launch(Packed<kPackSize<E>>());
   } else {

@@ -22,7 +22,9 @@ __global__ void EmbeddingRows(EmbeddingArgs<E> args) {
 #pragma unroll
   for (int q = 0; q < kTokensOfABlock; ++q) {
     const int64_t id = q < count ? IdOf(args.tokens, first + q) : -1;
-    if (id >= 0 && id < args.vocabulary) from[q] = args.weight + id * columns;
+    if (id >= 0 && id < args.vocabulary) {
+      from[q] = args.weight + id * columns;
+    }
   }
   for (int64_t i = threadIdx.x; i < columns / N; i += kThreads) {
     Pack<E, N> rows[kTokensOfABlock];
@@ -32,12 +34,16 @@ __global__ void EmbeddingRows(EmbeddingArgs<E> args) {
         rows[q] = PackAt<E, N>(from[q], i);
       } else {
 #pragma unroll
-        for (int k = 0; k < N; ++k) Narrow(NotANumber<Arithmetic<E>>(), rows[q].e[k]);
+        for (int k = 0; k < N; ++k) {
+          Narrow(NotANumber<Arithmetic<E>>(), rows[q].e[k]);
+        }
       }
     }
 #pragma unroll
     for (int q = 0; q < kTokensOfABlock; ++q) {
-      if (q < count) SetPack(args.output + (first + q) * columns, i, rows[q]);
+      if (q < count) {
+        SetPack(args.output + (first + q) * columns, i, rows[q]);
+      }
     }
   }
 }
@@ -63,7 +69,9 @@ __device__ int64_t FirstPlace(const uint32_t* keys, int64_t size, int64_t id) {
     const int64_t stretch = (end - begin + 31) / 32;
     const int64_t place = begin + threadIdx.x % 32 * stretch;
     const int below = __popc(__ballot_sync(0xFFFFFFFF, place < end && keys[place] < id));
-    if (below == 0) return begin;
+    if (below == 0) {
+      return begin;
+    }
     end = min(end, begin + below * stretch);
     begin += (below - 1) * stretch + 1;
   }
@@ -81,18 +89,24 @@ __global__ void EmbeddingSums(EmbeddingBackwardArgs<E> args, const uint32_t* key
   const int64_t first_id = static_cast<int64_t>(blockIdx.x) * kIdsOfABlock;
   const int64_t end_id = min(first_id + kIdsOfABlock, args.vocabulary);
   int64_t place = FirstPlace(keys, size, first_id);
-  if (i >= columns / N) return;
+  if (i >= columns / N) {
+    return;
+  }
   for (int64_t id = first_id; id < end_id; ++id) {
     G* const row = grad_weight + id * columns;
     const auto has = [&](int64_t at) { return at < size && keys[at] == id; };
     const bool named = has(place);
-    if (!named && args.add) continue;
+    if (!named && args.add) {
+      continue;
+    }
     T sums[N] = {};
     Pack<G, N> result{};
     if (args.add) {
       result = PackAt<G, N>(row, i);
 #pragma unroll
-      for (int k = 0; k < N; ++k) sums[k] = Widen(result.e[k]);
+      for (int k = 0; k < N; ++k) {
+        sums[k] = Widen(result.e[k]);
+      }
     }
     for (bool more = named; more;) {
       Pack<E, N> rows[kRowsAtOnce];
@@ -108,13 +122,19 @@ __global__ void EmbeddingSums(EmbeddingBackwardArgs<E> args, const uint32_t* key
       place += count;
 #pragma unroll
       for (int q = 0; q < kRowsAtOnce; ++q) {
-        if (q >= count) continue;
+        if (q >= count) {
+          continue;
+        }
 #pragma unroll
-        for (int k = 0; k < N; ++k) sums[k] += Widen(rows[q].e[k]);
+        for (int k = 0; k < N; ++k) {
+          sums[k] += Widen(rows[q].e[k]);
+        }
       }
     }
 #pragma unroll
-    for (int k = 0; k < N; ++k) Narrow(sums[k], result.e[k]);
+    for (int k = 0; k < N; ++k) {
+      Narrow(sums[k], result.e[k]);
+    }
     SetPack(row, i, result);
   }
 }
@@ -124,7 +144,9 @@ __global__ void EmbeddingSums(EmbeddingBackwardArgs<E> args, const uint32_t* key
 template <typename E>
 int Launch(const EmbeddingArgs<E>& args, Stream stream) {
   const int64_t size = args.tokens.sequences * args.tokens.length;
-  if (size == 0 || args.columns == 0) return cudaSuccess;
+  if (size == 0 || args.columns == 0) {
+    return cudaSuccess;
+  }
   WithPacks<E>({args.columns}, {args.weight, args.output}, [&]<int N>(Packed<N>) {
     const int64_t blocks = (size + kTokensOfABlock - 1) / kTokensOfABlock;
     EmbeddingRows<N><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args);
@@ -141,8 +163,12 @@ int SumRows(const EmbeddingBackwardArgs<E>& args, G* grad_weight, Stream stream)
   const int64_t size = args.tokens.sequences * args.tokens.length;
   const int64_t vocabulary = args.vocabulary;
   const int64_t columns = args.columns;
-  if (vocabulary == 0 || columns == 0) return cudaSuccess;
-  if (size > INT32_MAX || vocabulary >= UINT32_MAX) return cudaErrorInvalidValue;
+  if (vocabulary == 0 || columns == 0) {
+    return cudaSuccess;
+  }
+  if (size > INT32_MAX || vocabulary >= UINT32_MAX) {
+    return cudaErrorInvalidValue;
+  }
   const int64_t piece = (size * 4 + 255) / 256 * 256;
   char* const memory = static_cast<char*>(args.work.begin);
   auto* const keys = reinterpret_cast<uint32_t*>(memory);
@@ -151,18 +177,26 @@ int SumRows(const EmbeddingBackwardArgs<E>& args, G* grad_weight, Stream stream)
   auto* const sorted_places = reinterpret_cast<int32_t*>(memory + 3 * piece);
   if (size > 0) {
     int bits = 1;
-    while (bits < 32 && vocabulary >> bits > 0) ++bits;
+    while (bits < 32 && vocabulary >> bits > 0) {
+      ++bits;
+    }
     size_t needed = 0;
     const auto sort = [&](void* sort_memory) {  // stable: the tokens of an id stay in order
       return cub::DeviceRadixSort::SortPairs(sort_memory, needed, keys, sorted_keys, places, sorted_places,
                                              static_cast<int>(size), 0, bits, stream);
     };
     int error = sort(nullptr);
-    if (error != cudaSuccess) return error;
-    if (4 * piece + static_cast<int64_t>(needed) > args.work.bytes) return cudaErrorMemoryAllocation;
+    if (error != cudaSuccess) {
+      return error;
+    }
+    if (4 * piece + static_cast<int64_t>(needed) > args.work.bytes) {
+      return cudaErrorMemoryAllocation;
+    }
     FillKeys<<<Blocks(size), kThreads, 0, stream>>>(args.tokens, vocabulary, keys, places);
     error = sort(memory + 4 * piece);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess) {
+      return error;
+    }
   }
   WithPacks<E>({columns}, {args.grad_output, grad_weight}, [&]<int N>(Packed<N>) {
     const dim3 blocks(static_cast<unsigned>((vocabulary + kIdsOfABlock - 1) / kIdsOfABlock),

@@ -174,7 +174,9 @@ std::unique_ptr<Graph> BackwardGraph(const Layout& layout) {
 // Takes the front of `work` for the starts of documents as the graphs read them, [B, S]; null where the shape
 // has none.
 int32_t* TakeStarts(const AttentionShape& shape, const DocumentStarts& documents, Workspace& work) {
-  if (!shape.documents) return nullptr;
+  if (!shape.documents) {
+    return nullptr;
+  }
   const int64_t bytes = FlashStartsBytes(shape);
   TORCH_CHECK(work.bytes >= bytes, "attention needs ", bytes, " bytes of work memory for documents' starts");
   const at::TensorOptions on_gpu(at::Device(at::kCUDA, c10::cuda::current_device()));
@@ -203,7 +205,9 @@ class FlashAttention::Graphs {
     const int device = c10::cuda::current_device();
     const std::lock_guard lock(mutex_);
     cudnnHandle_t& handle = handles_[device];
-    if (handle == nullptr) Check(cudnnCreate(&handle), "no handle");
+    if (handle == nullptr) {
+      Check(cudnnCreate(&handle), "no handle");
+    }
     Entry& entry = entries_[{device, backward, shape.sequences, shape.length, shape.heads, shape.kv_heads,
                              shape.head_dim, shape.repeats, shape.documents}];
     if (entry.graph == nullptr) {
@@ -254,7 +258,9 @@ void FlashAttention::Forward(const AttentionArgs<Bf16>& args, CUstream_st* strea
                          {kV, q + (shape.heads + shape.kv_heads) * shape.head_dim},
                          {kContext, args.context},
                          {kLse, args.lse}};
-    if (shape.documents) pointers[kStarts] = starts;
+    if (shape.documents) {
+      pointers[kStarts] = starts;
+    }
     Check(entry.graph->execute(handle, pointers, work.begin), "the forward");
   });
 }
@@ -287,7 +293,9 @@ void FlashAttention::Backward(const AttentionBackwardArgs<Bf16>& args, CUstream_
                              {kGradQ, args.grad_qkv + q},
                              {kGradK, args.grad_qkv + k},
                              {kGradV, args.grad_qkv + v}};
-        if (shape.documents) pointers[kStarts] = starts + row;
+        if (shape.documents) {
+          pointers[kStarts] = starts + row;
+        }
         Check(entry.graph->execute(handle, pointers, work.begin), "the backward");
       }
     }

@@ -24,7 +24,9 @@ __device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t numb
   __shared__ RowTile found;
   if (threadIdx.x < 32) {
     const int lane = static_cast<int>(threadIdx.x);
-    if (lane == 0) found = RowTile();
+    if (lane == 0) {
+      found = RowTile();
+    }
     __syncwarp();
     int64_t before = 0;  // tiles of the experts so far
     for (int64_t first = 0; first < experts && before <= number; first += 32) {
@@ -35,10 +37,14 @@ __device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t numb
       int64_t with = tiles;
       for (int lanes = 1; lanes < 32; lanes *= 2) {
         const int64_t lower = __shfl_up_sync(0xFFFFFFFF, with, lanes);
-        if (lane >= lanes) with += lower;
+        if (lane >= lanes) {
+          with += lower;
+        }
       }
       const int64_t own = number - (before + with - tiles);  // the number among the expert's
-      if (own >= 0 && own < tiles) found = {expert, begin + own * kRows, end - begin - own * kRows};
+      if (own >= 0 && own < tiles) {
+        found = {expert, begin + own * kRows, end - begin - own * kRows};
+      }
       before += __shfl_sync(0xFFFFFFFF, with, 31);
     }
   }
@@ -55,7 +61,9 @@ __global__ void __launch_bounds__(kThreads)
   extern __shared__ __align__(128) unsigned char shared[];
   using Product = TileProduct<E, Along::kDepth, kB>;
   const RowTile tile = FindTile<Product::Shape::kRows>(begins, experts, blockIdx.y);
-  if (tile.expert < 0) return;
+  if (tile.expert < 0) {
+    return;
+  }
   const int64_t column = static_cast<int64_t>(blockIdx.x) * Product::Shape::kColumns;
   weight += tile.expert * depth * columns;
   E* const out = y + tile.row * columns + column;
@@ -79,7 +87,9 @@ __global__ void __launch_bounds__(kThreads)
   using Product = TileProduct<E, Along::kAcross, Along::kAcross>;
   const int64_t begin = begins[blockIdx.z];
   const int64_t rows = begins[blockIdx.z + 1] - begin;
-  if (rows == 0 && add) return;
+  if (rows == 0 && add) {
+    return;
+  }
   const int64_t output = static_cast<int64_t>(blockIdx.y) * Product::Shape::kRows;
   const int64_t input = static_cast<int64_t>(blockIdx.x) * Product::Shape::kColumns;
   G* const out = grad_weight + (blockIdx.z * outputs + output) * inputs + input;
@@ -122,7 +132,9 @@ int Start(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&
 template <typename E, Along kB>
 int MultiplyRows(const int64_t* begins, int64_t experts, int64_t most_rows, const E* x, const E* weight,
                  int64_t depth, int64_t columns, E* y, Stream stream) {
-  if (most_rows == 0 || columns == 0) return cudaSuccess;
+  if (most_rows == 0 || columns == 0) {
+    return cudaSuccess;
+  }
   using Product = TileProduct<E, Along::kDepth, kB>;
   // Each expert may have one tile that is not full.
   const dim3 grid(Tiles(columns, Product::Shape::kColumns),
@@ -135,7 +147,9 @@ int MultiplyRows(const int64_t* begins, int64_t experts, int64_t most_rows, cons
 // G: E, or Arithmetic<E>.
 template <typename E, typename G>
 int MultiplyWeights(const GroupedLinearBackwardWeightArgs<E>& args, G* grad_weight, Stream stream) {
-  if (args.inputs == 0 || args.outputs == 0 || args.experts == 0) return cudaSuccess;
+  if (args.inputs == 0 || args.outputs == 0 || args.experts == 0) {
+    return cudaSuccess;
+  }
   using Product = TileProduct<E, Along::kAcross, Along::kAcross>;
   const dim3 grid(Tiles(args.inputs, Product::Shape::kColumns), Tiles(args.outputs, Product::Shape::kRows),
                   static_cast<unsigned>(args.experts));
@@ -150,7 +164,9 @@ int MultiplyWeights(const GroupedLinearBackwardWeightArgs<E>& args, G* grad_weig
 template <typename E>
 int Launch(const GroupedLinearArgs<E>& args, Stream stream) {
   if constexpr (std::is_same_v<E, Bf16>) {
-    if (IsHopperProduct(args)) return LaunchHopper(args, stream);
+    if (IsHopperProduct(args)) {
+      return LaunchHopper(args, stream);
+    }
   }
   return MultiplyRows<E, Along::kDepth>(args.begins, args.experts, args.rows, args.x, args.weight,
                                         args.inputs, args.outputs, args.y, stream);
@@ -160,7 +176,9 @@ TANDEM_KERNEL(GroupedLinearArgs)
 template <typename E>
 int Launch(const GroupedLinearBackwardInputArgs<E>& args, Stream stream) {
   if constexpr (std::is_same_v<E, Bf16>) {
-    if (IsHopperProduct(args)) return LaunchHopper(args, stream);
+    if (IsHopperProduct(args)) {
+      return LaunchHopper(args, stream);
+    }
   }
   return MultiplyRows<E, Along::kAcross>(args.begins, args.experts, args.rows, args.grad_y, args.weight,
                                          args.outputs, args.inputs, args.grad_x, stream);
@@ -170,7 +188,9 @@ TANDEM_KERNEL(GroupedLinearBackwardInputArgs)
 template <typename E>
 int Launch(const GroupedLinearBackwardWeightArgs<E>& args, Stream stream) {
   if constexpr (std::is_same_v<E, Bf16>) {
-    if (IsHopperProduct(args)) return LaunchHopper(args, stream);
+    if (IsHopperProduct(args)) {
+      return LaunchHopper(args, stream);
+    }
   }
   return args.rounded != nullptr ? MultiplyWeights(args, args.rounded, stream)
                                  : MultiplyWeights(args, args.grad_weight, stream);

@@ -20,20 +20,28 @@ __global__ void HeadNormWarps(HeadNormArgs<E> args) {
   const int64_t head_dim = args.head_dim;
   const int64_t all = args.heads + 2 * args.kv_heads;
   const int64_t number = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (number >= args.tokens * all) return;
+  if (number >= args.tokens * all) {
+    return;
+  }
   const int64_t head = number % all;
   const E* const x = args.qkv + number * head_dim;
   E* const y = args.normed + number * head_dim;
   const int64_t lane = threadIdx.x % 32;
   if (head >= args.heads + args.kv_heads) {
-    for (int64_t i = lane; i < head_dim; i += 32) y[i] = x[i];
+    for (int64_t i = lane; i < head_dim; i += 32) {
+      y[i] = x[i];
+    }
     return;
   }
   const E* const weight = head < args.heads ? args.query_weight : args.key_weight;
   T squares = 0;
-  for (int64_t i = lane; i < head_dim; i += 32) squares += Widen(x[i]) * Widen(x[i]);
+  for (int64_t i = lane; i < head_dim; i += 32) {
+    squares += Widen(x[i]) * Widen(x[i]);
+  }
   const T r = 1 / sqrt(WarpSum(squares) / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
-  for (int64_t i = lane; i < head_dim; i += 32) Narrow(Widen(x[i]) * r * Widen(weight[i]), y[i]);
+  for (int64_t i = lane; i < head_dim; i += 32) {
+    Narrow(Widen(x[i]) * r * Widen(weight[i]), y[i]);
+  }
 }
 
 // A block has every gridDim.x-th token, a warp of it every kWarps-th head. partial_sums: [blocks, 2
@@ -58,7 +66,9 @@ __global__ void HeadNormBackwardTokens(HeadNormBackwardArgs<E> args, T* partial_
 #pragma unroll
       for (int j = 0; j < kHeld; ++j) {
         const int i = lane + 32 * j;
-        if (i >= head_dim) continue;
+        if (i >= head_dim) {
+          continue;
+        }
         x[j] = Widen(args.qkv[begin + i]);
         g[j] = Widen(args.grad[begin + i]);
         w[j] = Widen(weight[i]);
@@ -72,7 +82,9 @@ __global__ void HeadNormBackwardTokens(HeadNormBackwardArgs<E> args, T* partial_
 #pragma unroll
       for (int j = 0; j < kHeld; ++j) {
         const int i = lane + 32 * j;
-        if (i >= head_dim) continue;
+        if (i >= head_dim) {
+          continue;
+        }
         Narrow(g[j] * w[j] * r - x[j] * shrink, args.grad[begin + i]);
         own[0][j] += is_key ? T{0} : g[j] * x[j] * r;
         own[1][j] += is_key ? g[j] * x[j] * r : T{0};
@@ -82,7 +94,9 @@ __global__ void HeadNormBackwardTokens(HeadNormBackwardArgs<E> args, T* partial_
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
     const int i = lane + 32 * j;
-    if (i >= head_dim) continue;
+    if (i >= head_dim) {
+      continue;
+    }
     sums[warp][i] = own[0][j];
     sums[warp][head_dim + i] = own[1][j];
   }
@@ -90,7 +104,9 @@ __global__ void HeadNormBackwardTokens(HeadNormBackwardArgs<E> args, T* partial_
   for (int64_t i = threadIdx.x; i < 2 * head_dim; i += kThreads) {
     T sum = sums[0][i];
 #pragma unroll
-    for (int w = 1; w < kWarps; ++w) sum += sums[w][i];
+    for (int w = 1; w < kWarps; ++w) {
+      sum += sums[w][i];
+    }
     partial_sums[blockIdx.x * 2 * head_dim + i] = sum;
   }
 }
@@ -104,7 +120,9 @@ __global__ void AddHeadSums(const T* partial_sums, int64_t blocks, int64_t head_
     sum += partial_sums[block * 2 * head_dim + blockIdx.x];
   }
   sum = BlockSum(sum);
-  if (threadIdx.x > 0) return;
+  if (threadIdx.x > 0) {
+    return;
+  }
   T& to = blockIdx.x < head_dim ? grad_query_weight[blockIdx.x] : grad_key_weight[blockIdx.x - head_dim];
   to = add ? to + sum : sum;
 }
@@ -119,7 +137,9 @@ __device__ Source SourceOf(const LatentHeads& h, int64_t packed) {
   const int64_t turned = h.rotary / 2;
   const int64_t second = packed >= half;
   const int64_t i = packed - second * half;
-  if (i < turned) return {true, 2 * i + second};
+  if (i < turned) {
+    return {true, 2 * i + second};
+  }
   return {false, i - turned + second * (half - turned)};
 }
 
@@ -146,7 +166,9 @@ __global__ void PackElements(PackLatentHeadsArgs<E> args) {
     const E* const kv = args.key_value + (token * h.heads + head) * (h.content + h.value);
     E value{};
     if (part == 2) {
-      if (packed < h.value) value = kv[h.content + packed];
+      if (packed < h.value) {
+        value = kv[h.content + packed];
+      }
     } else {
       const Source source = SourceOf(h, packed);
       const E* const content = part == 0 ? args.query + (token * h.heads + head) * d : kv;
@@ -186,8 +208,9 @@ __global__ void UnpackElements(UnpackLatentHeadsArgs<E> args) {
     }
     index -= key_values;
     Arithmetic<E> sum = 0;
-    for (int64_t head = 0; head < h.heads; ++head)
+    for (int64_t head = 0; head < h.heads; ++head) {
       sum += Widen(grads[queries + head * d + OfRotary(h, index)]);
+    }
     Narrow(sum, args.grad_down[(token + 1) * args.down_columns - h.rotary + index]);
   }
 }
@@ -197,7 +220,9 @@ __global__ void UnpackElements(UnpackLatentHeadsArgs<E> args) {
 template <typename E>
 int Launch(const HeadNormArgs<E>& args, Stream stream) {
   const int64_t warps = args.tokens * (args.heads + 2 * args.kv_heads);
-  if (warps == 0) return cudaSuccess;
+  if (warps == 0) {
+    return cudaSuccess;
+  }
   HeadNormWarps<<<static_cast<unsigned>((warps + kWarps - 1) / kWarps), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
@@ -219,7 +244,9 @@ TANDEM_KERNEL(HeadNormBackwardArgs)
 template <typename E>
 int Launch(const PackLatentHeadsArgs<E>& args, Stream stream) {
   const int64_t elements = args.tokens * 3 * args.heads.heads * args.heads.head_dim();
-  if (elements == 0) return cudaSuccess;
+  if (elements == 0) {
+    return cudaSuccess;
+  }
   PackElements<<<Blocks(elements), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }
@@ -229,7 +256,9 @@ template <typename E>
 int Launch(const UnpackLatentHeadsArgs<E>& args, Stream stream) {
   const LatentHeads& h = args.heads;
   const int64_t elements = args.tokens * (h.heads * (h.head_dim() + h.content + h.value) + h.rotary);
-  if (elements == 0) return cudaSuccess;
+  if (elements == 0) {
+    return cudaSuccess;
+  }
   UnpackElements<<<Blocks(elements), kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }

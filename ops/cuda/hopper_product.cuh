@@ -71,7 +71,9 @@ class WorkParts {
     constexpr int64_t kAligned = 128;
     const int64_t bytes = (count * static_cast<int64_t>(sizeof(T)) + kAligned - 1) / kAligned * kAligned;
     left_ -= bytes;
-    if (left_ < 0) return nullptr;
+    if (left_ < 0) {
+      return nullptr;
+    }
     char* const part = next_;
     next_ += bytes;
     return reinterpret_cast<T*>(part);
@@ -111,7 +113,9 @@ __global__ void __launch_bounds__(256)
     lists.b_strides[expert] = products.b.stride;
     lists.d_strides[expert] = products.d.stride;
   }
-  if (rows > 0 || !clears) return;
+  if (rows > 0 || !clears) {
+    return;
+  }
   const int64_t packs = products.d.by_expert * static_cast<int64_t>(sizeof(D)) / 16;
   const int64_t threads = static_cast<int64_t>(gridDim.y) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; i < packs; i += threads) {
@@ -136,7 +140,9 @@ class HopperProduct {
     lists.d_strides = parts.Take<int64_t>(products.experts);
     int device = 0;
     int processors = 0;
-    if (const int error = cudaGetDevice(&device); error != cudaSuccess) return error;
+    if (const int error = cudaGetDevice(&device); error != cudaSuccess) {
+      return error;
+    }
     if (const int error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
         error != cudaSuccess) {
       return error;
@@ -157,7 +163,9 @@ class HopperProduct {
     args.hw_info.device_id = device;
     args.hw_info.sm_count = processors;
     char* const rest = parts.template Take<char>(static_cast<int64_t>(Device::get_workspace_size(args)));
-    if (lists.d_strides == nullptr || rest == nullptr) return cudaErrorInvalidValue;
+    if (lists.d_strides == nullptr || rest == nullptr) {
+      return cudaErrorInvalidValue;
+    }
 
     const dim3 grid(static_cast<unsigned>(products.experts), kWeights && !add ? kClearing : 1);
     if (products.on_host) {
@@ -169,11 +177,17 @@ class HopperProduct {
       ListExperts<const int64_t*, Lists, E, D>
           <<<grid, 256, 0, stream>>>(products.begins, products, kWeights && !add, lists);
     }
-    if (const int error = cudaGetLastError(); error != cudaSuccess) return error;
+    if (const int error = cudaGetLastError(); error != cudaSuccess) {
+      return error;
+    }
     Device product;
-    if (product.can_implement(args) != cutlass::Status::kSuccess) return cudaErrorNotSupported;
+    if (product.can_implement(args) != cutlass::Status::kSuccess) {
+      return cudaErrorNotSupported;
+    }
     cutlass::Status status = product.initialize(args, rest, stream);
-    if (status == cutlass::Status::kSuccess) status = product.run(stream);
+    if (status == cutlass::Status::kSuccess) {
+      status = product.run(stream);
+    }
     // CUTLASS has taken the runtime's error, and says only that there was one.
     return status == cutlass::Status::kSuccess ? cudaSuccess : cudaErrorLaunchFailure;
   }

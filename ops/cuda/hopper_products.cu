@@ -24,14 +24,18 @@ template <typename Args>
 bool Suits(const Args& args, std::initializer_list<const void*> matrices) {
   bool suits = args.experts > 0 && args.experts <= kMostGpuGroups && args.rows > 0 && args.inputs > 0 &&
                args.outputs > 0 && args.inputs % 8 == 0 && args.outputs % 8 == 0;
-  for (const void* matrix : matrices) suits = suits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
+  for (const void* matrix : matrices) {
+    suits = suits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
+  }
   return suits && IsHopper();
 }
 
 }  // namespace
 
 std::string HopperVersion() {
-  if (!IsHopper()) return "";
+  if (!IsHopper()) {
+    return "";
+  }
   return "CUTLASS " + std::to_string(CUTLASS_MAJOR) + "." + std::to_string(CUTLASS_MINOR) + "." +
          std::to_string(CUTLASS_PATCH);
 }

@@ -21,7 +21,9 @@ class MatrixProduct::Plans {
     const int device = c10::cuda::current_device();
     const std::lock_guard lock(mutex_);
     cublasLtHandle_t& handle = handles_[device];
-    if (handle == nullptr) CheckProduct(cublasLtCreate(&handle), "no handle");
+    if (handle == nullptr) {
+      CheckProduct(cublasLtCreate(&handle), "no handle");
+    }
     std::array<int64_t, 18> key = {device, operands.adds};
     size_t next = 2;
     for (const Operand* m : {&operands.left, &operands.right, &operands.addend, &operands.output}) {
@@ -54,7 +56,9 @@ void MatrixProduct::Multiply(const at::Tensor& a, const at::Tensor& b, const at:
                              at::Tensor& output, Workspace work, CUstream_st* stream) {
   const ProductOperands operands(a, b, addend, output);
   CheckWork("a matrix product", work, kGpuLinearWorkBytes);
-  if (output.numel() == 0) return;
+  if (output.numel() == 0) {
+    return;
+  }
   if (operands.left.columns == 0) {
     if (!operands.adds) {
       output.zero_();

@@ -23,14 +23,18 @@ __global__ void RmsNormRow(RmsNormArgs<E> args, T epsilon) {
   for (int64_t i = threadIdx.x; i < columns / N; i += kThreads) {
     const Pack<E, N> value = PackAt<E, N>(x, i);
 #pragma unroll
-    for (int k = 0; k < N; ++k) squares += Widen(value.e[k]) * Widen(value.e[k]);
+    for (int k = 0; k < N; ++k) {
+      squares += Widen(value.e[k]) * Widen(value.e[k]);
+    }
   }
   const T r = 1 / sqrt(BlockSum(squares) / static_cast<T>(columns) + epsilon);
   for (int64_t i = threadIdx.x; i < columns / N; i += kThreads) {
     Pack<E, N> value = PackAt<E, N>(x, i);
     const Pack<E, N> w = PackAt<E, N>(weight, i);
 #pragma unroll
-    for (int k = 0; k < N; ++k) Narrow(Widen(value.e[k]) * r * Widen(w.e[k]), value.e[k]);
+    for (int k = 0; k < N; ++k) {
+      Narrow(Widen(value.e[k]) * r * Widen(w.e[k]), value.e[k]);
+    }
     SetPack(y, i, value);
   }
 }
@@ -56,7 +60,9 @@ struct RowSums {
       squares += __shfl_xor_sync(0xFFFFFFFF, squares, lanes);
       dot += __shfl_xor_sync(0xFFFFFFFF, dot, lanes);
     }
-    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = *this;
+    if (threadIdx.x % 32 == 0) {
+      shared[threadIdx.x / 32] = *this;
+    }
     __syncthreads();
     *this = shared[0];
     for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
@@ -127,12 +133,16 @@ __global__ void __launch_bounds__(kMost, 1024 / kMost)
       const int64_t at = row * packs + i;
       read.x = reinterpret_cast<const Held*>(args.x)[at];
       read.grad = reinterpret_cast<const Held*>(args.grad_y)[at];
-      if (args.residual != nullptr) read.residual = reinterpret_cast<const Held*>(args.residual)[at];
+      if (args.residual != nullptr) {
+        read.residual = reinterpret_cast<const Held*>(args.residual)[at];
+      }
     }
     return read;
   };
   Held weight{};
-  if (inside) weight = reinterpret_cast<const Held*>(args.weight)[i];
+  if (inside) {
+    weight = reinterpret_cast<const Held*>(args.weight)[i];
+  }
   T weights[N] = {};
   Row next = read(blockIdx.x);
   int turn = 0;
@@ -142,22 +152,33 @@ __global__ void __launch_bounds__(kMost, 1024 / kMost)
     RowSums<T> sums;
     sums.Add(unpack(now.x), unpack(now.grad), unpack(weight));
     sums.AddUp(shared[turn]);
-    if (!inside) continue;
+    if (!inside) {
+      continue;
+    }
     const RowFactors<T> factors(sums, args.columns, epsilon);
     const int64_t at = row * packs + i;
-    for (Held* held : {&now.x, &now.grad, &weight}) Repack(*held);
+    for (Held* held : {&now.x, &now.grad, &weight}) {
+      Repack(*held);
+    }
     const P x = unpack(now.x);
     const P grad = unpack(now.grad);
     P before{};
-    if (args.add_x) before = PackAt<E, N>(args.grad_x, at);
+    if (args.add_x) {
+      before = PackAt<E, N>(args.grad_x, at);
+    }
     SetPack(args.grad_x, at, factors.Gradient(x, grad, unpack(weight), unpack(now.residual), before));
 #pragma unroll
-    for (int k = 0; k < N; ++k) weights[k] += Widen(grad.e[k]) * Widen(x.e[k]) * factors.r;
+    for (int k = 0; k < N; ++k) {
+      weights[k] += Widen(grad.e[k]) * Widen(x.e[k]) * factors.r;
+    }
   }
-  if (!inside) return;
+  if (!inside) {
+    return;
+  }
 #pragma unroll
-  for (int k = 0; k < N; ++k)
+  for (int k = 0; k < N; ++k) {
     partial_sums[(static_cast<int64_t>(blockIdx.x) * packs + i) * N + k] = weights[k];
+  }
 }
 
 // The same of rows that have more packs than a block has threads: they are read twice, and the weight's
@@ -175,7 +196,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   T* const weights = kShared ? reinterpret_cast<T*>(dynamic) : left;
   const auto place = [&](int64_t i, int k) { return kShared ? k * packs + i : i * N + k; };
   const auto each_pack = [&](const auto& visit) {  // a thread visits the same ones each time
-    for (int64_t i = threadIdx.x; i < packs; i += kThreads) visit(i);
+    for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
+      visit(i);
+    }
   };
   each_pack([&](int64_t i) {
 #pragma unroll
@@ -197,14 +220,20 @@ __global__ void __launch_bounds__(kThreads, 4)
       const P grad = PackAt<E, N>(grad_y, i);
       P residual{};
       P before{};
-      if (args.residual != nullptr) residual = PackAt<E, N>(args.residual + row * columns, i);
-      if (args.add_x) before = PackAt<E, N>(grad_x, i);
+      if (args.residual != nullptr) {
+        residual = PackAt<E, N>(args.residual + row * columns, i);
+      }
+      if (args.add_x) {
+        before = PackAt<E, N>(grad_x, i);
+      }
       SetPack(grad_x, i, factors.Gradient(value, grad, PackAt<E, N>(args.weight, i), residual, before));
 #pragma unroll
       for (int k = 0; k < N; ++k) weights[place(i, k)] += Widen(grad.e[k]) * Widen(value.e[k]) * factors.r;
     });
   }
-  if (!kShared) return;
+  if (!kShared) {
+    return;
+  }
   each_pack([&](int64_t i) {
 #pragma unroll
     for (int k = 0; k < N; ++k) left[i * N + k] = weights[place(i, k)];
@@ -222,14 +251,20 @@ __global__ void AddPartialSums(const T* partial_sums, int64_t rows, int64_t colu
   T sum = 0;
   if (column < columns) {
 #pragma unroll 8
-    for (int64_t row = warp; row < rows; row += kWarps) sum += partial_sums[row * columns + column];
+    for (int64_t row = warp; row < rows; row += kWarps) {
+      sum += partial_sums[row * columns + column];
+    }
   }
   shared[warp][lane] = sum;
   __syncthreads();
-  if (warp > 0 || column >= columns) return;
+  if (warp > 0 || column >= columns) {
+    return;
+  }
   T total = add ? grad_weight[column] : T{0};
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) total += shared[w][lane];
+  for (int w = 0; w < kWarps; ++w) {
+    total += shared[w][lane];
+  }
   grad_weight[column] = total;
 }
 
@@ -275,7 +310,9 @@ int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* par
 
 template <typename E>
 int Launch(const RmsNormArgs<E>& args, Stream stream) {
-  if (args.rows == 0 || args.columns == 0) return cudaSuccess;
+  if (args.rows == 0 || args.columns == 0) {
+    return cudaSuccess;
+  }
   WithPacks<E>({args.columns}, {args.x, args.weight, args.y}, [&]<int N>(Packed<N>) {
     RmsNormRow<N><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(
         args, static_cast<Arithmetic<E>>(args.epsilon));
@@ -288,7 +325,9 @@ template <typename E>
 int Launch(const RmsNormBackwardArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
   const int64_t columns = args.columns;
-  if (columns == 0) return cudaSuccess;
+  if (columns == 0) {
+    return cudaSuccess;
+  }
   T* const partial_sums = static_cast<T*>(args.work.begin);
   const int64_t groups = std::min(args.rows, kNormGroups);
   int error = cudaSuccess;

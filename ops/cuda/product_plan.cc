@@ -101,7 +101,9 @@ uint32_t Operand::alignment() const {
 }
 
 std::string Operand::text() const {
-  if (alignment() != 16 || stride != (transposed ? rows : columns)) return "";
+  if (alignment() != 16 || stride != (transposed ? rows : columns)) {
+    return "";
+  }
   const char* const name = type == CUDA_R_16BF ? "bf16" : type == CUDA_R_32F ? "fp32" : "fp64";
   return absl::StrCat(name, transposed ? " transposed " : " ", rows, "x", columns);
 }
@@ -128,7 +130,9 @@ ProductOperands::ProductOperands(const at::Tensor& a, const at::Tensor& b, const
 
 std::string ProductOperands::text() const {
   for (const Operand* operand : {&left, &right, &output, &addend}) {
-    if (operand->text().empty()) return "";
+    if (operand->text().empty()) {
+      return "";
+    }
   }
   return absl::StrCat(left.text(), " * ", right.text(), adds ? " + addend = " : " = ", output.text());
 }
@@ -151,7 +155,9 @@ ProductPlan::ProductPlan(cublasLtHandle_t handle, const ProductOperands& operand
   Describe(operands);
   if (algorithm != nullptr) {
     const cublasStatus_t status = Configure(handle, *algorithm, algorithm_);
-    if (status == CUBLAS_STATUS_SUCCESS) return;
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      return;
+    }
     platform::Log(platform::LogLevel::kWarning,
                   "cuBLASLt refuses the algorithm that the build's table has for a matrix product; the first "
                   "of its own rules computes it",
@@ -167,7 +173,9 @@ ProductPlan::ProductPlan(cublasLtHandle_t handle, const ProductOperands& operand
 
 ProductPlan::~ProductPlan() {
   cublasLtMatmulDescDestroy(product_);
-  for (const cublasLtMatrixLayout_t layout : {a_, b_, addend_, output_}) cublasLtMatrixLayoutDestroy(layout);
+  for (const cublasLtMatrixLayout_t layout : {a_, b_, addend_, output_}) {
+    cublasLtMatrixLayoutDestroy(layout);
+  }
 }
 
 void ProductPlan::Describe(const ProductOperands& operands) {
@@ -191,10 +199,14 @@ cublasStatus_t ProductPlan::Configure(cublasLtHandle_t handle, const ProductTabl
     WithSettings(settings, [&](cublasLtMatmulAlgoConfigAttributes_t which, auto value, uint32_t&) {
       const cublasStatus_t set =
           cublasLtMatmulAlgoConfigSetAttribute(&configured, which, &value, sizeof(value));
-      if (set != CUBLAS_STATUS_SUCCESS) status = set;
+      if (set != CUBLAS_STATUS_SUCCESS) {
+        status = set;
+      }
     });
   }
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
   cublasLtMatmulHeuristicResult_t result{};
   status = cublasLtMatmulAlgoCheck(handle, product_, b_, a_, addend_, output_, &configured, &result);
   const bool fits = result.workspaceSize <= size_t{kGpuLinearWorkBytes};
@@ -228,10 +240,14 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle
                                                                preference, most, results.data(), &found);
   cublasLtMatmulPreferenceDestroy(preference);
   std::vector<cublasLtMatmulAlgo_t> proposed;
-  if (status != CUBLAS_STATUS_SUCCESS) return proposed;
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    return proposed;
+  }
   results.resize(static_cast<size_t>(found));
   for (const cublasLtMatmulHeuristicResult_t& result : results) {
-    if (result.state == CUBLAS_STATUS_SUCCESS) proposed.push_back(result.algo);
+    if (result.state == CUBLAS_STATUS_SUCCESS) {
+      proposed.push_back(result.algo);
+    }
   }
   return proposed;
 }

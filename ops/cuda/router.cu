@@ -70,7 +70,9 @@ __device__ void AllowGroups(const RouterConfig& config, const T* logits, const T
   for (int64_t i = 0; i < config.groups_per_token; ++i) {
     last = NextLargest<T>(
         config.groups, last, [&](int64_t group) { return memory.sums[group]; }, [](int64_t) { return true; });
-    if (LaneOf() == 0 && last.index < config.groups) memory.allowed[last.index] = 1;
+    if (LaneOf() == 0 && last.index < config.groups) {
+      memory.allowed[last.index] = 1;
+    }
   }
   __syncwarp();
 }
@@ -83,21 +85,29 @@ __device__ bool Choose(const RouterConfig& config, const T* logits, const T* bia
   for (int64_t e = LaneOf(); e < config.experts; e += 32) {
     T key = logits[e];
     finite = finite && isfinite(key);
-    if (config.score == RouterScore::kSigmoid) key = SigmoidOf(key) + (bias != nullptr ? bias[e] : T{0});
+    if (config.score == RouterScore::kSigmoid) {
+      key = SigmoidOf(key) + (bias != nullptr ? bias[e] : T{0});
+    }
     memory.keys[e] = key;
     finite = finite && key == key;
   }
-  if (!__all_sync(kEveryLane, finite)) return false;
+  if (!__all_sync(kEveryLane, finite)) {
+    return false;
+  }
   __syncwarp();
   const bool grouped = config.groups_per_token < config.groups;
-  if (grouped) AllowGroups(config, logits, memory);
+  if (grouped) {
+    AllowGroups(config, logits, memory);
+  }
   const int64_t size = config.experts / config.groups;
   Ranked<T> last;
   for (int64_t j = 0; j < config.top_k; ++j) {
     last = NextLargest<T>(
         config.experts, last, [&](int64_t e) { return memory.keys[e]; },
         [&](int64_t e) { return !grouped || memory.allowed[e / size] != 0; });
-    if (LaneOf() == 0) memory.largest[j] = last.index;
+    if (LaneOf() == 0) {
+      memory.largest[j] = last.index;
+    }
   }
   __syncwarp();
   for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
@@ -121,19 +131,31 @@ __device__ T ChosenScores(const RouterConfig& config, const T* logits, const int
   if (config.score == RouterScore::kSoftmax && config.normalize) {
     // A softmax of their own, which does not underflow.
     T largest = logits[chosen[0]];
-    for (int64_t j = 1; j < k; ++j) largest = fmax(largest, logits[chosen[j]]);
+    for (int64_t j = 1; j < k; ++j) {
+      largest = fmax(largest, logits[chosen[j]]);
+    }
     T all = 0;
-    for (int64_t j = 0; j < k; ++j) all += exp(logits[chosen[j]] - largest);
-    for (int64_t j = LaneOf(); j < k; j += 32) memory.scores[j] = exp(logits[chosen[j]] - largest) / all;
+    for (int64_t j = 0; j < k; ++j) {
+      all += exp(logits[chosen[j]] - largest);
+    }
+    for (int64_t j = LaneOf(); j < k; j += 32) {
+      memory.scores[j] = exp(logits[chosen[j]] - largest) / all;
+    }
   } else if (config.score == RouterScore::kSoftmax) {
     const SoftmaxOf<T> all(logits, config.experts);
-    for (int64_t j = LaneOf(); j < k; j += 32) memory.scores[j] = all.Score(logits[chosen[j]]);
+    for (int64_t j = LaneOf(); j < k; j += 32) {
+      memory.scores[j] = all.Score(logits[chosen[j]]);
+    }
   } else {
     if (config.normalize) {
       sum = static_cast<T>(kSumEpsilon);
-      for (int64_t j = 0; j < k; ++j) sum += SigmoidOf(logits[chosen[j]]);
+      for (int64_t j = 0; j < k; ++j) {
+        sum += SigmoidOf(logits[chosen[j]]);
+      }
     }
-    for (int64_t j = LaneOf(); j < k; j += 32) memory.scores[j] = SigmoidOf(logits[chosen[j]]) / sum;
+    for (int64_t j = LaneOf(); j < k; j += 32) {
+      memory.scores[j] = SigmoidOf(logits[chosen[j]]) / sum;
+    }
   }
   __syncwarp();
   return sum;
@@ -145,7 +167,9 @@ __global__ void RouteTokens(RouteArgs<T> args) {
   const RouterConfig& config = args.config;
   const TokenMemory<T> memory(config, shared);
   const int64_t token = TokenOfWarp();
-  if (token >= args.tokens) return;
+  if (token >= args.tokens) {
+    return;
+  }
   const T* const logits = args.logits + token * config.experts;
   int64_t* const chosen = args.chosen + token * config.top_k;
   T* const probabilities = args.probabilities + token * config.top_k;
@@ -168,7 +192,9 @@ __global__ void RouteTokensBackward(RouteBackwardArgs<T> args) {
   const RouterConfig& config = args.config;
   const TokenMemory<T> memory(config, shared);
   const int64_t token = TokenOfWarp();
-  if (token >= args.tokens) return;
+  if (token >= args.tokens) {
+    return;
+  }
   const int64_t k = config.top_k;
   const T* const logits = args.logits + token * config.experts;
   const int64_t* const ranked = args.ranked + token * k;
@@ -180,17 +206,23 @@ __global__ void RouteTokensBackward(RouteBackwardArgs<T> args) {
     return chosen[j] < 0 ? T{0} : grad_probabilities[j] * static_cast<T>(config.scale);
   };
   T dot = 0;
-  for (int64_t j = 0; j < k; ++j) dot += memory.scores[j] * grad(j);
+  for (int64_t j = 0; j < k; ++j) {
+    dot += memory.scores[j] * grad(j);
+  }
   if (config.score == RouterScore::kSoftmax && !config.normalize) {
     const SoftmaxOf<T> all(logits, config.experts);
     for (int64_t e = LaneOf(); e < config.experts; e += 32) {
       T own = 0;
-      for (int64_t j = 0; j < k; ++j) own = ranked[j] == e ? grad(j) : own;
+      for (int64_t j = 0; j < k; ++j) {
+        own = ranked[j] == e ? grad(j) : own;
+      }
       grad_logits[e] = all.Score(logits[e]) * (own - dot);
     }
     return;
   }
-  for (int64_t e = LaneOf(); e < config.experts; e += 32) grad_logits[e] = 0;
+  for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+    grad_logits[e] = 0;
+  }
   __syncwarp();
   for (int64_t j = LaneOf(); j < k; j += 32) {
     if (config.score == RouterScore::kSoftmax) {
@@ -207,29 +239,41 @@ __global__ void RouteTokensBackward(RouteBackwardArgs<T> args) {
 __global__ void CountChosen(CountTokensArgs args) {
   const int64_t experts = args.experts;
   __shared__ int counts[kMostGpuGroups + 1];  // the last of what was dropped
-  for (int64_t e = threadIdx.x; e <= experts; e += blockDim.x) counts[e] = 0;
+  for (int64_t e = threadIdx.x; e <= experts; e += blockDim.x) {
+    counts[e] = 0;
+  }
   __syncthreads();
   for (int64_t slot = threadIdx.x; slot < args.slots; slot += blockDim.x) {
     const int64_t expert = args.chosen[slot];
     atomicAdd(counts + (expert >= 0 && expert < experts ? expert : experts), 1);
   }
   __syncthreads();
-  for (int64_t e = threadIdx.x; e < experts; e += blockDim.x) args.tokens[e] = counts[e];
-  if (threadIdx.x == 0) *args.dropped = counts[experts];
+  for (int64_t e = threadIdx.x; e < experts; e += blockDim.x) {
+    args.tokens[e] = counts[e];
+  }
+  if (threadIdx.x == 0) {
+    *args.dropped = counts[experts];
+  }
 }
 
 // One block. Whole numbers of less than 2^53: their sums are exact in any order.
 template <typename T>
 __global__ void MoveBias(UpdateRouterBiasArgs<T> args) {
-  if (!*args.applies) return;
+  if (!*args.applies) {
+    return;
+  }
   const int64_t experts = args.experts;
   const auto counted = [&](int64_t e) {
     double sum = 0;
-    for (int64_t rank = 0; rank < args.ranks; ++rank) sum += args.tokens[rank * args.stride + e];
+    for (int64_t rank = 0; rank < args.ranks; ++rank) {
+      sum += args.tokens[rank * args.stride + e];
+    }
     return sum;
   };
   double sum = 0;
-  for (int64_t e = threadIdx.x; e < experts; e += kThreads) sum += counted(e);
+  for (int64_t e = threadIdx.x; e < experts; e += kThreads) {
+    sum += counted(e);
+  }
   sum = BlockSum(sum);
   for (int64_t e = threadIdx.x; e < experts; e += kThreads) {
     const double missing = sum - counted(e) * static_cast<double>(experts);
@@ -249,7 +293,9 @@ int WarpsOf(const RouterConfig& config) {
 
 template <typename T>
 int Launch(const RouteArgs<T>& args, Stream stream) {
-  if (args.tokens == 0) return cudaSuccess;
+  if (args.tokens == 0) {
+    return cudaSuccess;
+  }
   const int warps = WarpsOf<T>(args.config);
   RouteTokens<<<TokenBlocks(args.tokens, warps), warps * 32, warps * TokenMemory<T>::Bytes(args.config),
                 stream>>>(args);
@@ -259,7 +305,9 @@ TANDEM_STATISTICS_KERNEL(RouteArgs)
 
 template <typename T>
 int Launch(const RouteBackwardArgs<T>& args, Stream stream) {
-  if (args.tokens == 0) return cudaSuccess;
+  if (args.tokens == 0) {
+    return cudaSuccess;
+  }
   const int warps = WarpsOf<T>(args.config);
   RouteTokensBackward<<<TokenBlocks(args.tokens, warps), warps * 32,
                         warps * TokenMemory<T>::Bytes(args.config), stream>>>(args);

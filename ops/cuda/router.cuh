@@ -48,7 +48,9 @@ struct SoftmaxOf {
     }
     largest = WarpMax(largest);
     sum = 0;
-    for (int64_t e = LaneOf(); e < experts; e += 32) sum += exp(logits[e] - largest);
+    for (int64_t e = LaneOf(); e < experts; e += 32) {
+      sum += exp(logits[e] - largest);
+    }
     sum = WarpSum(sum);
   }
   __device__ T Score(T logit) const { return exp(logit - largest) / sum; }
@@ -76,14 +78,20 @@ __device__ Ranked<T> NextLargest(int64_t count, const Ranked<T>& last, const Key
                                  const Allows& allows) {
   Ranked<T> best{-static_cast<T>(INFINITY), INT_MAX};
   for (int64_t i = LaneOf(); i < count; i += 32) {
-    if (!allows(i)) continue;
+    if (!allows(i)) {
+      continue;
+    }
     const Ranked<T> here{key_of(i), i};
-    if (last.IsBefore(here) && here.IsBefore(best)) best = here;
+    if (last.IsBefore(here) && here.IsBefore(best)) {
+      best = here;
+    }
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     const Ranked<T> other{__shfl_xor_sync(kEveryLane, best.key, lanes),
                           __shfl_xor_sync(kEveryLane, best.index, lanes)};
-    if (other.IsBefore(best)) best = other;
+    if (other.IsBefore(best)) {
+      best = other;
+    }
   }
   return best;
 }

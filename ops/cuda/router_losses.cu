@@ -14,7 +14,9 @@ struct BalanceScores {
   __device__ BalanceScores(const RouterConfig& config, const T* logits)
       : logits(logits), sigmoids(config.score == RouterScore::kSigmoid), softmax(logits, config.experts) {
     T own = 0;
-    for (int64_t e = LaneOf(); sigmoids && e < config.experts; e += 32) own += SigmoidOf(logits[e]);
+    for (int64_t e = LaneOf(); sigmoids && e < config.experts; e += 32) {
+      own += SigmoidOf(logits[e]);
+    }
     sum = WarpSum(own);
   }
   __device__ T operator()(int64_t e) const {
@@ -32,14 +34,18 @@ template <typename T, typename Count>
 __global__ void CountLargest(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
                              Count* counts) {
   const int64_t token = TokenOfWarp();
-  if (token >= tokens) return;
+  if (token >= tokens) {
+    return;
+  }
   logits += token * config.experts;
   counts += token / length * config.experts;
   Ranked<T> last;
   for (int64_t j = 0; j < config.top_k; ++j) {
     last = NextLargest<T>(
         config.experts, last, [&](int64_t e) { return logits[e]; }, [](int64_t) { return true; });
-    if (LaneOf() == 0 && last.index < config.experts) atomicAdd(counts + last.index, Count{1});
+    if (LaneOf() == 0 && last.index < config.experts) {
+      atomicAdd(counts + last.index, Count{1});
+    }
   }
 }
 
@@ -48,7 +54,9 @@ template <typename T, typename Count>
 __global__ void LossTerms(RouterLossesArgs<T> args, const Count* counts, double* terms) {
   const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
-  if (token >= args.tokens) return;
+  if (token >= args.tokens) {
+    return;
+  }
   const T* const logits = args.logits + token * config.experts;
   counts += token / args.losses.sequence_length * config.experts;
   const BalanceScores<T> scores(config, logits);
@@ -85,7 +93,9 @@ template <typename T, typename Count>
 __global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* counts, T balance, T z) {
   const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
-  if (token >= args.tokens) return;
+  if (token >= args.tokens) {
+    return;
+  }
   const T* const logits = args.logits + token * config.experts;
   T* const grad_logits = args.grad_logits + token * config.experts;
   counts += token / args.losses.sequence_length * config.experts;
@@ -93,7 +103,9 @@ __global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* 
   const T lse = scores.softmax.LogSumExp();
   const auto grad = [&](int64_t e) { return balance * static_cast<T>(counts[e]); };
   T dot = 0;
-  for (int64_t e = LaneOf(); e < config.experts; e += 32) dot += scores(e) * grad(e);
+  for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+    dot += scores(e) * grad(e);
+  }
   dot = WarpSum(dot);
   for (int64_t e = LaneOf(); e < config.experts; e += 32) {
     T sum = grad_logits[e];
@@ -104,7 +116,9 @@ __global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* 
     } else {
       sum += scores(e) * (grad(e) - dot);
     }
-    if (z != 0) sum += z * lse * scores.softmax.Score(logits[e]);
+    if (z != 0) {
+      sum += z * lse * scores.softmax.Score(logits[e]);
+    }
     grad_logits[e] = sum;
   }
 }
@@ -120,8 +134,12 @@ __global__ void MeanOfCounts(MeanCountsArgs args) {
   double sum = 0;
   for (int64_t e = threadIdx.x; e < args.experts; e += kThreads) {
     double seen = args.continues ? args.seen[e] : 0;
-    for (int64_t rank = 0; rank < args.ranks; ++rank) seen += args.by_rank[rank * args.experts + e];
-    if (args.seen != nullptr) args.seen[e] = seen;
+    for (int64_t rank = 0; rank < args.ranks; ++rank) {
+      seen += args.by_rank[rank * args.experts + e];
+    }
+    if (args.seen != nullptr) {
+      args.seen[e] = seen;
+    }
     args.counts[e] = seen;
     sum += seen;
   }
@@ -136,7 +154,9 @@ int CountBySequence(const Args& args, int* counts, Stream stream) {
   const int64_t length = args.losses.sequence_length;
   const int64_t elements = args.tokens / length * args.config.experts;
   const int error = cudaMemsetAsync(counts, 0, static_cast<size_t>(elements) * sizeof(int), stream);
-  if (error != cudaSuccess) return error;
+  if (error != cudaSuccess) {
+    return error;
+  }
   CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args.config, length, args.logits,
                                                                            args.tokens, counts);
   return cudaGetLastError();
@@ -153,7 +173,9 @@ int Launch(const RouterLossesArgs<T>& args, Stream stream) {
   } else {
     int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
     const int error = CountBySequence(args, counts, stream);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess) {
+      return error;
+    }
     LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
   }
   SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
@@ -165,7 +187,9 @@ TANDEM_STATISTICS_KERNEL(RouterLossesArgs)
 template <typename T>
 int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
   const RouterLossConfig& losses = args.losses;
-  if (losses.balance == 0 && losses.z == 0) return cudaSuccess;
+  if (losses.balance == 0 && losses.z == 0) {
+    return cudaSuccess;
+  }
   const T balance =
       static_cast<T>(losses.balance * BalanceScale(args.config, losses.sequence_length, args.tokens));
   const T z = static_cast<T>(2 * losses.z / static_cast<double>(args.tokens));
@@ -173,7 +197,9 @@ int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
     AddLossGradients<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, balance, z);
     return cudaGetLastError();
   };
-  if (args.counts != nullptr) return add(args.counts);
+  if (args.counts != nullptr) {
+    return add(args.counts);
+  }
   int* const counts = static_cast<int*>(args.work.begin);
   const int error = CountBySequence(args, counts, stream);
   return error != cudaSuccess ? error : static_cast<int>(add(counts));
@@ -184,7 +210,9 @@ template <typename T>
 int Launch(const CountLargestArgs<T>& args, Stream stream) {
   const size_t bytes = static_cast<size_t>(args.config.experts) * sizeof(double);
   const int error = cudaMemsetAsync(args.counts, 0, bytes, stream);
-  if (error != cudaSuccess || args.tokens == 0) return error;
+  if (error != cudaSuccess || args.tokens == 0) {
+    return error;
+  }
   CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(
       args.config, /*length=*/args.tokens, args.logits, args.tokens, args.counts);
   return cudaGetLastError();

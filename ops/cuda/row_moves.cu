@@ -19,8 +19,12 @@ __global__ void PermutePacks(PermuteArgs args) {
     bool is_read = false;  // many tokens have no row here
     for (int64_t slot = token * args.slots_of_a_token; slot < (token + 1) * args.slots_of_a_token; ++slot) {
       const int64_t row = args.row_of[slot];
-      if (row < args.first || row >= args.first + args.rows) continue;
-      if (!is_read) value = PackAt<E, N>(static_cast<const E*>(args.tokens), i);
+      if (row < args.first || row >= args.first + args.rows) {
+        continue;
+      }
+      if (!is_read) {
+        value = PackAt<E, N>(static_cast<const E*>(args.tokens), i);
+      }
       is_read = true;
       SetPack(static_cast<E*>(args.out), (row - args.first) * packs + pack, value);
     }
@@ -40,22 +44,32 @@ __global__ void UnpermutePacks(UnpermuteArgs<E> args) {
     bool empty = true;
     for (int64_t slot = token * slots; slot < (token + 1) * slots; ++slot) {
       const int64_t row = args.row_of[slot];
-      if (row < args.first || row >= args.first + args.num_rows) continue;
+      if (row < args.first || row >= args.first + args.num_rows) {
+        continue;
+      }
       if (empty && args.add) {
         const Pack<E, N> there = PackAt<E, N>(args.tokens, i);
 #pragma unroll
-        for (int k = 0; k < N; ++k) sums[k] = Widen(there.e[k]);
+        for (int k = 0; k < N; ++k) {
+          sums[k] = Widen(there.e[k]);
+        }
       }
       const Pack<E, N> term = PackAt<E, N>(args.rows, (row - args.first) * packs + pack);
       const bool starts = empty && !args.add;
 #pragma unroll
-      for (int k = 0; k < N; ++k) sums[k] = starts ? Widen(term.e[k]) : sums[k] + Widen(term.e[k]);
+      for (int k = 0; k < N; ++k) {
+        sums[k] = starts ? Widen(term.e[k]) : sums[k] + Widen(term.e[k]);
+      }
       empty = false;
     }
-    if (empty && args.add) continue;
+    if (empty && args.add) {
+      continue;
+    }
     Pack<E, N> result;
 #pragma unroll
-    for (int k = 0; k < N; ++k) Narrow(sums[k], result.e[k]);
+    for (int k = 0; k < N; ++k) {
+      Narrow(sums[k], result.e[k]);
+    }
     SetPack(args.tokens, i, result);
   }
 }
@@ -73,9 +87,13 @@ __global__ void EmptySlots(int64_t elements, int64_t* slots, T* row_probabilitie
 template <typename Args, typename Visit>
 __device__ void WithSlot(const Args& args, int64_t token, int64_t choice, const Visit& visit) {
   const int64_t* const experts = args.chosen + token * args.top_k;
-  if (experts[choice] < 0) return;
+  if (experts[choice] < 0) {
+    return;
+  }
   const int64_t rank = experts[choice] / args.experts_of_a_rank;
-  if (rank >= args.ranks) return;
+  if (rank >= args.ranks) {
+    return;
+  }
   int64_t slot = 0;
   for (int64_t j = 0; j < choice; ++j) {
     slot += experts[j] >= 0 && experts[j] / args.experts_of_a_rank == rank;
@@ -89,7 +107,9 @@ __global__ void FillSlots(SendSlotsArgs<T> args) {
     const int64_t token = i / args.top_k;
     WithSlot(args, token, i % args.top_k, [&](int64_t rank, int64_t slot) {
       const int64_t row = args.place[token * args.ranks + rank];
-      if (row < 0 || row >= args.rows || slot >= args.width) return;
+      if (row < 0 || row >= args.rows || slot >= args.width) {
+        return;
+      }
       args.slots[row * args.width + slot] = args.chosen[i] - rank * args.experts_of_a_rank;
       args.row_probabilities[row * args.width + slot] = args.probabilities[i];
     });
@@ -103,7 +123,9 @@ __global__ void ReadSlots(CollectSlotsArgs<T> args) {
     T value = 0;
     WithSlot(args, token, i % args.top_k, [&](int64_t rank, int64_t slot) {
       const int64_t row = args.place[token * args.ranks + rank];
-      if (row >= 0 && slot < args.width) value = args.row_probabilities[row * args.width + slot];
+      if (row >= 0 && slot < args.width) {
+        value = args.row_probabilities[row * args.width + slot];
+      }
     });
     args.probabilities[i] = args.add ? args.probabilities[i] + value : value;
   }
@@ -112,7 +134,9 @@ __global__ void ReadSlots(CollectSlotsArgs<T> args) {
 }  // namespace
 
 int Launch(const PermuteArgs& args, Stream stream) {
-  if (args.count == 0 || args.columns == 0 || args.rows == 0) return cudaSuccess;
+  if (args.count == 0 || args.columns == 0 || args.rows == 0) {
+    return cudaSuccess;
+  }
   const auto move = [&]<typename E>(E) {
     WithPacks<E>({args.columns}, {args.tokens, args.out}, [&]<int N>(Packed<N>) {
       PermutePacks<E, N><<<Blocks(args.count * (args.columns / N)), kThreads, 0, stream>>>(args);
@@ -133,7 +157,9 @@ int Launch(const PermuteArgs& args, Stream stream) {
 
 template <typename E>
 int Launch(const UnpermuteArgs<E>& args, Stream stream) {
-  if (args.count == 0 || args.columns == 0) return cudaSuccess;
+  if (args.count == 0 || args.columns == 0) {
+    return cudaSuccess;
+  }
   WithPacks<E>({args.columns}, {args.rows, args.tokens}, [&]<int N>(Packed<N>) {
     UnpermutePacks<N><<<Blocks(args.count * (args.columns / N)), kThreads, 0, stream>>>(args);
   });
@@ -147,14 +173,18 @@ int Launch(const SendSlotsArgs<T>& args, Stream stream) {
   if (args.rows > 0) {
     EmptySlots<<<Blocks(elements), kThreads, 0, stream>>>(elements, args.slots, args.row_probabilities);
   }
-  if (args.tokens > 0) FillSlots<<<Blocks(args.tokens * args.top_k), kThreads, 0, stream>>>(args);
+  if (args.tokens > 0) {
+    FillSlots<<<Blocks(args.tokens * args.top_k), kThreads, 0, stream>>>(args);
+  }
   return cudaGetLastError();
 }
 TANDEM_STATISTICS_KERNEL(SendSlotsArgs)
 
 template <typename T>
 int Launch(const CollectSlotsArgs<T>& args, Stream stream) {
-  if (args.tokens > 0) ReadSlots<<<Blocks(args.tokens * args.top_k), kThreads, 0, stream>>>(args);
+  if (args.tokens > 0) {
+    ReadSlots<<<Blocks(args.tokens * args.top_k), kThreads, 0, stream>>>(args);
+  }
   return cudaGetLastError();
 }
 TANDEM_STATISTICS_KERNEL(CollectSlotsArgs)

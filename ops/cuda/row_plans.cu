@@ -18,7 +18,9 @@ __device__ int Lane() { return static_cast<int>(threadIdx.x % 32); }
 __device__ int64_t InclusiveSum(int64_t value) {
   for (int lanes = 1; lanes < 32; lanes *= 2) {
     const int64_t before = __shfl_up_sync(kAll, value, lanes);
-    if (Lane() >= lanes) value += before;
+    if (Lane() >= lanes) {
+      value += before;
+    }
   }
   return value;
 }
@@ -33,13 +35,19 @@ __global__ void CountStretches(const int64_t* group_of, int64_t slots, int64_t g
                                int* counted) {
   extern __shared__ int shared[];
   const int64_t stretch = static_cast<int64_t>(blockIdx.x) * kSortWarps + threadIdx.x / 32;
-  if (stretch >= stretches) return;
+  if (stretch >= stretches) {
+    return;
+  }
   int* const counts = shared + threadIdx.x / 32 * groups;
-  for (int64_t group = Lane(); group < groups; group += 32) counts[group] = 0;
+  for (int64_t group = Lane(); group < groups; group += 32) {
+    counts[group] = 0;
+  }
   __syncwarp();
   for (int64_t i = Lane(); i < kSortedAtATime; i += 32) {
     const int64_t group = GroupOf(group_of, stretch * kSortedAtATime + i, slots, groups);
-    if (group >= 0) atomicAdd(counts + group, 1);
+    if (group >= 0) {
+      atomicAdd(counts + group, 1);
+    }
   }
   __syncwarp();
   for (int64_t group = Lane(); group < groups; group += 32) {
@@ -50,17 +58,23 @@ __global__ void CountStretches(const int64_t* group_of, int64_t slots, int64_t g
 // A warp a group: in place, how many slots of it are in the stretches before; totals[group]: in all.
 __global__ void SumStretches(int64_t groups, int64_t stretches, int* counted, int* totals) {
   const int64_t group = static_cast<int64_t>(blockIdx.x) * kSortWarps + threadIdx.x / 32;
-  if (group >= groups) return;
+  if (group >= groups) {
+    return;
+  }
   counted += group * stretches;
   int64_t sum = 0;
   for (int64_t first = 0; first < stretches; first += 32) {
     const int64_t stretch = first + Lane();
     const int64_t own = stretch < stretches ? counted[stretch] : 0;
     const int64_t with = InclusiveSum(own);
-    if (stretch < stretches) counted[stretch] = static_cast<int>(sum + with - own);
+    if (stretch < stretches) {
+      counted[stretch] = static_cast<int>(sum + with - own);
+    }
     sum += __shfl_sync(kAll, with, 31);
   }
-  if (Lane() == 0) totals[group] = static_cast<int>(sum);
+  if (Lane() == 0) {
+    totals[group] = static_cast<int>(sum);
+  }
 }
 
 // The first block writes the counts too. shared: where each group begins, then of each warp's stretch the
@@ -77,14 +91,18 @@ __global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t group
       const int64_t with = InclusiveSum(own);
       if (group < groups) {
         begins[group] = chunk > 0 ? group * chunk : sum + with - own;
-        if (blockIdx.x == 0) counts[group] = own;
+        if (blockIdx.x == 0) {
+          counts[group] = own;
+        }
       }
       sum += __shfl_sync(kAll, with, 31);
     }
   }
   __syncthreads();
   const int64_t stretch = static_cast<int64_t>(blockIdx.x) * kSortWarps + threadIdx.x / 32;
-  if (stretch >= stretches) return;
+  if (stretch >= stretches) {
+    return;
+  }
   int64_t* const next = begins + (1 + threadIdx.x / 32) * groups;
   for (int64_t group = Lane(); group < groups; group += 32) {
     next[group] = begins[group] + counted[group * stretches + stretch];
@@ -97,9 +115,13 @@ __global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t group
     const int before = __popc(same & ((1U << Lane()) - 1));
     const int64_t row = group >= 0 ? next[group] + before : -1;
     __syncwarp();
-    if (group >= 0 && before == 0) next[group] += __popc(same);
+    if (group >= 0 && before == 0) {
+      next[group] += __popc(same);
+    }
     __syncwarp();
-    if (slot < slots) row_of[slot] = row;
+    if (slot < slots) {
+      row_of[slot] = row;
+    }
   }
 }
 
@@ -128,10 +150,14 @@ __global__ void FindWindow(PlanWindowArgs args) {
     const int64_t expert = from + Lane();
     const int64_t own = expert < args.experts ? args.counts[expert] : 0;
     const int64_t with = InclusiveSum(own);
-    if (expert < args.experts) args.begins[expert] = inside(sum + with - own);
+    if (expert < args.experts) {
+      args.begins[expert] = inside(sum + with - own);
+    }
     sum += __shfl_sync(kAll, with, 31);
   }
-  if (Lane() == 0) args.begins[args.experts] = inside(sum);
+  if (Lane() == 0) {
+    args.begins[args.experts] = inside(sum);
+  }
 }
 
 unsigned WarpBlocks(int64_t warps) { return static_cast<unsigned>((warps + kSortWarps - 1) / kSortWarps); }
@@ -142,8 +168,12 @@ unsigned WarpBlocks(int64_t warps) { return static_cast<unsigned>((warps + kSort
 int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t chunk, int64_t* counts,
               int64_t* row_of, Workspace work, Stream stream) {
   static_assert((1 + kSortWarps) * kMostGpuGroups * sizeof(int64_t) <= 48 << 10);
-  if (groups > kMostGpuGroups) return cudaErrorInvalidValue;
-  if (slots == 0) return cudaMemsetAsync(counts, 0, groups * sizeof(int64_t), stream);
+  if (groups > kMostGpuGroups) {
+    return cudaErrorInvalidValue;
+  }
+  if (slots == 0) {
+    return cudaMemsetAsync(counts, 0, groups * sizeof(int64_t), stream);
+  }
   const int64_t stretches = (slots + kSortedAtATime - 1) / kSortedAtATime;
   int* const counted = static_cast<int*>(work.begin);
   int* const totals = counted + groups * stretches;
@@ -162,14 +192,18 @@ int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t ch
 int Launch(const PlanRowsArgs& args, Stream stream) {
   const int error = SortSlots(args.chosen, args.slots, args.experts, args.chunk, args.counts, args.row_of,
                               args.work, stream);
-  if (error != cudaSuccess || args.chunk == 0) return error;
+  if (error != cudaSuccess || args.chunk == 0) {
+    return error;
+  }
   Fill<<<1, kThreads, 0, stream>>>(args.counts, args.experts, args.chunk);
   return cudaGetLastError();
 }
 
 int Launch(const PlanSendsArgs& args, Stream stream) {
   const int64_t slots = args.tokens * args.ranks;
-  if (slots > 0) MarkRanks<<<Blocks(slots), kThreads, 0, stream>>>(args);
+  if (slots > 0) {
+    MarkRanks<<<Blocks(slots), kThreads, 0, stream>>>(args);
+  }
   const int error = cudaGetLastError();
   return error != cudaSuccess ? error
                               : SortSlots(args.place, slots, args.ranks, args.chunk, args.counts, args.place,

@@ -43,7 +43,9 @@ __global__ void SwiGluPacks(SwiGluArgs<E> args, unsigned blocks_a_row) {
   const int64_t inner = args.inner;
   const int64_t row = blockIdx.x / blocks_a_row;
   const int64_t i = static_cast<int64_t>(blockIdx.x % blocks_a_row) * kThreads + threadIdx.x;
-  if (i >= inner / N) return;
+  if (i >= inner / N) {
+    return;
+  }
   const E* const gate_up = args.gate_up + row * 2 * inner;
   Pack<E, N> gate = PackAt<E, N>(gate_up, i);
   const Pack<E, N> up = PackAt<E, N>(gate_up + inner, i);
@@ -61,7 +63,9 @@ __global__ void SwiGluBackwardPacks(SwiGluBackwardArgs<E> args, unsigned blocks_
   const int64_t inner = args.inner;
   const int64_t row = blockIdx.x / blocks_a_row;
   const int64_t i = static_cast<int64_t>(blockIdx.x % blocks_a_row) * kThreads + threadIdx.x;
-  if (i >= inner / N) return;
+  if (i >= inner / N) {
+    return;
+  }
   const E* const gate_up = args.gate_up + row * 2 * inner;
   E* const grad_gate_up = args.grad_gate_up + row * 2 * inner;
   Pack<E, N> gate = PackAt<E, N>(gate_up, i);
@@ -157,7 +161,9 @@ unsigned BlocksOfRow(int64_t packs) { return static_cast<unsigned>((packs + kThr
 
 template <typename E>
 int Launch(const RopeArgs<E>& args, Stream stream) {
-  if (args.rows == 0 || args.heads == 0) return cudaSuccess;
+  if (args.rows == 0 || args.heads == 0) {
+    return cudaSuccess;
+  }
   const int64_t half = args.head_dim / 2;
   WithPacks<E>({half, args.row_stride}, {args.cosines, args.sines, args.x}, [&]<int N>(Packed<N>) {
     RopeRow<N><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args, static_cast<int>(args.heads),
@@ -169,7 +175,9 @@ TANDEM_KERNEL(RopeArgs)
 
 template <typename E>
 int Launch(const SwiGluArgs<E>& args, Stream stream) {
-  if (args.rows == 0 || args.inner == 0) return cudaSuccess;
+  if (args.rows == 0 || args.inner == 0) {
+    return cudaSuccess;
+  }
   WithPacks<E>({args.inner}, {args.gate_up, args.activated}, [&]<int N>(Packed<N>) {
     if (args.weights != nullptr) {
       WeightedSwiGluRows<N><<<WarpBlocks(args.rows), kThreads, 0, stream>>>(args);
@@ -184,7 +192,9 @@ TANDEM_KERNEL(SwiGluArgs)
 
 template <typename E>
 int Launch(const SwiGluBackwardArgs<E>& args, Stream stream) {
-  if (args.rows == 0 || args.inner == 0) return cudaSuccess;
+  if (args.rows == 0 || args.inner == 0) {
+    return cudaSuccess;
+  }
   WithPacks<E>({args.inner}, {args.gate_up, args.activated, args.grad_gate_up, args.grad_activated},
                [&]<int N>(Packed<N>) {
                  if (args.weights != nullptr) {

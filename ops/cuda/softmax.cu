@@ -37,7 +37,9 @@ __global__ void CausalSoftmaxRow(ScoreBlock block, T* scores, T* lse) {
   const Row row(block);
   const T row_lse = BlockLogSumExp<1>(scores + row.begin + row.first, row.end - row.first);
   WriteProbabilities(row, block.columns, row_lse, scores);
-  if (threadIdx.x == 0) lse[row.lse] = row_lse;
+  if (threadIdx.x == 0) {
+    lse[row.lse] = row_lse;
+  }
 }
 
 template <typename T>
@@ -52,7 +54,9 @@ __global__ void SoftmaxBackwardRow(ScoreBlock block, const T* probabilities, T* 
   const T* const p = probabilities + row.begin;
   T* const g = grad + row.begin;
   T sum = 0;
-  for (int64_t i = row.first + threadIdx.x; i < row.end; i += kThreads) sum += p[i] * g[i];
+  for (int64_t i = row.first + threadIdx.x; i < row.end; i += kThreads) {
+    sum += p[i] * g[i];
+  }
   sum = BlockSum(sum);
   for (int64_t i = threadIdx.x; i < block.columns; i += kThreads) {
     g[i] = row.Reads(i) ? p[i] * (g[i] - sum) : T{0};

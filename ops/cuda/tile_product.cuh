@@ -80,13 +80,19 @@ class TileSums {
       E left[4];
       E right[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) left[i] = a[TileA::At(row + 16 * i, k)];
+      for (int i = 0; i < 4; ++i) {
+        left[i] = a[TileA::At(row + 16 * i, k)];
+      }
 #pragma unroll
-      for (int j = 0; j < 4; ++j) right[j] = b[TileB::At(column + 16 * j, k)];
+      for (int j = 0; j < 4; ++j) {
+        right[j] = b[TileB::At(column + 16 * j, k)];
+      }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) sums_[i][j] += left[i] * right[j];
+        for (int j = 0; j < 4; ++j) {
+          sums_[i][j] += left[i] * right[j];
+        }
       }
     }
   }
@@ -99,7 +105,9 @@ class TileSums {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
-      for (int j = 0; j < 4; ++j) visit(row + 16 * i, column + 16 * j, sums_[i][j]);
+      for (int j = 0; j < 4; ++j) {
+        visit(row + 16 * i, column + 16 * j, sums_[i][j]);
+      }
     }
   }
 
@@ -115,7 +123,9 @@ class TileSums<Bf16, TileA, TileB> {
 #pragma unroll
     for (int i = 0; i < kDown; ++i) {
 #pragma unroll
-      for (int j = 0; j < kBeside; ++j) nvcuda::wmma::fill_fragment(sums_[i][j], 0.0F);
+      for (int j = 0; j < kBeside; ++j) {
+        nvcuda::wmma::fill_fragment(sums_[i][j], 0.0F);
+      }
     }
   }
 
@@ -218,7 +228,9 @@ struct TileProduct {
       __pipeline_commit();
     };
     TileSums<E, TileA, TileB> sums;
-    for (int step = 0; step < kStages - 1; ++step) load(step);
+    for (int step = 0; step < kStages - 1; ++step) {
+      load(step);
+    }
     for (int64_t step = 0; step < steps; ++step) {
       __pipeline_wait_prior(kStages - 2);
       __syncthreads();  // this step's tiles are there, and nobody reads the last step's
@@ -229,7 +241,9 @@ struct TileProduct {
     __pipeline_wait_prior(0);
     __syncthreads();
     sums.ForEach(shared, [&](int row, int column, Arithmetic<E> sum) {
-      if (row < in.rows && column < in.columns) visit(row, column, sum);
+      if (row < in.rows && column < in.columns) {
+        visit(row, column, sum);
+      }
     });
   }
 };

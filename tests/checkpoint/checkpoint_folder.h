@@ -38,11 +38,15 @@ struct RankState {
     }
   }
   void Set(int64_t step) {
-    for (int i = 0; i < 3; ++i) tensors[i].copy_(Whole(step, i).narrow(0, begins[i], tensors[i].numel()));
+    for (int i = 0; i < 3; ++i) {
+      tensors[i].copy_(Whole(step, i).narrow(0, begins[i], tensors[i].numel()));
+    }
   }
   bool Is(int64_t step) const {
     for (int i = 0; i < 3; ++i) {
-      if (!at::equal(tensors[i], Whole(step, i).narrow(0, begins[i], tensors[i].numel()))) return false;
+      if (!at::equal(tensors[i], Whole(step, i).narrow(0, begins[i], tensors[i].numel()))) {
+        return false;
+      }
     }
     return true;
   }
@@ -95,7 +99,9 @@ inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
   for (int rank = 0; rank < ranks; ++rank) {
     RankState state(rank, ranks);
     Load(platform::SystemFiles(), path, state.shards());
-    if (!state.Is(step)) return false;
+    if (!state.Is(step)) {
+      return false;
+    }
   }
   return true;
 }
@@ -122,8 +128,9 @@ class CheckpointTest : public testing::Test {
 
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+    for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
       names.push_back(entry.path().filename());
+    }
     std::sort(names.begin(), names.end());
     return names;
   }

@@ -31,11 +31,14 @@ TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
     const Saved saved = SaveOn(files_, directory_, ranks, /*step=*/ranks * 10);
     EXPECT_EQ(saved.path, Path(ranks * 10));
     int64_t bytes = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(saved.path))
+    for (const auto& entry : std::filesystem::directory_iterator(saved.path)) {
       bytes += static_cast<int64_t>(entry.file_size());
+    }
     EXPECT_EQ(saved.bytes, bytes);
     EXPECT_EQ(saved.manifest_digest.size(), 32u);
-    for (int loading = 1; loading <= 4; ++loading) EXPECT_TRUE(LoadsAs(saved.path, loading, ranks * 10));
+    for (int loading = 1; loading <= 4; ++loading) {
+      EXPECT_TRUE(LoadsAs(saved.path, loading, ranks * 10));
+    }
     const Info info = Inspect(files_, saved.path).info;
     EXPECT_EQ(info.step, ranks * 10);
     EXPECT_EQ(info.attempt, 1);
@@ -285,7 +288,9 @@ TEST_F(CheckpointTest, LeftoversOfEarlierAttemptsAndOtherJobsAreRemovedAndThoseO
 }
 
 TEST_F(CheckpointTest, TheNewestValidOnesAreKept) {
-  for (int step = 1; step <= 5; ++step) SaveOn(files_, directory_, 2, step * 10, /*keep=*/3);
+  for (int step = 1; step <= 5; ++step) {
+    SaveOn(files_, directory_, 2, step * 10, /*keep=*/3);
+  }
   EXPECT_THAT(Names(), ElementsAre("step-30", "step-40", "step-50"));
   // A damaged one does not count: without it, two older valid ones stay.
   WriteAll(Path(40) + "/rank-00000.safetensors", "damage");
@@ -386,7 +391,9 @@ TEST_F(CheckpointTest, APowerCutAtEveryOperationLeavesTheOldOrTheNew) {
     EXPECT_TRUE(LoadsAs(found.path, 3, found.info.step));
     SaveOn(files_, directory_, 3, 40, /*keep=*/2, /*attempt=*/2);
     EXPECT_EQ(Newest().path, Path(40));
-    for (const std::string& name : Names()) EXPECT_FALSE(absl::StrContains(name, ".tmp.")) << name;
+    for (const std::string& name : Names()) {
+      EXPECT_FALSE(absl::StrContains(name, ".tmp.")) << name;
+    }
     ASSERT_LT(k, 100);
   }
   EXPECT_TRUE(found_old);
@@ -423,7 +430,9 @@ TEST_F(CheckpointTest, OneErrorAtAnyOperationIsToldToAllAndTheNextSaveWorks) {
     const Found found = Newest();
     EXPECT_TRUE(skipped_.empty());
     EXPECT_TRUE(LoadsAs(found.path, 1, found.info.step));
-    if (finished) break;
+    if (finished) {
+      break;
+    }
     SaveOn(files, directory_, 2, 20, /*keep=*/1);
     EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
     ASSERT_LT(k, 100);

@@ -33,11 +33,15 @@ class FaultyFiles final : public platform::ForwardingFiles {
 
   absl::Status Write(const std::string& path, std::string_view content) override {
     const int order = Count();
-    if (order < 0) return files_.Write(path, content);
+    if (order < 0) {
+      return files_.Write(path, content);
+    }
     if (order == 0 || fault_ == Fault::kFullDisk) {
       files_.Write(path, content.substr(0, content.size() / 2)).IgnoreError();
     }
-    if (fault_ == Fault::kOneError && order > 0) return files_.Write(path, content);
+    if (fault_ == Fault::kOneError && order > 0) {
+      return files_.Write(path, content);
+    }
     return absl::ResourceExhaustedError("write " + path + ": No space left on device");
   }
   absl::Status SyncFolder(const std::string& path) override {
@@ -59,7 +63,9 @@ class FaultyFiles final : public platform::ForwardingFiles {
     }
     if (order == 0 && std::filesystem::is_directory(path)) {
       const auto names = files_.List(path);
-      if (names.ok() && !names->empty()) files_.RemoveAll(path + "/" + names->front()).IgnoreError();
+      if (names.ok() && !names->empty()) {
+        files_.RemoveAll(path + "/" + names->front()).IgnoreError();
+      }
     }
     return absl::UnavailableError("remove " + path + ": Input/output error");
   }
@@ -74,8 +80,9 @@ class FaultyFiles final : public platform::ForwardingFiles {
   template <typename Operation>
   absl::Status Change(const std::string& what, Operation operation) {
     const int order = Count();
-    if (order < 0 || fault_ == Fault::kFullDisk || (fault_ == Fault::kOneError && order > 0))
+    if (order < 0 || fault_ == Fault::kFullDisk || (fault_ == Fault::kOneError && order > 0)) {
       return operation();
+    }
     return absl::UnavailableError(what + ": Input/output error");
   }
 
@@ -103,7 +110,9 @@ class RacingFiles final : public platform::ForwardingFiles {
 
  private:
   void Race(const std::string& path) {
-    if (path.ends_with(where_) && race_) std::exchange(race_, nullptr)();
+    if (path.ends_with(where_) && race_) {
+      std::exchange(race_, nullptr)();
+    }
   }
 
   const std::string where_;

@@ -210,7 +210,9 @@ TEST_F(OwnerTest, AnOwnerOnADiskThatHangsIsAlive) {
    private:
     const std::function<void()> wait_;
   } disk([&] {
-    if (std::exchange(hangs, absl::ZeroDuration()) > absl::ZeroDuration()) RenewLater(Mine());
+    if (std::exchange(hangs, absl::ZeroDuration()) > absl::ZeroDuration()) {
+      RenewLater(Mine());
+    }
   });
   const absl::Status taken = TakeOwnership(disk, directory_, Other(),
                                            [&] { hangs = std::max(hangs - kRenewal, absl::ZeroDuration()); });
@@ -258,7 +260,9 @@ TEST_F(OwnerTest, AnOwnerThatRenewsLateButInTimeIsAlive) {
   ASSERT_TRUE(Take(Mine()).ok());
   int pauses = 0;
   const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
-    if (++pauses == kPatience / kRenewal) RenewLater(Mine());
+    if (++pauses == kPatience / kRenewal) {
+      RenewLater(Mine());
+    }
   });
   EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
 }
@@ -320,7 +324,9 @@ class StoppedFiles final : public platform::ForwardingFiles {
  public:
   explicit StoppedFiles(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
   absl::StatusOr<std::string> Read(const std::string& path) override {
-    if (path.ends_with("/.owner") && meanwhile_) std::exchange(meanwhile_, nullptr)();
+    if (path.ends_with("/.owner") && meanwhile_) {
+      std::exchange(meanwhile_, nullptr)();
+    }
     return ForwardingFiles::Read(path);
   }
 
@@ -371,13 +377,17 @@ TEST_F(OwnerTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) 
     int looks_ = 0;
   } files([&](int look) {
     clock.Advance(kRenewal);
-    if (look == 3 * (kPatience / kRenewal)) std::filesystem::create_directories(directory_);
+    if (look == 3 * (kPatience / kRenewal)) {
+      std::filesystem::create_directories(directory_);
+    }
   });
   Lease lease(
       files, directory_, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
       absl::Milliseconds(5), clock);
   const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(5));
+  while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
   ASSERT_TRUE(ReadOwner(files_, directory_).ok());
   EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
   lease.Release();

@@ -119,7 +119,9 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, cons
     }
     const Info info = InfoOf(unit_arrays ? 1 : 2);
     const Saved saved = Save(files, comm, directory, 10, OwnerOf(info), info, shards);
-    if (comm.rank() == 0) path = saved.path;
+    if (comm.rank() == 0) {
+      path = saved.path;
+    }
   });
   return path;
 }
@@ -160,12 +162,15 @@ TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndSizesOfTheParameters) {
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_EQ(manifest->version, 2);
   std::map<std::string, int64_t> sizes;
-  for (const ManifestArray& array : manifest->arrays) sizes[array.name] = array.elements;
+  for (const ManifestArray& array : manifest->arrays) {
+    sizes[array.name] = array.elements;
+  }
   std::map<std::string, int64_t> expected;
   for (const auto& [name, layout] : Units()) {
     for (const fsdp::Parameter& parameter : layout.parameters) {
-      for (const char* suffix : {"", "/exp_avg", "/exp_avg_sq"})
+      for (const char* suffix : {"", "/exp_avg", "/exp_avg_sq"}) {
         expected[parameter.name + suffix] = parameter.range.size();
+      }
     }
   }
   EXPECT_EQ(sizes, expected) << "no padding, no units";
@@ -213,7 +218,9 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
     ParameterArrays arrays = arrays_of(rank, held, comm.rank() == 0);
     const Info info = InfoOf(1);
     const Saved saved = Save(files_, comm, directory_, 10, OwnerOf(info), info, arrays.owned_shards());
-    if (comm.rank() == 0) path = saved.path;
+    if (comm.rank() == 0) {
+      path = saved.path;
+    }
   });
   EXPECT_THAT(Inspect(files_, path).states, testing::ElementsAre(kName));
   for (int r = 0; r < 2; ++r) {

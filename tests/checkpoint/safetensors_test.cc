@@ -22,7 +22,9 @@ std::string FromHex(std::string_view hex) {
 
 std::string WithHeader(const std::string& header, const std::string& buffer) {
   std::string content(8, '\0');
-  for (size_t i = 0; i < 8; ++i) content[i] = static_cast<char>(header.size() >> (8 * i));
+  for (size_t i = 0; i < 8; ++i) {
+    content[i] = static_cast<char>(header.size() >> (8 * i));
+  }
   return content + header + buffer;
 }
 
@@ -134,8 +136,12 @@ TEST(SafetensorsTest, RandomDamageIsReadOrRefusedButNeverWorse) {
       }
     }
     const auto file = ReadSafetensors(content);
-    if (!file.ok()) continue;
-    for (const auto& [name, tensor] : file->tensors) ASSERT_LE(tensor.data.size(), content.size());
+    if (!file.ok()) {
+      continue;
+    }
+    for (const auto& [name, tensor] : file->tensors) {
+      ASSERT_LE(tensor.data.size(), content.size());
+    }
   }
 }
 

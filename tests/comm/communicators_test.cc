@@ -176,7 +176,9 @@ TEST(CommunicatorsTest, AbortEndsTheCollectivesOfAll) {
       communicators.Abort();
       return;
     }
-    for (Communicator* each : communicators.all()) EXPECT_THROW(SumOfGather(*each, 1), CommError);
+    for (Communicator* each : communicators.all()) {
+      EXPECT_THROW(SumOfGather(*each, 1), CommError);
+    }
   });
 }
 
@@ -186,7 +188,9 @@ TEST(CommunicatorsTest, GlooJoinsByRendezvous) {
     const auto factory =
         MakeGlooFactory({.store = store, .data_address = "127.0.0.1", .timeout = absl::Seconds(30)});
     Communicators communicators(*factory, Groups(rank, 2), kUses);
-    for (Communicator* each : communicators.all()) EXPECT_EQ(SumOfGather(*each, rank + 1), 3);
+    for (Communicator* each : communicators.all()) {
+      EXPECT_EQ(SumOfGather(*each, rank + 1), 3);
+    }
     EXPECT_THROW(communicators[0].AllGather(at::zeros({2}), *std::make_unique<at::Tensor>(at::zeros({3}))),
                  std::invalid_argument);
   });

@@ -55,7 +55,9 @@ class FolderStore final : public Store {
   std::string Get(const std::string& key, absl::Duration patience) override {
     const absl::Time deadline = platform::SteadyClock().Now() + patience;
     while (!std::filesystem::exists(PathOf(key))) {
-      if (platform::SteadyClock().Now() > deadline) throw CommError("nobody has set " + key);
+      if (platform::SteadyClock().Now() > deadline) {
+        throw CommError("nobody has set " + key);
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     std::ifstream stream(PathOf(key), std::ios::binary);
@@ -64,7 +66,9 @@ class FolderStore final : public Store {
 
  private:
   std::string PathOf(std::string key) const {
-    for (char& c : key) c = c == '/' ? '_' : c;
+    for (char& c : key) {
+      c = c == '/' ? '_' : c;
+    }
     return folder_ + "/" + key;
   }
 
@@ -131,7 +135,9 @@ TEST(GlooCommunicatorTest, RendezvousUsesOnlyKeysUnderThePrefix) {
   RunThreadRanks(
       2, [&](int rank) { MakeGlooCommunicator("g", store, "job/1/g", rank, 2, "127.0.0.1", kTimeout); });
   EXPECT_FALSE(store->keys.empty());
-  for (const std::string& key : store->keys) EXPECT_EQ(key.rfind("job/1/g/", 0), 0u) << key;
+  for (const std::string& key : store->keys) {
+    EXPECT_EQ(key.rfind("job/1/g/", 0), 0u) << key;
+  }
 }
 
 TEST(GlooCommunicatorTest, OneRankNeedsNeitherStoreNorNetwork) {
@@ -164,7 +170,9 @@ TEST(GlooCommunicatorTest, APeerThatLeavesIsNamedAndFelt) {
   const auto store = std::make_shared<MemoryStore>();
   RunThreadRanks(2, [&](int rank) {
     auto comm = MakeGlooCommunicator("dp_cp", store, "p", rank, 2, "127.0.0.1", kTimeout);
-    if (rank == 1) return;
+    if (rank == 1) {
+      return;
+    }
     at::Tensor output = at::zeros({2});
     const auto begin = std::chrono::steady_clock::now();
     try {
@@ -204,7 +212,9 @@ TEST(GlooCommunicatorTest, ErrorsNameTheRanksOfTheJob) {
   const auto store = std::make_shared<MemoryStore>();
   RunThreadRanks(2, [&](int rank) {
     auto comm = MakeGlooCommunicator("ep", store, "p", rank, 2, "127.0.0.1", kTimeout, {4, 7});
-    if (rank == 0) return;
+    if (rank == 0) {
+      return;
+    }
     at::Tensor output = at::zeros({2});
     try {
       comm->AllToAll(at::zeros({2}), output);
@@ -241,7 +251,9 @@ class RankProcesses {
                                             std::to_string(rank),
                                             std::to_string(ranks)};
       std::vector<char*> argv;
-      for (std::string& argument : arguments) argv.push_back(argument.data());
+      for (std::string& argument : arguments) {
+        argv.push_back(argument.data());
+      }
       argv.push_back(nullptr);
       pid_t pid = 0;
       EXPECT_EQ(posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, argv.data(), environ), 0);
@@ -250,7 +262,9 @@ class RankProcesses {
   }
   ~RankProcesses() {
     for (const pid_t pid : pids_) {
-      if (pid > 0) kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+      if (pid > 0) {
+        kill(pid, SIGKILL), waitpid(pid, nullptr, 0);
+      }
     }
     std::filesystem::remove_all(folder_);
   }
@@ -298,7 +312,9 @@ TEST(RankProcess, DISABLED_RunsUntilAPeerIsLost) {
   const auto comm = arguments.Connect();
   at::Tensor output = at::zeros({arguments.ranks * 1000});
   for (int i = 0;; ++i) {
-    if (i == 10) std::ofstream(arguments.folder + "/running" + std::to_string(arguments.rank)) << "x";
+    if (i == 10) {
+      std::ofstream(arguments.folder + "/running" + std::to_string(arguments.rank)) << "x";
+    }
     try {
       comm->AllGather(at::zeros({1000}), output);
     } catch (const CommError& error) {
@@ -316,7 +332,9 @@ TEST(RankProcess, DISABLED_MeasuresLatency) {
   const at::Tensor input = at::zeros({arguments.ranks * kBytes}, at::kByte);
   at::Tensor output = at::zeros({arguments.ranks * kBytes}, at::kByte);
   const auto measure = [&](const char* name, const std::function<void()>& call) {
-    for (int i = 0; i < 20; ++i) call();
+    for (int i = 0; i < 20; ++i) {
+      call();
+    }
     std::vector<double> times;
     for (int i = 0; i < 200; ++i) {
       const auto begin = std::chrono::steady_clock::now();
@@ -324,8 +342,9 @@ TEST(RankProcess, DISABLED_MeasuresLatency) {
       times.push_back(Seconds(std::chrono::steady_clock::now() - begin).count() * 1e6);
     }
     std::sort(times.begin(), times.end());
-    if (arguments.rank == 0)
+    if (arguments.rank == 0) {
       std::printf("%s of 64 kB a rank: median %.0f us, p90 %.0f us\n", name, times[100], times[180]);
+    }
   };
   measure("AllGather", [&] { comm->AllGather(slice, output); });
   measure("AllToAll", [&] { comm->AllToAll(input, output); });
@@ -334,13 +353,17 @@ TEST(RankProcess, DISABLED_MeasuresLatency) {
 TEST(GlooProcessesTest, CollectivesMoveTheRightBytesBetweenProcesses) {
   for (const int ranks : {2, 3}) {
     RankProcesses processes("MovesBytes", ranks);
-    for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(processes.Join(rank), 0);
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(processes.Join(rank), 0);
+    }
   }
 }
 
 TEST(GlooProcessesTest, AKilledProcessIsFeltByTheOthersQuickly) {
   RankProcesses processes("RunsUntilAPeerIsLost", 2);
-  while (!std::filesystem::exists(processes.folder() + "/running0")) std::this_thread::yield();
+  while (!std::filesystem::exists(processes.folder() + "/running0")) {
+    std::this_thread::yield();
+  }
   const auto begin = std::chrono::steady_clock::now();
   processes.Kill(1);
   EXPECT_EQ(processes.Join(0), 0);

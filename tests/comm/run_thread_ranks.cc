@@ -21,12 +21,16 @@ void RunThreadRanks(int ranks, const std::function<void(int rank)>& rank_main) {
           rank_main(rank);
         } catch (...) {
           const std::lock_guard lock(mu);
-          if (first == nullptr) first = std::current_exception();
+          if (first == nullptr) {
+            first = std::current_exception();
+          }
         }
       });
     }
   }
-  if (first != nullptr) std::rethrow_exception(first);
+  if (first != nullptr) {
+    std::rethrow_exception(first);
+  }
 }
 
 void RunThreadRanks(int ranks, const std::function<void(Communicator& comm)>& rank_main) {
@@ -41,12 +45,16 @@ void RunThreadRanks(int ranks, const std::function<void(Communicator& comm)>& ra
       {
         // Before Abort: the others' errors are consequences.
         const std::lock_guard lock(mu);
-        if (first == nullptr) first = std::current_exception();
+        if (first == nullptr) {
+          first = std::current_exception();
+        }
       }
       comm.Abort();
     }
   });
-  if (first != nullptr) std::rethrow_exception(first);
+  if (first != nullptr) {
+    std::rethrow_exception(first);
+  }
 }
 
 }  // namespace tandem::comm

@@ -38,7 +38,9 @@ TEST(ThreadCommunicatorTest, AbortEndsTheCallsOfAllRanksAndNamesTheRank) {
       error = e.what();
     }
   });
-  while (communicators[0]->num_collectives() == 0) std::this_thread::yield();
+  while (communicators[0]->num_collectives() == 0) {
+    std::this_thread::yield();
+  }
   communicators[1]->Abort();
   waiting.join();
   EXPECT_EQ(error, "group dp_cp rank 0 AllGather: rank 1 aborted");
@@ -100,7 +102,9 @@ TEST(ThreadCommunicatorTest, TensorsThatDoNotFitAreRefused) {
 TEST(RunThreadRanksTest, TheFirstErrorIsRethrownAndEndsTheOthers) {
   try {
     RunThreadRanks(3, [](Communicator& comm) {
-      if (comm.rank() == 2) throw std::logic_error("rank 2 fails");
+      if (comm.rank() == 2) {
+        throw std::logic_error("rank 2 fails");
+      }
       at::Tensor output = at::zeros({3});
       comm.AllGather(at::zeros({1}), output);
     });

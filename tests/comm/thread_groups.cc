@@ -25,7 +25,9 @@ class ThreadGroups::Factory final : public CommunicatorFactory {
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
     const std::lock_guard lock(state_.mu);
     auto& group = state_.not_joined[membership.prefix];
-    if (group.empty()) group = MakeThreadCommunicators(membership.group, membership.size, state_.wait_until);
+    if (group.empty()) {
+      group = MakeThreadCommunicators(membership.group, membership.size, state_.wait_until);
+    }
     std::unique_ptr<Communicator> own = std::move(group.at(static_cast<size_t>(membership.rank)));
     if (own == nullptr) {
       throw std::logic_error("rank " + std::to_string(membership.rank) + " joins " + membership.prefix +

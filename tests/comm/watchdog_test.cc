@@ -31,7 +31,9 @@ class PendingCommunicator final : public Communicator {
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {
     ++looks;
-    if (!failed) return;
+    if (!failed) {
+      return;
+    }
     told = true;
     throw CommError("group pending rank 0 AllGather: failed");
   }
@@ -91,12 +93,18 @@ TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
   std::atomic<int> told{0};
   {
     Watchdog watch(*ranks[0], {&pending}, kInterval, [&](const std::exception_ptr&) {
-      if (++told > 1) return;
+      if (++told > 1) {
+        return;
+      }
       pending.failed = true;
-      while (!pending.told) std::this_thread::yield();
+      while (!pending.told) {
+        std::this_thread::yield();
+      }
     });
     ranks[1].reset();
-    while (!pending.told) std::this_thread::yield();
+    while (!pending.told) {
+      std::this_thread::yield();
+    }
   }
   EXPECT_EQ(told, 1);
 }

@@ -17,7 +17,9 @@ using testing::IsEmpty;
 
 std::vector<std::string> Problems(const ConfigFile& file) {
   std::vector<std::string> out;
-  for (const Problem& problem : file.problems) out.push_back(problem.In("f.yaml"));
+  for (const Problem& problem : file.problems) {
+    out.push_back(problem.In("f.yaml"));
+  }
   return out;
 }
 
@@ -33,7 +35,9 @@ data-address:
 )");
   EXPECT_THAT(Problems(file), IsEmpty());
   std::vector<std::pair<std::string, std::vector<std::string>>> settings;
-  for (const Setting& setting : file.settings) settings.emplace_back(setting.key, setting.values);
+  for (const Setting& setting : file.settings) {
+    settings.emplace_back(setting.key, setting.values);
+  }
   using Values = std::vector<std::string>;
   EXPECT_THAT(settings, ElementsAre(std::pair("state", Values{"/var/lib/tandem"}),
                                     std::pair("metrics-listen", Values{"off"}),

@@ -31,7 +31,9 @@ class FlagsTest : public testing::Test {
     std::ofstream(file()) << text;
     more.insert(more.begin(), {"daemon", "--config", file()});
     std::vector<const char*> argv;
-    for (const std::string& word : more) argv.push_back(word.c_str());
+    for (const std::string& word : more) {
+      argv.push_back(word.c_str());
+    }
     CLI::App app("A daemon.", "daemon");
     app.add_option("--state", state_)->required();
     app.add_option("--listen", listen_)->allow_extra_args(false);

@@ -10,7 +10,9 @@ using Tensors = std::vector<at::Tensor>;
 
 Tensors OnGpu(const Tensors& tensors) {
   Tensors copies;
-  for (const at::Tensor& tensor : tensors) copies.push_back(tensor.clone().to(at::kCUDA));
+  for (const at::Tensor& tensor : tensors) {
+    copies.push_back(tensor.clone().to(at::kCUDA));
+  }
   return copies;
 }
 
@@ -35,8 +37,12 @@ void AgainstCpuTest::Compare(const Tensors& in, const Tensors& out,
   for (int repeat = 0; repeat < repeats; ++repeat) {
     Tensors now = OnGpu(out);
     run(CudaOperations(), on_gpu, now);
-    for (at::Tensor& tensor : now) tensor = tensor.cpu();
-    if (repeat == 0) first = now;
+    for (at::Tensor& tensor : now) {
+      tensor = tensor.cpu();
+    }
+    if (repeat == 0) {
+      first = now;
+    }
     for (size_t i = 0; i < out.size(); ++i) {
       ASSERT_TRUE(SameBits(now[i], first[i])) << "output " << i << " does not repeat, run " << repeat;
     }

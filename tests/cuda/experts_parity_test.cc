@@ -39,7 +39,9 @@ JobOptions Sparse(int ranks) {
 // 1 and 2, as far as there are GPUs.
 std::vector<int> RanksThatShareExperts() {
   std::vector<int> ranks = {1};
-  if (device::CountCudaDevices() >= 2) ranks.push_back(2);
+  if (device::CountCudaDevices() >= 2) {
+    ranks.push_back(2);
+  }
   return ranks;
 }
 
@@ -82,11 +84,15 @@ TEST_P(CudaExpertsTest, SchedulesGiveTheSameBits) {
         JobOptions options = Sparse(ranks);
         options.strategy = GetParam();
         if (options.strategy[0] == 'h') {  // of two ranks that are copies of each other
-          if (ranks == 1) continue;
+          if (ranks == 1) {
+            continue;
+          }
           options.replicas = 2;
           options.expert_parallel = 1;
         }
-        if (options.expert_parallel == 1 && chunks[0] == 'e') continue;  // nobody sends anything
+        if (options.expert_parallel == 1 && chunks[0] == 'e') {
+          continue;  // nobody sends anything
+        }
         options.precision = precision;
         options.chunks = chunks;
         options.layers = ranks == 1 ? 3 : 2;
@@ -121,7 +127,9 @@ TEST(CudaExpertParallelTest, HasTheNumbersOfRanksWithEveryExpertAndOfTheCpu) {
 
 // Whatever the chunks, what is computed is the same.
 TEST(CudaExpertParallelTest, ExactChunksHaveTheBitsOfFixedOnes) {
-  if (device::CountCudaDevices() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  if (device::CountCudaDevices() < 2) {
+    GTEST_SKIP() << "needs 2 GPUs";
+  }
   JobOptions options = Sparse(2);
   options.overlap = true;
   options.chunks = "fixed";
@@ -172,10 +180,14 @@ TEST(CudaExpertParallelTest, TheLossCurveOfBf16IsNearTheCpus) {
 // A text of one letter, nearly: the router sends the same token to the same experts again and again, so that
 // one rank has more rows than are computed at a time.
 TEST(CudaExpertParallelTest, SkewChangesNoBitBetweenSchedulesAndNoNumber) {
-  if (device::CountCudaDevices() < 2) GTEST_SKIP() << "needs 2 GPUs";
+  if (device::CountCudaDevices() < 2) {
+    GTEST_SKIP() << "needs 2 GPUs";
+  }
   const TemporaryFolder folder;
   std::ofstream text(folder.path() + "/text");
-  for (int i = 0; i < 20000; ++i) text << (i % 20 == 7 ? static_cast<char>('b' + i % 23) : 'a');
+  for (int i = 0; i < 20000; ++i) {
+    text << (i % 20 == 7 ? static_cast<char>('b' + i % 23) : 'a');
+  }
   text.close();
   JobOptions options = Sparse(2);
   options.microbatches_per_rank = 2;
@@ -231,7 +243,9 @@ TEST(CudaExpertParallelTest, TheArenaIsAsLargeAsThePlanSays) {
   options.overlap = true;
   const plan::JobPlan plan = MakeJob(options);
   const JobRun run = RunJob(plan, cuda::OnGpus());
-  for (const int64_t bytes : run.arena_bytes) EXPECT_EQ(bytes, plan.stage.arena_bytes);
+  for (const int64_t bytes : run.arena_bytes) {
+    EXPECT_EQ(bytes, plan.stage.arena_bytes);
+  }
 }
 
 }  // namespace

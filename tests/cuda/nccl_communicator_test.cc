@@ -73,7 +73,9 @@ void ExpectTheRightBytes(Communicator& comm, device::Stream& stream) {
 
 // NCCL itself refuses what it cannot do: so an option has got there.
 TEST(NcclCommunicatorTest, OptionsReachGroupsAndClones) {
-  if (Gpus() == 0) GTEST_SKIP() << "needs a GPU";
+  if (Gpus() == 0) {
+    GTEST_SKIP() << "needs a GPU";
+  }
   const auto device = device::MakeCudaDevice(0);
   const auto make = [](const parallel::GroupOptions& options) {
     MemoryStore store;
@@ -126,7 +128,9 @@ TEST(NcclCommunicatorTest, CreationWithoutAllRanksEndsAtTheDeadline) {
 }
 
 TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
-  if (Gpus() < 2) GTEST_SKIP() << "needs two GPUs";
+  if (Gpus() < 2) {
+    GTEST_SKIP() << "needs two GPUs";
+  }
   MemoryStore store;
   RunThreadRanks(2, [&](int rank) {
     const auto device = device::MakeCudaDevice(rank);
@@ -160,7 +164,9 @@ TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
 }
 
 TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
-  if (Gpus() < 2) GTEST_SKIP() << "needs two GPUs";
+  if (Gpus() < 2) {
+    GTEST_SKIP() << "needs two GPUs";
+  }
   MemoryStore store;
   RunThreadRanks(2, [&](int rank) {
     const auto device = device::MakeCudaDevice(rank);

@@ -154,7 +154,9 @@ TEST_P(CudaOperationsTest, AttentionOfDocuments) {
 
 // Long sequences: several blocks of scores in float; of bfloat16 several parts, by sequence and by head.
 TEST_P(CudaOperationsTest, AttentionInPartsIsThatOfFloat) {
-  if (GetParam() != at::kBFloat16) GTEST_SKIP() << "compares bfloat16 with float";
+  if (GetParam() != at::kBFloat16) {
+    GTEST_SKIP() << "compares bfloat16 with float";
+  }
   for (const AttentionShape& shape :
        std::vector<AttentionShape>{{4, 4096, 32, 8, 128}, {1, 8192, 32, 8, 64}}) {
     const AttentionShape part = FlashBackwardPart(shape);
@@ -195,7 +197,9 @@ TEST_P(CudaOperationsTest, TheBackwardOfAttentionRepeatsItsBits) {
     Tensors out = {NanOf({2048, 16 * 128}).to(at::kCUDA), NanStatistics({2, 16, 1024}).to(at::kCUDA),
                    NanOf({2048, 24 * 128}).to(at::kCUDA)};
     RunAttention(CudaOperations(), shape, qkv, grad, out);
-    if (run == 0) first = out;
+    if (run == 0) {
+      first = out;
+    }
     for (size_t i = 0; i < out.size(); ++i) {
       ASSERT_TRUE(at::equal(out[i], first[i])) << "output " << i << ", run " << run;
     }

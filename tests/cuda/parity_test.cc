@@ -27,7 +27,9 @@ int Gpus() { return device::CountCudaDevices(); }
 std::vector<int> Ranks() {
   std::vector<int> ranks;
   for (const int count : {1, 2, 4}) {
-    if (count <= Gpus()) ranks.push_back(count);
+    if (count <= Gpus()) {
+      ranks.push_back(count);
+    }
   }
   return ranks;
 }
@@ -210,7 +212,9 @@ TEST(CudaParityTest, StepsWithoutAFiniteGradientLeaveTheWeightsAlone) {
   const JobRun five = RunJob(plan, cuda::OnGpus());
   ASSERT_EQ(five.steps.size(), 5u);
   EXPECT_EQ(five.steps[0].nonfinite, 0);
-  for (size_t i = 1; i < five.steps.size(); ++i) EXPECT_GT(five.steps[i].nonfinite, 0);
+  for (size_t i = 1; i < five.steps.size(); ++i) {
+    EXPECT_GT(five.steps[i].nonfinite, 0);
+  }
   EXPECT_TRUE(two.arrays == five.arrays);
 }
 

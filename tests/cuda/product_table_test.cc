@@ -45,7 +45,9 @@ class Product {
     static const std::regex form(
         R"((bf16|fp32) (transposed )?(\d+)x(\d+) \* (bf16|fp32) (transposed )?(\d+)x(\d+)( \+ addend)? = (bf16|fp32) (\d+)x(\d+))");
     std::smatch part;
-    if (!std::regex_match(text, part, form)) ADD_FAILURE() << text << " is not a product";
+    if (!std::regex_match(text, part, form)) {
+      ADD_FAILURE() << text << " is not a product";
+    }
     const auto matrix = [&](size_t type, size_t transposed, size_t rows) {
       const int64_t lines = std::stoll(part[rows]);
       const int64_t columns = std::stoll(part[rows + 1]);
@@ -55,7 +57,9 @@ class Product {
     left = matrix(1, 2, 3);
     right = matrix(5, 6, 7);
     output = matrix(10, 0, 11);
-    if (part[9].matched) addend = matrix(10, 0, 11);
+    if (part[9].matched) {
+      addend = matrix(10, 0, 11);
+    }
   }
 
   at::Tensor left;
@@ -96,7 +100,9 @@ class CudaProductTableTest : public testing::Test {
 
 TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRulesDo) {
   const auto& products = ProductTable::OfBuild().Of(ProductMachine());
-  if (products.empty()) GTEST_SKIP() << "the table has nothing for " << ProductMachine();
+  if (products.empty()) {
+    GTEST_SKIP() << "the table has nothing for " << ProductMachine();
+  }
   for (const auto& [text, algorithm] : products) {
     SCOPED_TRACE(text);
     Product product(text);

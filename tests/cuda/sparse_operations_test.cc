@@ -56,7 +56,9 @@ class CudaSparseOperationsTest : public AgainstCpuTest {
   // Of experts with that many rows, [E + 1].
   static at::Tensor BeginsOf(const std::vector<int64_t>& counts) {
     std::vector<int64_t> begins = {0};
-    for (const int64_t rows : counts) begins.push_back(begins.back() + rows);
+    for (const int64_t rows : counts) {
+      begins.push_back(begins.back() + rows);
+    }
     return at::tensor(begins, at::kLong);
   }
 };
@@ -361,14 +363,18 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
   constexpr int64_t kExperts = 64;
   constexpr int64_t kBehind = 1000;
   std::vector<int64_t> counts;
-  for (int64_t expert = 0; expert < kExperts; ++expert) counts.push_back(expert * expert * 7 % 2000);
+  for (int64_t expert = 0; expert < kExperts; ++expert) {
+    counts.push_back(expert * expert * 7 % 2000);
+  }
   counts[5] = 1;
   counts[7] = 0;
   counts[kExperts - 1] = 0;
   const int64_t there = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   const at::TensorOptions on_gpu(at::kCUDA);
   std::vector<int64_t> each = {0};
-  for (const int64_t rows : counts) each.push_back(each.back() + rows);
+  for (const int64_t rows : counts) {
+    each.push_back(each.back() + rows);
+  }
   const at::Tensor begins = at::tensor(each, at::kLong).to(at::kCUDA);
   const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/false), at::kCUDA);
   const SparseOperations& sparse = CudaOperations().sparse();
@@ -392,8 +398,12 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
         random(kExperts * outputs, inputs).to(at::kFloat)};
     const auto run = [&](at::ScalarType type) {
       std::vector<at::Tensor> out;
-      for (const at::Tensor& tensor : before) out.push_back(tensor.clone());
-      for (const int i : {0, 1, 2, 3}) out[i] = out[i].to(type);
+      for (const at::Tensor& tensor : before) {
+        out.push_back(tensor.clone());
+      }
+      for (const int i : {0, 1, 2, 3}) {
+        out[i] = out[i].to(type);
+      }
       const at::Tensor from = x.to(type);
       const at::Tensor grad = grad_y.to(type);
       const at::Tensor by = weight.to(type);
@@ -421,7 +431,9 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
 
 // Which products are CUTLASS's; those that are not have the numbers too.
 TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
-  if (cuda::HopperVersion().empty()) GTEST_SKIP() << "needs a GPU of capability 9.0";
+  if (cuda::HopperVersion().empty()) {
+    GTEST_SKIP() << "needs a GPU of capability 9.0";
+  }
   const at::Tensor begins = at::tensor(std::vector<int64_t>{0, 40, 100}, at::kLong).to(at::kCUDA);
   const auto random = [](int64_t rows, int64_t columns) {
     return at::randn({rows, columns}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);

@@ -99,7 +99,9 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
       down->Synchronize(ends[element]);
       EXPECT_EQ(host.At(512 + 256 * element, 8).as<double>()[0], expected[element]) << "run " << run - 2;
     }
-    if (run >= kRuns) continue;
+    if (run >= kRuns) {
+      continue;
+    }
     host.At(256 * element, 8).as<double>()[0] = run;
     sum = sum * 0.5 + run;
     expected[element] = sum;
@@ -110,7 +112,9 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
     const device::Event loaded = up->Record();
     compute->Wait(loaded);
     compute->Enqueue([&] {
-      if (run % 7 == 0) SpinHere(2'000'000);
+      if (run % 7 == 0) {
+        SpinHere(2'000'000);
+      }
       state.mul_(0.5).add_(input);
       output.copy_(state);
     });
@@ -120,7 +124,9 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
       device_->CopyToHost(host.At(512 + 256 * element, 8).begin, arena.At(512 + 256 * element, 8).begin, 8);
     });
     ends[element] = down->Record();
-    for (const device::Event& each : {loaded, computed, ends[element]}) states.insert(each.state());
+    for (const device::Event& each : {loaded, computed, ends[element]}) {
+      states.insert(each.state());
+    }
   }
   EXPECT_LE(states.size(), 60u) << "events are used again";
 }

@@ -71,7 +71,9 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int
     for (int step = 1; step <= kSteps; ++step) {
       for (int round = 0; round < kRounds; ++round) {
         at::Tensor contribution = numbers.Normal({GatheredElements(layout, ranks)});
-        if (scales.defined()) contribution = contribution * scales;
+        if (scales.defined()) {
+          contribution = contribution * scales;
+        }
         contribution = contribution.to(types.transport);
         if (step == broken && round == 1) {
           Views(layout, contribution)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
@@ -80,14 +82,18 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int
       }
       outcome.terms[static_cast<size_t>((step - 1) * ranks + rank)] = unit.terms();
       const NormOutcome agreed = unit.Norm(kRounds * ranks, 1.5, {.bits = rank == 0 ? 5u : 2u});
-      if (rank == 0) outcome.agreed[static_cast<size_t>(step - 1)] = agreed;
+      if (rank == 0) {
+        outcome.agreed[static_cast<size_t>(step - 1)] = agreed;
+      }
       unit.OptimizerStep(step);
       const std::vector<ParameterNorms> norms = unit.norms();
       auto& all = outcome.norms[static_cast<size_t>(rank)];
       all.insert(all.end(), norms.begin(), norms.end());
     }
     const at::Tensor gathered = unit.Unshard();
-    if (rank == 0) outcome.gathered = gathered;
+    if (rank == 0) {
+      outcome.gathered = gathered;
+    }
     outcome.weights[static_cast<size_t>(rank)] = unit.weights();
     outcome.exp_avg[static_cast<size_t>(rank)] = unit.exp_avg();
     outcome.exp_avg_sq[static_cast<size_t>(rank)] = unit.exp_avg_sq();
@@ -196,7 +202,9 @@ TEST_P(CudaUnitShardTest, NumbersOfAllMagnitudesToo) {
 
 // The first rank owns all of it.
 TEST_P(CudaUnitShardTest, ARankWithoutElementsTakesPart) {
-  if (device::CountCudaDevices() < 2) GTEST_SKIP() << "needs two GPUs";
+  if (device::CountCudaDevices() < 2) {
+    GTEST_SKIP() << "needs two GPUs";
+  }
   const Layout layout = MakeLayout({{.name = "norm", .shape = {9}}}, GetParam().main == at::kDouble ? 8 : 2);
   ExpectSame(layout, Train(layout, GetParam(), 2, false, 0), Train(layout, GetParam(), 2, true, 0), 2, 0);
 }

@@ -36,7 +36,9 @@ void MoveInAnArena(bool registrable) {
         *factory, {{.group = "dp_cp", .prefix = "g/0/", .rank = rank, .size = ranks}},
         {{.group = "dp_cp", .purpose = "gather", .window = true}, {.group = "dp_cp", .purpose = "reduce"}});
     const std::vector<std::string> refused = communicators.RegisterWindows(arena.region());
-    for (const std::string& each : refused) std::cout << each << "\n";
+    for (const std::string& each : refused) {
+      std::cout << each << "\n";
+    }
     EXPECT_TRUE(refused.empty() || !registrable || ranks == 1)
         << "memory of the communicator's own allocator";
     const auto stream = device->MakeStream("gather", device::StreamPriority::kNormal, device::StreamError());

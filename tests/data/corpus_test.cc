@@ -138,7 +138,9 @@ TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut
   EXPECT_EQ(corpus.num_tokens(Split::kTrain), 20);
   EXPECT_EQ(corpus.num_tokens(Split::kValidation), 20);
   std::vector<std::string> names = corpus.files(Split::kTrain);
-  for (const std::string& name : corpus.files(Split::kValidation)) names.push_back(name);
+  for (const std::string& name : corpus.files(Split::kValidation)) {
+    names.push_back(name);
+  }
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("a", "b", "c", "d"));
 }
 

@@ -24,10 +24,14 @@ namespace {
 TEST(CpuStreamTest, WorkRunsInOrder) {
   const auto stream = MakeCpuStream("compute", StreamError());
   std::vector<int> order;
-  for (int i = 0; i < 1000; ++i) stream->Enqueue([&order, i] { order.push_back(i); });
+  for (int i = 0; i < 1000; ++i) {
+    stream->Enqueue([&order, i] { order.push_back(i); });
+  }
   stream->Synchronize();
   ASSERT_EQ(order.size(), 1000u);
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(order[static_cast<size_t>(i)], i);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(order[static_cast<size_t>(i)], i);
+  }
 }
 
 TEST(CpuStreamTest, ThreadHasItsNameNoGradientsAndOneIntraOpThread) {
@@ -159,7 +163,9 @@ TEST(CpuStreamTest, EventsThatNobodyRefersToAreUsedAgain) {
     a->Enqueue([&sum] { sum %= 1000; });
     states.insert(there.state());
     states.insert(back.state());
-    if (step % 4 == 3) a->Synchronize();
+    if (step % 4 == 3) {
+      a->Synchronize();
+    }
   }
   a->Synchronize();
   EXPECT_EQ(sum, expected);
@@ -178,7 +184,9 @@ TEST(CpuStreamTest, DestructionRunsWhatIsQueued) {
   int ran = 0;
   {
     const auto stream = MakeCpuStream("compute", StreamError());
-    for (int i = 0; i < 100; ++i) stream->Enqueue([&] { ++ran; });
+    for (int i = 0; i < 100; ++i) {
+      stream->Enqueue([&] { ++ran; });
+    }
   }
   EXPECT_EQ(ran, 100);
 }
@@ -209,7 +217,9 @@ TEST(CpuStreamTest, AnIdleStreamUsesNoProcessorTime) {
   const long before = nanoseconds();
   // Something that takes a while on this thread.
   double sum = 0;
-  for (int i = 0; i < 20; ++i) sum += at::ones({1'000'000}).sum().item<double>();
+  for (int i = 0; i < 20; ++i) {
+    sum += at::ones({1'000'000}).sum().item<double>();
+  }
   EXPECT_EQ(sum, 2e7);
   EXPECT_LT(nanoseconds() - before, 2'000'000);
 }
@@ -223,7 +233,9 @@ TEST(CpuStreamTest, RandomGraphsOfWaitsAreKept) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     std::vector<std::unique_ptr<Stream>> streams;
     const StreamError error;
-    for (int i = 0; i < 4; ++i) streams.push_back(MakeCpuStream("stream" + std::to_string(i), error));
+    for (int i = 0; i < 4; ++i) {
+      streams.push_back(MakeCpuStream("stream" + std::to_string(i), error));
+    }
     constexpr int kPieces = 500;
     struct Piece {
       size_t stream = 0;
@@ -242,14 +254,20 @@ TEST(CpuStreamTest, RandomGraphsOfWaitsAreKept) {
         after.push_back(earlier);
       }
       streams[stream]->Enqueue([&finished, &violations, after, i] {
-        for (const int earlier : after) violations += finished[static_cast<size_t>(earlier)] ? 0 : 1;
+        for (const int earlier : after) {
+          violations += finished[static_cast<size_t>(earlier)] ? 0 : 1;
+        }
         finished[static_cast<size_t>(i)] = true;
       });
       pieces.push_back({stream, streams[stream]->Record()});
     }
-    for (const auto& stream : streams) stream->Synchronize();
+    for (const auto& stream : streams) {
+      stream->Synchronize();
+    }
     ASSERT_EQ(violations, 0) << "seed " << seed << " repeat " << repeat;
-    for (int i = 0; i < kPieces; ++i) ASSERT_TRUE(finished[static_cast<size_t>(i)]);
+    for (int i = 0; i < kPieces; ++i) {
+      ASSERT_TRUE(finished[static_cast<size_t>(i)]);
+    }
   }
 }
 
@@ -260,7 +278,9 @@ TEST(CpuStreamTest, AThousandPiecesCostLittle) {
   timespec end = {};
   clock_gettime(CLOCK_MONOTONIC, &begin);
   constexpr int kPieces = 100'000;
-  for (int i = 0; i < kPieces; ++i) stream->Enqueue([] {});
+  for (int i = 0; i < kPieces; ++i) {
+    stream->Enqueue([] {});
+  }
   stream->Synchronize();
   clock_gettime(CLOCK_MONOTONIC, &end);
   const double seconds =

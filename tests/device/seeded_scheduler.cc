@@ -71,9 +71,13 @@ class SeededScheduler::Impl {
     std::unique_lock lock(mu_);
     idle_.wait(lock, [this] { return !running_; });
     ending_ = true;
-    for (Carrier& carrier : carriers_) carrier.wake.notify_one();
+    for (Carrier& carrier : carriers_) {
+      carrier.wake.notify_one();
+    }
     lock.unlock();
-    for (Carrier& carrier : carriers_) carrier.thread.join();
+    for (Carrier& carrier : carriers_) {
+      carrier.thread.join();
+    }
   }
 
   StreamFactory& streams(int rank) { return *ranks_.at(static_cast<size_t>(rank)).factory; }
@@ -90,7 +94,9 @@ class SeededScheduler::Impl {
     lane.ready = nullptr;
     current_lane_ = &lane;
     current_carrier_ = &carrier;
-    if (!lane.stuck.empty()) throw std::runtime_error(std::exchange(lane.stuck, {}));
+    if (!lane.stuck.empty()) {
+      throw std::runtime_error(std::exchange(lane.stuck, {}));
+    }
   }
 
   int64_t num_pieces() const {
@@ -148,13 +154,19 @@ class SeededScheduler::Impl {
   }
 
   void StartRoundIfComplete() {
-    if (running_) return;
+    if (running_) {
+      return;
+    }
     bool any = false;
     for (const RankState& rank : ranks_) {
-      if (!rank.gone && !rank.flushed) return;
+      if (!rank.gone && !rank.flushed) {
+        return;
+      }
       any = any || (!rank.gone && rank.flushed);
     }
-    if (!any) return;
+    if (!any) {
+      return;
+    }
     for (RankState& rank : ranks_) {
       rank.flushed = false;
       rank.awaited = std::exchange(rank.next_awaited, Event());
@@ -180,7 +192,9 @@ class SeededScheduler::Impl {
 
   // Nobody waits for what is left.
   bool RoundIsOver() const {
-    if (ending_lane_ != nullptr) return ending_lane_->waiting == nullptr;
+    if (ending_lane_ != nullptr) {
+      return ending_lane_->waiting == nullptr;
+    }
     return std::all_of(ranks_.begin(), ranks_.end(), [](const RankState& rank) {
       return rank.gone || (!rank.awaits_all && rank.awaited.IsReached());
     });
@@ -191,7 +205,9 @@ class SeededScheduler::Impl {
     lane.issued.clear();
     idle_.wait(lock, [this] { return !running_; });
     lane.queue.clear();
-    if (lane.waiting == nullptr) return;
+    if (lane.waiting == nullptr) {
+      return;
+    }
     lane.stuck = "its stream is gone";
     ending_lane_ = &lane;
     StartCarrier();
@@ -200,7 +216,9 @@ class SeededScheduler::Impl {
   }
 
   void DrawPrecedences() {
-    for (const auto& lane : lanes_) lane->precedence = random_();
+    for (const auto& lane : lanes_) {
+      lane->precedence = random_();
+    }
   }
 
   Carrier* IdleCarrier() {
@@ -227,7 +245,9 @@ class SeededScheduler::Impl {
     std::unique_lock lock(mu_);
     while (true) {
       carrier.wake.wait(lock, [&] { return carrier.has_baton || ending_; });
-      if (!carrier.has_baton) return;
+      if (!carrier.has_baton) {
+        return;
+      }
       RunPieces(carrier, lock);
       idle_carriers_.push_back(&carrier);
     }
@@ -238,7 +258,9 @@ class SeededScheduler::Impl {
     while (true) {
       Lane* const lane = Draw();
       if (lane == nullptr) {
-        if (!RoundIsOver() && BreakDeadlock()) continue;
+        if (!RoundIsOver() && BreakDeadlock()) {
+          continue;
+        }
         carrier.has_baton = false;
         running_ = false;
         idle_.notify_all();
@@ -275,7 +297,9 @@ class SeededScheduler::Impl {
 
   // The next lane to run a piece of; nullptr: none is ready.
   Lane* Draw() {
-    if (random_() % static_cast<uint64_t>(period_) == 0) DrawPrecedences();
+    if (random_() % static_cast<uint64_t>(period_) == 0) {
+      DrawPrecedences();
+    }
     while (true) {
       bool moved = false;
       Lane* best = nullptr;
@@ -284,10 +308,16 @@ class SeededScheduler::Impl {
         const bool ready = lane->waiting != nullptr
                                ? !lane->stuck.empty() || (*lane->ready)()
                                : !lane->queue.empty() && lane->queue.front().index() == 0;
-        if (ready && (best == nullptr || lane->precedence > best->precedence)) best = lane.get();
+        if (ready && (best == nullptr || lane->precedence > best->precedence)) {
+          best = lane.get();
+        }
       }
-      if (moved) continue;  // an event may have made an earlier lane ready
-      if (RoundIsOver()) return nullptr;
+      if (moved) {
+        continue;  // an event may have made an earlier lane ready
+      }
+      if (RoundIsOver()) {
+        return nullptr;
+      }
       return ending_lane_ != nullptr ? ending_lane_ : best;
     }
   }
@@ -316,7 +346,9 @@ class SeededScheduler::Impl {
     text << "nothing can run any more:";
     bool any = false;
     for (const auto& lane : lanes_) {
-      if (lane->waiting == nullptr && lane->queue.empty()) continue;
+      if (lane->waiting == nullptr && lane->queue.empty()) {
+        continue;
+      }
       text << (any ? ", " : " ") << "rank " << lane->rank << " " << lane->name
            << (lane->waiting != nullptr ? " waits for its peers" : " waits for another stream");
       any = true;
@@ -374,7 +406,9 @@ class SeededScheduler::Impl::LaneStream final : public Stream {
   }
 
   void Wait(const Event& event) override {
-    if (event.state() != nullptr) Push(Await{event});
+    if (event.state() != nullptr) {
+      Push(Await{event});
+    }
   }
 
   void Synchronize() override { AwaitRound(Record(), /*all=*/true); }
@@ -417,7 +451,9 @@ class SeededScheduler::Impl::Factory final : public StreamFactory {
 };
 
 SeededScheduler::Impl::Impl(int ranks, uint64_t seed) : random_(seed), ranks_(static_cast<size_t>(ranks)) {
-  if (ranks <= 0) throw std::invalid_argument("a scheduler of " + std::to_string(ranks) + " ranks");
+  if (ranks <= 0) {
+    throw std::invalid_argument("a scheduler of " + std::to_string(ranks) + " ranks");
+  }
   for (int rank = 0; rank < ranks; ++rank) {
     ranks_[static_cast<size_t>(rank)].factory = std::make_unique<Factory>(*this, rank);
   }

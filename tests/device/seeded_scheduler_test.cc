@@ -32,8 +32,12 @@ std::pair<std::string, uint64_t> TwoStreams(uint64_t seed) {
   const auto a = scheduler.streams(0).MakeStream("a", StreamError());
   const auto b = scheduler.streams(0).MakeStream("b", StreamError());
   std::string order;
-  for (const char c : {'a', 'b', 'c'}) a->Enqueue([&order, c] { order += c; });
-  for (const char c : {'x', 'y', 'z'}) b->Enqueue([&order, c] { order += c; });
+  for (const char c : {'a', 'b', 'c'}) {
+    a->Enqueue([&order, c] { order += c; });
+  }
+  for (const char c : {'x', 'y', 'z'}) {
+    b->Enqueue([&order, c] { order += c; });
+  }
   a->Synchronize();
   b->Synchronize();
   return {order, scheduler.order_digest()};
@@ -41,14 +45,18 @@ std::pair<std::string, uint64_t> TwoStreams(uint64_t seed) {
 
 TEST(SeededSchedulerTest, EveryOrderThatTheStreamsAllowComes) {
   std::set<std::string> orders;
-  for (uint64_t seed = 0; seed < 400; ++seed) orders.insert(TwoStreams(seed).first);
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    orders.insert(TwoStreams(seed).first);
+  }
   EXPECT_EQ(orders.size(), 20u);  // 6 over 3
 }
 
 TEST(SeededSchedulerTest, TheSeedAloneDecides) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
-  for (uint64_t i = 0; i < 20; ++i) EXPECT_EQ(TwoStreams(seed + i), TwoStreams(seed + i));
+  for (uint64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(TwoStreams(seed + i), TwoStreams(seed + i));
+  }
 }
 
 TEST(SeededSchedulerTest, WaitsOrder) {
@@ -167,7 +175,9 @@ TEST(SeededSchedulerTest, RoundsEndWhenEveryRankHasReachedItsEvent) {
         const auto stream = scheduler.streams(rank).MakeStream("compute", StreamError());
         std::vector<Event> ends;
         for (int run = 0; run < 10; ++run) {  // with two in flight
-          if (run >= 2) stream->Synchronize(ends[run - 2]);
+          if (run >= 2) {
+            stream->Synchronize(ends[run - 2]);
+          }
           stream->Enqueue([&scheduler, &arrived, run] {
             ++arrived;
             scheduler.WaitUntil([&arrived, run] { return arrived >= 2 * (run + 1); });

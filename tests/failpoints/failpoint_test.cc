@@ -15,7 +15,9 @@ TEST(FailpointTest, DoesNothingWhereItIsNotNamed) {
 TEST(FailpointDeathTest, KillsAsAPowerCutWould) {
   EXPECT_EXIT(
       {
-        if (SetFailpoints("other=kill,this=kill").ok()) TANDEM_FAILPOINT("this");
+        if (SetFailpoints("other=kill,this=kill").ok()) {
+          TANDEM_FAILPOINT("this");
+        }
       },
       testing::KilledBySignal(SIGKILL), "");
 }

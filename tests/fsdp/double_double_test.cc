@@ -20,16 +20,24 @@ TEST(DoubleDoubleTest, ValueDoesNotDependOnHowTermsAreSplit) {
   std::lognormal_distribution<double> term(0, 12);
   for (int repeat = 0; repeat < 200; ++repeat) {
     std::vector<double> terms(1000);
-    for (double& value : terms) value = term(random);
+    for (double& value : terms) {
+      value = term(random);
+    }
     DoubleDouble one;
-    for (const double value : terms) one.Add(value);
+    for (const double value : terms) {
+      one.Add(value);
+    }
     for (int split = 0; split < 10; ++split) {
       std::shuffle(terms.begin(), terms.end(), random);
       const size_t ranks = random() % 16 + 1;
       std::vector<DoubleDouble> parts(ranks);
-      for (const double value : terms) parts[random() % ranks].Add(value);
+      for (const double value : terms) {
+        parts[random() % ranks].Add(value);
+      }
       DoubleDouble total;
-      for (const DoubleDouble& part : parts) total.Add(part);
+      for (const DoubleDouble& part : parts) {
+        total.Add(part);
+      }
       ASSERT_EQ(total.value(), one.value()) << "seed " << seed << " repeat " << repeat;
     }
   }
@@ -38,7 +46,9 @@ TEST(DoubleDoubleTest, ValueDoesNotDependOnHowTermsAreSplit) {
 TEST(DoubleDoubleTest, KeepsWhatADoubleLoses) {
   DoubleDouble sum;
   sum.Add(1e16);
-  for (int i = 0; i < 1000; ++i) sum.Add(1.0 / 3);
+  for (int i = 0; i < 1000; ++i) {
+    sum.Add(1.0 / 3);
+  }
   sum.Add(-1e16);
   EXPECT_NEAR(sum.value(), 1000.0 / 3, 1e-10);
 }

@@ -41,7 +41,9 @@ NormOutcome Agree(Asked asked, Communicator& comm) {
   GradientNormMemory memory{
       .inputs = MemoryOf(inputs),
       .outcome = {.begin = reinterpret_cast<char*>(outcome.data()), .bytes = OutcomeBytes(comm.size())}};
-  for (UnitNormTerms& unit : asked.units) memory.norm_terms.push_back(MemoryOf(unit));
+  for (UnitNormTerms& unit : asked.units) {
+    memory.norm_terms.push_back(MemoryOf(unit));
+  }
   BindGradientNorm(comm, memory, {.num_microbatches = asked.num_microbatches, .max_norm = asked.max_norm},
                    *device, CpuShardKernels())();
   return *memory.outcome.as<NormOutcome>();
@@ -96,7 +98,9 @@ TEST(GradientNormTest, RequestsAndAProfileOfOneRankReachAll) {
 // A rounded sum depends on how its terms are split between ranks and units; the pair does not.
 TEST(GradientNormTest, DoesNotDependOnHowTermsAreSplit) {
   std::vector<double> squares;
-  for (int i = 1; i <= 64; ++i) squares.push_back(1.0 / (i * 3.7));
+  for (int i = 1; i <= 64; ++i) {
+    squares.push_back(1.0 / (i * 3.7));
+  }
   std::vector<double> norms;
   for (const auto& [ranks, units] : {std::pair<size_t, size_t>{1, 1}, {1, 8}, {4, 1}, {4, 4}}) {
     comm::RunThreadRanks(static_cast<int>(ranks), [&, ranks = ranks, units = units](Communicator& comm) {
@@ -106,7 +110,9 @@ TEST(GradientNormTest, DoesNotDependOnHowTermsAreSplit) {
         asked.units[i / share].squares.Add(squares[static_cast<size_t>(comm.rank()) * share * units + i]);
       }
       const double norm = Agree(asked, comm).norm;
-      if (comm.rank() == 0) norms.push_back(norm);
+      if (comm.rank() == 0) {
+        norms.push_back(norm);
+      }
     });
   }
   EXPECT_EQ(norms, std::vector<double>(norms.size(), norms[0]));

@@ -18,7 +18,9 @@ namespace {
 std::vector<float> RandomFloats(std::mt19937_64& random, size_t count) {
   std::normal_distribution<float> normal;
   std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
+  for (float& value : values) {
+    value = normal(random);
+  }
   return values;
 }
 
@@ -36,7 +38,9 @@ TEST(FoldTest, AddsContributionsOneByOneInRankOrder) {
       for (int64_t i = 0; i < elements; ++i) {
         const auto term = [&](int r) { return contributions[static_cast<size_t>(r * stride + i)]; };
         float expected = add ? before[static_cast<size_t>(i)] + term(0) : term(0);
-        for (int r = 1; r < 4; ++r) expected += term(r);
+        for (int r = 1; r < 4; ++r) {
+          expected += term(r);
+        }
         ASSERT_EQ(sum[static_cast<size_t>(i)], expected) << "seed " << seed;
       }
     }

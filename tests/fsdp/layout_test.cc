@@ -19,7 +19,9 @@ namespace {
 
 int64_t Product(const std::vector<int64_t>& shape) {
   int64_t product = 1;
-  for (const int64_t dim : shape) product *= dim;
+  for (const int64_t dim : shape) {
+    product *= dim;
+  }
   return product;
 }
 
@@ -33,7 +35,9 @@ std::vector<ParameterSpec> RandomParameters(std::mt19937_64& random) {
       ParameterSpec parameter{.name = "parameter" + std::to_string(parameters.size()),
                               .block = members > 1 ? group : -1};
       const int dims = static_cast<int>(random() % 3) + 1;
-      for (int dim = 0; dim < dims; ++dim) parameter.shape.push_back(static_cast<int64_t>(random() % 17) + 1);
+      for (int dim = 0; dim < dims; ++dim) {
+        parameter.shape.push_back(static_cast<int64_t>(random() % 17) + 1);
+      }
       parameters.push_back(parameter);
     }
   }

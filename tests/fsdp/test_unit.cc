@@ -70,12 +70,16 @@ TestUnit::TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& co
       .state = {.weights = Next(unit.held), .exp_avg = Next(unit.held), .exp_avg_sq = Next(unit.held)},
       .update_norms = Next(bytes.update_norms),
       .scratch = Next(bytes.optimizer_scratch)};
-  if (unit_.published_bytes() > 0) optimizer_.state.published = Next(unit_.published_bytes());
+  if (unit_.published_bytes() > 0) {
+    optimizer_.state.published = Next(unit_.published_bytes());
+  }
   gathered_ = Next(unit.gathered);
   for (const bool add : {false, true}) {
     for (const bool last : {false, true}) {
       ReduceMemory memory = reduce_;
-      if (!last) memory.norm_terms = {};
+      if (!last) {
+        memory.norm_terms = {};
+      }
       reduces_.push_back(unit_.BindReduceGradients(comm_, memory, add));
     }
   }

@@ -71,9 +71,13 @@ TEST(UnitMeshTest, PiecesPartitionTheUnitAndWhatCountsCoversItOnce) {
                                          .outer_shards_optimizer = outer_shards})
                           .size());
             const Range owned = WithoutPadding(layout, piece);
-            for (int64_t i = owned.begin; i < owned.end; ++i) ++owners[i];
+            for (int64_t i = owned.begin; i < owned.end; ++i) {
+              ++owners[i];
+            }
             const Range held = WithoutPadding(layout, HeldRange(layout, rank));
-            for (int64_t i = held.begin; CountsHeld(rank) && i < held.end; ++i) ++counted[i];
+            for (int64_t i = held.begin; CountsHeld(rank) && i < held.end; ++i) {
+              ++counted[i];
+            }
           }
           ASSERT_EQ(owners, std::vector<int>(layout.elements, 1));
           ASSERT_EQ(counted, std::vector<int>(layout.elements, 1));

@@ -58,7 +58,9 @@ at::Tensor Contribution(const Layout& layout, at::ScalarType type, int num_ranks
   std::normal_distribution<double> normal;
   for (at::Tensor& view : Views(layout, flat)) {
     at::Tensor values = at::empty({view.numel()}, at::kDouble);
-    for (int64_t i = 0; i < values.numel(); ++i) values.data_ptr<double>()[i] = normal(random);
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      values.data_ptr<double>()[i] = normal(random);
+    }
     view.copy_(values.view(view.sizes()));
   }
   return flat;
@@ -98,7 +100,9 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, int steps) {
                     /*last=*/round + 1 == rounds);
       }
       const NormOutcome agreed = unit.Norm(kContributions, 5);
-      if (comm.rank() == 0) outcome.agreed.push_back(agreed);
+      if (comm.rank() == 0) {
+        outcome.agreed.push_back(agreed);
+      }
       unit.OptimizerStep(step);
     }
     norms[static_cast<size_t>(comm.rank())] = unit.norms();
@@ -107,7 +111,9 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, int steps) {
     outcome.weights.narrow(0, owned.begin, owned.size()).copy_(unit.weights());
     outcome.exp_avg.narrow(0, owned.begin, owned.size()).copy_(unit.exp_avg());
     outcome.exp_avg_sq.narrow(0, owned.begin, owned.size()).copy_(unit.exp_avg_sq());
-    if (comm.rank() == 0) outcome.gathered = gathered.narrow(0, 0, layout.elements).clone();
+    if (comm.rank() == 0) {
+      outcome.gathered = gathered.narrow(0, 0, layout.elements).clone();
+    }
   });
   for (size_t parameter = 0; parameter < layout.parameters.size(); ++parameter) {
     ParameterNorms total;
@@ -390,7 +396,9 @@ TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
               "unit layers.3: placed as rank 0 of 2, in group test this is rank 0 of 1");
   });
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    if (comm.rank() == 1) return;
+    if (comm.rank() == 1) {
+      return;
+    }
     EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }), "accepted");
     EXPECT_EQ(message([&] {
                 unit.BindUnshard(comm, {begin, gathered_shard - element}, gathered);
@@ -431,7 +439,9 @@ TEST_P(UnitShardTest, ContributionsAreAddedUpInTheMainType) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
     unit.Initialize(1);
     const at::Tensor ones = at::ones({GatheredElements(layout, 2)}, transport());
-    for (int round = 0; round < 500; ++round) unit.Reduce(ones, round > 0, round == 499);
+    for (int round = 0; round < 500; ++round) {
+      unit.Reduce(ones, round > 0, round == 499);
+    }
     if (comm.rank() == 0) {
       EXPECT_TRUE(unit.gradients().narrow(0, 0, layout.parameters[0].range.end).eq(1000).all().item<bool>());
     }
@@ -440,7 +450,9 @@ TEST_P(UnitShardTest, ContributionsAreAddedUpInTheMainType) {
 
 // What is gathered is there from the initialisation on, and a skipped step writes it too.
 TEST_P(UnitShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
-  if (GetParam().compute == main()) return;  // nothing is published
+  if (GetParam().compute == main()) {
+    return;  // nothing is published
+  }
   const Layout layout = MixedLayout(GetParam());
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());

@@ -83,7 +83,9 @@ TEST_F(ChannelTest, SendersOnManyThreadsTearNoFrame) {
     EXPECT_EQ(message.set().value().find_first_not_of(message.set().value()[0]), std::string::npos);
   }
   EXPECT_EQ(keys.size(), static_cast<size_t>(kThreads * kMessages));
-  for (std::thread& sender : senders) sender.join();
+  for (std::thread& sender : senders) {
+    sender.join();
+  }
 }
 
 TEST_F(ChannelTest, AClosedPeerIsAnEndBetweenFramesAndUnavailableToSend) {

@@ -30,7 +30,9 @@ TEST(SharedPageTest, TellsOfAProcessAfterItsDeath) {
   const pid_t child = fork();
   if (child == 0) {
     absl::StatusOr<MappedPage> mine = MappedPage::Attach(dup(page->fd()));
-    if (!mine.ok()) _exit(1);
+    if (!mine.ok()) {
+      _exit(1);
+    }
     (*mine)->step = 37;
     (*mine)->collectives[SharedPage::kMaxCommunicators - 1] = 9;
     raise(SIGKILL);

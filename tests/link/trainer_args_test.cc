@@ -25,7 +25,9 @@ TEST(TrainerArgsTest, WhatIsWrittenIsParsed) {
   EXPECT_THAT(argv,
               ElementsAre("tandem-trainer", "--control-fd", "7", "--page-fd", "9", "--parent-pid", "1234"));
   std::vector<const char*> pointers;
-  for (const std::string& arg : argv) pointers.push_back(arg.c_str());
+  for (const std::string& arg : argv) {
+    pointers.push_back(arg.c_str());
+  }
   EXPECT_EQ(*Parse(pointers), args);
 }
 

@@ -73,15 +73,33 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
     }
     items.push_back(std::move(item));
   };
-  for (const int v : access.reads) add(What::kValue, v, 0, true);
-  for (const int v : access.writes) add(What::kValue, v, 0, !again || options_.recompute[v]);
-  for (const int v : access.gradient_reads) add(What::kGradient, v, 0, true);
-  for (const int v : access.gradient_writes) add(What::kGradient, v, 0, changes);
-  for (const auto& p : access.parameters) add(What::kPart, p.unit, p.part, true);
-  for (const auto& p : access.parameter_gradients) add(What::kContribution, p.unit, p.part, changes);
-  for (const int s : access.state_reads) add(What::kState, s, 0, true);
-  for (const int s : access.state_adds) add(What::kCounter, s, 0, changes);
-  for (const int s : access.state_carries) add(What::kCarried, s, 0, changes);
+  for (const int v : access.reads) {
+    add(What::kValue, v, 0, true);
+  }
+  for (const int v : access.writes) {
+    add(What::kValue, v, 0, !again || options_.recompute[v]);
+  }
+  for (const int v : access.gradient_reads) {
+    add(What::kGradient, v, 0, true);
+  }
+  for (const int v : access.gradient_writes) {
+    add(What::kGradient, v, 0, changes);
+  }
+  for (const auto& p : access.parameters) {
+    add(What::kPart, p.unit, p.part, true);
+  }
+  for (const auto& p : access.parameter_gradients) {
+    add(What::kContribution, p.unit, p.part, changes);
+  }
+  for (const int s : access.state_reads) {
+    add(What::kState, s, 0, true);
+  }
+  for (const int s : access.state_adds) {
+    add(What::kCounter, s, 0, changes);
+  }
+  for (const int s : access.state_carries) {
+    add(What::kCarried, s, 0, changes);
+  }
   add(What::kInputs, 0, 0, access.reads_inputs);
   add(What::kScratch, 0, 0, access.scratch.bound > 0);
 
@@ -106,12 +124,24 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
   for (const Opcode step : steps) {
     const Access& half = Half(node, step);
     std::vector<std::vector<Hash>> reads;  // thing x rank
-    for (const int v : half.reads) reads.push_back(read(What::kValue, v, 0));
-    for (const int v : half.gradient_reads) reads.push_back(read(What::kGradient, v, 0));
-    for (const auto& p : half.parameters) reads.push_back(read(What::kPart, p.unit, p.part));
-    for (const int s : half.state_reads) reads.push_back(read(What::kState, s, 0));
-    for (const int s : half.state_carries) reads.push_back(read(What::kCarried, s, 0));
-    if (half.reads_inputs) reads.push_back(read(What::kInputs, 0, 0));
+    for (const int v : half.reads) {
+      reads.push_back(read(What::kValue, v, 0));
+    }
+    for (const int v : half.gradient_reads) {
+      reads.push_back(read(What::kGradient, v, 0));
+    }
+    for (const auto& p : half.parameters) {
+      reads.push_back(read(What::kPart, p.unit, p.part));
+    }
+    for (const int s : half.state_reads) {
+      reads.push_back(read(What::kState, s, 0));
+    }
+    for (const int s : half.state_carries) {
+      reads.push_back(read(What::kCarried, s, 0));
+    }
+    if (half.reads_inputs) {
+      reads.push_back(read(What::kInputs, 0, 0));
+    }
     std::vector<Hash> calls;
     std::vector<int> indices;
     for (int r = 0; r < ranks_.size(); ++r) {
@@ -142,11 +172,21 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
       item.hashes = std::move(hashes);
       item.written = true;
     };
-    for (const int v : half.writes) write(What::kValue, v, 0);
-    for (const int v : half.gradient_writes) write(What::kGradient, v, 0);
-    for (const auto& p : half.parameter_gradients) write(What::kContribution, p.unit, p.part);
-    for (const int s : half.state_adds) write(What::kCounter, s, 0);
-    for (const int s : half.state_carries) write(What::kCarried, s, 0);
+    for (const int v : half.writes) {
+      write(What::kValue, v, 0);
+    }
+    for (const int v : half.gradient_writes) {
+      write(What::kGradient, v, 0);
+    }
+    for (const auto& p : half.parameter_gradients) {
+      write(What::kContribution, p.unit, p.part);
+    }
+    for (const int s : half.state_adds) {
+      write(What::kCounter, s, 0);
+    }
+    for (const int s : half.state_carries) {
+      write(What::kCarried, s, 0);
+    }
   }
   for (Item& item : items) {
     if (item.what == What::kScratch) {

@@ -263,14 +263,24 @@ class StepReference {
 
   void Pass(int n, Opcode opcode, const Access& access, int m, bool trains, Values& v) {
     std::vector<Hashes> reads;
-    for (const int value : access.reads) reads.push_back(v.values[value]);
-    for (const int value : access.gradient_reads) reads.push_back(v.gradients[value]);
-    for (const auto& part : access.parameters) reads.push_back(parameters_[{part.unit, part.part}]);
-    for (const int state : access.state_reads) reads.push_back(Get(BufferKind::kNodeState, state));
+    for (const int value : access.reads) {
+      reads.push_back(v.values[value]);
+    }
+    for (const int value : access.gradient_reads) {
+      reads.push_back(v.gradients[value]);
+    }
+    for (const auto& part : access.parameters) {
+      reads.push_back(parameters_[{part.unit, part.part}]);
+    }
+    for (const int state : access.state_reads) {
+      reads.push_back(Get(BufferKind::kNodeState, state));
+    }
     for (const int state : access.state_carries) {
       reads.push_back(trains && m > 0 ? Get(BufferKind::kNodeState, state) : Hashes());
     }
-    if (access.reads_inputs) reads.push_back(Get(BufferKind::kInputs, -1));
+    if (access.reads_inputs) {
+      reads.push_back(Get(BufferKind::kInputs, -1));
+    }
     const bool exchanges = !outline_.nodes[n].group.empty();
     uint64_t place = 0;
     const auto output = [&] {
@@ -293,8 +303,12 @@ class StepReference {
     const auto add_to = [&](Hashes& sum, const Hashes& made) {
       sum = sum.empty() ? made : ForRanks([&](int r) { return HashOf(Operation::kAdd, {sum[r], made[r]}); });
     };
-    for (const int value : access.writes) v.values[value] = output();
-    for (const int value : access.gradient_writes) add_to(v.gradients[value], output());
+    for (const int value : access.writes) {
+      v.values[value] = output();
+    }
+    for (const int value : access.gradient_writes) {
+      add_to(v.gradients[value], output());
+    }
     for (const auto& part : access.parameter_gradients) {
       add_to(v.contributions[{part.unit, part.part}], output());
       ++v.writers[{part.unit, part.part}];

@@ -39,14 +39,22 @@ std::vector<Member> Members(const std::vector<std::string>& names) {
 
 // Runs that end in the program, and more.
 std::vector<std::string> Until(Member program) {
-  if (program == &StagePrograms::train) return {"begin", "train"};
-  if (program == &StagePrograms::update) return {"begin", "update"};
+  if (program == &StagePrograms::train) {
+    return {"begin", "train"};
+  }
+  if (program == &StagePrograms::update) {
+    return {"begin", "update"};
+  }
   return program == &StagePrograms::begin ? std::vector<std::string>{"begin"}
                                           : std::vector<std::string>{"validate"};
 }
 std::vector<std::string> Around(Member program) {
-  if (program == &StagePrograms::train) return {"begin", "train", "train"};
-  if (program == &StagePrograms::update) return {"begin", "update", "begin"};
+  if (program == &StagePrograms::train) {
+    return {"begin", "train", "train"};
+  }
+  if (program == &StagePrograms::update) {
+    return {"begin", "update", "begin"};
+  }
   return program == &StagePrograms::begin ? std::vector<std::string>{"begin", "train"}
                                           : std::vector<std::string>{"validate", "begin"};
 }
@@ -160,8 +168,12 @@ void Counts::Add(const Counts& other) {
   unchanged += other.unchanged;
   harmful_refused += other.harmful_refused;
   harmless_accepted += other.harmless_accepted;
-  for (const auto& [rule, count] : other.harmful_by_rule) harmful_by_rule[rule] += count;
-  for (const auto& [rule, count] : other.harmless_refused) harmless_refused[rule] += count;
+  for (const auto& [rule, count] : other.harmful_by_rule) {
+    harmful_by_rule[rule] += count;
+  }
+  for (const auto& [rule, count] : other.harmless_refused) {
+    harmless_refused[rule] += count;
+  }
   for (const auto& [kind, count] : other.kinds) {
     kinds[kind].harmful += count.harmful;
     kinds[kind].harmless += count.harmless;

@@ -93,7 +93,9 @@ class CountingFactory final : public comm::CommunicatorFactory {
   std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership,
                                            comm::Communicator* live) override {
     std::shared_ptr<Counter>& counter = counters_[membership.group];
-    if (counter == nullptr) counter = std::make_shared<Counter>(seen_[membership.group]);
+    if (counter == nullptr) {
+      counter = std::make_shared<Counter>(seen_[membership.group]);
+    }
     return std::make_unique<CountingCommunicator>(inner_->Make(membership, live), counter);
   }
   std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {

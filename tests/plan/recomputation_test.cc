@@ -114,7 +114,9 @@ TEST(RecomputationTest, LogitsInBlocksCostAProductAndAreNeverThereAsAWhole) {
   const auto largest = [](const JobPlan& of) {
     int64_t bytes = 0;
     for (const schedules::Node& node : of.outline.nodes) {
-      if (node.kind != schedules::NodeKind::kHead) continue;
+      if (node.kind != schedules::NodeKind::kHead) {
+        continue;
+      }
       for (const schedules::ValueId value : node.forward.writes) {
         bytes = std::max(bytes, of.outline.values[value].bytes.bound);
       }

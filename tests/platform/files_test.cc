@@ -93,7 +93,9 @@ TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
   ASSERT_TRUE(files_.Write(Path("b"), "second").ok());
   const pid_t child = fork();
   if (child == 0) {
-    if (!RefuseRenameat2()) _exit(77);
+    if (!RefuseRenameat2()) {
+      _exit(77);
+    }
     const bool right = files_.Publish(Path("first"), Path("folder")).ok() &&
                        absl::IsAlreadyExists(files_.Publish(Path("second"), Path("folder"))) &&
                        files_.Publish(Path("a"), Path("file")).ok() &&
@@ -104,7 +106,9 @@ TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    GTEST_SKIP() << "no seccomp here";
+  }
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   EXPECT_EQ(*files_.Read(Path("folder/content")), "first");
   EXPECT_EQ(*files_.Read(Path("second/content")), "second");
@@ -159,8 +163,9 @@ class SmallDisk final : public ForwardingFiles {
  public:
   explicit SmallDisk(size_t room) : room_(room) {}
   absl::Status Write(const std::string& path, std::string_view content) override {
-    if (const absl::Status status = ForwardingFiles::Write(path, content.substr(0, room_)); !status.ok())
+    if (const absl::Status status = ForwardingFiles::Write(path, content.substr(0, room_)); !status.ok()) {
       return status;
+    }
     return content.size() <= room_ ? absl::OkStatus()
                                    : absl::ResourceExhaustedError("write " + path + ": full");
   }

@@ -61,11 +61,15 @@ TEST_F(FilterLinesTest, ALineThatNoWriterOfOursHasWrittenIsDroppedWithoutBeingHe
   const pid_t child = fork();
   if (child == 0) {  // of memory enough for the program, but not for the line
     Write("a\n" + std::string(3 << 20, 'x') + "\nb\n");
-    if (truncate(path_.c_str(), off_t{1} << 30) != 0) _exit(2);  // a line of 1 GiB of zeros, in a sparse file
+    if (truncate(path_.c_str(), off_t{1} << 30) != 0) {
+      _exit(2);  // a line of 1 GiB of zeros, in a sparse file
+    }
     rlimit limit{};
     getrlimit(RLIMIT_AS, &limit);
     limit.rlim_cur = size_t{512} << 20;
-    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(3);
+    if (setrlimit(RLIMIT_AS, &limit) != 0) {
+      _exit(3);
+    }
     _exit(FilterLines(path_, kMostLineBytes, IsWanted).ok() ? 0 : 4);
   }
   int status = 0;
@@ -81,7 +85,9 @@ TEST_F(FilterLinesTest, AFullDiskLeavesTheFileAsItWas) {
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{.rlim_cur = 5'000, .rlim_max = 5'000};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
     _exit(absl::IsResourceExhausted(FilterLines(path_, kMostLineBytes, IsWanted)) ? 0 : 3);
   }
   int status = 0;

@@ -16,10 +16,18 @@ inline constexpr const char* kIrregularKinds[] = {"a FIFO", "a socket", "a folde
 // end.
 inline void PutIrregularFile(const std::string& kind, const std::string& path) {
   int rc = -1;
-  if (kind == "a FIFO") rc = mkfifo(path.c_str(), 0600);
-  if (kind == "a socket") rc = mknod(path.c_str(), S_IFSOCK | 0600, 0);
-  if (kind == "a folder") rc = mkdir(path.c_str(), 0700);
-  if (kind == "a device") rc = symlink("/dev/zero", path.c_str());
+  if (kind == "a FIFO") {
+    rc = mkfifo(path.c_str(), 0600);
+  }
+  if (kind == "a socket") {
+    rc = mknod(path.c_str(), S_IFSOCK | 0600, 0);
+  }
+  if (kind == "a folder") {
+    rc = mkdir(path.c_str(), 0700);
+  }
+  if (kind == "a device") {
+    rc = symlink("/dev/zero", path.c_str());
+  }
   ASSERT_EQ(rc, 0) << kind << " at " << path;
 }
 

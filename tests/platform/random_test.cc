@@ -22,7 +22,9 @@ TEST(RandomTest, IdsAreLowerCaseHexadecimalOfTheLengthAsked) {
 
 TEST(RandomTest, KernelNeverGivesTheSameIdTwice) {
   std::set<std::string> ids;
-  for (int i = 0; i < 1000; ++i) EXPECT_TRUE(ids.insert(SystemRandom().HexId(12)).second);
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_TRUE(ids.insert(SystemRandom().HexId(12)).second);
+  }
 }
 
 TEST(RandomTest, SameSeedGivesTheSameNumbers) {

@@ -125,7 +125,9 @@ TEST_F(RegularFileTest, AWriteForWhichThereIsNoRoomIsToldAsSuch) {
   if (child == 0) {  // whose files may have 100 bytes
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{.rlim_cur = 100, .rlim_max = 100};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
     _exit(absl::IsResourceExhausted(SystemFiles().Write(path, std::string(200, 'x'))) ? 0 : 1);
   }
   int status = 0;

@@ -87,10 +87,14 @@ TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
   if (child == 0) {  // whose files have room for a line and a half, at first
     signal(SIGXFSZ, SIG_IGN);
     rlimit limit{.rlim_cur = first.size() * 3 / 2, .rlim_max = RLIM_INFINITY};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
     file.Append(ReportOf("step: 2"));
     limit.rlim_cur = RLIM_INFINITY;
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
     file.Append(ReportOf("step: 3"));
     _exit(0);
   }

@@ -33,7 +33,9 @@ TEST_P(DeathTest, HasClassReasonAndMessage) {
   AttemptState attempt{.assignment = CoreHarness::Job("j", 2)};
   attempt.program = {
       {"a", "a"}, {"a", "a"}, {"a", "a"}, {"forward layers.0.mlp mb 2", "forward of microbatch 2"}};
-  if (death.stop_sent) attempt.stop = Stop{.reason = "Cancelled"};
+  if (death.stop_sent) {
+    attempt.stop = Stop{.reason = "Cancelled"};
+  }
   RankState rank{.finished = death.finished, .stop_sent = death.stop_sent, .kill_sent = death.kill_sent};
   rank.start.set_rank(1);
   rank.sample = CoreHarness::Stepping(37);

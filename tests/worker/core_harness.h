@@ -59,7 +59,9 @@ class CoreHarness {
   std::vector<v1::WorkerMessage> TakeMessages(v1::WorkerMessage::ItemCase kind) {
     std::vector<v1::WorkerMessage> messages;
     for (SendToController& command : Take<SendToController>()) {
-      if (command.message.item_case() == kind) messages.push_back(std::move(command.message));
+      if (command.message.item_case() == kind) {
+        messages.push_back(std::move(command.message));
+      }
     }
     return messages;
   }
@@ -89,16 +91,21 @@ class CoreHarness {
     message.mutable_welcome()->mutable_orphan_timeout()->set_seconds(600);
     message.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(1);
     message.mutable_welcome()->mutable_assignments();
-    for (const v1::Assignment& assignment : all)
+    for (const v1::Assignment& assignment : all) {
       *message.mutable_welcome()->mutable_assignments()->add_all() = assignment;
+    }
     FromControllerMessage(message);
   }
 
   void Assign(const std::vector<v1::Assignment>& all, const std::vector<AttemptKey>& forget = {}) {
     v1::ControllerMessage message;
     message.mutable_assignments();
-    for (const v1::Assignment& assignment : all) *message.mutable_assignments()->add_all() = assignment;
-    for (const AttemptKey& key : forget) *message.mutable_assignments()->add_forget() = IdOf(key);
+    for (const v1::Assignment& assignment : all) {
+      *message.mutable_assignments()->add_all() = assignment;
+    }
+    for (const AttemptKey& key : forget) {
+      *message.mutable_assignments()->add_forget() = IdOf(key);
+    }
     FromControllerMessage(message);
   }
 
@@ -122,11 +129,14 @@ class CoreHarness {
 
   // Connected, with a job whose ranks all run.
   void StartJob(const v1::Assignment& assignment) {
-    if (!state_.session.open) Connect();
+    if (!state_.session.open) {
+      Connect();
+    }
     Assign({assignment});
     Prepared prepared{.attempt = KeyOf(assignment.id())};
-    for (int i = 0; i < 7; ++i)
+    for (int i = 0; i < 7; ++i) {
       prepared.program.push_back({"op " + std::to_string(i), "forward of microbatch 2"});
+    }
     Feed(prepared);
     for (const v1::RankStart& start : assignment.ranks()) {
       Feed(RankSpawned{{KeyOf(assignment.id()), start.rank()}, 1000 + start.rank()});

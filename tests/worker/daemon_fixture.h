@@ -82,7 +82,9 @@ class DaemonTest : public testing::Test {
   std::vector<pid_t> Pids() const {
     std::vector<pid_t> pids;
     const Seen seen = controller_->seen();
-    for (const v1::RankStatus& rank : Find(seen)->ranks()) pids.push_back(static_cast<pid_t>(rank.pid()));
+    for (const v1::RankStatus& rank : Find(seen)->ranks()) {
+      pids.push_back(static_cast<pid_t>(rank.pid()));
+    }
     return pids;
   }
 

@@ -17,7 +17,9 @@ using testing::HasSubstr;
 // An address of this machine that others reach; empty where it has none.
 std::string OutsideAddress() {
   ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return "";
+  if (getifaddrs(&all) != 0) {
+    return "";
+  }
   std::string found;
   for (const ifaddrs* one = all; one != nullptr && found.empty(); one = one->ifa_next) {
     const bool usable = one->ifa_addr != nullptr && one->ifa_addr->sa_family == AF_INET &&
@@ -43,7 +45,9 @@ TEST(LocalAddressTowardTest, IsLoopbackWhereTheControllerIsOnThisMachine) {
 
 TEST(LocalAddressTowardTest, IsTheAddressOfTheInterfaceThatLeadsToTheController) {
   const std::string address = OutsideAddress();
-  if (address.empty()) GTEST_SKIP() << "this machine has no address but loopback";
+  if (address.empty()) {
+    GTEST_SKIP() << "this machine has no address but loopback";
+  }
   EXPECT_EQ(LocalAddressToward(address + ":7070").value_or("nothing"), address);
 }
 

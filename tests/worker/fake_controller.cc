@@ -26,7 +26,9 @@ void FakeController::StartServer() {
 }
 
 void FakeController::StopServer() {
-  if (server_ == nullptr) return;
+  if (server_ == nullptr) {
+    return;
+  }
   server_->Shutdown(std::chrono::system_clock::now());
   server_.reset();
 }
@@ -35,7 +37,9 @@ void FakeController::Want(std::vector<v1::Assignment> all, std::vector<AttemptKe
   const std::lock_guard lock(mu_);
   wanted_ = std::move(all);
   forget_ = std::move(forget);
-  if (stream_ == nullptr) return;
+  if (stream_ == nullptr) {
+    return;
+  }
   v1::ControllerMessage message;
   *message.mutable_assignments() = Wanted();
   stream_->Write(message);
@@ -43,14 +47,20 @@ void FakeController::Want(std::vector<v1::Assignment> all, std::vector<AttemptKe
 
 v1::Assignments FakeController::Wanted() const {
   v1::Assignments assignments;
-  for (const v1::Assignment& assignment : wanted_) *assignments.add_all() = assignment;
-  for (const AttemptKey& key : forget_) *assignments.add_forget() = IdOf(key);
+  for (const v1::Assignment& assignment : wanted_) {
+    *assignments.add_all() = assignment;
+  }
+  for (const AttemptKey& key : forget_) {
+    *assignments.add_forget() = IdOf(key);
+  }
   return assignments;
 }
 
 void FakeController::Send(const v1::ControllerMessage& message) {
   const std::lock_guard lock(mu_);
-  if (stream_ != nullptr) stream_->Write(message);
+  if (stream_ != nullptr) {
+    stream_->Write(message);
+  }
 }
 
 void FakeController::Refuse() {
@@ -82,7 +92,9 @@ grpc::Status FakeController::Session(grpc::ServerContext*, Stream* stream) {
     changed_.notify_all();
   }
   const std::lock_guard lock(mu_);
-  if (stream_ == stream) stream_ = nullptr;
+  if (stream_ == stream) {
+    stream_ = nullptr;
+  }
   return grpc::Status::OK;
 }
 
@@ -92,7 +104,9 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
   const auto learn = [&](const v1::KvSet& set) {
     seen_.values.emplace(set.key(), set.value());
     const auto waiting = pending_.find(set.key());
-    if (waiting == pending_.end()) return;
+    if (waiting == pending_.end()) {
+      return;
+    }
     v1::ControllerMessage told;
     *told.mutable_value()->mutable_id() = waiting->second.id();
     told.mutable_value()->set_key(set.key());
@@ -115,7 +129,9 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
       *welcome.mutable_assignments() = Wanted();
       for (const v1::AttemptStatus& status : message.hello().inventory().attempts()) {
         seen_.statuses[KeyOf(status.id())] = status;
-        for (const v1::KvSet& set : status.values()) learn(set);
+        for (const v1::KvSet& set : status.values()) {
+          learn(set);
+        }
       }
       break;
     }
@@ -156,8 +172,12 @@ grpc::Status FakeController::Reports(grpc::ServerContext*,
     {
       const std::lock_guard lock(mu_);
       ++seen_.report_batches;
-      if (batch.has_table()) ++seen_.tables;
-      for (const v1::StepReport& report : batch.reports()) seen_.reports[report.step()] = report;
+      if (batch.has_table()) {
+        ++seen_.tables;
+      }
+      for (const v1::StepReport& report : batch.reports()) {
+        seen_.reports[report.step()] = report;
+      }
       changed_.notify_all();
     }
     v1::ReportAck ack;
@@ -174,7 +194,9 @@ grpc::Status FakeController::Upload(grpc::ServerContext*, grpc::ServerReader<v1:
   while (reader->Read(&chunk)) {
     const std::lock_guard lock(mu_);
     seen_.log += chunk.chunk().data();
-    if (!chunk.chunk().error().empty()) seen_.log_error = chunk.chunk().error();
+    if (!chunk.chunk().error().empty()) {
+      seen_.log_error = chunk.chunk().error();
+    }
     changed_.notify_all();
   }
   const std::lock_guard lock(mu_);

@@ -67,7 +67,9 @@ Script Parse(absl::string_view name) {
     TANDEM_CHECK(absl::SimpleAtoi(text, &value), "the number in the job's name");
     return value;
   };
-  if (absl::ConsumePrefix(&name, "steps-")) return {.end = Script::End::kFinish, .step = number(name)};
+  if (absl::ConsumePrefix(&name, "steps-")) {
+    return {.end = Script::End::kFinish, .step = number(name)};
+  }
   if (absl::ConsumePrefix(&name, "sigkill-at-")) {
     return {.end = Script::End::kSignal, .step = number(name), .code = SIGKILL};
   }
@@ -79,12 +81,24 @@ Script Parse(absl::string_view name) {
     TANDEM_CHECK(parts.size() == 2, "exit-C-at-step-N");
     return {.end = Script::End::kExit, .step = number(parts[1]), .code = static_cast<int>(number(parts[0]))};
   }
-  if (absl::ConsumePrefix(&name, "fail-at-")) return {.end = Script::End::kFail, .step = number(name)};
-  if (absl::ConsumePrefix(&name, "peer-at-")) return {.end = Script::End::kPeer, .step = number(name)};
-  if (absl::ConsumePrefix(&name, "checkpoint-at-")) return {.checkpoint_step = number(name)};
-  if (name == "hang") return {.end = Script::End::kHang, .step = 3};
-  if (name == "silent") return {.end = Script::End::kSilent, .step = 3};
-  if (name == "deaf") return {.deaf = true};
+  if (absl::ConsumePrefix(&name, "fail-at-")) {
+    return {.end = Script::End::kFail, .step = number(name)};
+  }
+  if (absl::ConsumePrefix(&name, "peer-at-")) {
+    return {.end = Script::End::kPeer, .step = number(name)};
+  }
+  if (absl::ConsumePrefix(&name, "checkpoint-at-")) {
+    return {.checkpoint_step = number(name)};
+  }
+  if (name == "hang") {
+    return {.end = Script::End::kHang, .step = 3};
+  }
+  if (name == "silent") {
+    return {.end = Script::End::kSilent, .step = 3};
+  }
+  if (name == "deaf") {
+    return {.deaf = true};
+  }
   TANDEM_CHECK(name == "endless", "the name of the job is a script of tandem-fake-trainer");
   return script;
 }
@@ -103,7 +117,9 @@ class FakeTrainer {
   [[noreturn]] void Run() {
     v1::ToTrainer first;
     const absl::StatusOr<bool> got = channel_.Receive(first);
-    if (!got.ok() || !*got) Exit(link_::ExitCode::kStopped);
+    if (!got.ok() || !*got) {
+      Exit(link_::ExitCode::kStopped);
+    }
     TANDEM_CHECK(first.has_start(), "the first frame is Start");
     start_ = first.start();
     script_ = Parse(start_.assignment().resolved().name());
@@ -118,9 +134,13 @@ class FakeTrainer {
     ready.mutable_ready()->set_data_digest("fake");
     ready.mutable_ready()->set_build(start_.build());
     Tell(ready);
-    if (rank() == 0) SendTable();
+    if (rank() == 0) {
+      SendTable();
+    }
     SetPhase(v1::RANK_PHASE_READY);
-    for (int64_t step = 1;; ++step) Step(step);
+    for (int64_t step = 1;; ++step) {
+      Step(step);
+    }
   }
 
  private:
@@ -131,7 +151,9 @@ class FakeTrainer {
   [[noreturn]] static void Exit(link_::ExitCode code) { _exit(static_cast<int>(code)); }
 
   void Tell(const v1::FromTrainer& message) {
-    if (!channel_.Send(message).ok()) Exit(link_::ExitCode::kStopped);
+    if (!channel_.Send(message).ok()) {
+      Exit(link_::ExitCode::kStopped);
+    }
   }
 
   void SetPhase(v1::RankPhase phase) {
@@ -143,14 +165,20 @@ class FakeTrainer {
     while (true) {
       v1::ToTrainer message;
       const absl::StatusOr<bool> got = channel_.Receive(message);
-      if (silent_) return;
-      if (!got.ok() || !*got) Exit(link_::ExitCode::kStopped);
+      if (silent_) {
+        return;
+      }
+      if (!got.ok() || !*got) {
+        Exit(link_::ExitCode::kStopped);
+      }
       if (message.has_value()) {
         const std::lock_guard lock(mu_);
         values_[message.value().key()] = message.value().value();
         changed_.notify_all();
       } else if (message.request() == v1::DESIRED_STOP_NOW) {
-        if (!script_.deaf) Exit(link_::ExitCode::kStopped);
+        if (!script_.deaf) {
+          Exit(link_::ExitCode::kStopped);
+        }
       } else {
         v1::FromTrainer done;
         done.set_request_done(message.request_id());
@@ -162,7 +190,9 @@ class FakeTrainer {
   void WatchDeadline() {
     while (true) {
       const int64_t deadline = page_->orphan_deadline_boottime_ns.load();
-      if (deadline != 0 && NowNs(CLOCK_BOOTTIME) > deadline) Exit(link_::ExitCode::kFenced);
+      if (deadline != 0 && NowNs(CLOCK_BOOTTIME) > deadline) {
+        Exit(link_::ExitCode::kFenced);
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
@@ -204,15 +234,22 @@ class FakeTrainer {
     page_->step.store(step);
     page_->instruction.store(static_cast<int64_t>(step) % 7);
     page_->num_communicators.store(kNumCommunicators);
-    for (int i = 0; i < kNumCommunicators; ++i)
+    for (int i = 0; i < kNumCommunicators; ++i) {
       page_->collectives[i].store(static_cast<uint64_t>(step) * (i + 1));
+    }
     SetPhase(v1::RANK_PHASE_STEPPING);
     printf("rank %d step %ld\n", rank(), static_cast<long>(step));
     fflush(stdout);
-    if (script_.step == step && script_.end != Script::End::kFinish) End();
+    if (script_.step == step && script_.end != Script::End::kFinish) {
+      End();
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (rank() == 0) Report(step);
-    if (script_.step == step && script_.end == Script::End::kFinish) End();
+    if (rank() == 0) {
+      Report(step);
+    }
+    if (script_.step == step && script_.end == Script::End::kFinish) {
+      End();
+    }
   }
 
   void Report(int64_t step) {
@@ -250,37 +287,51 @@ class FakeTrainer {
         SetPhase(v1::RANK_PHASE_FINISHED);
         Exit(link_::ExitCode::kDone);
       case Script::End::kSignal:
-        if (is_last()) Die(script_.code);
+        if (is_last()) {
+          Die(script_.code);
+        }
         return;
       case Script::End::kExit:
-        if (is_last()) _exit(script_.code);
+        if (is_last()) {
+          _exit(script_.code);
+        }
         return;
       case Script::End::kFail:
-        if (!is_last()) return;
+        if (!is_last()) {
+          return;
+        }
         message.mutable_failed()->set_class_(v1::FAILURE_CLASS_USER);
         message.mutable_failed()->set_reason("BadData");
         message.mutable_failed()->set_message("the data is not what it should be");
         Tell(message);
         Exit(link_::ExitCode::kUserError);
       case Script::End::kPeer:
-        if (is_last()) Die(SIGKILL);
+        if (is_last()) {
+          Die(SIGKILL);
+        }
         message.mutable_failed()->set_class_(v1::FAILURE_CLASS_PEER_LOST);
         message.mutable_failed()->set_reason("PeerLost");
         message.mutable_failed()->set_message(absl::StrCat("rank ", rank(), " lost a peer"));
         Tell(message);
         Exit(link_::ExitCode::kPeerLost);
       case Script::End::kHang:
-        while (true) pause();
+        while (true) {
+          pause();
+        }
       case Script::End::kSilent:
         silent_ = true;
         channel_.Shutdown();
-        while (true) pause();
+        while (true) {
+          pause();
+        }
     }
   }
 
   [[noreturn]] static void Die(int signal) {
     raise(signal);
-    while (true) pause();
+    while (true) {
+      pause();
+    }
   }
 
   link_::Channel channel_;
@@ -302,7 +353,9 @@ int main(int argc, char** argv) {
     return static_cast<int>(link_::ExitCode::kUserError);
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != args->parent_pid) return static_cast<int>(link_::ExitCode::kStopped);
+  if (getppid() != args->parent_pid) {
+    return static_cast<int>(link_::ExitCode::kStopped);
+  }
   absl::StatusOr<link_::MappedPage> page = link_::MappedPage::Attach(args->page_fd);
   if (!page.ok()) {
     fprintf(stderr, "%s\n", std::string(page.status().message()).c_str());

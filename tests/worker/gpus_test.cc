@@ -39,7 +39,9 @@ class VisibleGpusTest : public testing::Test {
   static std::string Offered(const char* visible) {
     const auto gpus = ReadGpus("0, H200, GPU-aa11, 1\n1, H200, GPU-ab22, 1\n2, H200, GPU-cc33, 1\n");
     const auto slots = VisibleGpus(*gpus, visible);
-    if (!slots.ok()) return std::string(slots.status().message());
+    if (!slots.ok()) {
+      return std::string(slots.status().message());
+    }
     std::string text;
     for (const v1::Slot& slot : *slots) {
       text += (text.empty() ? "" : ",") + std::to_string(slot.index()) + ":" + slot.uuid();
@@ -59,7 +61,9 @@ TEST_F(VisibleGpusTest, OnlyWhatIsNamedInItsOrderAndNumberedAsCudaDoes) {
 }
 
 TEST_F(VisibleGpusTest, NoneWhereNoneIsGiven) {
-  for (const char* none : {"", " ", "-1", "NoDevFiles"}) EXPECT_EQ(Offered(none), "") << none;
+  for (const char* none : {"", " ", "-1", "NoDevFiles"}) {
+    EXPECT_EQ(Offered(none), "") << none;
+  }
 }
 
 TEST_F(VisibleGpusTest, WhatIsNoGpuOfThisMachineIsOneLine) {

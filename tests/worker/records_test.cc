@@ -52,7 +52,9 @@ class RecordsTest : public testing::Test {
   ProcessId StartProcess() {
     const pid_t child = fork();
     if (child == 0) {
-      while (true) pause();
+      while (true) {
+        pause();
+      }
     }
     children_.push_back(child);
     return *Identify(child);
@@ -202,7 +204,9 @@ class LogLimitsTest : public RecordsTest {
 TEST_F(LogLimitsTest, TheNewestAreKept) {
   Records records = OpenWith({.attempts = 2});
   WriteAttempts(records, 4);
-  for (int i = 1; i <= 4; ++i) ASSERT_TRUE(records.Forget({.job = "j", .attempt = i}).ok());
+  for (int i = 1; i <= 4; ++i) {
+    ASSERT_TRUE(records.Forget({.job = "j", .attempt = i}).ok());
+  }
   EXPECT_THAT(Kept(), ElementsAre("attempt-3", "attempt-4"));
 }
 
@@ -210,7 +214,9 @@ TEST_F(LogLimitsTest, BytesCountTooAndTheNewestStaysHoweverLarge) {
   {
     Records records = OpenWith({.bytes = 25});
     WriteAttempts(records, 4);
-    for (int i = 1; i <= 4; ++i) ASSERT_TRUE(records.Forget({.job = "j", .attempt = i}).ok());
+    for (int i = 1; i <= 4; ++i) {
+      ASSERT_TRUE(records.Forget({.job = "j", .attempt = i}).ok());
+    }
     EXPECT_THAT(Kept(), ElementsAre("attempt-3", "attempt-4"));
   }
   Records records = OpenWith({.bytes = 1});

@@ -16,7 +16,9 @@ v1::StepReport Report(int64_t step, int num_norms = 0) {
   v1::StepReport report;
   report.set_step(step);
   report.set_loss(2.5);
-  for (int i = 0; i < num_norms; ++i) report.mutable_norms()->add_weight(1.5);
+  for (int i = 0; i < num_norms; ++i) {
+    report.mutable_norms()->add_weight(1.5);
+  }
   return report;
 }
 
@@ -40,7 +42,9 @@ TEST(ReportBufferTest, ABatchWaitsForItsTimeOrItsSize) {
   EXPECT_EQ(batch->seq(), 1u);
   EXPECT_EQ(batch->id().attempt(), 3);
   EXPECT_FALSE(buffer.Next(kStart + absl::Seconds(1), true).has_value()) << "sent once";
-  for (int i = 0; i < 40; ++i) buffer.Add(Report(3 + i, 1000), kStart + absl::Seconds(1));
+  for (int i = 0; i < 40; ++i) {
+    buffer.Add(Report(3 + i, 1000), kStart + absl::Seconds(1));
+  }
   EXPECT_EQ(buffer.DueAt(), absl::InfinitePast()) << "more than 256 kB";
   const std::optional<v1::ReportBatch> full = buffer.Next(kStart + absl::Seconds(1), false);
   EXPECT_GT(full->reports_size(), 25);
@@ -104,7 +108,9 @@ TEST(ReportBufferTest, TooMuchDropsNormsOldestFirstThenReportsAndCountsBoth) {
   const size_t scalars = Report(1).ByteSizeLong();
   const size_t with_norms = Report(1, 100).ByteSizeLong();
   ReportBuffer buffer = Buffer({.buffer_bytes = 3 * with_norms});
-  for (int64_t step = 1; step <= 3; ++step) buffer.Add(Report(step, 100), kStart);
+  for (int64_t step = 1; step <= 3; ++step) {
+    buffer.Add(Report(step, 100), kStart);
+  }
   EXPECT_EQ(buffer.dropped_norms(), 0);
   buffer.Add(Report(4, 100), kStart);
   buffer.Add(Report(5, 100), kStart);
@@ -112,7 +118,9 @@ TEST(ReportBufferTest, TooMuchDropsNormsOldestFirstThenReportsAndCountsBoth) {
   EXPECT_EQ(buffer.dropped_reports(), 0);
   EXPECT_LE(buffer.bytes(), 3 * with_norms);
   const int64_t room = static_cast<int64_t>(3 * with_norms / scalars);
-  for (int64_t step = 6; step <= room + 10; ++step) buffer.Add(Report(step), kStart);
+  for (int64_t step = 6; step <= room + 10; ++step) {
+    buffer.Add(Report(step), kStart);
+  }
   EXPECT_EQ(buffer.dropped_norms(), 5);
   EXPECT_GE(buffer.dropped_reports(), 10);
   EXPECT_LE(buffer.bytes(), 3 * with_norms);
@@ -124,9 +132,13 @@ TEST(ReportBufferTest, TooMuchDropsNormsOldestFirstThenReportsAndCountsBoth) {
 
 TEST(ReportBufferTest, DroppingWhatWasSentKeepsTheOrder) {
   ReportBuffer buffer = Buffer({.buffer_bytes = 4 * Report(1).ByteSizeLong()});
-  for (int64_t step = 1; step <= 3; ++step) buffer.Add(Report(step), kStart);
+  for (int64_t step = 1; step <= 3; ++step) {
+    buffer.Add(Report(step), kStart);
+  }
   EXPECT_EQ(buffer.Next(kStart, true)->reports_size(), 3);
-  for (int64_t step = 4; step <= 6; ++step) buffer.Add(Report(step), kStart);
+  for (int64_t step = 4; step <= 6; ++step) {
+    buffer.Add(Report(step), kStart);
+  }
   const std::optional<v1::ReportBatch> batch = buffer.Next(kStart, true);
   EXPECT_EQ(batch->reports(0).step(), 4);
   EXPECT_EQ(batch->dropped_reports(), 2);

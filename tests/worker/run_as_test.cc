@@ -18,7 +18,9 @@ using ::testing::HasSubstr;
 std::string StatusLine(pid_t pid, const std::string& key) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key + ":")) return line;
+    if (line.starts_with(key + ":")) {
+      return line;
+    }
   }
   return "";
 }
@@ -29,9 +31,13 @@ TEST(FindUserTest, AnUnknownUserIsRefusedByName) {
 }
 
 TEST_F(DaemonTest, RanksRunAsTheUserThatWasChosenAndDieWithTheDaemonAllTheSame) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root may run jobs as another user";
+  if (geteuid() != 0) {
+    GTEST_SKIP() << "only root may run jobs as another user";
+  }
   const passwd* const nobody = getpwnam("nobody");
-  if (nobody == nullptr) GTEST_SKIP() << "there is no user nobody";
+  if (nobody == nullptr) {
+    GTEST_SKIP() << "there is no user nobody";
+  }
   // A folder of the build may be closed to others.
   const std::string trainer = folder_ + "/trainer";
   std::filesystem::copy_file(TANDEM_FAKE_TRAINER, trainer);

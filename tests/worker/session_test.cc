@@ -64,8 +64,9 @@ TEST(SessionTest, MessagesAreCountedFrom1InEverySession) {
   core.Say(kJob, 0, Set("a", "1"));
   core.Say(kJob, 0, Set("b", "2"));
   uint64_t expected = 0;
-  for (const SendToController& command : core.Take<SendToController>())
+  for (const SendToController& command : core.Take<SendToController>()) {
     EXPECT_EQ(command.message.seq(), ++expected);
+  }
   EXPECT_GE(expected, 3u);
 }
 
@@ -197,7 +198,9 @@ TEST(RendezvousTest, ASetIsToldOnceAndTheFirstValueStays) {
 TEST(RendezvousTest, AGetOfManyRanksIsAskedOnceAndAnsweredToAll) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 3));
-  for (const int rank : {2, 0, 1}) core.Say(kJob, rank, Get("far"));
+  for (const int rank : {2, 0, 1}) {
+    core.Say(kJob, rank, Get("far"));
+  }
   const std::vector<v1::WorkerMessage> gets = core.TakeMessages(v1::WorkerMessage::kGet);
   ASSERT_THAT(gets, SizeIs(1));
   EXPECT_EQ(gets[0].get().rank(), 2);

@@ -29,16 +29,24 @@ WorkerProcess::WorkerProcess(const Options& options) {
                                    options.trainer};
   args.insert(args.end(), options.more.begin(), options.more.end());
   std::vector<char*> argv;
-  for (std::string& arg : args) argv.push_back(arg.data());
+  for (std::string& arg : args) {
+    argv.push_back(arg.data());
+  }
   argv.push_back(nullptr);
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string text = *variable;
-    if (!options.environment.contains(text.substr(0, text.find('=')))) variables.push_back(text);
+    if (!options.environment.contains(text.substr(0, text.find('=')))) {
+      variables.push_back(text);
+    }
   }
-  for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
+  for (const auto& [name, value] : options.environment) {
+    variables.push_back(name + "=" + value);
+  }
   std::vector<char*> envp;
-  for (std::string& variable : variables) envp.push_back(variable.data());
+  for (std::string& variable : variables) {
+    envp.push_back(variable.data());
+  }
   envp.push_back(nullptr);
   pid_ = _Fork();
   if (pid_ == 0) {
@@ -53,7 +61,9 @@ WorkerProcess::WorkerProcess(const Options& options) {
 }
 
 WorkerProcess::~WorkerProcess() {
-  if (pid_ > 0) Kill();
+  if (pid_ > 0) {
+    Kill();
+  }
 }
 
 void WorkerProcess::Signal(int signal) { kill(pid_, signal); }
@@ -69,7 +79,9 @@ std::optional<int> WorkerProcess::Wait(absl::Duration limit) {
   const absl::Time deadline = absl::Now() + limit;
   int status = 0;
   while (waitpid(pid_, &status, WNOHANG) == 0) {
-    if (absl::Now() > deadline) return std::nullopt;
+    if (absl::Now() > deadline) {
+      return std::nullopt;
+    }
     absl::SleepFor(absl::Milliseconds(2));
   }
   pid_ = 0;
@@ -86,7 +98,9 @@ bool IsAlive(pid_t pid) { return Identify(pid).ok(); }
 bool WaitUntilGone(const std::vector<pid_t>& pids, absl::Duration limit) {
   const absl::Time deadline = absl::Now() + limit;
   while (std::any_of(pids.begin(), pids.end(), IsAlive)) {
-    if (absl::Now() > deadline) return false;
+    if (absl::Now() > deadline) {
+      return false;
+    }
     absl::SleepFor(absl::Milliseconds(2));
   }
   return true;
