@@ -100,7 +100,8 @@ std::string FieldChecker::Origin(std::string_view path) const {
 }
 
 std::string FieldChecker::Named(std::string_view path) const {
-  return absl::StrCat(path.substr(path.rfind('.') + 1), " ", ValueText(FindValue(spec_, path)), Origin(path));
+  return absl::StrCat(std::string(path.substr(path.rfind('.') + 1)), " ", ValueText(FindValue(spec_, path)),
+                      Origin(path));
 }
 
 Checked FieldChecker::Take() {
