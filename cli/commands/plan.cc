@@ -48,13 +48,19 @@ v1::JobSpec OnDeviceOf(const schedules::DeviceProfile& profile, v1::JobSpec reso
   return resolved;
 }
 
+// A job that cannot be planned by the profile that was asked for is an error of use.
+template <typename T>
+absl::StatusOr<T> AsUsage(absl::StatusOr<T> planned) {
+  return planned.ok() ? std::move(planned) : absl::InvalidArgumentError(planned.status().message());
+}
+
 // The job with a prefetch distance, and the choice, where it leaves that open.
 absl::StatusOr<std::optional<plan::PrefetchChoice>> SetPrefetch(const schedules::DeviceProfile& profile,
                                                                 v1::JobSpec& resolved) {
   if (!plan::ChoosesPrefetch(resolved)) {
     return std::nullopt;
   }
-  TANDEM_ASSIGN_OR_RETURN(plan::PrefetchChoice choice, plan::ChoosePrefetch(resolved, profile));
+  TANDEM_ASSIGN_OR_RETURN(plan::PrefetchChoice choice, AsUsage(plan::ChoosePrefetch(resolved, profile)));
   resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice.distance);
   return choice;
 }
@@ -206,7 +212,7 @@ absl::Status Compare(Context& context, const v1::JobSpec& spec, const v1::JobSpe
     v1::JobSpec planned = OnDeviceOf(result.profile, variant.resolved);
     TANDEM_RETURN_IF_ERROR(SetPrefetch(result.profile, planned).status());
     const plan::JobPlan job_plan = plan::MakeJobPlan(planned);
-    TANDEM_ASSIGN_OR_RETURN(plan::Prediction prediction, plan::Predict(job_plan, result.profile));
+    TANDEM_ASSIGN_OR_RETURN(plan::Prediction prediction, AsUsage(plan::Predict(job_plan, result.profile)));
     result.compared.push_back({.value = value,
                                .current = MessageDifferencer::Equals(variant.resolved, resolved),
                                .prediction = std::move(prediction),
@@ -260,7 +266,7 @@ Outcome Plan(Context& context, const PlanOptions& options) {
     if (options.without_wait.has_value() || options.without_instruction.has_value()) {
       return TryCheck(context, options, result.plan);
     }
-    TANDEM_ASSIGN_OR_RETURN(result.prediction, plan::Predict(result.plan, result.profile));
+    TANDEM_ASSIGN_OR_RETURN(result.prediction, AsUsage(plan::Predict(result.plan, result.profile)));
     result.advice = plan::Advise(resolved, result.plan, result.prediction, result.profile);
     if (options.compare.has_value()) {
       TANDEM_RETURN_IF_ERROR(Compare(context, job.spec, job.resolved, result));

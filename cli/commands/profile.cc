@@ -148,7 +148,7 @@ Outcome Profile(Context& context, Client& client, const ProfileOptions& options)
       if (written.ok()) {
         absl::StrAppend(&text, path, ": ", use, "\n");
       } else {
-        error = written.message();
+        error = std::string(written.message());
       }
     };
     if (!options.trace.empty()) {
