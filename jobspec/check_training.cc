@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "jobspec/checks.h"
 #include "jobspec/schema.h"
+#include "jobspec/text.h"
 
 namespace tandem::jobspec {
 namespace {
