@@ -58,7 +58,7 @@ int Ended(tandem::cli::Console& console, int exit_code) {
   return error.empty() ? tandem::cli::kOutputClosed
                        : tandem::cli::Fail(console, tandem::cli::kFailed,
                                            absl::StrCat("cannot write standard output: ", error,
-                                                        "; what came out is not complete"));
+                                                        "; the output is incomplete"));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
     if (unit.name == "embedding" && !config.tie_word_embeddings) {
       return 0.0;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
     }
-    // Of what a capacity drops nothing is computed; what pads an expert is no arithmetic of the model.
+    // Tokens dropped by a capacity cost nothing, and padding of experts is not counted as the model's work.
     const double kept =
         unit.experts && config.moe.capacity.factor > 0 ? std::min(config.moe.capacity.factor, 1.0) : 1.0;
     return (unit.frozen ? 4.0 : 6.0) * kept * ActiveShare(config, unit);

@@ -57,17 +57,17 @@ int FailWithoutThem(Context& context, const v1::Job& job, const DetailsRequest& 
   }
   if (request.step > job.last_step()) {
     return Fail(context.console, kNotFound,
-                absl::StrCat(request.what, ": step ", request.step, " is not there; the newest is ",
+                absl::StrCat(request.what, ": step ", request.step, " has not been made yet; the newest is ",
                              job.last_step()));
   }
   if (request.step == 0) {
     return Fail(context.console, kNotFound,
                 absl::StrCat(request.what, ": the job ",
-                             job.last_step() == 0 ? "has made no step yet" : "has none of its newest steps",
+                             job.last_step() == 0 ? "has made no step yet" : "has none for its newest steps",
                              " (", StateText(job.state()), ")"));
   }
   return Fail(context.console, kNotFound,
-              absl::StrCat(request.what, ": none are kept of step ", request.step,
+              absl::StrCat(request.what, ": none are kept for step ", request.step,
                            "; the newest steps have them: omit --step"));
 }
 

@@ -99,7 +99,7 @@ HttpAnswer ProfileTrace(v1::Jobs::Stub& stub, const std::function<void(grpc::Cli
     return JsonError(StatusOf(status));
   }
   if (!plan.has_value()) {
-    return JsonError(absl::UnavailableError("the job has only just got its ranks; ask again"));
+    return JsonError(absl::UnavailableError("the job has only just started; try again"));
   }
   const absl::Status same = plan::CheckRecorded(*plan, steps);
   return same.ok() ? JsonAnswer(200, plan::RecordedTrace(*plan, steps)) : JsonError(same);

@@ -50,16 +50,16 @@ HttpAnswer Site::Answer(const HttpRequest& request) {
     return api_.Health();
   }
   if (!is_api && request.path != "/") {
-    return {.status = 404, .body = "there are /, /api, /healthz and /metrics\n"};
+    return {.status = 404, .body = "not found; allowed: /, /api, /healthz and /metrics\n"};
   }
   if (!options_.page) {
     return {.status = 404, .body = "the page is off; tandem-controller --page on serves it here\n"};
   }
   if (options_.local_names_only && !IsLocalName(request.host)) {
-    return {.status = 403, .body = "ask for this page by localhost or 127.0.0.1\n"};
+    return {.status = 403, .body = "open this page as localhost or 127.0.0.1\n"};
   }
   if (is_api && request.from_other_site) {
-    return JsonError(absl::PermissionDeniedError("a page of another site may not ask here"));
+    return JsonError(absl::PermissionDeniedError("calls from other sites' pages are refused"));
   }
   if (is_api) {
     return AnswerApi(std::string(method), request);

@@ -307,7 +307,7 @@ std::vector<prometheus::MetricFamily> Metrics::CollectOwn() const {
   out.back().metric.push_back(commits_.Metric());
 
   out.push_back(Family("tandem_controller_store_no_room_total",
-                       "Commits to the store for which there was no room.", MetricType::Counter));
+                       "Commits to the store that failed because its disk was full.", MetricType::Counter));
   Add(out.back(), static_cast<double>(refused_commits_));
 
   out.push_back(Family("grpc_server_started_total", "RPCs begun, by method.", MetricType::Counter));
@@ -379,11 +379,13 @@ std::vector<prometheus::MetricFamily> Metrics::CollectOwn() const {
   per_scalar("tandem_train_moe_z_loss", "Routers' z loss of the last step, mean over sparse layers.",
              "moe_z_loss");
   per_scalar("tandem_train_moe_largest_load",
-             "Most tokens of an expert in the last step, in means of its layer.", "moe_largest_load");
+             "Largest number of tokens of an expert in the last step, relative to the mean of its layer.",
+             "moe_largest_load");
   per_scalar("tandem_train_moe_idle_experts", "Experts without tokens in the last step, in all layers.",
              "moe_idle");
   per_scalar("tandem_train_moe_dropped_tokens",
-             "Choices in the last step that no expert had room for, in all layers.", "moe_dropped");
+             "Token choices in the last step that were dropped because the expert was full, in all layers.",
+             "moe_dropped");
   per_scalar("tandem_train_moe_further_passes",
              "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
              "all layers: the router sent a rank more rows than it computes at a time.",
@@ -435,7 +437,7 @@ void Metrics::CollectTimes(const std::map<std::string, Timed>& all,
 void Metrics::CollectNeeds(std::vector<prometheus::MetricFamily>& out) const {
   prometheus::MetricFamily sent = Family("tandem_comm_bytes_total",
                                          "Bytes that the ranks of a job sent to each other in optimizer "
-                                         "steps, by what for, as its program says.",
+                                         "steps, by purpose, as counted from its program.",
                                          prometheus::MetricType::Counter);
   prometheus::MetricFamily memory = Family(
       "tandem_device_memory_bytes",

@@ -136,7 +136,7 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
           }
           const auto done = [this, submit, response, context, reactor](absl::Status status,
                                                                        v1::JobSpec resolved) mutable {
-            // Whoever was told meanwhile that the call has failed gets no job.
+            // A caller that has received an error meanwhile gets no job.
             if (status.ok() && context->IsCancelled()) {
               status = absl::CancelledError("nobody waits for the job");
             }

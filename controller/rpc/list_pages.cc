@@ -41,7 +41,7 @@ absl::StatusOr<Page> PageOf(const Request& request) {
   Page page{.size = size};
   const std::string& token = request.page_token();
   if (!token.empty() && (!absl::SimpleAtoi(token, &page.position) || page.position <= 0)) {
-    return absl::InvalidArgumentError("page_token: not one that this service gave");
+    return absl::InvalidArgumentError("page_token: must come from an earlier answer of this service");
   }
   return page;
 }

@@ -93,7 +93,7 @@ class MessageLimit {
   std::string WhyRefused(uint32_t length) const;
   void Scan(std::string_view payload, Stream& stream);
   void Refuse(uint32_t id, Output& out);
-  // Tells the client of refusals, unless the server is in the middle of a frame or of a header block.
+  // Sends the client its refusals, unless the server is in the middle of a frame or of a header block.
   void Tell(Output& out);
 
   const uint32_t most_bytes_;

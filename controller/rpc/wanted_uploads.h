@@ -12,7 +12,7 @@ namespace tandem::controller {
 
 // What is asked of the workers of a job for a user who reads its logs, or profiles it.
 
-// Of the rank and the attempt of the request: all ranks, and the newest attempt, where it names none.
+// For the rank and the attempt of the request: all ranks, and the newest attempt, where it names none.
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedLogs(const v1::Job& job,
                                                             const v1::LogRequest& request);
 

@@ -16,7 +16,7 @@ namespace tandem::schedules {
 //
 //   * The streams of a run start after all streams of the former run but those that copy to and from the
 //     host. Nothing is assumed of when a copy stream starts, except that it goes on after its own former run.
-//   * Run n has ended before run n + 2 is issued, so nothing but the former run can still be under way.
+//   * Run n has ended before run n + 2 is issued, so only the former run can still be in flight.
 //
 // The former run is one pseudo-instruction for each of its copy streams, and one for all its other streams.
 class RunClocks {

@@ -231,7 +231,7 @@ TEST(WatchSummaryTest, Succeeded) {
             "  checkpoint  /data/runs/headers/step-134 (step 134)\n");
 }
 
-TEST(WatchSummaryTest, FailedTellsTheCauseInOneParagraph) {
+TEST(WatchSummaryTest, AFailureIsExplainedInOneParagraph) {
   WatchState state = RunningState();
   v1::Job job = SampleJob(v1::JOB_STATE_FAILED, 9);
   *job.mutable_ended() = At(70);
@@ -257,7 +257,7 @@ TEST(WatchSummaryTest, FailedTellsTheCauseInOneParagraph) {
   EXPECT_EQ(RankToBlame(job), 1);
 }
 
-TEST(CauseTextTest, AMessageThatIsASentenceIsNotSaidTwice) {
+TEST(CauseTextTest, AMessageThatIsASentenceIsNotRepeated) {
   v1::Cause cause;
   cause.set_rank(1);
   cause.set_worker("local-2");

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(5);
 
-// Fails when it is told to.
+// Fails when a test asks for it.
 class PendingCommunicator final : public Communicator {
  public:
   const std::string& name() const override { return name_; }
@@ -75,7 +75,7 @@ TEST(WatchTest, ACollectiveThatFailsIsTold) {
   EXPECT_EQ(told.get_future().get(), "group pending rank 0 AllGather: failed");
 }
 
-TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreLookedAtBeforeItIsTold) {
+TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreCheckedBeforeItIsReported) {
   auto ranks = MakeThreadCommunicators("heartbeat", 1);
   PendingCommunicator failing;
   PendingCommunicator behind;
@@ -87,7 +87,7 @@ TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreLookedAtBeforeItIsTold) 
 }
 
 // A death breaks the heartbeat and the collectives that are pending, each noticed by a thread of its own.
-TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
+TEST(WatchTest, WhatBothThreadsNoticeIsReportedOnce) {
   auto ranks = MakeThreadCommunicators("heartbeat", 2);
   PendingCommunicator pending;
   std::atomic<int> told{0};
@@ -109,7 +109,7 @@ TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
   EXPECT_EQ(told, 1);
 }
 
-TEST(WatchTest, RanksThatLeaveOneAfterTheOtherTellNothing) {
+TEST(WatchTest, RanksThatLeaveOneAfterTheOtherReportNothing) {
   auto heartbeats = MakeThreadCommunicators("heartbeat", 3);
   RunThreadRanks(3, [&](int rank) {
     Watchdog watch(*heartbeats[static_cast<size_t>(rank)], {}, kInterval,

@@ -14,6 +14,7 @@
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/platform/fake_clock.h"
+#include "tests/platform/temporary_folder.h"
 #include "tests/tls/certificates.h"
 #include "tls/certificate.h"
 
@@ -88,7 +89,7 @@ class PageSignInTest : public ::testing::Test {
     return job;
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   const tls::Certificates certificates_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<JobClient> alice_;

@@ -49,7 +49,7 @@ class ProcessTest : public TrainerProcesses {
   static constexpr int kAttempt = 3;
 };
 
-TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
+TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
   spec_.mutable_training()->set_steps(6);
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
@@ -61,7 +61,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
         rank, [](const auto& m) { return m.has_finished(); }, kPatience);
     ASSERT_TRUE(finished.has_value());
     EXPECT_EQ(finished->finished().step(), 6);
-    const v1::FromTrainer first = daemon_->Said(rank)[rank == 0 ? 1 : 0];  // rank 0 tells the table first
+    const v1::FromTrainer first = daemon_->Said(rank)[rank == 0 ? 1 : 0];  // rank 0 sends the table first
     ASSERT_TRUE(first.has_ready());
     EXPECT_EQ(first.ready().program_digest(), plan.program_digest);
     EXPECT_EQ(first.ready().layout_digest(), plan.layout_digest);
@@ -178,7 +178,7 @@ TEST_F(ProcessTest, ARankThatFailsGivesTheCheckpointDirectoryBack) {
   EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
-TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
+TEST_F(ProcessTest, StopAfterCheckpointSentToOneRankStopsAll) {
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
@@ -211,7 +211,7 @@ TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
   EXPECT_EQ(checkpoints[1], last_step);
 }
 
-TEST_F(ProcessTest, ASaveThatFailsIsToldAndTheAnswerToTheRequestSaysSo) {
+TEST_F(ProcessTest, ASaveThatFailsIsReportedAndAnswersTheRequest) {
   const std::string directory = folder_ + "/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);
   Start();

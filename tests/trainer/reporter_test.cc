@@ -46,7 +46,7 @@ std::map<std::string, double> ScalarsOf(const v1::StepReport& report) {
 
 void ExpectNoFailure(int64_t, std::exception_ptr) { ADD_FAILURE() << "the reporter failed"; }
 
-TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
+TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
   std::vector<v1::StepReport> told;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
@@ -241,7 +241,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
       reporter.Submit({.report = ReportOf("step: 2"), .losses = {1}});
       submitted = true;
     });
-    EXPECT_FALSE(submitted);  // cannot be: step 1 is not told before `open`
+    EXPECT_FALSE(submitted);  // cannot be: step 1 is not reported before `open`
     {
       const std::lock_guard<std::mutex> lock(mu);
       open = true;
@@ -253,7 +253,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
   });
 }
 
-TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
+TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
   int64_t failed_step = 0;
   int failures = 0;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
@@ -279,7 +279,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
 }
 
 // Otherwise a job whose last report is lost would look finished.
-TEST(ReporterTest, AReportThatCannotBeToldFailsTheFlush) {
+TEST(ReporterTest, AReportThatCannotBeSentFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
         comm, {}, {}, 0,

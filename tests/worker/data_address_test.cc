@@ -61,7 +61,7 @@ TEST(LocalAddressTowardTest, SaysWhatItCannotTell) {
   EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("nowhere.invalid:7070"));
 }
 
-TEST_F(DaemonTest, TellsTheAddressFromWhichItReachesTheControllerOrTheOneThatItWasGiven) {
+TEST_F(DaemonTest, ReportsTheAddressFromWhichItReachesTheControllerOrTheGivenOne) {
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
   EXPECT_EQ(controller_->seen().hellos[0].inventory().data_address(), "127.0.0.1");
