@@ -47,7 +47,7 @@ double SumOfUnits(const DecoderConfig& config, const Share& share) {
   return total;
 }
 
-// Of a unit's parameters, those that one token uses.
+// The share of a unit's parameters that one token uses.
 double ActiveShare(const DecoderConfig& config, const UnitParameters& unit) {
   const ops::RouterConfig& router = config.moe.router;
   return unit.experts ? static_cast<double>(router.top_k) / static_cast<double>(router.experts) : 1.0;

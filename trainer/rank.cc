@@ -423,7 +423,7 @@ class Rank::Impl {
     return "";
   }
 
-  // Of the save of this step.
+  // Reports a problem of the save of this step.
   void Warn(v1::CheckpointProblem problem, const std::string& message) {
     platform::Log(platform::LogLevel::kError, "a checkpoint failed",
                   {{"step", absl::StrCat(step())}, {"error", message}});

@@ -277,9 +277,9 @@ class Taker {
     }
     if (!state_.live.empty() && welcome.store_id() != state_.store_id) {
       return absl::StrCat(
-          "this controller has another store ( ", welcome.store_id(),
-          ") than the one whose ranks run here ( ", state_.store_id,
-          "), and would stop those ranks; the worker waits for that controller, or until they have ended");
+          "this controller has store ", welcome.store_id(), ", and the ranks that run here are of store ",
+          state_.store_id,
+          ": it would stop them; the worker waits for the other controller, or until they have ended");
     }
     if (welcome.protocol() != proto::kProtocol) {
       return absl::StrCat("the controller speaks protocol ", welcome.protocol(), ", this worker only ",

@@ -136,7 +136,7 @@ struct CheckpointOptions {
 int CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
 
 struct TopOptions {
-  bool once = false;  // so also where standard output is no terminal
+  bool once = false;  // so also where standard output is not a terminal
 };
 int Top(Context& context, Client& client, const TopOptions& options);
 

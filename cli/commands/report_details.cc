@@ -10,7 +10,7 @@
 namespace tandem::cli {
 namespace {
 
-// Of the last report with them of steps first to last (0: to the newest).
+// The details of the last report that has them, of the steps from first to last (0: to the newest).
 absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const std::string& job_id,
                                                     const DetailsRequest& request, int64_t first,
                                                     int64_t last) {

@@ -22,7 +22,8 @@ namespace {
 
 constexpr auto kLongest = std::chrono::minutes(5);
 
-// Of all ranks and steps together, each about 750 bytes of the trace, which is held as a whole.
+// The limit for all ranks and steps together: an instruction is about 750 bytes of a trace, which is held as
+// a whole.
 constexpr int64_t kMostInstructions = 100'000;
 
 absl::Status TooLarge(const std::string& job) {

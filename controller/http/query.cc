@@ -45,7 +45,7 @@ std::optional<std::string> Decoded(absl::string_view text) {
   return out;
 }
 
-// False where the text is no value of the field.
+// False where the text is not a value of the field.
 bool Set(const std::string& text, const FieldDescriptor& field, Message& message) {
   const Reflection& reflection = *message.GetReflection();
   const auto set = [&](auto value, auto single, auto repeated) {

@@ -18,7 +18,7 @@ constexpr char kPolicy[] =
     "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// "localhost:9464", "127.0.0.1", "[::1]:80". An address is no name that anybody could have pointed here.
+// "localhost:9464", "127.0.0.1", "[::1]:80". An address is not a name that anybody could have pointed here.
 bool IsLocalName(absl::string_view host) {
   const size_t colon = host.rfind(':');
   if (colon != absl::string_view::npos && !absl::EndsWith(host, "]")) {

@@ -79,7 +79,7 @@ void Shorten(v1::Job& job) {
   }
 }
 
-// Of the norms, what was asked for.
+// Keeps the norms that were asked for.
 void Select(const v1::ListReportsRequest& request, v1::Norms& norms) {
   const auto keep = [&](v1::NormKind kind, google::protobuf::RepeatedField<double>& list) {
     const int index = request.parameter() - 1;

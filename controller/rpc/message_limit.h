@@ -89,7 +89,7 @@ class MessageLimit {
     bool answered = false;
   };
 
-  // Of a message that begins; empty: it may pass.
+  // Why a message of that length is refused when it begins; empty: it may pass.
   std::string WhyRefused(uint32_t length) const;
   void Scan(std::string_view payload, Stream& stream);
   void Refuse(uint32_t id, Output& out);

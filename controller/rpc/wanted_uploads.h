@@ -16,8 +16,8 @@ namespace tandem::controller {
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedLogs(const v1::Job& job,
                                                             const v1::LogRequest& request);
 
-// Of all ranks. id: of the profile, not 0 and below 2^46, so that ranks can agree on it as a part of a
-// double.
+// The timelines of all ranks. id: of the profile, not 0 and below 2^46, so that ranks can agree on it as a
+// part of a double.
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedProfiles(const v1::Job& job,
                                                                 const v1::ProfileRequest& request,
                                                                 uint64_t id);

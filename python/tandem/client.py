@@ -13,7 +13,7 @@ from tandem.spec import spec_from
 from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
 
 ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
-TIMEOUT = 10.0  # seconds, of a call that is no stream
+TIMEOUT = 10.0  # seconds, of a call that is not a stream
 PLANNED = 180.0  # of the submission of a job whose step is simulated first (prefetch: auto), behind others'
 AUTO = -1       # of fsdp.prefetch
 PAUSE = 0.5     # before a stream that broke is opened again

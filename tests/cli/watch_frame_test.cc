@@ -90,7 +90,7 @@ TEST(WatchFrameTest, AStalledJobNamesTheRankThatIsBehindAndPromisesNoEnd) {
                  "in step 135,\nforward of microbatch 2\n"),
       std::string::npos)
       << frame;
-  EXPECT_FALSE(Apply(Standstill(8, true, true), Moment(142), true, state).stalled) << "told before";
+  EXPECT_FALSE(Apply(Standstill(8, true, true), Moment(142), true, state).stalled) << "reported before";
   EXPECT_TRUE(Apply(Standstill(0, false, false), Moment(144), true, state).stalled);
   EXPECT_EQ(Frame(state, 100, Moment(144)).find("no progress"), std::string::npos);
   Apply(Standstill(7, false, true), Moment(160), true, state);

@@ -247,7 +247,7 @@ TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
   EXPECT_EQ(driver.Job().checkpoints().failed_in_a_row(), 2);
   EXPECT_EQ(driver.Job().checkpoints().last_failure().step(), 20);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is no transition";
+  EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is not a transition";
 
   CheckpointNoticed saved{.worker = "a"};
   *saved.notice.mutable_id() = Warned(3, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 30).notice.id();

@@ -109,7 +109,7 @@ TEST_F(PageSignInTest, EveryCallThatChangesSomethingIsAllowedToThoseWhoMayAndRef
       {"a cookie", {"Cookie: session=" + SessionOf(Role::kUser, "alice") + "\r\n", 401}},
       {"no session", {bearer(std::string(32, '0')), 401}},
       {"half a session", {bearer("0123"), 401}},
-      {"what is no text", {bearer(std::string(32, '\xff')), 401}},
+      {"what is not text", {bearer(std::string(32, '\xff')), 401}},
       {"a code that was not used", {bearer(unused), 401}},
       {"signed out", {bearer(over), 401}},
       {"another user", {bearer(SessionOf(Role::kUser, "bob")), 403}},

@@ -274,11 +274,11 @@ TEST_F(ServiceTest, AWatchThatBeginsInAStandstillReportsIt) {
   request.set_job("held");
   const auto stream = client_->stub().Watch(&context, request);
   v1::WatchResponse response;
-  int told = 0;
-  while (told < 2 && stream->Read(&response)) {
-    told += response.has_progress() ? 1 : 0;
+  int reported = 0;
+  while (reported < 2 && stream->Read(&response)) {
+    reported += response.has_progress() ? 1 : 0;
   }
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(reported, 2);
   EXPECT_TRUE(response.progress().stopped());
   context.TryCancel();
   stream->Finish();

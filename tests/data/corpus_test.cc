@@ -176,15 +176,15 @@ TEST(CorpusTest, AFileThatIsWrittenToWhileItIsReadIsNamed) {
   folder.Write("new", "xxxx");
   std::filesystem::rename(folder.path() + "/new", folder.path() + "/a");
   EXPECT_EQ(error(), "");
-  const std::string told = "data.train: " + folder.path() +
-                           "/b was written to while the job reads it; train on a copy that stays as it is";
+  const std::string message = "data.train: " + folder.path() +
+                              "/b was written to while the job reads it; train on a copy that stays as it is";
   std::filesystem::resize_file(folder.path() + "/b", 10);
-  EXPECT_EQ(error(), told);
+  EXPECT_EQ(error(), message);
   // The same size at a later time.
   folder.Write("b", std::string(100'000, 'c'));
   const auto written = std::filesystem::last_write_time(folder.path() + "/b");
   std::filesystem::last_write_time(folder.path() + "/b", written + std::chrono::seconds(1));
-  EXPECT_EQ(error(), told);
+  EXPECT_EQ(error(), message);
 }
 
 TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {

@@ -351,7 +351,7 @@ TEST(ResumeTest, StartingOverDoesNotReplaceWhatAnotherJobHasSaved) {
   }
 }
 
-TEST(ResumeTest, AnotherSeedAndOtherDataAreTold) {
+TEST(ResumeTest, AnotherSeedAndOtherDataAreReported) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
   options.steps = 2;

@@ -51,7 +51,7 @@ TEST_F(TlsFilesTest, AreRefusedWithTheFileAndWhatToDo) {
   EXPECT_THAT(WhyNot(files), HasSubstr("bob.key is not the key of "));
   files = good_;
   files.key = good_.certificate;
-  EXPECT_NE(WhyNot(files), "") << "a certificate is no key";
+  EXPECT_NE(WhyNot(files), "") << "a certificate is not a key";
 }
 
 TEST_F(TlsFilesTest, AKeyThatOthersMayReadIsRefused) {

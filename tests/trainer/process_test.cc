@@ -61,11 +61,12 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
         rank, [](const auto& m) { return m.has_finished(); }, kPatience);
     ASSERT_TRUE(finished.has_value());
     EXPECT_EQ(finished->finished().step(), 6);
-    const v1::FromTrainer first = daemon_->Said(rank)[rank == 0 ? 1 : 0];  // rank 0 sends the table first
+    const v1::FromTrainer first =
+        daemon_->MessagesOf(rank)[rank == 0 ? 1 : 0];  // rank 0 sends the table first
     ASSERT_TRUE(first.has_ready());
     EXPECT_EQ(first.ready().program_digest(), plan.program_digest);
     EXPECT_EQ(first.ready().layout_digest(), plan.layout_digest);
-    EXPECT_EQ(first.ready().data_digest(), daemon_->Said(0)[1].ready().data_digest());
+    EXPECT_EQ(first.ready().data_digest(), daemon_->MessagesOf(0)[1].ready().data_digest());
     EXPECT_FALSE(first.ready().data_digest().empty());
     EXPECT_EQ(first.ready().build(), platform::BuildVersion());
     EXPECT_EQ(daemon_->page(rank).attempt, kAttempt);
@@ -74,10 +75,10 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
     EXPECT_GE(daemon_->page(rank).instruction, 0);
     EXPECT_GT(daemon_->page(rank).collectives[0], 0u);
   }
-  const v1::ParameterTable table = daemon_->Said(0)[0].table();
+  const v1::ParameterTable table = daemon_->MessagesOf(0)[0].table();
   int64_t steps = 0;
   bool validated_start = false;
-  for (const v1::FromTrainer& message : daemon_->Said(0)) {
+  for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
     if (!message.has_report()) {
       continue;
     }
@@ -199,7 +200,7 @@ TEST_F(ProcessTest, StopAfterCheckpointSentToOneRankStopsAll) {
       0, [](const auto&) { return false; }, kPatience);
   std::vector<int64_t> checkpoints;
   int64_t last_step = 0;
-  for (const v1::FromTrainer& message : daemon_->Said(0)) {
+  for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
     if (message.has_checkpoint()) {
       checkpoints.push_back(message.checkpoint().step());
     }

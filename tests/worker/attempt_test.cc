@@ -32,7 +32,7 @@ v1::FromTrainer Failed(v1::FailureClass failure, const std::string& text) {
   return message;
 }
 
-TEST(AttemptTest, IsPreparedThenSpawnedThenTold) {
+TEST(AttemptTest, IsPreparedThenSpawnedThenReported) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   EXPECT_THAT(core.Take<Prepare>(), SizeIs(1));

@@ -70,7 +70,7 @@ TEST_F(DaemonTest, AKilledRankIsReportedWithinASecondAndTheOthersAreGone) {
 }
 
 // A process group has one for each of its uses, so there may be more of them than groups.
-TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreTold) {
+TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreReported) {
   controller_->Want({Job("endless", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(5));
@@ -292,7 +292,7 @@ TEST_F(DaemonTest, WithoutDescriptorsAnAttemptIsRefusedAndTheNextOneRuns) {
   EXPECT_EQ(controller_->seen().hellos.size(), 1u) << "the session outlived it";
 }
 
-TEST_F(DaemonTest, ACheckpointIsTold) {
+TEST_F(DaemonTest, ACheckpointIsReported) {
   controller_->Want({Job("checkpoint-at-5", 1)});
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return !seen.checkpoints.empty(); }));

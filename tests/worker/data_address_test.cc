@@ -51,7 +51,7 @@ TEST(LocalAddressTowardTest, IsTheAddressOfTheInterfaceThatLeadsToTheController)
   EXPECT_EQ(LocalAddressToward(address + ":7070").value_or("nothing"), address);
 }
 
-TEST(LocalAddressTowardTest, SaysWhatItCannotTell) {
+TEST(LocalAddressTowardTest, SaysWhatItCannotFindOut) {
   for (const char* const target : {"", "xds:///controller", "vsock:3:7070", "[::1", "[::1]x"}) {
     const absl::StatusOr<std::string> got = LocalAddressToward(target);
     EXPECT_TRUE(absl::IsInvalidArgument(got.status())) << target << ": " << got.status();
