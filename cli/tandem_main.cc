@@ -56,9 +56,9 @@ int Ended(tandem::cli::Console& console, int exit_code) {
   }
   const std::string error = console.OutError();
   return error.empty() ? tandem::cli::kOutputClosed
-                       : tandem::cli::Fail(console, tandem::cli::kFailed,
-                                           absl::StrCat("cannot write standard output: ", error,
-                                                        "; the output is incomplete"));
+                       : tandem::cli::Fail(
+                             console, absl::AbortedError(absl::StrCat(error, "; the output is incomplete")),
+                             "cannot write standard output");
 }
 
 }  // namespace
@@ -73,8 +73,7 @@ int main(int argc, char** argv) {
         console->Write(tandem::cli::Stream::kOut, invocation.text);
         return Ended(*console, tandem::cli::kOk);
       }
-      return tandem::cli::Fail(*console,
-                               {static_cast<tandem::cli::ExitCode>(invocation.exit_code), invocation.text});
+      return tandem::cli::Fail(*console, tandem::cli::Failure(invocation.exit_code, invocation.text), "");
     }
     // Nothing that is timed may come early or never because somebody sets the machine's clock.
     tandem::cli::Context context{.console = *console,
@@ -84,6 +83,6 @@ int main(int argc, char** argv) {
                                  .own_folder = OwnFolder()};
     return Ended(*console, invocation.command(context));
   } catch (const std::exception& error) {  // a bug of ours; no stack trace helps the user
-    return tandem::cli::Fail(*console, tandem::cli::kFailed, absl::StrCat("internal error: ", error.what()));
+    return tandem::cli::Fail(*console, absl::InternalError(error.what()), "internal error");
   }
 }

@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "config/flags.h"

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <map>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"

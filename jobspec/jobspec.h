@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::jobspec {

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "absl/status/statusor.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"

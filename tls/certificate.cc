@@ -5,8 +5,6 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
-#include <ctime>
-
 #include "absl/strings/escaping.h"
 #include "tls/openssl_handles.h"
 

@@ -4,7 +4,6 @@
 #include <openssl/pem.h>
 #include <sys/stat.h>
 
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

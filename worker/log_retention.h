@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "platform/files.h"
 #include "worker/state.h"
 

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/failpoint.h"
-#include "platform/log.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"

@@ -17,7 +17,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "cli/terminal/job_text.h"
 #include "cli/terminal/log_line.h"
 #include "platform/clock.h"
 #include "platform/regular_file.h"

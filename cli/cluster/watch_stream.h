@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"

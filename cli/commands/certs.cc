@@ -183,82 +183,48 @@ absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& aut
   return absl::OkStatus();
 }
 
-int FailCerts(Context& context, const char* what, const absl::Status& status) {
-  const bool usage = absl::IsInvalidArgument(status);
-  return Fail(context.console, usage ? kUsage : kFailed,
-              absl::StrCat("certs ", what, ": ", status.message()));
-}
-
 }  // namespace
 
-int CertsInit(Context& context, const CertsOptions& options) {
-  const absl::StatusOr<std::vector<Wanted>> wanted = WantedOf(options);
-  if (!wanted.ok()) {
-    return FailCerts(context, "init", wanted.status());
-  }
-  const absl::StatusOr<CredentialFolder> folder = CredentialFolder::Open(options.folder, /*make=*/true);
-  if (!folder.ok()) {
-    return FailCerts(context, "init", folder.status());
-  }
-  std::vector<std::string> names = NamesOf(*wanted);
+Outcome CertsInit(Context& context, const CertsOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedOf(options));
+  TANDEM_ASSIGN_OR_RETURN(const CredentialFolder folder,
+                          CredentialFolder::Open(options.folder, /*make=*/true));
+  std::vector<std::string> names = NamesOf(wanted);
   names.emplace_back(kAuthority);
-  if (const absl::Status free = folder->CheckFree(names); !free.ok()) {
-    return FailCerts(context, "init", free);
-  }
+  TANDEM_RETURN_IF_ERROR(folder.CheckFree(names));
   const absl::Time now = absl::Now();
-  const absl::StatusOr<tls::Credential> authority =
-      tls::MakeAuthority(kAuthorityOf + options.domain, now - kSkew, now + kAuthorityLife);
-  absl::Status status = authority.ok() ? folder->Add(kAuthority, *authority) : authority.status();
-  if (status.ok()) {
-    context.console.Write(Stream::kOut, absl::StrCat(folder->CertificateFile(kAuthority), "\n"));
-    status = IssueAll(*folder, *authority, *wanted, /*renew=*/false, context.console);
-  }
-  if (!status.ok()) {
-    return FailCerts(context, "init", status);
-  }
+  TANDEM_ASSIGN_OR_RETURN(
+      const tls::Credential authority,
+      tls::MakeAuthority(kAuthorityOf + options.domain, now - kSkew, now + kAuthorityLife));
+  TANDEM_RETURN_IF_ERROR(folder.Add(kAuthority, authority));
+  context.console.Write(Stream::kOut, absl::StrCat(folder.CertificateFile(kAuthority), "\n"));
+  TANDEM_RETURN_IF_ERROR(IssueAll(folder, authority, wanted, /*renew=*/false, context.console));
   Note(context.console,
        absl::StrCat("certs: everyone gets ca.crt and the two files of their own name; keep ",
-                    folder->KeyFile(kAuthority),
+                    folder.KeyFile(kAuthority),
                     " off every other machine: its holder can issue a certificate for any name"));
   return kOk;
 }
 
-int CertsIssue(Context& context, const CertsOptions& options) {
-  const absl::StatusOr<std::vector<Wanted>> wanted = WantedOf(options);
-  if (!wanted.ok()) {
-    return FailCerts(context, "issue", wanted.status());
+Outcome CertsIssue(Context& context, const CertsOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedOf(options));
+  if (wanted.empty()) {
+    return absl::InvalidArgumentError("say for whom: --host, --worker, --user or --admin");
   }
-  if (wanted->empty()) {
-    return FailCerts(context, "issue",
-                     absl::InvalidArgumentError("say for whom: --host, --worker, --user or --admin"));
-  }
-  const absl::StatusOr<CredentialFolder> folder = CredentialFolder::Open(options.folder, /*make=*/false);
-  if (!folder.ok()) {
-    return FailCerts(context, "issue", folder.status());
-  }
-  const absl::StatusOr<tls::Credential> authority = folder->Read(kAuthority);
+  TANDEM_ASSIGN_OR_RETURN(const CredentialFolder folder,
+                          CredentialFolder::Open(options.folder, /*make=*/false));
+  const absl::StatusOr<tls::Credential> authority = folder.Read(kAuthority);
   if (!authority.ok()) {
-    return FailCerts(
-        context, "issue",
-        absl::NotFoundError(absl::StrCat(authority.status().message(), "; `tandem certs init` makes it")));
+    return absl::NotFoundError(absl::StrCat(authority.status().message(), "; `tandem certs init` makes it"));
   }
-  absl::Status good = CheckDomain(*authority, options.domain);
-  if (good.ok()) {
-    good = options.renew ? CheckRenewal(*folder, *wanted) : folder->CheckFree(NamesOf(*wanted));
-  }
-  if (!good.ok()) {
-    return FailCerts(context, "issue", good);
-  }
-  const absl::Status status = IssueAll(*folder, *authority, *wanted, options.renew, context.console);
-  return status.ok() ? kOk : FailCerts(context, "issue", status);
+  TANDEM_RETURN_IF_ERROR(CheckDomain(*authority, options.domain));
+  TANDEM_RETURN_IF_ERROR(options.renew ? CheckRenewal(folder, wanted) : folder.CheckFree(NamesOf(wanted)));
+  TANDEM_RETURN_IF_ERROR(IssueAll(folder, *authority, wanted, options.renew, context.console));
+  return kOk;
 }
 
-int CertsShow(Context& context, const CertsShowOptions& options) {
-  Table table({{.heading = "FILE", .shrinks = true},
-               {.heading = "FOR", .shrinks = true},
-               {.heading = "ISSUER", .shrinks = true},
-               {.heading = "VALID UNTIL"},
-               {.heading = "STATE"}});
+Outcome CertsShow(Context& context, const CertsShowOptions& options) {
+  Table table({Shrinking("FILE"), Shrinking("FOR"), Shrinking("ISSUER"), "VALID UNTIL", "STATE"});
   bool all_valid = true;
   for (const std::string& file : options.files) {
     const absl::StatusOr<std::string> text =
@@ -266,9 +232,8 @@ int CertsShow(Context& context, const CertsShowOptions& options) {
     const absl::StatusOr<tls::Certificate> certificate =
         text.ok() ? tls::DescribePem(*text) : absl::StatusOr<tls::Certificate>(text.status());
     if (!certificate.ok()) {
-      return Fail(
-          context.console, kFailed,
-          absl::StrCat("certs show: ", text.ok() ? Escape(file) + ": " : "", certificate.status().message()));
+      return Failure(kFailed, absl::StrCat("certs show: ", text.ok() ? Escape(file) + ": " : "",
+                                           certificate.status().message()));
     }
     std::vector<std::string> names = certificate->uris;
     names.insert(names.end(), certificate->hosts.begin(), certificate->hosts.end());

@@ -9,6 +9,7 @@
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/watch_frame.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -17,23 +18,18 @@ constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 
 }  // namespace
 
-int CheckpointNow(Context& context, Client& client, const CheckpointOptions& options) {
-  const std::string what = absl::StrCat("checkpoint now ", Escape(options.job));
-  absl::StatusOr<v1::Job> job = client.Checkpoint(options.job);
-  if (!job.ok()) {
-    return Fail(context, client, job.status(), what);
-  }
-  const std::string id = job->id();
-  const int64_t request = job->checkpoints().requested();
+Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options) {
+  const std::string& what = context.what;
+  TANDEM_ASSIGN_OR_RETURN(v1::Job job, client.Checkpoint(options.job));
+  const int64_t request = job.checkpoints().requested();
   if (options.no_wait) {
     return kOk;
   }
   const Interrupts interrupts;
-  while (job->checkpoints().answered() < request) {
-    if (HasEnded(job->state())) {
-      return Fail(context.console, kFailed,
-                  absl::StrCat(what, ": the job ended before it was saved: ", StateText(job->state()), ": ",
-                               ReasonText(*job)));
+  while (job.checkpoints().answered() < request) {
+    if (HasEnded(job.state())) {
+      return Failure(kFailed, absl::StrCat(what, ": the job ended before it was saved: ",
+                                           StateText(job.state()), ": ", ReasonText(job)));
     }
     if (interrupts.Count() > 0) {
       Note(context.console, absl::StrCat(what, ": the request stays; `tandem events ", Escape(options.job),
@@ -41,23 +37,20 @@ int CheckpointNow(Context& context, Client& client, const CheckpointOptions& opt
       return kCancelled;
     }
     absl::SleepFor(kAskEvery);
-    absl::StatusOr<v1::Job> now = client.GetJob(id);
+    absl::StatusOr<v1::Job> now = client.GetJob(job.id());
     // The request is durable: it outlives a controller that is restarted, or busy.
     if (absl::IsUnavailable(now.status()) || absl::IsDeadlineExceeded(now.status()) ||
         absl::IsResourceExhausted(now.status())) {
       continue;
     }
-    job = std::move(now);
-    if (!job.ok()) {
-      return Fail(context, client, job.status(), what);
-    }
+    TANDEM_ASSIGN_OR_RETURN(job, std::move(now));
   }
-  const v1::CheckpointRecord& record = job->checkpoints();
+  const v1::CheckpointRecord& record = job.checkpoints();
   if (!record.answer_error().empty()) {
-    return Fail(context.console, kFailed,
-                absl::StrCat(what, ": not saved, and training goes on: ", Escape(record.answer_error())));
+    return Failure(kFailed,
+                   absl::StrCat(what, ": not saved, and training goes on: ", Escape(record.answer_error())));
   }
-  context.console.Write(Stream::kOut, absl::StrCat(job->resolved().checkpoint().directory(), "/step-",
+  context.console.Write(Stream::kOut, absl::StrCat(job.resolved().checkpoint().directory(), "/step-",
                                                    record.last_step(), "\n"));
   return kOk;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/command_line.h"
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -75,8 +74,9 @@ class Parser : public CommandTree {
     AddService();
     AddCerts();
     AddContexts();
-    Add<int>("version", "Show the builds of this program and of the controller",
-             [](Context& context, Client& client, const int&) { return Version(context, client); });
+    Add<int>(
+        "version", "Show the builds of this program and of the controller",
+        +[](Context& context, Client& client, const int&) { return Version(context, client); });
     app().footer(kFooter);  // last: commands inherit what is there when they are added
   }
 

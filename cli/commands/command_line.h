@@ -16,7 +16,7 @@ struct Invocation {
   TargetFlags target;                    // of the controller
   std::function<int(Context&)> command;  // empty: `text` is all there is to say
   std::string text;                      // help (exit_code 0) or the line of a usage error (kUsage)
-  int exit_code = 0;
+  ExitCode exit_code = kOk;
 };
 
 Invocation ParseCommandLine(int argc, const char* const* argv);

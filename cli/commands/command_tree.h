@@ -10,9 +10,9 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/commands/command_line.h"
+#include "cli/terminal/display_text.h"
 
 namespace tandem::cli {
 
@@ -35,7 +35,7 @@ class CommandTree {
 
  protected:
   template <typename Options>
-  using Command = std::function<int(Context&, const Options&)>;
+  using Command = std::function<Outcome(Context&, const Options&)>;
 
   // A command whose options live in the returned struct.
   template <typename Options>
@@ -44,8 +44,16 @@ class CommandTree {
     auto options = std::make_shared<Options>();
     CLI::App* added = (parent == nullptr ? &app_ : parent)->add_subcommand(name, description);
     added->fallthrough();
-    added->callback([this, options, command] {
-      invocation_.command = [options, command](Context& context) { return command(context, *options); };
+    const std::string what = (parent == nullptr ? "" : parent->get_name() + " ") + name;
+    added->callback([this, options, command, what] {
+      invocation_.command = [options, command, what](Context& context) -> int {
+        context.what = what;
+        if constexpr (requires { options->job; }) {
+          context.what += (options->job.empty() ? "" : " ") + Escape(options->job);
+        }
+        const Outcome ended = command(context, *options);
+        return ended.ok() ? *ended : Fail(context.console, ended.status(), context.what);
+      };
     });
     return {added, options};
   }
@@ -53,17 +61,18 @@ class CommandTree {
   // The same of a command that talks to a controller.
   template <typename Options>
   std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
-                                                     int (*command)(Context&, Client&, const Options&),
+                                                     Outcome (*command)(Context&, Client&, const Options&),
                                                      CLI::App* parent = nullptr) {
     return Add<Options>(
         name, description,
-        [command](Context& context, const Options& options) -> int {
+        [command](Context& context, const Options& options) -> Outcome {
           const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
           if (!address.ok()) {
-            return Fail(context.console, kUsage, address.status().message());
+            return Failure(kUsage, address.status().message());
           }
           Client client(*address);
-          return command(context, client, options);
+          Outcome ended = command(context, client, options);
+          return ended.ok() ? ended : CallFailure(ended.status(), context.what, client.address());
         },
         parent);
   }

@@ -17,7 +17,8 @@
 
 namespace tandem::cli {
 
-// What every command gets. Commands print, and return the exit code (terminal/error.h).
+// What every command gets. Commands print, and return the exit code, or the error that they failed with
+// (terminal/error.h): a command that gets a Client what that has answered, too.
 struct Context {
   Console& console;
   const platform::Clock& clock;
@@ -25,15 +26,11 @@ struct Context {
   TargetFlags target;      // of the controller
   std::string own_folder;  // where the tandem binary lies, and its daemons
   absl::TimeZone zone = absl::LocalTimeZone();
+  std::string what = {};  // the command and its job, for messages: "cancel headers"
 
   // The width that tables may use: that of the terminal, 0 (no limit) where standard output is none.
   int TableWidth() const { return console.IsTerminal(Stream::kOut) ? console.Size().columns : 0; }
 };
-
-// A call to the controller that failed (CallError). Returns the exit code.
-inline int Fail(Context& context, const Client& client, const absl::Status& status, absl::string_view what) {
-  return Fail(context.console, CallError(status, what, client.address()));
-}
 
 enum class Format { kTable, kJson, kYaml, kName, kText };
 
@@ -45,7 +42,7 @@ struct UpOptions {
   std::string bin_dir;         // empty: own_folder
   std::string trainer;         // empty: the worker's default
 };
-int Up(Context& context, const UpOptions& options);
+Outcome Up(Context& context, const UpOptions& options);
 
 struct RunOptions {
   std::string file;
@@ -56,7 +53,7 @@ struct RunOptions {
   std::string bin_dir;
   std::string trainer;
 };
-int Run(Context& context, const RunOptions& options);
+Outcome Run(Context& context, const RunOptions& options);
 
 struct SubmitOptions {
   std::string file;
@@ -67,32 +64,31 @@ struct SubmitOptions {
   bool wait = false;
   bool follow = false;
 };
-int Submit(Context& context, Client& client, const SubmitOptions& options);
+Outcome Submit(Context& context, Client& client, const SubmitOptions& options);
 
 // Submits a spec that LoadJobFile accepted. A controller that refuses it says why, on standard error, in its
-// own words, and `failed` gets the exit code.
-std::optional<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
-                                  const std::string& request_id, int& failed);
+// own words.
+absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
+                                   const std::string& request_id);
 
 struct WatchOptions {
   std::string job;
   Format format = Format::kText;
 };
-int Watch(Context& context, Client& client, const WatchOptions& options);
+Outcome Watch(Context& context, Client& client, const WatchOptions& options);
 
 struct WaitOptions {
   std::string job;
   std::optional<absl::Duration> timeout;  // 0: one look
 };
-int Wait(Context& context, Client& client, const WaitOptions& options);
+Outcome Wait(Context& context, Client& client, const WaitOptions& options);
 
-// Follows a job with its output (watch, submit --follow, run): FollowJob, Ctrl-C ends the watch only. Returns
-// the exit code.
-int WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient);
+// Follows a job with its output (watch, submit --follow): FollowJob, Ctrl-C ends the watch only.
+Outcome WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient);
 
 // The same in silence, until `timeout` (submit --wait, wait).
-int WaitToEnd(Context& context, Client& client, const std::string& job, std::optional<absl::Duration> timeout,
-              bool patient);
+Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
+                  std::optional<absl::Duration> timeout, bool patient);
 
 struct GetOptions {
   Format format = Format::kTable;
@@ -102,22 +98,22 @@ struct GetJobsOptions {
   std::vector<std::string> states;   // StateNames(); empty: all
   std::vector<std::string> reasons;  // in any case; empty: all
 };
-int GetJobs(Context& context, Client& client, const GetJobsOptions& options);
-int GetWorkers(Context& context, Client& client, const GetOptions& options);
+Outcome GetJobs(Context& context, Client& client, const GetJobsOptions& options);
+Outcome GetWorkers(Context& context, Client& client, const GetOptions& options);
 
 struct DescribeOptions {
   std::string job;
   bool layout = false;  // only where its parameters and buffers lie
   Format format = Format::kTable;
 };
-int Describe(Context& context, Client& client, const DescribeOptions& options);
+Outcome Describe(Context& context, Client& client, const DescribeOptions& options);
 
 struct EventsOptions {
   std::string job;      // empty: of all jobs, and of workers
   bool follow = false;  // until the job has ended, or for good
   Format format = Format::kTable;
 };
-int Events(Context& context, Client& client, const EventsOptions& options);
+Outcome Events(Context& context, Client& client, const EventsOptions& options);
 
 // Events, a row each, oldest first; with_job: of several jobs. width as of Table::Render.
 std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, absl::TimeZone zone, int width,
@@ -127,38 +123,38 @@ struct CancelOptions {
   std::string job;
   bool checkpoint = false;  // of what was trained, first
 };
-int Cancel(Context& context, Client& client, const CancelOptions& options);
+Outcome Cancel(Context& context, Client& client, const CancelOptions& options);
 
 struct CheckpointOptions {
   std::string job;
   bool no_wait = false;
 };
-int CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
+Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
 
 struct TopOptions {
   bool once = false;  // so also where standard output is not a terminal
 };
-int Top(Context& context, Client& client, const TopOptions& options);
+Outcome Top(Context& context, Client& client, const TopOptions& options);
 
 struct HealthOptions {
   absl::Duration timeout = absl::Seconds(2);
 };
-int Health(Context& context, Client& client, const HealthOptions& options);
+Outcome Health(Context& context, Client& client, const HealthOptions& options);
 
 struct SignInOptions {};
-int SignIn(Context& context, Client& client, const SignInOptions& options);
+Outcome SignIn(Context& context, Client& client, const SignInOptions& options);
 
 struct DoctorOptions {
   std::vector<std::string> folders;  // that all workers are to share
   Format format = Format::kTable;
 };
-int Doctor(Context& context, Client& client, const DoctorOptions& options);
+Outcome Doctor(Context& context, Client& client, const DoctorOptions& options);
 
 // shell: bash, zsh or fish.
 struct CompletionOptions {
   std::string shell;
 };
-int Completion(Context& context, const CompletionOptions& options);
+Outcome Completion(Context& context, const CompletionOptions& options);
 
 struct MetricsOptions {
   std::string job;
@@ -166,8 +162,8 @@ struct MetricsOptions {
   int64_t step = 0;  // with moe; 0: the newest that has it
   Format format = Format::kTable;
 };
-int Metrics(Context& context, Client& client, const MetricsOptions& options);
-int ExpertLoads(Context& context, Client& client, const MetricsOptions& options);
+Outcome Metrics(Context& context, Client& client, const MetricsOptions& options);
+Outcome ExpertLoads(Context& context, Client& client, const MetricsOptions& options);
 
 struct NormsOptions {
   std::string job;
@@ -176,7 +172,7 @@ struct NormsOptions {
   std::string norm = "l2";  // of the table: l2, rms or max
   Format format = Format::kTable;
 };
-int Norms(Context& context, Client& client, const NormsOptions& options);
+Outcome Norms(Context& context, Client& client, const NormsOptions& options);
 
 struct LogsOptions {
   std::string job;
@@ -185,7 +181,7 @@ struct LogsOptions {
   bool follow = false;
   int64_t tail = 0;  // 0: all lines
 };
-int Logs(Context& context, Client& client, const LogsOptions& options);
+Outcome Logs(Context& context, Client& client, const LogsOptions& options);
 
 struct ProfileOptions {
   std::string job;
@@ -194,14 +190,14 @@ struct ProfileOptions {
   std::string profile;  // likewise
   std::string base;     // preset whose rates the profile keeps; empty: the CPU's, for a job that runs there
 };
-int Profile(Context& context, Client& client, const ProfileOptions& options);
+Outcome Profile(Context& context, Client& client, const ProfileOptions& options);
 
 struct FileOptions {
   std::string file;
   std::vector<std::string> set;  // "training.steps=20": instead of what the file says
   Format format = Format::kTable;
 };
-int Validate(Context& context, const FileOptions& options);
+Outcome Validate(Context& context, const FileOptions& options);
 
 struct GroupsOptions {
   std::string file;                          // of a job; or empty
@@ -209,7 +205,7 @@ struct GroupsOptions {
   std::vector<std::string> names;            // every group of these; empty: a line for each name
   Format format = Format::kTable;
 };
-int Groups(Context& context, const GroupsOptions& options);
+Outcome Groups(Context& context, const GroupsOptions& options);
 
 struct PlanOptions {
   std::string file;
@@ -224,7 +220,7 @@ struct PlanOptions {
   std::optional<int> without_wait;
   std::optional<int> without_instruction;
 };
-int Plan(Context& context, const PlanOptions& options);
+Outcome Plan(Context& context, const PlanOptions& options);
 
 struct CertsOptions {
   std::string folder;
@@ -236,24 +232,24 @@ struct CertsOptions {
   std::string domain;
   bool renew = false;
 };
-int CertsInit(Context& context, const CertsOptions& options);
-int CertsIssue(Context& context, const CertsOptions& options);
+Outcome CertsInit(Context& context, const CertsOptions& options);
+Outcome CertsIssue(Context& context, const CertsOptions& options);
 struct CertsShowOptions {
   std::vector<std::string> files;
 };
-int CertsShow(Context& context, const CertsShowOptions& options);
+Outcome CertsShow(Context& context, const CertsShowOptions& options);
 
 struct ContextListOptions {
   Format format = Format::kTable;
 };
-int ContextList(Context& context, const ContextListOptions& options);
+Outcome ContextList(Context& context, const ContextListOptions& options);
 struct ContextOptions {
   std::string name;
 };
-int ContextUse(Context& context, const ContextOptions& options);
-int ContextSet(Context& context, const ContextOptions& options);
-int ContextRemove(Context& context, const ContextOptions& options);
+Outcome ContextUse(Context& context, const ContextOptions& options);
+Outcome ContextSet(Context& context, const ContextOptions& options);
+Outcome ContextRemove(Context& context, const ContextOptions& options);
 
-int Version(Context& context, Client& client);
+Outcome Version(Context& context, Client& client);
 
 }  // namespace tandem::cli

@@ -213,7 +213,7 @@ std::string CompletionScript(const std::string& shell, const std::vector<Command
                            : "";
 }
 
-int Completion(Context& context, const CompletionOptions& options) {
+Outcome Completion(Context& context, const CompletionOptions& options) {
   context.console.Write(Stream::kOut, CompletionScript(options.shell, AllCommandWords()));
   return kOk;
 }

@@ -19,14 +19,6 @@
 namespace tandem::cli {
 namespace {
 
-int FailContext(Context& context, const char* what, const absl::Status& status) {
-  return Fail(context.console,
-              absl::IsInvalidArgument(status) ? kUsage
-              : absl::IsNotFound(status)      ? kNotFound
-                                              : kFailed,
-              absl::StrCat("context ", what, ": ", status.message()));
-}
-
 // --addr and the TLS files mean nothing to those that change no context's contents.
 absl::Status CheckNoTarget(const TargetFlags& target) {
   return target.addr.empty() && target.context.empty() && !target.tls.given() &&
@@ -36,13 +28,13 @@ absl::Status CheckNoTarget(const TargetFlags& target) {
                    "takes no --addr, --context or --tls-...; `tandem context set NAME` takes what to change");
 }
 
-absl::Status NotThere(const std::string& name, const Contexts& contexts) {
+absl::Status NotThere(const std::string& what, const std::string& name, const Contexts& contexts) {
   std::vector<std::string> names;
   for (const auto& [each, cluster] : contexts.clusters) {
     names.push_back(Escape(each));
   }
-  return absl::NotFoundError(absl::StrCat(
-      "there is no ", Escape(name), "; there are: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+  return Failure(kNotFound, absl::StrCat(what, ": there is no ", Escape(name), "; there are: ",
+                                         names.empty() ? "none" : absl::StrJoin(names, ", ")));
 }
 
 bool IsGoodContextName(const std::string& name) {
@@ -66,60 +58,47 @@ void TakePathIfGiven(const std::string& given, std::string& to) {
 
 // Reads the contexts, has `change` change them, and writes them again.
 template <typename Change>
-int ChangeContexts(Context& context, const char* what, const Change& change) {
-  absl::StatusOr<Contexts> contexts = LoadContexts(context.environment);
-  if (!contexts.ok()) {
-    return FailContext(context, what, contexts.status());
-  }
-  absl::Status status = change(*contexts);
-  if (status.ok()) {
-    status = SaveContexts(*contexts, context.environment);
-  }
-  return status.ok() ? kOk : FailContext(context, what, status);
+Outcome ChangeContexts(Context& context, const Change& change) {
+  TANDEM_ASSIGN_OR_RETURN(Contexts contexts, LoadContexts(context.environment));
+  TANDEM_RETURN_IF_ERROR(change(contexts));
+  TANDEM_RETURN_IF_ERROR(SaveContexts(contexts, context.environment));
+  return kOk;
 }
 
 }  // namespace
 
-int ContextList(Context& context, const ContextListOptions& options) {
-  if (const absl::Status status = CheckNoTarget(context.target); !status.ok()) {
-    return FailContext(context, "list", status);
-  }
-  const absl::StatusOr<Contexts> contexts = LoadContexts(context.environment);
-  if (!contexts.ok()) {
-    return FailContext(context, "list", contexts.status());
-  }
+Outcome ContextList(Context& context, const ContextListOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckNoTarget(context.target));
+  TANDEM_ASSIGN_OR_RETURN(const Contexts contexts, LoadContexts(context.environment));
   if (options.format == Format::kName) {
-    for (const auto& [name, cluster] : contexts->clusters) {
+    for (const auto& [name, cluster] : contexts.clusters) {
       context.console.Write(Stream::kOut, absl::StrCat(Escape(name), "\n"));
     }
     return kOk;
   }
-  Table table({{.heading = "CURRENT"},
-               {.heading = "NAME"},
-               {.heading = "ADDRESS", .shrinks = true},
-               {.heading = "CERTIFICATE", .shrinks = true, .keep_end = true},
-               {.heading = "SERVER NAME", .shrinks = true}});
-  for (const auto& [name, cluster] : contexts->clusters) {
-    table.Add({name == contexts->current ? "*" : "", name, cluster.address, cluster.tls.certificate,
+  Table table(
+      {"CURRENT", "NAME", Shrinking("ADDRESS"), ShrinkingLeft("CERTIFICATE"), Shrinking("SERVER NAME")});
+  for (const auto& [name, cluster] : contexts.clusters) {
+    table.Add({name == contexts.current ? "*" : "", name, cluster.address, cluster.tls.certificate,
                cluster.tls.server_name});
   }
   context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
   return kOk;
 }
 
-int ContextUse(Context& context, const ContextOptions& options) {
-  return ChangeContexts(context, "use", [&](Contexts& contexts) {
+Outcome ContextUse(Context& context, const ContextOptions& options) {
+  return ChangeContexts(context, [&](Contexts& contexts) {
     TANDEM_RETURN_IF_ERROR(CheckNoTarget(context.target));
     if (!contexts.clusters.contains(options.name)) {
-      return NotThere(options.name, contexts);
+      return NotThere(context.what, options.name, contexts);
     }
     contexts.current = options.name;
     return absl::OkStatus();
   });
 }
 
-int ContextSet(Context& context, const ContextOptions& options) {
-  return ChangeContexts(context, "set", [&](Contexts& contexts) {
+Outcome ContextSet(Context& context, const ContextOptions& options) {
+  return ChangeContexts(context, [&](Contexts& contexts) {
     const TargetFlags& target = context.target;
     if (!target.context.empty()) {
       return absl::InvalidArgumentError("takes no --context: NAME says which");
@@ -150,11 +129,11 @@ int ContextSet(Context& context, const ContextOptions& options) {
   });
 }
 
-int ContextRemove(Context& context, const ContextOptions& options) {
-  return ChangeContexts(context, "remove", [&](Contexts& contexts) {
+Outcome ContextRemove(Context& context, const ContextOptions& options) {
+  return ChangeContexts(context, [&](Contexts& contexts) {
     TANDEM_RETURN_IF_ERROR(CheckNoTarget(context.target));
     if (contexts.clusters.erase(options.name) == 0) {
-      return NotThere(options.name, contexts);
+      return NotThere(context.what, options.name, contexts);
     }
     if (contexts.current == options.name) {
       contexts.current.clear();

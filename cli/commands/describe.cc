@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
@@ -19,6 +18,7 @@
 #include "jobspec/jobspec.h"
 #include "plan/layout_text.h"
 #include "plan/prefetch_choice.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -86,12 +86,12 @@ std::vector<parallel::GroupKind> GroupKinds(const v1::Job& job) {
 }
 
 // Worked out here, as the ranks of the job do, from its spec.
-int DescribeLayout(Context& context, const v1::Job& job) {
+Outcome DescribeLayout(Context& context, const v1::Job& job) {
   const std::vector<v1::Violation> violations = jobspec::Validate(job.resolved());
   if (!violations.empty()) {
-    return Fail(context.console, kFailed,
-                absl::StrCat("describe: the job is of another version, and this one has no layout for it: ",
-                             jobspec::ToText(violations.front())));
+    return Failure(
+        kFailed, absl::StrCat("describe: the job is of another version, and this one has no layout for it: ",
+                              jobspec::ToText(violations.front())));
   }
   context.console.Write(Stream::kOut, plan::LayoutText(plan::MakeJobPlan(job.resolved())));
   return kOk;
@@ -99,71 +99,64 @@ int DescribeLayout(Context& context, const v1::Job& job) {
 
 }  // namespace
 
-int Describe(Context& context, Client& client, const DescribeOptions& options) {
-  const std::string what = absl::StrCat("describe ", Escape(options.job));
-  const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
-  if (!job.ok()) {
-    return Fail(context, client, job.status(), what);
-  }
+Outcome Describe(Context& context, Client& client, const DescribeOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(options.job));
   if (options.layout) {
-    return DescribeLayout(context, *job);
+    return DescribeLayout(context, job);
   }
   if (options.format == Format::kJson) {
-    context.console.Write(Stream::kOut, absl::StrCat(ToJson(*job, 2), "\n"));
+    context.console.Write(Stream::kOut, absl::StrCat(ToJson(job, 2), "\n"));
     return kOk;
   }
   if (options.format == Format::kYaml) {
-    context.console.Write(Stream::kOut, ToYaml(*job, 0));
+    context.console.Write(Stream::kOut, ToYaml(job, 0));
     return kOk;
   }
-  const absl::StatusOr<std::vector<v1::Event>> events = client.ListEvents(job->id());
-  if (!events.ok()) {
-    return Fail(context, client, events.status(), what);
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, client.ListEvents(job.id()));
   const int width = context.TableWidth();
   Description out(context, width);
-  out.Row("name", Escape(job->name()));
-  out.Row("id", Escape(job->id()));
-  out.Row("owner", Escape(job->owner()));
-  std::string state = StateText(job->state());
-  if (job->state() == v1::JOB_STATE_STOPPING) {
-    absl::StrAppend(&state, " (to ", StateText(job->outcome()), ")");
+  out.Row("name", Escape(job.name()));
+  out.Row("id", Escape(job.id()));
+  out.Row("owner", Escape(job.owner()));
+  std::string state = StateText(job.state());
+  if (job.state() == v1::JOB_STATE_STOPPING) {
+    absl::StrAppend(&state, " (to ", StateText(job.outcome()), ")");
   }
   out.Row("state", state);
-  out.Row("reason", ReasonText(*job));
-  if (job->has_cause() && job->state() != v1::JOB_STATE_CANCELLED) {
-    out.Row("cause", CauseText(job->cause()));
+  out.Row("reason", ReasonText(job));
+  if (job.has_cause() && job.state() != v1::JOB_STATE_CANCELLED) {
+    out.Row("cause", CauseText(job.cause()));
   }
-  out.Row("step", absl::StrCat(job->last_step(), " of ", job->resolved().training().steps()));
-  if (job->has_progress()) {
-    out.Row("progress", ProgressText(job->progress()));
+  out.Row("step", absl::StrCat(job.last_step(), " of ", job.resolved().training().steps()));
+  if (job.has_progress()) {
+    out.Row("progress", ProgressText(job.progress()));
   }
-  if (job->submitted().parallelism().fsdp().prefetch() != job->resolved().parallelism().fsdp().prefetch() &&
-      plan::ChoosesPrefetch(job->submitted())) {
-    out.Row("prefetch", absl::StrCat(job->resolved().parallelism().fsdp().prefetch(),
+  if (job.submitted().parallelism().fsdp().prefetch() != job.resolved().parallelism().fsdp().prefetch() &&
+      plan::ChoosesPrefetch(job.submitted())) {
+    out.Row("prefetch", absl::StrCat(job.resolved().parallelism().fsdp().prefetch(),
                                      " units ahead, chosen when it was submitted, by the profile ",
-                                     plan::PrefetchPreset(job->resolved())));
+                                     plan::PrefetchPreset(job.resolved())));
   }
-  out.Row("created", TimeText(job->created(), context.zone));
-  if (IsSet(job->ended())) {
-    out.Row("ended", absl::StrCat(TimeText(job->ended(), context.zone), ", ran ", SpanText(RunTime(*job))));
+  out.Row("created", TimeText(job.created(), context.zone));
+  if (IsSet(job.ended())) {
+    out.Row("ended", absl::StrCat(TimeText(job.ended(), context.zone), ", ran ", SpanText(RunTime(job))));
   }
-  out.Row("time", TimeAccountText(job->time()));
-  const int first = std::max(0, job->attempts_size() - 5);
-  for (int i = first; i < job->attempts_size(); ++i) {
-    out.Attempt(job->attempts(i));
+  out.Row("time", TimeAccountText(job.time()));
+  const int first = std::max(0, job.attempts_size() - 5);
+  for (int i = first; i < job.attempts_size(); ++i) {
+    out.Attempt(job.attempts(i));
   }
-  if (job->groups_size() > 0) {  // a controller before them sends none
+  if (job.groups_size() > 0) {  // a controller before them sends none
     out.Section("Process groups");
-    out.Text(GroupTable(GroupKinds(*job), width, context.console.unicode()));
+    out.Text(GroupTable(GroupKinds(job), width, context.console.unicode()));
   }
   out.Section("Checkpoints");
-  out.Row(job->checkpoints().failed_in_a_row() > 0 ? "  failing" : "  failed",
-          FailedSavesText(job->checkpoints()));
-  for (const v1::CheckpointWarning& warning : job->checkpoints().resume()) {
+  out.Row(job.checkpoints().failed_in_a_row() > 0 ? "  failing" : "  failed",
+          FailedSavesText(job.checkpoints()));
+  for (const v1::CheckpointWarning& warning : job.checkpoints().resume()) {
     out.Row("  resumed", Escape(warning.message()));
   }
-  const std::vector<v1::CheckpointCommitted> kept = KeptCheckpoints(*events);
+  const std::vector<v1::CheckpointCommitted> kept = KeptCheckpoints(events);
   for (const v1::CheckpointCommitted& checkpoint : kept) {
     out.Text(absl::StrCat("  step ", checkpoint.step(), "  ", Escape(checkpoint.path()), "  ",
                           BytesText(checkpoint.bytes()), "\n"));
@@ -172,9 +165,9 @@ int Describe(Context& context, Client& client, const DescribeOptions& options) {
     out.Text("  none yet\n");
   }
   out.Section("Events");
-  out.Text(RenderEvents(*events, /*with_job=*/false, context.zone, width, context.console.unicode()));
+  out.Text(RenderEvents(events, /*with_job=*/false, context.zone, width, context.console.unicode()));
   out.Section("Spec, resolved");
-  out.Text(ToYaml(job->resolved(), 2));
+  out.Text(ToYaml(job.resolved(), 2));
   context.console.Write(Stream::kOut, out.text());
   return kOk;
 }

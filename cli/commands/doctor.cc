@@ -35,7 +35,7 @@ std::vector<Finding> CheckController(Context& context, Client& client) {
   if (!server.ok()) {
     const bool asked = address.source != Address::Source::kDefault;
     return {{asked ? Level::kFail : Level::kOk, "controller",
-             asked ? CallError(server.status(), "call", address).text
+             asked ? std::string(CallFailure(server.status(), "call", address).message())
                    : absl::StrCat("none at ", address.target, "; --addr and TANDEM_ADDR name another")}};
   }
   std::vector<Finding> findings;
@@ -68,7 +68,7 @@ Finding CheckPort(const std::string& address, const std::string& whose) {
 
 }  // namespace
 
-int Doctor(Context& context, Client& client, const DoctorOptions& options) {
+Outcome Doctor(Context& context, Client& client, const DoctorOptions& options) {
   std::vector<Finding> findings = CheckPrograms(context.own_folder);
   const auto add = [&findings](const std::vector<Finding>& more) {
     findings.insert(findings.end(), more.begin(), more.end());

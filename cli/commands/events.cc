@@ -13,19 +13,16 @@
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 
 std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, absl::TimeZone zone, int width,
                          bool unicode) {
-  std::vector<Table::Column> columns = {{.heading = "TIME"},
-                                        {.heading = "STATE"},
-                                        {.heading = "STEP", .align = Table::Align::kRight},
-                                        {.heading = "BY", .shrinks = true},
-                                        {.heading = "REASON"},
-                                        {.heading = "MESSAGE", .shrinks = true}};
+  std::vector<Table::Column> columns = {"TIME",          "STATE",  Right("STEP"),
+                                        Shrinking("BY"), "REASON", Shrinking("MESSAGE")};
   if (with_job) {
-    columns.insert(columns.begin() + 1, {.heading = "JOB"});
+    columns.insert(columns.begin() + 1, "JOB");
   }
   Table table(std::move(columns));
   for (const v1::Event& event : events) {
@@ -72,8 +69,7 @@ std::string EventLine(const v1::Event& event, bool with_job, const Context& cont
 bool EndsJob(const v1::Event& event) { return !event.job_id().empty() && HasEnded(event.to()); }
 
 // Prints what happens from now on, after what has happened; until the job ends, or nobody wants more.
-int Follow(Context& context, Client& client, const EventsOptions& options) {
-  const std::string what = absl::StrCat("events", options.job.empty() ? "" : " ", Escape(options.job));
+Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
   const Interrupts interrupts;
   int64_t last_seq = 0;
   bool began = false;
@@ -82,7 +78,7 @@ int Follow(Context& context, Client& client, const EventsOptions& options) {
     const absl::StatusOr<std::vector<v1::Event>> events = client.ListEvents(options.job, last_seq);
     const bool may_return = absl::IsUnavailable(events.status()) || absl::IsDeadlineExceeded(events.status());
     if (!events.ok() && (!began || !may_return)) {
-      return Fail(context, client, events.status(), what);
+      return events.status();
     }
     if (away != !events.ok()) {
       away = !events.ok();
@@ -118,26 +114,22 @@ int Follow(Context& context, Client& client, const EventsOptions& options) {
 
 }  // namespace
 
-int Events(Context& context, Client& client, const EventsOptions& options) {
+Outcome Events(Context& context, Client& client, const EventsOptions& options) {
   if (options.follow) {
     return Follow(context, client, options);
   }
-  const absl::StatusOr<std::vector<v1::Event>> events = client.ListEvents(options.job);
-  if (!events.ok()) {
-    return Fail(context, client, events.status(),
-                absl::StrCat("events", options.job.empty() ? "" : " ", Escape(options.job)));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, client.ListEvents(options.job));
   if (options.format == Format::kJson) {
-    for (const v1::Event& event : *events) {
+    for (const v1::Event& event : events) {
       context.console.Write(Stream::kOut, absl::StrCat(ToJson(event, -1), "\n"));
     }
     return kOk;
   }
   if (options.format == Format::kYaml) {
-    context.console.Write(Stream::kOut, ToYamlList(*events));
+    context.console.Write(Stream::kOut, ToYamlList(events));
     return kOk;
   }
-  context.console.Write(Stream::kOut, RenderEvents(*events, /*with_job=*/options.job.empty(), context.zone,
+  context.console.Write(Stream::kOut, RenderEvents(events, /*with_job=*/options.job.empty(), context.zone,
                                                    context.TableWidth(), context.console.unicode()));
   return kOk;
 }

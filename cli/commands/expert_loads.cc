@@ -14,6 +14,7 @@
 #include "cli/terminal/table.h"
 #include "nlohmann/json.hpp"
 #include "plan/quantity_text.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -36,16 +37,9 @@ void PrintJson(Context& context, const ReportDetails& details) {
 }
 
 void PrintTable(Context& context, const ReportDetails& details) {
-  Table table({{.heading = absl::StrCat("STEP ", details.step)},
-               {.heading = "EXPERTS", .align = Table::Align::kRight},
-               {.heading = "TOKENS", .align = Table::Align::kRight},
-               {.heading = "LARGEST/MEAN", .align = Table::Align::kRight},
-               {.heading = "SMALLEST/MEAN", .align = Table::Align::kRight},
-               {.heading = "IDLE", .align = Table::Align::kRight},
-               {.heading = "DROPPED", .align = Table::Align::kRight},
-               {.heading = "BALANCE LOSS", .align = Table::Align::kRight},
-               {.heading = "Z LOSS", .align = Table::Align::kRight},
-               {.heading = "FURTHER PASSES", .align = Table::Align::kRight}});
+  Table table({absl::StrCat("STEP ", details.step), Right("EXPERTS"), Right("TOKENS"), Right("LARGEST/MEAN"),
+               Right("SMALLEST/MEAN"), Right("IDLE"), Right("DROPPED"), Right("BALANCE LOSS"),
+               Right("Z LOSS"), Right("FURTHER PASSES")});
   for (const v1::ExpertLoad& load : details.norms.experts()) {
     const auto& tokens = load.tokens();
     const int64_t sum = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
@@ -67,26 +61,23 @@ void PrintTable(Context& context, const ReportDetails& details) {
 
 }  // namespace
 
-int ExpertLoads(Context& context, Client& client, const MetricsOptions& options) {
-  int code = kOk;
-  const std::optional<ReportDetails> details =
-      FindDetails(context, client,
-                  {.job = options.job,
-                   .step = options.step,
-                   .what = absl::StrCat("metrics --moe ", Escape(options.job)),
-                   .has_them = [](const v1::Norms& norms) { return norms.experts_size() > 0; },
-                   .none =
-                       [](const v1::Job& job) {
-                         return job.resolved().model().has_moe() ? "" : "its model has no sparse layers";
-                       }},
-                  code);
-  if (!details.has_value()) {
-    return code;
-  }
+Outcome ExpertLoads(Context& context, Client& client, const MetricsOptions& options) {
+  context.what = absl::StrCat("metrics --moe ", Escape(options.job));
+  TANDEM_ASSIGN_OR_RETURN(
+      const ReportDetails details,
+      FindDetails(client, {.job = options.job,
+                           .step = options.step,
+                           .what = context.what,
+                           .has_them = [](const v1::Norms& norms) { return norms.experts_size() > 0; },
+                           .none =
+                               [](const v1::Job& job) {
+                                 return job.resolved().model().has_moe() ? ""
+                                                                         : "its model has no sparse layers";
+                               }}));
   if (options.format == Format::kJson) {
-    PrintJson(context, *details);
+    PrintJson(context, details);
   } else {
-    PrintTable(context, *details);
+    PrintTable(context, details);
   }
   return context.console.OutClosed() ? kOutputClosed : kOk;
 }

@@ -12,7 +12,7 @@
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
-#include "cli/watch/watch_frame.h"
+#include "platform/status_macros.h"
 #include "proto/time.h"
 
 namespace tandem::cli {
@@ -69,28 +69,18 @@ std::vector<v1::JobState> StatesOf(const std::vector<std::string>& names) {
 
 }  // namespace
 
-int GetJobs(Context& context, Client& client, const GetJobsOptions& options) {
+Outcome GetJobs(Context& context, Client& client, const GetJobsOptions& options) {
   const bool whole = options.format == Format::kJson || options.format == Format::kYaml;
-  absl::StatusOr<std::vector<v1::Job>> jobs = client.ListJobs(StatesOf(options.states), /*brief=*/!whole);
-  if (!jobs.ok()) {
-    return Fail(context, client, jobs.status(), "get jobs");
-  }
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::Job> jobs,
+                          client.ListJobs(StatesOf(options.states), /*brief=*/!whole));
   if (!options.reasons.empty()) {
-    jobs->erase(std::remove_if(jobs->begin(), jobs->end(),
-                               [&](const v1::Job& job) { return !IsAny(job.reason(), options.reasons); }),
-                jobs->end());
+    std::erase_if(jobs, [&](const v1::Job& job) { return !IsAny(job.reason(), options.reasons); });
   }
   const bool all = options.states.empty() && options.reasons.empty();
-  Table table({{.heading = "NAME", .shrinks = true},
-               {.heading = "ID"},
-               {.heading = "STATE"},
-               {.heading = "STEP", .align = Table::Align::kRight},
-               {.heading = "RANKS", .align = Table::Align::kRight},
-               {.heading = "PROGRESS", .align = Table::Align::kRight},
-               {.heading = "AGE", .align = Table::Align::kRight},
-               {.heading = "REASON", .shrinks = true}});
+  Table table({Shrinking("NAME"), "ID", "STATE", Right("STEP"), Right("RANKS"), Right("PROGRESS"),
+               Right("AGE"), Shrinking("REASON")});
   Print(
-      context, options.format, *jobs, std::move(table), all ? "there are no jobs" : "no job matches",
+      context, options.format, jobs, std::move(table), all ? "there are no jobs" : "no job matches",
       [&](Table& rows, const v1::Job& job) {
         rows.Add(
             {job.name(), job.id(), StateText(job.state()), ProgressText(job),
@@ -102,19 +92,11 @@ int GetJobs(Context& context, Client& client, const GetJobsOptions& options) {
   return kOk;
 }
 
-int GetWorkers(Context& context, Client& client, const GetOptions& options) {
-  const absl::StatusOr<std::vector<v1::Worker>> workers = client.ListWorkers();
-  if (!workers.ok()) {
-    return Fail(context, client, workers.status(), "get workers");
-  }
-  Table table({{.heading = "ID", .shrinks = true},
-               {.heading = "HOST", .shrinks = true},
-               {.heading = "CONNECTED"},
-               {.heading = "SLOTS", .align = Table::Align::kRight},
-               {.heading = "IN USE", .align = Table::Align::kRight},
-               {.heading = "DEVICE"},
-               {.heading = "REASON", .shrinks = true}});
-  Print(context, options.format, *workers, std::move(table), "there are no workers",
+Outcome GetWorkers(Context& context, Client& client, const GetOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
+  Table table({Shrinking("ID"), Shrinking("HOST"), "CONNECTED", Right("SLOTS"), Right("IN USE"), "DEVICE",
+               Shrinking("REASON")});
+  Print(context, options.format, workers, std::move(table), "there are no workers",
         [&](Table& rows, const v1::Worker& worker) {
           const std::string seen =
               IsSet(worker.last_seen())

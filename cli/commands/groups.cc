@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -53,11 +52,11 @@ std::string Written(const std::string& field, bool in_file) {
 
 }  // namespace
 
-int Groups(Context& context, const GroupsOptions& options) {
+Outcome Groups(Context& context, const GroupsOptions& options) {
   const bool in_file = !options.file.empty();
   if (!in_file && options.sizes.world == 0) {
-    return Fail(context.console, kUsage,
-                "groups: give a job file (-f FILE), or --world-size; see `tandem groups --help`");
+    return absl::InvalidArgumentError(
+        "give a job file (-f FILE), or --world-size; see `tandem groups --help`");
   }
   parallel::GridSizes sizes = options.sizes;
   if (in_file) {
@@ -81,7 +80,7 @@ int Groups(Context& context, const GroupsOptions& options) {
       options.names.empty() ? parallel::ProcessGroups::Make(sizes)
                             : parallel::ProcessGroups::Make(sizes, options.names);
   if (!groups.ok()) {
-    return Fail(context.console, kUsage, absl::StrCat("groups: ", Escape(groups.status().message())));
+    return absl::InvalidArgumentError(Escape(groups.status().message()));
   }
   if (options.format == Format::kJson) {
     context.console.Write(Stream::kOut, GroupsJson(sizes, groups->kinds()));

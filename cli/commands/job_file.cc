@@ -38,18 +38,10 @@ void SetOption(const std::string& option, v1::Violation& violation) {
   violation.clear_column();
 }
 
-void Print(Context& context, const std::vector<v1::Violation>& violations) {
-  std::string text;
-  for (const v1::Violation& violation : violations) {
-    absl::StrAppend(&text, jobspec::ToText(violation), "\n");
-  }
-  context.console.Write(Stream::kErr, text);
-}
-
 }  // namespace
 
-std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
-                                   std::optional<bool> files_are_here) {
+absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
+                                    std::optional<bool> files_are_here) {
   jobspec::ReadResult read = jobspec::ReadFile(file);
   if (!overrides.name.empty()) {
     read.spec.set_name(overrides.name);
@@ -81,8 +73,8 @@ std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, co
         SetOption(absl::StrCat("--set ", violation.path()), violation);
       }
     }
-    Print(context, checked.violations);
-    return std::nullopt;
+    context.console.Write(Stream::kErr, jobspec::ToText(checked.violations));
+    return Failure(kInvalidSpec, "");
   }
   JobFile job{std::move(read.spec), std::move(checked.resolved)};
   if (!looked && files_are_here.has_value()) {

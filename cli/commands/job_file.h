@@ -23,12 +23,12 @@ struct JobOverrides {
 };
 
 // Reads a job file and checks all that can be checked before anything is dialled. Prints every violation on
-// standard error, a line each, and returns nothing then.
+// standard error, a line each, and fails then.
 //
 // files_are_here: whether the workers see this machine's files. true: data and checkpoint folder are checked;
 // false: only where the data exists here, else a note says that it was not; nullopt: never, the caller has no
 // use for them.
-std::optional<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
-                                   std::optional<bool> files_are_here);
+absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
+                                    std::optional<bool> files_are_here);
 
 }  // namespace tandem::cli

@@ -8,6 +8,7 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/log_line.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -59,7 +60,7 @@ class LogPrinter {
 
 }  // namespace
 
-int Logs(Context& context, Client& client, const LogsOptions& options) {
+Outcome Logs(Context& context, Client& client, const LogsOptions& options) {
   v1::LogRequest request;
   request.set_job(options.job);
   if (!options.all) {
@@ -70,7 +71,7 @@ int Logs(Context& context, Client& client, const LogsOptions& options) {
   LogPrinter printer(context.console, options.all);
   bool unreadable = false;
   bool any = false;
-  const std::string what = absl::StrCat("logs ", Escape(options.job));
+  const std::string& what = context.what;
   const absl::Status status = client.ReadLog(request, [&](const v1::LogChunk& chunk) {
     if (!chunk.error().empty()) {
       unreadable = true;
@@ -84,9 +85,7 @@ int Logs(Context& context, Client& client, const LogsOptions& options) {
   if (context.console.OutClosed()) {
     return kOutputClosed;
   }
-  if (!status.ok()) {
-    return Fail(context, client, status, what);
-  }
+  TANDEM_RETURN_IF_ERROR(status);
   if (!any) {
     const std::string who = options.all ? "no rank has written anything"
                                         : absl::StrCat("rank ", options.rank, " has written nothing");

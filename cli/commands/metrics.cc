@@ -11,6 +11,7 @@
 #include "cli/terminal/table.h"
 #include "cli/watch/watch_view.h"
 #include "plan/quantity_text.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -24,21 +25,17 @@ std::string NonfiniteText(const v1::StepReport& report) {
 
 }  // namespace
 
-int Metrics(Context& context, Client& client, const MetricsOptions& options) {
+Outcome Metrics(Context& context, Client& client, const MetricsOptions& options) {
   if (options.moe) {
     return ExpertLoads(context, client, options);
   }
-  std::vector<Table::Column> columns = {{.heading = "STEP", .align = Table::Align::kRight},
-                                        {.heading = "LOSS", .align = Table::Align::kRight},
-                                        {.heading = "VALIDATION", .align = Table::Align::kRight},
-                                        {.heading = "GRAD NORM", .align = Table::Align::kRight},
-                                        {.heading = "LEARNING RATE", .align = Table::Align::kRight},
-                                        {.heading = "TOKENS", .align = Table::Align::kRight},
-                                        {.heading = "SECONDS", .align = Table::Align::kRight}};
+  std::vector<Table::Column> columns = {Right("STEP"),      Right("LOSS"),          Right("VALIDATION"),
+                                        Right("GRAD NORM"), Right("LEARNING RATE"), Right("TOKENS"),
+                                        Right("SECONDS")};
   std::vector<std::vector<std::string>> rows;
   bool nonfinite = false;  // of any step
   bool any = false;
-  const absl::Status status =
+  TANDEM_RETURN_IF_ERROR(
       client.ListReports(options.job, 0, 0, /*norms=*/false, [&](const v1::ListReportsResponse& page) {
         std::string text;
         for (const v1::StepReport& report : page.reports()) {
@@ -59,13 +56,10 @@ int Metrics(Context& context, Client& client, const MetricsOptions& options) {
         }
         context.console.Write(Stream::kOut, text);
         return !context.console.OutClosed();
-      });
-  if (!status.ok()) {
-    return Fail(context, client, status, absl::StrCat("metrics ", Escape(options.job)));
-  }
+      }));
   if (options.format == Format::kTable && any) {
     if (nonfinite) {
-      columns.push_back({.heading = "NOTE"});
+      columns.push_back("NOTE");
     }
     Table table(columns);
     for (std::vector<std::string>& row : rows) {

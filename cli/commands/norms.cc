@@ -9,12 +9,12 @@
 #include "absl/strings/str_join.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/report_details.h"
-#include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/watch_state.h"
 #include "nlohmann/json.hpp"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -98,12 +98,8 @@ Shown ShownOf(const ReportDetails& norms, int i, const std::string& norm) {
 
 void PrintTable(Context& context, const ReportDetails& norms, const std::vector<int>& order,
                 const std::string& norm) {
-  Table table({{.heading = absl::StrCat("STEP ", norms.step), .shrinks = true, .keep_end = true},
-               {.heading = "SHAPE"},
-               {.heading = "WEIGHT", .align = Table::Align::kRight},
-               {.heading = "GRADIENT", .align = Table::Align::kRight},
-               {.heading = "UPDATE", .align = Table::Align::kRight},
-               {.heading = "UPDATE/WEIGHT", .align = Table::Align::kRight}});
+  Table table({ShrinkingLeft(absl::StrCat("STEP ", norms.step)), "SHAPE", Right("WEIGHT"), Right("GRADIENT"),
+               Right("UPDATE"), Right("UPDATE/WEIGHT")});
   for (const int i : order) {
     const Shown shown = ShownOf(norms, i, norm);
     const auto cell = [](std::optional<double> value) {
@@ -120,35 +116,31 @@ void PrintTable(Context& context, const ReportDetails& norms, const std::vector<
 
 }  // namespace
 
-int Norms(Context& context, Client& client, const NormsOptions& options) {
-  int code = kOk;
-  const std::optional<ReportDetails> norms =
-      FindDetails(context, client,
+Outcome Norms(Context& context, Client& client, const NormsOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const ReportDetails norms,
+      FindDetails(client,
                   {.job = options.job,
                    .step = options.step,
-                   .what = absl::StrCat("norms ", Escape(options.job)),
+                   .what = context.what,
                    .has_them = [](const v1::Norms& of) { return of.weight_size() > 0; },
                    .none =
                        [](const v1::Job& job) {
                          return job.resolved().report().parameter_norms()
                                     ? ""
                                     : "the job keeps no norms; set report.parameter_norms: true in its file";
-                       }},
-                  code);
-  if (!norms.has_value()) {
-    return code;
-  }
+                       }}));
   std::vector<int> order;
   if (options.top > 0) {
-    order = LargestUpdates(norms->norms, options.top);
+    order = LargestUpdates(norms.norms, options.top);
   } else {
-    order.resize(static_cast<size_t>(norms->norms.weight_size()));
+    order.resize(static_cast<size_t>(norms.norms.weight_size()));
     std::iota(order.begin(), order.end(), 0);
   }
   if (options.format == Format::kJson) {
-    PrintJson(context, *norms, order);
+    PrintJson(context, norms, order);
   } else {
-    PrintTable(context, *norms, order, options.norm);
+    PrintTable(context, norms, order, options.norm);
   }
   return context.console.OutClosed() ? kOutputClosed : kOk;
 }

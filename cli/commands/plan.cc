@@ -48,13 +48,19 @@ v1::JobSpec OnDeviceOf(const schedules::DeviceProfile& profile, v1::JobSpec reso
   return resolved;
 }
 
+// A job that cannot be planned by the profile that was asked for is an error of use.
+template <typename T>
+absl::StatusOr<T> AsUsage(absl::StatusOr<T> planned) {
+  return planned.ok() ? std::move(planned) : absl::InvalidArgumentError(planned.status().message());
+}
+
 // The job with a prefetch distance, and the choice, where it leaves that open.
 absl::StatusOr<std::optional<plan::PrefetchChoice>> SetPrefetch(const schedules::DeviceProfile& profile,
                                                                 v1::JobSpec& resolved) {
   if (!plan::ChoosesPrefetch(resolved)) {
     return std::nullopt;
   }
-  TANDEM_ASSIGN_OR_RETURN(plan::PrefetchChoice choice, plan::ChoosePrefetch(resolved, profile));
+  TANDEM_ASSIGN_OR_RETURN(plan::PrefetchChoice choice, AsUsage(plan::ChoosePrefetch(resolved, profile)));
   resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(choice.distance);
   return choice;
 }
@@ -117,13 +123,8 @@ std::string Render(const std::vector<StyledLine>& lines, const Context& context,
 }
 
 std::string ComparisonTable(const Result& result, const Context& context) {
-  Table table({{.heading = result.comparison.path},
-               {.heading = "STEP", .align = Table::Align::kRight},
-               {.heading = "CHANGE", .align = Table::Align::kRight},
-               {.heading = "TOKENS/S", .align = Table::Align::kRight},
-               {.heading = "EXPOSED", .align = Table::Align::kRight},
-               {.heading = "MEMORY", .align = Table::Align::kRight},
-               {.heading = ""}});
+  Table table({result.comparison.path, Right("STEP"), Right("CHANGE"), Right("TOKENS/S"), Right("EXPOSED"),
+               Right("MEMORY"), ""});
   // Relative to the job as it is, by token, so that batches of different sizes compare.
   const double base = result.prediction.tokens_per_second;
   for (const Compared& row : result.compared) {
@@ -197,9 +198,8 @@ std::string PlanJson(const Result& result) {
   return json.dump(2) + "\n";
 }
 
-// Plans every variant; an exit code where one is refused.
-std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::JobSpec& resolved,
-                           Result& result) {
+// Plans every variant.
+absl::Status Compare(Context& context, const v1::JobSpec& spec, const v1::JobSpec& resolved, Result& result) {
   std::string refused;
   for (const std::string& value : result.comparison.values) {
     const Variant variant = MakeVariant(spec, result.comparison.path, value);
@@ -210,36 +210,30 @@ std::optional<int> Compare(Context& context, const v1::JobSpec& spec, const v1::
       continue;
     }
     v1::JobSpec planned = OnDeviceOf(result.profile, variant.resolved);
-    if (const absl::Status status = SetPrefetch(result.profile, planned).status(); !status.ok()) {
-      return Fail(context.console, kUsage, absl::StrCat("plan: ", status.message()));
-    }
+    TANDEM_RETURN_IF_ERROR(SetPrefetch(result.profile, planned).status());
     const plan::JobPlan job_plan = plan::MakeJobPlan(planned);
-    absl::StatusOr<plan::Prediction> prediction = plan::Predict(job_plan, result.profile);
-    if (!prediction.ok()) {
-      return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
-    }
+    TANDEM_ASSIGN_OR_RETURN(plan::Prediction prediction, AsUsage(plan::Predict(job_plan, result.profile)));
     result.compared.push_back({.value = value,
                                .current = MessageDifferencer::Equals(variant.resolved, resolved),
-                               .prediction = *std::move(prediction),
+                               .prediction = std::move(prediction),
                                .tokens = plan::TokensPerStep(job_plan)});
   }
   if (!refused.empty()) {
     context.console.Write(Stream::kErr, refused);
-    return kInvalidSpec;
+    return Failure(kInvalidSpec, "");
   }
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
 // The check of the train program without what the options name.
-int TryCheck(Context& context, const PlanOptions& options, const plan::JobPlan& plan) {
+Outcome TryCheck(Context& context, const PlanOptions& options, const plan::JobPlan& plan) {
   const bool wait = options.without_wait.has_value();
   const int instruction = wait ? *options.without_wait : *options.without_instruction;
   const absl::StatusOr<CheckAnswer> answer =
       wait ? CheckWithoutWait(plan, instruction) : CheckWithoutInstruction(plan, instruction);
   if (!answer.ok()) {
-    return Fail(context.console, kUsage,
-                absl::StrCat("plan: --without-", wait ? "wait " : "instruction ", instruction, ": ",
-                             answer.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat("--without-", wait ? "wait " : "instruction ", instruction,
+                                                   ": ", answer.status().message()));
   }
   context.console.Write(Stream::kOut, answer->text);
   return answer->refused ? kFailed : kOk;
@@ -247,55 +241,43 @@ int TryCheck(Context& context, const PlanOptions& options, const plan::JobPlan& 
 
 }  // namespace
 
-int Plan(Context& context, const PlanOptions& options) {
+Outcome Plan(Context& context, const PlanOptions& options) {
   Result result;
   absl::StatusOr<schedules::DeviceProfile> profile = LoadProfile(options.profile);
   if (!profile.ok()) {
-    return Fail(context.console, kUsage,
-                absl::StrCat("plan: --profile ", Escape(options.profile), ": ", profile.status().message()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--profile ", Escape(options.profile), ": ", profile.status().message()));
   }
   result.profile = *std::move(profile);
   if (options.compare.has_value()) {
     absl::StatusOr<Comparison> comparison = ParseComparison(*options.compare);
     if (!comparison.ok()) {
-      return Fail(context.console, kUsage, absl::StrCat("plan: --compare: ", comparison.status().message()));
+      return absl::InvalidArgumentError(absl::StrCat("--compare: ", comparison.status().message()));
     }
     result.comparison = *std::move(comparison);
   }
   // A plan needs no data, wherever it is.
-  const std::optional<JobFile> job = LoadJobFile(context, options.file, {.set = options.set}, std::nullopt);
-  if (!job.has_value()) {
-    return kInvalidSpec;
-  }
+  TANDEM_ASSIGN_OR_RETURN(const JobFile job,
+                          LoadJobFile(context, options.file, {.set = options.set}, std::nullopt));
   try {
-    v1::JobSpec resolved = OnDeviceOf(result.profile, job->resolved);
-    absl::StatusOr<std::optional<plan::PrefetchChoice>> prefetch = SetPrefetch(result.profile, resolved);
-    if (!prefetch.ok()) {
-      return Fail(context.console, kUsage, absl::StrCat("plan: ", prefetch.status().message()));
-    }
-    result.prefetch = *std::move(prefetch);
+    v1::JobSpec resolved = OnDeviceOf(result.profile, job.resolved);
+    TANDEM_ASSIGN_OR_RETURN(result.prefetch, SetPrefetch(result.profile, resolved));
     result.plan = plan::MakeJobPlan(resolved);
     if (options.without_wait.has_value() || options.without_instruction.has_value()) {
       return TryCheck(context, options, result.plan);
     }
-    absl::StatusOr<plan::Prediction> prediction = plan::Predict(result.plan, result.profile);
-    if (!prediction.ok()) {
-      return Fail(context.console, kUsage, absl::StrCat("plan: ", prediction.status().message()));
-    }
-    result.prediction = *std::move(prediction);
+    TANDEM_ASSIGN_OR_RETURN(result.prediction, AsUsage(plan::Predict(result.plan, result.profile)));
     result.advice = plan::Advise(resolved, result.plan, result.prediction, result.profile);
     if (options.compare.has_value()) {
-      if (const std::optional<int> failed = Compare(context, job->spec, job->resolved, result)) {
-        return *failed;
-      }
+      TANDEM_RETURN_IF_ERROR(Compare(context, job.spec, job.resolved, result));
     }
   } catch (const std::exception& e) {  // the check refuses our own programs
-    return Fail(context.console, kFailed, absl::StrCat("plan: ", e.what()));
+    return absl::InternalError(e.what());
   }
   if (!options.trace.empty()) {
     const absl::Status written = platform::SystemFiles().Write(options.trace, Trace(result));
     if (!written.ok()) {
-      return Fail(context.console, kFailed, absl::StrCat("plan: --trace: ", written.message()));
+      return Failure(kFailed, absl::StrCat("plan: --trace: ", written.message()));
     }
     Note(context.console,
          absl::StrCat("the trace is in ", Escape(options.trace), "; open it at ui.perfetto.dev"));

@@ -22,6 +22,7 @@
 #include "plan/recorded_steps.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
+#include "platform/status_macros.h"
 #include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/timeline.h"
 
@@ -32,14 +33,11 @@ namespace {
 absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
   const bool on_cpu = !job.attempts().empty() && job.attempts().rbegin()->device() == v1::DEVICE_CPU;
   if (asked.empty() && !on_cpu) {
-    return absl::InvalidArgumentError(absl::StrCat("--base: say on which device the job runs: ",
-                                                   absl::StrJoin(schedules::PresetProfileNames(), ", ")));
+    return Failure(kUsage, absl::StrCat("profile: --base: say on which device the job runs: ",
+                                        absl::StrJoin(schedules::PresetProfileNames(), ", ")));
   }
   absl::StatusOr<schedules::DeviceProfile> base = schedules::PresetProfile(asked.empty() ? "cpu" : asked);
-  if (!base.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--base: ", base.status().message()));
-  }
-  return base;
+  return base.ok() ? base : Failure(kUsage, absl::StrCat("profile: --base: ", base.status().message()));
 }
 
 int MostRanksOnAWorker(const v1::Attempt& attempt) {
@@ -103,54 +101,46 @@ absl::Status CheckCanWrite(const std::string& path) {
 
 }  // namespace
 
-int Profile(Context& context, Client& client, const ProfileOptions& options) {
-  const std::string what = absl::StrCat("profile ", Escape(options.job));
-  const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
-  if (!job.ok()) {
-    return Fail(context, client, job.status(), what);
-  }
+Outcome Profile(Context& context, Client& client, const ProfileOptions& options) {
+  const auto failure = [&](absl::string_view why) {
+    return Failure(kFailed, absl::StrCat(context.what, ": ", why));
+  };
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(options.job));
   std::optional<schedules::DeviceProfile> base;
-  if (!options.profile.empty() && !job->attempts().empty()) {
-    absl::StatusOr<schedules::DeviceProfile> found = BaseProfile(options.base, *job);
-    if (!found.ok()) {
-      return Fail(context.console, kUsage, absl::StrCat("profile: ", found.status().message()));
-    }
-    base = *std::move(found);
+  if (!options.profile.empty() && !job.attempts().empty()) {
+    TANDEM_ASSIGN_OR_RETURN(base, BaseProfile(options.base, job));
   }
 
   for (const std::string& path : {options.trace, options.profile}) {
     const absl::Status can_write = path.empty() ? absl::OkStatus() : CheckCanWrite(path);
     if (!can_write.ok()) {
-      return Fail(context.console, kFailed, absl::StrCat(what, ": ", can_write.message()));
+      return failure(can_write.message());
     }
   }
 
   v1::ProfileRequest request;
-  request.set_job(job->id());
+  request.set_job(job.id());
   request.set_steps(options.steps);
   request.set_serialized(!options.profile.empty());
   std::vector<v1::StepTimeline> steps;
   std::string error;
-  const absl::Status status = client.Profile(request, [&](const v1::ProfileChunk& chunk) {
+  TANDEM_RETURN_IF_ERROR(client.Profile(request, [&](const v1::ProfileChunk& chunk) {
     if (!chunk.error().empty()) {
       error = absl::StrCat("rank ", chunk.rank(), ": ", Escape(chunk.error()));
       return false;
     }
     steps.push_back(chunk.timeline());
     return true;
-  });
-  if (!status.ok()) {
-    return Fail(context, client, status, what);
-  }
+  }));
   if (!error.empty()) {
-    return Fail(context.console, kFailed, absl::StrCat(what, ": ", error, "; nothing was written"));
+    return failure(absl::StrCat(error, "; nothing was written"));
   }
 
   std::string text;
   try {
-    const plan::JobPlan plan = plan::PlanOfNewestAttempt(*job);
+    const plan::JobPlan plan = plan::PlanOfNewestAttempt(job);
     if (const absl::Status same = plan::CheckRecorded(plan, steps); !same.ok()) {
-      return Fail(context.console, kFailed, absl::StrCat(what, ": ", same.message()));
+      return failure(same.message());
     }
     text = Summary(plan, steps);
     const auto write = [&](const std::string& path, const std::string& content, const std::string& use) {
@@ -158,24 +148,24 @@ int Profile(Context& context, Client& client, const ProfileOptions& options) {
       if (written.ok()) {
         absl::StrAppend(&text, path, ": ", use, "\n");
       } else {
-        error = absl::StrCat(what, ": ", written.message());
+        error = std::string(written.message());
       }
     };
     if (!options.trace.empty()) {
       write(options.trace, plan::RecordedTrace(plan, steps), "a trace; open it in ui.perfetto.dev");
     }
     if (base.has_value()) {
-      const v1::Attempt& attempt = *job->attempts().rbegin();
+      const v1::Attempt& attempt = *job.attempts().rbegin();
       write(options.profile,
             schedules::ProfileToJson(
                 plan::RecordedProfile(plan, steps, *std::move(base), MostRanksOnAWorker(attempt))),
             "a device profile, for `tandem plan --profile`");
     }
   } catch (const std::exception& e) {  // the check refuses our own programs
-    return Fail(context.console, kFailed, absl::StrCat(what, ": ", e.what()));
+    return failure(e.what());
   }
   context.console.Write(Stream::kOut, text);
-  return error.empty() ? kOk : Fail(context.console, kFailed, error);
+  return error.empty() ? Outcome(kOk) : failure(error);
 }
 
 }  // namespace tandem::cli

@@ -2,10 +2,12 @@
 #include "cli/commands/report_details.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -16,7 +18,7 @@ absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const std::s
                                                     int64_t last) {
   std::optional<ReportDetails> found;
   v1::ParameterTable table;
-  const absl::Status status =
+  TANDEM_RETURN_IF_ERROR(
       client.ListReports(job_id, first, last, /*norms=*/true, [&](const v1::ListReportsResponse& page) {
         if (page.has_table()) {
           table = page.table();
@@ -27,10 +29,7 @@ absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const std::s
           }
         }
         return true;
-      });
-  if (!status.ok()) {
-    return status;
-  }
+      }));
   if (found.has_value()) {
     found->table = table;
   }
@@ -51,42 +50,27 @@ absl::StatusOr<std::optional<ReportDetails>> Find(Client& client, const v1::Job&
   return FindIn(client, job.id(), request, std::max<int64_t>(1, newest - 200), 0);
 }
 
-int FailWithoutThem(Context& context, const v1::Job& job, const DetailsRequest& request) {
-  if (const std::string none = request.none(job); !none.empty()) {
-    return Fail(context.console, kFailed, absl::StrCat(request.what, ": ", none));
-  }
-  if (request.step > job.last_step()) {
-    return Fail(context.console, kNotFound,
-                absl::StrCat(request.what, ": step ", request.step, " has not been made yet; the newest is ",
-                             job.last_step()));
-  }
-  if (request.step == 0) {
-    return Fail(context.console, kNotFound,
-                absl::StrCat(request.what, ": the job ",
-                             job.last_step() == 0 ? "has made no step yet" : "has none for its newest steps",
-                             " (", StateText(job.state()), ")"));
-  }
-  return Fail(context.console, kNotFound,
-              absl::StrCat(request.what, ": none are kept for step ", request.step,
-                           "; the newest steps have them: omit --step"));
+absl::Status FailureWithoutThem(const v1::Job& job, const DetailsRequest& request) {
+  const std::string none = request.none(job);
+  const std::string why =
+      !none.empty() ? none
+      : request.step > job.last_step()
+          ? absl::StrCat("step ", request.step, " has not been made yet; the newest is ", job.last_step())
+      : request.step == 0
+          ? absl::StrCat("the job ",
+                         job.last_step() == 0 ? "has made no step yet" : "has none for its newest steps",
+                         " (", StateText(job.state()), ")")
+          : absl::StrCat("none are kept of step ", request.step, "; the newest steps have them: omit --step");
+  return Failure(none.empty() ? kNotFound : kFailed, absl::StrCat(request.what, ": ", why));
 }
 
 }  // namespace
 
-std::optional<ReportDetails> FindDetails(Context& context, Client& client, const DetailsRequest& request,
-                                         int& code) {
-  const absl::StatusOr<v1::Job> job = client.GetJob(request.job);
-  if (!job.ok()) {
-    code = Fail(context, client, job.status(), request.what);
-    return std::nullopt;
-  }
-  absl::StatusOr<std::optional<ReportDetails>> found = Find(client, *job, request);
-  if (!found.ok()) {
-    code = Fail(context, client, found.status(), request.what);
-    return std::nullopt;
-  }
-  if (!found->has_value()) {
-    code = FailWithoutThem(context, *job, request);
+absl::StatusOr<ReportDetails> FindDetails(Client& client, const DetailsRequest& request) {
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(request.job));
+  TANDEM_ASSIGN_OR_RETURN(std::optional<ReportDetails> found, Find(client, job, request));
+  if (!found.has_value()) {
+    return FailureWithoutThem(job, request);
   }
   return *std::move(found);
 }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "cli/commands/commands.h"
@@ -26,9 +25,7 @@ struct DetailsRequest {
   std::function<std::string(const v1::Job&)> none;  // why the job never has them; empty: it has
 };
 
-// Asks for them, and complains to the console where there are none: `code` is then what the command ends
-// with.
-std::optional<ReportDetails> FindDetails(Context& context, Client& client, const DetailsRequest& request,
-                                         int& code);
+// Failure where there are none.
+absl::StatusOr<ReportDetails> FindDetails(Client& client, const DetailsRequest& request);
 
 }  // namespace tandem::cli

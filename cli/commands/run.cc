@@ -9,10 +9,8 @@
 #include "cli/cluster/state_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
-#include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
-#include "cli/terminal/message_text.h"
 #include "cli/watch/follow.h"
 #include "platform/clock.h"
 #include "platform/random.h"
@@ -124,65 +122,44 @@ class RunControl {
 
 }  // namespace
 
-int Run(Context& context, const RunOptions& options) {
+Outcome Run(Context& context, const RunOptions& options) {
   Console& console = context.console;
-  const std::optional<JobFile> file =
-      LoadJobFile(context, options.file, {.set = options.set}, /*files_are_here=*/true);
-  if (!file.has_value()) {
-    return kInvalidSpec;
-  }
-  const absl::StatusOr<Shape> shape = ShapeOf(file->resolved, options);
-  if (!shape.ok()) {
-    return Fail(console, kUsage, absl::StrCat("run: ", shape.status().message()));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const JobFile file,
+                          LoadJobFile(context, options.file, {.set = options.set}, /*files_are_here=*/true));
+  TANDEM_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(file.resolved, options));
   Interrupts interrupts;
-  const absl::StatusOr<std::string> root = StateRoot(context.environment);
-  if (!root.ok()) {
-    return Fail(console, kFailed, absl::StrCat("run: ", root.status().message()));
-  }
-  const absl::StatusOr<std::string> folder =
-      MakeRunFolder(*root, context.clock.Now(), platform::SystemRandom().HexId(6));
-  if (!folder.ok()) {
-    return Fail(console, kFailed, absl::StrCat("run: ", folder.status().message()));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder,
+                          MakeRunFolder(root, context.clock.Now(), platform::SystemRandom().HexId(6)));
   // Held so that no other run takes the folder for an old one.
-  const absl::StatusOr<FolderLock> lock = FolderLock::Acquire(*folder);
-  if (!lock.ok()) {
-    return Fail(console, kFailed, absl::StrCat("run: ", lock.status().message()));
-  }
-  const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(context.environment);
-  if (!socket.ok()) {
-    return Fail(console, kFailed, absl::StrCat("run: ", socket.status().message()));
-  }
-  Note(console,
-       absl::StrCat("run: ", shape->workers, shape->workers == 1 ? " worker" : " workers", " with ",
-                    shape->slots, shape->slots == 1 ? " slot" : " slots", " each; logs in ", *folder));
+  TANDEM_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Acquire(folder));
+  TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
+  Note(console, absl::StrCat("run: ", shape.workers, shape.workers == 1 ? " worker" : " workers", " with ",
+                             shape.slots, shape.slots == 1 ? " slot" : " slots", " each; logs in ", folder));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
-                           .state = *folder,
-                           .address = socket->address(),
+                           .state = folder,
+                           .address = socket.address(),
                            .metrics_listen = "off",
-                           .workers = shape->workers,
-                           .slots = shape->slots,
+                           .workers = shape.workers,
+                           .slots = shape.slots,
                            .trainer = options.trainer},
                           [&] { return interrupts.Count() > 0; });
   if (!cluster.ok()) {
-    return interrupts.Count() > 0 ? kCancelled
-                                  : Fail(console, kFailed, absl::StrCat("run: ", cluster.status().message()));
+    return interrupts.Count() > 0 ? Outcome(kCancelled) : cluster.status();
   }
 
-  if (const absl::Status gpus = CheckGpus((*cluster)->client(), file->resolved); !gpus.ok()) {
+  if (const absl::Status gpus = CheckGpus((*cluster)->client(), file.resolved); !gpus.ok()) {
     (*cluster)->Stop(kStopGrace);
-    return Fail(console, kFailed, absl::StrCat("run: ", gpus.message()));
+    return Failure(kFailed, absl::StrCat("run: ", gpus.message()));
   }
 
   WatchState state;
   RunControl control(context, interrupts, **cluster, state);
-  int failed = kFailed;
-  const std::optional<v1::Job> job = SubmitSpec(context, (*cluster)->client(), file->spec, "", failed);
-  if (!job.has_value()) {
+  const absl::StatusOr<v1::Job> job = SubmitSpec(context, (*cluster)->client(), file.spec, "");
+  if (!job.ok()) {
     (*cluster)->Stop(kStopGrace);
-    return failed;
+    return job.status();
   }
   control.SetJob(job->id());
   const std::unique_ptr<WatchView> view =
@@ -197,8 +174,8 @@ int Run(Context& context, const RunOptions& options) {
     return kOutputClosed;
   }
   if (!status.ok()) {
-    return control.cancelled() && killed ? Fail(console, kCancelled, "run: killed")
-                                         : Fail(console, kFailed, absl::StrCat("run: ", status.message()));
+    return control.cancelled() && killed ? Failure(kCancelled, "run: killed")
+                                         : Failure(kFailed, absl::StrCat("run: ", status.message()));
   }
   return ExitCodeOf(state.job);
 }

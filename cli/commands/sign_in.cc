@@ -6,25 +6,23 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
+#include "platform/status_macros.h"
 #include "proto/time.h"
 
 namespace tandem::cli {
 
-int SignIn(Context& context, Client& client, const SignInOptions&) {
-  const absl::StatusOr<v1::SignInResponse> made = client.SignIn();
-  if (!made.ok()) {
-    return Fail(context, client, made.status(), "sign-in");
-  }
+Outcome SignIn(Context& context, Client& client, const SignInOptions&) {
+  TANDEM_ASSIGN_OR_RETURN(const v1::SignInResponse made, client.SignIn());
   // Behind the #, so that the browser keeps the code to itself until the page's script sends it.
   context.console.Write(Stream::kOut,
-                        absl::StrCat("http://", Escape(made->page()), "/#/sign-in/", made->code(), "\n"));
+                        absl::StrCat("http://", Escape(made.page()), "/#/sign-in/", made.code(), "\n"));
   std::string note =
-      absl::StrCat("sign-in: open this within ", absl::FormatDuration(proto::FromProto(made->code_life())),
-                   ", once; the browser is then ", Escape(made->caller()));
+      absl::StrCat("sign-in: open this within ", absl::FormatDuration(proto::FromProto(made.code_life())),
+                   ", once; the browser is then ", Escape(made.caller()));
   const std::string& target = client.address().target;
   if (!client.address().is_here()) {
     absl::StrAppend(&note, "; the page is on the controller's machine: first `ssh -N -L ",
-                    Escape(made->page()), ":", Escape(made->page()), " ",
+                    Escape(made.page()), ":", Escape(made.page()), " ",
                     Escape(target.substr(0, target.rfind(':'))), "`");
   }
   Note(context.console, note);

@@ -2,7 +2,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -12,54 +11,44 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "platform/random.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 
-std::optional<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
-                                  const std::string& request_id, int& failed) {
+absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
+                                   const std::string& request_id) {
   v1::SubmitRequest request;
   *request.mutable_spec() = spec;
   // Makes repeating the call after a lost connection safe.
   request.set_request_id(request_id.empty() ? "cli-" + platform::SystemRandom().HexId(24) : request_id);
   absl::StatusOr<v1::Job> job = client.Submit(request);
-  if (job.ok()) {
-    return *std::move(job);
-  }
-  if (job.status().code() == absl::StatusCode::kInvalidArgument) {
+  if (absl::IsInvalidArgument(job.status())) {
     Note(context.console,
          absl::StrCat("submit: the controller at ", client.address().target, " refuses the job:"));
     for (const absl::string_view line : absl::StrSplit(job.status().message(), '\n', absl::SkipEmpty())) {
       context.console.Write(Stream::kErr, Escape(line) + "\n");
     }
-    failed = kInvalidSpec;
-  } else {
-    failed = Fail(context, client, job.status(), "submit");
+    return Failure(kInvalidSpec, "");
   }
-  return std::nullopt;
+  return job.ok() ? std::move(job) : CallFailure(job.status(), "submit", client.address());
 }
 
-int Submit(Context& context, Client& client, const SubmitOptions& options) {
-  const std::optional<JobFile> file =
+Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(
+      const JobFile file,
       LoadJobFile(context, options.file, {.name = options.name, .resume = options.resume, .set = options.set},
-                  client.address().is_here());
-  if (!file.has_value()) {
-    return kInvalidSpec;
-  }
-  int failed = kFailed;
-  const std::optional<v1::Job> job = SubmitSpec(context, client, file->spec, options.request_id, failed);
-  if (!job.has_value()) {
-    return failed;
-  }
-  context.console.Write(Stream::kOut, absl::StrCat(job->id(), "\n"));
+                  client.address().is_here()));
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, SubmitSpec(context, client, file.spec, options.request_id));
+  context.console.Write(Stream::kOut, absl::StrCat(job.id(), "\n"));
   if (options.follow) {
-    return WatchToEnd(context, client, job->id(), Format::kText, /*patient=*/true);
+    return WatchToEnd(context, client, job.id(), Format::kText, /*patient=*/true);
   }
   if (options.wait) {
-    return WaitToEnd(context, client, job->id(), std::nullopt, /*patient=*/true);
+    return WaitToEnd(context, client, job.id(), std::nullopt, /*patient=*/true);
   }
   if (context.console.IsTerminal(Stream::kErr)) {
-    Note(context.console, absl::StrCat("job ", Escape(job->name()), " is submitted; `tandem watch ",
-                                       Escape(job->name()), "` shows it"));
+    Note(context.console, absl::StrCat("job ", Escape(job.name()), " is submitted; `tandem watch ",
+                                       Escape(job.name()), "` shows it"));
   }
   return kOk;
 }

@@ -57,7 +57,7 @@ absl::StatusOr<TopState> Look(Client& client, int rows, const TopState& before, 
 
 }  // namespace
 
-int Top(Context& context, Client& client, const TopOptions& options) {
+Outcome Top(Context& context, Client& client, const TopOptions& options) {
   const bool once = options.once || !context.console.IsTerminal(Stream::kOut);
   const Interrupts interrupts;
   bool drawn = false;
@@ -69,7 +69,7 @@ int Top(Context& context, Client& client, const TopOptions& options) {
     const bool busy = absl::IsResourceExhausted(state.status()) || absl::IsDeadlineExceeded(state.status());
     const bool may_return = drawn && (busy || absl::IsUnavailable(state.status()));
     if (!state.ok() && !may_return) {
-      return Fail(context, client, state.status(), "top");
+      return state.status();
     }
     if (state.ok()) {
       seen = *state;

@@ -16,6 +16,7 @@
 #include "cli/terminal/message_text.h"
 #include "platform/clock.h"
 #include "platform/local_address.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -70,12 +71,9 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
 
 }  // namespace
 
-int Up(Context& context, const UpOptions& options) {
+Outcome Up(Context& context, const UpOptions& options) {
   Console& console = context.console;
-  const absl::StatusOr<std::string> root = StateRoot(context.environment);
-  if (!root.ok()) {
-    return Fail(console, kFailed, absl::StrCat("up: ", root.status().message()));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));
   for (const auto& [flag, address] :
        {std::pair("--listen", options.listen),
         std::pair("--metrics-listen", options.metrics_listen == "off" ? "" : options.metrics_listen)}) {
@@ -83,50 +81,49 @@ int Up(Context& context, const UpOptions& options) {
       continue;
     }
     if (absl::StartsWith(address, "unix:")) {
-      return Fail(console, kUsage,
-                  absl::StrCat("up: ", flag, ": \"", Escape(address),
-                               "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket "
-                               "is always there)"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": \"", Escape(address),
+                       "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket is "
+                       "always there)"));
     }
     if (!CheckAddress(address, flag).ok()) {
-      return Fail(console, kUsage,
-                  absl::StrCat("up: ", flag, ": \"", Escape(address),
-                               "\" is not an address; allowed: HOST:PORT with a port from 1 to 65535, as in "
-                               "127.0.0.1:7471"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, ": \"", Escape(address),
+                       "\" is not an address; allowed: HOST:PORT with a port from 1 to 65535, as in "
+                       "127.0.0.1:7471"));
     }
   }
   Interrupts interrupts;
-  const std::string folder = UpFolder(*root);
+  const std::string folder = UpFolder(root);
   absl::StatusOr<FolderLock> lock = FolderLock::Acquire(folder);
   if (!lock.ok()) {
     const std::optional<RunningUp> other = FindRunningUp(folder);
     if (other.has_value()) {
-      return Fail(console, kFailed,
-                  absl::StrCat("up: another `tandem up` is running: pid ", other->pid, ", socket ",
-                               other->address.empty() ? "(starting)" : other->address,
-                               "; use it, or end it with Ctrl-C there or `kill ", other->pid, "`"));
+      return absl::AlreadyExistsError(
+          absl::StrCat("another `tandem up` is running: pid ", other->pid, ", socket ",
+                       other->address.empty() ? "(starting)" : other->address,
+                       "; use it, or end it with Ctrl-C there or `kill ", other->pid, "`"));
     }
-    return Fail(console, kFailed, absl::StrCat("up: ", lock.status().message()));
+    return lock.status();
   }
   if (options.metrics_listen != "off") {
     if (const absl::Status status = CanListen(options.metrics_listen); !status.ok()) {
-      return Fail(console, kFailed,
-                  absl::StrCat("up: cannot listen for Prometheus on ", status.message(),
-                               "; choose another --metrics-listen, or --metrics-listen off"));
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen for Prometheus on ", status.message(),
+                       "; choose another --metrics-listen, or --metrics-listen off"));
     }
   }
   if (!options.listen.empty()) {
     if (!platform::IsLocalAddress(options.listen)) {
-      return Fail(
-          console, kUsage,
-          absl::StrCat("up: --listen ", Escape(options.listen),
+      return absl::InvalidArgumentError(
+          absl::StrCat("--listen ", Escape(options.listen),
                        ": without TLS only this machine may reach the controller, as at 127.0.0.1:7471; for "
                        "other machines start tandem-controller with --tls-ca, --tls-cert and --tls-key "
                        "(`tandem certs init` makes them)"));
     }
     if (const absl::Status status = CanListen(options.listen); !status.ok()) {
-      return Fail(console, kFailed,
-                  absl::StrCat("up: cannot listen on ", status.message(), "; choose another --listen"));
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", status.message(), "; choose another --listen"));
     }
     Note(
         console,
@@ -134,14 +131,9 @@ int Up(Context& context, const UpOptions& options) {
                      " is plain TCP: every user of this machine can run jobs as you; without --listen only a "
                      "private socket is used"));
   }
-  const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(context.environment);
-  if (!socket.ok()) {
-    return Fail(console, kFailed, absl::StrCat("up: ", socket.status().message()));
-  }
-  const std::string address = socket->address();
-  if (const absl::Status status = lock->Publish(""); !status.ok()) {
-    return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
-  }
+  TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
+  const std::string address = socket.address();
+  TANDEM_RETURN_IF_ERROR(lock->Publish(""));
   const int slots =
       options.slots > 0 ? options.slots : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
@@ -155,12 +147,9 @@ int Up(Context& context, const UpOptions& options) {
                            .trainer = options.trainer},
                           [&] { return interrupts.Count() > 0; });
   if (!cluster.ok()) {
-    return interrupts.Count() > 0 ? kCancelled
-                                  : Fail(console, kFailed, absl::StrCat("up: ", cluster.status().message()));
+    return interrupts.Count() > 0 ? Outcome(kCancelled) : cluster.status();
   }
-  if (const absl::Status status = lock->Publish(address); !status.ok()) {
-    return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
-  }
+  TANDEM_RETURN_IF_ERROR(lock->Publish(address));
   const bool page = platform::IsLocalAddress(options.metrics_listen);
   console.Write(Stream::kOut,
                 absl::StrCat("tandem is up: a controller and ", options.workers,
@@ -175,9 +164,7 @@ int Up(Context& context, const UpOptions& options) {
   Note(console,
        "up: `tandem submit -f job.yaml` finds it by itself; Ctrl-C ends running jobs, queued ones stay");
   while (interrupts.Count() == 0) {
-    if (const absl::Status status = (*cluster)->Check(); !status.ok()) {
-      return Fail(console, kFailed, absl::StrCat("up: ", status.message()));
-    }
+    TANDEM_RETURN_IF_ERROR((*cluster)->Check());
     absl::SleepFor(kPoll);
   }
   EndRunningJobs(context, **cluster, interrupts);

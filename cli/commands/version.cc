@@ -9,7 +9,7 @@
 
 namespace tandem::cli {
 
-int Version(Context& context, Client& client) {
+Outcome Version(Context& context, Client& client) {
   const std::string& own = platform::BuildVersion();
   context.console.Write(Stream::kOut, absl::StrCat("client  ", own, "\n"));
   const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(absl::Seconds(2));
@@ -19,7 +19,7 @@ int Version(Context& context, Client& client) {
     const bool asked = client.address().source == Address::Source::kFlag ||
                        client.address().source == Address::Source::kVariable;
     if (asked) {
-      return Fail(context, client, server.status(), "version");
+      return server.status();
     }
     context.console.Write(Stream::kOut, absl::StrCat("server  none at ", at, "\n"));
     return kOk;

@@ -10,6 +10,7 @@
 #include "cli/terminal/message_text.h"
 #include "cli/watch/follow.h"
 #include "cli/watch/watch_frame.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -44,7 +45,7 @@ std::string WhyGone(const Context& context, const Address& address, const WatchS
 }
 
 // Says how a job has ended, where it is not as one would wish. Its exit code.
-int SayHowItEnded(Context& context, const v1::Job& job) {
+ExitCode SayHowItEnded(Context& context, const v1::Job& job) {
   if (job.state() != v1::JOB_STATE_SUCCEEDED) {
     const std::string why =
         job.state() == v1::JOB_STATE_FAILED && job.has_cause() ? CauseText(job.cause()) : ReasonText(job);
@@ -54,13 +55,12 @@ int SayHowItEnded(Context& context, const v1::Job& job) {
   return ExitCodeOf(job);
 }
 
-int TooLate(Context& context, const std::string& what, absl::Duration timeout, const WatchState& state) {
+absl::Status TooLate(const std::string& what, absl::Duration timeout, const WatchState& state) {
   const std::string now = !state.known ? "has not been seen" : "is " + StateText(state.job.state());
   const std::string reason = state.known ? ReasonText(state.job) : "";
-  return Fail(context.console, kTimeout,
-              absl::StrCat(what, ": after ", absl::FormatDuration(timeout), " the job ", now,
-                           reason.empty() ? "" : " (", reason, reason.empty() ? "" : ")",
-                           "; it continues: wait longer, or `tandem cancel` it"));
+  return Failure(kTimeout, absl::StrCat(what, ": after ", absl::FormatDuration(timeout), " the job ", now,
+                                        reason.empty() ? "" : " (", reason, reason.empty() ? "" : ")",
+                                        "; it continues: wait longer, or `tandem cancel` it"));
 }
 
 // How following a job went.
@@ -88,15 +88,15 @@ Followed Follow(Context& context, Client& client, const FollowRequest& request,
   return out;
 }
 
-int FailToFollow(Context& context, const Client& client, const std::string& what, const Followed& followed) {
-  return followed.status.message() == kGone
-             ? Fail(context.console, kUnreachable, absl::StrCat(what, ": ", followed.gone))
-             : Fail(context, client, followed.status, what);
+absl::Status FailureToFollow(const std::string& what, const Followed& followed) {
+  return followed.status.message() == kGone ? Failure(kUnreachable, absl::StrCat(what, ": ", followed.gone))
+                                            : followed.status;
 }
 
 }  // namespace
 
-int WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient) {
+Outcome WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient) {
+  context.what = absl::StrCat("watch ", Escape(job));
   const std::unique_ptr<WatchView> view =
       MakeWatchView(context.console, format == Format::kJson ? WatchOutput::kJson : WatchOutput::kText);
   WatchState state;
@@ -115,21 +115,18 @@ int WatchToEnd(Context& context, Client& client, const std::string& job, Format 
                                        "` shows it again, `tandem cancel ", Escape(job), "` ends it"));
     return kCancelled;
   }
-  return FailToFollow(context, client, absl::StrCat("watch ", Escape(job)), followed);
+  return FailureToFollow(context.what, followed);
 }
 
-int WaitToEnd(Context& context, Client& client, const std::string& job, std::optional<absl::Duration> timeout,
-              bool patient) {
-  const std::string what = absl::StrCat("wait ", Escape(job));
+Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
+                  std::optional<absl::Duration> timeout, bool patient) {
+  const std::string what = context.what = absl::StrCat("wait ", Escape(job));
   WatchState state;
   if (timeout == absl::ZeroDuration()) {
-    const absl::StatusOr<v1::Job> now = client.GetJob(job);
-    if (!now.ok()) {
-      return Fail(context, client, now.status(), what);
-    }
-    state.job = *now;
+    TANDEM_ASSIGN_OR_RETURN(state.job, client.GetJob(job));
     state.known = true;
-    return HasEnded(now->state()) ? SayHowItEnded(context, *now) : TooLate(context, what, *timeout, state);
+    return HasEnded(state.job.state()) ? Outcome(SayHowItEnded(context, state.job))
+                                       : TooLate(what, *timeout, state);
   }
   const absl::Time deadline = timeout.has_value() ? context.clock.Now() + *timeout : absl::InfiniteFuture();
   const std::unique_ptr<WatchView> view = MakeSilentView();
@@ -143,16 +140,16 @@ int WaitToEnd(Context& context, Client& client, const std::string& job, std::opt
     return kCancelled;
   }
   if (followed.status.message() == kTooLate) {
-    return TooLate(context, what, *timeout, state);
+    return TooLate(what, *timeout, state);
   }
-  return FailToFollow(context, client, what, followed);
+  return FailureToFollow(what, followed);
 }
 
-int Watch(Context& context, Client& client, const WatchOptions& options) {
+Outcome Watch(Context& context, Client& client, const WatchOptions& options) {
   return WatchToEnd(context, client, options.job, options.format, /*patient=*/false);
 }
 
-int Wait(Context& context, Client& client, const WaitOptions& options) {
+Outcome Wait(Context& context, Client& client, const WaitOptions& options) {
   return WaitToEnd(context, client, options.job, options.timeout, /*patient=*/false);
 }
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal/error.h"
 
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cli/terminal/display_text.h"
 
 namespace tandem::cli {
 namespace {
+
+constexpr char kExitCode[] = "tandem.cli/exit-code";  // the payload of a Failure
 
 // gRPC wraps the operating system's word in several layers: "failed to connect to all addresses; last error:
 // UNKNOWN: ipv4:127.0.0.1:7471: Failed to connect to remote host: Connection refused". Only the last one
@@ -53,43 +57,58 @@ std::string TlsHint(absl::string_view message, const Address& address) {
 
 }  // namespace
 
-Error CallError(const absl::Status& status, absl::string_view what, const Address& address) {
+absl::Status Failure(ExitCode code, absl::string_view text) {
+  absl::Status out(absl::StatusCode::kAborted, text);
+  out.SetPayload(kExitCode, absl::Cord(absl::StrCat(static_cast<int>(code))));
+  return out;
+}
+
+absl::Status CallFailure(const absl::Status& status, absl::string_view what, const Address& address) {
+  if (status.GetPayload(kExitCode).has_value()) {
+    return status;
+  }
   const std::string message = Escape(status.message());
   const std::string& at = address.target;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       if (const std::string hint = TlsHint(status.message(), address); !hint.empty()) {
-        return {kDenied, absl::StrCat(what, ": the controller at ", at, " is not trusted: ", hint)};
+        return Failure(kDenied, absl::StrCat(what, ": the controller at ", at, " is not trusted: ", hint));
       }
-      return {kUnreachable, absl::StrCat(what, ": no controller answers at ", at, " (",
-                                         LastLayer(status.message()), "); ", WhatToStart(address))};
+      return Failure(kUnreachable, absl::StrCat(what, ": no controller answers at ", at, " (",
+                                                LastLayer(status.message()), "); ", WhatToStart(address)));
     case absl::StatusCode::kDeadlineExceeded:
-      return {kTimeout,
-              absl::StrCat(what, ": the controller at ", at,
-                           " did not answer in time; it may be overloaded or stopped: look at its log")};
+      return Failure(
+          kTimeout,
+          absl::StrCat(what, ": the controller at ", at,
+                       " did not answer in time; it may be overloaded or stopped: look at its log"));
     case absl::StatusCode::kNotFound:
-      return {kNotFound, absl::StrCat(what, ": ", message, " (controller at ", at, ")")};
+      return Failure(kNotFound, absl::StrCat(what, ": ", message, " (controller at ", at, ")"));
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kPermissionDenied:
-      return {kDenied, absl::StrCat(what, ": the controller at ", at, " refuses: ", message)};
+      return Failure(kDenied, absl::StrCat(what, ": the controller at ", at, " refuses: ", message));
     case absl::StatusCode::kUnimplemented:
-      return {kFailed,
-              absl::StrCat(what, ": the controller at ", at,
-                           " does not understand the call; compare the builds with `tandem version`")};
+      return Failure(kFailed,
+                     absl::StrCat(what, ": the controller at ", at,
+                                  " does not understand the call; compare the builds with `tandem version`"));
     default:
-      return {kFailed,
-              absl::StrCat(what, ": ", message.empty() ? absl::StatusCodeToString(status.code()) : message,
-                           " (controller at ", at, ")")};
+      return Failure(
+          kFailed,
+          absl::StrCat(what, ": ", message.empty() ? absl::StatusCodeToString(status.code()) : message,
+                       " (controller at ", at, ")"));
   }
 }
 
-int Fail(Console& console, const Error& error) {
-  Note(console, error.text);
-  return error.code;
-}
-
-int Fail(Console& console, ExitCode code, absl::string_view text) {
-  return Fail(console, Error{code, std::string(text)});
+int Fail(Console& console, const absl::Status& status, absl::string_view what) {
+  int code = absl::IsInvalidArgument(status) ? kUsage : kFailed;
+  if (const absl::optional<absl::Cord> of_failure = status.GetPayload(kExitCode); of_failure.has_value()) {
+    static_cast<void>(absl::SimpleAtoi(std::string(*of_failure), &code));
+    if (!status.message().empty()) {
+      Note(console, status.message());
+    }
+  } else {
+    Note(console, absl::StrCat(what, ": ", status.message()));
+  }
+  return code;
 }
 
 void Note(Console& console, absl::string_view text) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "cli/cluster/address.h"
 #include "cli/terminal/console.h"
@@ -26,18 +25,19 @@ enum ExitCode : int {
   kOutputClosed = 141,  // nobody reads standard output any more; what a shell shows for SIGPIPE
 };
 
-// What a command failed with, for people: one line that says what failed, where, and what to do next.
-struct Error {
-  ExitCode code = kFailed;
-  std::string text;
-};
+// What a command ends with.
+using Outcome = absl::StatusOr<ExitCode>;
 
-// A call to the controller that failed. `what`: "cancel headers".
-Error CallError(const absl::Status& status, absl::string_view what, const Address& address);
+// The error of a command that ends with `code`. `text`, for people, says in one line what failed, where, and
+// what to do next; empty: that has been said.
+absl::Status Failure(ExitCode code, absl::string_view text);
 
-// Prints "tandem: ...", a line, on standard error. Returns the exit code.
-int Fail(Console& console, const Error& error);
-int Fail(Console& console, ExitCode code, absl::string_view text);
+// That of a command whose call to the controller failed; a Failure stays as it is. `what`: "cancel headers".
+absl::Status CallFailure(const absl::Status& status, absl::string_view what, const Address& address);
+
+// Prints why a command failed, "tandem: ...", a line, on standard error. Returns the exit code. What is not a
+// Failure gets `what` in front, and ends with kUsage where it is InvalidArgument, else with kFailed.
+int Fail(Console& console, const absl::Status& status, absl::string_view what);
 
 // "tandem: ...", a line, on standard error.
 void Note(Console& console, absl::string_view text);

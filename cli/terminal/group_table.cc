@@ -52,11 +52,7 @@ std::string Ranks(const std::vector<parallel::RankList>& groups, bool unicode) {
 }  // namespace
 
 std::string GroupTable(const std::vector<parallel::GroupKind>& kinds, int width, bool unicode) {
-  Table table({{.heading = "NAME"},
-               {.heading = "GROUPS", .align = Table::Align::kRight},
-               {.heading = "SIZE", .align = Table::Align::kRight},
-               {.heading = "RANKS"},
-               {.heading = "FOR", .shrinks = true}});
+  Table table({"NAME", Right("GROUPS"), Right("SIZE"), "RANKS", Shrinking("FOR")});
   for (const parallel::GroupKind& kind : kinds) {
     table.Add({kind.name, absl::StrCat(kind.groups.size()), absl::StrCat(kind.groups.front().size()),
                Ranks(kind.groups, unicode), Purpose(kind)});
@@ -65,10 +61,7 @@ std::string GroupTable(const std::vector<parallel::GroupKind>& kinds, int width,
 }
 
 std::string EveryGroupTable(const std::vector<parallel::GroupKind>& kinds, int width, bool unicode) {
-  Table table({{.heading = "NAME"},
-               {.heading = "GROUP", .align = Table::Align::kRight},
-               {.heading = "SIZE", .align = Table::Align::kRight},
-               {.heading = "RANKS", .shrinks = true}});
+  Table table({"NAME", Right("GROUP"), Right("SIZE"), Shrinking("RANKS")});
   for (const parallel::GroupKind& kind : kinds) {
     for (size_t i = 0; i < kind.groups.size(); ++i) {
       table.Add({kind.name, absl::StrCat(i), absl::StrCat(kind.groups[i].size()), RankList(kind.groups[i])});

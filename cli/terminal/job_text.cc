@@ -2,7 +2,6 @@
 #include "cli/terminal/job_text.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -12,7 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/terminal/display_text.h"
-#include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "platform/signal_name.h"
 #include "proto/time.h"

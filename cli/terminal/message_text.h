@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 #include "tandem/v1/state.pb.h"
 

@@ -9,6 +9,21 @@
 
 namespace tandem::cli {
 
+Table::Column Right(Table::Column column) {
+  column.right = true;
+  return column;
+}
+
+Table::Column Shrinking(Table::Column column) {
+  column.shrinks = true;
+  return column;
+}
+
+Table::Column ShrinkingLeft(Table::Column column) {
+  column.shrinks = column.keep_end = true;
+  return column;
+}
+
 void Table::Add(std::vector<std::string> cells) {
   for (std::string& cell : cells) {
     cell = Escape(cell);
@@ -46,9 +61,8 @@ std::string Table::Render(int width, bool unicode) const {
       const std::string cell = columns_[c].keep_end && &text != &columns_[c].heading
                                    ? CutLeft(text, widths[c], unicode)
                                    : Cut(text, widths[c], unicode);
-      absl::StrAppend(
-          &line, c > 0 ? "  " : "",
-          columns_[c].align == Align::kLeft ? PadRight(cell, widths[c]) : PadLeft(cell, widths[c]));
+      absl::StrAppend(&line, c > 0 ? "  " : "",
+                      columns_[c].right ? PadLeft(cell, widths[c]) : PadRight(cell, widths[c]));
     }
     absl::StripTrailingAsciiWhitespace(&line);
     absl::StrAppend(&out, width > 0 ? Cut(line, width, unicode) : line, "\n");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tandem::cli {
@@ -9,10 +10,14 @@ namespace tandem::cli {
 // Rows under headings, for people. Columns are two blanks apart.
 class Table {
  public:
-  enum class Align { kLeft, kRight };
   struct Column {
+    // NOLINTBEGIN(google-explicit-constructor): a heading is a column.
+    Column(const char* heading_in) : heading(heading_in) {}
+    Column(std::string heading_in) : heading(std::move(heading_in)) {}
+    // NOLINTEND(google-explicit-constructor)
+
     std::string heading;
-    Align align = Align::kLeft;
+    bool right = false;     // aligned, as numbers are
     bool shrinks = false;   // gives way first where the table is wider than the terminal
     bool keep_end = false;  // cut at the left: parameter names differ at their end
   };
@@ -30,5 +35,9 @@ class Table {
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
+
+Table::Column Right(Table::Column column);
+Table::Column Shrinking(Table::Column column);
+Table::Column ShrinkingLeft(Table::Column column);  // it keeps its end
 
 }  // namespace tandem::cli

@@ -10,8 +10,6 @@
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
-#include "cli/watch/watch_frame.h"
-#include "proto/time.h"
 
 namespace tandem::cli {
 namespace {
@@ -76,16 +74,8 @@ std::vector<std::string> JobsWithReports(const TopState& state) {
 }
 
 std::string RenderTop(const TopState& state, const TopShape& shape, absl::Time now) {
-  Table table({{.heading = "JOB", .shrinks = true},
-               {.heading = "STATE"},
-               {.heading = "STEP", .align = Table::Align::kRight},
-               {.heading = "LOSS", .align = Table::Align::kRight},
-               {.heading = "TOKENS/S", .align = Table::Align::kRight},
-               {.heading = "STEP TIME", .align = Table::Align::kRight},
-               {.heading = "ETA", .align = Table::Align::kRight},
-               {.heading = "RANKS", .align = Table::Align::kRight},
-               {.heading = "AGE", .align = Table::Align::kRight},
-               {.heading = "NOTE", .shrinks = true}});
+  Table table({Shrinking("JOB"), "STATE", Right("STEP"), Right("LOSS"), Right("TOKENS/S"), Right("STEP TIME"),
+               Right("ETA"), Right("RANKS"), Right("AGE"), Shrinking("NOTE")});
   for (const v1::Job* job : InOrder(state.jobs)) {
     const int64_t total = job->resolved().training().steps();
     std::vector<std::string> row = {job->name(),

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-
 namespace tandem::controller {
 
 bool IsTerminal(v1::JobState state) {

@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "controller/core/progress.h"
 #include "controller/metrics/process_metrics.h"

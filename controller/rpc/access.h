@@ -3,7 +3,6 @@
 
 #include <grpcpp/server_context.h>
 
-#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"

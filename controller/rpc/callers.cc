@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

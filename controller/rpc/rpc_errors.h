@@ -3,7 +3,6 @@
 
 #include <grpcpp/support/status.h>
 
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

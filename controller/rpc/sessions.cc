@@ -2,15 +2,11 @@
 #include "controller/rpc/sessions.h"
 
 #include <algorithm>
-#include <atomic>
-#include <deque>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/session.h"
-#include "platform/log.h"
 
 namespace tandem::controller {
 

@@ -3,7 +3,6 @@
 
 #include <grpcpp/support/server_callback.h>
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <thread>

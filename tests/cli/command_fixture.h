@@ -55,7 +55,7 @@ class CommandTest : public testing::Test {
     const Invocation invocation = ParseCommandLine(static_cast<int>(argv.size()), argv.data());
     if (!invocation.command) {
       if (invocation.exit_code != 0) {
-        return Fail(console_, {static_cast<ExitCode>(invocation.exit_code), invocation.text});
+        return Fail(console_, Failure(invocation.exit_code, invocation.text), "");
       }
       console_.out = invocation.text;
       return 0;

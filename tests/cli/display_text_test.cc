@@ -116,9 +116,7 @@ TEST(StyledLineTest, ColoursAddNoColumns) {
 }
 
 TEST(TableTest, IsAsWideAsItsContentOrTheTerminal) {
-  Table table({{.heading = "NAME", .shrinks = true},
-               {.heading = "STEP", .align = Table::Align::kRight},
-               {.heading = "REASON", .shrinks = true}});
+  Table table({Shrinking("NAME"), Right("STEP"), Shrinking("REASON")});
   table.Add({"headers", "134", ""});
   table.Add({"a-very-long-name-of-a-job", "7", "NotEnoughSlots"});
   EXPECT_EQ(table.Render(0, true),
