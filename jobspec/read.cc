@@ -243,7 +243,7 @@ class Reader {
         !meant.empty() && meant.starts_with(prefix) && meant.find('.', prefix.size()) == std::string::npos;
     std::string remedy = "use one of these";
     if (meant == JoinPath(parent, key.text)) {
-      remedy = "a dot does not open a block: write the keys one in the other";
+      remedy = "a dot does not open a block: nest the keys";
     } else if (!meant.empty()) {
       remedy = absl::StrCat("did you mean ", sibling ? meant.substr(prefix.size()) : meant, "?");
     }

@@ -44,7 +44,7 @@ Choice DecideOnRankZero(comm::Communicator& comm, const std::function<std::strin
       choice.path = decide();
     } catch (const UserError& error) {
       choice = {.path = "", .error = error.what(), .reason = error.reason};
-    } catch (const std::exception& error) {  // the other ranks wait for this one: tell them
+    } catch (const std::exception& error) {  // the other ranks wait for this one, so they must learn of it
       choice.error = error.what();
     }
   }

@@ -269,7 +269,7 @@ class Rank::Impl {
     return start.info.step;
   }
 
-  // After a run of that step. The run behind it is under way and may be what has written.
+  // After a run of that step. The run behind it is in flight and may have written them.
   void CheckCanaries(int64_t step) const {
     if (canaries_ == nullptr) {
       return;
@@ -424,9 +424,9 @@ class Rank::Impl {
     return "";
   }
 
-  // Of the save of this step.
+  // Reports a problem of the save of this step.
   void Warn(v1::CheckpointProblem problem, const std::string& message) {
-    platform::Log(platform::LogLevel::kError, "a checkpoint went wrong",
+    platform::Log(platform::LogLevel::kError, "a checkpoint failed",
                   {{"step", absl::StrCat(step())}, {"error", message}});
     if (config_.rank == 0) {
       observer_.OnCheckpointWarning(WarningOf(problem, step(), "", message));

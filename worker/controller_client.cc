@@ -278,7 +278,7 @@ std::string ControllerClient::DataAddress() const {
     return *std::move(local);
   }
   platform::Log(platform::LogLevel::kWarning,
-                "cannot say at which address other workers reach this one; name it with --data-address",
+                "cannot find out at which address other workers reach this one; give it with --data-address",
                 {{"error", std::string(local.status().message())}});
   return "";
 }
@@ -307,7 +307,7 @@ void ControllerClient::RunSessions() {
       session->Cancel();
       const grpc::Status status = session->Finish();
       if (!there && platform::SteadyClock().Now() - away_since >= tell_after) {
-        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
+        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; retrying",
                       {{"address", address_.target},
                        {"for", absl::FormatDuration(tell_after)},
                        {"error", status.error_message()}});
@@ -351,7 +351,7 @@ void ControllerClient::RunSessions() {
                          status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
     const absl::Duration pause = backoff.Next(refused ? kLongestOfRefused : kLongestBackoff);
     if (!stopping()) {
-      platform::Log(platform::LogLevel::kWarning, "the session with the controller ended; dialling again",
+      platform::Log(platform::LogLevel::kWarning, "the session with the controller ended; reconnecting",
                     {{"error", status.error_message()}});
     }
     if (!Pause(pause)) {
@@ -383,7 +383,8 @@ void ControllerClient::RunReports() {
       alone = connected_ && !stopping_;
     }
     if (alone) {
-      platform::Log(platform::LogLevel::kWarning, "the stream of reports ended; they are sent again",
+      platform::Log(platform::LogLevel::kWarning,
+                    "the stream of reports ended; unacknowledged reports are resent",
                     {{"error", status.error_message()}});
     }
     if (platform::SteadyClock().Now() - begin > kLongestBackoff) {

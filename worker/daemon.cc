@@ -140,7 +140,8 @@ void Daemon::Do(const Command& command) {
                    records_thread_->Run([this, status = c.status] {
                      processes_.erase(KeyOf(status.id()));
                      if (const absl::Status written = records_.WriteEnd(status); !written.ok()) {
-                       Log(LogLevel::kError, "the end of an attempt is only in memory",
+                       Log(LogLevel::kError,
+                           "the end of an attempt could not be recorded; it is kept in memory only",
                            {{"job", status.id().job_id()}, {"error", std::string(written.message())}});
                      }
                      inputs_.Put(EndRecorded{KeyOf(status.id())});
@@ -150,7 +151,7 @@ void Daemon::Do(const Command& command) {
                    reports_.Forget(c.attempt);
                    records_thread_->Run([this, attempt = c.attempt] {
                      if (const absl::Status removed = records_.Forget(attempt); !removed.ok()) {
-                       Log(LogLevel::kWarning, "the record of an attempt stays",
+                       Log(LogLevel::kWarning, "the record of an attempt could not be removed",
                            {{"error", std::string(removed.message())}});
                      }
                    });

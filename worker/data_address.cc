@@ -101,8 +101,8 @@ absl::StatusOr<std::string> LocalAddressToward(const std::string& target) {
   }
   const HostPort remote = SplitHostPort(rest);
   if (remote.host.empty() || rest.find('/') != std::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the address ", target, " does not show by which address of this machine it is reached"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the address ", target, " does not show which address of this machine reaches it"));
   }
   const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
   addrinfo* found = nullptr;

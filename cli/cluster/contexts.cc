@@ -39,7 +39,7 @@ class Reader {
       } else if (entry.key.text == "contexts") {
         for (const YamlEntry& cluster : Entries(entry.value, "contexts")) {
           if (!out.clusters.emplace(cluster.key.text, Cluster(cluster)).second) {
-            Complain(cluster.key, jobspec::Shown(cluster.key.text) + ": it stands twice");
+            Complain(cluster.key, jobspec::Shown(cluster.key.text) + ": it is given twice");
           }
         }
       } else {
@@ -87,7 +87,7 @@ class Reader {
       }
     }
     if (entry.key.text.empty()) {
-      Complain(entry.key, "the name of a context is empty, so none can ask for it");
+      Complain(entry.key, "the name of a context must not be empty");
     }
     if (const absl::Status address = CheckAddress(out.address, jobspec::Shown(entry.key.text) + ".address");
         !address.ok()) {
@@ -98,11 +98,11 @@ class Reader {
 
   void Take(const YamlEntry& field, std::string& to) {
     if (field.value.kind != YamlNode::Kind::kScalar || field.value.anchor || !field.value.tag.empty()) {
-      Complain(field.key, jobspec::Shown(field.key.text) + ": a text is expected");
+      Complain(field.key, jobspec::Shown(field.key.text) + ": must be text");
       return;
     }
     if (!to.empty()) {
-      Complain(field.key, jobspec::Shown(field.key.text) + ": it stands twice");
+      Complain(field.key, jobspec::Shown(field.key.text) + ": it is given twice");
     }
     to = field.value.text;
   }

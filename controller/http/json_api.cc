@@ -131,7 +131,7 @@ HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request
   const Method& called = it->second;
   if (called.changes != request.is_post) {
     HttpAnswer answer = JsonError(absl::InvalidArgumentError(
-        absl::StrCat(method, " is asked for by ", called.changes ? "POST" : "GET")));
+        absl::StrCat(method, " must be called by ", called.changes ? "POST" : "GET")));
     answer.status = 405;
     answer.headers.emplace_back("Allow", called.changes ? "POST" : "GET, HEAD");
     return answer;

@@ -37,7 +37,7 @@ class Metrics : public prometheus::Collectable {
   void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
 
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
-  // A commit for which there was no room.
+  // A commit that failed because the disk was full.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
   // A step of a job. Of one that has ended only steps that arrive late are of interest.
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)

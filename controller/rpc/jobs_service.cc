@@ -134,7 +134,7 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
           }
           const auto done = [this, submit, response, context, reactor](absl::Status status,
                                                                        v1::JobSpec resolved) mutable {
-            // Whoever was told meanwhile that the call has failed gets no job.
+            // A caller that has received an error meanwhile gets no job.
             if (status.ok() && context->IsCancelled()) {
               status = absl::CancelledError("nobody waits for the job");
             }

@@ -52,7 +52,7 @@ absl::Status WatchReader::Resume(absl::Time now) {
   WatchCursor cursor;
   if (!absl::WebSafeBase64Unescape(request_.cursor(), &bytes) || !cursor.ParseFromString(bytes)) {
     return absl::InvalidArgumentError(
-        "cursor: not one of this service; leave it empty to begin with a snapshot");
+        "cursor: must come from an earlier answer of this service; leave it empty to begin with a snapshot");
   }
   if (cursor.store_id() != store_.store_id() || cursor.seq() > seq_) {
     return absl::OutOfRangeError(absl::StrCat("cursor: of store ", cursor.store_id(), ", and this is ",

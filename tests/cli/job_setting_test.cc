@@ -28,7 +28,7 @@ TEST(JobSettingTest, AFieldGetsItsValueWhateverItsDepthAndType) {
   EXPECT_TRUE(spec.report().parameter_norms());
 }
 
-TEST(JobSettingTest, WhatIsNoFieldOrNoValueIsRefusedAndChangesNothing) {
+TEST(JobSettingTest, AnUnknownFieldOrValueIsRefusedAndChangesNothing) {
   v1::JobSpec spec;
   spec.mutable_training()->set_steps(7);
   for (const char* setting :

@@ -7,9 +7,9 @@
 #include "proto/names.h"
 #include "proto/time.h"
 #include "tests/controller/job_builder.h"
-#include "tests/controller/temp_folder.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/seeded_random.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -100,7 +100,7 @@ class WatchTest : public ::testing::Test {
     return out;
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   platform::SeededRandom random_{3};
   std::unique_ptr<Store> store_;
   std::unique_ptr<History> history_;
@@ -241,7 +241,7 @@ TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
   EXPECT_EQ(skipped_, 6);
 }
 
-TEST_F(WatchTest, AStandstillIsToldEachSecondAndItsEndOnce) {
+TEST_F(WatchTest, AStandstillIsSentEachSecondAndItsEndOnce) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
   v1::WatchRequest request;
@@ -295,7 +295,7 @@ TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {
   Drain(*Open({}));
   v1::WatchRequest request;
   request.set_cursor(cursor_);
-  TempFolder elsewhere;
+  platform::TemporaryFolder elsewhere;
   auto other = Store::Open(elsewhere.path(), random_);
   EXPECT_TRUE(absl::IsOutOfRange(WatchReader::Open(**other, *history_, progress_, request, now_).status()));
   request.set_cursor("nonsense!");
