@@ -158,7 +158,7 @@ void CheckKeepGathered(FieldChecker& check) {
   }
   const v1::Strategy strategy = check.spec().parallelism().fsdp().strategy();
   if (strategy != v1::STRATEGY_ZERO3 && !HasReplicas(strategy)) {
-    check.Refuse(kKeepGathered, ValueText(FindValue(check.spec(), kKeepGathered)),
+    check.Refuse(kKeepGathered,
                  absl::StrCat("none with fsdp.strategy ",
                               EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy))),
                  "it keeps weights through the step anyway: omit the key, or use zero3, hsdp or hfsdp");

@@ -66,7 +66,7 @@ void CheckNccl(FieldChecker& check) {
   }
   if (check.IsOk({"resources.device"}) && spec.resources().device() != v1::DEVICE_CUDA) {
     check.Refuse(
-        kNccl, "{...}",
+        kNccl,
         absl::StrCat("nothing with resources.device ", ValueText(FindValue(spec, "resources.device")),
                      check.Origin("resources.device")),
         "ranks on CPUs communicate over TCP, which has no such options: omit the block, or use device: "
@@ -87,7 +87,7 @@ void CheckNccl(FieldChecker& check) {
     const std::string name(field->name());
     const std::string path = JoinPath(kNccl, name);
     if (!absl::c_linear_search(used, name)) {
-      check.Refuse(path, "{...}", absl::StrJoin(used, ", "),
+      check.Refuse(path, absl::StrJoin(used, ", "),
                    "this job has no communicator of that group: omit it, or use one of these");
       continue;
     }

@@ -141,9 +141,7 @@ absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern) {
     status = errno == EACCES ? absl::PermissionDeniedError(strerror(errno))
                              : absl::InvalidArgumentError(strerror(errno));
   }
-  if (!status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(status);
   if (files.empty()) {
     return absl::NotFoundError(folder ? "the folder holds no file" : "what matches holds no file");
   }

@@ -31,13 +31,12 @@ absl::Status CheckNamed(const TlsFiles& files) {
   return absl::OkStatus();
 }
 
-absl::Status Read(const char* flag, const std::string& path, std::string& to) {
+absl::StatusOr<std::string> Read(const char* flag, const std::string& path) {
   absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), path, kMostPemBytes);
   if (!text.ok()) {
-    return {text.status().code(), absl::StrCat(flag, ": ", text.status().message())};
+    return absl::Status(text.status().code(), absl::StrCat(flag, ": ", text.status().message()));
   }
-  to = *std::move(text);
-  return absl::OkStatus();
+  return text;
 }
 
 // The modes of a key that is to stay secret.
@@ -70,13 +69,9 @@ std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
   TANDEM_RETURN_IF_ERROR(CheckNamed(files));
   TlsTexts out;
-  for (const absl::Status& status :
-       {Read("--tls-ca", files.ca, out.ca), Read("--tls-cert", files.certificate, out.certificate),
-        Read("--tls-key", files.key, out.key)}) {
-    if (!status.ok()) {
-      return status;
-    }
-  }
+  TANDEM_ASSIGN_OR_RETURN(out.ca, Read("--tls-ca", files.ca));
+  TANDEM_ASSIGN_OR_RETURN(out.certificate, Read("--tls-cert", files.certificate));
+  TANDEM_ASSIGN_OR_RETURN(out.key, Read("--tls-key", files.key));
   TANDEM_RETURN_IF_ERROR(CheckSecret(files.key));
   if (const absl::Status ca = DescribePem(out.ca).status(); !ca.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--tls-ca: ", files.ca, ": ", ca.message()));

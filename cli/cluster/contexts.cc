@@ -190,9 +190,7 @@ absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {
   if (absl::IsNotFound(text.status())) {
     return Contexts{};
   }
-  if (!text.ok()) {
-    return text.status();
-  }
+  TANDEM_RETURN_IF_ERROR(text.status());
   return ReadContexts(*text, file, folder);
 }
 

@@ -129,9 +129,7 @@ absl::Status CheckRenewal(const CredentialFolder& folder, const std::vector<Want
     if (absl::IsNotFound(former.status())) {
       return absl::NotFoundError(absl::StrCat("there is no ", file, " to renew; omit --renew to make it"));
     }
-    if (!former.ok()) {
-      return former.status();
-    }
+    TANDEM_RETURN_IF_ERROR(former.status());
     const absl::StatusOr<tls::Certificate> certificate = tls::DescribePem(former->certificate);
     if (!certificate.ok()) {
       return absl::Status(certificate.status().code(),

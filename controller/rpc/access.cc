@@ -17,17 +17,7 @@ namespace {
 using tls::Role;
 
 bool May(const MethodRule& rule, Role role) {
-  switch (role) {
-    case Role::kLocal:
-      return true;
-    case Role::kAdmin:
-      return rule.user;
-    case Role::kUser:
-      return rule.user;
-    case Role::kWorker:
-      return rule.worker;
-  }
-  return false;
+  return role == Role::kLocal || (role == Role::kWorker ? rule.worker : rule.user);
 }
 
 // "tandem.v1.Jobs.Cancel" as people know it: "Jobs.Cancel".

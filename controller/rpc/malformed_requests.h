@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <grpcpp/support/server_interceptor.h>
-
 #include <memory>
+
+#include "controller/rpc/interceptors.h"
 
 namespace tandem::controller {
 
@@ -11,6 +11,6 @@ namespace tandem::controller {
 // UTF-8) with INVALID_ARGUMENT and the type's name; gRPC 1.51 would answer UNIMPLEMENTED, without a word, as
 // if the method did not exist. Register it before whatever counts statuses. Only the requests of methods
 // that take one: in a stream of requests gRPC does not distinguish a malformed one from the end.
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> RefuseMalformedRequests();
+std::unique_ptr<InterceptorFactory> RefuseMalformedRequests();
 
 }  // namespace tandem::controller

@@ -396,7 +396,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   builder.RegisterService(parts->jobs.get());
   builder.RegisterService(parts->workers.get());
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  std::vector<std::unique_ptr<InterceptorFactory>> interceptors;
   interceptors.push_back(CountOpenCalls(parts->callers, parts->open_calls));
   interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
   interceptors.push_back(CountRpcs(*parts->metrics, clock));

@@ -111,9 +111,7 @@ absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time no
         LookAtProgress(now);
       }
     }
-    if (!status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(status);
   }
   if (page_.empty()) {
     return std::nullopt;

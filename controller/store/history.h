@@ -101,6 +101,7 @@ class History {
   struct Statements;
   History(std::unique_ptr<Database> db, const Options& options);
 
+  static absl::StatusOr<std::unique_ptr<History>> OpenAt(const std::string& path, const Options& options);
   absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status StartCheck(const std::string& path);
   // On the thread of the check.

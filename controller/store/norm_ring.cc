@@ -89,9 +89,7 @@ absl::Status NormRing::Evict(const std::string& job) {
     if (status.ok()) {
       status = Delete(id, owner, bytes);
     }
-    if (!status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/support/server_interceptor.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_replace.h"
+#include "google/protobuf/descriptor.h"
+
+namespace tandem::controller {
+
+using InterceptorFactory = grpc::experimental::ServerInterceptorFactoryInterface;
+
+// An interceptor for each call that begins: what `make` returns, which is null for one that needs none.
+inline std::unique_ptr<InterceptorFactory> InterceptWith(
+    std::function<grpc::experimental::Interceptor*(grpc::experimental::ServerRpcInfo*)> make) {
+  struct Factory : InterceptorFactory {
+    grpc::experimental::Interceptor* CreateServerInterceptor(
+        grpc::experimental::ServerRpcInfo* info) override {
+      return of_call(info);
+    }
+    std::function<grpc::experimental::Interceptor*(grpc::experimental::ServerRpcInfo*)> of_call;
+  };
+  auto factory = std::make_unique<Factory>();
+  factory->of_call = std::move(make);
+  return factory;
+}
+
+// The method that a call names, "/tandem.v1.Jobs/Submit"; null where this program has none of that name. The
+// health service of gRPC has no descriptor.
+inline const google::protobuf::MethodDescriptor* FindMethod(const std::string& path) {
+  return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
+      absl::StrReplaceAll(path.substr(std::min<size_t>(1, path.size())), {{"/", "."}}));
+}
+
+}  // namespace tandem::controller
