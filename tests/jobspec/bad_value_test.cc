@@ -82,6 +82,12 @@ const BadSpec kFields[] = {
     {"prefetch in quotes", "", "parallelism: {fsdp: {prefetch: \"1\"}}",
      "job.yaml:4:22: parallelism.fsdp.prefetch: \"1\" is not allowed; allowed: 0 to 2, or auto; text is not "
      "expected but auto: remove the quotes\n"},
+    {"prefetch misspelt", "", "parallelism: {fsdp: {prefetch: Atuo}}",
+     "job.yaml:4:22: parallelism.fsdp.prefetch: Atuo is not allowed; allowed: 0 to 2, or auto; did you mean "
+     "auto?\n"},
+    {"prefetch of nothing", "", "parallelism: {fsdp: {prefetch: \"\"}}",
+     "job.yaml:4:22: parallelism.fsdp.prefetch: \"\" is not allowed; allowed: 0 to 2, or auto; give a "
+     "value\n"},
     {"keep none", "", "checkpoint: {directory: /c, keep: 0}",
      "job.yaml:4:29: checkpoint.keep: 0 is not allowed; allowed: 1 to 10000; use a larger number\n"},
 };
