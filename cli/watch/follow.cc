@@ -28,16 +28,8 @@ constexpr int kLogLines = 20;
 
 // Whether trying again can help.
 bool IsAway(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kUnimplemented:
-      return false;
-    default:
-      return true;
-  }
+  return !absl::IsNotFound(status) && !absl::IsInvalidArgument(status) && !absl::IsPermissionDenied(status) &&
+         !absl::IsUnauthenticated(status) && !absl::IsUnimplemented(status);
 }
 
 class Follower {

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "controller/metrics/metrics.h"
 #include "google/protobuf/descriptor.h"
+#include "platform/clock.h"
 
 namespace tandem::controller {
 
@@ -43,5 +45,8 @@ inline const google::protobuf::MethodDescriptor* FindMethod(const std::string& p
 // if the method did not exist. Register it before whatever counts statuses. Only the requests of methods
 // that take one: in a stream of requests gRPC does not distinguish a malformed one from the end.
 std::unique_ptr<InterceptorFactory> RefuseMalformedRequests();
+
+// Counts every RPC, begun and ended, in `metrics`, and times it by `clock`. Both outlive the server.
+std::unique_ptr<InterceptorFactory> CountRpcs(Metrics& metrics, const platform::Clock& clock);
 
 }  // namespace tandem::controller

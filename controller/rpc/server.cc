@@ -25,7 +25,6 @@
 #include "controller/http/site.h"
 #include "controller/metrics/metrics.h"
 #include "controller/metrics/progress_board.h"
-#include "controller/metrics/rpc_metrics.h"
 #include "controller/rpc/access.h"
 #include "controller/rpc/audit.h"
 #include "controller/rpc/callers.h"
