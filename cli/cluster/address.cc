@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

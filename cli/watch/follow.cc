@@ -11,7 +11,6 @@
 #include "cli/terminal/message_text.h"
 #include "cli/watch/event_order.h"
 #include "cli/watch/watch_summary.h"
-#include "platform/clock.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {

@@ -5,7 +5,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "controller/store/history.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 
