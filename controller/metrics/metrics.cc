@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/metrics/metrics.h"
 
+#include <prometheus/text_serializer.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -103,6 +105,10 @@ v1::Job TimesOf(const v1::Job& job) {
 }
 
 }  // namespace
+
+std::string MetricsText(const prometheus::Collectable& metrics) {
+  return prometheus::TextSerializer().Serialize(metrics.Collect());
+}
 
 void Metrics::CommitSeconds(double seconds) {
   const absl::MutexLock lock(&mu_);
