@@ -15,6 +15,15 @@ namespace {
 
 constexpr size_t kBatch = 256;  // items of one commit
 
+std::set<std::string> JobsOf(const std::vector<v1::Event>& events) {
+  std::set<std::string> ids;
+  for (const v1::Event& event : events) {
+    ids.insert(event.job_id());
+  }
+  ids.erase("");  // of events that are of no job
+  return ids;
+}
+
 // The name of an event in failpoints: "controller.before_commit.submit".
 void HitFailpoints([[maybe_unused]] const char* when, [[maybe_unused]] const std::vector<v1::Event>& events) {
 #ifdef TANDEM_FAILPOINTS
@@ -120,11 +129,7 @@ Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
     }
     if (ended->has_value() && state_.jobs.count((*ended)->id()) == 0) {
       reply.job = **ended;
-      if (reply.job.submitted().SerializeAsString() != submit->submitted.SerializeAsString()) {
-        reply.status = absl::AlreadyExistsError(
-            absl::StrCat("request_id ", submit->request_id, " belongs to job ", reply.job.id(),
-                         ", which has another spec; use another request_id for another job"));
-      }
+      reply.status = CheckSameSpec(reply.job, *submit);
       return {};
     }
   }
@@ -205,16 +210,11 @@ void Engine::Take(Item item, Consequences& out) {
 }
 
 absl::Status Engine::Commit(const std::vector<v1::Event>& events) {
-  std::map<std::string, const JobEntry*> rows;
-  for (const v1::Event& event : events) {
-    const auto it = state_.jobs.find(event.job_id());
-    if (it != state_.jobs.end()) {
-      rows[event.job_id()] = &it->second;
-    }
-  }
   std::vector<const JobEntry*> changed;
-  for (const auto& [id, row] : rows) {
-    changed.push_back(row);
+  for (const std::string& id : JobsOf(events)) {
+    if (const auto it = state_.jobs.find(id); it != state_.jobs.end()) {
+      changed.push_back(&it->second);
+    }
   }
   HitFailpoints("before", events);
   const auto start = std::chrono::steady_clock::now();
@@ -227,13 +227,7 @@ absl::Status Engine::Commit(const std::vector<v1::Event>& events) {
 // Jobs and queue as they are stored. What was observed of workers stays: all that follows from it is decided
 // again by the next input.
 absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
-  std::set<std::string> ids;
-  for (const v1::Event& event : events) {
-    if (!event.job_id().empty()) {
-      ids.insert(event.job_id());
-    }
-  }
-  for (const std::string& id : ids) {
+  for (const std::string& id : JobsOf(events)) {
     TANDEM_ASSIGN_OR_RETURN(std::optional<JobEntry> row, store_.Row(id));
     if (const auto it = state_.jobs.find(id); it != state_.jobs.end()) {
       state_.queue.erase({it->second.runtime.submitted_seq(), id});

@@ -2,7 +2,6 @@
 #include "absl/strings/str_cat.h"
 #include "jobspec/checks.h"
 #include "jobspec/schema.h"
-#include "jobspec/text.h"
 
 namespace tandem::jobspec {
 
@@ -10,7 +9,7 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
   for (const char* path : {"model.latent_attention.kv_lora_rank", "model.latent_attention.qk_nope_head_dim",
                            "model.latent_attention.qk_rope_head_dim", "model.latent_attention.v_head_dim"}) {
     if (!check.Has(path)) {
-      check.Refuse(path, "say it of model_type deepseek_v3");
+      check.Refuse(path, "model_type deepseek_v3 needs it");
     }
   }
   const v1::LatentAttention& latent = model.latent_attention();
@@ -20,14 +19,13 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
                              ? latent.qk_nope_head_dim()
                              : latent.qk_rope_head_dim();
     if (check.Usable({path}) && dims % 2 != 0) {
-      check.Refuse(path, absl::StrCat(dims), "an even number", absl::StrCat("use ", dims + 1));
+      check.Refuse(path, "an even number", absl::StrCat("use ", dims + 1));
     }
   }
   if (check.Usable({"model.num_attention_heads", "model.num_key_value_heads"}) &&
       model.num_key_value_heads() != model.num_attention_heads()) {
-    check.Refuse("model.num_key_value_heads", absl::StrCat(model.num_key_value_heads()),
-                 absl::StrCat("num_attention_heads ", model.num_attention_heads(),
-                              check.Origin("model.num_attention_heads"), " with model_type deepseek_v3"),
+    check.Refuse("model.num_key_value_heads",
+                 absl::StrCat(check.Named("model.num_attention_heads"), " with model_type deepseek_v3"),
                  "every head has keys and values of its own there: omit the key");
   }
   if (!check.Usable({"model.latent_attention.qk_nope_head_dim", "model.latent_attention.qk_rope_head_dim"})) {
@@ -35,11 +33,11 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
   }
   const int64_t head_dim = latent.qk_nope_head_dim() + latent.qk_rope_head_dim();
   if (check.Usable({"model.head_dim"}) && model.head_dim() != head_dim) {
-    check.Refuse("model.head_dim", absl::StrCat(model.head_dim()),
-                 absl::StrCat("qk_nope_head_dim + qk_rope_head_dim, which is ", head_dim), "omit the key");
+    check.Refuse("model.head_dim", absl::StrCat("qk_nope_head_dim + qk_rope_head_dim, which is ", head_dim),
+                 "omit the key");
   }
   if (check.Usable({"model.latent_attention.v_head_dim"}) && latent.v_head_dim() > head_dim) {
-    check.Refuse("model.latent_attention.v_head_dim", absl::StrCat(latent.v_head_dim()),
+    check.Refuse("model.latent_attention.v_head_dim",
                  absl::StrCat("1 to qk_nope_head_dim + qk_rope_head_dim, which is ", head_dim),
                  "use a smaller number");
   }
@@ -49,57 +47,46 @@ void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
   if (check.Usable({"model.moe.first_k_dense_replace", "model.num_hidden_layers"}) &&
       moe.first_k_dense_replace() >= model.num_hidden_layers()) {
-    check.Refuse("model.moe.first_k_dense_replace", absl::StrCat(moe.first_k_dense_replace()),
-                 absl::StrCat("less than num_hidden_layers ", model.num_hidden_layers(),
-                              check.Origin("model.num_hidden_layers")),
+    check.Refuse("model.moe.first_k_dense_replace",
+                 absl::StrCat("less than ", check.Named("model.num_hidden_layers")),
                  "no layer is sparse: use a smaller number");
   }
   if (check.Usable({"model.moe.decoder_sparse_step"}) && moe.decoder_sparse_step() != 1) {
-    check.Refuse("model.moe.decoder_sparse_step", absl::StrCat(moe.decoder_sparse_step()),
-                 "1 with model_type deepseek_v3", "omit the key, or use first_k_dense_replace");
+    check.Refuse("model.moe.decoder_sparse_step", "1 with model_type deepseek_v3",
+                 "omit the key, or use first_k_dense_replace");
   }
   const bool grouped = check.Usable({"model.moe.n_group", "model.moe.topk_group"});
   if (check.Usable({"model.moe.n_group", "model.moe.num_experts"}) &&
       moe.num_experts() % moe.n_group() != 0) {
-    check.Refuse(
-        "model.moe.n_group", absl::StrCat(moe.n_group()),
-        absl::StrCat("a divisor of num_experts ", moe.num_experts(), check.Origin("model.moe.num_experts")),
-        "groups are of one size: use another number");
+    check.Refuse("model.moe.n_group", absl::StrCat("a divisor of ", check.Named("model.moe.num_experts")),
+                 "groups are of one size: use another number");
   } else if (grouped && moe.topk_group() > moe.n_group()) {
-    check.Refuse("model.moe.topk_group", absl::StrCat(moe.topk_group()),
-                 absl::StrCat("1 to n_group ", moe.n_group(), check.Origin("model.moe.n_group")),
+    check.Refuse("model.moe.topk_group", absl::StrCat("1 to ", check.Named("model.moe.n_group")),
                  "use a smaller number");
   } else if (grouped && moe.topk_group() < moe.n_group() && check.Usable({"model.moe.num_experts_per_tok"}) &&
              moe.num_experts_per_tok() != 2 * moe.topk_group()) {
-    check.Refuse("model.moe.topk_group", absl::StrCat(moe.topk_group()),
-                 absl::StrCat("half of num_experts_per_tok ", moe.num_experts_per_tok(),
-                              check.Origin("model.moe.num_experts_per_tok"), ", or n_group ", moe.n_group(),
-                              check.Origin("model.moe.n_group")),
+    check.Refuse("model.moe.topk_group",
+                 absl::StrCat("half of ", check.Named("model.moe.num_experts_per_tok"), ", or ",
+                              check.Named("model.moe.n_group")),
                  "groups are compared by their two best experts: use another number");
   } else if (grouped && moe.topk_group() < moe.n_group() && check.Usable({"model.moe.num_experts"}) &&
              moe.num_experts() / moe.n_group() < 2) {
-    check.Refuse("model.moe.n_group", absl::StrCat(moe.n_group()),
-                 absl::StrCat("at most half of num_experts ", moe.num_experts(),
-                              check.Origin("model.moe.num_experts")),
+    check.Refuse("model.moe.n_group", absl::StrCat("at most half of ", check.Named("model.moe.num_experts")),
                  "groups are compared by their two best experts: use fewer");
   }
 }
 
 void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model) {
   if (model.has_latent_attention()) {
-    check.Refuse(
-        "model.latent_attention", "{...}",
-        absl::StrCat("nothing with model_type ", model.model_type(), check.Origin("model.model_type")),
-        "omit the block, or give model_type: deepseek_v3");
+    check.Refuse("model.latent_attention", absl::StrCat("nothing with ", check.Named("model.model_type")),
+                 "omit the block, or give model_type: deepseek_v3");
   }
   for (const char* path :
        {"model.moe.first_k_dense_replace", "model.moe.n_shared_experts", "model.moe.n_group",
         "model.moe.topk_group", "model.moe.routed_scaling_factor", "model.moe.router_bias_update_rate"}) {
     if (check.IsWritten(path)) {
-      check.Refuse(
-          path, ValueText(FindValue(check.spec(), path)),
-          absl::StrCat("nothing with model_type ", model.model_type(), check.Origin("model.model_type")),
-          "omit the key, or use model_type: deepseek_v3");
+      check.Refuse(path, absl::StrCat("nothing with ", check.Named("model.model_type")),
+                   "omit the key, or use model_type: deepseek_v3");
     }
   }
 }

@@ -43,18 +43,15 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   if (!sparse) {
     if (check.Usable({"parallelism.expert", "model.model_type"}) && sharing > 1) {
       check.Refuse(
-          "parallelism.expert", absl::StrCat(sharing),
-          absl::StrCat("1 with model_type ", model.model_type(), check.Origin("model.model_type")),
+          "parallelism.expert", absl::StrCat("1 with ", check.Named("model.model_type")),
           "it has no experts to share: omit the key, or use model_type: mixtral, qwen3_moe or deepseek_v3");
     }
     if (model.has_moe() && check.IsWritten("model.model_type")) {
       check.Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe, deepseek_v3 with a block moe",
                    "use one of these, or omit the block");
     } else if (model.has_moe()) {
-      check.Refuse(
-          "model.moe", ValueText(FindValue(check.spec(), "model.moe")),
-          absl::StrCat("nothing with model_type ", model.model_type(), check.Origin("model.model_type")),
-          "omit the block, or give model_type: mixtral, qwen3_moe, or deepseek_v3");
+      check.Refuse("model.moe", absl::StrCat("nothing with ", check.Named("model.model_type")),
+                   "omit the block, or give model_type: mixtral, qwen3_moe, or deepseek_v3");
     }
     return;
   }
@@ -67,15 +64,14 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   }
   if (check.Usable({"model.moe.num_experts", "model.num_hidden_layers"}) &&
       moe.num_experts() * model.num_hidden_layers() > kMostExperts) {
-    check.Refuse("model.moe.num_experts", absl::StrCat(moe.num_experts()),
+    check.Refuse("model.moe.num_experts",
                  absl::StrCat("at most ", kMostExperts / model.num_hidden_layers(), " with ",
                               model.num_hidden_layers(), " layers"),
                  "use fewer experts, or fewer layers");
   }
   if (check.Usable({"model.moe.num_experts", "model.moe.num_experts_per_tok"}) &&
       moe.num_experts_per_tok() > moe.num_experts()) {
-    check.Refuse("model.moe.num_experts_per_tok", absl::StrCat(moe.num_experts_per_tok()),
-                 absl::StrCat("1 to num_experts ", moe.num_experts(), check.Origin("model.moe.num_experts")),
+    check.Refuse("model.moe.num_experts_per_tok", absl::StrCat("1 to ", check.Named("model.moe.num_experts")),
                  "use a smaller number");
   }
   const bool mixtral = model.model_type() == "mixtral";
@@ -94,7 +90,7 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   }
   if (mixtral && check.Usable({"model.moe.moe_intermediate_size", "model.intermediate_size"}) &&
       moe.moe_intermediate_size() != model.intermediate_size()) {
-    check.Refuse("model.moe.moe_intermediate_size", absl::StrCat(moe.moe_intermediate_size()),
+    check.Refuse("model.moe.moe_intermediate_size",
                  absl::StrCat("intermediate_size ", model.intermediate_size(), " with model_type mixtral"),
                  "omit the key, or use model_type: qwen3_moe");
   }
@@ -103,14 +99,13 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   }
   if (check.Usable({"model.moe.router_aux_loss_coef"}) && moe.router_aux_loss_coef() == 0 &&
       moe.router_aux_loss_scope() != v1::BALANCE_SCOPE_MICROBATCH) {
-    check.Refuse("model.moe.router_aux_loss_scope",
-                 ValueText(FindValue(check.spec(), "model.moe.router_aux_loss_scope")),
-                 "nothing without a router_aux_loss_coef", "omit the key, or give the coefficient");
+    check.Refuse("model.moe.router_aux_loss_scope", "nothing without a router_aux_loss_coef",
+                 "omit the key, or give the coefficient");
   }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
       moe.drop_policy() == v1::DROP_POLICY_POSITION) {
-    check.Refuse("model.moe.drop_policy", ValueText(FindValue(check.spec(), "model.moe.drop_policy")),
-                 "nothing without a capacity_factor", "omit the key, or give the factor");
+    check.Refuse("model.moe.drop_policy", "nothing without a capacity_factor",
+                 "omit the key, or give the factor");
   }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 && moe.pad_to_capacity()) {
     check.Refuse(
@@ -122,33 +117,28 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
       moe.pad_to_capacity() && check.Has("parallelism.dispatch.rows_at_a_time")) {
     check.Refuse(
         "parallelism.dispatch.rows_at_a_time",
-        ValueText(FindValue(check.spec(), "parallelism.dispatch.rows_at_a_time")),
         absl::StrCat("nothing with pad_to_capacity: true", check.Origin("model.moe.pad_to_capacity")),
         "padded rows are computed all at once, and are no more than the factor says: omit one of the two");
   }
   if (check.Usable({"model.moe.capacity_factor", "model.moe.router_bias_update_rate"}) &&
       moe.capacity_factor() > 0 && moe.router_bias_update_rate() > 0) {
-    check.Refuse("model.moe.capacity_factor", absl::StrCat(moe.capacity_factor()),
-                 absl::StrCat("0 with router_bias_update_rate ", moe.router_bias_update_rate(),
-                              check.Origin("model.moe.router_bias_update_rate")),
+    check.Refuse("model.moe.capacity_factor",
+                 absl::StrCat("0 with ", check.Named("model.moe.router_bias_update_rate")),
                  "biases even the load without dropping tokens: omit one of the two");
   }
   const int64_t step = moe.decoder_sparse_step();
   if (mixtral && check.Usable({"model.moe.decoder_sparse_step"}) && step != 1) {
-    check.Refuse("model.moe.decoder_sparse_step", absl::StrCat(step), "1 with model_type mixtral",
+    check.Refuse("model.moe.decoder_sparse_step", "1 with model_type mixtral",
                  "omit the key, or use model_type: qwen3_moe");
   } else if (check.Usable({"model.moe.decoder_sparse_step", "model.num_hidden_layers"}) &&
              step > model.num_hidden_layers()) {
-    check.Refuse("model.moe.decoder_sparse_step", absl::StrCat(step),
-                 absl::StrCat("1 to num_hidden_layers ", model.num_hidden_layers(),
-                              check.Origin("model.num_hidden_layers")),
+    check.Refuse("model.moe.decoder_sparse_step",
+                 absl::StrCat("1 to ", check.Named("model.num_hidden_layers")),
                  "no layer is sparse: use a smaller number, or model_type: llama");
   }
   if (check.Usable({"model.moe.num_experts", "parallelism.expert"}) &&
       model.moe().num_experts() % sharing != 0) {
-    check.Refuse("parallelism.expert", absl::StrCat(sharing),
-                 absl::StrCat("a divisor of num_experts ", model.moe().num_experts(),
-                              check.Origin("model.moe.num_experts")),
+    check.Refuse("parallelism.expert", absl::StrCat("a divisor of ", check.Named("model.moe.num_experts")),
                  "every rank has as many experts: use another number of them, or of ranks that share them");
   }
   CheckReportedExperts(check, model);
@@ -159,10 +149,9 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
   const int64_t shared = model.num_key_value_heads();
   if (check.Usable({"model.num_attention_heads", "model.num_key_value_heads"}) && heads % shared != 0 &&
       !check.IsWritten("model.num_key_value_heads")) {
-    check.Refuse(
-        "model.num_attention_heads", absl::StrCat(heads),
-        absl::StrCat("a multiple of num_key_value_heads ", shared, check.Origin("model.num_key_value_heads")),
-        absl::StrCat(NearestMultiples(heads, shared, 1024), "; or give num_key_value_heads"));
+    check.Refuse("model.num_attention_heads",
+                 absl::StrCat("a multiple of ", check.Named("model.num_key_value_heads")),
+                 absl::StrCat(NearestMultiples(heads, shared, 1024), "; or give num_key_value_heads"));
   } else if (check.Usable({"model.num_attention_heads", "model.num_key_value_heads"}) &&
              heads % shared != 0) {
     std::vector<int64_t> divisors;
@@ -171,22 +160,19 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
         divisors.push_back(divisor);
       }
     }
-    check.Refuse(
-        "model.num_key_value_heads", absl::StrCat(shared),
-        absl::StrCat("a divisor of num_attention_heads ", heads, check.Origin("model.num_attention_heads")),
-        absl::StrCat("use one of ", absl::StrJoin(divisors, ", ")));
+    check.Refuse("model.num_key_value_heads",
+                 absl::StrCat("a divisor of ", check.Named("model.num_attention_heads")),
+                 absl::StrCat("use one of ", absl::StrJoin(divisors, ", ")));
   }
   if (check.Usable({"model.hidden_size", "model.num_attention_heads"}) && check.IsOk({"model.head_dim"}) &&
       !model.has_head_dim()) {
     if (check.IsWritten("model.num_attention_heads")) {
-      check.Refuse(
-          "model.num_attention_heads", absl::StrCat(heads),
-          absl::StrCat("a divisor of hidden_size ", model.hidden_size(), check.Origin("model.hidden_size")),
-          "use one, or give head_dim");
+      check.Refuse("model.num_attention_heads",
+                   absl::StrCat("a divisor of ", check.Named("model.hidden_size")),
+                   "use one, or give head_dim");
     } else {
-      check.Refuse("model.hidden_size", absl::StrCat(model.hidden_size()),
-                   absl::StrCat("a multiple of num_attention_heads ", heads,
-                                check.Origin("model.num_attention_heads")),
+      check.Refuse("model.hidden_size",
+                   absl::StrCat("a multiple of ", check.Named("model.num_attention_heads")),
                    absl::StrCat(NearestMultiples(model.hidden_size(), heads, 1 << 20), "; or give head_dim"));
     }
   }
@@ -196,7 +182,7 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
   const int64_t head_dim = model.head_dim();
   if (check.IsWritten("model.head_dim")) {
     if (head_dim % 2 != 0) {
-      check.Refuse("model.head_dim", absl::StrCat(head_dim), "an even number from 2 to 4096",
+      check.Refuse("model.head_dim", "an even number from 2 to 4096",
                    absl::StrCat("rotary embedding turns pairs of elements: use ", head_dim + 1));
     }
   } else if (check.Usable({"model.hidden_size", "model.num_attention_heads"}) &&
@@ -204,8 +190,8 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
     const bool is_heads = check.IsWritten("model.num_attention_heads");
     check.Refuse(is_heads ? "model.num_attention_heads" : "model.hidden_size",
                  absl::StrCat(is_heads ? heads : model.hidden_size()), "heads of an even size from 2 to 4096",
-                 absl::StrCat("hidden_size ", model.hidden_size(), check.Origin("model.hidden_size"), " / ",
-                              heads, " heads", check.Origin("model.num_attention_heads"), " is ", head_dim,
+                 absl::StrCat(check.Named("model.hidden_size"), " / ", heads, " heads",
+                              check.Origin("model.num_attention_heads"), " is ", head_dim,
                               ": use another number, or give head_dim"));
   }
   if (head_dim > 4096) {
@@ -214,7 +200,7 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
   if (model.model_type() == "qwen3_moe" && head_dim > kMostNormedOnGpus && check.IsOk({"resources.device"}) &&
       check.spec().resources().device() != v1::DEVICE_CPU) {
     const char* const path = check.IsWritten("model.head_dim") ? "model.head_dim" : "model.hidden_size";
-    check.Refuse(path, ValueText(FindValue(check.spec(), path)),
+    check.Refuse(path,
                  absl::StrCat("heads of at most ", kMostNormedOnGpus,
                               " with model_type qwen3_moe and resources.device ",
                               ValueText(FindValue(check.spec(), "resources.device")),
@@ -275,8 +261,7 @@ void CheckModel(FieldChecker& check) {
   CheckExperts(check, model, sparse);
   if (check.Usable({"model.vocab_size", "data.tokenizer"}) && check.spec().data().tokenizer() == "bytes" &&
       model.vocab_size() < 256) {
-    check.Refuse("model.vocab_size", absl::StrCat(model.vocab_size()), "at least 256 with tokenizer: bytes",
-                 "a byte has 256 values: use 256");
+    check.Refuse("model.vocab_size", "at least 256 with tokenizer: bytes", "a byte has 256 values: use 256");
   }
 }
 

@@ -19,7 +19,7 @@ void CheckReplicas(FieldChecker& check) {
   const std::string name = EnumText(*v1::Strategy_descriptor()->FindValueByNumber(strategy));
   const int64_t replicas = parallelism.replicas();
   const auto refuse = [&](const std::string& allowed, const std::string& remedy) {
-    check.Refuse("parallelism.replicas", absl::StrCat(replicas), allowed, remedy);
+    check.Refuse("parallelism.replicas", allowed, remedy);
   };
   if (HasReplicas(strategy) && replicas < 2) {
     refuse(absl::StrCat("2 or more with fsdp.strategy ", name), "omit the key for 2, or use strategy: zero3");
@@ -28,7 +28,7 @@ void CheckReplicas(FieldChecker& check) {
   } else if (check.Usable({"parallelism.ranks"}) && parallelism.ranks() % replicas != 0) {
     if (check.IsWritten("parallelism.replicas")) {
       refuse(absl::StrCat("a divisor of ranks ", parallelism.ranks()),
-             "every copy is sharded over as many ranks");
+             "every replica is sharded over the same number of ranks");
     } else {
       check.Refuse("parallelism.fsdp.strategy", name,
                    absl::StrCat("replicate, zero1, zero2, zero3 with ranks ", parallelism.ranks(), ", which ",
@@ -72,13 +72,13 @@ void CheckPrefetch(FieldChecker& check) {
 void CheckSchedule(FieldChecker& check) {
   if (check.spec().parallelism().has_overlap() && check.Usable({"parallelism.schedule"}) &&
       check.spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {
-    check.Refuse("parallelism.overlap", "{...}",
+    check.Refuse("parallelism.overlap",
                  absl::StrCat("nothing with schedule: sequential", check.Origin("parallelism.schedule")),
                  "omit the block, or use schedule: overlap");
   }
   const v1::Parallelism& parallelism = check.spec().parallelism();
   if (parallelism.has_dispatch() && check.Usable({"parallelism.expert"}) && parallelism.expert() == 1) {
-    check.Refuse("parallelism.dispatch", "{...}",
+    check.Refuse("parallelism.dispatch",
                  absl::StrCat("nothing with expert: 1", check.Origin("parallelism.expert")),
                  "no ranks share experts: omit the block, or give expert");
   } else if (check.Usable({"parallelism.schedule", "parallelism.dispatch.separate_weight_gradients"}) &&

@@ -34,13 +34,12 @@ void CheckData(FieldChecker& check) {
   if (data.has_validation()) {
     CheckPath(check, "data.validation", data.validation());
     if (data.has_validation_fraction()) {
-      check.Refuse("data.validation_fraction", NumberText(data.validation_fraction()),
-                   "nothing beside data.validation", "omit one of the two");
+      check.Refuse("data.validation_fraction", "nothing beside data.validation", "omit one of the two");
     }
   }
   if (data.has_end_of_document() && data.documents() == v1::DOCUMENTS_STREAM &&
       check.IsOk({"data.documents", "data.end_of_document"})) {
-    check.Refuse("data.end_of_document", absl::StrCat(data.end_of_document()),
+    check.Refuse("data.end_of_document",
                  absl::StrCat("nothing with documents: stream", check.Origin("data.documents")),
                  "use documents: packed, or omit the key");
   }

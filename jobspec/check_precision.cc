@@ -13,8 +13,8 @@ void CheckUnitCompute(FieldChecker& check, const std::string& unit, v1::ComputeT
   const bool fp64 = check.spec().precision().compute() == v1::COMPUTE_TYPE_FP64;
   if (check.IsWritten(path) && check.Usable({"precision.compute", path}) &&
       fp64 != (compute == v1::COMPUTE_TYPE_FP64)) {
-    check.Refuse(path, ValueText(FindValue(check.spec(), path)), fp64 ? "fp64" : "fp32, bf16",
-                 "fp64 is for whole models: use one of these, or leave the key out");
+    check.Refuse(path, fp64 ? "fp64" : "fp32, bf16",
+                 "fp64 is for whole models: use one of these, or omit the key");
   }
 }
 
@@ -27,10 +27,8 @@ void CheckTransport(FieldChecker& check, const std::string& unit, v1::ComputeTyp
     return;
   }
   const std::string computed = ValueText(FindValue(check.spec(), source));
-  check.Refuse(
-      path, ValueText(FindValue(check.spec(), path)),
-      compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
-      absl::StrCat("gradients are computed in ", computed, ": use one of these, or leave the key out"));
+  check.Refuse(path, compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
+               absl::StrCat("gradients are computed in ", computed, ": use one of these, or omit the key"));
 }
 
 }  // namespace
@@ -48,8 +46,7 @@ void CheckPrecision(FieldChecker& check) {
       precision.embedding().compute() != precision.head().compute()) {
     const char* const path =
         check.IsWritten("precision.head.compute") ? "precision.head.compute" : "precision.embedding.compute";
-    check.Refuse(path, ValueText(FindValue(check.spec(), path)),
-                 "one type for embedding and head, which share a matrix",
+    check.Refuse(path, "one type for embedding and head, which share a matrix",
                  "give both the same, or model: {tie_word_embeddings: false}");
   }
 }

@@ -34,36 +34,32 @@ void CheckTraining(FieldChecker& check) {
   const v1::LearningRateSchedule& schedule = training.schedule();
   if (check.Usable({"training.sequence_length", "model.max_position_embeddings"}) &&
       training.sequence_length() > check.spec().model().max_position_embeddings()) {
-    check.Refuse(
-        "training.sequence_length", absl::StrCat(training.sequence_length()),
-        absl::StrCat("at most model.max_position_embeddings ", check.spec().model().max_position_embeddings(),
-                     check.Origin("model.max_position_embeddings")),
-        "use shorter sequences");
+    check.Refuse("training.sequence_length",
+                 absl::StrCat("at most model.", check.Named("model.max_position_embeddings")),
+                 "use shorter sequences");
   }
   if (check.Usable({"training.steps", "training.schedule.warmup_steps"}) &&
       schedule.warmup_steps() > training.steps()) {
-    check.Refuse("training.schedule.warmup_steps", absl::StrCat(schedule.warmup_steps()),
-                 absl::StrCat("0 to training.steps ", training.steps()), "use fewer, or more steps");
+    check.Refuse("training.schedule.warmup_steps", absl::StrCat("0 to training.steps ", training.steps()),
+                 "use fewer, or more steps");
   }
   if (check.Usable({"training.schedule.min_learning_rate", "training.optimizer.learning_rate"})) {
     if (schedule.min_learning_rate() > training.optimizer().learning_rate()) {
-      check.Refuse("training.schedule.min_learning_rate", NumberText(schedule.min_learning_rate()),
-                   absl::StrCat("0 to training.optimizer.learning_rate ",
-                                NumberText(training.optimizer().learning_rate()),
-                                check.Origin("training.optimizer.learning_rate")),
+      check.Refuse("training.schedule.min_learning_rate",
+                   absl::StrCat("0 to training.optimizer.", check.Named("training.optimizer.learning_rate")),
                    "use a smaller number");
     } else if (schedule.min_learning_rate() > 0 && schedule.decay() == v1::DECAY_CONSTANT &&
                check.IsOk({"training.schedule.decay"})) {
-      check.Refuse("training.schedule.min_learning_rate", NumberText(schedule.min_learning_rate()),
+      check.Refuse("training.schedule.min_learning_rate",
                    absl::StrCat("0 with decay: constant", check.Origin("training.schedule.decay")),
-                   "use decay: cosine, or leave it out");
+                   "use decay: cosine, or omit the key");
     }
   }
   if (check.Usable({"training.validate_every_steps", "data.validation_fraction"}) &&
       training.validate_every_steps() > 0 && !check.spec().data().has_validation() &&
       check.spec().data().validation_fraction() == 0) {
-    check.Refuse("training.validate_every_steps", absl::StrCat(training.validate_every_steps()),
-                 "0 where no data is held out", "give data.validation, or a validation_fraction above 0");
+    check.Refuse("training.validate_every_steps", "0 where no data is held out",
+                 "give data.validation, or a validation_fraction above 0");
   }
 }
 
@@ -74,7 +70,7 @@ void CheckBatch(FieldChecker& check) {
   const int64_t length = training.sequence_length();
   if (check.Usable({"training.micro_batch_size", "training.sequence_length"}) &&
       micro * length > kMaxTokensPerMicrobatch) {
-    check.Refuse("training.micro_batch_size", absl::StrCat(micro),
+    check.Refuse("training.micro_batch_size",
                  absl::StrCat("at most ", kMaxTokensPerMicrobatch / length, " with sequence_length ", length,
                               " (", kMaxTokensPerMicrobatch, " tokens a microbatch)"),
                  "use a smaller number: global_batch_size says how much a step sees");
@@ -87,7 +83,7 @@ void CheckBatch(FieldChecker& check) {
     const int64_t most = rounds * check.spec().parallelism().ranks();
     if (training.validation_batches() > most) {
       check.Refuse(
-          "training.validation_batches", absl::StrCat(training.validation_batches()),
+          "training.validation_batches",
           absl::StrCat("at most ", most, " (", rounds, " microbatches of a rank, with ", layers, " layers)"),
           "use fewer, or a larger micro_batch_size");
     }
@@ -100,14 +96,14 @@ void CheckBatch(FieldChecker& check) {
   const int64_t data_ranks = check.spec().parallelism().ranks() / model_ranks;
   const int64_t unit = micro * data_ranks;
   if (global % unit != 0) {
-    check.Refuse("training.global_batch_size", absl::StrCat(global),
+    check.Refuse("training.global_batch_size",
                  absl::StrCat("a multiple of ", unit, " (micro_batch_size ", micro, " × ", data_ranks,
                               data_ranks == 1 ? " rank)" : " ranks)"),
                  NearestMultiples(global, unit, 1 << 24));
     return;
   }
   if (check.Usable({"model.num_hidden_layers"}) && global / unit > kMaxLayerPasses / layers) {
-    check.Refuse("training.global_batch_size", absl::StrCat(global),
+    check.Refuse("training.global_batch_size",
                  absl::StrCat("at most ", kMaxLayerPasses / layers * unit, " (", kMaxLayerPasses / layers,
                               " microbatches of a rank, with ", layers, " layers)"),
                  "use a larger micro_batch_size, or more ranks");
@@ -115,7 +111,7 @@ void CheckBatch(FieldChecker& check) {
   }
   if (check.Usable({"training.steps", "training.sequence_length"}) &&
       training.steps() > kMaxTokensPerJob / (global * length)) {
-    check.Refuse("training.steps", absl::StrCat(training.steps()),
+    check.Refuse("training.steps",
                  absl::StrCat("at most ", kMaxTokensPerJob / (global * length), " with ", global * length,
                               " tokens a step"),
                  "use fewer");

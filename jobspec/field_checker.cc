@@ -48,9 +48,13 @@ void FieldChecker::Refuse(std::string_view path, std::string_view value, std::st
   }
 }
 
-void FieldChecker::Refuse(std::string_view path, std::string_view remedy) {
+void FieldChecker::Refuse(std::string_view path, std::string_view allowed, std::string_view remedy) {
   const FieldValue value = FindValue(spec_, path);
-  Refuse(path, value.message == nullptr ? "" : ValueText(value), AllowedText(path), remedy);
+  Refuse(path, value.message == nullptr ? "" : ValueText(value), allowed, remedy);
+}
+
+void FieldChecker::Refuse(std::string_view path, std::string_view remedy) {
+  Refuse(path, AllowedText(path), remedy);
 }
 
 bool FieldChecker::Has(std::string_view path) const { return FindValue(spec_, path).message != nullptr; }
@@ -93,6 +97,11 @@ std::string FieldChecker::Origin(std::string_view path) const {
     }
   }
   return " (the default)";
+}
+
+std::string FieldChecker::Named(std::string_view path) const {
+  return absl::StrCat(std::string(path.substr(path.rfind('.') + 1)), " ", ValueText(FindValue(spec_, path)),
+                      Origin(path));
 }
 
 Checked FieldChecker::Take() {

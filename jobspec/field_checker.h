@@ -25,7 +25,8 @@ class FieldChecker {
   void Refuse(std::string_view path, std::string_view value, std::string_view allowed,
               std::string_view remedy);
 
-  // Refuses the value that stands at `path`.
+  // Refuses the value that stands at `path`. Without `allowed`: what AllowedText says of every job.
+  void Refuse(std::string_view path, std::string_view allowed, std::string_view remedy);
   void Refuse(std::string_view path, std::string_view remedy);
 
   bool Has(std::string_view path) const;
@@ -46,6 +47,9 @@ class FieldChecker {
   // Who says what stands at `path`: "" where the user does, else " (of preset llama-tiny)" or " (the
   // default)".
   std::string Origin(std::string_view path) const;
+
+  // "num_experts 8 (the default)": the key, what stands there, and its Origin.
+  std::string Named(std::string_view path) const;
 
   const v1::JobSpec& submitted() const { return submitted_; }
   const v1::JobSpec& spec() const { return spec_; }  // resolved

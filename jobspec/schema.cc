@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "proto/names.h"
@@ -96,6 +97,21 @@ std::string Normal(std::string word) {
   return word;
 }
 
+// The fields that the keys of a path name, as far as they are in the schema; then null.
+std::vector<const FieldDescriptor*> FieldsAlong(std::string_view path) {
+  std::vector<const FieldDescriptor*> fields;
+  const Descriptor* type = v1::JobSpec::descriptor();
+  for (const std::string& key :
+       std::vector<std::string>(absl::StrSplit(absl::string_view(path.data(), path.size()), '.'))) {
+    fields.push_back(type == nullptr ? nullptr : type->FindFieldByName(key));
+    if (fields.back() == nullptr) {
+      break;
+    }
+    type = fields.back()->message_type();
+  }
+  return fields;
+}
+
 // First path of the schema, in its order, that ends in `key`; empty where there is none.
 std::string FindKey(const Descriptor& type, const std::string& parent, const std::string& key) {
   for (int i = 0; i < type.field_count(); ++i) {
@@ -131,35 +147,19 @@ const EnumValueDescriptor* EnumValueOf(const EnumDescriptor& type, const std::st
   return nullptr;
 }
 
-const FieldDescriptor* FindField(std::string_view path) {
-  const Descriptor* type = v1::JobSpec::descriptor();
-  const FieldDescriptor* field = nullptr;
-  while (true) {
-    const size_t dot = path.find('.');
-    field = type == nullptr ? nullptr : type->FindFieldByName(std::string(path.substr(0, dot)));
-    if (field == nullptr || dot == std::string_view::npos) {
-      return field;
-    }
-    type = field->message_type();
-    path.remove_prefix(dot + 1);
-  }
-}
+const FieldDescriptor* FindField(std::string_view path) { return FieldsAlong(path).back(); }
 
 FieldValue FindValue(const v1::JobSpec& spec, std::string_view path) {
-  const Message* message = &spec;
-  while (true) {
-    const size_t dot = path.find('.');
-    const FieldDescriptor* field =
-        message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
+  FieldValue out;
+  for (const FieldDescriptor* field : FieldsAlong(path)) {
+    const Message* message =
+        out.message == nullptr ? &spec : &out.message->GetReflection()->GetMessage(*out.message, out.field);
     if (field == nullptr || !message->GetReflection()->HasField(*message, field)) {
       return {};
     }
-    if (dot == std::string_view::npos) {
-      return {message, field};
-    }
-    message = &message->GetReflection()->GetMessage(*message, field);
-    path.remove_prefix(dot + 1);
+    out = {message, field};
   }
+  return out;
 }
 
 std::string ValueText(const FieldValue& value) {
@@ -189,19 +189,10 @@ std::string ValueText(const FieldValue& value) {
 
 std::vector<int> SchemaOrder(std::string_view path) {
   std::vector<int> order;
-  const Descriptor* type = v1::JobSpec::descriptor();
-  while (type != nullptr) {
-    const size_t dot = path.find('.');
-    const FieldDescriptor* field = type->FindFieldByName(std::string(path.substr(0, dot)));
-    if (field == nullptr) {
-      break;
+  for (const FieldDescriptor* field : FieldsAlong(path)) {
+    if (field != nullptr) {
+      order.push_back(field->number());
     }
-    order.push_back(field->number());
-    if (dot == std::string_view::npos) {
-      break;
-    }
-    type = field->message_type();
-    path.remove_prefix(dot + 1);
   }
   return order;
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
 namespace tandem::link {
 namespace {
@@ -73,9 +74,7 @@ absl::Status Channel::Send(const google::protobuf::MessageLite& message) {
 absl::StatusOr<bool> Channel::Receive(google::protobuf::MessageLite& message) {
   char header[kHeaderBytes];
   absl::StatusOr<Filled> filled = Fill(fd_, header, kHeaderBytes);
-  if (!filled.ok()) {
-    return filled.status();
-  }
+  TANDEM_RETURN_IF_ERROR(filled.status());
   if (*filled == Filled::kNothing) {
     return false;
   }
@@ -92,9 +91,7 @@ absl::StatusOr<bool> Channel::Receive(google::protobuf::MessageLite& message) {
   }
   std::string body(size, '\0');
   filled = Fill(fd_, body.data(), size);
-  if (!filled.ok()) {
-    return filled.status();
-  }
+  TANDEM_RETURN_IF_ERROR(filled.status());
   if (*filled != Filled::kAll) {
     return absl::DataLossError(absl::StrCat("the peer closed within a frame of ", size, " bytes"));
   }

@@ -83,7 +83,7 @@ absl::Status ListPath(const std::string& path, const struct stat& info, std::vec
 
 absl::Status ListGlob(const std::string& pattern, std::vector<std::string>& files) {
   if (pattern.find("**") != std::string::npos) {
-    return absl::InvalidArgumentError("** is not understood; name the folder for every file below it");
+    return absl::InvalidArgumentError("** is not supported; name the folder to take every file below it");
   }
   struct Matches {
     glob_t glob = {};
@@ -141,9 +141,7 @@ absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern) {
     status = errno == EACCES ? absl::PermissionDeniedError(strerror(errno))
                              : absl::InvalidArgumentError(strerror(errno));
   }
-  if (!status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(status);
   if (files.empty()) {
     return absl::NotFoundError(folder ? "the folder holds no file" : "what matches holds no file");
   }

@@ -23,17 +23,7 @@ Settings& TheSettings() {
   return *settings;
 }
 
-const char* Name(LogLevel level) {
-  switch (level) {
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kError:
-      return "error";
-  }
-  return "info";
-}
+constexpr const char* kLevelNames[] = {"info", "warning", "error"};  // by LogLevel
 
 std::string Json(const nlohmann::ordered_json& value) {
   // Invalid UTF-8 (a path, a user's text) must not lose the line.
@@ -57,17 +47,18 @@ std::string Printable(std::string_view text) {
 std::string Line(bool terminal, const std::string& component, LogLevel level, std::string_view message,
                  std::initializer_list<std::pair<std::string_view, std::string>> fields) {
   const absl::Time now = absl::Now();
+  const char* const name = kLevelNames[static_cast<size_t>(level)];
   std::string line;
   if (terminal) {
-    line = absl::StrCat(absl::FormatTime("%H:%M:%S", now, absl::LocalTimeZone()), " ", Name(level), " ",
-                        component, component.empty() ? "" : ": ", Printable(message));
+    line = absl::StrCat(absl::FormatTime("%H:%M:%S", now, absl::LocalTimeZone()), " ", name, " ", component,
+                        component.empty() ? "" : ": ", Printable(message));
     for (const auto& [key, value] : fields) {
       absl::StrAppend(&line, " ", absl::string_view(key.data(), key.size()), "=", Printable(value));
     }
   } else {
     nlohmann::ordered_json object;
     object["ts"] = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", now, absl::UTCTimeZone());
-    object["level"] = Name(level);
+    object["level"] = name;
     object["msg"] = message;
     object["component"] = component;
     for (const auto& [key, value] : fields) {

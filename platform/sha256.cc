@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "absl/strings/escaping.h"
+
 namespace tandem::platform {
 
 struct Sha256::Context {
@@ -26,13 +28,7 @@ std::string Sha256::Finish() {
   unsigned char bytes[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   EVP_DigestFinal_ex(context_->digest, bytes, &size);
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned i = 0; i < size; ++i) {
-    text.push_back(kDigits[bytes[i] >> 4]);
-    text.push_back(kDigits[bytes[i] & 15]);
-  }
-  return text;
+  return absl::BytesToHexString({reinterpret_cast<const char*>(bytes), size});
 }
 
 std::string Sha256Of(std::string_view bytes) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 
 namespace tandem::tls {
@@ -11,31 +12,15 @@ namespace {
 constexpr size_t kLongestName = 64;
 constexpr size_t kLongestDomain = 253;
 
-bool IsLetterOrDigit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 absl::string_view Text(std::string_view text) { return {text.data(), text.size()}; }
 
-std::string_view RoleText(Role role) {
-  switch (role) {
-    case Role::kUser:
-      return "user";
-    case Role::kWorker:
-      return "worker";
-    case Role::kAdmin:
-      return "admin";
-    case Role::kLocal:
-      return "local";
-  }
-  return "";
-}
+constexpr const char* kRoleTexts[] = {"user", "worker", "admin", "local"};  // by Role
 
 }  // namespace
 
 std::optional<Identity> ParseIdentity(std::string_view text) {
   for (const Role role : {Role::kUser, Role::kWorker, Role::kAdmin}) {
-    const std::string_view word = RoleText(role);
+    const std::string_view word = kRoleTexts[static_cast<size_t>(role)];
     if (text.starts_with(word) && text.size() > word.size() && text[word.size()] == '/') {
       const std::string_view name = text.substr(word.size() + 1);
       if (IsGoodName(role, name)) {
@@ -47,14 +32,15 @@ std::optional<Identity> ParseIdentity(std::string_view text) {
 }
 
 std::string ToText(const Identity& identity) {
-  return identity.role == Role::kLocal ? "local"
-                                       : absl::StrCat(Text(RoleText(identity.role)), "/", identity.name);
+  const char* const role = kRoleTexts[static_cast<size_t>(identity.role)];
+  return identity.role == Role::kLocal ? role : absl::StrCat(role, "/", identity.name);
 }
 
 bool IsGoodDomain(std::string_view domain) {
   return !domain.empty() && domain.size() <= kLongestDomain &&
-         std::all_of(domain.begin(), domain.end(),
-                     [](char c) { return IsLetterOrDigit(c) || c == '.' || c == '_' || c == '-'; });
+         std::all_of(domain.begin(), domain.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-';
+         });
 }
 
 bool IsGoodName(Role role, std::string_view name) {
@@ -64,9 +50,10 @@ bool IsGoodName(Role role, std::string_view name) {
       return true;
     }
   }
-  return !name.empty() && name.size() <= kLongestName && std::all_of(name.begin(), name.end(), [](char c) {
-    return IsLetterOrDigit(c) || c == '.' || c == '_' || c == '@' || c == '-';
-  });
+  return !name.empty() && name.size() <= kLongestName &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '@' || c == '-';
+         });
 }
 
 std::string UriOf(const Identity& identity, std::string_view domain) {
@@ -76,7 +63,7 @@ std::string UriOf(const Identity& identity, std::string_view domain) {
 absl::StatusOr<Identity> IdentityOf(const std::vector<std::string>& uris, std::string_view domain) {
   const std::string prefix = absl::StrCat("spiffe://", Text(domain), "/");
   const std::string expected =
-      absl::StrCat("expected is one URI ", prefix, "user/NAME, ", prefix, "worker/ID or ", prefix,
+      absl::StrCat("it must have exactly one URI ", prefix, "user/NAME, ", prefix, "worker/ID or ", prefix,
                    "admin/NAME among its alternative names");
   std::vector<std::string_view> ours;
   for (const std::string& uri : uris) {
@@ -86,13 +73,12 @@ absl::StatusOr<Identity> IdentityOf(const std::vector<std::string>& uris, std::s
   }
   if (ours.empty()) {
     return absl::UnauthenticatedError(
-        absl::StrCat("the certificate names nobody of this cluster; ", expected));
+        absl::StrCat("the certificate has no identity in this cluster; ", expected));
   }
   const std::optional<Identity> identity = ParseIdentity(ours[0]);
   if (ours.size() > 1 || !identity.has_value()) {
-    return absl::UnauthenticatedError(absl::StrCat("the certificate names ",
-                                                   ours.size() > 1 ? "several at once" : "nobody that can be",
-                                                   "; ", expected));
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the certificate names ", ours.size() > 1 ? "several at once" : "no valid identity", "; ", expected));
   }
   return *identity;
 }

@@ -35,17 +35,12 @@ absl::Status UseChain(SSL_CTX* context, const std::string& pem, const std::strin
   return absl::OkStatus();
 }
 
-absl::Status Believe(SSL_CTX* context, const std::string& pem) {
+void Believe(SSL_CTX* context, const std::string& pem) {
   const BioHandle in = BioOf(pem);
-  while (true) {
-    const CertificateHandle ca(PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr));
-    if (ca == nullptr) {
-      break;
-    }
+  while (const CertificateHandle ca{PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr)}) {
     X509_STORE_add_cert(SSL_CTX_get_cert_store(context), ca.get());
   }
   OpenSslReason();
-  return absl::OkStatus();
 }
 
 // gRPC speaks HTTP/2 only, and insists that both sides have said so.
@@ -81,7 +76,7 @@ absl::StatusOr<ContextHandle> MakeContext(const TlsTexts& texts, const TlsFiles&
   if (SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
     return Refused("the key cannot be used", files.key);
   }
-  TANDEM_RETURN_IF_ERROR(Believe(context.get(), texts.ca));
+  Believe(context.get(), texts.ca);
   return context;
 }
 
@@ -103,11 +98,8 @@ absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Open(const TlsFiles& files
   std::unique_ptr<ServerTls> tls(new ServerTls(files, domain));
   tls->own_.stamp = StampOf(tls->own_.files);
   tls->list_.stamp = StampOf(tls->list_.files);
-  for (const absl::Status& status : {tls->Load(), tls->LoadRevoked()}) {
-    if (!status.ok()) {
-      return status;
-    }
-  }
+  TANDEM_RETURN_IF_ERROR(tls->Load());
+  TANDEM_RETURN_IF_ERROR(tls->LoadRevoked());
   return tls;
 }
 

@@ -31,13 +31,12 @@ absl::Status CheckNamed(const TlsFiles& files) {
   return absl::OkStatus();
 }
 
-absl::Status Read(const char* flag, const std::string& path, std::string& to) {
+absl::StatusOr<std::string> Read(const char* flag, const std::string& path) {
   absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), path, kMostPemBytes);
   if (!text.ok()) {
-    return {text.status().code(), absl::StrCat(flag, ": ", text.status().message())};
+    return absl::Status(text.status().code(), absl::StrCat(flag, ": ", text.status().message()));
   }
-  to = *std::move(text);
-  return absl::OkStatus();
+  return text;
 }
 
 // The modes of a key that is to stay secret.
@@ -70,13 +69,9 @@ std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
   TANDEM_RETURN_IF_ERROR(CheckNamed(files));
   TlsTexts out;
-  for (const absl::Status& status :
-       {Read("--tls-ca", files.ca, out.ca), Read("--tls-cert", files.certificate, out.certificate),
-        Read("--tls-key", files.key, out.key)}) {
-    if (!status.ok()) {
-      return status;
-    }
-  }
+  TANDEM_ASSIGN_OR_RETURN(out.ca, Read("--tls-ca", files.ca));
+  TANDEM_ASSIGN_OR_RETURN(out.certificate, Read("--tls-cert", files.certificate));
+  TANDEM_ASSIGN_OR_RETURN(out.key, Read("--tls-key", files.key));
   TANDEM_RETURN_IF_ERROR(CheckSecret(files.key));
   if (const absl::Status ca = DescribePem(out.ca).status(); !ca.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--tls-ca: ", files.ca, ": ", ca.message()));
@@ -101,7 +96,7 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
     OpenSslReason();
     return absl::InvalidArgumentError(absl::StrCat("--tls-key: ", files.key, " is not the key of ",
                                                    files.certificate, " (", out.own.subject,
-                                                   "); give the two that belong together"));
+                                                   "); give a certificate and its own key"));
   }
   return out;
 }
@@ -112,7 +107,7 @@ absl::StatusOr<TlsTexts> ReadValidTlsFiles(const TlsFiles& files, absl::Time now
     if (const std::string why = WhyNotValid(out->own, now); !why.empty()) {
       return absl::FailedPreconditionError(absl::StrCat("--tls-cert: ", files.certificate, " (",
                                                         out->own.subject, ") ", why,
-                                                        "; have it renewed, or set this machine's clock"));
+                                                        "; renew it, or set this machine's clock"));
     }
   }
   return out;

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -136,9 +135,7 @@ class Launcher::Rank {
     const absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
         {.program = program_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page.fd()});
     close(ends[1]);
-    if (!process.ok()) {
-      return process.status();
-    }
+    TANDEM_RETURN_IF_ERROR(process.status());
     const std::lock_guard lock(mu_);
     page_ = std::move(page);
     (*page_)->orphan_deadline_boottime_ns.store(orphan_deadline_ns_, std::memory_order_relaxed);

@@ -54,9 +54,7 @@ absl::StatusOr<std::set<AttemptKey>> ListAttempts(platform::Files& files, const 
   if (absl::IsNotFound(jobs.status())) {
     return attempts;
   }
-  if (!jobs.ok()) {
-    return jobs.status();
-  }
+  TANDEM_RETURN_IF_ERROR(jobs.status());
   for (const std::string& job : *jobs) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(absl::StrCat(root, "/", job)));
     for (const std::string& name : names) {

@@ -25,9 +25,7 @@ absl::StatusOr<Response> CallUnary(Connection& connection,
       connection.Call(timeout, [&](v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& /*began*/) {
         return (stub.*method)(&context, request, &response);
       });
-  if (!status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(status);
   return response;
 }
 

@@ -72,9 +72,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
     cluster->client_ = std::make_unique<Client>(Address{options.address, Address::Source::kUp});
     status = cluster->AwaitWorkers(interrupted);
   }
-  if (!status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(status);
   return cluster;
 }
 

@@ -2,30 +2,15 @@
 #include "cli/terminal/styled_line.h"
 
 #include <algorithm>
-#include <utility>
+#include <iterator>
 
 #include "cli/terminal/display_text.h"
 
 namespace tandem::cli {
 namespace {
 
-const char* Sequence(Style style) {
-  switch (style) {
-    case Style::kPlain:
-      return "";
-    case Style::kStrong:
-      return "\x1b[1m";
-    case Style::kDim:
-      return "\x1b[2m";
-    case Style::kGood:
-      return "\x1b[32m";
-    case Style::kBusy:
-      return "\x1b[36m";
-    case Style::kBad:
-      return "\x1b[31m";
-  }
-  return "";
-}
+// By Style.
+constexpr const char* kSequences[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[36m", "\x1b[31m"};
 
 }  // namespace
 
@@ -58,7 +43,7 @@ std::string StyledLine::Render(int width, bool color, bool unicode) const {
   int left = width > 0 ? width : this->width();
   for (const Span& span : spans_) {
     const std::string text = Cut(span.text, left, unicode);
-    const std::string sequence = color ? Sequence(span.style) : "";
+    const std::string sequence = color ? kSequences[static_cast<size_t>(span.style)] : "";
     out += sequence + text + (sequence.empty() ? "" : "\x1b[0m");
     left -= DisplayWidth(span.text);
     if (left <= 0) {
@@ -69,35 +54,27 @@ std::string StyledLine::Render(int width, bool color, bool unicode) const {
 }
 
 StyledLine Fit(const std::vector<Part>& parts, int width, int gap) {
-  std::vector<const Part*> kept;
-  for (const Part& part : parts) {
-    if (!part.line.empty()) {
-      kept.push_back(&part);
-    }
-  }
+  std::vector<Part> kept = parts;
+  std::erase_if(kept, [](const Part& part) { return part.line.empty(); });
   const auto total = [&] {
     int sum = 0;
-    for (const Part* part : kept) {
-      sum += part->line.width() + gap;
+    for (const Part& part : kept) {
+      sum += part.line.width() + gap;
     }
     return sum - gap;
   };
   while (kept.size() > 1 && total() > width) {
     // The last of those with the lowest priority.
-    auto victim = kept.begin();
-    for (auto it = kept.begin(); it != kept.end(); ++it) {
-      if ((*it)->priority <= (*victim)->priority) {
-        victim = it;
-      }
-    }
-    kept.erase(victim);
+    const auto victim = std::min_element(
+        kept.rbegin(), kept.rend(), [](const Part& a, const Part& b) { return a.priority < b.priority; });
+    kept.erase(std::prev(victim.base()));
   }
   StyledLine line;
-  for (const Part* part : kept) {
+  for (const Part& part : kept) {
     if (!line.empty()) {
       line.PadTo(line.width() + gap);
     }
-    line.Append(part->line);
+    line.Append(part.line);
   }
   return line;
 }

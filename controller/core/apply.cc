@@ -1,9 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "controller/core/decide.h"
 #include "platform/check.h"
 
 namespace tandem::controller {
 namespace {
+
+// By what an event says beside a transition, or else by where that leads.
+constexpr std::pair<v1::Event::FactCase, const char*> kFactKinds[] = {
+    {v1::Event::kSubmitted, "submitted"},
+    {v1::Event::kCheckpoint, "checkpoint"},
+    {v1::Event::kCheckpointWarning, "checkpoint_warning"},
+    {v1::Event::kCheckpointRequested, "checkpoint_requested"},
+    {v1::Event::kCheckpointAnswered, "checkpoint_answered"},
+    {v1::Event::kTrainingWarning, "training_warning"},
+    {v1::Event::kWorker, "worker"}};
+constexpr std::pair<v1::JobState, const char*> kStateKinds[] = {
+    {v1::JOB_STATE_QUEUED, "waiting"},    {v1::JOB_STATE_ADMITTED, "admitted"},
+    {v1::JOB_STATE_STARTING, "starting"}, {v1::JOB_STATE_RUNNING, "running"},
+    {v1::JOB_STATE_STOPPING, "stopping"}, {v1::JOB_STATE_SUCCEEDED, "finished"},
+    {v1::JOB_STATE_FAILED, "finished"},   {v1::JOB_STATE_CANCELLED, "finished"}};
 
 void ApplyTransition(const v1::Event& event, JobEntry& entry) {
   v1::Job& job = entry.job;
@@ -145,42 +164,23 @@ void Apply(const v1::Event& event, State& state) {
 }
 
 std::string KindOf(const v1::Event& event) {
-  switch (event.fact_case()) {
-    case v1::Event::kSubmitted:
-      return "submitted";
-    case v1::Event::kCheckpoint:
-      return "checkpoint";
-    case v1::Event::kCheckpointWarning:
-      return "checkpoint_warning";
-    case v1::Event::kCheckpointRequested:
-      return "checkpoint_requested";
-    case v1::Event::kCheckpointAnswered:
-      return "checkpoint_answered";
-    case v1::Event::kTrainingWarning:
-      return "training_warning";
-    case v1::Event::kWorker:
-      return "worker";
-    default:
-      break;
+  for (const auto& [fact, kind] : kFactKinds) {
+    if (event.fact_case() == fact) {
+      return kind;
+    }
   }
-  switch (event.to()) {
-    case v1::JOB_STATE_QUEUED:
-      return "waiting";
-    case v1::JOB_STATE_ADMITTED:
-      return "admitted";
-    case v1::JOB_STATE_STARTING:
-      return "starting";
-    case v1::JOB_STATE_RUNNING:
-      return "running";
-    case v1::JOB_STATE_STOPPING:
-      return "stopping";
-    case v1::JOB_STATE_SUCCEEDED:
-    case v1::JOB_STATE_FAILED:
-    case v1::JOB_STATE_CANCELLED:
-      return "finished";
-    default:
-      return "";
+  for (const auto& [state, kind] : kStateKinds) {
+    if (event.to() == state) {
+      return kind;
+    }
   }
+  return "";
+}
+
+bool IsKnownKind(const std::string& kind) {
+  const auto is_it = [&](const auto& known) { return kind == known.second; };
+  return std::any_of(std::begin(kFactKinds), std::end(kFactKinds), is_it) ||
+         std::any_of(std::begin(kStateKinds), std::end(kStateKinds), is_it);
 }
 
 }  // namespace tandem::controller

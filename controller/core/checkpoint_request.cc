@@ -27,10 +27,10 @@ Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted
   if (before != nullptr && (before->stop() || !wanted.stop)) {
     return out;
   }
-  v1::Event event = EventOf(job, job.state(), now, wanted.actor);
-  event.set_reason("CheckpointRequested");
-  event.set_message(wanted.stop ? absl::StrCat("a checkpoint, then the end of the job: ", wanted.reason)
-                                : "a checkpoint after the step that runs");
+  v1::Event event =
+      EventOf(job, job.state(), now, wanted.actor, "CheckpointRequested",
+              wanted.stop ? absl::StrCat("a checkpoint, then the end of the job: ", wanted.reason)
+                          : "a checkpoint after the step that runs");
   event.set_step(job.last_step());
   event.mutable_checkpoint_requested()->set_stop(wanted.stop);
   event.mutable_checkpoint_requested()->set_reason(wanted.reason);
@@ -67,10 +67,10 @@ std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, abs
     if (status == nullptr || status->request_done() < static_cast<uint64_t>(wanted->request())) {
       continue;
     }
-    v1::Event event = EventOf(entry.job, entry.job.state(), now, worker);
     const std::string& error = status->request_error();
-    event.set_reason(error.empty() ? "CheckpointDone" : "CheckpointNotDone");
-    event.set_message(error.empty() ? "the checkpoint that was asked for is saved" : error);
+    v1::Event event = EventOf(entry.job, entry.job.state(), now, worker,
+                              error.empty() ? "CheckpointDone" : "CheckpointNotDone",
+                              error.empty() ? "the checkpoint that was asked for is saved" : error);
     event.set_step(entry.job.last_step());
     event.mutable_checkpoint_answered()->set_request(wanted->request());
     event.mutable_checkpoint_answered()->set_error(error);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -60,9 +61,7 @@ int64_t LastStep(const State& state, const v1::Job& job) {
 }
 
 v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause, absl::Time now) {
-  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController);
-  event.set_reason(cause.reason());
-  event.set_message(cause.message());
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController, cause.reason(), cause.message());
   event.set_step(std::max(cause.step(), LastStep(state, job)));
   *event.mutable_failed() = cause;
   if (cause.has_time()) {
@@ -109,7 +108,7 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
   if (!unaccounted.empty()) {
     return std::nullopt;
   }
-  v1::Event event = EventOf(job, job.outcome(), now, kController);
+  v1::Event event = EventOf(job, job.outcome(), now, kController, job.reason(), job.message());
   SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_exited_at, &v1::RankStatus::exited_at), now,
               event);
   event.set_step(LastStep(state, job));
@@ -119,8 +118,6 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
     return event;
   }
   *event.mutable_failed() = job.cause();
-  event.set_reason(job.reason());
-  event.set_message(job.message());
   if (!away.empty()) {
     event.set_message(
         absl::StrCat(job.message(), "; not heard of: the ranks of worker ", absl::StrJoin(away, ", ")));
@@ -145,10 +142,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     const std::vector<std::string> workers = WorkersOf(job);
     if (std::all_of(workers.begin(), workers.end(),
                     [&](const std::string& worker) { return StatusOf(state, worker, key) != nullptr; })) {
-      v1::Event event = EventOf(job, v1::JOB_STATE_STARTING, now, kController);
-      event.set_reason("Accepted");
-      event.set_message("every worker has accepted the attempt");
-      return event;
+      return EventOf(job, v1::JOB_STATE_STARTING, now, kController, "Accepted",
+                     "every worker has accepted the attempt");
     }
     return std::nullopt;
   }
@@ -161,9 +156,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
       }
       ready = &status->ready();
     }
-    v1::Event event = EventOf(job, v1::JOB_STATE_RUNNING, now, kController);
-    event.set_reason("Ready");
-    event.set_message("every rank is ready");
+    v1::Event event = EventOf(job, v1::JOB_STATE_RUNNING, now, kController, "Ready", "every rank is ready");
     SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_ready_at, &v1::RankStatus::ready_at), now,
                 event);
     event.set_step(ready->resumed_step());
@@ -184,9 +177,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
       return std::nullopt;
     }
   }
-  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController);
-  event.set_reason("Finishing");
-  event.set_message("every rank has finished; waiting for their exits");
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController, "Finishing",
+                            "every rank has finished; waiting for their exits");
   SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_finished_at, &v1::RankStatus::finished_at),
               now, event);
   event.set_step(LastStep(state, job));
@@ -203,31 +195,27 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
     if (head) {
       Placement placement = Place(state, job);
       if (!placement.slots.empty()) {
-        v1::Event event = EventOf(job, v1::JOB_STATE_ADMITTED, now, kController);
-        event.set_reason("Placed");
+        std::set<std::string> workers;
+        for (const v1::RankSlot& slot : placement.slots) {
+          workers.insert(slot.worker());
+        }
+        v1::Event event = EventOf(
+            job, v1::JOB_STATE_ADMITTED, now, kController, "Placed",
+            absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
+                         absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
         v1::Attempt& attempt = *event.mutable_admitted();
         attempt.set_number(job.attempt() + 1);
         attempt.mutable_slots()->Assign(placement.slots.begin(), placement.slots.end());
         attempt.set_device(placement.device);
         *attempt.mutable_started() = proto::ToProto(now);
         event.set_attempt(attempt.number());
-        std::set<std::string> workers;
-        for (const v1::RankSlot& slot : placement.slots) {
-          workers.insert(slot.worker());
-        }
-        event.set_message(
-            absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
-                         absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
         return event;
       }
       reason = std::move(placement.reason);
       message = std::move(placement.message);
     }
     if (job.reason() != reason || job.message() != message) {
-      v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, kController);
-      event.set_reason(std::move(reason));
-      event.set_message(std::move(message));
-      return event;
+      return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, std::move(reason), std::move(message));
     }
     head = false;
   }
@@ -244,17 +232,11 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
   const std::string name = submit.resolved.name().empty() ? submit.id : submit.resolved.name();
   if (const v1::Job* const known = FindRequest(state, submit.owner, submit.request_id); known != nullptr) {
     out.job_id = known->id();
-    if (known->submitted().SerializeAsString() != submit.submitted.SerializeAsString()) {
-      out.status = absl::AlreadyExistsError(
-          absl::StrCat("request_id ", submit.request_id, " belongs to job ", known->id(),
-                       ", which has another spec; use another request_id for another job"));
-    }
+    out.status = CheckSameSpec(*known, submit);
     return out;
   }
-  int64_t live = 0;
-  for (const auto& [id, entry] : state.jobs) {
-    live += IsTerminal(entry.job.state()) ? 0 : 1;
-  }
+  const int64_t live = std::count_if(state.jobs.begin(), state.jobs.end(),
+                                     [](const auto& each) { return !IsTerminal(each.second.job.state()); });
   for (const auto& [id, entry] : state.jobs) {
     const v1::Job& job = entry.job;
     if (IsTerminal(job.state())) {
@@ -292,8 +274,7 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
   job.set_resolved_digest(submit.resolved_digest);
   job.set_reason("Submitted");
   *job.mutable_created() = proto::ToProto(now);
-  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner);
-  event.set_reason("Submitted");
+  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner, "Submitted", "");
   *event.mutable_submitted() = std::move(job);
   out.job_id = submit.id;
   out.events.push_back(std::move(event));
@@ -321,10 +302,8 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
   cause.set_message(absl::StrCat("cancelled by ", cancel.actor));
   *cause.mutable_time() = proto::ToProto(now);
   const bool queued = job.state() == v1::JOB_STATE_QUEUED;
-  v1::Event event =
-      EventOf(job, queued ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_STOPPING, now, cancel.actor);
-  event.set_reason(cause.reason());
-  event.set_message(cause.message());
+  v1::Event event = EventOf(job, queued ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_STOPPING, now, cancel.actor,
+                            cause.reason(), cause.message());
   if (!queued) {
     event.set_step(LastStep(state, job));
   }
@@ -348,20 +327,14 @@ Decision DecideWorker(const std::string& worker, bool connected, const std::stri
 }
 
 std::string ReasonOf(v1::CheckpointProblem problem) {
-  switch (problem) {
-    case v1::CHECKPOINT_PROBLEM_SAVE_FAILED:
-      return "CheckpointFailed";
-    case v1::CHECKPOINT_PROBLEM_PASSED_OVER:
-      return "CheckpointPassedOver";
-    case v1::CHECKPOINT_PROBLEM_OTHER_SEED:
-      return "ResumedWithOtherSeed";
-    case v1::CHECKPOINT_PROBLEM_OTHER_DATA:
-      return "ResumedWithOtherData";
-    case v1::CHECKPOINT_PROBLEM_NOT_REMOVED:
-      return "CheckpointNotRemoved";
-    default:
-      return "CheckpointWarning";
-  }
+  static const auto& reasons = *new std::map<v1::CheckpointProblem, std::string>{
+      {v1::CHECKPOINT_PROBLEM_SAVE_FAILED, "CheckpointFailed"},
+      {v1::CHECKPOINT_PROBLEM_PASSED_OVER, "CheckpointPassedOver"},
+      {v1::CHECKPOINT_PROBLEM_OTHER_SEED, "ResumedWithOtherSeed"},
+      {v1::CHECKPOINT_PROBLEM_OTHER_DATA, "ResumedWithOtherData"},
+      {v1::CHECKPOINT_PROBLEM_NOT_REMOVED, "CheckpointNotRemoved"}};
+  const auto found = reasons.find(problem);
+  return found == reasons.end() ? "CheckpointWarning" : found->second;
 }
 
 // When the worker heard of it from its rank.
@@ -382,10 +355,9 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   if (known) {
     return out;  // sent again after a lost connection
   }
-  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker);
-  const auto fill = [&event](std::string reason, const auto& warning) {
-    event.set_reason(std::move(reason));
-    event.set_message(warning.message());
+  v1::Event event;
+  const auto fill = [&](std::string reason, const auto& warning) {
+    event = EventOf(entry.job, entry.job.state(), now, in.worker, std::move(reason), warning.message());
     event.set_step(warning.step());
   };
   if (in.notice.has_training()) {
@@ -416,9 +388,8 @@ Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl:
   if (known) {
     return out;  // sent again after a lost connection
   }
-  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker);
-  event.set_reason("CheckpointCommitted");
-  event.set_message(in.notice.committed().path());
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker, "CheckpointCommitted",
+                            in.notice.committed().path());
   event.set_step(in.notice.committed().step());
   *event.mutable_checkpoint() = in.notice.committed();
   SetHappened(NoticedAt(state, entry.job, in, now), now, event);
@@ -438,6 +409,14 @@ Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) 
 }
 
 }  // namespace
+
+absl::Status CheckSameSpec(const v1::Job& known, const Submit& submit) {
+  return known.submitted().SerializeAsString() == submit.submitted.SerializeAsString()
+             ? absl::OkStatus()
+             : absl::AlreadyExistsError(
+                   absl::StrCat("request_id ", submit.request_id, " belongs to job ", known.id(),
+                                ", which has another spec; use another request_id for another job"));
+}
 
 Decision Decide(const State& state, const Input& input, absl::Time now) {
   return std::visit(

@@ -90,10 +90,14 @@ void Apply(const v1::Event& event, State& state);
 // Observe, then Decide and Apply until nothing more follows. The events have their seq.
 Decision Step(const Input& input, absl::Time now, State& state);
 
+// AlreadyExists where `submit` has the request id of the job `known`, and another spec.
+absl::Status CheckSameSpec(const v1::Job& known, const Submit& submit);
+
 // "submitted", "admitted", "starting", "running", "stopping", "finished" (every end), "waiting",
 // "checkpoint", "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "training_warning",
 // "worker": what the store and the failpoints call an event. Empty for one that this build does not know.
 std::string KindOf(const v1::Event& event);
+bool IsKnownKind(const std::string& kind);
 
 inline constexpr int kEventSchema = 1;
 

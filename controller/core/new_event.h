@@ -10,8 +10,9 @@
 
 namespace tandem::controller {
 
-// An event that `actor` brings about at `now`, which takes the job to `to`.
-inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor) {
+// An event that `actor` brings about at `now`, which takes the job to `to`. `reason`: CamelCase.
+inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor,
+                         std::string reason, std::string message) {
   v1::Event event;
   *event.mutable_time() = proto::ToProto(now);
   event.set_job_id(job.id());
@@ -19,6 +20,8 @@ inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, st
   event.set_from(job.state());
   event.set_to(to);
   event.set_actor(std::move(actor));
+  event.set_reason(std::move(reason));
+  event.set_message(std::move(message));
   event.set_schema(kEventSchema);
   return event;
 }

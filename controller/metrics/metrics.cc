@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/metrics/metrics.h"
 
+#include <prometheus/text_serializer.h>
+
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -21,21 +22,37 @@ constexpr size_t kMostEndedJobs = 50;
 
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
-prometheus::MetricFamily Family(const char* name, const char* help, prometheus::MetricType type) {
-  prometheus::MetricFamily out;
-  out.name = name;
-  out.help = help;
-  out.type = type;
-  return out;
+using prometheus::MetricFamily;
+constexpr auto kGauge = prometheus::MetricType::Gauge;
+constexpr auto kCounter = prometheus::MetricType::Counter;
+constexpr auto kHistogram = prometheus::MetricType::Histogram;
+
+// A new one at the end of `out`.
+MetricFamily& AddFamily(prometheus::MetricType type, const char* name, const char* help,
+                        std::vector<MetricFamily>& out) {
+  return out.emplace_back(MetricFamily{name, help, type, {}});
 }
 
-void Add(prometheus::MetricFamily& family, double value, Labels labels = {}) {
+void Add(MetricFamily& family, double value, Labels labels = {}) {
   prometheus::ClientMetric& metric = family.metric.emplace_back();
   metric.label = std::move(labels);
-  if (family.type == prometheus::MetricType::Counter) {
-    metric.counter.value = value;
-  } else {
-    metric.gauge.value = value;
+  (family.type == kCounter ? metric.counter.value : metric.gauge.value) = value;
+}
+
+void Add(MetricFamily& family, const prometheus::Histogram& histogram, Labels labels = {}) {
+  family.metric.push_back(histogram.Collect());
+  family.metric.back().label = std::move(labels);
+}
+
+// A family with a value of each job, where `value` gives one (std::optional) of what is kept of it.
+template <typename Kept, typename Value>
+void AddPerJob(prometheus::MetricType type, const char* name, const char* help,
+               const std::map<std::string, Kept>& jobs, const Value& value, std::vector<MetricFamily>& out) {
+  MetricFamily& family = AddFamily(type, name, help, out);
+  for (const auto& [job, kept] : jobs) {
+    if (const std::optional<double> number = value(kept)) {
+      Add(family, *number, {{"job_name", job}});
+    }
   }
 }
 
@@ -89,26 +106,8 @@ v1::Job TimesOf(const v1::Job& job) {
 
 }  // namespace
 
-void HistogramCounts::Observe(double value) {
-  size_t i = 0;
-  while (i < bounds_.size() && value > bounds_[i]) {
-    ++i;
-  }
-  ++counts_[i];
-  sum_ += value;
-}
-
-prometheus::ClientMetric HistogramCounts::Metric() const {
-  prometheus::ClientMetric out;
-  uint64_t cumulative = 0;
-  for (size_t i = 0; i < counts_.size(); ++i) {
-    cumulative += counts_[i];
-    out.histogram.bucket.push_back(
-        {cumulative, i < bounds_.size() ? bounds_[i] : std::numeric_limits<double>::infinity()});
-  }
-  out.histogram.sample_count = cumulative;
-  out.histogram.sample_sum = sum_;
-  return out;
+std::string MetricsText(const prometheus::Collectable& metrics) {
+  return prometheus::TextSerializer().Serialize(metrics.Collect());
 }
 
 void Metrics::CommitSeconds(double seconds) {
@@ -118,10 +117,12 @@ void Metrics::CommitSeconds(double seconds) {
 
 void Metrics::Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report) {
   const absl::MutexLock lock(&mu_);
-  Training& training = training_[job_name];
-  if (training.job_id != job_id) {
-    training = Training{.job_id = job_id};
+  if (const auto before = training_.find(job_name);
+      before != training_.end() && before->second.job_id != job_id) {
+    training_.erase(before);
   }
+  Training& training = training_[job_name];
+  training.job_id = job_id;
   const bool again = report.attempt() == training.last.attempt() && report.step() <= training.last.step();
   if (again) {
     return;  // sent twice
@@ -244,8 +245,8 @@ void Metrics::CertificateEnds(absl::Time time) {
   certificate_ends_ = time;
 }
 
-std::vector<prometheus::MetricFamily> Metrics::Collect() const {
-  std::vector<prometheus::MetricFamily> out;
+std::vector<MetricFamily> Metrics::Collect() const {
+  std::vector<MetricFamily> out;
   std::map<std::string, Timed> timed;
   {
     const absl::MutexLock lock(&mu_);
@@ -256,169 +257,149 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   return out;
 }
 
-std::vector<prometheus::MetricFamily> Metrics::CollectOwn() const {
-  using prometheus::MetricType;
-  std::vector<prometheus::MetricFamily> out;
-
+std::vector<MetricFamily> Metrics::CollectOwn() const {
+  std::vector<MetricFamily> out;
   const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
-  out.push_back(Family("tandem_build_info", "Version and commit of this process.", MetricType::Gauge));
-  Add(out.back(), 1,
+  Add(AddFamily(kGauge, "tandem_build_info", "Version and commit of this process.", out), 1,
       {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
 
   AppendProcessMetrics(out);
 
-  out.push_back(Family("tandem_tls_cert_not_after_timestamp_seconds",
-                       "When the controller's own certificate expires; nothing without TLS.",
-                       MetricType::Gauge));
+  MetricFamily& certificate =
+      AddFamily(kGauge, "tandem_tls_cert_not_after_timestamp_seconds",
+                "When the controller's own certificate expires; nothing without TLS.", out);
   if (certificate_ends_.has_value()) {
-    Add(out.back(), static_cast<double>(absl::ToUnixSeconds(*certificate_ends_)), {});
+    Add(certificate, static_cast<double>(absl::ToUnixSeconds(*certificate_ends_)));
   }
 
-  out.push_back(Family("tandem_controller_jobs", "Live jobs by state.", MetricType::Gauge));
+  MetricFamily& jobs = AddFamily(kGauge, "tandem_controller_jobs", "Live jobs by state.", out);
   for (const v1::JobState state : {v1::JOB_STATE_QUEUED, v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,
                                    v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING}) {
     const auto it = jobs_.find(state);
-    Add(out.back(), it == jobs_.end() ? 0 : static_cast<double>(it->second),
-        {{"state", proto::ValueName(state)}});
+    Add(jobs, it == jobs_.end() ? 0 : static_cast<double>(it->second), {{"state", proto::ValueName(state)}});
   }
-  out.push_back(
-      Family("tandem_controller_workers", "Workers seen since the start, by state.", MetricType::Gauge));
-  Add(out.back(), static_cast<double>(schedulable_), {{"state", "schedulable"}});
-  Add(out.back(), static_cast<double>(connected_ - schedulable_), {{"state", "connected_not_schedulable"}});
-  Add(out.back(), static_cast<double>(away_), {{"state", "away"}});
-
-  out.push_back(Family("tandem_worker_heartbeat_age_seconds", "Time since a worker was last heard of.",
-                       MetricType::Gauge));
+  MetricFamily& workers =
+      AddFamily(kGauge, "tandem_controller_workers", "Workers seen since the start, by state.", out);
+  Add(workers, static_cast<double>(schedulable_), {{"state", "schedulable"}});
+  Add(workers, static_cast<double>(connected_ - schedulable_), {{"state", "connected_not_schedulable"}});
+  Add(workers, static_cast<double>(away_), {{"state", "away"}});
+  MetricFamily& heartbeats =
+      AddFamily(kGauge, "tandem_worker_heartbeat_age_seconds", "Time since a worker was last heard of.", out);
   for (const auto& [worker, seen] : seen_) {
-    Add(out.back(), absl::ToDoubleSeconds(clock_.Now() - seen), {{"worker", worker}});
+    Add(heartbeats, absl::ToDoubleSeconds(clock_.Now() - seen), {{"worker", worker}});
   }
+  Add(AddFamily(kHistogram, "tandem_controller_queue_wait_seconds",
+                "Time of jobs from their submission until they got their slots.", out),
+      waits_);
+  Add(AddFamily(kGauge, "tandem_controller_event_log_seq", "Number of the last event.", out),
+      static_cast<double>(last_seq_));
+  Add(AddFamily(kHistogram, "tandem_controller_store_commit_seconds", "Time of one commit to the store.",
+                out),
+      commits_);
+  Add(AddFamily(kCounter, "tandem_controller_store_no_room_total",
+                "Commits to the store that failed because its disk was full.", out),
+      static_cast<double>(refused_commits_));
 
-  out.push_back(Family("tandem_controller_queue_wait_seconds",
-                       "Time of jobs from their submission until they got their slots.",
-                       MetricType::Histogram));
-  out.back().metric.push_back(waits_.Metric());
-
-  out.push_back(Family("tandem_controller_event_log_seq", "Number of the last event.", MetricType::Gauge));
-  Add(out.back(), static_cast<double>(last_seq_));
-
-  out.push_back(Family("tandem_controller_store_commit_seconds", "Time of one commit to the store.",
-                       MetricType::Histogram));
-  out.back().metric.push_back(commits_.Metric());
-
-  out.push_back(Family("tandem_controller_store_no_room_total",
-                       "Commits to the store for which there was no room.", MetricType::Counter));
-  Add(out.back(), static_cast<double>(refused_commits_));
-
-  out.push_back(Family("grpc_server_started_total", "RPCs begun, by method.", MetricType::Counter));
+  MetricFamily& started = AddFamily(kCounter, "grpc_server_started_total", "RPCs begun, by method.", out);
   for (const auto& [method, count] : started_) {
-    Add(out.back(), static_cast<double>(count), MethodLabels(method));
+    Add(started, static_cast<double>(count), MethodLabels(method));
   }
-  out.push_back(Family("grpc_server_handled_total", "RPCs ended, by method and code.", MetricType::Counter));
+  MetricFamily& handled =
+      AddFamily(kCounter, "grpc_server_handled_total", "RPCs ended, by method and code.", out);
   for (const auto& [key, count] : handled_) {
     Labels labels = MethodLabels(key.first);
     labels.push_back({"grpc_code", key.second});
-    Add(out.back(), static_cast<double>(count), std::move(labels));
+    Add(handled, static_cast<double>(count), std::move(labels));
   }
-  out.push_back(Family("grpc_server_handling_seconds", "Time of RPCs until their status was sent, by method.",
-                       MetricType::Histogram));
+  MetricFamily& handling = AddFamily(kHistogram, "grpc_server_handling_seconds",
+                                     "Time of RPCs until their status was sent, by method.", out);
   for (const auto& [method, took] : took_) {
-    out.back().metric.push_back(took.Metric());
-    out.back().metric.back().label = MethodLabels(method);
+    Add(handling, took, MethodLabels(method));
   }
 
   Prune();
-  const auto per_job = [&](const char* name, const char* help, MetricType type, auto value)
-                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                             prometheus::MetricFamily family = Family(name, help, type);
-                             for (const auto& [job, training] : training_) {
-                               Add(family, value(training), {{"job_name", job}});
-                             }
-                             out.push_back(std::move(family));
-                           };
-  per_job("tandem_train_step", "Last optimizer step.", MetricType::Gauge,
-          [](const Training& t) { return static_cast<double>(t.last.step()); });
-  per_job("tandem_train_loss", "Mean loss of the last step, nats a token.", MetricType::Gauge,
-          [](const Training& t) { return t.last.loss(); });
-  per_job("tandem_train_grad_norm", "Gradient norm of the last step, before clipping.", MetricType::Gauge,
-          [](const Training& t) { return t.last.grad_norm(); });
-  per_job("tandem_train_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
-          [](const Training& t) { return t.last.learning_rate(); });
-  per_job("tandem_train_tokens_total", "Tokens trained on.", MetricType::Counter,
-          [](const Training& t) { return t.tokens; });
-  per_job("tandem_train_samples_total", "Sequences trained on.", MetricType::Counter, [](const Training& t) {
-    return t.sequence_length > 0 ? t.tokens / static_cast<double>(t.sequence_length) : 0;
-  });
-  per_job("tandem_train_nonfinite_steps_total", "Steps with gradients that were not finite.",
-          MetricType::Counter, [](const Training& t) { return t.nonfinite_steps; });
-  out.push_back(Family("tandem_train_step_seconds", "Wall time of optimizer steps.", MetricType::Histogram));
-  for (const auto& [job, training] : training_) {
-    out.back().metric.push_back(training.seconds.Metric());
-    out.back().metric.back().label = {{"job_name", job}};
-  }
-  CollectNeeds(out);
-  const auto per_scalar = [&](const char* name, const char* help, const char* scalar)
-                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                                prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
-                                for (const auto& [job, training] : training_) {
-                                  const auto found = training.last.scalars().find(scalar);
-                                  if (found != training.last.scalars().end()) {
-                                    Add(family, found->second, {{"job_name", job}});
-                                  }
-                                }
-                                out.push_back(std::move(family));
-                              };
-  per_scalar(
-      "tandem_train_mfu_ratio",
-      "Model FLOPs of the last step over what the devices' vendor says they could do in its time; only "
-      "of devices whose figure is known.",
-      "model_flops_utilization");
-  per_scalar("tandem_train_moe_balance_loss",
-             "Routers' balance loss of the last step, mean over sparse layers: 1 where the load is even.",
-             "moe_balance_loss");
-  per_scalar("tandem_train_moe_z_loss", "Routers' z loss of the last step, mean over sparse layers.",
-             "moe_z_loss");
-  per_scalar("tandem_train_moe_largest_load",
-             "Most tokens of an expert in the last step, in means of its layer.", "moe_largest_load");
-  per_scalar("tandem_train_moe_idle_experts", "Experts without tokens in the last step, in all layers.",
-             "moe_idle");
-  per_scalar("tandem_train_moe_dropped_tokens",
-             "Choices in the last step that no expert had room for, in all layers.", "moe_dropped");
-  per_scalar("tandem_train_moe_further_passes",
-             "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
-             "all layers: the router sent a rank more rows than it computes at a time.",
-             "moe_further_passes");
+  CollectTraining(out);
   // Only ranks that run have these: a job that has ended has none.
-  const auto per_rank = [&](const char* name, const char* help, auto value)
-                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                              prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
-                              for (const auto& [job, progress] : progress_) {
-                                Add(family, value(progress), {{"job_name", job}});
-                              }
-                              out.push_back(std::move(family));
-                            };
   const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
-  per_rank("tandem_train_progress_age_seconds", "Time since the rank that is behind the others last moved.",
-           [&](const v1::Progress& progress) {
-             return absl::ToDoubleSeconds(proto::FromProto(progress.age())) + since_look;
-           });
-  per_rank("tandem_train_rank_behind", "Number of the rank that is behind the others.",
-           [](const v1::Progress& progress) { return static_cast<double>(progress.rank()); });
-  per_rank("tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
-           [](const v1::Progress& progress) { return progress.stalled() ? 1.0 : 0.0; });
+  AddPerJob(
+      kGauge, "tandem_train_progress_age_seconds",
+      "Time since the rank that is behind the others last moved.", progress_,
+      [&](const v1::Progress& progress) {
+        return absl::ToDoubleSeconds(proto::FromProto(progress.age())) + since_look;
+      },
+      out);
+  AddPerJob(
+      kGauge, "tandem_train_rank_behind", "Number of the rank that is behind the others.", progress_,
+      [](const v1::Progress& progress) { return progress.rank(); }, out);
+  AddPerJob(
+      kGauge, "tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
+      progress_, [](const v1::Progress& progress) { return progress.stalled() ? 1 : 0; }, out);
   CollectCheckpoints(out);
   return out;
 }
 
-void Metrics::CollectTimes(const std::map<std::string, Timed>& all,
-                           std::vector<prometheus::MetricFamily>& out) const {
+void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {
+  const auto add =
+      [&](prometheus::MetricType type, const char* name, const char* help, const auto& value)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { AddPerJob(type, name, help, training_, value, out); };
+  add(kGauge, "tandem_train_step", "Last optimizer step.", [](const Training& t) { return t.last.step(); });
+  add(kGauge, "tandem_train_loss", "Mean loss of the last step, nats a token.",
+      [](const Training& t) { return t.last.loss(); });
+  add(kGauge, "tandem_train_grad_norm", "Gradient norm of the last step, before clipping.",
+      [](const Training& t) { return t.last.grad_norm(); });
+  add(kGauge, "tandem_train_learning_rate", "Learning rate of the last step.",
+      [](const Training& t) { return t.last.learning_rate(); });
+  add(kCounter, "tandem_train_tokens_total", "Tokens trained on.",
+      [](const Training& t) { return t.tokens; });
+  add(kCounter, "tandem_train_samples_total", "Sequences trained on.", [](const Training& t) {
+    return t.sequence_length > 0 ? t.tokens / static_cast<double>(t.sequence_length) : 0;
+  });
+  add(kCounter, "tandem_train_nonfinite_steps_total", "Steps with gradients that were not finite.",
+      [](const Training& t) { return t.nonfinite_steps; });
+  MetricFamily& seconds =
+      AddFamily(kHistogram, "tandem_train_step_seconds", "Wall time of optimizer steps.", out);
+  for (const auto& [job, training] : training_) {
+    Add(seconds, training.seconds, {{"job_name", job}});
+  }
+  CollectNeeds(out);
+  struct Scalar {
+    const char* metric;
+    const char* scalar;  // of StepReport
+    const char* help;
+  };
+  for (const Scalar& each : std::initializer_list<Scalar>{
+           {"tandem_train_mfu_ratio", "model_flops_utilization",
+            "Model FLOPs of the last step over what the devices' vendor says they could do in its time; only "
+            "of devices whose figure is known."},
+           {"tandem_train_moe_balance_loss", "moe_balance_loss",
+            "Routers' balance loss of the last step, mean over sparse layers: 1 where the load is even."},
+           {"tandem_train_moe_z_loss", "moe_z_loss",
+            "Routers' z loss of the last step, mean over sparse layers."},
+           {"tandem_train_moe_largest_load", "moe_largest_load",
+            "Largest number of tokens of an expert in the last step, relative to the mean of its layer."},
+           {"tandem_train_moe_idle_experts", "moe_idle",
+            "Experts without tokens in the last step, in all layers."},
+           {"tandem_train_moe_dropped_tokens", "moe_dropped",
+            "Token choices in the last step that were dropped because the expert was full, in all layers."},
+           {"tandem_train_moe_further_passes", "moe_further_passes",
+            "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
+            "all layers: the router sent a rank more rows than it computes at a time."}}) {
+    add(kGauge, each.metric, each.help, [&](const Training& t) {
+      const auto found = t.last.scalars().find(each.scalar);
+      return found == t.last.scalars().end() ? std::nullopt : std::optional<double>(found->second);
+    });
+  }
+}
+
+void Metrics::CollectTimes(const std::map<std::string, Timed>& all, std::vector<MetricFamily>& out) const {
   if (!totals_) {
     return;
   }
-  prometheus::MetricFamily family = Family(
-      "tandem_train_time_seconds",
+  MetricFamily& family = AddFamily(
+      kGauge, "tandem_train_time_seconds",
       "Where the time of a job has gone since its submission; stepping / all of it is the effective training "
       "time.",
-      prometheus::MetricType::Gauge);
+      out);
   for (const auto& [name, timed] : all) {
     const v1::TimeAccount time = AccountTime(timed.job, totals_(timed.job.id()), clock_.Now());
     for (const auto& [part, seconds] :
@@ -428,19 +409,20 @@ void Metrics::CollectTimes(const std::map<std::string, Timed>& all,
       Add(family, seconds, {{"job_name", name}, {"part", part}});
     }
   }
-  out.push_back(std::move(family));
 }
 
-void Metrics::CollectNeeds(std::vector<prometheus::MetricFamily>& out) const {
-  prometheus::MetricFamily sent = Family("tandem_comm_bytes_total",
-                                         "Bytes that the ranks of a job sent to each other in optimizer "
-                                         "steps, by what for, as its program says.",
-                                         prometheus::MetricType::Counter);
-  prometheus::MetricFamily memory = Family(
+void Metrics::CollectNeeds(std::vector<MetricFamily>& out) const {
+  MetricFamily sent{"tandem_comm_bytes_total",
+                    "Bytes that the ranks of a job sent to each other in optimizer steps, by purpose, as "
+                    "counted from its program.",
+                    kCounter,
+                    {}};
+  MetricFamily memory{
       "tandem_device_memory_bytes",
       "Memory when the ranks of a job were ready: arena, the most that one of them holds; used, by all "
       "processes on the fullest of their devices; total, of the smallest.",
-      prometheus::MetricType::Gauge);
+      kGauge,
+      {}};
   for (const auto& [job, training] : training_) {
     const auto needs = needs_.find(training.job_id);
     if (needs == needs_.end()) {
@@ -459,31 +441,28 @@ void Metrics::CollectNeeds(std::vector<prometheus::MetricFamily>& out) const {
   out.push_back(std::move(memory));
 }
 
-void Metrics::CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const {
-  using prometheus::MetricType;
-  const auto add = [&](const char* name, const char* help, MetricType type, auto value)
+void Metrics::CollectCheckpoints(std::vector<MetricFamily>& out) const {
+  const auto add = [&](prometheus::MetricType type, const char* name, const char* help, const auto& value)
                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                         prometheus::MetricFamily family = Family(name, help, type);
-                         for (const auto& [job, checkpoints] : checkpoints_) {
-                           Add(family, static_cast<double>(value(checkpoints.record)), {{"job_name", job}});
-                         }
-                         out.push_back(std::move(family));
+                         const auto of_record = [&](const Checkpoints& of) { return value(of.record); };
+                         AddPerJob(type, name, help, checkpoints_, of_record, out);
                        };
   using Record = v1::CheckpointRecord;
-  add("tandem_checkpoint_saves_total", "Checkpoints that were saved.", MetricType::Counter,
+  add(kCounter, "tandem_checkpoint_saves_total", "Checkpoints that were saved.",
       [](const Record& r) { return r.saved(); });
-  add("tandem_checkpoint_failures_total", "Checkpoints that could not be saved.", MetricType::Counter,
+  add(kCounter, "tandem_checkpoint_failures_total", "Checkpoints that could not be saved.",
       [](const Record& r) { return r.failed(); });
-  add("tandem_checkpoint_failures_in_a_row", "Checkpoints that could not be saved since the last that was.",
-      MetricType::Gauge, [](const Record& r) { return r.failed_in_a_row(); });
-  add("tandem_checkpoint_bytes_total", "Bytes of the checkpoints that were saved.", MetricType::Counter,
+  add(kGauge, "tandem_checkpoint_failures_in_a_row",
+      "Checkpoints that could not be saved since the last that was.",
+      [](const Record& r) { return r.failed_in_a_row(); });
+  add(kCounter, "tandem_checkpoint_bytes_total", "Bytes of the checkpoints that were saved.",
       [](const Record& r) { return r.bytes(); });
-  add("tandem_checkpoint_seconds_total", "Wall time of the saves that succeeded.", MetricType::Counter,
+  add(kCounter, "tandem_checkpoint_seconds_total", "Wall time of the saves that succeeded.",
       [](const Record& r) { return r.seconds(); });
-  add("tandem_checkpoint_last_step", "Step of the newest checkpoint that was saved.", MetricType::Gauge,
+  add(kGauge, "tandem_checkpoint_last_step", "Step of the newest checkpoint that was saved.",
       [](const Record& r) { return r.last_step(); });
-  add("tandem_checkpoint_last_success_timestamp_seconds", "When the newest checkpoint was saved; 0: never.",
-      MetricType::Gauge, [](const Record& r) {
+  add(kGauge, "tandem_checkpoint_last_success_timestamp_seconds",
+      "When the newest checkpoint was saved; 0: never.", [](const Record& r) {
         return r.has_last_saved()
                    ? absl::ToDoubleSeconds(proto::FromProto(r.last_saved()) - absl::UnixEpoch())
                    : 0.0;

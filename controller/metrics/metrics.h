@@ -2,6 +2,7 @@
 #pragma once
 
 #include <prometheus/collectable.h>
+#include <prometheus/histogram.h>
 #include <prometheus/metric_family.h>
 
 #include <functional>
@@ -20,19 +21,9 @@
 
 namespace tandem::controller {
 
-// A cumulative histogram.
-class HistogramCounts {
- public:
-  explicit HistogramCounts(std::vector<double> bounds)
-      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
-  void Observe(double value);
-  prometheus::ClientMetric Metric() const;
-
- private:
-  std::vector<double> bounds_;
-  std::vector<uint64_t> counts_;
-  double sum_ = 0;
-};
+// What is collected now, in Prometheus' text format, and its type.
+inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
+std::string MetricsText(const prometheus::Collectable& metrics);
 
 // Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
 // minutes after its end, or earlier where 50 jobs have ended since. Thread-safe.
@@ -50,7 +41,7 @@ class Metrics : public prometheus::Collectable {
   void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
 
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
-  // A commit for which there was no room.
+  // A commit that failed because the disk was full.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
   // A step of a job. Of one that has ended only steps that arrive late are of interest.
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)
@@ -70,6 +61,8 @@ class Metrics : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  using Bounds = prometheus::Histogram::BucketBoundaries;
+
   // For a job that has saved, or failed to: the record is durable, so a restart of the controller loses
   // nothing.
   struct Checkpoints {
@@ -84,6 +77,7 @@ class Metrics : public prometheus::Collectable {
   };
 
   std::vector<prometheus::MetricFamily> CollectOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectTraining(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectTimes(const std::map<std::string, Timed>& all, std::vector<prometheus::MetricFamily>& out) const
       ABSL_LOCKS_EXCLUDED(mu_);
   void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
@@ -99,7 +93,7 @@ class Metrics : public prometheus::Collectable {
     double steps = 0;
     int64_t sequence_length = 0;  // of the job; 0: not known yet
     double nonfinite_steps = 0;
-    HistogramCounts seconds{{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
+    prometheus::Histogram seconds{Bounds{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
     absl::Time ended = absl::InfiniteFuture();
   };
 
@@ -110,13 +104,14 @@ class Metrics : public prometheus::Collectable {
   Totals totals_;
   LastSeen last_seen_;
   mutable absl::Mutex mu_;
-  HistogramCounts commits_ ABSL_GUARDED_BY(mu_){{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
+  prometheus::Histogram commits_ ABSL_GUARDED_BY(mu_){
+      Bounds{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
   int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, absl::Time> seen_ ABSL_GUARDED_BY(mu_);  // by worker
-  HistogramCounts waits_ ABSL_GUARDED_BY(mu_){{0.1, 1, 10, 60, 300, 1800, 7200, 28800, 86400}};
+  prometheus::Histogram waits_ ABSL_GUARDED_BY(mu_){Bounds{0.1, 1, 10, 60, 300, 1800, 7200, 28800, 86400}};
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
@@ -128,7 +123,7 @@ class Metrics : public prometheus::Collectable {
   std::map<std::string, JobNeeds> needs_ ABSL_GUARDED_BY(mu_);                   // by job id
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, HistogramCounts> took_ ABSL_GUARDED_BY(mu_);  // by method
+  std::map<std::string, prometheus::Histogram> took_ ABSL_GUARDED_BY(mu_);  // by method
 };
 
 }  // namespace tandem::controller

@@ -1,51 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/metrics/rpc_metrics.h"
-
+#include <iterator>
 #include <string>
 
-#include "controller/rpc/rpc_method.h"
+#include "controller/rpc/interceptors.h"
 
 namespace tandem::controller {
 namespace {
 
-// The names that go-grpc-prometheus uses.
+// The names that go-grpc-prometheus uses, by code.
 const char* CodeName(grpc::StatusCode code) {
-  switch (code) {
-    case grpc::StatusCode::OK:
-      return "OK";
-    case grpc::StatusCode::CANCELLED:
-      return "Canceled";
-    case grpc::StatusCode::INVALID_ARGUMENT:
-      return "InvalidArgument";
-    case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return "DeadlineExceeded";
-    case grpc::StatusCode::NOT_FOUND:
-      return "NotFound";
-    case grpc::StatusCode::ALREADY_EXISTS:
-      return "AlreadyExists";
-    case grpc::StatusCode::PERMISSION_DENIED:
-      return "PermissionDenied";
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return "ResourceExhausted";
-    case grpc::StatusCode::FAILED_PRECONDITION:
-      return "FailedPrecondition";
-    case grpc::StatusCode::ABORTED:
-      return "Aborted";
-    case grpc::StatusCode::OUT_OF_RANGE:
-      return "OutOfRange";
-    case grpc::StatusCode::UNIMPLEMENTED:
-      return "Unimplemented";
-    case grpc::StatusCode::INTERNAL:
-      return "Internal";
-    case grpc::StatusCode::UNAVAILABLE:
-      return "Unavailable";
-    case grpc::StatusCode::DATA_LOSS:
-      return "DataLoss";
-    case grpc::StatusCode::UNAUTHENTICATED:
-      return "Unauthenticated";
-    default:
-      return "Unknown";
-  }
+  static constexpr const char* kNames[] = {
+      "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
+      "NotFound", "AlreadyExists",  "PermissionDenied", "ResourceExhausted", "FailedPrecondition",
+      "Aborted",  "OutOfRange",     "Unimplemented",    "Internal",          "Unavailable",
+      "DataLoss", "Unauthenticated"};
+  return code >= 0 && static_cast<size_t>(code) < std::size(kNames) ? kNames[code] : "Unknown";
 }
 
 class Counter : public grpc::experimental::Interceptor {
@@ -69,28 +38,16 @@ class Counter : public grpc::experimental::Interceptor {
   const std::string method_;
 };
 
-class Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
- public:
-  Factory(Metrics& metrics, const platform::Clock& clock) : metrics_(metrics), clock_(clock) {}
+}  // namespace
 
-  grpc::experimental::Interceptor* CreateServerInterceptor(grpc::experimental::ServerRpcInfo* info) override {
+std::unique_ptr<InterceptorFactory> CountRpcs(Metrics& metrics, const platform::Clock& clock) {
+  return InterceptWith([&](grpc::experimental::ServerRpcInfo* info) {
     // Whoever calls can invent names: they share one.
     const std::string method = info->method();
     const bool known = FindMethod(method) != nullptr || method == "/grpc.health.v1.Health/Check" ||
                        method == "/grpc.health.v1.Health/Watch";
-    return new Counter(metrics_, clock_, known ? method : "/unknown/unknown");
-  }
-
- private:
-  Metrics& metrics_;
-  const platform::Clock& clock_;
-};
-
-}  // namespace
-
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountRpcs(
-    Metrics& metrics, const platform::Clock& clock) {
-  return std::make_unique<Factory>(metrics, clock);
+    return new Counter(metrics, clock, known ? method : "/unknown/unknown");
+  });
 }
 
 }  // namespace tandem::controller

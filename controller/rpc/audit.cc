@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/audit.h"
 
-#include <cstdint>
 #include <optional>
-#include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/access.h"
-#include "controller/rpc/rate_limit.h"
-#include "controller/rpc/rpc_method.h"
 #include "jobspec/text.h"
 #include "platform/log.h"
 #include "tandem/v1/jobs.pb.h"
@@ -87,22 +82,6 @@ class Auditor : public experimental::Interceptor {
   std::string job_;
 };
 
-class AuditorFactory : public experimental::ServerInterceptorFactoryInterface {
- public:
-  AuditorFactory(const Callers& callers, AuditLog& log) : callers_(callers), log_(log) {}
-
-  experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* info) override {
-    const google::protobuf::MethodDescriptor* method = FindMethod(info->method());
-    const MethodRule* rule = method == nullptr ? nullptr : RuleOf(method->full_name());
-    // Health checks and reflection reveal nothing about jobs.
-    return method == nullptr ? nullptr : new Auditor(callers_, log_, info, rule != nullptr && rule->audited);
-  }
-
- private:
-  const Callers& callers_;
-  AuditLog& log_;
-};
-
 }  // namespace
 
 void AuditLog::Write(const AuditLine& line) {
@@ -126,9 +105,13 @@ void AuditLog::Write(const AuditLine& line) {
                  {"left_out", absl::StrCat(left_out)}});
 }
 
-std::unique_ptr<experimental::ServerInterceptorFactoryInterface> AuditCalls(const Callers& callers,
-                                                                            AuditLog& log) {
-  return std::make_unique<AuditorFactory>(callers, log);
+std::unique_ptr<InterceptorFactory> AuditCalls(const Callers& callers, AuditLog& log) {
+  return InterceptWith([&](experimental::ServerRpcInfo* info) -> experimental::Interceptor* {
+    const google::protobuf::MethodDescriptor* method = FindMethod(info->method());
+    const MethodRule* rule = method == nullptr ? nullptr : RuleOf(method->full_name());
+    // Health checks and reflection reveal nothing about jobs.
+    return method == nullptr ? nullptr : new Auditor(callers, log, info, rule != nullptr && rule->audited);
+  });
 }
 
 }  // namespace tandem::controller

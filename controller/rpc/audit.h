@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <grpcpp/support/server_interceptor.h>
-
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -10,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "controller/rpc/callers.h"
+#include "controller/rpc/interceptors.h"
 #include "controller/rpc/rate_limit.h"
 #include "platform/clock.h"
 
@@ -44,7 +43,6 @@ class AuditLog {
 // Writes a line for every call that changes something or reads what is its owner's (MethodRule::audited), and
 // for every call that was refused to who made it. Nothing of a request but the job that it names is in it.
 // `callers` and `log` outlive the server. Register it last: it records the status that leaves.
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> AuditCalls(const Callers& callers,
-                                                                                  AuditLog& log);
+std::unique_ptr<InterceptorFactory> AuditCalls(const Callers& callers, AuditLog& log);
 
 }  // namespace tandem::controller

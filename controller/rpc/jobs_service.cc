@@ -9,12 +9,11 @@
 #include "controller/core/assignments.h"
 #include "controller/core/time_account.h"
 #include "controller/rpc/list_pages.h"
-#include "controller/rpc/refused_call.h"
+#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/upload_stream.h"
 #include "controller/rpc/wanted_uploads.h"
-#include "controller/store/history.h"
 #include "jobspec/jobspec.h"
 #include "plan/prefetch_choice.h"
 #include "platform/build_info.h"
@@ -42,15 +41,15 @@ absl::Status HasEnded(const v1::Job& job) {
 struct Call {
   std::string_view method;
   Caller caller;
-  grpc::ServerUnaryReactor* reactor;
+  UnaryCall* reactor;
 };
 
 // Calls `handle` once the caller is admitted. The status that it returns is the reply; with nullopt it has
 // arranged for call.reactor->Finish.
-grpc::ServerUnaryReactor* Answer(Access& access, grpc::CallbackServerContext* context,
-                                 std::string_view method, const google::protobuf::Message* request,
-                                 const std::function<std::optional<absl::Status>(const Call&)>& handle) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+UnaryCall* Answer(Access& access, CallContext* context, std::string_view method,
+                  const google::protobuf::Message* request,
+                  const std::function<std::optional<absl::Status>(const Call&)>& handle) {
+  UnaryCall* reactor = context->DefaultReactor();
   const absl::StatusOr<Caller> caller = access.Admit(*context, method, request);
   const std::optional<absl::Status> reply =
       caller.ok() ? handle({.method = method, .caller = *caller, .reactor = reactor}) : caller.status();
@@ -94,8 +93,7 @@ std::optional<absl::Status> Change(const Call& call, Engine& engine, Store& stor
 
 JobsService::JobsService(const Parts& parts) : parts_(parts), planner_(plan::ResolvePrefetch) {}
 
-void JobsService::PostSubmit(controller::Submit submit, grpc::ServerUnaryReactor* reactor,
-                             v1::Job* response) {
+void JobsService::PostSubmit(controller::Submit submit, UnaryCall* reactor, v1::Job* response) {
   submit.resolved_digest = jobspec::Digest(submit.resolved);
   parts_.engine.Post(std::move(submit), [reactor, response](Engine::Reply reply) {
     *response = std::move(reply.job);
@@ -103,8 +101,7 @@ void JobsService::PostSubmit(controller::Submit submit, grpc::ServerUnaryReactor
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* context,
-                                              const v1::SubmitRequest* request, v1::Job* response) {
+UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* request, v1::Job* response) {
   // The limits of a request come behind the check of its spec, which says of most fields what they may be.
   return Answer(
       parts_.access, context, "tandem.v1.Jobs.Submit", /*request=*/nullptr,
@@ -136,7 +133,7 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
           }
           const auto done = [this, submit, response, context, reactor](absl::Status status,
                                                                        v1::JobSpec resolved) mutable {
-            // Whoever was told meanwhile that the call has failed gets no job.
+            // A caller that has received an error meanwhile gets no job.
             if (status.ok() && context->IsCancelled()) {
               status = absl::CancelledError("nobody waits for the job");
             }
@@ -158,9 +155,8 @@ grpc::ServerUnaryReactor* JobsService::Submit(grpc::CallbackServerContext* conte
       });
 }
 
-grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* context,
-                                                const v1::SubmitRequest* request,
-                                                v1::ValidateResponse* response) {
+UnaryCall* JobsService::Validate(CallContext* context, const v1::SubmitRequest* request,
+                                 v1::ValidateResponse* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.Validate", /*request=*/nullptr, [&](const Call&) {
     jobspec::Checked checked = jobspec::Check(request->spec());
     response->mutable_violations()->Assign(checked.violations.begin(), checked.violations.end());
@@ -171,8 +167,7 @@ grpc::ServerUnaryReactor* JobsService::Validate(grpc::CallbackServerContext* con
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* context,
-                                              const v1::GetJobRequest* request, v1::Job* response) {
+UnaryCall* JobsService::GetJob(CallContext* context, const v1::GetJobRequest* request, v1::Job* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.GetJob", request, [&](const Call&) {
     TANDEM_ASSIGN_OR_RETURN(*response, parts_.store.Lookup(request->job()));
     parts_.progress.Fill(*response);
@@ -189,17 +184,15 @@ grpc::ServerUnaryReactor* JobsService::GetJob(grpc::CallbackServerContext* conte
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListJobs(grpc::CallbackServerContext* context,
-                                                const v1::ListJobsRequest* request,
-                                                v1::ListJobsResponse* response) {
+UnaryCall* JobsService::ListJobs(CallContext* context, const v1::ListJobsRequest* request,
+                                 v1::ListJobsResponse* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.ListJobs", request, [&](const Call&) {
     return controller::ListJobs(*request, parts_.store, parts_.history, parts_.progress, *response);
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* context,
-                                                   const v1::ListWorkersRequest* request,
-                                                   v1::ListWorkersResponse* response) {
+UnaryCall* JobsService::ListWorkers(CallContext* context, const v1::ListWorkersRequest* request,
+                                    v1::ListWorkersResponse* response) {
   return Answer(
       parts_.access, context, "tandem.v1.Jobs.ListWorkers", request,
       [&](const Call& call) -> std::optional<absl::Status> {
@@ -213,15 +206,13 @@ grpc::ServerUnaryReactor* JobsService::ListWorkers(grpc::CallbackServerContext* 
       });
 }
 
-grpc::ServerUnaryReactor* JobsService::ListEvents(grpc::CallbackServerContext* context,
-                                                  const v1::ListEventsRequest* request,
-                                                  v1::ListEventsResponse* response) {
+UnaryCall* JobsService::ListEvents(CallContext* context, const v1::ListEventsRequest* request,
+                                   v1::ListEventsResponse* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.ListEvents", request,
                 [&](const Call&) { return controller::ListEvents(*request, parts_.store, *response); });
 }
 
-grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* context,
-                                              const v1::CancelRequest* request, v1::Job* response) {
+UnaryCall* JobsService::Cancel(CallContext* context, const v1::CancelRequest* request, v1::Job* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.Cancel", request,
                 [&](const Call& call) -> std::optional<absl::Status> {
                   if (!CamelCase(request->reason())) {
@@ -246,8 +237,8 @@ grpc::ServerUnaryReactor* JobsService::Cancel(grpc::CallbackServerContext* conte
                 });
 }
 
-grpc::ServerUnaryReactor* JobsService::Checkpoint(grpc::CallbackServerContext* context,
-                                                  const v1::CheckpointRequest* request, v1::Job* response) {
+UnaryCall* JobsService::Checkpoint(CallContext* context, const v1::CheckpointRequest* request,
+                                   v1::Job* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.Checkpoint", request,
                 [&](const Call& call) -> std::optional<absl::Status> {
                   TANDEM_ASSIGN_OR_RETURN(const v1::Job job,
@@ -258,22 +249,21 @@ grpc::ServerUnaryReactor* JobsService::Checkpoint(grpc::CallbackServerContext* c
                 });
 }
 
-grpc::ServerWriteReactor<v1::WatchResponse>* JobsService::Watch(grpc::CallbackServerContext* context,
+grpc::ServerWriteReactor<v1::WatchResponse>* JobsService::Watch(CallContext* context,
                                                                 const v1::WatchRequest* request) {
   const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Watch", request);
   return caller.ok() ? parts_.watches.Open(*request)
                      : RefuseCall<grpc::ServerWriteReactor<v1::WatchResponse>>(caller.status());
 }
 
-grpc::ServerUnaryReactor* JobsService::ListReports(grpc::CallbackServerContext* context,
-                                                   const v1::ListReportsRequest* request,
-                                                   v1::ListReportsResponse* response) {
+UnaryCall* JobsService::ListReports(CallContext* context, const v1::ListReportsRequest* request,
+                                    v1::ListReportsResponse* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.ListReports", request, [&](const Call&) {
     return controller::ListReports(*request, parts_.store, parts_.history, *response);
   });
 }
 
-grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServerContext* context,
+grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(CallContext* context,
                                                              const v1::LogRequest* request) {
   const absl::StatusOr<v1::Job> job =
       AdmitOwner(*context, "tandem.v1.Jobs.ReadLog", *request, request->job());
@@ -281,7 +271,7 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(grpc::CallbackServe
                   : OpenLog(parts_.uploads, job.status());
 }
 
-grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackServerContext* context,
+grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(CallContext* context,
                                                                  const v1::ProfileRequest* request) {
   const absl::StatusOr<v1::Job> job =
       AdmitOwner(*context, "tandem.v1.Jobs.Profile", *request, request->job());
@@ -292,9 +282,8 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(grpc::CallbackS
   return OpenProfile(parts_.uploads, WantedProfiles(*job, *request, id));
 }
 
-grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext* context,
-                                                     const v1::GetServerInfoRequest* request,
-                                                     v1::ServerInfo* response) {
+UnaryCall* JobsService::GetServerInfo(CallContext* context, const v1::GetServerInfoRequest* request,
+                                      v1::ServerInfo* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.GetServerInfo", request, [&](const Call& call) {
     response->set_build(platform::BuildVersion());
     response->set_store_id(parts_.store.store_id());
@@ -307,9 +296,8 @@ grpc::ServerUnaryReactor* JobsService::GetServerInfo(grpc::CallbackServerContext
   });
 }
 
-grpc::ServerUnaryReactor* JobsService::SignIn(grpc::CallbackServerContext* context,
-                                              const v1::SignInRequest* request,
-                                              v1::SignInResponse* response) {
+UnaryCall* JobsService::SignIn(CallContext* context, const v1::SignInRequest* request,
+                               v1::SignInResponse* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.SignIn", request, [&](const Call& call) {
     TANDEM_ASSIGN_OR_RETURN(SignIns::Code code, parts_.sign_ins.Issue(call.caller));
     response->set_code(std::move(code.secret));
@@ -320,8 +308,7 @@ grpc::ServerUnaryReactor* JobsService::SignIn(grpc::CallbackServerContext* conte
   });
 }
 
-absl::StatusOr<v1::Job> JobsService::AdmitOwner(const grpc::CallbackServerContext& context,
-                                                std::string_view method,
+absl::StatusOr<v1::Job> JobsService::AdmitOwner(const CallContext& context, std::string_view method,
                                                 const google::protobuf::Message& request,
                                                 const std::string& job) {
   const absl::StatusOr<Caller> caller = parts_.access.Admit(context, method, &request);

@@ -21,6 +21,9 @@
 
 namespace tandem::controller {
 
+using CallContext = grpc::CallbackServerContext;
+using UnaryCall = grpc::ServerUnaryReactor;
+
 // The users' RPCs: validate, translate, hand on. No handler blocks on another client.
 class JobsService final : public v1::Jobs::CallbackService {
  public:
@@ -43,45 +46,38 @@ class JobsService final : public v1::Jobs::CallbackService {
   // Before the server is shut down: submitted jobs that wait to be planned are refused.
   void Close() { planner_.Close(); }
 
-  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
-                                   v1::Job* response) override;
-  grpc::ServerUnaryReactor* Validate(grpc::CallbackServerContext* context, const v1::SubmitRequest* request,
-                                     v1::ValidateResponse* response) override;
-  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context, const v1::GetJobRequest* request,
-                                   v1::Job* response) override;
-  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context, const v1::ListJobsRequest* request,
-                                     v1::ListJobsResponse* response) override;
-  grpc::ServerUnaryReactor* ListWorkers(grpc::CallbackServerContext* context,
-                                        const v1::ListWorkersRequest* request,
-                                        v1::ListWorkersResponse* response) override;
-  grpc::ServerUnaryReactor* ListEvents(grpc::CallbackServerContext* context,
-                                       const v1::ListEventsRequest* request,
-                                       v1::ListEventsResponse* response) override;
-  grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context, const v1::CancelRequest* request,
-                                   v1::Job* response) override;
-  grpc::ServerUnaryReactor* Checkpoint(grpc::CallbackServerContext* context,
-                                       const v1::CheckpointRequest* request, v1::Job* response) override;
-  grpc::ServerWriteReactor<v1::WatchResponse>* Watch(grpc::CallbackServerContext* context,
+  UnaryCall* Submit(CallContext* context, const v1::SubmitRequest* request, v1::Job* response) override;
+  UnaryCall* Validate(CallContext* context, const v1::SubmitRequest* request,
+                      v1::ValidateResponse* response) override;
+  UnaryCall* GetJob(CallContext* context, const v1::GetJobRequest* request, v1::Job* response) override;
+  UnaryCall* ListJobs(CallContext* context, const v1::ListJobsRequest* request,
+                      v1::ListJobsResponse* response) override;
+  UnaryCall* ListWorkers(CallContext* context, const v1::ListWorkersRequest* request,
+                         v1::ListWorkersResponse* response) override;
+  UnaryCall* ListEvents(CallContext* context, const v1::ListEventsRequest* request,
+                        v1::ListEventsResponse* response) override;
+  UnaryCall* Cancel(CallContext* context, const v1::CancelRequest* request, v1::Job* response) override;
+  UnaryCall* Checkpoint(CallContext* context, const v1::CheckpointRequest* request,
+                        v1::Job* response) override;
+  grpc::ServerWriteReactor<v1::WatchResponse>* Watch(CallContext* context,
                                                      const v1::WatchRequest* request) override;
-  grpc::ServerUnaryReactor* ListReports(grpc::CallbackServerContext* context,
-                                        const v1::ListReportsRequest* request,
-                                        v1::ListReportsResponse* response) override;
-  grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(grpc::CallbackServerContext* context,
+  UnaryCall* ListReports(CallContext* context, const v1::ListReportsRequest* request,
+                         v1::ListReportsResponse* response) override;
+  grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(CallContext* context,
                                                   const v1::LogRequest* request) override;
-  grpc::ServerWriteReactor<v1::ProfileChunk>* Profile(grpc::CallbackServerContext* context,
+  grpc::ServerWriteReactor<v1::ProfileChunk>* Profile(CallContext* context,
                                                       const v1::ProfileRequest* request) override;
-  grpc::ServerUnaryReactor* GetServerInfo(grpc::CallbackServerContext* context,
-                                          const v1::GetServerInfoRequest* request,
-                                          v1::ServerInfo* response) override;
-  grpc::ServerUnaryReactor* SignIn(grpc::CallbackServerContext* context, const v1::SignInRequest* request,
-                                   v1::SignInResponse* response) override;
+  UnaryCall* GetServerInfo(CallContext* context, const v1::GetServerInfoRequest* request,
+                           v1::ServerInfo* response) override;
+  UnaryCall* SignIn(CallContext* context, const v1::SignInRequest* request,
+                    v1::SignInResponse* response) override;
 
  private:
   // Has the engine take the job, and replies with it.
-  void PostSubmit(controller::Submit submit, grpc::ServerUnaryReactor* reactor, v1::Job* response);
+  void PostSubmit(controller::Submit submit, UnaryCall* reactor, v1::Job* response);
 
   // The job that a request names, where its caller may do this to it.
-  absl::StatusOr<v1::Job> AdmitOwner(const grpc::CallbackServerContext& context, std::string_view method,
+  absl::StatusOr<v1::Job> AdmitOwner(const CallContext& context, std::string_view method,
                                      const google::protobuf::Message& request, const std::string& job);
 
   const Parts parts_;

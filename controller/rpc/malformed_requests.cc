@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/rpc/malformed_requests.h"
-
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "controller/rpc/rpc_method.h"
+#include "controller/rpc/interceptors.h"
 
 namespace tandem::controller {
 namespace {
@@ -42,19 +40,14 @@ class Refuser : public experimental::Interceptor {
   bool malformed_ = false;
 };
 
-class RefuserFactory : public experimental::ServerInterceptorFactoryInterface {
- public:
-  experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* info) override {
+}  // namespace
+
+std::unique_ptr<InterceptorFactory> RefuseMalformedRequests() {
+  return InterceptWith([](experimental::ServerRpcInfo* info) {
     using Type = experimental::ServerRpcInfo::Type;
     const bool one_request = info->type() == Type::UNARY || info->type() == Type::SERVER_STREAMING;
     return one_request ? new Refuser(info->method()) : nullptr;
-  }
-};
-
-}  // namespace
-
-std::unique_ptr<experimental::ServerInterceptorFactoryInterface> RefuseMalformedRequests() {
-  return std::make_unique<RefuserFactory>();
+  });
 }
 
 }  // namespace tandem::controller

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "controller/rpc/access.h"
-#include "controller/rpc/rpc_method.h"
 
 namespace tandem::controller {
 namespace {
@@ -44,19 +43,6 @@ class Counter : public experimental::Interceptor {
   std::optional<tls::Identity> identity_;    // that was counted
 };
 
-class CounterFactory : public experimental::ServerInterceptorFactoryInterface {
- public:
-  CounterFactory(const Callers& callers, OpenCalls& open) : callers_(callers), open_(open) {}
-
-  experimental::Interceptor* CreateServerInterceptor(experimental::ServerRpcInfo* info) override {
-    return new Counter(callers_, open_, info);
-  }
-
- private:
-  const Callers& callers_;
-  OpenCalls& open_;
-};
-
 }  // namespace
 
 void OpenCalls::Add(const tls::Identity& identity) {
@@ -78,9 +64,8 @@ size_t OpenCalls::NumOf(const tls::Identity& identity) const {
   return it == nums_.end() ? 0 : it->second;
 }
 
-std::unique_ptr<experimental::ServerInterceptorFactoryInterface> CountOpenCalls(const Callers& callers,
-                                                                                OpenCalls& open) {
-  return std::make_unique<CounterFactory>(callers, open);
+std::unique_ptr<InterceptorFactory> CountOpenCalls(const Callers& callers, OpenCalls& open) {
+  return InterceptWith([&](experimental::ServerRpcInfo* info) { return new Counter(callers, open, info); });
 }
 
 }  // namespace tandem::controller

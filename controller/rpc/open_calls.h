@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <grpcpp/support/server_interceptor.h>
-
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "controller/rpc/callers.h"
+#include "controller/rpc/interceptors.h"
 #include "tls/identity.h"
 
 namespace tandem::controller {
@@ -31,7 +30,6 @@ class OpenCalls {
 // Counts all calls in `open`, from before their handlers are asked until they are done. Those of gRPC's own
 // services (reflection, health), whose handlers know no limit, are cancelled beyond it. Both outlive the
 // server.
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> CountOpenCalls(const Callers& callers,
-                                                                                      OpenCalls& open);
+std::unique_ptr<InterceptorFactory> CountOpenCalls(const Callers& callers, OpenCalls& open);
 
 }  // namespace tandem::controller

@@ -6,11 +6,9 @@
 #include <memory>
 #include <optional>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
+#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/request_limits.h"
-#include "controller/rpc/rpc_errors.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 
@@ -20,7 +18,8 @@ namespace {
 constexpr int kMostScalars = 256;               // of one report
 constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits at once
 
-class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck> {
+class ReportsStream
+    : public OwnedStream<grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>, ReportsStream> {
  public:
   ReportsStream(Store& store, History& history, Metrics& metrics, const platform::Clock& clock,
                 tls::Identity identity, std::function<void()> arrived)
@@ -31,11 +30,8 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
         identity_(std::move(identity)),
         arrived_(std::move(arrived)) {}
 
-  void Start(std::shared_ptr<ReportsStream> self) {
-    {
-      const absl::MutexLock lock(&mu_);
-      self_ = std::move(self);
-    }
+  void Start() {
+    Own();
     StartRead(&incoming_);
   }
 
@@ -64,16 +60,6 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     WriteNext();
   }
 
-  void OnDone() override {
-    // Dropped, and perhaps deleted, after the lock is released.
-    std::shared_ptr<ReportsStream> self;
-    {
-      const absl::MutexLock lock(&mu_);
-      finished_ = true;
-      self.swap(self_);
-    }
-  }
-
  private:
   // What is known of a job whose reports come here.
   struct Known {
@@ -98,7 +84,7 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
     if (!job.exists || id.attempt() < 1 || id.attempt() > job.attempt) {
       // These are of another controller's job, or of an attempt that has not been. Acknowledged, they would
       // be lost to the controller whose job it is, to which the worker's next stream may lead. A worker that
-      // is told to forget the attempt drops them itself.
+      // is asked to forget the attempt drops them itself.
       return absl::OkStatus();
     }
     if (!job.ours) {
@@ -112,14 +98,13 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
       }
     }
     bool many = false;
-    std::shared_ptr<ReportsStream> self;
     {
       const absl::MutexLock lock(&mu_);
       many = ++uncommitted_ >= kMostUncommittedBatches;
-      self = self_;
     }
     const absl::Status status = history_.Add(
-        incoming_, clock_.Now(), [self, id, seq = incoming_.seq()](const absl::Status& committed) {
+        incoming_, clock_.Now(),
+        [self = shared_from_this(), id, seq = incoming_.seq()](const absl::Status& committed) {
           if (committed.ok()) {
             self->Acknowledge(id, seq);
           } else {
@@ -209,12 +194,9 @@ class ReportsStream : public grpc::ServerBidiReactor<v1::ReportBatch, v1::Report
   std::map<std::string, std::pair<absl::Time, Known>> known_;
   v1::ReportAck outgoing_;  // of the chain of writes
 
-  absl::Mutex mu_;
-  std::shared_ptr<ReportsStream> self_ ABSL_GUARDED_BY(mu_);
   std::map<AttemptKey, v1::ReportAck> acks_ ABSL_GUARDED_BY(mu_);
   size_t uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -226,7 +208,7 @@ grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* OpenReports(Store& stor
                                                                      const tls::Identity& identity,
                                                                      std::function<void()> arrived) {
   auto stream = std::make_shared<ReportsStream>(store, history, metrics, clock, identity, std::move(arrived));
-  stream->Start(stream);
+  stream->Start();
   return stream.get();
 }
 

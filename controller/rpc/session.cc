@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/request_limits.h"
-#include "controller/rpc/rpc_errors.h"
 #include "jobspec/text.h"
 #include "platform/log.h"
 #include "proto/protocol.h"
@@ -40,11 +39,8 @@ Session::Session(Sessions& sessions, Engine& engine, std::string id, Caller call
       caller_(std::move(caller)),
       last_seen_(sessions.clock_.Now()) {}
 
-void Session::Start(std::shared_ptr<Session> self) {
-  {
-    const absl::MutexLock lock(&mu_);
-    self_ = std::move(self);
-  }
+void Session::Start() {
+  Own();
   StartRead(&incoming_);
 }
 
@@ -149,13 +145,7 @@ void Session::OnWriteDone(bool ok) {
 
 void Session::OnDone() {
   Gone();
-  // Dropped, and perhaps deleted, after the lock is released.
-  std::shared_ptr<Session> self;
-  {
-    const absl::MutexLock lock(&mu_);
-    finished_ = true;
-    self.swap(self_);
-  }
+  OwnedStream::OnDone();
 }
 
 uint64_t Session::Ack() const { return uncommitted_.empty() ? received_ : *uncommitted_.begin() - 1; }
@@ -163,7 +153,7 @@ uint64_t Session::Ack() const { return uncommitted_.empty() ? received_ : *uncom
 std::function<void()> Session::Acknowledging(uint64_t seq) {
   const absl::MutexLock lock(&mu_);
   uncommitted_.insert(seq);
-  return [self = self_, seq] { self->Done(seq); };
+  return [self = shared_from_this(), seq] { self->Done(seq); };
 }
 
 void Session::Done(uint64_t seq) {
@@ -219,7 +209,7 @@ void Session::Handle() {
       engine_.Get(worker, incoming_.get(), Acknowledging(seq));
       break;
     case v1::WorkerMessage::kHello:
-      End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello is said once, first"));
+      End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello must be the first message, and sent once"));
       break;
     case v1::WorkerMessage::kHeartbeat:
       if (incoming_.heartbeat().draining()) {
@@ -280,10 +270,9 @@ void Session::HandleHello() {
       return;
     }
   }
-  std::shared_ptr<Session> self;
+  const std::shared_ptr<Session> self = shared_from_this();
   {
     const absl::MutexLock lock(&mu_);
-    self = self_;
     hello_seen_ = true;
     worker_ = hello.worker_id();
     incarnation_ = hello.incarnation();

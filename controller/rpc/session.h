@@ -2,29 +2,28 @@
 #pragma once
 
 #include <deque>
-#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/engine.h"
 #include "controller/rpc/callers.h"
+#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/sessions.h"
 
 namespace tandem::controller {
 
 // One stream of Workers.Session. What it owes the worker is state, so the newest replaces what was not sent
 // yet, and a slow worker costs no memory. Thread-safe.
-class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
+class Session
+    : public OwnedStream<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>, Session> {
  public:
   // `caller`: who has opened it.
   Session(Sessions& sessions, Engine& engine, std::string id, Caller caller);
 
-  // `self` keeps it alive until gRPC is done with it.
-  void Start(std::shared_ptr<Session> self) ABSL_LOCKS_EXCLUDED(mu_);
+  void Start() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string& id() const { return id_; }
   std::string worker() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -62,8 +61,6 @@ class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Controller
   v1::WorkerMessage incoming_;      // of the chain of reads
   v1::ControllerMessage outgoing_;  // of the chain of writes
 
-  mutable absl::Mutex mu_;
-  std::shared_ptr<Session> self_ ABSL_GUARDED_BY(mu_);
   std::string worker_ ABSL_GUARDED_BY(mu_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time last_seen_ ABSL_GUARDED_BY(mu_);
@@ -85,7 +82,6 @@ class Session : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::Controller
   bool reading_paused_ ABSL_GUARDED_BY(mu_) = false;
 
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;  // Finish was called
   std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 

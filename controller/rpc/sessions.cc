@@ -19,7 +19,7 @@ grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Ope
     closed = closed_;
     all_[session.get()] = session;
   }
-  session->Start(session);
+  session->Start();
   if (closed) {
     session->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
   }
@@ -98,19 +98,21 @@ bool Sessions::RequestUpload(const std::string& worker, const v1::UploadRequest&
   return session != nullptr;
 }
 
-void Sessions::SendHeartbeats() {
+std::vector<std::shared_ptr<Session>> Sessions::All() const {
+  const absl::MutexLock lock(&mu_);
   std::vector<std::shared_ptr<Session>> sessions;
-  {
-    const absl::MutexLock lock(&mu_);
-    for (const auto& [pointer, weak] : all_) {
-      if (std::shared_ptr<Session> session = weak.lock()) {
-        sessions.push_back(std::move(session));
-      }
+  for (const auto& [pointer, weak] : all_) {
+    if (std::shared_ptr<Session> session = weak.lock()) {
+      sessions.push_back(std::move(session));
     }
   }
+  return sessions;
+}
+
+void Sessions::SendHeartbeats() {
   const absl::Time now = clock_.Now();
   const absl::Time awake_since = AwakeSince();
-  for (const std::shared_ptr<Session>& session : sessions) {
+  for (const std::shared_ptr<Session>& session : All()) {
     if (now - std::max(session->last_seen(), awake_since) > options_.silence) {
       session->End(grpc::Status(
           grpc::StatusCode::DEADLINE_EXCEEDED,
@@ -123,17 +125,11 @@ void Sessions::SendHeartbeats() {
 }
 
 void Sessions::Close() {
-  std::vector<std::shared_ptr<Session>> sessions;
   {
     const absl::MutexLock lock(&mu_);
     closed_ = true;
-    for (const auto& [pointer, weak] : all_) {
-      if (std::shared_ptr<Session> session = weak.lock()) {
-        sessions.push_back(std::move(session));
-      }
-    }
   }
-  for (const std::shared_ptr<Session>& session : sessions) {
+  for (const std::shared_ptr<Session>& session : All()) {
     session->End(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
   }
 }

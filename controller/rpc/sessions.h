@@ -76,6 +76,7 @@ class Sessions {
   // The former session of the worker, if it was another one's slot that `session` has left.
   void Leave(const Session* session);
   std::shared_ptr<Session> Find(const std::string& worker) const;
+  std::vector<std::shared_ptr<Session>> All() const;
 
   const Options options_;
   const platform::Clock& clock_;

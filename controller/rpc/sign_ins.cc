@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "platform/sha256.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 
@@ -48,9 +49,7 @@ std::optional<Caller> SignIns::Take(const std::string& secret, bool is_code) {
 
 absl::StatusOr<SignIns::Code> SignIns::Issue(const Caller& caller) {
   const absl::MutexLock lock(&mu_);
-  if (!page_.ok()) {
-    return page_.status();
-  }
+  TANDEM_RETURN_IF_ERROR(page_.status());
   if (revoked_.Has(caller.identity, caller.fingerprint)) {
     return absl::PermissionDeniedError("the certificate of this caller has been revoked");
   }

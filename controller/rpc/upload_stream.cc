@@ -5,10 +5,8 @@
 #include <optional>
 #include <set>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/request_limits.h"
-#include "controller/rpc/rpc_errors.h"
 
 namespace tandem::controller {
 namespace {
@@ -18,22 +16,16 @@ void Take(v1::UploadChunk& from, v1::LogChunk& to) { to = std::move(*from.mutabl
 void Take(v1::UploadChunk& from, v1::ProfileChunk& to) { to = std::move(*from.mutable_profile()); }
 
 template <typename Chunk>
-class ReaderStream : public grpc::ServerWriteReactor<Chunk> {
+class ReaderStream : public OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream<Chunk>> {
+  using OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream<Chunk>>::mu_;
+  using OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream<Chunk>>::finished_;
+
  public:
   explicit ReaderStream(UploadRelay& relay) : relay_(relay) {}
 
-  void Start(std::shared_ptr<ReaderStream> self,
-             const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
-    {
-      const absl::MutexLock lock(&mu_);
-      self_ = self;
-      if (!wanted.ok()) {
-        finished_ = true;
-        this->Finish(ToRpc(wanted.status()));
-        return;
-      }
-    }
-    const uint64_t reader = relay_.Open(*wanted, [weak = std::weak_ptr<ReaderStream>(self)] {
+  void Start(const std::vector<UploadRelay::Wanted>& wanted) {
+    this->Own();
+    const uint64_t reader = relay_.Open(wanted, [weak = this->weak_from_this()] {
       if (const std::shared_ptr<ReaderStream> stream = weak.lock()) {
         stream->Pump();
       }
@@ -63,14 +55,12 @@ class ReaderStream : public grpc::ServerWriteReactor<Chunk> {
   }
 
   void OnDone() override {
+    const std::shared_ptr<ReaderStream> self = this->shared_from_this();
+    OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream>::OnDone();
     std::optional<uint64_t> reader;
-    // Dropped, and perhaps deleted, after the lock is released.
-    std::shared_ptr<ReaderStream> self;
     {
       const absl::MutexLock lock(&mu_);
       reader = reader_;
-      finished_ = true;
-      self.swap(self_);
     }
     if (reader.has_value()) {
       relay_.Close(*reader);
@@ -101,23 +91,17 @@ class ReaderStream : public grpc::ServerWriteReactor<Chunk> {
 
   UploadRelay& relay_;
   Chunk outgoing_;
-  absl::Mutex mu_;
-  std::shared_ptr<ReaderStream> self_ ABSL_GUARDED_BY(mu_);
   std::optional<uint64_t> reader_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
+class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>, UploadStream> {
  public:
   UploadStream(UploadRelay& relay, tls::Identity identity) : relay_(relay), identity_(std::move(identity)) {}
 
-  void Start(std::shared_ptr<UploadStream> self) {
-    {
-      const absl::MutexLock lock(&mu_);
-      self_ = std::move(self);
-    }
+  void Start() {
+    Own();
     StartRead(&incoming_);
   }
 
@@ -134,12 +118,7 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
       return;
     }
     uploads_.insert(incoming_.upload());
-    std::shared_ptr<UploadStream> self;
-    {
-      const absl::MutexLock lock(&mu_);
-      self = self_;
-    }
-    switch (relay_.Deliver(incoming_, identity_, [self] { self->Resume(); })) {
+    switch (relay_.Deliver(incoming_, identity_, [self = shared_from_this()] { self->Resume(); })) {
       case UploadRelay::Taken::kOk:
         Resume();
         break;
@@ -147,7 +126,7 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
         break;
       case UploadRelay::Taken::kGone:
         uploads_.erase(incoming_.upload());
-        End({grpc::StatusCode::CANCELLED, "nobody reads this any more"});
+        End({grpc::StatusCode::CANCELLED, "the reader has gone"});
         break;
     }
   }
@@ -158,13 +137,7 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
     for (const std::string& upload : uploads_) {
       relay_.Finish(upload);
     }
-    // Dropped, and perhaps deleted, after the lock is released.
-    std::shared_ptr<UploadStream> self;
-    {
-      const absl::MutexLock lock(&mu_);
-      finished_ = true;
-      self.swap(self_);
-    }
+    OwnedStream::OnDone();
   }
 
  private:
@@ -187,16 +160,16 @@ class UploadStream : public grpc::ServerReadReactor<v1::UploadChunk> {
   const tls::Identity identity_;
   v1::UploadChunk incoming_;  // of the chain of reads, like uploads_
   std::set<std::string> uploads_;
-  absl::Mutex mu_;
-  std::shared_ptr<UploadStream> self_ ABSL_GUARDED_BY(mu_);
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 template <typename Chunk>
 grpc::ServerWriteReactor<Chunk>* OpenReader(UploadRelay& relay,
                                             const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
+  if (!wanted.ok()) {
+    return RefuseCall<grpc::ServerWriteReactor<Chunk>>(wanted.status());
+  }
   const auto stream = std::make_shared<ReaderStream<Chunk>>(relay);
-  stream->Start(stream, wanted);
+  stream->Start(*wanted);
   return stream.get();
 }
 
@@ -214,7 +187,7 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
 
 grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity) {
   const auto stream = std::make_shared<UploadStream>(relay, identity);
-  stream->Start(stream);
+  stream->Start();
   return stream.get();
 }
 

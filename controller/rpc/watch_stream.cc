@@ -3,20 +3,17 @@
 
 #include <optional>
 
-#include "controller/rpc/rpc_errors.h"
+#include "controller/rpc/owned_stream.h"
 
 namespace tandem::controller {
 
-class WatchStream : public grpc::ServerWriteReactor<v1::WatchResponse> {
+class WatchStream : public OwnedStream<grpc::ServerWriteReactor<v1::WatchResponse>, WatchStream> {
  public:
   WatchStream(Watches& watches, std::unique_ptr<WatchReader> reader, const platform::Clock& clock)
       : watches_(watches), clock_(clock), reader_(std::move(reader)) {}
 
-  void Start(std::shared_ptr<WatchStream> self) {
-    {
-      const absl::MutexLock lock(&mu_);
-      self_ = std::move(self);
-    }
+  void Start() {
+    Own();
     Pump();
   }
 
@@ -52,13 +49,7 @@ class WatchStream : public grpc::ServerWriteReactor<v1::WatchResponse> {
 
   void OnDone() override {
     watches_.Leave(this);
-    // Dropped, and perhaps deleted, after the lock is released.
-    std::shared_ptr<WatchStream> self;
-    {
-      const absl::MutexLock lock(&mu_);
-      finished_ = true;
-      self.swap(self_);
-    }
+    OwnedStream::OnDone();
   }
 
  private:
@@ -86,22 +77,12 @@ class WatchStream : public grpc::ServerWriteReactor<v1::WatchResponse> {
   Watches& watches_;
   const platform::Clock& clock_;
   v1::WatchResponse outgoing_;
-  absl::Mutex mu_;
   std::unique_ptr<WatchReader> reader_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<WatchStream> self_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
 namespace {
-
-// A stream that ends at once.
-class RefusedWatch : public grpc::ServerWriteReactor<v1::WatchResponse> {
- public:
-  explicit RefusedWatch(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
 
 constexpr absl::Duration kTimerStep = absl::Milliseconds(50);
 
@@ -119,18 +100,19 @@ grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchReques
   absl::StatusOr<std::unique_ptr<WatchReader>> reader =
       WatchReader::Open(store_, history_, progress_, request, clock_.Now());
   if (!reader.ok()) {
-    return new RefusedWatch(ToRpc(reader.status()));
+    return RefuseCall<grpc::ServerWriteReactor<v1::WatchResponse>>(reader.status());
   }
   const auto stream = std::make_shared<WatchStream>(*this, *std::move(reader), clock_);
   {
     const absl::MutexLock lock(&mu_);
     if (closed_) {
-      return new RefusedWatch({grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"});
+      return RefuseCall<grpc::ServerWriteReactor<v1::WatchResponse>>(
+          absl::UnavailableError("the controller is shutting down"));
     }
     streams_[stream.get()] = stream;
     changed_.NotifyAll();
   }
-  stream->Start(stream);
+  stream->Start();
   return stream.get();
 }
 

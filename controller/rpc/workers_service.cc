@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/workers_service.h"
 
-#include "controller/rpc/refused_call.h"
+#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/reports_stream.h"
 #include "controller/rpc/upload_stream.h"
 

@@ -40,28 +40,27 @@ absl::Status WithRemedy(const absl::Status& status) {
 }  // namespace
 
 struct History::Statements {
-  explicit Statements(Database& db)
-      : insert(db.Prepare(
-            "INSERT INTO reports VALUES (?, ?, ?, ?) ON CONFLICT (job, step) DO UPDATE SET attempt = "
-            "excluded.attempt, data = excluded.data WHERE excluded.attempt >= attempt")),
-        add_to_totals(db.Prepare("INSERT INTO totals VALUES (?, ?, 1, ?) ON CONFLICT (job) DO UPDATE SET "
-                                 "last_step = excluded.last_step, "
-                                 "steps = steps + 1, microseconds = microseconds + excluded.microseconds "
-                                 "WHERE excluded.last_step > last_step")),
-        get_totals(db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?")),
-        insert_table(db.Prepare("INSERT OR IGNORE INTO item_tables VALUES (?, ?)")),
-        get_table(db.Prepare("SELECT data FROM item_tables WHERE digest = ?")),
-        after(db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt, step LIMIT ?"))),
-        count_after(db.Prepare(absl::StrCat("SELECT count(*) ", kAfter))),
-        newest(db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt DESC, step DESC LIMIT 1"))),
-        range(db.Prepare(
-            "SELECT data FROM reports WHERE job = ? AND step >= ? AND step <= ? ORDER BY step LIMIT ?")),
-        last(db.Prepare(
-            "SELECT attempt, step FROM reports WHERE job = ? ORDER BY attempt DESC, step DESC LIMIT 1")),
-        last_step(db.Prepare("SELECT coalesce(max(step), 0) FROM reports WHERE job = ?")) {}
-
-  Statement insert, add_to_totals, get_totals, insert_table, get_table, after, count_after, newest, range,
-      last, last_step;
+  Database& db;
+  Statement insert = db.Prepare(
+      "INSERT INTO reports VALUES (?, ?, ?, ?) ON CONFLICT (job, step) DO UPDATE SET attempt = "
+      "excluded.attempt, data = excluded.data WHERE excluded.attempt >= attempt");
+  Statement add_to_totals = db.Prepare(
+      "INSERT INTO totals VALUES (?, ?, 1, ?) ON CONFLICT (job) DO UPDATE SET last_step = "
+      "excluded.last_step, "
+      "steps = steps + 1, microseconds = microseconds + excluded.microseconds WHERE excluded.last_step > "
+      "last_step");
+  Statement get_totals = db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?");
+  Statement insert_table = db.Prepare("INSERT OR IGNORE INTO item_tables VALUES (?, ?)");
+  Statement get_table = db.Prepare("SELECT data FROM item_tables WHERE digest = ?");
+  Statement after = db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt, step LIMIT ?"));
+  Statement count_after = db.Prepare(absl::StrCat("SELECT count(*) ", kAfter));
+  Statement newest =
+      db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt DESC, step DESC LIMIT 1"));
+  Statement range =
+      db.Prepare("SELECT data FROM reports WHERE job = ? AND step >= ? AND step <= ? ORDER BY step LIMIT ?");
+  Statement last =
+      db.Prepare("SELECT attempt, step FROM reports WHERE job = ? ORDER BY attempt DESC, step DESC LIMIT 1");
+  Statement last_step = db.Prepare("SELECT coalesce(max(step), 0) FROM reports WHERE job = ?");
 };
 
 History::History(std::unique_ptr<Database> db, const Options& options)
@@ -76,24 +75,22 @@ History::~History() {
   db_.reset();
 }
 
+absl::StatusOr<std::unique_ptr<History>> History::OpenAt(const std::string& path, const Options& options) {
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, Database::Sync::kNormal));
+  std::unique_ptr<History> out(new History(std::move(db), options));
+  TANDEM_RETURN_IF_ERROR(out->Prepare());
+  TANDEM_RETURN_IF_ERROR(out->StartCheck(path));
+  return out;
+}
+
 absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& directory, const Options& options) {
-  const std::string path = absl::StrCat(directory, "/history.db");
-  absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kNormal);
-  if (!db.ok()) {
-    return WithRemedy(db.status());
+  absl::StatusOr<std::unique_ptr<History>> out = OpenAt(absl::StrCat(directory, "/history.db"), options);
+  if (!out.ok()) {
+    return WithRemedy(out.status());
   }
-  std::unique_ptr<History> out(new History(*std::move(db), options));
-  if (absl::Status status = out->Prepare(); !status.ok()) {
-    return WithRemedy(status);
-  }
-  if (absl::Status status = out->StartCheck(path); !status.ok()) {
-    return WithRemedy(status);
-  }
-  if (out->AwaitCheck(options.check_patience)) {
-    const absl::MutexLock lock(&out->mu_);
-    if (!out->damage_.ok()) {
-      return out->damage_;
-    }
+  if ((*out)->AwaitCheck(options.check_patience)) {
+    const absl::MutexLock lock(&(*out)->mu_);
+    TANDEM_RETURN_IF_ERROR((*out)->damage_);
   }
   return out;
 }
@@ -103,12 +100,8 @@ absl::Status History::StartCheck(const std::string& path) {
     const absl::MutexLock lock(&mu_);
     TANDEM_RETURN_IF_ERROR(db_->Freeze());
   }
-  absl::StatusOr<std::unique_ptr<DatabaseCheck>> check =
-      DatabaseCheck::Start(path, [this](const absl::Status& found) { Checked(found); });
-  if (!check.ok()) {
-    return check.status();
-  }
-  check_ = *std::move(check);
+  TANDEM_ASSIGN_OR_RETURN(check_,
+                          DatabaseCheck::Start(path, [this](const absl::Status& found) { Checked(found); }));
   return absl::OkStatus();
 }
 
@@ -148,15 +141,14 @@ std::vector<History::Committed> History::RollBack() {
 absl::Status History::Prepare() {
   const absl::MutexLock lock(&mu_);
   Statement version = db_->Prepare("PRAGMA user_version");
-  const int64_t schema = version.Next() ? version.Int(0) : 0;
-  TANDEM_RETURN_IF_ERROR(version.Finish());
+  TANDEM_ASSIGN_OR_RETURN(const int64_t schema, ReadNumber(version));
   if (schema != 0 && schema != kSchema) {
     return absl::FailedPreconditionError(absl::StrCat("history.db: schema ", schema,
                                                       " is not known to this build (it knows ", kSchema,
                                                       "); run the build that wrote it, or a newer one"));
   }
   TANDEM_RETURN_IF_ERROR(db_->Execute(absl::StrCat(kTables, "PRAGMA user_version = ", kSchema)));
-  statements_ = std::make_unique<Statements>(*db_);
+  statements_.reset(new Statements{*db_});
   norms_.emplace(*db_, options_.norm_bytes_of_a_job, options_.norm_bytes);
   return norms_->Count();
 }
@@ -293,31 +285,21 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job
 absl::StatusOr<std::vector<v1::StepReport>> History::After(const std::string& job, Position position,
                                                            int limit, bool norms) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   statements_->after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
   return Read(job, statements_->after, norms);
 }
 
 absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position position) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
-  Statement& query = statements_->count_after;
-  query.Bind(job).Bind(position.attempt).Bind(position.step);
-  const int64_t count = query.Next() ? query.Int(0) : 0;
-  TANDEM_RETURN_IF_ERROR(query.Finish());
-  return count;
+  TANDEM_RETURN_IF_ERROR(damage_);
+  return ReadNumber(statements_->count_after.Bind(job).Bind(position.attempt).Bind(position.step));
 }
 
 absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string& job, Position position,
                                                               bool norms) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   statements_->newest.Bind(job).Bind(position.attempt).Bind(position.step);
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Read(job, statements_->newest, norms));
   return reports.empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(reports.front()));
@@ -326,9 +308,7 @@ absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string&
 absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
                                                            int64_t last, int limit, bool norms) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   statements_->range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
   return Read(job, statements_->range, norms);
 }
@@ -336,15 +316,13 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& jo
 absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& job, int64_t first,
                                                              int64_t last, bool norms) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   if (norms) {
-    const absl::StatusOr<std::optional<int64_t>> step = norms_->FirstStep(job, first, last);
-    if (!step.ok() || !step->has_value()) {
-      return step.ok() ? absl::StatusOr<std::optional<v1::StepReport>>(std::nullopt) : step.status();
+    TANDEM_ASSIGN_OR_RETURN(const std::optional<int64_t> step, norms_->FirstStep(job, first, last));
+    if (!step.has_value()) {
+      return std::nullopt;
     }
-    first = **step;
+    first = *step;
   }
   statements_->range.Bind(job).Bind(first).Bind(last).Bind(int64_t{1});
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> found, Read(job, statements_->range, norms));
@@ -356,9 +334,7 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
   int64_t end = 0;
   {
     const absl::MutexLock lock(&mu_);
-    if (!damage_.ok()) {
-      return damage_;
-    }
+    TANDEM_RETURN_IF_ERROR(damage_);
     TANDEM_ASSIGN_OR_RETURN(const int64_t highest, HighestStep(job));
     end = last > 0 ? std::min(last, highest) : highest;
   }
@@ -391,18 +367,14 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
 
 absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   statements_->get_table.Bind(digest);
   return ReadRow<v1::ParameterTable>(statements_->get_table, UnreadableReport());
 }
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   Statement& query = statements_->last;
   query.Bind(job);
   Position out;
@@ -415,9 +387,7 @@ absl::StatusOr<History::Position> History::Last(const std::string& job) {
 
 absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   Statement& query = statements_->get_totals;
   query.Bind(job);
   StepTotals out;
@@ -430,19 +400,13 @@ absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
 
 absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
   const absl::MutexLock lock(&mu_);
-  if (!damage_.ok()) {
-    return damage_;
-  }
+  TANDEM_RETURN_IF_ERROR(damage_);
   const auto durable = durable_steps_.find(job);
   return durable != durable_steps_.end() ? durable->second : HighestStep(job);
 }
 
 absl::StatusOr<int64_t> History::HighestStep(const std::string& job) {
-  Statement& query = statements_->last_step;
-  query.Bind(job);
-  const int64_t out = query.Next() ? query.Int(0) : 0;
-  TANDEM_RETURN_IF_ERROR(query.Finish());
-  return out;
+  return ReadNumber(statements_->last_step.Bind(job));
 }
 
 absl::Status History::CheckInPlace() const {

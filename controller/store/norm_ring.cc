@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/store/norm_ring.h"
 
-#include <optional>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "controller/store/rows.h"
 #include "platform/status_macros.h"
 
@@ -89,9 +87,7 @@ absl::Status NormRing::Evict(const std::string& job) {
     if (status.ok()) {
       status = Delete(id, owner, bytes);
     }
-    if (!status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(status);
   }
   return absl::OkStatus();
 }

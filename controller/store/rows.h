@@ -46,4 +46,11 @@ absl::StatusOr<std::optional<Row>> ReadRow(Statement& query, const absl::Status&
   return rows.empty() ? std::nullopt : std::optional<Row>(std::move(rows.front()));
 }
 
+// The number in the first column of the first row that a bound query finds; 0 where it finds none.
+inline absl::StatusOr<int64_t> ReadNumber(Statement& query) {
+  const int64_t number = query.Next() ? query.Int(0) : 0;
+  TANDEM_RETURN_IF_ERROR(query.Finish());
+  return number;
+}
+
 }  // namespace tandem::controller

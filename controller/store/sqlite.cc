@@ -157,9 +157,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
                        " is in use: by another controller on this state directory, or a program that reads "
                        "it; stop that, or give this one another --state"));
     }
-    if (!status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(status);
   }
   out->file_ = IdOf(path);
   out->log_ = IdOf(path + "-wal");

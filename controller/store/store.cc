@@ -35,38 +35,17 @@ CREATE TABLE IF NOT EXISTS requests (owner TEXT NOT NULL, request TEXT NOT NULL,
   PRIMARY KEY (owner, request)) WITHOUT ROWID;
 )";
 
-// The kinds that Apply and the readers of this build understand.
-bool KnownKind(const std::string& kind) {
-  for (const char* known :
-       {"submitted", "waiting", "admitted", "starting", "running", "stopping", "finished", "checkpoint",
-        "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "training_warning", "worker"}) {
-    if (kind == known) {
-      return true;
-    }
-  }
-  return false;
-}
-
 absl::Status DataLoss(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": the store holds ", what, " that cannot be read"));
 }
 
 // A file that is damaged is not mended here: what it acknowledged must not be dropped in silence.
 absl::Status WithRemedy(const absl::Status& status) {
-  const char* remedy = "";
-  switch (status.code()) {
-    case absl::StatusCode::kDataLoss:
-      remedy = "; put a copy of it back, or give another --state and submit the jobs again";
-      break;
-    case absl::StatusCode::kResourceExhausted:
-      remedy = "; make room on its file system, or give another --state";
-      break;
-    case absl::StatusCode::kPermissionDenied:
-      remedy = "; let this user write it, or give another --state";
-      break;
-    default:
-      break;
-  }
+  const char* remedy =
+      absl::IsDataLoss(status) ? "; put a copy of it back, or give another --state and submit the jobs again"
+      : absl::IsResourceExhausted(status) ? "; make room on its file system, or give another --state"
+      : absl::IsPermissionDenied(status)  ? "; let this user write it, or give another --state"
+                                          : "";
   return absl::Status(status.code(), absl::StrCat(status.message(), remedy));
 }
 
@@ -92,34 +71,23 @@ bool ParseEntry(const Statement& row, JobEntry& out) {
 }  // namespace
 
 struct Store::Statements {
-  explicit Statements(Database& db)
-      : insert_event(db.Prepare("INSERT INTO events VALUES (?, ?, ?, ?)")),
-        insert_kind(db.Prepare("INSERT OR IGNORE INTO event_kinds VALUES (?, ?)")),
-        upsert_job(db.Prepare("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
-                              "state = excluded.state, live = excluded.live, job = excluded.job, runtime = "
-                              "excluded.runtime")),
-        insert_request(db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)")),
-        find_id(db.Prepare("SELECT job FROM jobs WHERE id = ?")),
-        find_prefix(db.Prepare("SELECT job FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?")),
-        find_row(db.Prepare("SELECT job, runtime FROM jobs WHERE id = ?")),
-        find_name(
-            db.Prepare("SELECT job FROM jobs WHERE name = ? ORDER BY live DESC, submitted DESC LIMIT 1")),
-        find_request(db.Prepare("SELECT jobs.job FROM requests JOIN jobs ON jobs.id = requests.job WHERE "
-                                "owner = ? AND request = ?")),
-        events_of_all(db.Prepare("SELECT data FROM events WHERE seq > ? ORDER BY seq LIMIT ?")),
-        events_of_job(db.Prepare("SELECT data FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?")) {}
-
-  Statement insert_event;
-  Statement insert_kind;
-  Statement upsert_job;
-  Statement insert_request;
-  Statement find_id;
-  Statement find_prefix;
-  Statement find_row;
-  Statement find_name;
-  Statement find_request;
-  Statement events_of_all;
-  Statement events_of_job;
+  Database& db;
+  Statement insert_event = db.Prepare("INSERT INTO events VALUES (?, ?, ?, ?)");
+  Statement insert_kind = db.Prepare("INSERT OR IGNORE INTO event_kinds VALUES (?, ?)");
+  Statement upsert_job = db.Prepare(
+      "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, "
+      "live = excluded.live, job = excluded.job, runtime = excluded.runtime");
+  Statement insert_request = db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)");
+  Statement find_id = db.Prepare("SELECT job FROM jobs WHERE id = ?");
+  Statement find_prefix = db.Prepare("SELECT job FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?");
+  Statement find_row = db.Prepare("SELECT job, runtime FROM jobs WHERE id = ?");
+  Statement find_name =
+      db.Prepare("SELECT job FROM jobs WHERE name = ? ORDER BY live DESC, submitted DESC LIMIT 1");
+  Statement find_request = db.Prepare(
+      "SELECT jobs.job FROM requests JOIN jobs ON jobs.id = requests.job WHERE owner = ? AND request = ?");
+  Statement events_of_all = db.Prepare("SELECT data FROM events WHERE seq > ? ORDER BY seq LIMIT ?");
+  Statement events_of_job =
+      db.Prepare("SELECT data FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
 };
 
 Store::Store(std::unique_ptr<Database> db, std::string path) : path_(std::move(path)), db_(std::move(db)) {}
@@ -130,33 +98,28 @@ Store::~Store() {
   db_.reset();
 }
 
-absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory, platform::Random& random) {
-  if (absl::Status status = MakeDirectory(directory); !status.ok()) {
-    return WithRemedy(status);
-  }
+absl::StatusOr<std::unique_ptr<Store>> Store::OpenIn(const std::string& directory, platform::Random& random) {
+  TANDEM_RETURN_IF_ERROR(MakeDirectory(directory));
   const std::string path = absl::StrCat(directory, "/controller.db");
-  absl::StatusOr<std::unique_ptr<Database>> db = Database::Open(path, Database::Sync::kFull);
-  if (!db.ok()) {
-    return WithRemedy(db.status());
-  }
-  if (absl::Status status = (*db)->Check(); !status.ok()) {
-    return WithRemedy(status);
-  }
-  std::unique_ptr<Store> store(new Store(*std::move(db), path));
-  if (absl::Status status = store->Prepare(random); !status.ok()) {
-    return WithRemedy(status);
-  }
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, Database::Sync::kFull));
+  TANDEM_RETURN_IF_ERROR(db->Check());
+  std::unique_ptr<Store> store(new Store(std::move(db), path));
+  TANDEM_RETURN_IF_ERROR(store->Prepare(random));
   return store;
+}
+
+absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory, platform::Random& random) {
+  absl::StatusOr<std::unique_ptr<Store>> store = OpenIn(directory, random);
+  return store.ok() ? std::move(store) : WithRemedy(store.status());
 }
 
 absl::Status Store::Prepare(platform::Random& random) {
   const absl::MutexLock lock(&mu_);
   // What the store says about itself comes before anything is written to it.
   Statement has_meta = db_->Prepare("SELECT count(*) FROM sqlite_master WHERE name = 'meta'");
-  const bool fresh = !has_meta.Next() || has_meta.Int(0) == 0;
-  TANDEM_RETURN_IF_ERROR(has_meta.Finish());
+  TANDEM_ASSIGN_OR_RETURN(const int64_t num_meta, ReadNumber(has_meta));
   int64_t schema = kStoreSchema;
-  if (!fresh) {
+  if (num_meta > 0) {
     Statement meta = db_->Prepare("SELECT key, value FROM meta");
     while (meta.Next()) {
       const std::string key = meta.Bytes(0);
@@ -177,7 +140,7 @@ absl::Status Store::Prepare(platform::Random& random) {
     }
     Statement kinds = db_->Prepare("SELECT kind, schema FROM event_kinds");
     while (kinds.Next()) {
-      if (!KnownKind(kinds.Bytes(0)) || kinds.Int(1) != kEventSchema) {
+      if (!IsKnownKind(kinds.Bytes(0)) || kinds.Int(1) != kEventSchema) {
         return absl::FailedPreconditionError(
             absl::StrCat(path_, ": events of kind ", kinds.Bytes(0), " and schema ", kinds.Int(1),
                          " are not known to this build; run the build that wrote them, or a newer one"));
@@ -189,9 +152,7 @@ absl::Status Store::Prepare(platform::Random& random) {
     store_id_ = random.HexId(16);
   }
   ++term_;
-  if (absl::Status status = db_->Execute(absl::StrCat("BEGIN;", kTables)); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(db_->Execute(absl::StrCat("BEGIN;", kTables)));
   Statement put = db_->Prepare("INSERT OR REPLACE INTO meta VALUES (?, ?)");
   for (const auto& [key, value] : {std::pair<std::string, std::string>{"schema", absl::StrCat(kStoreSchema)},
                                    {"store_id", store_id_},
@@ -200,7 +161,7 @@ absl::Status Store::Prepare(platform::Random& random) {
     TANDEM_RETURN_IF_ERROR(put.Run());
   }
   TANDEM_RETURN_IF_ERROR(db_->Execute("COMMIT"));
-  statements_ = std::make_unique<Statements>(*db_);
+  statements_.reset(new Statements{*db_});
   return absl::OkStatus();
 }
 
@@ -213,10 +174,7 @@ absl::StatusOr<State> Store::ReadState() {
   const absl::MutexLock lock(&mu_);
   State state;
   Statement last = db_->Prepare("SELECT coalesce(max(seq), 0) FROM events");
-  if (last.Next()) {
-    last_seq_ = last.Int(0);
-  }
-  TANDEM_RETURN_IF_ERROR(last.Finish());
+  TANDEM_ASSIGN_OR_RETURN(last_seq_, ReadNumber(last));
   state.last_seq = last_seq_;
   Statement live = db_->Prepare("SELECT job, runtime FROM jobs WHERE live = 1 ORDER BY submitted");
   TANDEM_ASSIGN_OR_RETURN(std::vector<JobEntry> entries,
@@ -233,11 +191,8 @@ absl::StatusOr<State> Store::ReadState() {
 
 absl::Status Store::Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
   const absl::MutexLock lock(&mu_);
-  absl::Status status = db_->CheckInPlace();
-  if (!status.ok()) {
-    return status;
-  }
-  status = db_->Execute("BEGIN");
+  TANDEM_RETURN_IF_ERROR(db_->CheckInPlace());
+  absl::Status status = db_->Execute("BEGIN");
   if (status.ok()) {
     status = Write(events, rows);
   }

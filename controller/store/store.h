@@ -66,6 +66,8 @@ class Store {
   Store(std::unique_ptr<Database> db, std::string path);
   struct Statements;
 
+  static absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory,
+                                                       platform::Random& random);
   absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "controller/rpc/rpc_errors.h"
+
+namespace tandem::controller {
+
+// A stream of ours, `Self`, which is one of gRPC's reactors and keeps itself until gRPC is done with it.
+// Those who hold it longer find it finished.
+template <typename Reactor, typename Self>
+class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
+ public:
+  // Before its first operation.
+  void Own() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    self_ = this->shared_from_this();
+  }
+
+  void OnDone() override ABSL_LOCKS_EXCLUDED(mu_) {
+    // Dropped, and perhaps deleted, after the lock is released.
+    std::shared_ptr<Self> self;
+    const absl::MutexLock lock(&mu_);
+    finished_ = true;
+    self.swap(self_);
+  }
+
+ protected:
+  mutable absl::Mutex mu_;
+  bool finished_ ABSL_GUARDED_BY(mu_) = false;  // Finish was called, or gRPC is done
+
+ private:
+  std::shared_ptr<Self> self_ ABSL_GUARDED_BY(mu_);
+};
+
+// A stream that ends before anything is read or written.
+template <typename Reactor>
+Reactor* RefuseCall(const absl::Status& status) {
+  class Refused : public Reactor {
+   public:
+    explicit Refused(const absl::Status& why) { this->Finish(ToRpc(why)); }
+    void OnDone() override { delete this; }
+  };
+  return new Refused(status);
+}
+
+}  // namespace tandem::controller
