@@ -47,7 +47,8 @@ std::vector<int> RanksThatShareExperts() {
 
 // Tier T0: losses, gradients' norms, weights and moments. Kernels of random length stand in front of
 // everything on every stream of the overlapped schedules, and NaN in what is not written yet.
-void ExpectSameBitsOnGpus(JobOptions options, const std::vector<std::string>& recompute = {"off"}) {
+void ExpectSameBitsOfSchedulesOnGpus(JobOptions options,
+                                     const std::vector<std::string>& recompute = {"off"}) {
   const JobRun sequential = RunJob(MakeJob(options), cuda::OnGpus());
   EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), cuda::OnSpinningGpus(kExpertsSeed))), "");
   if (options.expert_parallel > 1) {  // two streams compute
@@ -98,7 +99,7 @@ TEST_P(CudaExpertsTest, SchedulesGiveTheSameBits) {
         options.layers = ranks == 1 ? 3 : 2;
         SCOPED_TRACE(testing::Message()
                      << ranks << " GPUs share experts, " << chunks << " chunks, " << precision);
-        ExpectSameBitsOnGpus(options);
+        ExpectSameBitsOfSchedulesOnGpus(options);
       }
     }
   }
@@ -132,7 +133,7 @@ TEST(CudaExpertParallelTest, TheBalanceOfTheGlobalBatchIsThatOfTheCpu) {
     JobOptions options = Sparse(ranks);
     options.balance_scope = "global";
     options.router_aux_loss = 0.5;  // so large that it is seen in every number
-    ExpectSameBitsOnGpus(options);
+    ExpectSameBitsOfSchedulesOnGpus(options);
     options.fp64 = true;
     const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
@@ -165,7 +166,7 @@ TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEver
       options.experts_per_token = 4;
       options.bias_update_rate = 0.01;
     }
-    ExpectSameBitsOnGpus(options);
+    ExpectSameBitsOfSchedulesOnGpus(options);
     options.fp64 = true;
     const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
@@ -210,7 +211,7 @@ TEST(CudaExpertParallelTest, SkewChangesNoBitBetweenSchedulesAndNoNumber) {
   options.num_experts = 4;
   options.router_aux_loss = 0;
   options.text = folder.path() + "/text";
-  ExpectSameBitsOnGpus(options, {"off", "layer"});
+  ExpectSameBitsOfSchedulesOnGpus(options, {"off", "layer"});
   options.fp64 = true;
   const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
   options.expert_parallel = 1;
@@ -225,7 +226,7 @@ TEST(CudaExpertParallelTest, CapacityDropsWhatItDropsOnTheCpu) {
     JobOptions options = Sparse(RanksThatShareExperts().back());
     options.capacity_factor = 1;
     options.drop_by_position = by_position;
-    ExpectSameBitsOnGpus(options);
+    ExpectSameBitsOfSchedulesOnGpus(options);
     options.fp64 = true;
     const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
@@ -244,7 +245,7 @@ TEST(CudaExpertParallelTest, PaddedExpertsHaveTheSameBitsInEveryScheduleAndTheNu
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
     SCOPED_TRACE(precision);
     options.precision = precision;
-    ExpectSameBitsOnGpus(options);
+    ExpectSameBitsOfSchedulesOnGpus(options);
   }
   options.precision.clear();
   options.fp64 = true;
