@@ -146,11 +146,13 @@ class Reader {
     if (const IntegerRule* rule = FindWordRule(path)) {
       return SetWordOrInteger(value, *rule, field, message, why);
     }
-    if (value.quoted) {
-      why = "text is not expected: remove the quotes";
-      return false;
-    }
-    return SetPlain(text, field, message, why);
+    return value.quoted ? RefuseText(text, "", why) : SetPlain(text, field, message, why);
+  }
+
+  // `but`: of the words that the field takes.
+  static bool RefuseText(const std::string& text, const std::string& but, std::string& why) {
+    why = text.empty() ? "give a value" : absl::StrCat("text is not expected", but, ": remove the quotes");
+    return false;
   }
 
   static bool SetWordOrInteger(const YamlNode& value, const IntegerRule& rule, const FieldDescriptor& field,
@@ -158,7 +160,10 @@ class Reader {
     int64_t integer = kWord;
     if (value.text != rule.word) {
       if (value.quoted) {
-        why = absl::StrCat("text is not expected but ", rule.word, ": remove the quotes");
+        return RefuseText(value.text, absl::StrCat(" but ", rule.word), why);
+      }
+      if (const std::string meant = Closest(value.text, {rule.word}); !meant.empty()) {
+        why = absl::StrCat("did you mean ", meant, "?");
         return false;
       }
       if (!ParseInteger(value.text, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),
