@@ -49,15 +49,22 @@ struct Saved {
   int64_t bytes = 0;
   std::string manifest_digest;
   double seconds = 0;  // wall time of the save
-  // Rank 0 only: the steps of the checkpoints that `keep` removed, and why one of them could not be.
+  // Rank 0 only: the steps of the checkpoints that `keep` removed, and for each folder that was to be
+  // removed, of these or of a save that failed, why it could not be. Every save tries again.
   std::vector<int64_t> removed_steps;
-  std::string not_removed;
+  std::vector<std::string> not_removed;
 };
 
 // Why a checkpoint could not be written or read: names the file and the reason.
 class CheckpointError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// It could not be read, which does not say that it is damaged: the next try may find it whole.
+class CheckpointUnreadable : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
 };
 
 // The directory has another owner (owner.h), named in what(): no later save can succeed.
@@ -67,10 +74,10 @@ class DirectoryLost : public CheckpointError {
 };
 
 // Collective: every rank calls it with its shards. If `step-N` of this job is there already and verifies, it
-// stays. After the commit rank 0 keeps the newest `keep` and removes older valid ones. On every rank it
-// throws CheckpointError if one rank fails (its temporary files are removed) or `step-N` is of another job,
-// DirectoryLost if `self` does not own the directory any more, or CommError.
-// Requires self.job == info.job and self.attempt == info.attempt.
+// stays; a damaged one is renamed. After the commit rank 0 keeps the newest `keep` and removes older valid
+// ones. On every rank it throws CheckpointError if one rank fails (its temporary files are removed), or
+// `step-N` is of another job or cannot be read, DirectoryLost if `self` does not own the directory any more,
+// or CommError. Requires self.job == info.job and self.attempt == info.attempt.
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
            const Owner& self, const Info& info, const std::vector<Shard>& shards);
 
@@ -84,11 +91,13 @@ struct Found {
 };
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
-// `skipped` gets every one that was passed over, with the reason.
+// `skipped` gets every damaged one that was passed over, with the reason. Throws CheckpointUnreadable where
+// nobody can say whether one is damaged: a job that went on from an older one would lose steps.
 Found FindNewest(platform::Files& files, const std::string& directory,
                  const std::function<void(const std::string& path, const std::string& reason)>& skipped);
 
-// Reads and verifies one manifest; the files are for Load. Throws CheckpointError.
+// Reads and verifies one manifest; the files are for Load. Throws CheckpointError, and CheckpointUnreadable
+// where another try may succeed.
 Found Inspect(platform::Files& files, const std::string& path);
 
 // Fills `data` of each shard from whatever files hold those elements; the digests of these files are

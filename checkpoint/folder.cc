@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kTemporary = ".tmp.";
+constexpr char kGone[] = ".gone";  // after a temporary name: what is only to be removed
 constexpr int64_t kMostManifestBytes = int64_t{1} << 30;
 
 template <typename Int>
@@ -129,14 +130,24 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
   return manifest;
 }
 
-absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self) {
+bool IsDamage(const absl::Status& error) { return absl::IsInvalidArgument(error) || absl::IsNotFound(error); }
+
+absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self,
+                               std::vector<std::string>& not_removed) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
   for (const std::string& name : names) {
     const std::optional<TemporaryFolder> folder = ParseTemporaryName(name);
     if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) {
       continue;
     }
-    TANDEM_RETURN_IF_ERROR(files.RemoveAll(absl::StrCat(directory, "/", name)));
+    std::string path = absl::StrCat(directory, "/", name);
+    if (!name.ends_with(kGone) && files.Rename(path, absl::StrCat(path, kGone)).ok()) {
+      absl::StrAppend(&path, kGone);
+    }
+    const absl::Status removed = files.RemoveAll(path);
+    if (!removed.ok()) {
+      not_removed.emplace_back(removed.message());
+    }
   }
   return absl::OkStatus();
 }
@@ -162,7 +173,7 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
       continue;
     }
     // Out of its name first: a removal that stops half-way leaves no damaged checkpoint behind.
-    const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, self));
+    const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, self), kGone);
     TANDEM_RETURN_IF_ERROR(files.Rename(path, doomed));
     removed.push_back(step);  // it has lost its name, whatever becomes of its files
     TANDEM_RETURN_IF_ERROR(files.RemoveAll(doomed));

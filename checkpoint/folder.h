@@ -43,9 +43,15 @@ absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::stri
 // Manifest and every file, digests included.
 absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path);
 
+// What the error of a function above says: the checkpoint is not whole, or is none that this build reads. Any
+// other error (ESTALE, EIO, no descriptor left, ...) is of the reading, and the next try may find it whole.
+bool IsDamage(const absl::Status& error);
+
 // Removes the temporary folders of this attempt, of earlier ones and of other jobs: while `self` owns the
-// directory, nobody else may save there.
-absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self);
+// directory, nobody else may save there. One that cannot be removed gets a name at least under which nobody
+// writes or publishes ("step-200.tmp.3.0123456789ab.gone"), and adds the reason to `not_removed`.
+absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self,
+                               std::vector<std::string>& not_removed);
 
 // Keeps `current`, which has just been committed, and the keep - 1 newest valid ones before it; removes
 // the valid ones older than these, and adds their steps to `removed`. Damaged ones do not count and stay.

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "checkpoint/owner.h"
-#include "platform/clock.h"
+#include "platform/boot_clock.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -19,11 +19,11 @@ namespace tandem::checkpoint {
 class Lease {
  public:
   // Calls `lost` once, on the lease's thread, with the reason (which names both jobs) when another owner has
-  // the directory, or may have had it and given it back while this process did not run. `files` and `clock`,
-  // by which a pause of this process is measured, outlive the lease.
+  // the directory, or may have had it and given it back while this process, or its machine, did not run.
+  // `files` and `clock`, by which such a pause is measured, outlive the lease.
   Lease(platform::Files& files, std::string directory, Owner self,
         std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal,
-        const platform::Clock& clock = platform::SteadyClock());
+        const platform::Clock& clock = platform::BootClock());
 
   // Stops the renewals; the directory stays this owner's until a newcomer finds the file unchanged.
   ~Lease();

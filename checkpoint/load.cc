@@ -19,6 +19,12 @@ namespace {
   throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", reason));
 }
 
+[[noreturn]] void FailUnreadable(const std::string& path, const absl::Status& error) {
+  throw CheckpointUnreadable(absl::StrCat(
+      "checkpoint ", path, " cannot be read now, which does not say that it is damaged: ", error.message(),
+      "; try again when it can be, move it away, or name another with checkpoint.resume"));
+}
+
 // Elements of one file's tensor that go into one shard.
 struct Copy {
   const Shard* shard = nullptr;
@@ -97,6 +103,9 @@ Found FindNewest(platform::Files& files, const std::string& directory,
     if (manifest.ok()) {
       return FoundAt(path, *manifest);
     }
+    if (!IsDamage(manifest.status())) {
+      FailUnreadable(path, manifest.status());
+    }
     skipped(path, std::string(manifest.status().message()));
   }
   return {};
@@ -104,6 +113,10 @@ Found FindNewest(platform::Files& files, const std::string& directory,
 
 Found Inspect(platform::Files& files, const std::string& path) {
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
+  // Permissions do not come by waiting.
+  if (!manifest.ok() && !IsDamage(manifest.status()) && !absl::IsPermissionDenied(manifest.status())) {
+    FailUnreadable(path, manifest.status());
+  }
   if (!manifest.ok()) {
     Fail(path, manifest.status().message());
   }

@@ -113,9 +113,13 @@ class Newcomer {
         return Lost(directory_, seen->owner, self_);
       }
       if (!IsOther(seen->owner, self_)) {
-        // What a stopped owner wrote so far it cannot publish when it wakes up.
-        return replaced_ ? RemoveTemporaries(files_, directory_, self_)
-                         : ReplaceOwner(files_, directory_, self_);
+        if (!replaced_) {
+          return ReplaceOwner(files_, directory_, self_);
+        }
+        // What a stopped owner wrote so far it cannot publish when it wakes up. The first save tries again to
+        // remove what stays, and reports it.
+        std::vector<std::string> not_removed;
+        return RemoveTemporaries(files_, directory_, self_, not_removed);
       }
       if (first_.has_value() && !first_->SameAs(*seen)) {
         return InUse(seen->owner);

@@ -73,10 +73,17 @@ class Saving {
         temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, self))) {}
 
   Saved Run() {
-    const Saved there = Begin();
-    if (!there.path.empty()) {
-      return there;
+    Saved saved = Begin();
+    if (saved.path.empty()) {
+      saved = Write();
     }
+    saved.removed_steps = std::move(removed_steps_);
+    saved.not_removed = std::move(not_removed_);
+    return saved;
+  }
+
+ private:
+  Saved Write() {
     std::vector<std::string> texts;
     Contribution own;
     Guarded([&] { return WriteOwnFile(own); });
@@ -85,13 +92,28 @@ class Saving {
     Guarded([&] { return Commit(texts, saved); });
     saved = FromRankZero(saved);
     if (comm_.rank() == 0) {
-      // Whatever comes of the older ones, this one is there.
-      saved.not_removed = Text(Retain(files_, directory_, keep_, info_.step, self_, saved.removed_steps));
+      RemoveOlder();
     }
     return saved;
   }
 
- private:
+  // Whatever comes of the older ones, this one is there, and the other ranks have gone on.
+  void RemoveOlder() {
+    absl::Status status;
+    try {
+      status = Retain(files_, directory_, keep_, info_.step, self_, removed_steps_);
+    } catch (const std::exception& error) {
+      status = absl::InternalError(absl::StrCat(directory_, ": ", error.what()));
+    }
+    NotRemoved(status);
+  }
+
+  void NotRemoved(const absl::Status& removed) {
+    if (!removed.ok()) {
+      not_removed_.push_back(Text(removed));
+    }
+  }
+
   Saved FromRankZero(const Saved& saved) {
     const Json json = Json::parse(ExchangeTexts(comm_, ToText(saved))[0]);
     const auto digest = json.at("digest").get<std::string>();
@@ -141,7 +163,7 @@ class Saving {
       }
       TANDEM_RETURN_IF_ERROR(files_.CreateFolders(directory_));
       TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
-      TANDEM_RETURN_IF_ERROR(RemoveTemporaries(files_, directory_, self_));
+      TANDEM_RETURN_IF_ERROR(RemoveTemporaries(files_, directory_, self_, not_removed_));
       TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
       for (const int64_t step : steps) {
         if (step != info_.step) {
@@ -161,8 +183,13 @@ class Saving {
   // had the name, this step could not be saved.
   absl::Status LookAtExisting(Saved& there) {
     const absl::StatusOr<Manifest> manifest = Verify(files_, path_);
-    const absl::StatusOr<int64_t> bytes = files_.Size(absl::StrCat(path_, "/", kManifestName));
-    if (bytes.ok() && manifest.ok()) {
+    if (!manifest.ok() && !IsDamage(manifest.status())) {
+      return absl::UnavailableError(absl::StrCat(
+          path_, " is there already and cannot be read now, which does not say that it is damaged: ",
+          manifest.status().message()));
+    }
+    if (manifest.ok()) {
+      TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));
       if (manifest->info.layout_digest != info_.layout_digest) {
         return absl::FailedPreconditionError(
             absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
@@ -172,7 +199,7 @@ class Saving {
             path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
       }
       there = {.path = path_,
-               .bytes = TotalBytes(*manifest, *bytes),
+               .bytes = TotalBytes(*manifest, bytes),
                .manifest_digest = WriteManifest(*manifest).digest};
       return absl::OkStatus();
     }
@@ -225,7 +252,8 @@ class Saving {
     if (absl::IsAlreadyExists(published)) {  // since Begin looked
       TANDEM_RETURN_IF_ERROR(LookAtExisting(saved));
       if (!saved.path.empty()) {
-        return files_.RemoveAll(temporary_);
+        NotRemoved(files_.RemoveAll(temporary_));
+        return absl::OkStatus();
       }
       published = files_.Publish(temporary_, path_);
     }
@@ -280,6 +308,8 @@ class Saving {
   const std::vector<Shard>& shards_;
   const std::string path_;
   const std::string temporary_;
+  std::vector<int64_t> removed_steps_;    // rank 0, as in Saved
+  std::vector<std::string> not_removed_;  // rank 0, as in Saved
 };
 
 }  // namespace

@@ -105,8 +105,24 @@ class MachineFiles final : public Files {
 
   absl::Status CreateFolders(const std::string& path) override {
     std::error_code error;
+    std::vector<std::filesystem::path> missing;  // the deepest first
+    for (std::filesystem::path folder = path; !folder.empty() && !std::filesystem::exists(folder, error);
+         folder = folder.parent_path()) {
+      missing.push_back(folder);
+    }
     std::filesystem::create_directories(path, error);
-    return error ? FileError(error.value(), "create folder", path) : absl::OkStatus();
+    if (error) {
+      return FileError(error.value(), "create folder", path);
+    }
+    for (const std::filesystem::path& folder : missing) {
+      const std::string parent = folder.parent_path().string();
+      const absl::Status synced = SyncFolder(parent.empty() ? "." : parent);
+      // One that may be written to and not read cannot be opened for it.
+      if (!synced.ok() && !absl::IsPermissionDenied(synced)) {
+        return synced;
+      }
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {

@@ -37,6 +37,7 @@ class Files {
   // Renames, on any file system: AlreadyExistsError where `to` is there (an empty folder may be replaced).
   virtual absl::Status Publish(const std::string& from, const std::string& to) = 0;
 
+  // The folder and what is missing above it, durable: fsyncs the parent of each one that it makes.
   virtual absl::Status CreateFolders(const std::string& path) = 0;
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;  // names, sorted
   virtual absl::Status RemoveAll(const std::string& path) = 0;  // OK where nothing is there

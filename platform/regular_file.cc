@@ -53,6 +53,9 @@ const char* FileKind(mode_t mode) {
 
 absl::Status FileError(int error, absl::string_view operation, const std::string& path) {
   const absl::Status status = absl::ErrnoToStatus(error, absl::StrCat(operation, " ", path));
+  if (error == ENOTDIR) {
+    return absl::InvalidArgumentError(status.message());
+  }
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
       return error == ENOENT ? status : absl::UnavailableError(status.message());

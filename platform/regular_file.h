@@ -36,9 +36,10 @@ absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, m
 // "a FIFO", "a folder", ...: what st_mode says.
 const char* FileKind(mode_t mode);
 
-// "`operation` `path`: No space left on device". NotFound means ENOENT, AlreadyExists EEXIST, and
-// ResourceExhausted that there is no room. Never FailedPrecondition nor Aborted: callers give these meanings
-// of their own, and a full folder (ENOTEMPTY) or a stale handle (ESTALE) must not pass for them.
+// "`operation` `path`: No space left on device". NotFound means ENOENT, AlreadyExists EEXIST,
+// ResourceExhausted that there is no room, and InvalidArgument that what has the name is not what it should
+// be (ENOTDIR), or that no file can have it. Never FailedPrecondition nor Aborted: callers give these
+// meanings of their own, and a full folder (ENOTEMPTY) or a stale handle (ESTALE) must not pass for them.
 absl::Status FileError(int error, absl::string_view operation, const std::string& path);
 
 }  // namespace tandem::platform

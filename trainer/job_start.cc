@@ -316,6 +316,8 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
     start.path = options.resume_from.empty() ? options.resume : options.resume_from;
     try {
       start = checkpoint::Inspect(files, start.path);
+    } catch (const checkpoint::CheckpointUnreadable&) {
+      throw;
     } catch (const checkpoint::CheckpointError& error) {
       throw UserError(absl::StrCat("checkpoint.resume: ", error.what(),
                                    "; name the folder of a whole checkpoint, or resume: newest"));

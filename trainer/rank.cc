@@ -5,10 +5,12 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/parameter_arrays.h"
 #include "checkpoint/tensor_type.h"
@@ -418,8 +420,15 @@ class Rank::Impl {
     if (config_.rank == 0) {
       observer_.OnCheckpoint(step, saved);
     }
-    if (!saved.not_removed.empty()) {
-      Warn(v1::CHECKPOINT_PROBLEM_NOT_REMOVED, saved.not_removed);
+    // Every save tries again and fails again; one warning of each says enough.
+    std::vector<std::string> news;
+    for (const std::string& reason : saved.not_removed) {
+      if (not_removed_.insert(reason).second) {
+        news.push_back(reason);
+      }
+    }
+    if (!news.empty()) {
+      Warn(v1::CHECKPOINT_PROBLEM_NOT_REMOVED, absl::StrJoin(news, "; "));
     }
     return "";
   }
@@ -447,6 +456,7 @@ class Rank::Impl {
   std::optional<RunSequence> sequence_;  // once it is known where the job starts
   int64_t nonfinite_step_ = 0;           // whose gradients were not finite, where the job is to stop then
   std::string save_error_;               // of the newest save; empty: it succeeded
+  std::set<std::string> not_removed_;    // of all saves: what was reported
   std::string resumed_from_;
 
   const std::shared_ptr<const data::Corpus> corpus_;

@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <new>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -321,9 +323,109 @@ TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
   SaveOn(files_, directory_, 2, 10);
   const Saved saved = SaveOn(stuck, directory_, 2, 20, /*keep=*/1);
   EXPECT_EQ(saved.path, Path(20));
-  EXPECT_EQ(saved.not_removed, absl::StrCat("rename ", Path(10), " to ", Path(10),
-                                            ".tmp.1.0123456789ab: Operation not permitted"));
+  EXPECT_THAT(saved.not_removed,
+              ElementsAre(absl::StrCat("rename ", Path(10), " to ", Path(10),
+                                       ".tmp.1.0123456789ab.gone: Operation not permitted")));
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+}
+
+TEST_F(CheckpointTest, WhatCannotBeRemovedIsInNoLaterSavesWayAndGoesOnceItCan) {
+  SaveOn(files_, directory_, 2, 10);
+  StuckFiles stuck("/step-10.");
+  const std::string reason =
+      absl::StrCat("remove ", Path(10), ".tmp.1.0123456789ab.gone: Device or resource busy");
+  for (const int64_t step : {20, 30, 40}) {
+    const Saved saved = SaveOn(stuck, directory_, 2, step, /*keep=*/1);
+    EXPECT_EQ(saved.path, Path(step));
+    EXPECT_THAT(saved.not_removed, ElementsAre(reason)) << "in the same words, to be told once";
+    EXPECT_THAT(Names(), ElementsAre("step-10.tmp.1.0123456789ab.gone", absl::StrCat("step-", step)));
+  }
+  EXPECT_THAT(SaveOn(stuck, directory_, 2, 40, /*keep=*/1).not_removed, ElementsAre(reason))
+      << "there already";
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 50, /*keep=*/1, /*attempt=*/2).not_removed, ElementsAre());
+  EXPECT_THAT(Names(), ElementsAre("step-50"));
+}
+
+// Also not where it has the name that this save takes, and where it belongs to another user, who alone may
+// rename it.
+TEST_F(CheckpointTest, TemporaryFilesThatCannotBeRemovedAreInNoSavesWay) {
+  for (const bool may_rename : {true, false}) {
+    for (const std::string name : {"step-10.tmp.1.0123456789ab", "step-7.tmp.3.other"}) {
+      std::filesystem::remove_all(directory_);
+      std::filesystem::create_directories(directory_ + "/" + name);
+      WriteAll(directory_ + "/" + name + "/file", "x");
+      StuckFiles stuck(directory_ + "/" + name, may_rename);
+      const std::string left = directory_ + "/" + name + (may_rename ? ".gone" : "");
+      const Saved saved = SaveOn(stuck, directory_, 2, 10);
+      EXPECT_THAT(saved.not_removed, ElementsAre("remove " + left + ": Device or resource busy"));
+      EXPECT_EQ(Newest().path, Path(10));
+      EXPECT_TRUE(LoadsAs(Path(10), 3, 10));
+      if (may_rename) {
+        EXPECT_TRUE(std::filesystem::exists(left + "/file"));
+        EXPECT_FALSE(std::filesystem::exists(Path(10) + "/file"));
+      }
+    }
+  }
+}
+
+// The other ranks have gone on, and nobody would learn of a checkpoint that is there.
+TEST_F(CheckpointTest, ASaveThatHasCommittedIsSavedAlsoWhereNoMemoryIsLeftToLookAtTheOlderOnes) {
+  class NoMemory final : public platform::ForwardingFiles {
+   public:
+    absl::Status Rename(const std::string&, const std::string&) override { throw std::bad_alloc(); }
+  } files;
+  SaveOn(files_, directory_, 2, 10);
+  const Saved saved = SaveOn(files, directory_, 2, 20, /*keep=*/1);
+  EXPECT_EQ(saved.path, Path(20));
+  EXPECT_THAT(saved.not_removed, ElementsAre(directory_ + ": std::bad_alloc"));
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+}
+
+// A file system that fails for a moment says nothing about what lies there. To go on from an older checkpoint
+// loses steps, and to save in its place loses the checkpoint.
+TEST_F(CheckpointTest, OneThatCannotBeReadIsNeitherPassedOverNorReplaced) {
+  SaveOn(files_, directory_, 2, 10);
+  SaveOn(files_, directory_, 2, 20);
+  for (const int error : {ESTALE, EIO, EMFILE, ENOMEM, ETIMEDOUT, EACCES}) {
+    for (const std::string name : {"/manifest.json", "/rank-00001.safetensors"}) {
+      SCOPED_TRACE(name + " " + strerror(error));
+      UnreadableFiles files("/step-20" + name, error);
+      const std::string reason = "cannot be read now, which does not say that it is damaged: open " +
+                                 Path(20) + name + ": " + strerror(error);
+      try {
+        FindNewest(files, directory_, [](const std::string& path, const std::string&) {
+          ADD_FAILURE() << path << " was passed over";
+        });
+        ADD_FAILURE() << "found";
+      } catch (const CheckpointUnreadable& unreadable) {
+        EXPECT_THAT(unreadable.what(), HasSubstr("checkpoint " + Path(20) + " " + reason));
+      }
+      comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+        RankState state(comm.rank(), 2);
+        state.Set(7);
+        try {
+          Save(files, comm, directory_, 10, OwnerOf(InfoOf(20)), InfoOf(20), state.shards());
+          ADD_FAILURE() << "saved";
+        } catch (const CheckpointError& failed) {
+          EXPECT_EQ(failed.what(), "checkpoint: rank 0: " + Path(20) + " is there already and " + reason);
+        }
+      });
+      EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+      EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
+    }
+  }
+  UnreadableFiles files("/step-20/manifest.json", ESTALE);
+  EXPECT_THROW(Inspect(files, Path(20)), CheckpointUnreadable);
+  EXPECT_EQ(Newest().path, Path(20));
+}
+
+TEST_F(CheckpointTest, AFileInAStepsPlaceIsPassedOverAndMakesWay) {
+  SaveOn(files_, directory_, 2, 10);
+  WriteAll(Path(20), "x");
+  EXPECT_EQ(Newest().path, Path(10));
+  EXPECT_THAT(skipped_, ElementsAre("step-20: open " + Path(20) + "/manifest.json: Not a directory"));
+  SaveOn(files_, directory_, 2, 20);
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20", "step-20.damaged.1"));
 }
 
 TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "platform/files.h"
+#include "platform/regular_file.h"
 #include "tests/platform/forwarding_files.h"
 
 namespace tandem::checkpoint {
@@ -90,6 +91,53 @@ class FaultyFiles final : public platform::ForwardingFiles {
   const int k_;
   mutable std::mutex mu_;
   int operations_ = 0;
+};
+
+// The machine's files; what has `stuck` in its path cannot be removed, as a file that is open elsewhere on
+// NFS.
+class StuckFiles final : public platform::ForwardingFiles {
+ public:
+  explicit StuckFiles(std::string stuck, bool may_rename = true)
+      : stuck_(std::move(stuck)), may_rename_(may_rename) {}
+  absl::Status RemoveAll(const std::string& path) override {
+    if (path.find(stuck_) != std::string::npos) {
+      return absl::UnavailableError("remove " + path + ": Device or resource busy");
+    }
+    return ForwardingFiles::RemoveAll(path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (!may_rename_ && from.find(stuck_) != std::string::npos) {
+      return absl::PermissionDeniedError("rename " + from + ": Operation not permitted");
+    }
+    return ForwardingFiles::Rename(from, to);
+  }
+
+ private:
+  const std::string stuck_;
+  const bool may_rename_;
+};
+
+// The machine's files; those whose path ends with `which` cannot be opened to be read, for `error`.
+class UnreadableFiles final : public platform::ForwardingFiles {
+ public:
+  UnreadableFiles(std::string which, int error) : which_(std::move(which)), error_(error) {}
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    return path.ends_with(which_) ? Error(path) : ForwardingFiles::Read(path);
+  }
+  absl::StatusOr<int64_t> Size(const std::string& path) override {
+    if (path.ends_with(which_)) {
+      return Error(path).status();
+    }
+    return ForwardingFiles::Size(path);
+  }
+
+ private:
+  absl::StatusOr<std::string> Error(const std::string& path) const {
+    return platform::FileError(error_, "open", path);
+  }
+
+  const std::string which_;
+  const int error_;
 };
 
 // The machine's files; something else happens to them just before the first write or publication to a path

@@ -2,8 +2,12 @@
 #include "checkpoint/owner.h"
 
 #include <gmock/gmock.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -18,6 +22,16 @@
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/irregular_files.h"
+
+// For how long this machine has slept, which of its clocks only CLOCK_BOOTTIME counts.
+std::atomic<int64_t> slept_seconds = 0;
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+  if (result == 0 && clock == CLOCK_BOOTTIME) {
+    now->tv_sec += slept_seconds;
+  }
+  return result;
+}
 
 namespace tandem::checkpoint {
 namespace {
@@ -150,6 +164,17 @@ TEST_F(OwnerTest, AnOwnerThatWakesUpAsItPublishesHasNothingToPublish) {
   EXPECT_THAT(ErrorOfSave(files, Of(kJob, 10)), HasSubstr("belongs to job other"));
   EXPECT_THAT(Names(), ElementsAre(".owner"));
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)), "");
+}
+
+TEST_F(OwnerTest, ADeadOwnersFilesThatCannotBeRemovedKeepNobodyOut) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  std::filesystem::create_directories(Path(10) + ".tmp.1.0123456789ab");
+  StuckFiles stuck("/step-10.tmp");
+  ASSERT_TRUE(TakeOwnership(stuck, directory_, Other(), [] {}).ok());
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10.tmp.1.0123456789ab.gone"))
+      << "where its owner, if it only sleeps, has nothing to publish";
+  EXPECT_EQ(ErrorOfSave(stuck, Of("other", 10)), "");
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-10.tmp.1.0123456789ab.gone"));
 }
 
 TEST_F(OwnerTest, ALostDirectoryIsAnErrorOfItsOwnKindOnEveryRank) {
@@ -356,6 +381,27 @@ TEST_F(OwnerTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
                 " no longer has an owner: job 0123456789ab (0123456789ab-name) on host here could not "
                 "look for 3600 s, in which another job may have saved there; it ends: submit it again "
                 "with checkpoint: {resume: newest}");
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(OwnerTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  StoppedFiles files([&] {
+    ASSERT_TRUE(Take(Other()).ok());
+    ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
+    slept_seconds += 3600;
+  });
+  absl::Notification lost;
+  std::string reason;
+  Lease lease(
+      files, directory_, Mine(),
+      [&](const std::string& text) {
+        reason = text;
+        lost.Notify();
+      },
+      absl::Milliseconds(5));
+  ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  EXPECT_THAT(reason, HasSubstr("could not look for 3600 s, in which another job may have saved there"));
   EXPECT_THAT(Names(), ElementsAre());
 }
 

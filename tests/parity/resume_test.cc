@@ -443,6 +443,29 @@ TEST(ResumeTest, EverySaveThatFailsIsReportedAndARequestedOneIsAnswered) {
   EXPECT_EQ(job.request_error, job.warnings[0].message());
 }
 
+// Every save tries to remove it again; a warning for each would push others out of the job's record.
+TEST(ResumeTest, ACheckpointThatCannotBeRemovedIsReportedOnce) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 1;
+  class StuckStep final : public platform::ForwardingFiles {
+   public:
+    absl::Status RemoveAll(const std::string& path) override {
+      return path.find("/step-1.tmp") == std::string::npos
+                 ? ForwardingFiles::RemoveAll(path)
+                 : absl::UnavailableError("remove " + path + ": Device or resource busy");
+    }
+  } files;
+  RunOptions run;
+  run.files = &files;
+  const JobRun job = RunJob(MakeJob(options), run);
+  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  ASSERT_EQ(job.warnings.size(), 1u);
+  EXPECT_EQ(job.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_NOT_REMOVED);
+  EXPECT_EQ(job.warnings[0].message(),
+            "remove " + folder.path() + "/step-1.tmp.1.parity.gone: Device or resource busy");
+}
+
 TEST(ResumeTest, ASaveThatIsAskedOfAJobWithoutDirectoryIsNotAnsweredAsDone) {
   const JobRun run = RunJob(MakeJob(On(2, "")), Ask(0, trainer::kRequestCheckpoint, 9));
   EXPECT_EQ(run.answered, std::vector<uint64_t>{9});

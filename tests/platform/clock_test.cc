@@ -2,8 +2,10 @@
 #include "platform/clock.h"
 
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include "absl/time/clock.h"
+#include "platform/boot_clock.h"
 #include "platform/build_info.h"
 #include "platform/check.h"
 #include "tests/platform/fake_clock.h"
@@ -19,6 +21,18 @@ TEST(ClockTest, SteadyClockNeverGoesBackAndStartsAtTheMachinesTime) {
     EXPECT_LE(last, now);
     last = now;
   }
+}
+
+TEST(ClockTest, BootClockIsTheOneThatRunsOnWhileTheMachineSleeps) {
+  const auto now = [] {
+    timespec time;
+    EXPECT_EQ(clock_gettime(CLOCK_BOOTTIME, &time), 0);
+    return absl::TimeFromTimespec(time);
+  };
+  const absl::Time before = now();
+  const absl::Time read = BootClock().Now();
+  EXPECT_LE(before, read);
+  EXPECT_LE(read, now());
 }
 
 TEST(ClockTest, FakeClockMovesOnlyWhenAdvanced) {

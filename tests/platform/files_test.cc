@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <optional>
 #include <string>
 
 #include "tests/platform/forwarding_files.h"
@@ -67,17 +68,34 @@ TEST_F(FilesTest, PublishNeverReplaces) {
   EXPECT_EQ(*files_.Read(Path("out")), "second");
 }
 
-// From here on this process is like one on a file system that does not know the flag.
-bool RefuseRenameat2() {
+// From here on the system call fails in this process.
+bool Refuse(uint32_t system_call, uint32_t error) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   const sock_fprog program = {.len = std::size(filter), .filter = filter};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+constexpr int kNoSeccomp = 77;
+
+// Whether `part`, in a process of its own, returns 0. None: it returned kNoSeccomp.
+template <typename Part>
+std::optional<bool> InChild(Part part) {
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(part());
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoSeccomp) {
+    return std::nullopt;
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
@@ -87,10 +105,9 @@ TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
   }
   ASSERT_TRUE(files_.Write(Path("a"), "first").ok());
   ASSERT_TRUE(files_.Write(Path("b"), "second").ok());
-  const pid_t child = fork();
-  if (child == 0) {
-    if (!RefuseRenameat2()) {
-      _exit(77);
+  const std::optional<bool> all_right = InChild([&] {
+    if (!Refuse(SYS_renameat2, EINVAL)) {  // as a file system that does not know the flag
+      return kNoSeccomp;
     }
     const bool right = files_.Publish(Path("first"), Path("folder")).ok() &&
                        absl::IsAlreadyExists(files_.Publish(Path("second"), Path("folder"))) &&
@@ -98,14 +115,12 @@ TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
                        absl::IsAlreadyExists(files_.Publish(Path("b"), Path("file"))) &&
                        absl::IsAlreadyExists(files_.Publish(Path("second"), Path("file"))) &&
                        absl::IsNotFound(files_.Publish(Path("nothing"), Path("other")));
-    _exit(right ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+    return right ? 0 : 1;
+  });
+  if (!all_right) {
     GTEST_SKIP() << "no seccomp here";
   }
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_TRUE(*all_right);
   EXPECT_EQ(*files_.Read(Path("folder/content")), "first");
   EXPECT_EQ(*files_.Read(Path("second/content")), "second");
   EXPECT_EQ(*files_.Read(Path("file")), "first");
@@ -133,6 +148,36 @@ TEST_F(FilesTest, FoldersAreMadeListedInOrderAndRemoved) {
   EXPECT_TRUE(files_.RemoveAll(Path("x")).ok());
   EXPECT_TRUE(files_.RemoveAll(Path("x")).ok());
   EXPECT_TRUE(absl::IsNotFound(files_.Read(Path("x/a")).status()));
+}
+
+// Without its name in the folder above, a power cut takes a folder with all that was fsynced in it.
+TEST_F(FilesTest, AFolderThatWasMadeIsDurable) {
+  const std::optional<bool> told = InChild([&] {
+    if (!Refuse(SYS_fsync, EIO)) {
+      return kNoSeccomp;
+    }
+    const bool there = files_.CreateFolders(folder_).ok();  // nothing to make durable
+    const absl::Status made = files_.CreateFolders(Path("x/y"));
+    return there && made.message() == "fsync folder " + Path("x") + ": Input/output error" ? 0 : 1;
+  });
+  if (!told) {
+    GTEST_SKIP() << "no seccomp here";
+  }
+  EXPECT_TRUE(*told);
+}
+
+TEST_F(FilesTest, FoldersAreMadeBelowTheWorkingFolderAndWithASlashAtTheEnd) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder_);
+  const absl::Status below = files_.CreateFolders("x");
+  const absl::Status slash = files_.CreateFolders("a/b/");
+  std::filesystem::current_path(before);
+  EXPECT_TRUE(below.ok()) << below;
+  EXPECT_TRUE(slash.ok()) << slash;
+  EXPECT_THAT(*files_.List(folder_), ElementsAre("a", "x"));
+  EXPECT_THAT(*files_.List(Path("a")), ElementsAre("b"));
+  ASSERT_TRUE(files_.Write(Path("file"), "").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(files_.CreateFolders(Path("file/x"))));
 }
 
 TEST_F(FilesTest, ReplaceLeavesNothingBeside) {

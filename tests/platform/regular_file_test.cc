@@ -106,6 +106,7 @@ TEST(FileErrorTest, CodesThatCallersGiveAMeaningNeverComeFromTheFileSystem) {
     EXPECT_EQ(FileError(error, "write", "/a").code(), absl::StatusCode::kResourceExhausted) << error;
   }
   EXPECT_EQ(FileError(ESTALE, "read", "/a"), absl::UnavailableError("read /a: Stale file handle"));
+  EXPECT_EQ(FileError(ENOTDIR, "open", "/a/b"), absl::InvalidArgumentError("open /a/b: Not a directory"));
   for (const int error : {ENXIO, ENODEV, EISDIR, EBUSY, ENOTEMPTY, EDEADLK, ETXTBSY, EIO}) {
     const absl::StatusCode code = FileError(error, "open", "/a").code();
     EXPECT_NE(code, absl::StatusCode::kOk);
