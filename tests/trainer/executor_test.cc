@@ -20,6 +20,7 @@
 #include "fsdp/unit_shard.h"
 #include "model/node.h"
 #include "ops/operations.h"
+#include "plan/recorded_steps.h"
 #include "tests/parity/job.h"
 #include "tests/trainer/counted_allocations.h"
 #include "tests/trainer/hanging_communicator.h"
@@ -325,14 +326,14 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
     RunRequest request = Train(++step);
     request.run.recording = recording;
     IssueAndAwait(request);
-    const std::optional<RecordedRun> recorded = executor_->TakeRecorded();
+    const std::optional<v1::StepTimeline> recorded = executor_->TakeRecorded();
     ASSERT_TRUE(recorded.has_value());
-    const schedules::Timeline& timeline = recorded->timeline;
+    const schedules::Timeline timeline = plan::ToTimeline(*recorded);
     const std::vector<schedules::Instruction>& instructions = plan_.stage.train.instructions;
     EXPECT_EQ(timeline.program, "train");
     EXPECT_EQ(timeline.step, step);
     EXPECT_EQ(timeline.serialized, recording == Recording::kSerialized);
-    EXPECT_GT(recorded->start_unix_ns, 0);
+    EXPECT_GT(recorded->start_unix_ns(), 0);
     ASSERT_EQ(timeline.instructions.size(), instructions.size());
     std::map<schedules::StreamId, int64_t> end;
     int64_t last_end = INT64_MIN;
