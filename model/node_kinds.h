@@ -83,4 +83,10 @@ struct DecoderNode {
 // In forward order.
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
 
+// hugging_face_names.cc: the name in Hugging Face's safetensors of a parameter that a kind of node declares
+// (node_declaration.h), in layer `layer`: "model.layers.3.mlp.gate_proj.weight". Of experts, `parameter` ends
+// in the number of one: "gate.5". Throws std::logic_error for one that the table does not have.
+std::string HuggingFaceName(Architecture architecture, schedules::NodeKind kind, const std::string& parameter,
+                            int layer);
+
 }  // namespace tandem::model

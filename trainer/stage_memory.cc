@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "device/device.h"
-#include "model/bound_pass.h"
-#include "model/hugging_face_names.h"
+#include "model/node.h"
+#include "model/node_kinds.h"
 #include "plan/job_plan.h"
 #include "trainer/backend.h"
 

@@ -16,7 +16,7 @@
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
-#include "model/bound_pass.h"
+#include "model/node.h"
 #include "plan/recorded_steps.h"
 #include "platform/files.h"
 #include "tests/comm/memory_store.h"
