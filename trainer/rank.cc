@@ -13,7 +13,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/parameter_arrays.h"
-#include "checkpoint/tensor_type.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "device/device.h"
