@@ -87,7 +87,8 @@ struct Found {
 };
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
-// `skipped` gets every one that was passed over, with the reason.
+// `skipped` gets every one that was passed over, with the reason. Throws CheckpointError where one cannot be
+// read for now: it may be whole.
 Found FindNewest(platform::Files& files, const std::string& directory,
                  const std::function<void(const std::string& path, const std::string& reason)>& skipped);
 

@@ -129,6 +129,10 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
   return manifest;
 }
 
+bool IsDamage(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsNotFound(status);
+}
+
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
   for (const std::string& name : names) {

@@ -43,6 +43,9 @@ absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::stri
 // Manifest and every file, digests included.
 absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path);
 
+// Whether an error of Verify says that the checkpoint is damaged, and not that it cannot be read for now.
+bool IsDamage(const absl::Status& status);
+
 // Removes the temporary folders of this attempt, of earlier ones and of other jobs: while `self` owns the
 // directory, nobody else may save there.
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self);

@@ -160,6 +160,9 @@ class Saving {
   // had the name, this step could not be saved.
   absl::Status LookAtExisting(Saved& there) {
     const absl::StatusOr<Manifest> manifest = Verify(files_, path_);
+    if (!manifest.ok() && !IsDamage(manifest.status())) {
+      return manifest.status();
+    }
     const absl::StatusOr<int64_t> bytes = files_.Size(absl::StrCat(path_, "/", kManifestName));
     if (bytes.ok() && manifest.ok()) {
       if (manifest->info.layout_digest != info_.layout_digest) {
