@@ -52,7 +52,8 @@ struct Saved {
   int64_t bytes = 0;
   std::string manifest_digest;
   double seconds = 0;  // wall time of the save
-  // Rank 0 only: the steps of the checkpoints that `keep` removed, and why one of them could not be.
+  // Rank 0 only: the steps of the checkpoints that `keep` removed, and why one of them, or what an earlier
+  // save has left, could not be.
   std::vector<int64_t> removed_steps;
   std::string not_removed;
 };

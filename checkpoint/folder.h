@@ -47,7 +47,7 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
 bool IsDamage(const absl::Status& status);
 
 // Removes the temporary folders of this attempt, of earlier ones and of other jobs: while `self` owns the
-// directory, nobody else may save there.
+// directory, nobody else may save there. Returns the first error, behind which it goes on.
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self);
 
 // Keeps `current`, which has just been committed, and the keep - 1 newest valid ones before it; removes

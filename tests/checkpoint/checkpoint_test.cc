@@ -353,6 +353,26 @@ TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
 }
 
+// As an old checkpoint that another process has open on a network file system.
+TEST_F(CheckpointTest, WhatStaysOfAnEarlierSaveIsInTheWayOfNoLaterOne) {
+  class Stuck final : public platform::ForwardingFiles {
+   public:
+    absl::Status RemoveAll(const std::string& path) override {
+      return path.ends_with("/step-10.tmp.1.0123456789ab")
+                 ? absl::PermissionDeniedError("remove " + path + ": Operation not permitted")
+                 : files_.RemoveAll(path);
+    }
+  } stuck;
+  SaveOn(files_, directory_, 2, 10);
+  for (const int64_t step : {20, 30, 40}) {
+    const Saved saved = SaveOn(stuck, directory_, 2, step, /*keep=*/1);
+    EXPECT_EQ(saved.path, Path(step));
+    EXPECT_THAT(saved.not_removed, HasSubstr("step-10.tmp.1.0123456789ab: Operation not permitted"));
+  }
+  EXPECT_TRUE(LoadsAs(Path(40), 1, 40));
+  EXPECT_THAT(Names(), ElementsAre("step-10.tmp.1.0123456789ab", "step-40"));
+}
+
 TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
   SaveOn(files_, directory_, 3, 10);
   std::vector<std::string> errors(3);
