@@ -16,7 +16,7 @@ namespace {
 // from rank to rank) are defined exactly these.
 class RowExchange {
  public:
-  // Of a pass of a node that communicates, with its value "counts" where chunks are exact.
+  // For a pass of a node that communicates, with its value "counts" where chunks are exact.
   RowExchange(BoundTensors& in, const DecoderShapes& shapes)
       : communicator_(in.Communicator()), counts_(shapes.exact_chunks ? in.Value("counts") : at::Tensor()) {}
 

@@ -118,10 +118,7 @@ absl::Status Daemon::Run() {
     }
     client_->Stop(kLastMessages);
   }
-  if (!problem_.empty()) {
-    return absl::FailedPreconditionError(problem_);
-  }
-  return absl::OkStatus();
+  return problem_.empty() ? absl::OkStatus() : absl::FailedPreconditionError(problem_);
 }
 
 void Daemon::Do(const Command& command) {
@@ -140,7 +137,8 @@ void Daemon::Do(const Command& command) {
                    records_thread_->Run([this, status = c.status] {
                      processes_.erase(KeyOf(status.id()));
                      if (const absl::Status written = records_.WriteEnd(status); !written.ok()) {
-                       Log(LogLevel::kError, "the end of an attempt is only in memory",
+                       Log(LogLevel::kError,
+                           "the end of an attempt could not be recorded; it is kept in memory only",
                            {{"job", status.id().job_id()}, {"error", std::string(written.message())}});
                      }
                      inputs_.Put(EndRecorded{KeyOf(status.id())});
@@ -150,7 +148,7 @@ void Daemon::Do(const Command& command) {
                    reports_.Forget(c.attempt);
                    records_thread_->Run([this, attempt = c.attempt] {
                      if (const absl::Status removed = records_.Forget(attempt); !removed.ok()) {
-                       Log(LogLevel::kWarning, "the record of an attempt stays",
+                       Log(LogLevel::kWarning, "the record of an attempt could not be removed",
                            {{"error", std::string(removed.message())}});
                      }
                    });

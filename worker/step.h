@@ -23,7 +23,7 @@ inline constexpr absl::Duration kNoticePeriod = absl::Seconds(5);
 inline constexpr absl::Duration kLongestSilence = absl::Seconds(15);
 // After this the daemon ends even where ranks cannot be killed (they die with it).
 inline constexpr absl::Duration kShutdownLimit = absl::Seconds(3);
-// Of checkpoints that are not acknowledged: the oldest are given up (they are on disk all the same).
+// The limit of unacknowledged checkpoints: the oldest are dropped (they stay on disk).
 inline constexpr size_t kMaxNotices = 1000;
 
 // What one Step did beside changing the state.

@@ -7,9 +7,9 @@
 #include "proto/names.h"
 #include "proto/time.h"
 #include "tests/controller/job_builder.h"
-#include "tests/controller/temp_folder.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/seeded_random.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -28,9 +28,9 @@ class WatchTest : public ::testing::Test {
     ASSERT_TRUE(store_->Commit({driver_.events.begin() + saved_, driver_.events.end()}, rows).ok());
     saved_ = static_cast<ptrdiff_t>(driver_.events.size());
   }
-  void Report(int64_t first, int64_t last, bool norms = false) {
+  void Report(int64_t first, int64_t last, bool norms = false, const std::string& job = "id-job") {
     v1::ReportBatch batch;
-    batch.mutable_id()->set_job_id("id-job");
+    batch.mutable_id()->set_job_id(job);
     batch.mutable_id()->set_attempt(1);
     for (int64_t step = first; step <= last; ++step) {
       v1::StepReport& report = *batch.add_reports();
@@ -100,7 +100,7 @@ class WatchTest : public ::testing::Test {
     return out;
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   platform::SeededRandom random_{3};
   std::unique_ptr<Store> store_;
   std::unique_ptr<History> history_;
@@ -241,7 +241,7 @@ TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
   EXPECT_EQ(skipped_, 6);
 }
 
-TEST_F(WatchTest, AStandstillIsToldEachSecondAndItsEndOnce) {
+TEST_F(WatchTest, AStandstillIsSentEachSecondAndItsEndOnce) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
   v1::WatchRequest request;
@@ -289,13 +289,30 @@ TEST_F(WatchTest, NormsComeOnRequestAfterTheirTable) {
   EXPECT_THAT(Drain(*norms), ElementsAre("table", "report 1 norms", "report 2 norms"));
 }
 
+TEST_F(WatchTest, ReportsWithNormsAreReadOneAtATimeAndThoseOfAllJobsInTurns) {
+  driver_.Feed(SubmitOf("one", 1));
+  driver_.Feed(SubmitOf("two", 1));
+  Save();
+  v1::WatchRequest request;
+  request.set_reports(true);
+  request.set_norms(true);
+  std::unique_ptr<WatchReader> reader = Open(request);
+  Drain(*reader);
+  Report(1, 3, /*norms=*/true, "id-one");
+  Report(11, 12, /*norms=*/true, "id-two");
+  EXPECT_THAT(Drain(*reader, 4), ElementsAre("table", "report 1 norms", "table", "report 11 norms"));
+  Report(13, 13, /*norms=*/true, "id-two");
+  EXPECT_THAT(Drain(*reader),
+              ElementsAre("report 2 norms", "report 12 norms", "report 3 norms", "report 13 norms"));
+}
+
 TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {
   driver_.Feed(SubmitOf("job", 1));
   Save();
   Drain(*Open({}));
   v1::WatchRequest request;
   request.set_cursor(cursor_);
-  TempFolder elsewhere;
+  platform::TemporaryFolder elsewhere;
   auto other = Store::Open(elsewhere.path(), random_);
   EXPECT_TRUE(absl::IsOutOfRange(WatchReader::Open(**other, *history_, progress_, request, now_).status()));
   request.set_cursor("nonsense!");

@@ -168,12 +168,12 @@ TEST(CudaExpertParallelTest, TheLossCurveOfBf16IsNearTheCpus) {
     const JobRun cpu = RunJob(MakeJob(options));
     double loss = 0;
     for (size_t i = 0; i < cpu.steps.size(); ++i) {
-      loss = std::max(loss, std::abs(gpu.steps[i].loss / cpu.steps[i].loss - 1));
+      loss = std::max(loss, std::abs(gpu.steps[i].loss() / cpu.steps[i].loss() - 1));
     }
-    std::cout << ranks << " GPUs, bf16: loss " << cpu.steps.front().loss << " to " << cpu.steps.back().loss
-              << ", largest difference " << loss << "\n";
+    std::cout << ranks << " GPUs, bf16: loss " << cpu.steps.front().loss() << " to "
+              << cpu.steps.back().loss() << ", largest difference " << loss << "\n";
     EXPECT_LE(loss, 1.0 / 100);
-    EXPECT_LT(gpu.steps.back().loss, gpu.steps.front().loss);
+    EXPECT_LT(gpu.steps.back().loss(), gpu.steps.front().loss());
   }
 }
 
@@ -215,7 +215,7 @@ TEST(CudaExpertParallelTest, CapacityDropsWhatItDropsOnTheCpu) {
     options.on_gpus = false;
     const plan::JobPlan on_cpu = MakeJob(options);
     ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
-    EXPECT_GT(run.steps.front().scalars.at("moe_dropped"), 0);
+    EXPECT_GT(run.steps.front().scalars().at("moe_dropped"), 0);
   }
 }
 

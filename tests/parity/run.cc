@@ -119,16 +119,16 @@ void Record(const v1::FromTrainer& message, const RunOptions& options, std::mute
       break;
     }
     case v1::FromTrainer::kReport: {
-      const StepSummary summary = SummaryOf(message.report());
-      if (summary.step == 0) {
-        run.start = summary;
+      const v1::StepReport& report = message.report();
+      if (report.step() == 0) {
+        run.start = report;
         break;
       }
       if (options.keep_steps) {
-        run.steps.push_back(summary);
+        run.steps.push_back(report);
       }
       if (options.on_report) {
-        options.on_report(summary);
+        options.on_report(report);
       }
       break;
     }
@@ -201,9 +201,9 @@ bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
 
 std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
 
-std::optional<double> ValidationLossOf(const StepSummary& step) {
-  const auto found = step.scalars.find("validation_loss");
-  return found == step.scalars.end() ? std::nullopt : std::optional(found->second);
+std::optional<double> ValidationLossOf(const v1::StepReport& step) {
+  const auto found = step.scalars().find("validation_loss");
+  return found == step.scalars().end() ? std::nullopt : std::optional(found->second);
 }
 
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
