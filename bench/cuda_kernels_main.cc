@@ -51,7 +51,6 @@
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/cuda/shard_kernels.h"
 #include "fsdp/layout.h"
-#include "fsdp/pieces.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention_work.h"
 #include "ops/cuda/operations.h"

@@ -20,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "model/bound_pass.h"
 #include "model/node.h"
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"

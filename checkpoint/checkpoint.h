@@ -15,6 +15,9 @@
 namespace at {
 class Tensor;
 }
+namespace c10 {
+enum class ScalarType : int8_t;
+}
 namespace tandem::comm {
 class Communicator;
 }
@@ -105,5 +108,8 @@ Found Inspect(platform::Files& files, const std::string& path);
 // version 1, which go in its place where `path` is of that version (manifest.h). Throws CheckpointError.
 void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards,
           const std::vector<Shard>& unit_shards = {});
+
+// A type of elements as safetensors names it. Throws CheckpointError for those that it has no name for.
+std::string SafetensorsDtype(c10::ScalarType type);
 
 }  // namespace tandem::checkpoint

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +11,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/tensor_type.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -179,6 +179,24 @@ void Load(platform::Files& files, const std::string& path, const std::vector<Sha
     for (const Copy& copy : copies) {
       CopyElements(path, file, *tensors, copy);
     }
+  }
+}
+
+std::string SafetensorsDtype(c10::ScalarType type) {
+  using enum c10::ScalarType;
+  switch (type) {
+    case Float:
+      return "F32";
+    case Double:
+      return "F64";
+    case BFloat16:
+      return "BF16";
+    case Long:
+      return "I64";
+    case Byte:
+      return "U8";
+    default:
+      throw CheckpointError(std::string("checkpoint: arrays of ") + c10::toString(type) + " cannot be saved");
   }
 }
 

@@ -14,7 +14,6 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/tensor_type.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 

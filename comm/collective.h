@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-namespace at {
-class Tensor;
-}
+#include "comm/communicator.h"
 
 namespace tandem::comm {
 
@@ -39,5 +40,42 @@ Collective CheckAllToAllRows(const std::string& group, int size, const at::Tenso
 // `output` is looked at on rank 0; elsewhere the result has none.
 Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,
                        at::Tensor& output);
+
+// A group for tensors of the host: a call returns when its collective is done, and any memory is as good.
+class HostCommunicator : public Communicator {
+ public:
+  HostCommunicator(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
+
+  const std::string& name() const final { return name_; }
+  int rank() const final { return rank_; }
+  int size() const final { return size_; }
+  void AllGather(const at::Tensor& input, at::Tensor& output) final {
+    Exchange(CheckAllGather(name_, size_, input, output));
+  }
+  void AllToAll(const at::Tensor& input, at::Tensor& output) final {
+    Exchange(CheckAllToAll(name_, size_, input, output));
+  }
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) final {
+    Exchange(CheckAllToAllRows(name_, size_, input, sends, output, receives));
+  }
+  void Gather(const at::Tensor& input, at::Tensor& output) final {
+    Exchange(CheckGather(name_, rank_, size_, input, output), /*to_root=*/true);
+  }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) final { return absl::OkStatus(); }
+  void CheckPending() final {}
+  uint64_t num_collectives() const final { return num_collectives_; }
+  uint64_t num_ended() const final { return num_ended_; }
+
+ protected:
+  // Counts itself in both. to_root: what is sent goes to rank 0 alone.
+  virtual void Exchange(const Collective& call, bool to_root = false) = 0;
+
+  const std::string name_;
+  const int rank_;
+  const int size_;
+  std::atomic<uint64_t> num_collectives_{0};
+  std::atomic<uint64_t> num_ended_{0};
+};
 
 }  // namespace tandem::comm

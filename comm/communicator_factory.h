@@ -8,7 +8,6 @@
 
 #include "absl/time/time.h"
 #include "comm/communicator.h"
-#include "comm/store.h"
 #include "parallel/group_options.h"
 
 namespace tandem::device {
@@ -17,6 +16,20 @@ class Region;
 }  // namespace tandem::device
 
 namespace tandem::comm {
+
+// The rendezvous of one attempt: write-once set, blocking get. In the trainer it goes through the worker's
+// socket; in tests it is a map. Thread-safe.
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // Setting a key again to the same value is allowed. Throws CommError.
+  virtual void Set(const std::string& key, const std::string& value) = 0;
+
+  // Blocks until the key is there. Throws CommError, naming the key, where it is not there in time.
+  // `patience` goes by a clock that nobody sets.
+  virtual std::string Get(const std::string& key, absl::Duration patience) = 0;
+};
 
 // What the creation of every group needs to know.
 struct Rendezvous {
@@ -49,7 +62,12 @@ class CommunicatorFactory {
   virtual std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) = 0;
 };
 
-// Groups over TCP, for tensors of the host. Memory of any kind will do.
+// Groups over TCP between processes (c10d's ProcessGroupGloo), for tensors of the host. Memory of any kind
+// will do. Making a group blocks until all of its ranks have made theirs, which is what makes it a barrier;
+// data_address: host name or IP address of this machine that the others reach, where an ephemeral port is
+// bound. A group of one rank needs neither store nor network. CommError names group, rank, operation and what
+// the peer did. After Abort, or an error, a call that is already waiting ends with its timeout or the process
+// (Gloo cannot cancel it). The process ignores SIGPIPE: Gloo writes to peers that are gone.
 std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous);
 
 }  // namespace tandem::comm

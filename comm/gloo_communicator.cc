@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #define USE_C10D_GLOO
-#include "comm/gloo_communicator.h"
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Exception.h>
@@ -88,43 +86,14 @@ std::string Reason(const std::string& text, const std::string& peer, absl::Durat
   return peer + ": " + text;
 }
 
-class GlooCommunicator final : public Communicator {
+class GlooCommunicator final : public HostCommunicator {
  public:
-  GlooCommunicator(std::string name, int rank, int size, std::vector<int> ranks, absl::Duration timeout,
+  GlooCommunicator(const Membership& membership, absl::Duration timeout,
                    c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo)
-      : name_(std::move(name)),
-        rank_(rank),
-        size_(size),
-        ranks_(std::move(ranks)),
+      : HostCommunicator(membership.group, membership.rank, membership.size),
+        ranks_(membership.ranks),
         timeout_(timeout),
         gloo_(std::move(gloo)) {}
-
-  const std::string& name() const override { return name_; }
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
-    return absl::OkStatus();
-  }                                // any memory is as good
-  void CheckPending() override {}  // nothing is pending once a call has returned
-  uint64_t num_collectives() const override { return num_collectives_; }
-  uint64_t num_ended() const override { return num_ended_; }
-
-  void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckAllGather(name_, size_, input, output));
-  }
-
-  void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckAllToAll(name_, size_, input, output));
-  }
-
-  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
-                    const std::vector<int64_t>& receives) override {
-    Exchange(CheckAllToAllRows(name_, size_, input, sends, output, receives));
-  }
-
-  void Gather(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckGather(name_, rank_, size_, input, output), /*to_root=*/true);
-  }
 
   void Abort() override { aborted_ = true; }
 
@@ -136,8 +105,7 @@ class GlooCommunicator final : public Communicator {
 
   // Point to point on purpose: Gloo's own collectives hand over to a thread and copy once more (all-gather),
   // and their errors do not say which rank was lost.
-  // to_root: to rank 0 alone.
-  void Exchange(const Collective& call, bool to_root = false) {
+  void Exchange(const Collective& call, bool to_root) override {
     const std::string where = "group " + name_ + " " + RankText(ranks_, rank_) + " " + call.operation;
     if (aborted_) {
       throw CommError(where + ": aborted");
@@ -184,15 +152,10 @@ class GlooCommunicator final : public Communicator {
 
   static at::Tensor Bytes(char* begin, int64_t size) { return at::from_blob(begin, {size}, at::kByte); }
 
-  const std::string name_;
-  const int rank_;
-  const int size_;
   const std::vector<int> ranks_;
   const absl::Duration timeout_;
   const c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo_;
   std::atomic<bool> aborted_{false};
-  std::atomic<uint64_t> num_collectives_{0};
-  std::atomic<uint64_t> num_ended_{0};
 };
 
 // Gloo's device thread spins on epoll while a caller holds a connection's lock. Where it preempts that
@@ -222,9 +185,30 @@ class GlooFactory final : public CommunicatorFactory {
 
   // Gloo has nothing that two communicators of a group could share.
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
-    return MakeGlooCommunicator(membership.group, rendezvous_.store, membership.prefix, membership.rank,
-                                membership.size, rendezvous_.data_address, rendezvous_.timeout,
-                                membership.ranks);
+    if (membership.size == 1) {
+      return std::move(MakeThreadCommunicators(membership.group, 1).front());
+    }
+    const std::string where =
+        "group " + membership.group + " " + RankText(membership.ranks, membership.rank) + ", one of " +
+        std::to_string(membership.size) + ", creation on " + rendezvous_.data_address + ": ";
+    std::shared_ptr<gloo::transport::Device> device;
+    try {
+      device = MakeDevice(rendezvous_.data_address);
+    } catch (const std::exception& error) {
+      throw AddressError(where + TextOf(error) + "; see --data-address of its worker");
+    }
+    try {
+      const auto milliseconds = absl::ToChronoMilliseconds(rendezvous_.timeout);
+      const auto options = c10d::ProcessGroupGloo::Options::create(milliseconds);
+      options->threads = 1;
+      options->devices.push_back(std::move(device));
+      auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<RendezvousStore>(rendezvous_.store, membership.prefix, milliseconds),
+          membership.rank, membership.size, options);
+      return std::make_unique<GlooCommunicator>(membership, rendezvous_.timeout, std::move(gloo));
+    } catch (const std::exception& error) {
+      throw CommError(where + TextOf(error));
+    }
   }
   std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
     return device.Reserve(bytes);
@@ -238,34 +222,6 @@ class GlooFactory final : public CommunicatorFactory {
 
 std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous) {
   return std::make_unique<GlooFactory>(std::move(rendezvous));
-}
-
-std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std::shared_ptr<Store> store,
-                                                   const std::string& prefix, int rank, int size,
-                                                   const std::string& data_address, absl::Duration timeout,
-                                                   const std::vector<int>& ranks) {
-  if (size == 1) {
-    return std::move(MakeThreadCommunicators(name, 1).front());
-  }
-  const std::string where = "group " + name + " " + RankText(ranks, rank) + ", one of " +
-                            std::to_string(size) + ", creation on " + data_address + ": ";
-  std::shared_ptr<gloo::transport::Device> device;
-  try {
-    device = MakeDevice(data_address);
-  } catch (const std::exception& error) {
-    throw AddressError(where + TextOf(error) + "; see --data-address of its worker");
-  }
-  try {
-    const auto milliseconds = absl::ToChronoMilliseconds(timeout);
-    const auto options = c10d::ProcessGroupGloo::Options::create(milliseconds);
-    options->threads = 1;
-    options->devices.push_back(std::move(device));
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<RendezvousStore>(std::move(store), prefix, milliseconds), rank, size, options);
-    return std::make_unique<GlooCommunicator>(name, rank, size, ranks, timeout, std::move(gloo));
-  } catch (const std::exception& error) {
-    throw CommError(where + TextOf(error));
-  }
 }
 
 }  // namespace tandem::comm

@@ -8,7 +8,6 @@
 #include "absl/time/time.h"
 #include "comm/communicator.h"
 #include "comm/communicator_factory.h"
-#include "comm/store.h"
 
 namespace tandem::comm {
 

@@ -84,39 +84,12 @@ class Meeting {
   std::string ended_;  // why; empty: not ended
 };
 
-class ThreadCommunicator final : public Communicator {
+class ThreadCommunicator final : public HostCommunicator {
  public:
   ThreadCommunicator(std::string name, int rank, std::shared_ptr<Meeting> meeting)
-      : name_(std::move(name)), rank_(rank), meeting_(std::move(meeting)) {}
+      : HostCommunicator(std::move(name), rank, meeting->size()), meeting_(std::move(meeting)) {}
 
   ~ThreadCommunicator() override { meeting_->End("rank " + std::to_string(rank_) + " is gone"); }
-
-  const std::string& name() const override { return name_; }
-  int rank() const override { return rank_; }
-  int size() const override { return meeting_->size(); }
-  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
-    return absl::OkStatus();
-  }                                // any memory is as good
-  void CheckPending() override {}  // nothing is pending once a call has returned
-  uint64_t num_collectives() const override { return num_collectives_; }
-  uint64_t num_ended() const override { return num_ended_; }
-
-  void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckAllGather(name_, size(), input, output));
-  }
-
-  void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckAllToAll(name_, size(), input, output));
-  }
-
-  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
-                    const std::vector<int64_t>& receives) override {
-    Exchange(CheckAllToAllRows(name_, size(), input, sends, output, receives));
-  }
-
-  void Gather(const at::Tensor& input, at::Tensor& output) override {
-    Exchange(CheckGather(name_, rank_, size(), input, output));
-  }
 
   void Abort() override {
     aborted_ = true;
@@ -125,7 +98,7 @@ class ThreadCommunicator final : public Communicator {
 
  private:
   // Copies what is for this rank of every rank's input, in rank order.
-  void Exchange(const Collective& mine) {
+  void Exchange(const Collective& mine, bool /*to_root*/) override {
     const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + mine.operation;
     if (aborted_) {
       throw CommError(where + ": aborted");
@@ -153,12 +126,8 @@ class ThreadCommunicator final : public Communicator {
     num_ended_.fetch_add(1, std::memory_order_relaxed);
   }
 
-  const std::string name_;
-  const int rank_;
   const std::shared_ptr<Meeting> meeting_;
   std::atomic<bool> aborted_{false};
-  std::atomic<uint64_t> num_collectives_{0};
-  std::atomic<uint64_t> num_ended_{0};
 };
 
 }  // namespace

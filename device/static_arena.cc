@@ -10,19 +10,6 @@
 #include "device/device.h"
 
 namespace tandem::device {
-namespace {
-
-Memory Part(const Region& region, int64_t offset, int64_t bytes) {
-  if (offset < 0 || bytes < 0 || offset > region.bytes() || bytes > region.bytes() - offset) {
-    throw std::out_of_range("bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
-                            std::to_string(bytes) + " of an arena of " + std::to_string(region.bytes()) +
-                            " bytes");
-  }
-  return {.begin = region.begin() + offset, .bytes = bytes};
-}
-
-}  // namespace
-
 StaticArena::StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan)
     : device_(device), region_(std::move(region)) {
   if (fill_with_nan && region_->bytes() > 0) {
@@ -33,18 +20,19 @@ StaticArena::StaticArena(Device& device, std::shared_ptr<Region> region, bool fi
 
 StaticArena::~StaticArena() = default;
 
-Memory StaticArena::At(int64_t offset, int64_t bytes) const { return Part(*region_, offset, bytes); }
+Memory StaticArena::At(int64_t offset, int64_t bytes) const {
+  if (offset < 0 || bytes < 0 || offset > region_->bytes() || bytes > region_->bytes() - offset) {
+    throw std::out_of_range("bytes " + std::to_string(offset) + " to " + std::to_string(offset) + " + " +
+                            std::to_string(bytes) + " of an arena of " + std::to_string(region_->bytes()) +
+                            " bytes");
+  }
+  return {.begin = region_->begin() + offset, .bytes = bytes};
+}
 
 at::Tensor StaticArena::At(int64_t offset, const std::vector<int64_t>& shape, c10::ScalarType dtype) const {
-  return TensorIn(device_, Part(*region_, offset, region_->bytes() - offset), shape, dtype);
+  return TensorIn(device_, At(offset, region_->bytes() - offset), shape, dtype);
 }
 
 Memory StaticArena::all() const { return {.begin = region_->begin(), .bytes = region_->bytes()}; }
-
-HostArena::HostArena(Device& device, int64_t bytes) : region_(device.ReserveHost(bytes)) {}
-
-HostArena::~HostArena() = default;
-
-Memory HostArena::At(int64_t offset, int64_t bytes) const { return Part(*region_, offset, bytes); }
 
 }  // namespace tandem::device

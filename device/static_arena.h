@@ -18,8 +18,9 @@ class Region;
 class StaticArena {
  public:
   // `region` is memory of `device` (Device::Reserve, or what a communicator can register,
-  // comm/communicator_factory.h), shared with the communicators that register it. fill_with_nan: every byte
-  // is 0xFF at the start, a NaN of every floating-point type; otherwise what is there is unspecified. Blocks
+  // comm/communicator_factory.h), shared with the communicators that register it; or of the host, which the
+  // device copies to and from (Device::ReserveHost) and which holds no tensors. fill_with_nan: every byte is
+  // 0xFF at the start, a NaN of every floating-point type; otherwise what is there is unspecified. Blocks
   // until it is filled. `device` outlives it.
   StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan = false);
   ~StaticArena();
@@ -38,22 +39,6 @@ class StaticArena {
  private:
   Device& device_;
   const std::shared_ptr<Region> region_;
-};
-
-// The same of host memory that the device copies to and from (Device::ReserveHost): pinned where that
-// matters, and zero at the start. The host reads and writes it directly.
-class HostArena {
- public:
-  HostArena(Device& device, int64_t bytes);
-  ~HostArena();
-  HostArena(const HostArena&) = delete;
-  HostArena& operator=(const HostArena&) = delete;
-
-  // Throws std::out_of_range unless [offset, offset + bytes) lies in it.
-  Memory At(int64_t offset, int64_t bytes) const;
-
- private:
-  const std::unique_ptr<Region> region_;
 };
 
 }  // namespace tandem::device

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "fsdp/initialize.h"
+#include "fsdp/layout.h"
 #include "fsdp/norm_outcome.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/parameter_norms.h"
-#include "fsdp/pieces.h"
 #include "fsdp/run_inputs.h"
 
 namespace tandem::fsdp {

@@ -11,7 +11,6 @@
 #include "fsdp/initialize.h"
 #include "fsdp/layout.h"
 #include "fsdp/optimizer.h"
-#include "fsdp/pieces.h"
 #include "fsdp/unit_mesh.h"
 
 namespace tandem::comm {

@@ -5,7 +5,6 @@
 
 #include "model/node_kinds.h"
 #include "ops/attention_work.h"
-#include "ops/linear_work.h"
 #include "ops/row_work.h"
 
 namespace tandem::model {
@@ -24,28 +23,24 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double scores = s.ProductFlops(s.length, s.query);
   const int64_t forward_work = ops::AttentionWorkBytes(s.device, s.attention(), s.compute_bytes);
   const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes);
-  std::vector<ParameterSpec> parameters = {
-      {.name = "norm", .shape = {s.hidden}, .init = Init::kOnes, .gradient_is_statistics = true},
-      {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
-      {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
-      {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
-      {.name = "output", .shape = {s.hidden, s.query}}};
-  const TensorSpec products{
-      "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
+  std::vector<ParameterSpec> parameters = {NormOver("norm", s.hidden),
+                                           {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
+                                           {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
+                                           {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
+                                           {.name = "output", .shape = {s.hidden, s.query}}};
   std::vector<TensorSpec> forward_scratch = {
-      {"normed", {s.tokens, s.hidden}}, {"work", {forward_work}, ElementType::kByte}, products};
+      {"normed", {s.tokens, s.hidden}}, {"work", {forward_work}, ElementType::kByte}, ProductsWork(s)};
   std::vector<TensorSpec> input_scratch = {{"grad_normed", {s.tokens, s.hidden}},
                                            {"grad_context", {s.tokens, s.query}},
                                            {"work", {backward_work}, ElementType::kByte},
                                            NormWork(s),
-                                           products};
+                                           ProductsWork(s)};
   std::vector<TensorSpec> intermediates = {{"normed", {s.tokens, s.hidden}},
                                            {"grad_qkv", {s.tokens, s.qkv}},
                                            {"grad_norm", {s.hidden}, ElementType::kStatistics}};
   if (s.norms_heads) {
     for (const char* name : {"query_norm", "key_norm"}) {
-      parameters.push_back(
-          {.name = name, .shape = {s.head_dim}, .init = Init::kOnes, .gradient_is_statistics = true});
+      parameters.push_back(NormOver(name, s.head_dim));
       intermediates.push_back({std::string("grad_") + name, {s.head_dim}, ElementType::kStatistics});
     }
     forward_scratch.push_back({"rotated", {s.tokens, s.qkv}});
@@ -91,7 +86,7 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                               .weight = PassSpec{.reads = std::move(weight_reads),
                                                  .gradient_reads = {"hidden"},
                                                  .parameter_gradients = true,
-                                                 .scratch = {products},
+                                                 .scratch = {ProductsWork(s)},
                                                  .flops = projections}},
       .recomputes = true,
   };

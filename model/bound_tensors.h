@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "model/bound_pass.h"
+#include "model/node.h"
 #include "model/node_declaration.h"
 #include "ops/operations.h"
 

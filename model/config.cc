@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "model/decoder_shapes.h"
-#include "model/hugging_face_names.h"
 #include "model/node_kinds.h"
 
 namespace tandem::model {

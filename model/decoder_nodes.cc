@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoder_nodes.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/Device.h>
 
 #include <functional>
@@ -8,10 +10,34 @@
 #include <stdexcept>
 
 #include "model/node_kinds.h"
+#include "ops/latent_heads.h"
+#include "ops/rope.h"
 
 namespace tandem::model {
 
 using schedules::NodeKind;
+
+namespace {
+
+std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context) {
+  const int64_t head_dim = context.shapes.head_dim;
+  TORCH_CHECK(head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", head_dim);
+  auto tables = std::make_shared<RotaryTables>();
+  at::Tensor cosines =
+      at::empty({context.shapes.length, head_dim / 2},
+                MainType(context.types.unit.compute) == ComputeType::kFp64 ? at::kDouble : at::kFloat);
+  at::Tensor sines = at::empty_like(cosines);
+  if (context.shapes.latent.kv_rank > 0) {
+    ops::LatentRotaryTables(context.shapes.latent_heads(), context.config.rope_theta, cosines, sines);
+  } else {
+    ops::RopeTables(context.config.rope_theta, cosines, sines);
+  }
+  tables->cosines = std::make_shared<const at::Tensor>(context.ops.Constant(cosines));
+  tables->sines = std::make_shared<const at::Tensor>(context.ops.Constant(sines));
+  return tables;
+}
+
+}  // namespace
 
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops) {
@@ -41,7 +67,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {NodeKind::kExperts, MakeExpertsNode},
       {NodeKind::kCombine, MakeCombineNode},
       {NodeKind::kFinish, MakeFinishNode},
-      {NodeKind::kHead, config.keeps_logits ? MakeHeadNode : MakeBlockedHeadNode},
+      {NodeKind::kHead, MakeHeadNode},
   };
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {

@@ -9,9 +9,11 @@
 // The code of each kind of node, in a file of its name; DecoderNodes has the table.
 namespace tandem::model {
 
-struct RotaryTables;  // the layers share one
-
-std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context);
+// For ops/rope.h, of all layers of a decoder.
+struct RotaryTables {
+  std::shared_ptr<const at::Tensor> cosines;  // [S, head_dim / 2]
+  std::shared_ptr<const at::Tensor> sines;
+};
 
 std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);
 std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
@@ -28,6 +30,5 @@ std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);
 std::unique_ptr<Node> MakeCombineNode(const NodeContext& context);
 std::unique_ptr<Node> MakeFinishNode(const NodeContext& context);
 std::unique_ptr<Node> MakeHeadNode(const NodeContext& context);
-std::unique_ptr<Node> MakeBlockedHeadNode(const NodeContext& context);
 
 }  // namespace tandem::model

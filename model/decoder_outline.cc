@@ -1,10 +1,255 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoder_outline.h"
 
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
 #include "model/decoder_shapes.h"
 #include "model/node_kinds.h"
+#include "model/whole_backward.h"
 
 namespace tandem::model {
+namespace {
+
+using schedules::Access;
+using schedules::Bytes;
+using schedules::Fixed;
+using schedules::Outline;
+using schedules::UnitPart;
+using schedules::ValueId;
+
+schedules::UnitPrecision BytesOf(const UnitTypes& types) {
+  return {.main = ElementBytes(types.main),
+          .compute = ElementBytes(types.compute),
+          .transport = ElementBytes(types.transport)};
+}
+
+std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const UnitLayout& layout) {
+  if (layout.parameters.size() != unit.parameters.size()) {
+    throw std::logic_error(unit.name + " has " + std::to_string(unit.parameters.size()) +
+                           " parameters, its layout " + std::to_string(layout.parameters.size()));
+  }
+  std::vector<schedules::PartRange> parts;
+  for (const std::string& name : unit.parts) {
+    parts.push_back({.name = name, .begin = -1});
+  }
+  for (size_t i = 0; i < unit.parameters.size(); ++i) {
+    schedules::PartRange& part = parts.at(unit.parameters[i].part);
+    const UnitLayout::Range& range = layout.parameters[i];
+    if (range.end - range.begin != NumElements(unit.parameters[i].shape) || range.begin < part.end) {
+      throw std::logic_error("the layout of " + unit.name + " has another place for " +
+                             unit.parameters[i].name);
+    }
+    part.begin = part.begin < 0 ? range.begin : part.begin;
+    part.end = range.end;
+  }
+  return parts;
+}
+
+double FlopsOf(const NodeDeclaration& declaration, const std::string& output) {
+  for (const OutputSpec& spec : declaration.outputs) {
+    if (spec.tensor.name == output) {
+      return spec.flops;
+    }
+  }
+  return 0;
+}
+
+struct PartList {
+  void Add(UnitPart of, const PartSpec& part) {
+    parts.push_back(of);
+    for (const ParameterSpec& parameter : part.parameters) {
+      elements += NumElements(parameter.shape);
+    }
+  }
+
+  std::vector<UnitPart> parts;
+  int64_t elements = 0;  // of their parameters
+};
+
+// What the names of one node's declaration stand for.
+struct Names {
+  std::map<std::string, ValueId> values;
+  std::map<std::string, schedules::StateId> states;
+  PartList read;     // parts, by its passes
+  PartList trained;  // of those, what has gradients
+};
+
+class OutlineWriter {
+ public:
+  explicit OutlineWriter(const Precision& precision) : precision_(precision) {}
+
+  Outline Write(const std::vector<DeclaredPlace>& nodes, const TensorSpec& batch,
+                const std::vector<UnitParameters>& units, const std::vector<UnitLayout>& layouts) {
+    AddUnits(units, layouts);
+    outline_.batch = AddValue(batch.name, schedules::ValueKind::kActivation, BytesOf(batch, {precision_, ""}),
+                              /*gradient=*/false);
+    latest_[batch.name] = outline_.batch;
+    for (const DeclaredPlace& node : nodes) {
+      AddNode(node);
+    }
+    return std::move(outline_);
+  }
+
+ private:
+  void AddUnits(const std::vector<UnitParameters>& units, const std::vector<UnitLayout>& layouts) {
+    if (layouts.size() != units.size()) {
+      throw std::logic_error("the model has " + std::to_string(units.size()) +
+                             " units, but there are layouts of " + std::to_string(layouts.size()));
+    }
+    for (size_t i = 0; i < units.size(); ++i) {
+      outline_.units.push_back(
+          {.name = units[i].name,
+           .layer = units[i].layer,
+           .group = units[i].experts ? schedules::UnitGroup::kExpert : schedules::UnitGroup::kDense,
+           .frozen = units[i].frozen,
+           .precision = BytesOf(precision_.Of(units[i].name)),
+           .parts = PartsOf(units[i], layouts[i]),
+           .elements = layouts[i].elements});
+    }
+  }
+
+  ValueId AddValue(const std::string& name, schedules::ValueKind kind, int64_t size, bool gradient,
+                   double fill = 1) {
+    const Bytes bytes{.expected = static_cast<int64_t>(fill * static_cast<double>(size)), .bound = size};
+    outline_.values.push_back(
+        {.name = name, .kind = kind, .bytes = bytes, .gradient_bytes = gradient ? bytes : Bytes{}});
+    return static_cast<ValueId>(outline_.values.size()) - 1;
+  }
+
+  void AddNode(const DeclaredPlace& node) {
+    const NodeTypes types(precision_, node.unit);
+    const NodeDeclaration& declaration = node.declaration;
+    Names names;
+    for (const InputSpec& input : declaration.inputs) {
+      names.values[input.tensor.name] = latest_.at(input.from);
+    }
+    for (const OutputSpec& output : declaration.outputs) {
+      const std::string& name = output.tensor.name;
+      names.values[name] = AddValue(node.name + "." + name, output.kind, BytesOf(output.tensor, types),
+                                    output.gradient, output.fill);
+      latest_[name] = names.values[name];
+      if (output.loss) {
+        outline_.losses.push_back(names.values[name]);
+      }
+    }
+    for (const TensorSpec& state : declaration.states) {
+      outline_.states.push_back({node.name + "." + state.name, BytesOf(state, types)});
+      names.states[state.name] = static_cast<int>(outline_.states.size()) - 1;
+    }
+    for (const StateUpdate& update : declaration.state_updates) {
+      outline_.states[names.states.at(update.state)].counter = names.states.at(update.counter);
+    }
+    for (const PartSpec& part : declaration.parts) {
+      const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);
+      names.read.Add(of, part);
+      if (!part.frozen) {
+        names.trained.Add(of, part);
+      }
+    }
+    const auto access = [&](const PassSpec& pass, int64_t scratch_bytes) {
+      Access result = AccessOf(pass, names);
+      result.scratch = Fixed(scratch_bytes);
+      // In the device's memory: every operand once, scratch once each way.
+      result.bytes_moved += 2.0 * static_cast<double>(result.scratch.expected);
+      if (pass.parameters) {
+        result.bytes_moved += static_cast<double>(names.read.elements * ElementBytes(types.unit.compute));
+      }
+      if (pass.parameter_gradients) {
+        result.bytes_moved +=
+            static_cast<double>(names.trained.elements * ElementBytes(types.unit.transport));
+      }
+      return result;
+    };
+    const auto own_scratch = [&](const PassSpec& pass) {
+      return LayOutScratch(declaration, pass, types).bytes;
+    };
+    schedules::Node written{.name = node.name,
+                            .kind = declaration.kind,
+                            .layer = node.layer,
+                            .stream = declaration.stream,
+                            .group = declaration.group,
+                            .purpose = declaration.purpose,
+                            .forward = access(declaration.forward, own_scratch(declaration.forward))};
+    const PassSpec backward =
+        declaration.halves.has_value() ? WholeBackward(*declaration.halves) : declaration.backward;
+    written.backward = access(backward, BackwardScratchBytes(declaration, types));
+    if (SplitsBackward(declaration)) {
+      const SplitBackward& halves = *declaration.halves;
+      for (const TensorSpec& intermediate : halves.intermediates) {
+        names.values[intermediate.name] =
+            AddValue(node.name + "." + intermediate.name, schedules::ValueKind::kActivation,
+                     BytesOf(intermediate, types), /*gradient=*/false);
+      }
+      written.splits_backward = true;
+      written.backward_input = access(halves.input, own_scratch(halves.input));
+      written.backward_weight = access(*halves.weight, own_scratch(*halves.weight));
+    }
+    written.compute = ToText(types.unit.compute) + declaration.products;
+    written.recomputes = declaration.recomputes;
+    for (const std::string& name : declaration.forward.writes) {
+      written.write_flops.push_back(FlopsOf(declaration, name));
+    }
+    outline_.nodes.push_back(std::move(written));
+  }
+
+  UnitPart Find(const std::string& unit, const std::string& part) const {
+    for (size_t u = 0; u < outline_.units.size(); ++u) {
+      for (size_t p = 0; p < outline_.units[u].parts.size(); ++p) {
+        if (outline_.units[u].name == unit && outline_.units[u].parts[p].name == part) {
+          return {.unit = static_cast<int>(u), .part = static_cast<int>(p)};
+        }
+      }
+    }
+    throw std::logic_error("no unit " + unit + " with a part " + part);
+  }
+
+  // Without scratch and what parameters move.
+  Access AccessOf(const PassSpec& pass, const Names& names) const {
+    Access access{.flops = pass.flops, .link_bytes = pass.link_bytes};
+    const auto add = [&](const std::vector<std::string>& listed, bool gradients, std::vector<ValueId>& ids) {
+      for (const std::string& name : listed) {
+        ids.push_back(names.values.at(name));
+        const schedules::Value& value = outline_.values[ids.back()];
+        access.bytes_moved += static_cast<double>((gradients ? value.gradient_bytes : value.bytes).expected);
+      }
+    };
+    add(pass.reads, false, access.reads);
+    add(pass.writes, false, access.writes);
+    add(pass.gradient_reads, true, access.gradient_reads);
+    add(pass.gradient_writes, true, access.gradient_writes);
+    if (pass.parameters) {
+      access.parameters = names.read.parts;
+    }
+    if (pass.parameter_gradients) {
+      access.parameter_gradients = names.trained.parts;
+    }
+    for (const std::string& name : pass.state_reads) {
+      access.state_reads.push_back(names.states.at(name));
+    }
+    for (const std::string& name : pass.state_adds) {
+      access.state_adds.push_back(names.states.at(name));
+    }
+    for (const std::string& name : pass.state_carries) {
+      access.state_carries.push_back(names.states.at(name));
+    }
+    return access;
+  }
+
+  const Precision& precision_;
+  Outline outline_;
+  std::map<std::string, ValueId> latest_;  // value of each name that a node behind may read
+};
+
+}  // namespace
+
+Outline WriteOutline(const std::vector<DeclaredPlace>& nodes, const TensorSpec& batch,
+                     const std::vector<UnitParameters>& units, const std::vector<UnitLayout>& layouts,
+                     const Precision& precision) {
+  return OutlineWriter(precision).Write(nodes, batch, units, layouts);
+}
 
 schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
                                   DeviceKind device, const std::vector<UnitLayout>& layouts) {

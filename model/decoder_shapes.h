@@ -1,67 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "model/config.h"
-#include "model/router_report.h"
 #include "ops/attention_shape.h"
 #include "ops/latent_shape.h"
 
 namespace tandem::model {
 
+// What a route node reports of one microbatch, in doubles: index of each in its value "report".
+struct RouterReport {
+  int64_t experts = 0;
+
+  // [0, experts): how many tokens each expert got.
+  int64_t dropped() const { return experts; }  // choices that no expert had room for
+  // Losses of ops/router_losses.h, without their coefficients; zeros where a balance node has them.
+  int64_t balance() const { return experts + 1; }
+  int64_t z() const { return experts + 2; }
+  int64_t size() const { return experts + 3; }
+};
+
 // The dimensions of a decoder's tensors, for what its nodes declare. In elements unless they say bytes.
 struct DecoderShapes {
   DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device,
-                bool repeats = true);
+                bool repeats = true)
+      : config(config), batch(batch), compute(compute), device(device), repeats(repeats) {}
 
-  int64_t sequences;      // B
-  int64_t length;         // S
-  int64_t tokens;         // T = B * S
-  int64_t batch_columns;  // BatchShape::columns
-  bool packs_documents;
-  int64_t hidden;  // H
-  int64_t inner;   // I
-  int64_t heads;
-  int64_t kv_heads;
-  int64_t head_dim;
-  int64_t vocabulary;     // V
-  int64_t logit_columns;  // of the vocabulary, whose logits are in memory at a time; 0: all, for the backward
-  int64_t query;          // heads * head_dim
-  int64_t key;            // kv_heads * head_dim
-  int64_t qkv;            // query + 2 * key
-  int64_t compute_bytes;  // of an element
-  int64_t statistics_bytes;
+  DecoderConfig config;
+  BatchShape batch;
+  ComputeType compute;
   DeviceKind device;
-  bool tied;         // the head's matrix is the embedding's
-  bool norms_heads;  // DecoderConfig::NormsHeads
-  ops::RouterConfig router;
-  ops::RouterLossConfig router_losses;
-  bool balances_globally;  // BalanceScope::kGlobal
-  int64_t data_ranks;      // whose tokens it counts
-  ops::RouterCapacity capacity;
-  RouterReport report;    // of a microbatch
-  bool biased;            // routers have biases, and count tokens for them
-  int64_t chosen;         // k: experts of a token
-  int64_t expert_inner;   // of an expert
-  int64_t expert_ranks;   // P: ranks that share the experts
-  int64_t local_experts;  // of one of them
-  int64_t first_expert;   // the number of the first of these
-  // Tokens that the experts of a rank may see: all of every rank's that chose one of them, each once.
-  int64_t seen;
-  bool exact_chunks;      // of these only those there are travel
-  double fill;            // what is expected of the chunks that travel
-  int64_t slots;          // experts of a rank that one token may have
-  int64_t room;           // rows that an expert may have: those that it has room for of each rank's tokens
-  int64_t padded_rows;    // that every expert has, whatever it is sent; 0: those that it is sent
-  int64_t expected_rows;  // of the experts of a rank, where the router is balanced; padded: all
-  int64_t most_rows;      // that they may have
-  int64_t rows;           // of them that are computed at a time; padded: all
-  int64_t expert_passes;  // that compute the most rows there can be
-  int64_t shared_inner;   // of the MLP beside the experts; 0: none
-  LatentAttention latent;
-  bool widens;   // statistics are of a wider type than what is computed in
   bool repeats;  // Precision::repeats
+
+  int64_t sequences = batch.sequences;                       // B
+  int64_t length = batch.sequence_length;                    // S
+  int64_t tokens = batch.sequences * batch.sequence_length;  // T = B * S
+  int64_t batch_columns = batch.columns();
+  bool packs_documents = batch.packs_documents;
+  int64_t hidden = config.hidden_size;       // H
+  int64_t inner = config.intermediate_size;  // I
+  int64_t heads = config.num_attention_heads;
+  int64_t kv_heads = config.num_key_value_heads;
+  int64_t head_dim = config.head_dim;
+  int64_t vocabulary = config.vocab_size;  // V
+  // Of the vocabulary, whose logits are in memory at a time; 0: all, for the backward.
+  int64_t logit_columns = config.keeps_logits ? 0 : ColumnsOfBlock(tokens, vocabulary);
+  int64_t query = heads * head_dim;
+  int64_t key = kv_heads * head_dim;
+  int64_t qkv = query + 2 * key;
+  int64_t compute_bytes = ElementBytes(compute);  // of an element
+  int64_t statistics_bytes = ElementBytes(MainType(compute));
+  bool tied = config.tie_word_embeddings;  // the head's matrix is the embedding's
+  bool norms_heads = config.NormsHeads();
+  ops::RouterConfig router = config.moe.router;
+  ops::RouterLossConfig router_losses{
+      .sequence_length = config.moe.balance_scope == BalanceScope::kSequence ? length : tokens,
+      .balance = config.moe.router_aux_loss_coef,
+      .z = config.moe.router_z_loss_coef};
+  bool balances_globally = config.moe.balance_scope == BalanceScope::kGlobal;
+  int64_t data_ranks = config.moe.data_ranks;  // whose tokens it counts
+  ops::RouterCapacity capacity = config.moe.capacity;
+  RouterReport report{.experts = router.experts};          // of a microbatch
+  bool biased = config.moe.router_bias_update_rate > 0;    // routers have biases, and count tokens for them
+  int64_t chosen = router.top_k;                           // k: experts of a token
+  int64_t expert_inner = config.moe.intermediate_size;     // of an expert
+  int64_t expert_ranks = config.moe.ranks;                 // P: ranks that share the experts
+  int64_t local_experts = router.experts / expert_ranks;   // of one of them
+  int64_t first_expert = config.moe.rank * local_experts;  // the number of the first of these
+  // Tokens that the experts of a rank may see: all of every rank's that chose one of them, each once.
+  int64_t seen = expert_ranks * tokens;
+  bool exact_chunks = config.moe.exact_chunks;                // of these only those there are travel
+  double fill = exact_chunks ? ExpectedFill(config.moe) : 1;  // what is expected of the chunks that travel
+  int64_t slots = std::min(chosen, local_experts);            // experts of a rank that one token may have
+  // Rows that an expert may have: those that it has room for of each rank's tokens.
+  int64_t room = expert_ranks * ops::CapacityOf(router, capacity, tokens);
+  int64_t padded_rows = capacity.pads ? room : 0;  // that every expert has, whatever it is sent; 0: not so
+  // Of the experts of a rank, where the router is balanced; padded: all.
+  int64_t expected_rows =
+      capacity.pads ? local_experts * room : std::min(local_experts * room, tokens* chosen);
+  // That they may have.
+  int64_t most_rows = capacity.pads ? expected_rows : std::min(local_experts * room, seen* slots);
+  // Of them that are computed at a time; padded: all.
+  int64_t rows = RowsAtATime(config.moe.rows_at_a_time, expected_rows, most_rows);
+  int64_t expert_passes =
+      rows == 0 ? 0 : (most_rows + rows - 1) / rows;           // that compute the most there can be
+  int64_t shared_inner = config.moe.shared_intermediate_size;  // of the MLP beside the experts; 0: none
+  LatentAttention latent = config.latent;
+  bool widens = compute == ComputeType::kBf16;  // statistics are of a wider type than what is computed in
 
   ops::AttentionShape attention() const {
     return {sequences, length, heads, kv_heads, head_dim, repeats, packs_documents};
@@ -76,6 +103,10 @@ struct DecoderShapes {
   double ProductFlops(int64_t inputs, int64_t outputs) const {
     return 2.0 * static_cast<double>(tokens) * static_cast<double>(inputs) * static_cast<double>(outputs);
   }
+
+ private:
+  static int64_t ColumnsOfBlock(int64_t tokens, int64_t vocabulary);
+  static int64_t RowsAtATime(double multiple, int64_t expected, int64_t most);
 };
 
 }  // namespace tandem::model

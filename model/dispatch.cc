@@ -44,4 +44,49 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
   return declaration;
 }
 
+// Communication only: how many rows each rank sends to each, known to all before the first row travels. On a
+// stream of its own, so that it does not wait behind the rows of another microbatch.
+NodeDeclaration DeclareSizes(const DecoderShapes& s) {
+  const TensorSpec counts = ExchangedCounts(s);
+  NodeDeclaration declaration{
+      .kind = schedules::NodeKind::kSizes,
+      .inputs = {{.tensor = {"sent_counts", {s.expert_ranks}, ElementType::kInt64}, .from = "sent_counts"}},
+      .outputs = {{.tensor = counts}},
+      .stream = kSizesStream,
+      .group = kExpertGroup,
+      .purpose = kSizesPurpose,
+      .forward = {.reads = {"sent_counts"},
+                  .writes = {"counts"},
+                  .link_bytes = static_cast<double>(8 * s.expert_ranks * s.expert_ranks)},
+  };
+  if (counts.on_host) {
+    declaration.outputs[0].kind = schedules::ValueKind::kHost;
+    declaration.forward.scratch = {{"gathered", counts.shape, counts.type}};
+  }
+  return declaration;
+}
+
+// Communication only: what a rank's experts made of each row goes back to where the row came from, and lies
+// there as it was sent.
+NodeDeclaration DeclareCombine(const DecoderShapes& s) {
+  const double bytes = s.fill * static_cast<double>(s.seen * s.hidden * s.compute_bytes);
+  NodeDeclaration declaration{
+      .kind = schedules::NodeKind::kCombine,
+      .inputs = {{.tensor = {"made", {s.seen, s.hidden}, ElementType::kHidden}, .from = "made"}},
+      .outputs = {{.tensor = {"returned", {s.seen, s.hidden}, ElementType::kHidden},
+                   .gradient = true,
+                   .kind = schedules::ValueKind::kAllToAll,
+                   .fill = s.fill}},
+      .stream = kDispatchStream,
+      .group = kExpertGroup,
+      .purpose = kDispatchPurpose,
+      .forward = {.reads = {"made"}, .writes = {"returned"}, .link_bytes = bytes},
+      .backward = {.gradient_reads = {"returned"}, .gradient_writes = {"made"}, .link_bytes = bytes},
+  };
+  if (s.exact_chunks) {
+    ReadCounts(s, declaration);
+  }
+  return declaration;
+}
+
 }  // namespace tandem::model

@@ -17,14 +17,6 @@ struct Sorted {
   ops::Workspace products, sort_work;
 };
 
-struct ExpertsForward {
-  Sorted sorted;
-  at::Tensor probabilities, made, gate_up;
-  at::Tensor weight_gate_up, weight_down;
-  at::Tensor row_probabilities, activated, made_rows;
-  at::Tensor later_gate_up;
-};
-
 // Gradients of the activation and of what is before it, of the rows of one pass.
 struct Inner {
   at::Tensor gate_up, activated, grad_gate_up;
@@ -36,21 +28,6 @@ struct InnerBackward {
   at::Tensor weight_gate_up, weight_down;
   at::Tensor row_probabilities, grad_row_probabilities, grad_rows;
   Inner first, later;
-};
-
-struct ExpertsBackwardInput {
-  Sorted sorted;
-  InnerBackward inner;
-  at::Tensor grad_normed, grad_probabilities;
-  bool add_normed = false;
-  bool add_probabilities = false;
-};
-
-struct ExpertsBackwardWeight {
-  Sorted sorted;
-  InnerBackward inner;
-  at::Tensor grad_weight_gate_up, grad_weight_down;
-  bool add = false;  // to the parameters' gradients
 };
 
 // A number for each slot of a token.
@@ -67,58 +44,89 @@ class ExpertsNode final : public SplitNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    ExpertsForward t{.sorted = BindSorted(in),
-                     .probabilities = Column(in.Value("probabilities")),
-                     .made = in.Value("made"),
-                     .gate_up = in.Value("gate_up"),
-                     .weight_gate_up = in.Parameter("gate_up"),
-                     .weight_down = in.Parameter("down"),
-                     .row_probabilities = in.Scratch("row_probabilities"),
-                     .activated = in.Scratch("activated"),
-                     .made_rows = in.Scratch("made_rows")};
-    if (exceeds()) {
-      t.later_gate_up = in.Scratch("later_gate_up");
-    }
-    return [this, t]() mutable { Forward(t); };
+    return [this, sorted = BindSorted(in), probabilities = Column(in.Value("probabilities")),
+            made = in.Value("made"), first_gate_up = in.Value("gate_up"),
+            weight_gate_up = in.Parameter("gate_up"), weight_down = in.Parameter("down"),
+            row_probabilities = in.Scratch("row_probabilities"), activated = in.Scratch("activated"),
+            made_rows = in.Scratch("made_rows"),
+            later_gate_up = exceeds() ? in.Scratch("later_gate_up") : at::Tensor()]() mutable {
+      ForEachPass(sorted, [&](int64_t first) {
+        at::Tensor& gate_up = first == 0 ? first_gate_up : later_gate_up;
+        if (first == 0 || made.defined()) {
+          GateUp(sorted, weight_gate_up, first, gate_up);
+        }
+        if (!made.defined()) {
+          return;  // recomputed for the backward, which does not read it
+        }
+        Permute(probabilities, sorted, first, row_probabilities);
+        sparse().WeightedSwiGlu(sorted.begins, gate_up, row_probabilities, activated);
+        sparse().GroupedLinear(ProductBegins(sorted), activated, weight_down, made_rows, sorted.products);
+        sparse().Unpermute(made_rows, sorted.row_of, first, /*add=*/first > 0, made);
+      });
+    };
   }
 
   BoundPass BindBackwardInput(BoundTensors& in) const override {
-    ExpertsBackwardInput t{
-        .sorted = BindSorted(in),
-        .inner = {.probabilities = Column(in.Value("probabilities")),
-                  .grad_made = in.Gradient("made"),
-                  .weight_gate_up = in.Parameter("gate_up"),
-                  .weight_down = in.Parameter("down"),
-                  .row_probabilities = in.Scratch("row_probabilities"),
-                  .grad_row_probabilities = in.Scratch("grad_row_probabilities"),
-                  .grad_rows = in.Scratch("grad_rows"),
-                  .first = {in.Value("gate_up"), in.Value("activated"), in.Value("grad_gate_up")},
-                  .later = Later(in)},
-        .grad_normed = in.Gradient("normed"),
-        .grad_probabilities = Column(in.Gradient("probabilities")),
-        .add_normed = in.AddsToGradient("normed"),
-        .add_probabilities = in.AddsToGradient("probabilities")};
-    return [this, t]() mutable { BackwardInput(t); };
+    InnerBackward b{.probabilities = Column(in.Value("probabilities")),
+                    .grad_made = in.Gradient("made"),
+                    .weight_gate_up = in.Parameter("gate_up"),
+                    .weight_down = in.Parameter("down"),
+                    .row_probabilities = in.Scratch("row_probabilities"),
+                    .grad_row_probabilities = in.Scratch("grad_row_probabilities"),
+                    .grad_rows = in.Scratch("grad_rows"),
+                    .first = {in.Value("gate_up"), in.Value("activated"), in.Value("grad_gate_up")},
+                    .later = Later(in)};
+    return
+        [this, b, sorted = BindSorted(in), grad_normed = in.Gradient("normed"),
+         grad_probabilities = Column(in.Gradient("probabilities")), add_normed = in.AddsToGradient("normed"),
+         add_probabilities = in.AddsToGradient("probabilities")]() mutable {
+          ForEachPass(sorted, [&](int64_t first) {
+            Inner& inner = first == 0 ? b.first : b.later;
+            if (first > 0) {
+              GateUp(sorted, b.weight_gate_up, first, inner.gate_up);
+            }
+            InnerGradients(sorted, b, inner, first);
+            // From here on grad_rows are the rows' own gradients.
+            sparse().GroupedLinearBackwardInput(ProductBegins(sorted), inner.grad_gate_up, b.weight_gate_up,
+                                                b.grad_rows, sorted.products);
+            sparse().Unpermute(b.grad_rows, sorted.row_of, first, add_normed || first > 0, grad_normed);
+            sparse().Unpermute(b.grad_row_probabilities, sorted.row_of, first, add_probabilities || first > 0,
+                               grad_probabilities);
+          });
+        };
   }
 
   BoundPass BindBackwardWeight(BoundTensors& in) const override {
-    ExpertsBackwardWeight t{
-        .sorted = BindSorted(in),
-        .inner = {.grad_made = in.Gradient("made"),
-                  .grad_rows = in.Scratch("grad_rows"),
-                  .first = {.activated = in.Value("activated"), .grad_gate_up = in.Value("grad_gate_up")},
-                  .later = Later(in)},
-        .grad_weight_gate_up = in.ParameterGradient("gate_up"),
-        .grad_weight_down = in.ParameterGradient("down"),
-        .add = in.AddsToParameterGradient("gate_up")};
+    InnerBackward b{.grad_made = in.Gradient("made"),
+                    .grad_rows = in.Scratch("grad_rows"),
+                    .first = {.activated = in.Value("activated"), .grad_gate_up = in.Value("grad_gate_up")},
+                    .later = Later(in)};
     if (exceeds()) {
-      t.inner.probabilities = Column(in.Value("probabilities"));
-      t.inner.weight_gate_up = in.Parameter("gate_up");
-      t.inner.weight_down = in.Parameter("down");
-      t.inner.row_probabilities = in.Scratch("row_probabilities");
-      t.inner.grad_row_probabilities = in.Scratch("grad_row_probabilities");
+      b.probabilities = Column(in.Value("probabilities"));
+      b.weight_gate_up = in.Parameter("gate_up");
+      b.weight_down = in.Parameter("down");
+      b.row_probabilities = in.Scratch("row_probabilities");
+      b.grad_row_probabilities = in.Scratch("grad_row_probabilities");
     }
-    return [this, t]() mutable { BackwardWeight(t); };
+    return [this, b, sorted = BindSorted(in), grad_weight_gate_up = in.ParameterGradient("gate_up"),
+            grad_weight_down = in.ParameterGradient("down"),
+            adds = in.AddsToParameterGradient("gate_up")]() mutable {
+      ForEachPass(sorted, [&](int64_t first) {
+        Inner& inner = first == 0 ? b.first : b.later;
+        if (first > 0) {
+          GateUp(sorted, b.weight_gate_up, first, inner.gate_up);
+          InnerGradients(sorted, b, inner, first);
+        } else {
+          Permute(b.grad_made, sorted, first, b.grad_rows);
+          Permute(sorted.normed, sorted, first, sorted.rows);
+        }
+        const bool add = adds || first > 0;
+        sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), b.grad_rows, inner.activated, add,
+                                             grad_weight_down, sorted.products);
+        sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), inner.grad_gate_up, sorted.rows, add,
+                                             grad_weight_gate_up, sorted.products);
+      });
+    };
   }
 
   static Sorted BindSorted(BoundTensors& in) {
@@ -174,23 +182,6 @@ class ExpertsNode final : public SplitNode {
     sparse().GroupedLinear(ProductBegins(t), t.rows, weight, gate_up, t.products);
   }
 
-  void Forward(ExpertsForward& t) const {
-    ForEachPass(t.sorted, [&](int64_t first) {
-      at::Tensor& gate_up = first == 0 ? t.gate_up : t.later_gate_up;
-      if (first == 0 || t.made.defined()) {
-        GateUp(t.sorted, t.weight_gate_up, first, gate_up);
-      }
-      if (!t.made.defined()) {
-        return;  // recomputed for the backward, which does not read it
-      }
-      Permute(t.probabilities, t.sorted, first, t.row_probabilities);
-      sparse().WeightedSwiGlu(t.sorted.begins, gate_up, t.row_probabilities, t.activated);
-      sparse().GroupedLinear(ProductBegins(t.sorted), t.activated, t.weight_down, t.made_rows,
-                             t.sorted.products);
-      sparse().Unpermute(t.made_rows, t.sorted.row_of, first, /*add=*/first > 0, t.made);
-    });
-  }
-
   // Leaves the gradients of what was made of the rows in grad_rows. `activated` is first the activation's
   // gradient, then the activation itself.
   void InnerGradients(const Sorted& t, InnerBackward& b, Inner& inner, int64_t first) const {
@@ -200,43 +191,6 @@ class ExpertsNode final : public SplitNode {
                                         t.products);
     sparse().WeightedSwiGluBackward(t.begins, inner.gate_up, b.row_probabilities, inner.activated,
                                     inner.grad_gate_up, inner.activated, b.grad_row_probabilities);
-  }
-
-  void BackwardInput(ExpertsBackwardInput& t) const {
-    ForEachPass(t.sorted, [&](int64_t first) {
-      InnerBackward& b = t.inner;
-      Inner& inner = first == 0 ? b.first : b.later;
-      if (first > 0) {
-        GateUp(t.sorted, b.weight_gate_up, first, inner.gate_up);
-      }
-      InnerGradients(t.sorted, b, inner, first);
-      // From here on grad_rows are the rows' own gradients.
-      sparse().GroupedLinearBackwardInput(ProductBegins(t.sorted), inner.grad_gate_up, b.weight_gate_up,
-                                          b.grad_rows, t.sorted.products);
-      sparse().Unpermute(b.grad_rows, t.sorted.row_of, first, t.add_normed || first > 0, t.grad_normed);
-      sparse().Unpermute(b.grad_row_probabilities, t.sorted.row_of, first, t.add_probabilities || first > 0,
-                         t.grad_probabilities);
-    });
-  }
-
-  void BackwardWeight(ExpertsBackwardWeight& t) const {
-    ForEachPass(t.sorted, [&](int64_t first) {
-      Sorted& sorted = t.sorted;
-      InnerBackward& b = t.inner;
-      Inner& inner = first == 0 ? b.first : b.later;
-      if (first > 0) {
-        GateUp(sorted, b.weight_gate_up, first, inner.gate_up);
-        InnerGradients(sorted, b, inner, first);
-      } else {
-        Permute(b.grad_made, sorted, first, b.grad_rows);
-        Permute(sorted.normed, sorted, first, sorted.rows);
-      }
-      const bool add = t.add || first > 0;
-      sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), b.grad_rows, inner.activated, add,
-                                           t.grad_weight_down, sorted.products);
-      sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), inner.grad_gate_up, sorted.rows, add,
-                                           t.grad_weight_gate_up, sorted.products);
-    });
   }
 
   at::Tensor padded_begins_;  // int64 [E + 1] on the host; undefined: rows are not padded

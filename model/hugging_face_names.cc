@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/hugging_face_names.h"
 
 #include <stdexcept>
 #include <utility>
@@ -7,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "model/node_kinds.h"
 
 namespace tandem::model {
 namespace {

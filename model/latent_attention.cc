@@ -6,17 +6,9 @@
 
 #include "model/node_kinds.h"
 #include "ops/attention_work.h"
-#include "ops/linear_work.h"
 #include "ops/row_work.h"
 
 namespace tandem::model {
-namespace {
-
-ParameterSpec NormOver(const char* name, int64_t columns) {
-  return {.name = name, .shape = {columns}, .init = Init::kOnes, .gradient_is_statistics = true};
-}
-
-}  // namespace
 
 // Multi-head latent attention (ops/latent_heads.h): queries, and keys with values, come from two narrow
 // vectors of a token, each normalised.
@@ -31,8 +23,6 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
   const int64_t down = latent.kv_rank + latent.rotary_head_dim;
   const int64_t key_value = s.heads * (latent.content_head_dim + latent.value_head_dim);
   const int64_t values = s.heads * latent.value_head_dim;
-  const TensorSpec products{
-      "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
   const TensorSpec latent_norm_work{
       "latent_norm_work",
       {ops::RmsNormBackwardWorkBytes(s.device, s.tokens, std::max(latent.query_rank, latent.kv_rank),
@@ -58,7 +48,7 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
       {"key_value", {s.tokens, key_value}},
       {"values", {s.tokens, values}},  // what the heads' contexts hold beside zeros
       {"work", {ops::AttentionWorkBytes(s.device, s.attention(), s.compute_bytes)}, ElementType::kByte},
-      products};
+      ProductsWork(s)};
   std::vector<TensorSpec> backward_scratch = {
       {"normed", {s.tokens, s.hidden}},
       {"grad_normed", {s.tokens, s.hidden}},
@@ -78,7 +68,7 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
        ElementType::kByte},
       NormWork(s),
       latent_norm_work,
-      products};
+      ProductsWork(s)};
   double projections = s.ProductFlops(s.hidden, down) + s.ProductFlops(latent.kv_rank, key_value) +
                        s.ProductFlops(values, s.hidden);
   if (narrow_query) {

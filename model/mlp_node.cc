@@ -8,108 +8,56 @@
 namespace tandem::model {
 namespace {
 
-// By the names of mlp.cc.
-struct MlpForward {
-  at::Tensor x, hidden, gate_up;
-  at::Tensor norm, weight_gate_up, weight_down;
-  at::Tensor normed, activated;
-  ops::Workspace products;
-};
-
-struct MlpBackwardInput {
-  at::Tensor x, gate_up, grad_hidden;
-  at::Tensor normed, activated, grad_gate_up, grad_norm;
-  at::Tensor grad_x;
-  bool add_x = false;
-  at::Tensor norm, weight_gate_up, weight_down;
-  at::Tensor grad_normed;
-  ops::Workspace norm_work;
-  ops::Workspace products;
-};
-
-struct MlpBackwardWeight {
-  at::Tensor grad_hidden;
-  at::Tensor normed, activated, grad_gate_up, norm_sums;
-  at::Tensor grad_norm, grad_weight_gate_up, grad_weight_down;
-  bool add = false;  // to the parameters' gradients
-  ops::Workspace products;
-};
-
+// Tensors have the names of mlp.cc.
 class MlpNode final : public SplitNode {
  public:
   explicit MlpNode(const NodeContext& context) : SplitNode(context, DeclareMlp(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    MlpForward t{.x = in.Value("x"),
-                 .hidden = in.Value("hidden"),
-                 .gate_up = in.Value("gate_up"),
-                 .norm = in.Parameter("norm"),
-                 .weight_gate_up = in.Parameter("gate_up"),
-                 .weight_down = in.Parameter("down"),
-                 .normed = in.Scratch("normed"),
-                 .activated = in.Scratch("activated"),
-                 .products = in.Work("products")};
-    return [this, t]() mutable { Forward(t); };
+    return [this, x = in.Value("x"), hidden = in.Value("hidden"), gate_up = in.Value("gate_up"),
+            norm = in.Parameter("norm"), weight_gate_up = in.Parameter("gate_up"),
+            weight_down = in.Parameter("down"), normed = in.Scratch("normed"),
+            activated = in.Scratch("activated"), products = in.Work("products")]() mutable {
+      ops_.RmsNorm(x, norm, epsilon_, normed);
+      ops_.Linear(normed, weight_gate_up, /*residual=*/at::Tensor(), gate_up, products);
+      if (!hidden.defined()) {
+        return;  // recomputed for the backward, which does not read it
+      }
+      ops_.SwiGlu(gate_up, activated);
+      ops_.Linear(activated, weight_down, /*residual=*/x, hidden, products);
+    };
   }
 
   BoundPass BindBackwardInput(BoundTensors& in) const override {
-    MlpBackwardInput t{.x = in.Value("x"),
-                       .gate_up = in.Value("gate_up"),
-                       .grad_hidden = in.Gradient("hidden"),
-                       .normed = in.Value("normed"),
-                       .activated = in.Value("activated"),
-                       .grad_gate_up = in.Value("grad_gate_up"),
-                       .grad_norm = in.Value("grad_norm"),
-                       .grad_x = in.Gradient("x"),
-                       .add_x = in.AddsToGradient("x"),
-                       .norm = in.Parameter("norm"),
-                       .weight_gate_up = in.Parameter("gate_up"),
-                       .weight_down = in.Parameter("down"),
-                       .grad_normed = in.Scratch("grad_normed"),
-                       .norm_work = in.Work("norm_work"),
-                       .products = in.Work("products")};
-    return [this, t]() mutable { BackwardInput(t); };
+    return [this, x = in.Value("x"), gate_up = in.Value("gate_up"), grad_hidden = in.Gradient("hidden"),
+            normed = in.Value("normed"), activated = in.Value("activated"),
+            grad_gate_up = in.Value("grad_gate_up"), grad_norm = in.Value("grad_norm"),
+            grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"), norm = in.Parameter("norm"),
+            weight_gate_up = in.Parameter("gate_up"), weight_down = in.Parameter("down"),
+            grad_normed = in.Scratch("grad_normed"), norm_work = in.Work("norm_work"),
+            products = in.Work("products")]() mutable {
+      // `activated` is first the activation's gradient, then the activation itself.
+      ops_.LinearBackwardInput(grad_hidden, weight_down, /*add=*/false, activated, products);
+      ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated);
+      ops_.LinearBackwardInput(grad_gate_up, weight_gate_up, /*add=*/false, grad_normed, products);
+      ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/grad_hidden, add_x, grad_x,
+                           /*add_weight=*/false, grad_norm, norm_work);
+      ops_.RmsNorm(x, norm, epsilon_, normed);
+    };
   }
 
   BoundPass BindBackwardWeight(BoundTensors& in) const override {
-    MlpBackwardWeight t{.grad_hidden = in.Gradient("hidden"),
-                        .normed = in.Value("normed"),
-                        .activated = in.Value("activated"),
-                        .grad_gate_up = in.Value("grad_gate_up"),
-                        .norm_sums = in.Value("grad_norm"),
-                        .grad_norm = in.ParameterGradient("norm"),
-                        .grad_weight_gate_up = in.ParameterGradient("gate_up"),
-                        .grad_weight_down = in.ParameterGradient("down"),
-                        .add = in.AddsToParameterGradient("norm"),
-                        .products = in.Work("products")};
-    return [this, t]() mutable { BackwardWeight(t); };
-  }
-
-  void Forward(MlpForward& t) const {
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-    ops_.Linear(t.normed, t.weight_gate_up, /*residual=*/at::Tensor(), t.gate_up, t.products);
-    if (!t.hidden.defined()) {
-      return;  // recomputed for the backward, which does not read it
-    }
-    ops_.SwiGlu(t.gate_up, t.activated);
-    ops_.Linear(t.activated, t.weight_down, /*residual=*/t.x, t.hidden, t.products);
-  }
-
-  void BackwardInput(MlpBackwardInput& t) const {
-    // `activated` is first the activation's gradient, then the activation itself.
-    ops_.LinearBackwardInput(t.grad_hidden, t.weight_down, /*add=*/false, t.activated, t.products);
-    ops_.SwiGluBackward(t.gate_up, t.activated, t.grad_gate_up, t.activated);
-    ops_.LinearBackwardInput(t.grad_gate_up, t.weight_gate_up, /*add=*/false, t.grad_normed, t.products);
-    ops_.RmsNormBackward(t.grad_normed, t.x, t.norm, epsilon_, /*residual=*/t.grad_hidden, t.add_x, t.grad_x,
-                         /*add_weight=*/false, t.grad_norm, t.norm_work);
-    ops_.RmsNorm(t.x, t.norm, epsilon_, t.normed);
-  }
-
-  void BackwardWeight(MlpBackwardWeight& t) const {
-    ops_.LinearBackwardWeight(t.grad_hidden, t.activated, t.add, t.grad_weight_down, t.products);
-    ops_.LinearBackwardWeight(t.grad_gate_up, t.normed, t.add, t.grad_weight_gate_up, t.products);
-    CopyOrAdd(t.norm_sums, t.add, t.grad_norm);
+    return [this, grad_hidden = in.Gradient("hidden"), normed = in.Value("normed"),
+            activated = in.Value("activated"), grad_gate_up = in.Value("grad_gate_up"),
+            norm_sums = in.Value("grad_norm"), grad_norm = in.ParameterGradient("norm"),
+            grad_weight_gate_up = in.ParameterGradient("gate_up"),
+            grad_weight_down = in.ParameterGradient("down"), add = in.AddsToParameterGradient("norm"),
+            products = in.Work("products")]() mutable {
+      ops_.LinearBackwardWeight(grad_hidden, activated, add, grad_weight_down, products);
+      ops_.LinearBackwardWeight(grad_gate_up, normed, add, grad_weight_gate_up, products);
+      CopyOrAdd(norm_sums, add, grad_norm);
+    };
   }
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "ops/linear_work.h"
 #include "ops/row_work.h"
 #include "ops/sparse_work.h"
 
@@ -121,6 +122,14 @@ TensorSpec NormWork(const DecoderShapes& shapes) {
   return {"norm_work",
           {ops::RmsNormBackwardWorkBytes(shapes.device, shapes.tokens, shapes.hidden, shapes.compute_bytes)},
           ElementType::kByte};
+}
+
+TensorSpec ProductsWork(const DecoderShapes& shapes) {
+  return {"products", {ops::LinearWorkBytes(shapes.device, shapes.compute_bytes)}, ElementType::kByte};
+}
+
+ParameterSpec NormOver(const char* name, int64_t columns) {
+  return {.name = name, .shape = {columns}, .init = Init::kOnes, .gradient_is_statistics = true};
 }
 
 NodeDeclaration Declare(NodeKind kind, const DecoderShapes& shapes) {

@@ -10,8 +10,9 @@
 
 namespace tandem::model {
 
-// The kinds of nodes that a decoder is made of, each declared in the file of its name (embedding.cc, ...);
-// its code is beside it (embedding_node.cc). A new kind is these two files, its row and its place in a layer
+// The kinds of nodes that a decoder is made of, each declared in the file of its name (embedding.cc, ...;
+// sizes and combine with dispatch, whose rows they count and bring back); its code is beside it
+// (embedding_node.cc). A new kind is these two files, its row and its place in a layer
 // in node_kinds.cc, its row in decoder_nodes.cc, and its parameters' names in hugging_face_names.cc.
 NodeDeclaration DeclareEmbedding(const DecoderShapes& shapes);
 NodeDeclaration DeclareAttention(const DecoderShapes& shapes);
@@ -25,8 +26,7 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& shapes);
 NodeDeclaration DeclareExperts(const DecoderShapes& shapes);
 NodeDeclaration DeclareCombine(const DecoderShapes& shapes);
 NodeDeclaration DeclareFinish(const DecoderShapes& shapes);
-NodeDeclaration DeclareHead(const DecoderShapes& shapes);         // whichever of both the shapes ask for
-NodeDeclaration DeclareBlockedHead(const DecoderShapes& shapes);  // DecoderShapes::logit_columns
+NodeDeclaration DeclareHead(const DecoderShapes& shapes);
 
 // Where the rows of experts travel.
 inline constexpr char kDispatchStream[] = "dispatch";
@@ -62,10 +62,13 @@ void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
 // global: the route node makes room for them, and reads them in its backward.
 TensorSpec BalanceCounts(const DecoderShapes& shapes);
 
-std::vector<PartSpec> HeadParts(const DecoderShapes& shapes);
-
-// Scratch of the backward of a norm over hidden states: "norm_work".
+// Work memory: of the backward of a norm over hidden states ("norm_work"), and of matrix products
+// ("products").
 TensorSpec NormWork(const DecoderShapes& shapes);
+TensorSpec ProductsWork(const DecoderShapes& shapes);
+
+// The weight of a norm over so many columns.
+ParameterSpec NormOver(const char* name, int64_t columns);
 
 NodeDeclaration Declare(schedules::NodeKind kind, const DecoderShapes& shapes);
 
@@ -79,5 +82,11 @@ struct DecoderNode {
 
 // In forward order.
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
+
+// hugging_face_names.cc: the name in Hugging Face's safetensors of a parameter that a kind of node declares
+// (node_declaration.h), in layer `layer`: "model.layers.3.mlp.gate_proj.weight". Of experts, `parameter` ends
+// in the number of one: "gate.5". Throws std::logic_error for one that the table does not have.
+std::string HuggingFaceName(Architecture architecture, schedules::NodeKind kind, const std::string& parameter,
+                            int layer);
 
 }  // namespace tandem::model

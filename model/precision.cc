@@ -1,33 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/precision.h"
 
-#include <stdexcept>
-
 namespace tandem::model {
+namespace {
 
-int ElementBytes(ComputeType type) {
-  switch (type) {
-    case ComputeType::kFp32:
-      return 4;
-    case ComputeType::kFp64:
-      return 8;
-    case ComputeType::kBf16:
-      return 2;
-  }
-  throw std::logic_error("no such type of elements");
-}
+struct TypeInfo {
+  const char* name;
+  int bytes;
+};
 
-const char* ToText(ComputeType type) {
-  switch (type) {
-    case ComputeType::kFp32:
-      return "fp32";
-    case ComputeType::kFp64:
-      return "fp64";
-    case ComputeType::kBf16:
-      return "bf16";
-  }
-  throw std::logic_error("no such type of elements");
-}
+constexpr TypeInfo kTypes[] = {{"fp32", 4}, {"fp64", 8}, {"bf16", 2}};  // by ComputeType
+
+}  // namespace
+
+int ElementBytes(ComputeType type) { return kTypes[static_cast<int>(type)].bytes; }
+
+const char* ToText(ComputeType type) { return kTypes[static_cast<int>(type)].name; }
 
 ComputeType MainType(ComputeType compute) {
   return compute == ComputeType::kFp64 ? ComputeType::kFp64 : ComputeType::kFp32;

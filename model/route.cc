@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "model/node_kinds.h"
-#include "ops/linear_work.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::model {
@@ -49,7 +48,7 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
 
 // normed = norm(x); logits = router · normed; chosen and probabilities of ops/router.h. Logits are computed
 // in the type of statistics, from copies of both operands where that is another. The backward recomputes the
-// norm, and adds the gradients of the router's own losses. report: model/router_report.h. Where the balance
+// norm, and adds the gradients of the router's own losses. report: model/decoder_shapes.h. Where the balance
 // is global, the node behind this one writes balance_counts, and has its value. Where experts have room for
 // some tokens only, `chosen` is -1 where a choice was dropped. Where routers have biases, they choose by
 // them, and count the tokens of each expert for the next one. Where an MLP sees every token beside the
@@ -57,16 +56,14 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   const double shared_flops = s.ProductFlops(s.hidden, 3 * s.shared_inner);
   const double flops = s.ProductFlops(s.hidden, s.router.experts) + shared_flops;
-  const TensorSpec products{
-      "products", {ops::LinearWorkBytes(s.device, s.compute_bytes)}, ElementType::kByte};
-  std::vector<TensorSpec> forward_scratch = {products,
+  std::vector<TensorSpec> forward_scratch = {ProductsWork(s),
                                              {"router_work", {RouterWorkBytes(s)}, ElementType::kByte}};
   std::vector<TensorSpec> backward_scratch = {
       {"normed", {s.tokens, s.hidden}},
       {"grad_normed", {s.tokens, s.hidden}},
       {"grad_logits", {s.tokens, s.router.experts}, ElementType::kStatistics},
       NormWork(s),
-      products,
+      ProductsWork(s),
       {"router_work", {LossesWorkBytes(s)}, ElementType::kByte}};
   if (s.widens) {
     const TensorSpec wide{"wide", {s.tokens, s.hidden}, ElementType::kStatistics};
@@ -86,11 +83,11 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                    .gradient = true,
                    .computed_from = {"logits", "chosen"}},
                   {.tensor = {"report", {s.report.size()}, ElementType::kFloat64}, .loss = true}},
-      .parts =
-          {{.name = "router",
-            .parameters =
-                {{.name = "norm", .shape = {s.hidden}, .init = Init::kOnes, .gradient_is_statistics = true},
-                 {.name = "router", .shape = {s.router.experts, s.hidden}, .gradient_is_statistics = true}}}},
+      .parts = {{.name = "router",
+                 .parameters = {NormOver("norm", s.hidden),
+                                {.name = "router",
+                                 .shape = {s.router.experts, s.hidden},
+                                 .gradient_is_statistics = true}}}},
       .forward = {.reads = {"x"},
                   .writes = {"normed", "logits", "chosen", "probabilities", "report"},
                   .parameters = true,

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "fsdp/buffer_bytes.h"
-#include "model/decoder_outline.h"
 #include "parallel/data_parallel_mesh.h"
 #include "parallel/job_groups.h"
 #include "plan/recomputation.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/outline_writer.h"
+#include "model/decoder_outline.h"
 #include "parallel/grid_sizes.h"
 #include "plan/job_plan.h"
 

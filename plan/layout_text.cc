@@ -14,15 +14,8 @@ namespace tandem::plan {
 namespace {
 
 const char* ToText(schedules::Placement placement) {
-  switch (placement) {
-    case schedules::Placement::kReplicate:
-      return "all";
-    case schedules::Placement::kShard:
-      return "a shard";
-    case schedules::Placement::kPartial:
-      return "a partial sum";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"all", "a shard", "a partial sum"};
+  return kTexts[static_cast<int>(placement)];
 }
 
 // "of parameters all, of gradients a shard, of the optimizer's state a shard"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -351,24 +350,14 @@ json CommunicatorsJson(const JobPlan& plan) {
   return communicators;
 }
 
-const char* LifeName(schedules::Life life) {
-  switch (life) {
-    case schedules::Life::kLocal:
-      return "local";
-    case schedules::Life::kPersistent:
-      return "persistent";
-    case schedules::Life::kRing:
-      return "ring";
-  }
-  throw std::logic_error("a life without a name");
-}
+constexpr const char* kLifeNames[] = {"local", "persistent", "ring"};  // by schedules::Life
 
 json ProgramJson(const JobPlan& plan, const schedules::Program& program) {
   json buffers = json::array();
   for (const schedules::Buffer& buffer : program.buffers) {
     buffers.push_back({{"name", buffer.name},
                        {"kind", schedules::ToText(buffer.kind)},
-                       {"life", LifeName(buffer.life)},
+                       {"life", kLifeNames[static_cast<int>(buffer.life)]},
                        {"bytes", buffer.bytes.bound},
                        {"address", buffer.address}});
   }

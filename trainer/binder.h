@@ -7,13 +7,10 @@
 
 #include "comm/communicator.h"
 #include "fsdp/unit_shard.h"
-#include "model/bound_pass.h"
+#include "model/node.h"
 #include "schedules/program/program.h"
 #include "trainer/bound_program.h"
 
-namespace tandem::model {
-class Node;
-}
 namespace tandem::plan {
 struct JobPlan;
 }

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device/device.h"
-#include "fsdp/pieces.h"
+#include "fsdp/layout.h"
 #include "fsdp/unit_mesh.h"
 #include "trainer/stage_memory.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "comm/store.h"
+#include "comm/communicator_factory.h"
 #include "link/channel.h"
 #include "tandem/v1/workers.pb.h"
 

@@ -139,7 +139,7 @@ class Executor::Impl {
     return run_memory_.Read(slot.request, slot.bound->program.program(), static_cast<int>(number % 2));
   }
 
-  std::optional<RecordedRun> TakeRecorded() { return std::exchange(recorded_, std::nullopt); }
+  std::optional<v1::StepTimeline> TakeRecorded() { return std::exchange(recorded_, std::nullopt); }
 
   int in_flight() const { return in_flight_; }
 
@@ -420,7 +420,7 @@ class Executor::Impl {
   int64_t next_ = 0;  // number of the run that is issued next
   int in_flight_ = 0;
   std::array<Slot, 2> slots_;  // by parity
-  std::optional<RecordedRun> recorded_;
+  std::optional<v1::StepTimeline> recorded_;
 
   device::StreamError error_;
   // Last: joined before anything that their work uses is gone.
@@ -441,7 +441,7 @@ void Executor::Issue(const RunRequest& request, BatchReader::Load load, int64_t 
 
 RunRecord Executor::Await() { return impl_->Await(); }
 
-std::optional<RecordedRun> Executor::TakeRecorded() { return impl_->TakeRecorded(); }
+std::optional<v1::StepTimeline> Executor::TakeRecorded() { return impl_->TakeRecorded(); }
 
 int Executor::in_flight() const { return impl_->in_flight(); }
 

@@ -10,8 +10,8 @@
 #include "comm/communicators.h"
 #include "link/shared_page.h"
 #include "schedules/program/program.h"
+#include "tandem/v1/report.pb.h"
 #include "trainer/batch_reader.h"
-#include "trainer/profiling.h"
 #include "trainer/run_memory.h"
 
 namespace tandem::comm {
@@ -77,7 +77,7 @@ class Executor {
   RunRecord Await();
 
   // The times of the run that Await returned last, where it was recorded; without its rank.
-  std::optional<RecordedRun> TakeRecorded();
+  std::optional<v1::StepTimeline> TakeRecorded();
 
   int in_flight() const;
 

@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <deque>
 
-#include "schedules/simulate/timeline.h"
-
 namespace tandem::trainer {
 
 // How a program runs while its instructions are timed.
@@ -13,12 +11,6 @@ enum class Recording : uint8_t {
   kNone,
   kOverlapped,  // as always
   kSerialized,  // one instruction at a time, in issue order, so that none slows another
-};
-
-// One run of a program, instruction by instruction.
-struct RecordedRun {
-  schedules::Timeline timeline;
-  int64_t start_unix_ns = 0;  // of the program, CLOCK_REALTIME
 };
 
 // Steps that somebody wants to be recorded: `steps` overlapped ones, then, where wanted, as many serialized.

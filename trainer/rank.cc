@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,15 +12,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/parameter_arrays.h"
-#include "checkpoint/tensor_type.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
 #include "plan/step_work.h"
+#include "platform/build_info.h"
 #include "platform/clock.h"
 #include "platform/host.h"
 #include "platform/log.h"
@@ -75,8 +77,7 @@ std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan)
 class Rank::Impl {
  public:
   Impl(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
-       RankObserver& observer)
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend, Tell tell)
       : plan_(plan),
         config_(config),
         communicators_(communicators),
@@ -87,7 +88,7 @@ class Rank::Impl {
         files_(files),
         requests_(requests),
         page_(page),
-        observer_(observer),
+        tell_(std::move(tell)),
         device_(backend.device()),
         corpus_(std::make_shared<data::Corpus>(
             data::CorpusSource{.train = plan.train.data.train,
@@ -149,17 +150,9 @@ class Rank::Impl {
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, first_step));
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
-                     first_step, observer_,
+                     first_step, config_.attempt, tell_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
-    observer_.OnReady({.program_digest = plan_.program_digest,
-                       .layout_digest = plan_.layout_digest,
-                       .data_digest = train_loader_.digest(),
-                       .kernels_digest = kernels_digest_,
-                       .resumed_step = first_step,
-                       .resumed_from = resumed_from_,
-                       .arena_bytes = plan_.stage.arena_bytes,
-                       .memory = device_.memory_use(),
-                       .sent_bytes = plan::SentBytes(plan_)});
+    TellReady(first_step);
     SetPhase(v1::RANK_PHASE_READY);
     Lap();
 
@@ -191,7 +184,7 @@ class Rank::Impl {
           Lap();
           break;
         case RunSequence::Action::kAnswer:
-          observer_.OnRequestsDone(requests_.Finish(), HasDirectory() ? save_error_ : kNoDirectory);
+          Answer(requests_.Finish(), HasDirectory() ? save_error_ : kNoDirectory);
           sequence_->Answered();
           break;
         case RunSequence::Action::kStop:
@@ -200,12 +193,12 @@ class Rank::Impl {
           // The first rank that leaves ends the job, and with it the others: none does before rank 0 has
           // removed the checkpoints that make way for the newest, and has reported that.
           checkpoint::ExchangeTexts(communicators_.report, "");
-          observer_.OnRequestsDone(requests_.Finish(), "");
+          Answer(requests_.Finish(), "");
           return RankOutcome::kStopped;
         case RunSequence::Action::kFinish:
           reports_->Submit();
           reports_->Flush();
-          observer_.OnRequestsDone(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
+          Answer(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
           SetPhase(v1::RANK_PHASE_FINISHED);
           return RankOutcome::kFinished;
       }
@@ -213,6 +206,40 @@ class Rank::Impl {
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
+
+  void TellReady(int64_t first_step) const {
+    v1::FromTrainer message;
+    v1::Ready& ready = *message.mutable_ready();
+    ready.set_program_digest(plan_.program_digest);
+    ready.set_layout_digest(plan_.layout_digest);
+    ready.set_data_digest(train_loader_.digest());
+    ready.set_kernels_digest(kernels_digest_);
+    ready.set_resumed_step(first_step);
+    ready.set_build(platform::BuildVersion());
+    ready.set_resumed_from(resumed_from_);
+    ready.set_arena_bytes(plan_.stage.arena_bytes);
+    const device::MemoryUse memory = device_.memory_use();
+    ready.set_device_used_bytes(memory.used);
+    ready.set_device_total_bytes(memory.total);
+    const std::map<std::string, double> sent = plan::SentBytes(plan_);
+    ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
+    tell_(std::move(message));
+  }
+
+  void TellOf(const v1::CheckpointWarning& warning) const {
+    v1::FromTrainer message;
+    *message.mutable_checkpoint_warning() = warning;
+    tell_(std::move(message));
+  }
+
+  void Answer(const std::vector<uint64_t>& ids, const std::string& error) const {
+    for (const uint64_t id : ids) {
+      v1::FromTrainer message;
+      message.set_request_done(id);
+      message.set_request_error(error);
+      tell_(std::move(message));
+    }
+  }
 
   bool HasDirectory() const { return !plan_.train.checkpoint.directory.empty(); }
 
@@ -234,7 +261,7 @@ class Rank::Impl {
           executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
         });
     for (const v1::CheckpointWarning& warning : job.warnings) {
-      observer_.OnCheckpointWarning(warning);
+      TellOf(warning);
     }
     const checkpoint::Found& start = job.from;
     resumed_from_ = start.path;
@@ -320,10 +347,14 @@ class Rank::Impl {
     if (record.run.computed == 0) {
       return;
     }
-    if (std::optional<RecordedRun> recorded = executor_.TakeRecorded(); recorded.has_value()) {
-      recorded->timeline.rank = config_.rank;
+    if (std::optional<v1::StepTimeline> recorded = executor_.TakeRecorded(); recorded.has_value()) {
+      recorded->set_rank(config_.rank);
       const ProfileQueue::Recorded of = sequence_->Recorded();
-      observer_.OnProfiledStep(of.id, *recorded, of.last);
+      v1::FromTrainer message;
+      message.mutable_profiled()->set_id(of.id);
+      *message.mutable_profiled()->mutable_timeline() = *std::move(recorded);
+      message.mutable_profiled()->set_last(of.last);
+      tell_(std::move(message));
     }
     const ProfileSteps profile = ProfileSteps::FromNumber(record.outcome.profile);
     if (profile.id != 0) {
@@ -418,7 +449,15 @@ class Rank::Impl {
       return error.what();
     }
     if (config_.rank == 0) {
-      observer_.OnCheckpoint(step, saved);
+      v1::FromTrainer message;
+      v1::CheckpointCommitted& committed = *message.mutable_checkpoint();
+      committed.set_step(step);
+      committed.set_path(saved.path);
+      committed.set_bytes(saved.bytes);
+      committed.set_manifest_digest(saved.manifest_digest);
+      committed.set_seconds(saved.seconds);
+      committed.mutable_removed_steps()->Add(saved.removed_steps.begin(), saved.removed_steps.end());
+      tell_(std::move(message));
     }
     // Every save tries again and fails again; one warning of each says enough.
     std::vector<std::string> news;
@@ -438,7 +477,7 @@ class Rank::Impl {
     platform::Log(platform::LogLevel::kError, "a checkpoint failed",
                   {{"step", absl::StrCat(step())}, {"error", message}});
     if (config_.rank == 0) {
-      observer_.OnCheckpointWarning(WarningOf(problem, step(), "", message));
+      TellOf(WarningOf(problem, step(), "", message));
     }
   }
 
@@ -449,7 +488,7 @@ class Rank::Impl {
   platform::Files& files_;
   RequestBox& requests_;
   link::SharedPage& page_;
-  RankObserver& observer_;
+  const Tell tell_;
   device::Device& device_;
 
   std::chrono::steady_clock::time_point lap_;
@@ -476,9 +515,9 @@ class Rank::Impl {
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-           platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
-           RankObserver& observer)
-    : impl_(std::make_unique<Impl>(plan, config, communicators, files, requests, page, backend, observer)) {}
+           platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend, Tell tell)
+    : impl_(std::make_unique<Impl>(plan, config, communicators, files, requests, page, backend,
+                                   std::move(tell))) {}
 
 Rank::~Rank() = default;
 

@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint.h"
 #include "comm/communicator_factory.h"
 #include "comm/communicators.h"
 #include "device/device.h"
@@ -18,8 +16,7 @@
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
-#include "tandem/v1/report.pb.h"
-#include "tandem/v1/state.pb.h"
+#include "tandem/v1/trainer.pb.h"
 #include "trainer/executor.h"
 #include "trainer/requests.h"
 
@@ -46,41 +43,13 @@ struct RankConfig {
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };
 
-// What ranks compare before they start.
-struct RankReady {
-  std::string program_digest;
-  std::string layout_digest;
-  std::string data_digest;
-  std::string kernels_digest;  // ops::Operations::kernels_digest
-  int64_t resumed_step = 0;
-  std::string resumed_from;                  // path of the checkpoint; empty: step 0
-  int64_t arena_bytes = 0;                   // of its device, which it holds to its end
-  device::MemoryUse memory;                  // of its device, when it was ready
-  std::map<std::string, double> sent_bytes;  // plan::SentBytes
-};
-
-// Receives what happens in a rank. Called on the rank's thread unless said otherwise.
-class RankObserver {
- public:
-  virtual ~RankObserver() = default;
-
-  virtual void OnReady(const RankReady& ready) = 0;
-  // Rank 0 only, once, before the first report, where norms are wanted: the table in whose order they come.
-  virtual void OnParameters(const std::vector<plan::TrainedParameter>& parameters) = 0;
-  // Rank 0 only, in step order, on the reporter's thread; must not block.
-  virtual void OnReport(const v1::StepReport& report) = 0;
-  // Rank 0 only.
-  virtual void OnCheckpoint(int64_t step, const checkpoint::Saved& saved) = 0;
-  // Rank 0 only.
-  virtual void OnCheckpointWarning(const v1::CheckpointWarning& warning) = 0;
-  // Rank 0 only, once, on the reporter's thread before OnReport: the first step whose gradients are not
-  // finite. message: one line, which names parameters and ranks where norms are wanted.
-  virtual void OnNonfinite(int64_t step, const std::string& message) = 0;
-  // A step was recorded for the profile of that id; last: it has no further steps.
-  virtual void OnProfiledStep(uint64_t id, const RecordedRun& recorded, bool last) = 0;
-  // The ranks have acted on these requests; `error` says why they could not do what was asked.
-  virtual void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) = 0;
-};
+// Takes what a rank says, on the rank's thread unless said otherwise: that it is ready; steps that were
+// recorded; and for each request that the ranks have acted on that it is done. Rank 0 alone says
+// * where norms are wanted, before the first report: the table in whose order they come;
+// * reports, in step order, on the reporter's thread, which must not be blocked;
+// * before its report, likewise, a warning at the first step whose gradients are not finite;
+// * checkpoints, and warnings of them.
+using Tell = std::function<void(v1::FromTrainer message)>;
 
 enum class RankOutcome : uint8_t {
   kFinished,  // every step is done
@@ -109,8 +78,7 @@ class Rank {
  public:
   // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
   Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
-       RankObserver& observer);
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend, Tell tell);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;

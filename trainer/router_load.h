@@ -12,7 +12,7 @@ struct JobPlan;
 
 namespace tandem::trainer {
 
-// What the router of one sparse layer did with a rank's microbatches of one step (model/router_report.h).
+// What the router of one sparse layer did with a rank's microbatches of one step (model/decoder_shapes.h).
 struct RouterLoad {
   struct Losses {
     double balance = 0;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fsdp/run_inputs.h"
-#include "model/router_report.h"
+#include "model/decoder_shapes.h"
 #include "plan/job_plan.h"
 #include "trainer/stage_memory.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "device/device.h"
-#include "model/bound_pass.h"
-#include "model/hugging_face_names.h"
+#include "model/node.h"
+#include "model/node_kinds.h"
 #include "plan/job_plan.h"
 #include "trainer/backend.h"
 
@@ -18,7 +18,7 @@ using schedules::Program;
 
 StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& device,
                          std::shared_ptr<device::Region> arena, bool fill_with_nan)
-    : arena_(device, std::move(arena), fill_with_nan), host_(device, stage.host_bytes) {
+    : arena_(device, std::move(arena), fill_with_nan), host_(device, device.ReserveHost(stage.host_bytes)) {
   device.Fill(arena_.all().begin, 0, stage.persistent_bytes);
 }
 

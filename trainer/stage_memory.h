@@ -47,7 +47,7 @@ class StageMemory {
 
  private:
   const device::StaticArena arena_;
-  const device::HostArena host_;
+  const device::StaticArena host_;  // pinned where that matters, zero at the start
 };
 
 // The units of a plan as `rank` holds them. `backend` outlives them.

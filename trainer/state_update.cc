@@ -6,11 +6,10 @@
 #include <cstddef>
 #include <stdexcept>
 
-#include "checkpoint/tensor_type.h"
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "fsdp/norm_outcome.h"
-#include "model/bound_pass.h"
+#include "model/node.h"
 #include "ops/sparse_operations.h"
 
 namespace tandem::trainer {

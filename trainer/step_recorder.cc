@@ -2,6 +2,7 @@
 #include "trainer/step_recorder.h"
 
 #include <c10/core/Device.h>
+#include <sched.h>
 #include <time.h>
 
 #include "device/device.h"
@@ -45,16 +46,23 @@ void StepRecorder::Run(int instruction, const std::function<void()>& run) {
   times.cpu_ns = knows_cpu ? Nanoseconds(cpu) - cpu_before : -1;
 }
 
-RecordedRun StepRecorder::Take() const {
-  RecordedRun run{.timeline = {.program = program_.name, .step = step_, .serialized = serialized_},
-                  .start_unix_ns = start_unix_ns_};
+v1::StepTimeline StepRecorder::Take() const {
+  v1::StepTimeline timeline;
+  timeline.set_program(program_.name);
+  timeline.set_step(step_);
+  timeline.set_serialized(serialized_);
+  timeline.set_start_unix_ns(start_unix_ns_);
   for (const Times& times : times_) {
-    schedules::InstructionTime& time = run.timeline.instructions.emplace_back();
-    time.start_ns = times.start->Since(*origin_);
-    time.end_ns = times.end->Since(*origin_);
-    time.cpu_ns = times.cpu_ns;
+    timeline.add_start_ns(times.start->Since(*origin_));
+    timeline.add_end_ns(times.end->Since(*origin_));
+    timeline.add_cpu_ns(times.cpu_ns);
   }
-  return run;
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (sched_getaffinity(0, sizeof processors, &processors) == 0) {
+    timeline.set_processors(CPU_COUNT(&processors));
+  }
+  return timeline;
 }
 
 }  // namespace tandem::trainer

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tandem/v1/report.pb.h"
 #include "trainer/profiling.h"
 
 namespace tandem::device {
@@ -32,8 +33,8 @@ class StepRecorder {
   // Calls `run`, the work of that instruction, on its stream.
   void Run(int instruction, const std::function<void()>& run);
 
-  // Once the streams have passed all of it.
-  RecordedRun Take() const;
+  // Once the streams have passed all of it; without its rank.
+  v1::StepTimeline Take() const;
 
  private:
   struct Times {

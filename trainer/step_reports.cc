@@ -7,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "trainer/rank.h"
 
 namespace tandem::trainer {
 namespace {
@@ -45,11 +44,12 @@ std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& param
 }  // namespace
 
 StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-                         double seconds_at_peak, int64_t resumed_step, RankObserver& observer,
+                         double seconds_at_peak, int64_t resumed_step, int attempt, Tell tell,
                          std::function<void(std::exception_ptr)> failed)
     : comm_(comm),
       plan_(plan),
-      observer_(observer),
+      attempt_(attempt),
+      tell_(std::move(tell)),
       parameters_(plan::TrainedParameters(plan)),
       places_(plan::TrainedParametersOf(plan, comm.rank())),
       reporter_(
@@ -66,7 +66,14 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
     tensorboard_.emplace(files, platform::SteadyClock(), directory, resumed_step);
   }
   if (comm.rank() == 0 && plan.train.parameter_norms) {
-    observer.OnParameters(parameters_);
+    v1::FromTrainer message;
+    message.mutable_table()->set_digest(plan.layout_digest);
+    for (const plan::TrainedParameter& parameter : parameters_) {
+      v1::Parameter& row = *message.mutable_table()->add_parameters();
+      row.set_name(parameter.name);
+      row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
+    }
+    tell_(std::move(message));
   }
 }
 
@@ -121,7 +128,13 @@ void StepReports::Report(const v1::StepReport& report, const std::vector<Nonfini
     metrics_->Append(report);
     tensorboard_->Append(report);
   }
-  observer_.OnReport(report);
+  v1::FromTrainer message;
+  *message.mutable_report() = report;
+  message.mutable_report()->set_attempt(attempt_);
+  if (report.norms().weight_size() > 0) {
+    message.mutable_report()->mutable_norms()->set_table_digest(plan_.layout_digest);
+  }
+  tell_(std::move(message));
 }
 
 void StepReports::ReportNonfinite(const v1::StepReport& report,
@@ -133,10 +146,12 @@ void StepReports::ReportNonfinite(const v1::StepReport& report,
                  {"where", nonfinite_places_}});
   if (!std::exchange(has_warned_, true)) {
     const bool one = report.nonfinite() == 1;
-    observer_.OnNonfinite(report.step(),
-                          absl::StrCat(report.nonfinite(), one ? " element" : " elements",
-                                       " of the gradients of step ", report.step(), one ? " is" : " are",
-                                       " not finite: ", nonfinite_places_, "; the step was not applied"));
+    v1::FromTrainer message;
+    message.mutable_training_warning()->set_step(report.step());
+    message.mutable_training_warning()->set_message(absl::StrCat(
+        report.nonfinite(), one ? " element" : " elements", " of the gradients of step ", report.step(),
+        one ? " is" : " are", " not finite: ", nonfinite_places_, "; the step was not applied"));
+    tell_(std::move(message));
   }
 }
 

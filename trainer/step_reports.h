@@ -14,24 +14,23 @@
 #include "platform/files.h"
 #include "trainer/failure.h"
 #include "trainer/metrics_file.h"
+#include "trainer/rank.h"
 #include "trainer/reporter.h"
 #include "trainer/run_memory.h"
 #include "trainer/tensorboard_file.h"
 
 namespace tandem::trainer {
 
-class RankObserver;
-
 // A step's record on its way: put together on each rank from the runs that computed and applied the step,
 // folded by the reporter, and on rank 0 written to metrics.jsonl and TensorBoard's file in the job's
-// directory, given to the observer, and logged where gradients are not finite. Used by the rank's thread.
+// directory, told, and logged where gradients are not finite. Used by the rank's thread.
 class StepReports {
  public:
   // comm, seconds_at_peak: as for the reporter. resumed_step: done before. failed: called once, on the
-  // reporter's thread, with the error that Flush throws. All outlive it. On rank 0 the observer gets the
-  // table of parameters first, where norms are wanted. Throws UserError where a file cannot be written.
+  // reporter's thread, with the error that Flush throws. All but the functions outlive it. On rank 0 it tells
+  // the table of parameters first, where norms are wanted. Throws UserError where a file cannot be written.
   StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-              double seconds_at_peak, int64_t resumed_step, RankObserver& observer,
+              double seconds_at_peak, int64_t resumed_step, int attempt, Tell tell,
               std::function<void(std::exception_ptr)> failed);
 
   // What a run that has ended says of the step that it computed, which takes so long, and of the one that it
@@ -60,7 +59,8 @@ class StepReports {
 
   comm::Communicator& comm_;
   const plan::JobPlan& plan_;
-  RankObserver& observer_;
+  const int attempt_;
+  const Tell tell_;
   const std::vector<plan::TrainedParameter> parameters_;  // of the whole job
   const std::vector<size_t> places_;                      // of this rank's among them
   std::optional<MetricsFile> metrics_;

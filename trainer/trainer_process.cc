@@ -42,7 +42,6 @@
 #include "tandem/v1/trainer.pb.h"
 #include "trainer/backend.h"
 #include "trainer/channel_store.h"
-#include "trainer/daemon_observer.h"
 #include "trainer/failure.h"
 #include "trainer/memberships.h"
 #include "trainer/outbox.h"
@@ -223,7 +222,6 @@ class TrainerProcess {
     (*page_)->phase = v1::RANK_PHASE_CONNECTING;
     backend_ = make_backend_(proto::LowerName(assignment.resolved().resources().device()), Own().slot());
     Connect(MembershipsOf(groups, start_.rank(), plan_.group_options));
-    observer_ = std::make_unique<DaemonObserver>(*outbox_, assignment.id().attempt(), plan_.layout_digest);
     rank_ = std::make_unique<Rank>(plan_,
                                    RankConfig{.rank = start_.rank(),
                                               .attempt = assignment.id().attempt(),
@@ -231,7 +229,8 @@ class TrainerProcess {
                                               .spec_digest = jobspec::Digest(assignment.resolved()),
                                               .resume_from = assignment.resume_from()},
                                    RankCommunicators{*communicators_, *factory_, *report_},
-                                   platform::SystemFiles(), requests_, **page_, *backend_, *observer_);
+                                   platform::SystemFiles(), requests_, **page_, *backend_,
+                                   [this](v1::FromTrainer message) { outbox_->Push(std::move(message)); });
     running_ = rank_.get();
     if (heartbeat_ == nullptr) {
       return rank_->Run();
@@ -358,7 +357,6 @@ class TrainerProcess {
   std::unique_ptr<comm::Communicators> communicators_;
   std::unique_ptr<comm::Communicator> report_;
   std::unique_ptr<comm::Communicator> heartbeat_;  // null: nothing to watch
-  std::unique_ptr<DaemonObserver> observer_;
   std::unique_ptr<Rank> rank_;
   std::atomic<Rank*> running_{nullptr};  // rank_, for other threads
   std::unique_ptr<comm::Watchdog> watch_;

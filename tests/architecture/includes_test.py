@@ -41,7 +41,6 @@ ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
     "fsdp": {"double_double.h", "host_device.h", "norm_outcome.h", "parameter_norms.h", "run_inputs.h"},
     "ops": {"attention_shape.h", "attention_work.h", "attention_work.cc", "device_kind.h", "latent_shape.h", "linear_work.h", "router_config.h", "row_work.h", "sparse_work.h", "workspace.h"},
-    "model": {"router_report.h"},
 }
 TORCH_FREE_TARGETS = {"fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)

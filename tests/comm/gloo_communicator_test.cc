@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/gloo_communicator.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -24,7 +22,7 @@
 #include <thread>
 
 #include "absl/time/time.h"
-#include "comm/communicator.h"
+#include "comm/communicator_factory.h"
 #include "platform/clock.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/memory_store.h"
@@ -41,6 +39,14 @@ using testing::Not;
 using Seconds = std::chrono::duration<double>;
 
 constexpr absl::Duration kTimeout = absl::Seconds(30);
+
+std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std::shared_ptr<Store> store,
+                                                   const std::string& prefix, int rank, int size,
+                                                   const std::string& data_address, absl::Duration timeout,
+                                                   const std::vector<int>& ranks = {}) {
+  return MakeGlooFactory({.store = std::move(store), .data_address = data_address, .timeout = timeout})
+      ->Make({.group = name, .prefix = prefix, .rank = rank, .size = size, .ranks = ranks}, nullptr);
+}
 
 // A rendezvous through a folder, for ranks that are processes.
 class FolderStore final : public Store {

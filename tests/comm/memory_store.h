@@ -6,7 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "comm/store.h"
+#include "comm/communicator_factory.h"
 #include "platform/steady_condition.h"
 
 namespace tandem::comm {

@@ -45,7 +45,7 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   const auto consumer = device_->MakeStream("consumer", device::StreamPriority::kNormal, error);
   const device::StaticArena arena(*device_, device_->Reserve(4096));
   at::Tensor number = arena.At(256, {1}, at::kDouble);
-  const device::HostArena pinned(*device_, 8);
+  const device::StaticArena pinned(*device_, device_->ReserveHost(8));
   auto* const host = pinned.At(0, 8).as<double>();
   producer->Enqueue([&] { number.fill_(0); });
   producer->Synchronize();
@@ -84,7 +84,7 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
   const auto compute = device_->MakeStream("compute", device::StreamPriority::kNormal, error);
   const auto down = device_->MakeStream("device-to-host", device::StreamPriority::kNormal, error);
   const device::StaticArena arena(*device_, device_->Reserve(4096));
-  const device::HostArena host(*device_, 4096);
+  const device::StaticArena host(*device_, device_->ReserveHost(4096));
   at::Tensor state = arena.At(2048, {1}, at::kDouble);
   state.fill_(0);
   device_->Synchronize();

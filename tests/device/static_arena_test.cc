@@ -52,10 +52,10 @@ TEST(StaticArenaTest, WhatDoesNotFitIsRefused) {
   EXPECT_THROW(FlatTensorIn(*device, arena.At(0, 10), at::kFloat), std::invalid_argument);
 }
 
-TEST(HostArenaTest, WhatTheHostWritesIsCopiedByTheStreamAndBack) {
+TEST(StaticArenaTest, WhatTheHostWritesIsCopiedByTheStreamAndBack) {
   const auto device = Cpu();
   const StaticArena arena(*device, device->Reserve(1024));
-  const HostArena host(*device, 64);
+  const StaticArena host(*device, device->ReserveHost(64));
   EXPECT_EQ(host.At(0, 64).as<double>()[7], 0) << "zero at the start";
   host.At(0, 8).as<double>()[0] = 5;
   const auto stream = device->MakeStream("copies", StreamPriority::kNormal, StreamError());

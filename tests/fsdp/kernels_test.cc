@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fsdp/fold.h"
+#include "fsdp/layout.h"
 #include "fsdp/norms.h"
-#include "fsdp/pieces.h"
 
 namespace tandem::fsdp {
 namespace {

@@ -12,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "fsdp/pieces.h"
-
 namespace tandem::fsdp {
 namespace {
 

@@ -9,8 +9,8 @@
 #include "comm/communicator.h"
 #include "model/bound_tensors.h"
 #include "model/declared_node.h"
+#include "model/decoder_outline.h"
 #include "model/node_kinds.h"
-#include "model/outline_writer.h"
 #include "plan/build_stage.h"
 
 namespace tandem::parity {

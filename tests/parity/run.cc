@@ -16,7 +16,8 @@
 #include "device/memory.h"
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
-#include "model/bound_pass.h"
+#include "model/node.h"
+#include "plan/recorded_steps.h"
 #include "platform/files.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
@@ -108,52 +109,55 @@ class CountingFactory final : public comm::CommunicatorFactory {
   std::map<std::string, std::shared_ptr<Counter>> counters_;
 };
 
-class Recorder final : public trainer::RankObserver {
- public:
-  Recorder(JobRun& run, std::mutex& mu, const RunOptions& options) : run_(run), mu_(mu), options_(options) {}
-
-  void OnReady(const trainer::RankReady& ready) override {
-    const std::lock_guard<std::mutex> lock(mu_);
-    run_.resumed_step = ready.resumed_step;
-    run_.resumed_from = ready.resumed_from;
-  }
-  void OnParameters(const std::vector<plan::TrainedParameter>&) override {}
-  void OnReport(const v1::StepReport& report) override {
-    if (report.step() == 0) {
-      run_.start = report;
-      return;
+// Keeps what a rank tells.
+void Record(const v1::FromTrainer& message, const RunOptions& options, std::mutex& mu, JobRun& run) {
+  switch (message.item_case()) {
+    case v1::FromTrainer::kReady: {
+      const std::lock_guard<std::mutex> lock(mu);
+      run.resumed_step = message.ready().resumed_step();
+      run.resumed_from = message.ready().resumed_from();
+      break;
     }
-    if (options_.keep_steps) {
-      run_.steps.push_back(report);
+    case v1::FromTrainer::kReport: {
+      const v1::StepReport& report = message.report();
+      if (report.step() == 0) {
+        run.start = report;
+        break;
+      }
+      if (options.keep_steps) {
+        run.steps.push_back(report);
+      }
+      if (options.on_report) {
+        options.on_report(report);
+      }
+      break;
     }
-    if (options_.on_report) {
-      options_.on_report(report);
+    case v1::FromTrainer::kCheckpoint:
+      run.checkpoints.push_back(message.checkpoint().step());
+      break;
+    case v1::FromTrainer::kCheckpointWarning:
+      run.warnings.push_back(message.checkpoint_warning());
+      break;
+    case v1::FromTrainer::kTrainingWarning:
+      run.nonfinite.emplace_back(message.training_warning().step(), message.training_warning().message());
+      break;
+    case v1::FromTrainer::kProfiled: {
+      const std::lock_guard<std::mutex> lock(mu);
+      run.profiled.push_back({.id = message.profiled().id(),
+                              .timeline = plan::ToTimeline(message.profiled().timeline()),
+                              .last = message.profiled().last()});
+      break;
     }
-  }
-  void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
-  void OnCheckpointWarning(const v1::CheckpointWarning& warning) override {
-    run_.warnings.push_back(warning);
-  }
-  void OnNonfinite(int64_t step, const std::string& message) override {
-    run_.nonfinite.emplace_back(step, message);
-  }
-  void OnProfiledStep(uint64_t id, const trainer::RecordedRun& recorded, bool last) override {
-    const std::lock_guard<std::mutex> lock(mu_);
-    run_.profiled.push_back({.id = id, .timeline = recorded.timeline, .last = last});
-  }
-  void OnRequestsDone(const std::vector<uint64_t>& ids, const std::string& error) override {
-    const std::lock_guard<std::mutex> lock(mu_);
-    if (!ids.empty()) {
-      run_.request_error = error;
+    case v1::FromTrainer::kRequestDone: {
+      const std::lock_guard<std::mutex> lock(mu);
+      run.request_error = message.request_error();
+      run.answered.push_back(message.request_done());
+      break;
     }
-    run_.answered.insert(run_.answered.end(), ids.begin(), ids.end());
+    default:
+      break;
   }
-
- private:
-  JobRun& run_;
-  std::mutex& mu_;
-  const RunOptions& options_;
-};
+}
 
 // What a rank holds of an array of `elements`, which others may hold as well.
 void Put(const std::string& name, const at::Tensor& on_device, int64_t begin, int64_t elements, JobRun& run) {
@@ -222,7 +226,6 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   std::mutex mu;
   comm::RunThreadRanks(ranks, [&](int rank) {
     link::SharedPage page;
-    Recorder recorder(run, mu, options);
     const bool on_host = !options.make_backend;
     std::unique_ptr<trainer::Backend> backend;
     if (!on_host) {
@@ -254,7 +257,8 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
                            .make_nodes = options.make_nodes},
                           {communicators, *factory, *report},
                           rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(),
-                          requests[rank], page, *backend, recorder);
+                          requests[rank], page, *backend,
+                          [&](const v1::FromTrainer& message) { Record(message, options, mu, run); });
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;

@@ -15,6 +15,7 @@
 #include "model/node.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "schedules/simulate/timeline.h"
 #include "tandem/v1/report.pb.h"
 #include "tandem/v1/state.pb.h"
 #include "tests/device/seeded_scheduler.h"

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/recorded_steps.h"
 #include "tests/trainer/counted_allocations.h"
 #include "tests/trainer/executor_fixture.h"
 #include "tests/trainer/issuing_backend.h"
@@ -220,14 +221,14 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
     RunRequest request = Train(++step);
     request.run.recording = recording;
     IssueAndAwait(request);
-    const std::optional<RecordedRun> recorded = executor_->TakeRecorded();
+    const std::optional<v1::StepTimeline> recorded = executor_->TakeRecorded();
     ASSERT_TRUE(recorded.has_value());
-    const schedules::Timeline& timeline = recorded->timeline;
+    const schedules::Timeline timeline = plan::ToTimeline(*recorded);
     const std::vector<schedules::Instruction>& instructions = plan_.stage.train.instructions;
     EXPECT_EQ(timeline.program, "train");
     EXPECT_EQ(timeline.step, step);
     EXPECT_EQ(timeline.serialized, recording == Recording::kSerialized);
-    EXPECT_GT(recorded->start_unix_ns, 0);
+    EXPECT_GT(recorded->start_unix_ns(), 0);
     ASSERT_EQ(timeline.instructions.size(), instructions.size());
     std::map<schedules::StreamId, int64_t> end;
     int64_t last_end = INT64_MIN;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/bound_pass.h"
+#include "model/node.h"
+
+#include <c10/core/ScalarType.h>
 
 #include <stdexcept>
 
@@ -18,19 +20,9 @@ c10::ScalarType ScalarTypeOf(ComputeType type) {
 }
 
 const char* ToText(Pass pass) {
-  switch (pass) {
-    case Pass::kForward:
-      return "forward";
-    case Pass::kRecompute:
-      return "recompute";
-    case Pass::kBackward:
-      return "backward";
-    case Pass::kBackwardInput:
-      return "backward input";
-    case Pass::kBackwardWeight:
-      return "backward weight";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"forward", "recompute", "backward", "backward input",
+                                           "backward weight"};
+  return kNames[static_cast<int>(pass)];
 }
 
 }  // namespace tandem::model
