@@ -27,6 +27,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 constexpr size_t kMaxViolations = 1000;
+constexpr char kEndOfDocument[] = "data.end_of_document";
 constexpr size_t kReadLimit = (1 << 20) + 1;  // one more than the parser takes, so that it says so
 
 // Whether a job cannot do without the field, or without a field of the block.
@@ -143,6 +144,14 @@ class Reader {
       default:
         break;
     }
+    if (text.empty()) {
+      why = "give a value";
+      return false;
+    }
+    if (path == kEndOfDocument && !LooksLikeNumber(text)) {
+      why = "write the byte's number: 10 for a newline, 0 for NUL";
+      return false;
+    }
     if (const IntegerRule* rule = FindWordRule(path)) {
       return SetWordOrInteger(value, *rule, field, message, why);
     }
@@ -157,6 +166,10 @@ class Reader {
                                Message& message, std::string& why) {
     int64_t integer = kWord;
     if (value.text != rule.word) {
+      if (!Closest(value.text, {rule.word}).empty()) {
+        why = absl::StrCat("did you mean ", rule.word, "?");
+        return false;
+      }
       if (value.quoted) {
         why = absl::StrCat("text is not expected but ", rule.word, ": remove the quotes");
         return false;

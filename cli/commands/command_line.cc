@@ -117,6 +117,7 @@ class Parser : public CommandTree {
         Add<RunOptions>("run", "Train on this machine: start all, submit, watch, stop all", Run);
     AddFile(run, run_options->file);
     AddSet(run, run_options->set);
+    AddJobOverrides(run, *run_options);
     run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
         ->check(CLI::Range(1, 1024));
     run->add_option("--slots", run_options->slots,
@@ -126,16 +127,21 @@ class Parser : public CommandTree {
     AddDaemons(run, *run_options);
   }
 
+  // What submit and run say instead of the file, beside --set.
+  template <typename Options>
+  void AddJobOverrides(CLI::App* command, Options& options) {
+    command->add_option("--name", options.name, "Name of the job instead of the file's")->type_name("NAME");
+    command
+        ->add_option("--resume", options.resume,
+                     "checkpoint.resume of the job instead of the file's: newest, none or a checkpoint")
+        ->type_name("WHERE");
+  }
+
   void AddJobs() {
     auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job; prints its id", Submit);
     AddFile(submit, submit_options->file);
     AddSet(submit, submit_options->set);
-    submit->add_option("--name", submit_options->name, "Name of the job instead of the file's")
-        ->type_name("NAME");
-    submit
-        ->add_option("--resume", submit_options->resume,
-                     "checkpoint.resume of the job instead of the file's: newest, none or a checkpoint")
-        ->type_name("WHERE");
+    AddJobOverrides(submit, *submit_options);
     submit
         ->add_option("--request-id", submit_options->request_id,
                      "Id of this submission: with the same id, submitting again returns the same job")
