@@ -13,13 +13,8 @@ void CheckUnitCompute(FieldChecker& check, const std::string& unit, v1::ComputeT
   const bool fp64 = check.spec().precision().compute() == v1::COMPUTE_TYPE_FP64;
   if (check.IsWritten(path) && check.Usable({"precision.compute", path}) &&
       fp64 != (compute == v1::COMPUTE_TYPE_FP64)) {
-<<<<<<< HEAD
     check.Refuse(path, fp64 ? "fp64" : "fp32, bf16",
-                 "fp64 is for whole models: use one of these, or leave the key out");
-=======
-    check.Refuse(path, ValueText(FindValue(check.spec(), path)), fp64 ? "fp64" : "fp32, bf16",
                  "fp64 is for whole models: use one of these, or omit the key");
->>>>>>> mend2
   }
 }
 
@@ -32,15 +27,8 @@ void CheckTransport(FieldChecker& check, const std::string& unit, v1::ComputeTyp
     return;
   }
   const std::string computed = ValueText(FindValue(check.spec(), source));
-<<<<<<< HEAD
-  check.Refuse(
-      path, compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
-      absl::StrCat("gradients are computed in ", computed, ": use one of these, or leave the key out"));
-=======
-  check.Refuse(path, ValueText(FindValue(check.spec(), path)),
-               compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
+  check.Refuse(path, compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
                absl::StrCat("gradients are computed in ", computed, ": use one of these, or omit the key"));
->>>>>>> mend2
 }
 
 }  // namespace

@@ -144,34 +144,31 @@ class Reader {
       default:
         break;
     }
-    if (text.empty()) {
-      why = "give a value";
-      return false;
-    }
-    if (path == kEndOfDocument && !LooksLikeNumber(text)) {
+    if (path == kEndOfDocument && !text.empty() && !LooksLikeNumber(text)) {
       why = "write the byte's number: 10 for a newline, 0 for NUL";
       return false;
     }
     if (const IntegerRule* rule = FindWordRule(path)) {
       return SetWordOrInteger(value, *rule, field, message, why);
     }
-    if (value.quoted) {
-      why = "text is not expected: remove the quotes";
-      return false;
-    }
-    return SetPlain(text, field, message, why);
+    return value.quoted ? RefuseText(text, "", why) : SetPlain(text, field, message, why);
+  }
+
+  // `but`: of the words that the field takes.
+  static bool RefuseText(const std::string& text, const std::string& but, std::string& why) {
+    why = text.empty() ? "give a value" : absl::StrCat("text is not expected", but, ": remove the quotes");
+    return false;
   }
 
   static bool SetWordOrInteger(const YamlNode& value, const IntegerRule& rule, const FieldDescriptor& field,
                                Message& message, std::string& why) {
     int64_t integer = kWord;
     if (value.text != rule.word) {
-      if (!Closest(value.text, {rule.word}).empty()) {
-        why = absl::StrCat("did you mean ", rule.word, "?");
-        return false;
-      }
       if (value.quoted) {
-        why = absl::StrCat("text is not expected but ", rule.word, ": remove the quotes");
+        return RefuseText(value.text, absl::StrCat(" but ", rule.word), why);
+      }
+      if (const std::string meant = Closest(value.text, {rule.word}); !meant.empty()) {
+        why = absl::StrCat("did you mean ", meant, "?");
         return false;
       }
       if (!ParseInteger(value.text, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),

@@ -19,7 +19,7 @@
 #include "ops/operations.h"
 #include "plan/step_work.h"
 #include "platform/clock.h"
-#include "platform/host_name.h"
+#include "platform/host.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"

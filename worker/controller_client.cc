@@ -13,7 +13,6 @@
 #include "platform/log.h"
 #include "tandem/v1/workers.grpc.pb.h"
 #include "tls/client_tls.h"
-#include "worker/data_address.h"
 #include "worker/mailbox.h"
 
 namespace tandem::worker {
@@ -269,25 +268,15 @@ bool ControllerClient::Pause(absl::Duration pause) {
   return !changed_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return stopping_; });
 }
 
-std::string ControllerClient::DataAddress() const {
-  if (!address_.data_address.empty()) {
-    return address_.data_address;
-  }
-  absl::StatusOr<std::string> local = LocalAddressToward(address_.target);
-  if (local.ok()) {
-    return *std::move(local);
-  }
-  platform::Log(platform::LogLevel::kWarning,
-                "cannot find out at which address other workers reach this one; give it with --data-address",
-                {{"error", std::string(local.status().message())}});
-  return "";
-}
-
 void ControllerClient::RunSessions() {
   Backoff backoff(random_);
   absl::Time away_since = platform::SteadyClock().Now();
   absl::Duration tell_after = kTellAway;
   while (!stopping()) {
+    // At each session: the route may have become another one, as a laptop's does. Before it is opened: the
+    // controller waits a few seconds for the hello, and a name service may take longer.
+    const absl::StatusOr<std::string> data_address =
+        address_.data_address.empty() ? address_.local_address(address_.target) : address_.data_address;
     auto session = std::make_shared<Session>(address_);
     {
       const std::lock_guard lock(mu_);
@@ -296,17 +285,19 @@ void ControllerClient::RunSessions() {
       }
       session_ = session;
     }
-    // At each session: the route may have become another one, as a laptop's does.
     const bool there = session->Open();
-    const std::string data_address = there ? DataAddress() : "";
-    if (data_address.empty()) {
+    if (!there || !data_address.ok()) {
       {
         const std::lock_guard lock(mu_);
         session_.reset();
       }
       session->Cancel();
       const grpc::Status status = session->Finish();
-      if (!there && platform::SteadyClock().Now() - away_since >= tell_after) {
+      if (there) {
+        platform::Log(platform::LogLevel::kWarning,
+                      "cannot say at which address other workers reach this one; name it with --data-address",
+                      {{"error", std::string(data_address.status().message())}});
+      } else if (platform::SteadyClock().Now() - away_since >= tell_after) {
         platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; retrying",
                       {{"address", address_.target},
                        {"for", absl::FormatDuration(tell_after)},
@@ -323,7 +314,7 @@ void ControllerClient::RunSessions() {
       connected_ = true;
       changed_.notify_all();
     }
-    sink_(Connected{data_address});
+    sink_(Connected{*data_address});
     const absl::Time begin = platform::SteadyClock().Now();
     v1::ControllerMessage message;
     while (session->Receive(message)) {

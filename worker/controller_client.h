@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "platform/random.h"
 #include "tandem/v1/workers.pb.h"
+#include "worker/data_address.h"
 #include "worker/input.h"
 #include "worker/report_queue.h"
 
@@ -26,9 +27,11 @@ namespace tandem::worker {
 
 struct ControllerAddress {
   std::string target;  // "unix:/path" or "host:port"
-  std::string
-      data_address;  // of this machine, for its ranks; empty: LocalAddressToward(target), each session
+  // Of this machine, for its ranks; empty: what `local_address` says of the target before each session. It
+  // may take long, as a name service does.
+  std::string data_address;
   std::shared_ptr<tls::ClientTls> tls = nullptr;  // null: none, of a controller on this machine
+  std::function<absl::StatusOr<std::string>(const std::string& target)> local_address = LocalAddressToward;
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };
@@ -64,8 +67,6 @@ class ControllerClient {
   class ReportStream;
 
   void RunSessions();
-  // Empty, and the log says why, where it is not known now.
-  std::string DataAddress() const;
   void RunReports();
   // false: stopping.
   bool Pause(absl::Duration pause);

@@ -118,10 +118,7 @@ absl::Status Daemon::Run() {
     }
     client_->Stop(kLastMessages);
   }
-  if (!problem_.empty()) {
-    return absl::FailedPreconditionError(problem_);
-  }
-  return absl::OkStatus();
+  return problem_.empty() ? absl::OkStatus() : absl::FailedPreconditionError(problem_);
 }
 
 void Daemon::Do(const Command& command) {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/cluster/address.h"
+#include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
 #include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
@@ -177,6 +178,14 @@ absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& 
                                                    problem.sentence, "; ", problem.remedy));
   }
   return Reader(file, folder).Read(root);
+}
+
+std::string NamesOf(const Contexts& contexts) {
+  std::vector<std::string> names;
+  for (const auto& [name, cluster] : contexts.clusters) {
+    names.push_back(Escape(name));
+  }
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
 }
 
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {

@@ -60,7 +60,8 @@ absl::Status FailureWithoutThem(const v1::Job& job, const DetailsRequest& reques
           ? absl::StrCat("the job ",
                          job.last_step() == 0 ? "has made no step yet" : "has none for its newest steps",
                          " (", StateText(job.state()), ")")
-          : absl::StrCat("none are kept for step ", request.step, "; the newest steps have them: omit --step");
+          : absl::StrCat("none are kept for step ", request.step,
+                         "; the newest steps have them: omit --step");
   return Failure(none.empty() ? kNotFound : kFailed, absl::StrCat(request.what, ": ", why));
 }
 

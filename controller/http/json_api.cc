@@ -5,10 +5,7 @@
 
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "controller/http/json_answer.h"
-#include "controller/metrics/metrics_text.h"
+#include "controller/metrics/metrics.h"
 
 namespace tandem::controller {
 namespace {

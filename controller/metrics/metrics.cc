@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/metrics/metrics.h"
 
+#include <prometheus/text_serializer.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -103,6 +105,10 @@ v1::Job TimesOf(const v1::Job& job) {
 }
 
 }  // namespace
+
+std::string MetricsText(const prometheus::Collectable& metrics) {
+  return prometheus::TextSerializer().Serialize(metrics.Collect());
+}
 
 void Metrics::CommitSeconds(double seconds) {
   const absl::MutexLock lock(&mu_);
@@ -291,30 +297,10 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
                 out),
       commits_);
   Add(AddFamily(kCounter, "tandem_controller_store_no_room_total",
-                "Commits to the store for which there was no room.", out),
+                "Commits to the store that failed because its disk was full.", out),
       static_cast<double>(refused_commits_));
 
-<<<<<<< HEAD
   MetricFamily& started = AddFamily(kCounter, "grpc_server_started_total", "RPCs begun, by method.", out);
-=======
-  out.push_back(Family("tandem_controller_queue_wait_seconds",
-                       "Time of jobs from their submission until they got their slots.",
-                       MetricType::Histogram));
-  out.back().metric.push_back(waits_.Metric());
-
-  out.push_back(Family("tandem_controller_event_log_seq", "Number of the last event.", MetricType::Gauge));
-  Add(out.back(), static_cast<double>(last_seq_));
-
-  out.push_back(Family("tandem_controller_store_commit_seconds", "Time of one commit to the store.",
-                       MetricType::Histogram));
-  out.back().metric.push_back(commits_.Metric());
-
-  out.push_back(Family("tandem_controller_store_no_room_total",
-                       "Commits to the store that failed because its disk was full.", MetricType::Counter));
-  Add(out.back(), static_cast<double>(refused_commits_));
-
-  out.push_back(Family("grpc_server_started_total", "RPCs begun, by method.", MetricType::Counter));
->>>>>>> mend2
   for (const auto& [method, count] : started_) {
     Add(started, static_cast<double>(count), MethodLabels(method));
   }
@@ -332,72 +318,7 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
   }
 
   Prune();
-<<<<<<< HEAD
   CollectTraining(out);
-=======
-  const auto per_job = [&](const char* name, const char* help, MetricType type, auto value)
-                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                             prometheus::MetricFamily family = Family(name, help, type);
-                             for (const auto& [job, training] : training_) {
-                               Add(family, value(training), {{"job_name", job}});
-                             }
-                             out.push_back(std::move(family));
-                           };
-  per_job("tandem_train_step", "Last optimizer step.", MetricType::Gauge,
-          [](const Training& t) { return static_cast<double>(t.last.step()); });
-  per_job("tandem_train_loss", "Mean loss of the last step, nats a token.", MetricType::Gauge,
-          [](const Training& t) { return t.last.loss(); });
-  per_job("tandem_train_grad_norm", "Gradient norm of the last step, before clipping.", MetricType::Gauge,
-          [](const Training& t) { return t.last.grad_norm(); });
-  per_job("tandem_train_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
-          [](const Training& t) { return t.last.learning_rate(); });
-  per_job("tandem_train_tokens_total", "Tokens trained on.", MetricType::Counter,
-          [](const Training& t) { return t.tokens; });
-  per_job("tandem_train_samples_total", "Sequences trained on.", MetricType::Counter, [](const Training& t) {
-    return t.sequence_length > 0 ? t.tokens / static_cast<double>(t.sequence_length) : 0;
-  });
-  per_job("tandem_train_nonfinite_steps_total", "Steps with gradients that were not finite.",
-          MetricType::Counter, [](const Training& t) { return t.nonfinite_steps; });
-  out.push_back(Family("tandem_train_step_seconds", "Wall time of optimizer steps.", MetricType::Histogram));
-  for (const auto& [job, training] : training_) {
-    out.back().metric.push_back(training.seconds.Metric());
-    out.back().metric.back().label = {{"job_name", job}};
-  }
-  CollectNeeds(out);
-  const auto per_scalar = [&](const char* name, const char* help, const char* scalar)
-                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                                prometheus::MetricFamily family = Family(name, help, MetricType::Gauge);
-                                for (const auto& [job, training] : training_) {
-                                  const auto found = training.last.scalars().find(scalar);
-                                  if (found != training.last.scalars().end()) {
-                                    Add(family, found->second, {{"job_name", job}});
-                                  }
-                                }
-                                out.push_back(std::move(family));
-                              };
-  per_scalar(
-      "tandem_train_mfu_ratio",
-      "Model FLOPs of the last step over what the devices' vendor says they could do in its time; only "
-      "of devices whose figure is known.",
-      "model_flops_utilization");
-  per_scalar("tandem_train_moe_balance_loss",
-             "Routers' balance loss of the last step, mean over sparse layers: 1 where the load is even.",
-             "moe_balance_loss");
-  per_scalar("tandem_train_moe_z_loss", "Routers' z loss of the last step, mean over sparse layers.",
-             "moe_z_loss");
-  per_scalar("tandem_train_moe_largest_load",
-             "Largest number of tokens of an expert in the last step, relative to the mean of its layer.",
-             "moe_largest_load");
-  per_scalar("tandem_train_moe_idle_experts", "Experts without tokens in the last step, in all layers.",
-             "moe_idle");
-  per_scalar("tandem_train_moe_dropped_tokens",
-             "Token choices in the last step that were dropped because the expert was full, in all layers.",
-             "moe_dropped");
-  per_scalar("tandem_train_moe_further_passes",
-             "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
-             "all layers: the router sent a rank more rows than it computes at a time.",
-             "moe_further_passes");
->>>>>>> mend2
   // Only ranks that run have these: a job that has ended has none.
   const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
   AddPerJob(
@@ -455,11 +376,11 @@ void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {
            {"tandem_train_moe_z_loss", "moe_z_loss",
             "Routers' z loss of the last step, mean over sparse layers."},
            {"tandem_train_moe_largest_load", "moe_largest_load",
-            "Most tokens of an expert in the last step, in means of its layer."},
+            "Largest number of tokens of an expert in the last step, relative to the mean of its layer."},
            {"tandem_train_moe_idle_experts", "moe_idle",
             "Experts without tokens in the last step, in all layers."},
            {"tandem_train_moe_dropped_tokens", "moe_dropped",
-            "Choices in the last step that no expert had room for, in all layers."},
+            "Token choices in the last step that were dropped because the expert was full, in all layers."},
            {"tandem_train_moe_further_passes", "moe_further_passes",
             "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
             "all layers: the router sent a rank more rows than it computes at a time."}}) {
@@ -490,23 +411,13 @@ void Metrics::CollectTimes(const std::map<std::string, Timed>& all, std::vector<
   }
 }
 
-<<<<<<< HEAD
 void Metrics::CollectNeeds(std::vector<MetricFamily>& out) const {
-  MetricFamily sent{
-      "tandem_comm_bytes_total",
-      "Bytes that the ranks of a job sent to each other in optimizer steps, by what for, as its "
-      "program says.",
-      kCounter,
-      {}};
+  MetricFamily sent{"tandem_comm_bytes_total",
+                    "Bytes that the ranks of a job sent to each other in optimizer steps, by purpose, as "
+                    "counted from its program.",
+                    kCounter,
+                    {}};
   MetricFamily memory{
-=======
-void Metrics::CollectNeeds(std::vector<prometheus::MetricFamily>& out) const {
-  prometheus::MetricFamily sent = Family("tandem_comm_bytes_total",
-                                         "Bytes that the ranks of a job sent to each other in optimizer "
-                                         "steps, by purpose, as counted from its program.",
-                                         prometheus::MetricType::Counter);
-  prometheus::MetricFamily memory = Family(
->>>>>>> mend2
       "tandem_device_memory_bytes",
       "Memory when the ranks of a job were ready: arena, the most that one of them holds; used, by all "
       "processes on the fullest of their devices; total, of the smallest.",

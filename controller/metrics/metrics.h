@@ -21,6 +21,10 @@
 
 namespace tandem::controller {
 
+// What is collected now, in Prometheus' text format, and its type.
+inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
+std::string MetricsText(const prometheus::Collectable& metrics);
+
 // Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
 // minutes after its end, or earlier where 50 jobs have ended since. Thread-safe.
 class Metrics : public prometheus::Collectable {

@@ -14,7 +14,6 @@
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/upload_stream.h"
 #include "controller/rpc/wanted_uploads.h"
-#include "controller/store/history.h"
 #include "jobspec/jobspec.h"
 #include "plan/prefetch_choice.h"
 #include "platform/build_info.h"

@@ -12,7 +12,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "controller/store/history.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 

@@ -5,7 +5,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "controller/store/history.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 
@@ -231,7 +230,13 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
 }
 
 absl::Status WatchReader::ReadReports(absl::Time now) {
-  for (auto it = reports_.begin(); it != reports_.end();) {
+  // Of one job, behind the one that came last, so that none starves: a client that reads slowly holds no
+  // more.
+  auto it = reports_.upper_bound(last_read_);
+  for (size_t left = reports_.size(); left > 0 && page_.empty(); --left) {
+    if (it == reports_.end()) {
+      it = reports_.begin();
+    }
     auto& [job_id, reports] = *it;
     const bool ended = reports.ended != absl::InfiniteFuture();
     if (ended && job_id_.empty() && now - reports.ended > kLateReports) {
@@ -241,8 +246,9 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
     std::vector<v1::StepReport> found;
     int64_t skipped = 0;
     if (min_interval_ == absl::ZeroDuration()) {
-      TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> next,
-                              history_.After(job_id, reports.position, kPage, request_.norms()));
+      TANDEM_ASSIGN_OR_RETURN(
+          std::vector<v1::StepReport> next,
+          history_.After(job_id, reports.position, request_.norms() ? 1 : kPage, request_.norms()));
       found = std::move(next);
     } else {
       TANDEM_ASSIGN_OR_RETURN(const int64_t count, history_.CountAfter(job_id, reports.position));
@@ -265,6 +271,7 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       }
     }
     for (v1::StepReport& report : found) {
+      last_read_ = job_id;
       reports.last_sent = now;
       const std::string digest = report.norms().table_digest();
       if (report.has_norms() && digest != reports.table) {

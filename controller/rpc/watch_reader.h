@@ -17,9 +17,9 @@
 namespace tandem::controller {
 
 // What one Watch sends, in order: a snapshot of every job that matches, `synced`, then events, each followed
-// by its job, and reports where they are asked for. It reads the store and the history and no
-// queue beyond a page, so it may be as slow as it likes, and a client that comes back with the last cursor
-// goes on without gap or repeat. Not thread-safe.
+// by its job, and reports where they are asked for. It reads the store and the history and no queue beyond a
+// page (one report where it has norms, which may be large), so it may be as slow as it likes, and a client
+// that comes back with the last cursor goes on without gap or repeat. Not thread-safe.
 class WatchReader {
  public:
   // NotFound for a job that is not there; OutOfRange for a cursor of another store.
@@ -68,7 +68,8 @@ class WatchReader {
   int64_t seq_ = 0;           // of the last event that was read
   bool changed_due_ = false;  // the job of that event is to be sent
   std::map<std::string, Reports> reports_;
-  bool quiet_ = false;  // the last progress that was sent was of a job that stood still
+  std::string last_read_;  // the job whose reports came last
+  bool quiet_ = false;     // the last progress that was sent was of a job that stood still
   absl::Time next_look_ = absl::InfinitePast();
   std::deque<v1::WatchResponse> page_;
   absl::Time due_ = absl::InfiniteFuture();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/job_setting.h"
-
 #include <gmock/gmock.h>
 
+#include "cli/commands/job_file.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {

@@ -28,9 +28,9 @@ class WatchTest : public ::testing::Test {
     ASSERT_TRUE(store_->Commit({driver_.events.begin() + saved_, driver_.events.end()}, rows).ok());
     saved_ = static_cast<ptrdiff_t>(driver_.events.size());
   }
-  void Report(int64_t first, int64_t last, bool norms = false) {
+  void Report(int64_t first, int64_t last, bool norms = false, const std::string& job = "id-job") {
     v1::ReportBatch batch;
-    batch.mutable_id()->set_job_id("id-job");
+    batch.mutable_id()->set_job_id(job);
     batch.mutable_id()->set_attempt(1);
     for (int64_t step = first; step <= last; ++step) {
       v1::StepReport& report = *batch.add_reports();
@@ -287,6 +287,23 @@ TEST_F(WatchTest, NormsComeOnRequestAfterTheirTable) {
   Report(1, 2, /*norms=*/true);
   EXPECT_THAT(Drain(*plain), ElementsAre("report 1", "report 2"));
   EXPECT_THAT(Drain(*norms), ElementsAre("table", "report 1 norms", "report 2 norms"));
+}
+
+TEST_F(WatchTest, ReportsWithNormsAreReadOneAtATimeAndThoseOfAllJobsInTurns) {
+  driver_.Feed(SubmitOf("one", 1));
+  driver_.Feed(SubmitOf("two", 1));
+  Save();
+  v1::WatchRequest request;
+  request.set_reports(true);
+  request.set_norms(true);
+  std::unique_ptr<WatchReader> reader = Open(request);
+  Drain(*reader);
+  Report(1, 3, /*norms=*/true, "id-one");
+  Report(11, 12, /*norms=*/true, "id-two");
+  EXPECT_THAT(Drain(*reader, 4), ElementsAre("table", "report 1 norms", "table", "report 11 norms"));
+  Report(13, 13, /*norms=*/true, "id-two");
+  EXPECT_THAT(Drain(*reader),
+              ElementsAre("report 2 norms", "report 12 norms", "report 3 norms", "report 13 norms"));
 }
 
 TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {

@@ -190,6 +190,8 @@ const BadSpec kScalars[] = {
     {"quoted truth value", "", "report: {parameter_norms: \"true\"}",
      "job.yaml:4:10: report.parameter_norms: \"true\" is not allowed; allowed: true, false; text is "
      "not expected: remove the quotes\n"},
+    {"truth value of nothing", "", "report: {parameter_norms: \"\"}",
+     "job.yaml:4:10: report.parameter_norms: \"\" is not allowed; allowed: true, false; give a value\n"},
     {"number for text", "", "name: 2024",
      "job.yaml:4:1: name: 2024 is not allowed; allowed: {name}; text is expected: put it in quotes "
      "if it is meant\n"},
