@@ -21,8 +21,8 @@ Examples:
   tandem plan -f job.yaml                time, memory and step program, before it runs
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
-run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and 75
-where it FAILED since a worker was asked to end: submit it again with --resume newest.)";
+run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and
+75 where it was preempted (its worker was shut down): submit it again with --resume newest.)";
 
 // An integer. CLI11's own check of positive numbers names the largest double as the limit.
 CLI::Validator AtLeast(int64_t least) {
@@ -312,7 +312,7 @@ class Parser : public CommandTree {
                   "Print them once, the default where standard output is not a terminal");
 
     auto [health, health_options] =
-        Add<HealthOptions>("health", "Check that the controller serves: exit code 0, else 5, 6 or 7", Health);
+        Add<HealthOptions>("health", "Check that the controller serves: exit code 0, else denied, unreachable or timeout", Health);
     health
         ->add_option_function<std::string>(
             "--timeout",

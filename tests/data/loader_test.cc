@@ -252,7 +252,7 @@ TEST(LoaderRefusalTest, AnEndOfDocumentMustOccurInWhatIsTrainedOn) {
             "that ends a document (10 for a newline), or use documents: stream");
   EXPECT_EQ(Refusal({.train = folder.path(), .validation_fraction = 0.1}, Split::kTrain, 9,
                     Documents{.end_of_document = '\n'})
-                .substr(0, 80),
+                .substr(0, 82),
             "data.end_of_document: 10 does not occur in the training text (a); give the number ")
       << "what is held out is not trained on";
   folder.Write("b", std::string(100, 'y'));
