@@ -311,8 +311,9 @@ class Parser : public CommandTree {
     top->add_flag("--once", top_options->once,
                   "Print them once, the default where standard output is not a terminal");
 
-    auto [health, health_options] =
-        Add<HealthOptions>("health", "Check that the controller serves: exit code 0, else denied, unreachable or timeout", Health);
+    auto [health, health_options] = Add<HealthOptions>(
+        "health", "Check that the controller serves: exit code 0, else denied, unreachable or timeout",
+        Health);
     health
         ->add_option_function<std::string>(
             "--timeout",
