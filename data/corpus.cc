@@ -10,14 +10,13 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <map>
 #include <set>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "data/held_out.h"
 #include "platform/check.h"
 #include "platform/file_list.h"
 #include "platform/regular_file.h"
@@ -86,22 +85,6 @@ class Corpus::Mapping {
   int64_t size_ = 0;
 };
 
-namespace {
-
-// What names are relative to, with its slash: the folder, or what precedes the last slash before a wildcard.
-std::string RootOf(const std::string& pattern) {
-  std::error_code error;
-  if (std::filesystem::is_directory(pattern, error)) {
-    return pattern.ends_with('/') ? pattern : pattern + "/";
-  }
-  const bool literal = std::filesystem::exists(pattern, error);
-  const size_t wildcard = literal ? std::string::npos : pattern.find_first_of("*?[\\");
-  const size_t slash = pattern.rfind('/', wildcard);
-  return slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
-}
-
-}  // namespace
-
 void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size) {
   if (size == 0) {
     return;
@@ -124,8 +107,7 @@ Corpus::Files Corpus::Open(const char* field, const std::string& pattern) {
   Files files;
   std::set<std::pair<dev_t, ino_t>> seen;
   for (const std::string& path : *paths) {
-    auto file = std::make_shared<const Mapping>(field, path,
-                                                path.starts_with(root) ? path.substr(root.size()) : path);
+    auto file = std::make_shared<const Mapping>(field, path, NameBelow(root, path));
     if (file->size() > 0 && seen.insert(file->file()).second) {
       files.push_back(std::move(file));
     }
@@ -154,41 +136,15 @@ void Corpus::CheckApart(const Files& train, const Files& validation) {
 }
 
 void Corpus::HoldOut(const Files& files, double fraction) {
-  int64_t total = 0;
+  std::vector<NamedSize> sizes;
   for (const auto& file : files) {
-    total += file->size();
+    sizes.push_back({.name = file->name(), .size = file->size()});
   }
-  const double wanted = static_cast<double>(total) * fraction;
-  if (files.size() == 1) {
-    const int64_t held = std::llround(wanted);
-    train_.Add(files[0], 0, total - held);
-    validation_.Add(files[0], total - held, held);
-    return;
-  }
-  // In the order of a hash, every file that brings the sum closer to what is wanted.
-  std::vector<std::pair<uint64_t, size_t>> order;
+  const std::vector<int64_t> held = HeldOutBytes(sizes, fraction);
   for (size_t i = 0; i < files.size(); ++i) {
-    order.push_back({XXH3_64bits(files[i]->name().data(), files[i]->name().size()), i});
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<bool> held(files.size());
-  double sum = 0;
-  for (const auto& [hash, i] : order) {
-    const double size = static_cast<double>(files[i]->size());
-    if (fraction > 0 && std::abs(sum + size - wanted) < std::abs(sum - wanted)) {
-      held[i] = true;
-      sum += size;
-    }
-  }
-  if (fraction > 0 && sum == 0) {
-    const auto smallest = std::min_element(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-      return std::make_pair(files[a.second]->size(), a.first) <
-             std::make_pair(files[b.second]->size(), b.first);
-    });
-    held[smallest->second] = true;
-  }
-  for (size_t i = 0; i < files.size(); ++i) {
-    (held[i] ? validation_ : train_).Add(files[i], 0, files[i]->size());
+    const int64_t trained = files[i]->size() - held[i];
+    train_.Add(files[i], 0, trained);
+    validation_.Add(files[i], trained, held[i]);
   }
 }
 
@@ -247,6 +203,15 @@ std::vector<int64_t> Corpus::FileStarts(Split split, int64_t begin, int64_t coun
     }
   }
   return starts;
+}
+
+bool Corpus::Has(Split split, int64_t token) const {
+  const std::vector<Span>& spans = part(split).spans;
+  return token >= 0 && token <= UINT8_MAX && std::any_of(spans.begin(), spans.end(), [&](const Span& span) {
+           span.mapping->CheckUnchanged();
+           return memchr(span.mapping->bytes() + span.file_begin, static_cast<int>(token), span.size) !=
+                  nullptr;
+         });
 }
 
 void Corpus::Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const {

@@ -56,6 +56,9 @@ class Corpus {
   // written to since; cut short in that very moment, reading is fatal (SIGBUS).
   void Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const;
 
+  // Whether the token occurs. Reads up to its first place, all text where it has none. Throws as Read does.
+  bool Has(Split split, int64_t token) const;
+
   // The positions among those where a file begins, or with the split the held-out end of one: ascending.
   std::vector<int64_t> FileStarts(Split split, int64_t begin, int64_t count) const;
 

@@ -22,21 +22,31 @@ Loader::Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed,
   TANDEM_CHECK(sequence_length >= 1, "a sequence has a token");
   const int64_t tokens = corpus_->num_tokens(split);
   num_windows_ = tokens / window_tokens_;
+  const std::vector<std::string> files = corpus_->files(split);
+  const std::string in_files = files.size() == 1 ? files[0] : absl::StrCat("its ", files.size(), " files");
   if (num_windows_ == 0) {
     const bool train = split == Split::kTrain;
     throw DataError(absl::StrCat(
         train ? "data.train" : "data.validation", ": the ", train ? "training" : "held-out", " part has ",
-        tokens, " tokens in ", corpus_->files(split).size(),
-        corpus_->files(split).size() == 1 ? " file" : " files", ", fewer than one window of ", window_tokens_,
-        " (sequence_length + 1); use more text or shorter sequences",
+        tokens, tokens == 1 ? " token in " : " tokens in ", in_files, ", fewer than one window of ",
+        window_tokens_, " (sequence_length + 1); use more text or shorter sequences",
         train ? "" : ", a larger data.validation_fraction, or training.validate_every_steps: 0"));
   }
   // Held-out text may well be one document.
-  if (documents.has_value() && !documents->end_of_document.has_value() && split == Split::kTrain &&
-      corpus_->files(split).size() == 1) {
-    throw DataError(absl::StrCat("data.documents: packed finds no documents in ", corpus_->files(split)[0],
+  if (!documents.has_value() || split != Split::kTrain) {
+    return;
+  }
+  const std::optional<int64_t>& end = documents->end_of_document;
+  if (!end.has_value() && files.size() == 1) {
+    throw DataError(absl::StrCat("data.documents: packed finds no documents in ", in_files,
                                  ", the only training file, since a file is a document; name the token that "
                                  "ends one with data.end_of_document, or give a file for each document"));
+  }
+  if (end.has_value() && !corpus_->Has(split, *end)) {
+    throw DataError(absl::StrCat(
+        "data.end_of_document: ", *end, " does not occur in the training text (", in_files,
+        "); give the number of the byte that ends a document (10 for a newline)",
+        files.size() == 1 ? ", or use documents: stream" : ", or omit the key: a file is then a document"));
   }
 }
 

@@ -11,8 +11,8 @@
 namespace tandem::data {
 
 // What a document is, for a job whose tokens attend to those of their own document alone: a file, and within
-// files what ends with the token end_of_document, which is its document's last. Where it does not occur, a
-// file is one.
+// files what ends with the token end_of_document, which is its document's last. A file
+// in which it does not occur is one.
 struct Documents {
   std::optional<int64_t> end_of_document;
 };
@@ -29,9 +29,9 @@ struct Documents {
 // Immutable, thread-safe.
 class Loader {
  public:
-  // documents: where they are asked for. Throws DataError where the split has less than one window, and where
-  // there is no end between documents: training text that is one file, without an end_of_document. Requires
-  // sequence_length >= 1.
+  // documents: where they are asked for. Throws DataError where the split has less than one window, where
+  // there is no end between documents (training text that is one file, without an end_of_document), and where
+  // training text does not have the end_of_document. Requires sequence_length >= 1.
   Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length,
          std::optional<Documents> documents = std::nullopt);
 

@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <fnmatch.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "data/held_out.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
+#include "jobspec/schema.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
 
@@ -34,16 +40,39 @@ int64_t AttentionElements(const v1::Model& model) {
          heads * latent.v_head_dim() * hidden;
 }
 
+std::string Count(int64_t number, const char* what) {
+  return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
+}
+
+// Whether the files of `pattern` would include those of checkpoints that are saved in `folder`.
+bool WouldFind(const std::string& pattern, const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const bool literal = fs::exists(pattern, error);
+  const std::string glob = pattern.substr(0, pattern.find_last_not_of('/') + 1);
+  const fs::path root = fs::weakly_canonical(pattern, error);
+  const fs::path inner = fs::path(folder).lexically_normal() / "step-1" / "tensors";
+  const fs::path deepest = literal ? fs::weakly_canonical(inner, error) : inner;
+  for (fs::path path = deepest; path.has_relative_path(); path = path.parent_path()) {
+    if (literal ? path == root : fnmatch(glob.c_str(), path.c_str(), FNM_PATHNAME | FNM_PERIOD) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 class FileChecker {
  public:
   explicit FileChecker(const v1::JobSpec& spec) : spec_(spec) {}
 
   std::vector<v1::Violation> Run() {
     if (spec_.data().has_train()) {
-      CheckData("data.train", spec_.data().train(), FilesNeeded(spec_.data()));
+      if (const auto files = CheckData("data.train", spec_.data().train()); files.has_value()) {
+        CheckParts(*files);
+      }
     }
     if (spec_.data().has_validation()) {
-      CheckData("data.validation", spec_.data().validation(), /*needed=*/1);
+      CheckData("data.validation", spec_.data().validation());
     }
     if (spec_.checkpoint().has_directory()) {
       CheckDirectory(spec_.checkpoint().directory());
@@ -60,48 +89,101 @@ class FileChecker {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
   }
 
-  // Where nothing but the ends of files ends a document: two to train on, and one to hold out where it is
-  // taken from them, as whole files.
-  static size_t FilesNeeded(const v1::Data& data) {
-    if (data.documents() != v1::DOCUMENTS_PACKED || data.has_end_of_document()) {
-      return 1;
-    }
-    return data.has_validation() || data.validation_fraction() == 0 ? 2 : 3;
+  int64_t Window() const { return spec_.training().sequence_length() + 1; }
+
+  std::string WindowText() const {
+    return absl::StrCat("at least ", Window(), " bytes (sequence_length + 1)");
   }
 
-  void CheckData(const char* path, const std::string& pattern, size_t needed) {
+  // The files that hold something, each once; nothing where they have been refused.
+  std::optional<std::vector<data::NamedSize>> CheckData(const char* path, const std::string& pattern) {
     constexpr char kAllowed[] = "an existing file, folder or glob";
-    const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(pattern);
-    if (!files.ok()) {
-      Refuse(path, pattern, kAllowed, std::string(files.status().message()));
-      return;
+    const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern);
+    if (!paths.ok()) {
+      Refuse(path, pattern, kAllowed, std::string(paths.status().message()));
+      return std::nullopt;
     }
+    const std::string root = data::RootOf(pattern);
+    std::vector<data::NamedSize> files;
     int64_t bytes = 0;
-    std::set<std::pair<dev_t, ino_t>> documents;  // a file of several names is one
-    for (const std::string& file : *files) {
+    std::set<std::pair<dev_t, ino_t>> seen;  // a file of several names is one
+    for (const std::string& file : *paths) {
       struct stat info;
       if (access(file.c_str(), R_OK) != 0 || stat(file.c_str(), &info) != 0) {
         Refuse(path, pattern, "files that can be read",
                absl::StrCat("cannot read ", Shown(file, 200), ": ", strerror(errno)));
-        return;
+        return std::nullopt;
       }
-      bytes += info.st_size;
-      if (info.st_size > 0) {
-        documents.emplace(info.st_dev, info.st_ino);
+      if (info.st_size > 0 && seen.emplace(info.st_dev, info.st_ino).second) {
+        files.push_back({.name = data::NameBelow(root, file), .size = info.st_size});
+        bytes += info.st_size;
       }
     }
-    if (!documents.empty() && documents.size() < needed) {
+    if (bytes < Window()) {
+      Refuse(path, pattern, WindowText(),
+             absl::StrCat("it holds ", Count(bytes, "byte"), " in ", Count(paths->size(), "file"),
+                          ": use more text, or shorter sequences"));
+      return std::nullopt;
+    }
+    const std::string& directory = spec_.checkpoint().directory();
+    if (!directory.empty() && WouldFind(pattern, directory)) {
+      Refuse("checkpoint.directory", directory,
+             absl::StrCat("a folder that is not among the files of ", path),
+             absl::StrCat(Shown(pattern, 200),
+                          " would take the checkpoints for text: use a folder beside it, not in it"));
+    }
+    return files;
+  }
+
+  // "README, 12 bytes", of the files of which a part is taken.
+  static std::string Part(const std::vector<data::NamedSize>& files, const std::vector<int64_t>& bytes) {
+    std::string name;
+    int64_t number = 0;
+    for (size_t i = 0; i < files.size(); ++i) {
+      if (bytes[i] > 0) {
+        name = files[i].name;
+        ++number;
+      }
+    }
+    const int64_t sum = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+    return absl::StrCat(number == 1 ? Shown(name, 200) : Count(number, "file"), ", ", Count(sum, "byte"));
+  }
+
+  // What is trained on and what is held out, as the trainer will divide the files.
+  void CheckParts(const std::vector<data::NamedSize>& files) {
+    const v1::Data& data = spec_.data();
+    const double fraction = data.has_validation() ? 0 : data.validation_fraction();
+    const std::vector<int64_t> held = data::HeldOutBytes(files, fraction);
+    std::vector<int64_t> trained;
+    for (size_t i = 0; i < files.size(); ++i) {
+      trained.push_back(files[i].size - held[i]);
+    }
+    const auto sum = [](const std::vector<int64_t>& bytes) {
+      return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+    };
+    if (sum(trained) < Window()) {
+      Refuse("data.train", data.train(), absl::StrCat(WindowText(), " to train on"),
+             absl::StrCat("beside what validation_fraction ", NumberText(fraction), " holds out there is ",
+                          Part(files, trained),
+                          ": use more text, or name the held-out text with "
+                          "data.validation"));
+    } else if (spec_.training().validate_every_steps() > 0 && !data.has_validation() && fraction > 0 &&
+               sum(held) < Window()) {
+      Refuse("data.train", data.train(), absl::StrCat(WindowText(), " to hold out"),
+             absl::StrCat("validation_fraction ", NumberText(fraction), " holds out ", Part(files, held),
+                          files.size() == 1 ? "" : ", as whole files",
+                          ": name other text with data.validation, hold out a larger fraction, or use "
+                          "training.validate_every_steps: 0"));
+    }
+    const auto is_trained = [](int64_t bytes) { return bytes > 0; };
+    if (data.documents() == v1::DOCUMENTS_PACKED && !data.has_end_of_document() &&
+        std::count_if(trained.begin(), trained.end(), is_trained) == 1) {
+      const size_t only = std::find_if(trained.begin(), trained.end(), is_trained) - trained.begin();
       Refuse(
           "data.documents", "packed", "stream, or packed where two files or more are trained on",
-          absl::StrCat("a file is a document, and of ", documents.size(), " in ", pattern,
-                       " one is trained on: name the token that ends a document with data.end_of_document, "
-                       "or use stream"));
-    }
-    const int64_t window = spec_.training().sequence_length() + 1;
-    if (bytes < window) {
-      Refuse(path, pattern, absl::StrCat("at least ", window, " bytes (sequence_length + 1)"),
-             absl::StrCat("it holds ", bytes, " bytes in ", files->size(),
-                          files->size() == 1 ? " file" : " files", ": use more text, or shorter sequences"));
+          absl::StrCat("a file is a document, and only ", Shown(files[only].name, 200), " is trained on, of ",
+                       Count(files.size(), "file"), " with text in ", Shown(data.train(), 200),
+                       ": name the token that ends a document with data.end_of_document, or use stream"));
     }
   }
 

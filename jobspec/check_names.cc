@@ -29,6 +29,24 @@ std::optional<std::vector<model::UnitParameters>> UnitsOf(const FieldChecker& ch
   return model::DecoderUnits(ModelConfigOf(check.spec().model()));
 }
 
+// What is wrong with one of `words`, which is not among the names that are left. is_known: it was once.
+// nothing: the word for an empty list. unknown: what to say of any other word.
+std::string WordRemedy(const std::string& word, const std::vector<std::string>& words, bool is_known,
+                       const std::string& nothing, const std::string& unknown) {
+  if (word.empty()) {
+    return words.size() == 1 ? absl::StrCat("write ", nothing, ", or omit the key")
+                             : "a name between the commas is empty";
+  }
+  if (word == nothing) {
+    return absl::StrCat(nothing, " cannot be combined: omit the others");
+  }
+  if (is_known) {
+    return absl::StrCat(word, " is listed twice");
+  }
+  const bool means_nothing = word == "none" || word == "off" || word == "no" || word == "false";
+  return words.size() == 1 && means_nothing ? absl::StrCat("did you mean ", nothing, "?") : unknown;
+}
+
 // What to say of a word that does not name a unit.
 std::string UnitRemedy(const std::string& word, const std::vector<std::string>& units, int64_t layers) {
   const std::string closest = word.starts_with("layers.") ? "" : Closest(word, units);
@@ -110,12 +128,17 @@ void CheckRecompute(FieldChecker& check) {
     if (kinds.erase(word) > 0) {
       continue;
     }
-    check.Refuse(kRecompute,
-                 word == "off" ? "off cannot be combined: omit the others"
-                 : whole_layers && (word == "attention" || word == "mlp")
-                     ? absl::StrCat(word, " is part of every layer: omit it, or omit layer")
-                     : absl::StrCat(Shown(word),
-                                    " is neither a kind of node of a layer nor head, or is listed twice"));
+    if (whole_layers && (word == "attention" || word == "mlp")) {
+      check.Refuse(kRecompute, absl::StrCat(word, " is part of every layer: omit it, or omit layer"));
+      return;
+    }
+    const std::vector<std::string> known = {"layer", "attention", "mlp", "head", "off"};
+    const std::string closest = Closest(word, known);
+    check.Refuse(
+        kRecompute,
+        WordRemedy(word, words, std::find(known.begin(), known.end(), word) != known.end(), "off",
+                   absl::StrCat(Shown(word), " is neither a kind of node of a layer nor head",
+                                closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))));
     return;
   }
   if (has("mlp") && check.Usable({"model.moe.decoder_sparse_step"}) && check.spec().model().has_moe() &&
@@ -140,8 +163,10 @@ std::optional<std::set<std::string>> UnitsWithout(FieldChecker& check, std::stri
   const std::vector<std::string> names(units.begin(), units.end());
   for (const std::string& word : words) {
     if (units.erase(word) == 0) {
-      check.Refuse(path, absl::StrCat(Shown(word), " is not a unit of this model, or is listed twice; ",
-                                      UnitRemedy(word, names, check.spec().model().num_hidden_layers())));
+      check.Refuse(
+          path, WordRemedy(word, words, std::find(names.begin(), names.end(), word) != names.end(), "none",
+                           absl::StrCat(Shown(word), " is not a unit of this model; ",
+                                        UnitRemedy(word, names, check.spec().model().num_hidden_layers()))));
       return std::nullopt;
     }
   }

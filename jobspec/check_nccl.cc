@@ -24,19 +24,25 @@ void CheckNetName(FieldChecker& check, const std::string& group, const v1::NcclO
   }
 }
 
-// A clone's options are its own and its parent's together.
+// A clone's options are its own and its parent's together. What it says nothing of is refused with the
+// parent.
 void CheckCtas(FieldChecker& check, const parallel::ProcessGroups& groups) {
   const v1::NcclGroups& nccl = check.spec().parallelism().nccl();
   for (const auto& [name, options] : parallel::GroupOptionsOf(nccl, groups)) {
     const std::string group = JoinPath(kNccl, name);
-    if (options.min_ctas && options.max_ctas && *options.min_ctas > *options.max_ctas) {
-      const bool says_min = check.IsWritten(JoinPath(group, "min_ctas"));
-      check.Refuse(JoinPath(group, says_min ? "min_ctas" : "max_ctas"),
-                   absl::StrCat(says_min ? *options.min_ctas : *options.max_ctas),
-                   says_min ? absl::StrCat("at most max_ctas ", *options.max_ctas)
-                            : absl::StrCat("at least min_ctas ", *options.min_ctas),
-                   "a group of gathers takes what is left out from the group that it is a clone of");
+    const bool says_min = check.IsWritten(JoinPath(group, "min_ctas"));
+    const bool says_max = check.IsWritten(JoinPath(group, "max_ctas"));
+    if (!options.min_ctas || !options.max_ctas || *options.min_ctas <= *options.max_ctas ||
+        (!says_min && !says_max)) {
+      continue;
     }
+    check.Refuse(JoinPath(group, says_min ? "min_ctas" : "max_ctas"),
+                 absl::StrCat(says_min ? *options.min_ctas : *options.max_ctas),
+                 says_min ? absl::StrCat("at most max_ctas ", *options.max_ctas)
+                          : absl::StrCat("at least min_ctas ", *options.min_ctas),
+                 says_min && says_max
+                     ? "use a smaller min_ctas, or a larger max_ctas"
+                     : "a group of gathers takes what is left out from the group that it is a clone of");
   }
 }
 

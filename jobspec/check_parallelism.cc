@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
+#include "jobspec/step_size.h"
 #include "jobspec/text.h"
 #include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
@@ -40,7 +43,6 @@ void CheckReplicas(FieldChecker& check) {
 
 // What is simulated when a job is submitted: on a device that is known, in a few seconds.
 void CheckPrefetch(FieldChecker& check) {
-  constexpr int64_t kMostSimulated = 4096;  // forwards of nodes of a rank in a step, about
   constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
   constexpr char kCompare[] = "`tandem plan --compare prefetch=0,1,2` says which number is best";
   const v1::JobSpec& spec = check.spec();
@@ -57,15 +59,15 @@ void CheckPrefetch(FieldChecker& check) {
                      "training.global_batch_size"})) {
     return;
   }
-  const v1::Training& training = spec.training();
-  const int64_t round = training.micro_batch_size() * spec.parallelism().ranks();
-  const int64_t nodes = spec.model().num_hidden_layers() * (spec.model().has_moe() ? 7 : 2);
-  const int64_t passes = nodes * (training.global_batch_size() / round);
-  if (passes > kMostSimulated) {
+  if (const int64_t passes = NodePasses(spec); passes > kMostSimulated) {
+    const int64_t round = spec.training().micro_batch_size() * spec.parallelism().ranks();
     check.Refuse(kPrefetch, "auto",
                  absl::StrCat("0 to 2 where nodes × microbatches of a rank are more than ", kMostSimulated,
                               ", as here: ", passes),
-                 absl::StrCat("simulating them would take long; ", kCompare));
+                 absl::StrCat("simulating them would take long; `tandem plan --set "
+                              "training.global_batch_size=",
+                              round * std::max<int64_t>(1, kMostSimulated / NodesOf(spec)),
+                              " --compare prefetch=0,1,2` says of a smaller step which number is best"));
   }
 }
 

@@ -12,7 +12,8 @@ constexpr size_t kMaxPathBytes = 4000;  // below PATH_MAX, with room for the nam
 
 void CheckPath(FieldChecker& check, std::string_view path, const std::string& value) {
   if (value.empty()) {
-    check.Refuse(path, "\"\"", AllowedText(path), "give a path, or omit the key");
+    check.Refuse(path, "\"\"", AllowedText(path),
+                 path == "data.train" ? "give a path" : "give a path, or omit the key");
   } else if (value.size() > kMaxPathBytes) {
     check.Refuse(path, value, absl::StrCat("a path of at most ", kMaxPathBytes, " bytes"),
                  absl::StrCat("it has ", value.size()));

@@ -27,6 +27,7 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 constexpr size_t kMaxViolations = 1000;
+constexpr char kEndOfDocument[] = "data.end_of_document";
 constexpr size_t kReadLimit = (1 << 20) + 1;  // one more than the parser takes, so that it says so
 
 // Whether a job cannot do without the field, or without a field of the block.
@@ -142,6 +143,10 @@ class Reader {
       }
       default:
         break;
+    }
+    if (path == kEndOfDocument && !text.empty() && !LooksLikeNumber(text)) {
+      why = "write the byte's number: 10 for a newline, 0 for NUL";
+      return false;
     }
     if (const IntegerRule* rule = FindWordRule(path)) {
       return SetWordOrInteger(value, *rule, field, message, why);

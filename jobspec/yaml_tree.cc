@@ -6,6 +6,7 @@
 #include <yaml-cpp/mark.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -143,6 +144,36 @@ bool CheckCharacters(std::string_view text, YamlProblem& problem) {
   return true;
 }
 
+// The beginning of a line, counted from 0, that a tab is in before anything else; npos where none is.
+size_t TabInIndentation(std::string_view text, int line) {
+  for (; line > 0 && !text.empty(); --line) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  const size_t at = text.find_first_not_of(' ');
+  return at != std::string_view::npos && text[at] == '\t' ? at : std::string_view::npos;
+}
+
+// What yaml-cpp stumbled over, in words that help: its own name what it was about to read.
+YamlProblem ProblemOf(const YAML::Exception& error, std::string_view text) {
+  YamlProblem problem = {absl::StrCat("not YAML: ", error.msg), "correct the text; JSON is accepted too"};
+  if (error.mark.is_null()) {
+    return problem;
+  }
+  problem.line = error.mark.line + 1;
+  problem.column = error.mark.column + 1;
+  for (const int line : {error.mark.line, error.mark.line - 1}) {
+    const size_t tab = line < 0 ? std::string_view::npos : TabInIndentation(text, line);
+    if (tab != std::string_view::npos) {
+      return {"a tab in the indentation", "use spaces", line + 1, static_cast<int>(tab) + 1};
+    }
+  }
+  if (error.msg == "illegal map value" || error.msg == "end of map not found") {
+    problem.remedy =
+        "the indentation does not fit the lines above, or a colon is missing here or a line above";
+  }
+  return problem;
+}
+
 }  // namespace
 
 bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, YamlProblem& problem) {
@@ -177,11 +208,7 @@ bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, Y
                absl::StrCat("a ", what, " has a few"), at.line, at.column};
     return false;
   } catch (const YAML::Exception& error) {
-    problem = {absl::StrCat("not YAML: ", error.msg), "correct the text; JSON is accepted too"};
-    if (!error.mark.is_null()) {
-      problem.line = error.mark.line + 1;
-      problem.column = error.mark.column + 1;
-    }
+    problem = ProblemOf(error, text);
     return false;
   }
   return true;

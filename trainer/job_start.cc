@@ -276,9 +276,11 @@ void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start
   }
   if (!start.info.data_digest.empty() && start.info.data_digest != options.data_digest) {
     add(v1::CHECKPOINT_PROBLEM_OTHER_DATA,
-        absl::StrCat("the text is not what it was up to step ", start.info.step, " (digest ",
-                     options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
-                     "), or not what its documents are: the losses before and after cannot be compared"));
+        absl::StrCat(
+            "the text is not what it was up to step ", start.info.step, " (digest ",
+            options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
+            "): data.train, data.validation or data.documents has changed, and the losses before and after "
+            "cannot be compared"));
   }
 }
 

@@ -21,8 +21,8 @@ Examples:
   tandem plan -f job.yaml                time, memory and step program, before it runs
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
-run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and 75
-where it FAILED since a worker was asked to end: submit it again with --resume newest.)";
+run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and
+75 where it was preempted (its worker was shut down): submit it again with --resume newest.)";
 
 // An integer. CLI11's own check of positive numbers names the largest double as the limit.
 CLI::Validator AtLeast(int64_t least) {
@@ -114,6 +114,7 @@ class Parser : public CommandTree {
         Add<RunOptions>("run", "Train on this machine: start all, submit, watch, stop all", Run);
     AddFile(run, run_options->file);
     AddSet(run, run_options->set);
+    AddJobOverrides(run, *run_options);
     run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
         ->check(CLI::Range(1, 1024));
     run->add_option("--slots", run_options->slots,
@@ -123,16 +124,21 @@ class Parser : public CommandTree {
     AddDaemons(run, *run_options);
   }
 
+  // What submit and run say instead of the file, beside --set.
+  template <typename Options>
+  void AddJobOverrides(CLI::App* command, Options& options) {
+    command->add_option("--name", options.name, "Name of the job instead of the file's")->type_name("NAME");
+    command
+        ->add_option("--resume", options.resume,
+                     "checkpoint.resume of the job instead of the file's: newest, none or a checkpoint")
+        ->type_name("WHERE");
+  }
+
   void AddJobs() {
     auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job; prints its id", Submit);
     AddFile(submit, submit_options->file);
     AddSet(submit, submit_options->set);
-    submit->add_option("--name", submit_options->name, "Name of the job instead of the file's")
-        ->type_name("NAME");
-    submit
-        ->add_option("--resume", submit_options->resume,
-                     "checkpoint.resume of the job instead of the file's: newest, none or a checkpoint")
-        ->type_name("WHERE");
+    AddJobOverrides(submit, *submit_options);
     submit
         ->add_option("--request-id", submit_options->request_id,
                      "Id of this submission: with the same id, submitting again returns the same job")
@@ -305,8 +311,9 @@ class Parser : public CommandTree {
     top->add_flag("--once", top_options->once,
                   "Print them once, the default where standard output is not a terminal");
 
-    auto [health, health_options] =
-        Add<HealthOptions>("health", "Check that the controller serves: exit code 0, else 5, 6 or 7", Health);
+    auto [health, health_options] = Add<HealthOptions>(
+        "health", "Check that the controller serves: exit code 0, else denied, unreachable or timeout",
+        Health);
     health
         ->add_option_function<std::string>(
             "--timeout",

@@ -47,6 +47,8 @@ Outcome Up(Context& context, const UpOptions& options);
 struct RunOptions {
   std::string file;
   std::vector<std::string> set;  // "training.steps=20": instead of what the file says
+  std::string name;              // overrides the file's
+  std::string resume;            // overrides the file's checkpoint.resume
   int workers = 0;               // 0: as many as resources.ranks_per_worker asks for, else 1
   int slots = 0;                 // 0: ranks / workers, rounded up
   Format format = Format::kText;

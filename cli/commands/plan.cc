@@ -22,6 +22,7 @@
 #include "cli/terminal/table.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/step_size.h"
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
 #include "plan/job_plan.h"
@@ -69,6 +70,18 @@ using google::protobuf::util::MessageDifferencer;
 
 constexpr int kPipedColumns = 100;
 constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
+
+// A step that takes long to build, check and simulate is announced to a person who waits for it.
+void SayWhatTakesLong(Context& context, const v1::JobSpec& resolved) {
+  const int64_t passes = jobspec::NodePasses(resolved);
+  if (passes > jobspec::kMostSimulated && context.console.IsTerminal(Stream::kErr)) {
+    Note(
+        context.console,
+        absl::StrCat("plan: building, checking and simulating a step of about ", passes,
+                     " forwards of nodes (layers × microbatches of a rank); this may take minutes: a smaller "
+                     "training.global_batch_size with --set is faster"));
+  }
+}
 
 // A preset's name, or else a file. What it is called in the file may be anything.
 absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
@@ -259,6 +272,7 @@ Outcome Plan(Context& context, const PlanOptions& options) {
   // A plan needs no data, wherever it is.
   TANDEM_ASSIGN_OR_RETURN(const JobFile job,
                           LoadJobFile(context, options.file, {.set = options.set}, std::nullopt));
+  SayWhatTakesLong(context, job.resolved);
   try {
     v1::JobSpec resolved = OnDeviceOf(result.profile, job.resolved);
     TANDEM_ASSIGN_OR_RETURN(result.prefetch, SetPrefetch(result.profile, resolved));

@@ -124,8 +124,10 @@ class RunControl {
 
 Outcome Run(Context& context, const RunOptions& options) {
   Console& console = context.console;
-  TANDEM_ASSIGN_OR_RETURN(const JobFile file,
-                          LoadJobFile(context, options.file, {.set = options.set}, /*files_are_here=*/true));
+  TANDEM_ASSIGN_OR_RETURN(
+      const JobFile file,
+      LoadJobFile(context, options.file, {.name = options.name, .resume = options.resume, .set = options.set},
+                  /*files_are_here=*/true));
   TANDEM_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(file.resolved, options));
   Interrupts interrupts;
   TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));
@@ -155,6 +157,7 @@ Outcome Run(Context& context, const RunOptions& options) {
   }
 
   WatchState state;
+  state.ends_with_controller = true;
   RunControl control(context, interrupts, **cluster, state);
   const absl::StatusOr<v1::Job> job = SubmitSpec(context, (*cluster)->client(), file.spec, "");
   if (!job.ok()) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -13,6 +15,31 @@
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
+namespace {
+
+// What a job that has more ranks than the connected workers have slots waits for; empty where it may have
+// none to wait for. Nobody connected is said by the job's reason.
+std::string WhatIsMissing(const v1::JobSpec& resolved, const std::vector<v1::Worker>& workers) {
+  const bool cuda = resolved.resources().device() == v1::DEVICE_CUDA;
+  const int ranks = resolved.parallelism().ranks();
+  int64_t slots = 0;
+  bool connected = false;
+  for (const v1::Worker& worker : workers) {
+    if (worker.connected()) {
+      connected = true;
+      const int offered = cuda ? worker.gpus() : worker.slots();
+      const int most = resolved.resources().ranks_per_worker();
+      slots += most > 0 ? std::min(offered, most) : offered;
+    }
+  }
+  return !connected || slots >= ranks
+             ? ""
+             : absl::StrCat("needs ", ranks,
+                            cuda ? " GPUs, and the workers have " : " slots, and the workers have ", slots,
+                            " for it: it waits until others join, and later jobs wait behind it");
+}
+
+}  // namespace
 
 Outcome Validate(Context& context, const FileOptions& options) {
   // Nothing is dialled, but the address says on whose disks the files are.
@@ -52,6 +79,18 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
                   client.address().is_here()));
   TANDEM_ASSIGN_OR_RETURN(const v1::Job job, SubmitSpec(context, client, file.spec, options.request_id));
   context.console.Write(Stream::kOut, absl::StrCat(job.id(), "\n"));
+  const std::string name = Escape(job.name());
+  if (context.console.OutClosed()) {  // who tries again because of the exit code would train twice
+    Note(context.console, absl::StrCat("job ", name, " (", Escape(job.id()),
+                                       ") is submitted all the same; `tandem cancel ", name, "` ends it"));
+  }
+  // Where the workers cannot be listed, the job is submitted nevertheless, and `get jobs` says what it waits
+  // for.
+  if (const auto workers = client.ListWorkers(); workers.ok()) {
+    if (const std::string missing = WhatIsMissing(file.resolved, *workers); !missing.empty()) {
+      Note(context.console, absl::StrCat("job ", name, " ", missing, "; `tandem cancel ", name, "` ends it"));
+    }
+  }
   if (options.follow) {
     return WatchToEnd(context, client, job.id(), Format::kText, /*patient=*/true);
   }
@@ -59,8 +98,7 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
     return WaitToEnd(context, client, job.id(), std::nullopt, /*patient=*/true);
   }
   if (context.console.IsTerminal(Stream::kErr)) {
-    Note(context.console, absl::StrCat("job ", Escape(job.name()), " is submitted; `tandem watch ",
-                                       Escape(job.name()), "` shows it"));
+    Note(context.console, absl::StrCat("job ", name, " is submitted; `tandem watch ", name, "` shows it"));
   }
   return kOk;
 }

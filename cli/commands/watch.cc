@@ -74,6 +74,7 @@ Followed Follow(Context& context, Client& client, const FollowRequest& request,
                 const std::function<absl::string_view()>& stop, WatchState& state, WatchView& view) {
   Interrupts interrupts;
   Followed out;
+  state.ends_with_controller = client.address().source == Address::Source::kUp;
   const auto keep_going = [&] {
     if (const absl::string_view word = stop(); !word.empty()) {
       return absl::CancelledError(word);

@@ -75,9 +75,7 @@ class LineView : public WatchView {
 
   void ShowConnection(const WatchState& state, absl::Time) override {
     Note(console_, state.lost.has_value() ? absl::StrCat("the controller is away (", Escape(state.lost->why),
-                                                         state.job.state() == v1::JOB_STATE_RUNNING
-                                                             ? "); training goes on; reconnecting"
-                                                             : "); reconnecting")
+                                                         "); ", WhileAway(state))
                                           : "the controller is back");
   }
 

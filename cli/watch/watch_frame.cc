@@ -121,9 +121,8 @@ void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<
     lines.push_back(StyledLine(state.notice, Style::kStrong));
   }
   if (state.lost.has_value()) {
-    const std::string text = absl::StrCat(
-        "controller away for ", ClockText(now - state.lost->since),
-        state.job.state() == v1::JOB_STATE_RUNNING ? "; training goes on; reconnecting" : "; reconnecting");
+    const std::string text =
+        absl::StrCat("controller away for ", ClockText(now - state.lost->since), "; ", WhileAway(state));
     lines.push_back(StyledLine(text, Style::kBad));
     return;
   }

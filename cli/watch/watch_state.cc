@@ -137,6 +137,11 @@ bool IsStalled(const WatchState& state) {
   return state.standstill.has_value() && state.standstill->progress.stalled();
 }
 
+std::string WhileAway(const WatchState& state) {
+  const bool trains = state.job.state() == v1::JOB_STATE_RUNNING && !state.ends_with_controller;
+  return trains ? "training goes on; reconnecting" : "reconnecting";
+}
+
 int64_t TotalSteps(const WatchState& state) { return state.job.resolved().training().steps(); }
 
 double SecondsPerStep(const WatchState& state) {

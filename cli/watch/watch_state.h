@@ -79,7 +79,8 @@ struct WatchState {
   };
   std::optional<Standstill> standstill;
 
-  std::string notice;  // what else the display shall say: "cancelling; Ctrl-C again kills it"
+  bool ends_with_controller = false;  // as under `tandem up` and `run`, which end their workers too
+  std::string notice;                 // what else the display shall say: "cancelling; Ctrl-C again kills it"
 
   // Set while the controller is away.
   struct Lost {
@@ -105,6 +106,9 @@ Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, Wat
 
 // The ranks stand still for longer than a step explains.
 bool IsStalled(const WatchState& state);
+
+// What is done about a controller that is away: "training goes on; reconnecting".
+std::string WhileAway(const WatchState& state);
 
 // Steps that the job will make; 0 where unknown.
 int64_t TotalSteps(const WatchState& state);

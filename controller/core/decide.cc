@@ -191,7 +191,10 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   for (const auto& [seq, id] : state.queue) {
     const v1::Job& job = state.jobs.at(id).job;
     std::string reason = "BehindOthers";
-    std::string message = "an earlier job waits for slots; jobs start in the order of their submission";
+    std::string message =
+        "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs "
+        "--state "
+        "QUEUED` lists them)";
     if (head) {
       Placement placement = Place(state, job);
       if (!placement.slots.empty()) {

@@ -90,6 +90,23 @@ TEST_F(PlanTest, FitsANarrowTerminalAndHasNoEscapesInAPipe) {
   EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
 }
 
+// What the fields of a step say; in a pipe nobody waits.
+TEST_F(PlanTest, AnnouncesAStepThatTakesLongToWhoeverWaitsForIt) {
+  const std::string file = GoodJobFile();
+  for (const bool terminal : {true, false}) {
+    console_.terminal = terminal;
+    EXPECT_EQ(Tandem({"plan", "-f", file, "--set", "training.global_batch_size=2056", "--without-instruction",
+                      "0"}),
+              kFailed);
+    EXPECT_EQ(console_.err,
+              terminal
+                  ? "tandem: plan: building, checking and simulating a step of about 4112 forwards of nodes "
+                    "(layers × microbatches of a rank); this may take minutes: a smaller "
+                    "training.global_batch_size with --set is faster\n"
+                  : "");
+  }
+}
+
 TEST_F(PlanTest, AComparisonStandsBeforeThePlan) {
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "prefetch=0,1,2"}), kOk);
   EXPECT_TRUE(absl::StartsWith(console_.out, "Compared (")) << console_.out.substr(0, 200);

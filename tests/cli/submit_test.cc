@@ -70,6 +70,54 @@ TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {
   EXPECT_NE(server_->submitted[1].request_id(), "");
 }
 
+// Exit code 1 alone would have a script submit, and train, twice.
+TEST_F(CommandTest, ASubmitThatCannotPrintItsIdSaysThatTheJobIsThere) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  console_.out_closed = true;
+  Tandem({"submit", "-f", GoodJobFile()});
+  EXPECT_EQ(
+      console_.err,
+      "tandem: job headers (3f2a91c07be4) is submitted all the same; `tandem cancel headers` ends it\n");
+}
+
+TEST_F(CommandTest, AJobThatIsTooLargeForTheWorkersIsSubmittedWithAWarning) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
+  for (const bool connected : {true, false}) {
+    v1::Worker& worker = server_->workers.emplace_back();
+    worker.set_connected(connected);
+    worker.set_slots(2);
+  }
+  const std::string file = GoodJobFile();
+  EXPECT_EQ(Tandem({"submit", "-f", file}), kOk);
+  EXPECT_EQ(console_.err, "");
+  const std::string warning =
+      "tandem: job headers needs 4 slots, and the workers have 2 for it: it waits until others join, and "
+      "later jobs wait behind it; `tandem cancel headers` ends it\n";
+  EXPECT_EQ(
+      Tandem({"submit", "-f", file, "--set", "parallelism.ranks=4", "--set", "training.global_batch_size=8"}),
+      kOk);
+  EXPECT_EQ(console_.err, warning);
+  EXPECT_EQ(console_.out, "3f2a91c07be4\n");
+  server_->workers[1].set_connected(true);
+  EXPECT_EQ(
+      Tandem({"submit", "-f", file, "--set", "parallelism.ranks=4", "--set", "training.global_batch_size=8"}),
+      kOk);
+  EXPECT_EQ(console_.err, "");
+  EXPECT_EQ(Tandem({"submit", "-f", file, "--set", "parallelism.ranks=4", "--set",
+                    "training.global_batch_size=8", "--set", "resources.ranks_per_worker=1"}),
+            kOk);
+  EXPECT_EQ(console_.err, warning);
+}
+
+TEST_F(CommandTest, RunTakesTheOverridesOfSubmit) {
+  const std::string file = GoodJobFile();
+  EXPECT_EQ(Tandem({"run", "-f", file, "--name", "Bad Name"}), kInvalidSpec);
+  EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
+  std::ofstream(file, std::ios::app) << "checkpoint: {directory: " << folder_ << "/run, resume: none}\n";
+  EXPECT_EQ(Tandem({"run", "-f", file, "--resume", "/nowhere/step-5"}), kInvalidSpec);
+  EXPECT_EQ(console_.err.rfind("--resume: /nowhere/step-5 is not allowed; allowed: ", 0), 0u) << console_.err;
+}
+
 TEST_F(CommandTest, ASubmitThatIsRefusedSaysWhyInTheControllersWords) {
   server_->submit_status =
       grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "training.steps: 0 is not allowed\nname: missing");

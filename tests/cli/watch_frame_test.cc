@@ -169,6 +169,9 @@ TEST(WatchFrameTest, SaysThatTheControllerIsAway) {
   state.lost = WatchState::Lost{Moment(134), "Connection refused"};
   EXPECT_NE(Frame(state, 80, Moment(146)).find("controller away for 0:12; training goes on; reconnecting\n"),
             std::string::npos);
+  state.ends_with_controller = true;
+  EXPECT_NE(Frame(state, 80, Moment(146)).find("controller away for 0:12; reconnecting\n"),
+            std::string::npos);
 }
 
 TEST(WatchFrameTest, SaysThatNoStepCame) {

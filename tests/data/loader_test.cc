@@ -219,45 +219,66 @@ TEST_F(LoaderTest, TheDigestSaysWhatDocumentsAre) {
   }
 }
 
-TEST_F(LoaderTest, DocumentsThatNothingSeparatesAreRefused) {
-  platform::TemporaryFolder folder;
-  folder.Write("text", std::string(100, 'x'));
-  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = folder.path()});
-  EXPECT_EQ(Loader(corpus, Split::kTrain, 1, 9, Documents{.end_of_document = '\n'}).num_windows(), 10);
+// What a loader of training text is refused for.
+std::string Refusal(const CorpusSource& source, Split split, int64_t length,
+                    std::optional<Documents> documents = std::nullopt) {
   try {
-    const Loader loader(corpus, Split::kTrain, 1, 9, Documents{});
-    FAIL() << "nothing is refused";
+    const Loader loader(std::make_shared<const Corpus>(source), split, 1, length, documents);
   } catch (const DataError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "data.documents: packed finds no documents in text, the only training file, since a file is a "
-        "document; name the token that ends one with data.end_of_document, or give a file for each "
-        "document");
+    return error.what();
   }
+  return "no error";
 }
 
-TEST_F(LoaderTest, TooLittleTextIsAnErrorWithNumbers) {
+TEST(LoaderRefusalTest, DocumentsNeedSomethingThatEndsThem) {
   platform::TemporaryFolder folder;
   folder.Write("text", std::string(100, 'x'));
-  const auto corpus =
-      std::make_shared<const Corpus>(CorpusSource{.train = folder.path(), .validation_fraction = 0.1});
-  const auto error = [&](Split split, int64_t length) -> std::string {
-    try {
-      Loader loader(corpus, split, 1, length);
-    } catch (const DataError& e) {
-      return e.what();
-    }
-    return "no error";
-  };
-  EXPECT_EQ(error(Split::kTrain, 90),
-            "data.train: the training part has 90 tokens in 1 file, fewer than one window of 91 "
-            "(sequence_length + 1); use more text or shorter sequences");
-  EXPECT_EQ(error(Split::kTrain, 89), "no error");
+  EXPECT_EQ(Refusal({.train = folder.path()}, Split::kTrain, 9, Documents{.end_of_document = 'x'}),
+            "no error");
+  EXPECT_EQ(Refusal({.train = folder.path()}, Split::kTrain, 9, Documents{}),
+            "data.documents: packed finds no documents in text, the only training file, since a file is a "
+            "document; name the token that ends one with data.end_of_document, or give a file for each "
+            "document");
+}
+
+// 0 for 10 would otherwise train on one document without a word.
+TEST(LoaderRefusalTest, AnEndOfDocumentMustOccurInWhatIsTrainedOn) {
+  platform::TemporaryFolder folder;
+  folder.Write("a", std::string(100, 'x') + "\n");
+  const CorpusSource one{.train = folder.path()};
+  EXPECT_EQ(Refusal(one, Split::kTrain, 9, Documents{.end_of_document = '\n'}), "no error");
+  EXPECT_EQ(Refusal(one, Split::kTrain, 9, Documents{.end_of_document = 0}),
+            "data.end_of_document: 0 does not occur in the training text (a); give the number of the byte "
+            "that ends a document (10 for a newline), or use documents: stream");
+  EXPECT_EQ(Refusal({.train = folder.path(), .validation_fraction = 0.1}, Split::kTrain, 9,
+                    Documents{.end_of_document = '\n'})
+                .substr(0, 82),
+            "data.end_of_document: 10 does not occur in the training text (a); give the number ")
+      << "what is held out is not trained on";
+  folder.Write("b", std::string(100, 'y'));
+  EXPECT_EQ(Refusal(one, Split::kTrain, 9, Documents{.end_of_document = 'y'}), "no error");
   EXPECT_EQ(
-      error(Split::kValidation, 89),
-      "data.validation: the held-out part has 10 tokens in 1 file, fewer than one window of 90 "
+      Refusal(one, Split::kTrain, 9, Documents{.end_of_document = 0}),
+      "data.end_of_document: 0 does not occur in the training text (its 2 files); give the number of the "
+      "byte that ends a document (10 for a newline), or omit the key: a file is then a document");
+}
+
+TEST(LoaderRefusalTest, TooLittleTextIsAnErrorWithNumbers) {
+  platform::TemporaryFolder folder;
+  folder.Write("text", std::string(100, 'x'));
+  const CorpusSource source{.train = folder.path(), .validation_fraction = 0.1};
+  EXPECT_EQ(Refusal(source, Split::kTrain, 90),
+            "data.train: the training part has 90 tokens in text, fewer than one window of 91 "
+            "(sequence_length + 1); use more text or shorter sequences");
+  EXPECT_EQ(Refusal(source, Split::kTrain, 89), "no error");
+  EXPECT_EQ(
+      Refusal(source, Split::kValidation, 89),
+      "data.validation: the held-out part has 10 tokens in text, fewer than one window of 90 "
       "(sequence_length + 1); use more text or shorter sequences, a larger data.validation_fraction, or "
       "training.validate_every_steps: 0");
+  folder.Write("small", "s");
+  EXPECT_EQ(Refusal(source, Split::kValidation, 9).substr(0, 67),
+            "data.validation: the held-out part has 1 token in small, fewer than");
 }
 
 }  // namespace

@@ -26,7 +26,18 @@ const BadSpec kStructure[] = {
     {"tab indentation", "*",
      "model:\n"
      "\tpreset: llama-tiny\n",
-     "job.yaml:2:8: not YAML: illegal map value; correct the text; JSON is accepted too\n"},
+     "job.yaml:2:1: a tab in the indentation; use spaces\n"},
+    {"tab indentation below", "*",
+     "training:\n"
+     "  steps: 1\n"
+     " \tseed: 2\n",
+     "job.yaml:3:2: a tab in the indentation; use spaces\n"},
+    {"a colon is missing", "*",
+     "training:\n"
+     "  steps 20\n"
+     "  seed: 2\n",
+     "job.yaml:3:7: not YAML: illegal map value; the indentation does not fit the lines above, or a colon is "
+     "missing here or a line above\n"},
     {"yaml-cpp's end of file character", "", "name: a\004b",
      "job.yaml:4:8: the control character 0x04; remove it\n"},
     {"unknown key", "steps: 10", "stpes: 10",

@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 class CheckFilesTest : public ::testing::Test {
  protected:
   CheckFilesTest() {
-    folder_.Write("data/a.txt", std::string(100, 'x'));
+    folder_.Write("data/a.txt", std::string(1000, 'x'));
     spec_ = ReadText(kGoodSpec, "").spec;
     spec_.mutable_data()->set_train(folder_.path() + "/data");
   }
@@ -68,27 +68,83 @@ TEST_F(CheckFilesTest, DocumentsNeedSomethingThatEndsThem) {
   spec_.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
   folder_.Write("data/empty.txt", "");
   std::filesystem::create_hard_link(folder_.path() + "/data/a.txt", folder_.path() + "/data/same.txt");
-  const auto refusal = [&](int files) {
+  const auto refusal = [&](const char* files) {
     return absl::StrCat(
         "data.documents: packed is not allowed; allowed: stream, or packed where two files or more are "
-        "trained "
-        "on; a file is a document, and of ",
-        files, " in ", folder_.path(),
-        "/data one is trained on: name the token that ends a document with data.end_of_document, or use "
-        "stream\n");
+        "trained on; a file is a document, and only a.txt is trained on, of ",
+        files, " with text in ", folder_.path(),
+        "/data: name the token that ends a document with data.end_of_document, or use stream\n");
   };
-  EXPECT_EQ(Check(), refusal(1));
+  EXPECT_EQ(Check(), refusal("1 file"));
   spec_.mutable_data()->set_end_of_document('\n');
   EXPECT_EQ(Check(), "");
   spec_.mutable_data()->clear_end_of_document();
-  folder_.Write("data/b.txt", "b");
-  EXPECT_EQ(Check(), refusal(2)) << "one of two is held out";
+  folder_.Write("data/b.txt", std::string(100, 'b'));
+  EXPECT_EQ(Check(), refusal("2 files")) << "one of two is held out";
   spec_.mutable_data()->set_validation_fraction(0);
   spec_.mutable_training()->set_validate_every_steps(0);
   EXPECT_EQ(Check(), "");
   spec_.mutable_data()->set_validation_fraction(0.1);
-  folder_.Write("data/c.txt", "c");
+  folder_.Write("data/c.txt", std::string(100, 'c'));
   EXPECT_EQ(Check(), "");
+}
+
+// The trainer refuses these when it starts: the same split says so before the job is queued.
+TEST_F(CheckFilesTest, WhatIsHeldOutOfTheTextMustHaveAWindow) {
+  folder_.Write("data/README", "r");
+  folder_.Write("data/empty", "");
+  const std::string is_not_allowed =
+      "data.train: " + folder_.path() +
+      "/data is not allowed; allowed: at least 17 bytes (sequence_length + 1) to ";
+  EXPECT_EQ(Check(), is_not_allowed +
+                         "hold out; validation_fraction 0.05 holds out README, 1 byte, as whole files: name "
+                         "other text with data.validation, hold out a larger fraction, or use "
+                         "training.validate_every_steps: 0\n");
+  spec_.mutable_training()->set_validate_every_steps(0);
+  EXPECT_EQ(Check(), "");
+  spec_.mutable_training()->clear_validate_every_steps();
+  spec_.mutable_data()->set_validation(folder_.Write("held.txt", std::string(17, 'h')));
+  EXPECT_EQ(Check(), "");
+  spec_.mutable_data()->clear_validation();
+  spec_.mutable_data()->set_train(folder_.path() + "/data/a.txt");
+  spec_.mutable_data()->set_validation_fraction(0.016);
+  EXPECT_THAT(Check(), HasSubstr("to hold out; validation_fraction 0.016 holds out a.txt, 16 bytes: name "));
+  spec_.mutable_data()->set_validation_fraction(0.017);
+  EXPECT_EQ(Check(), "");
+  folder_.Write("short/a", std::string(16, 'a'));
+  folder_.Write("short/b", std::string(16, 'b'));
+  spec_.mutable_data()->set_train(folder_.path() + "/short");
+  spec_.mutable_training()->set_validate_every_steps(0);
+  EXPECT_THAT(Check(), HasSubstr("/short is not allowed; allowed: at least 17 bytes (sequence_length + 1) to "
+                                 "train on; beside what validation_fraction 0.017 holds out there is "));
+}
+
+TEST_F(CheckFilesTest, CheckpointsMayNotBecomeTextToTrainOn) {
+  const std::string data = folder_.path() + "/data";
+  std::filesystem::create_directory_symlink(data, folder_.path() + "/link");
+  for (const auto& [train, directory] :
+       std::initializer_list<std::pair<std::string, std::string>>{{data, data + "/runs/ck"},
+                                                                  {data, folder_.path() + "/link/ck"},
+                                                                  {folder_.path() + "/link/", data + "/ck"},
+                                                                  {folder_.path() + "/d*", data + "/ck"},
+                                                                  {data + "/*", data + "/ck"}}) {
+    spec_.mutable_data()->set_train(train);
+    spec_.mutable_checkpoint()->set_directory(directory);
+    EXPECT_EQ(Check(), "checkpoint.directory: " + directory +
+                           " is not allowed; allowed: a folder that is not among the files of data.train; " +
+                           train +
+                           " would take the checkpoints for text: use a folder beside it, not in it\n");
+  }
+  for (const auto& [train, directory] :
+       std::initializer_list<std::pair<std::string, std::string>>{{data, folder_.path() + "/data-runs"},
+                                                                  {data + "/*.txt", data + "/ck"},
+                                                                  {data + "/a.txt", data + "/ck"}}) {
+    spec_.mutable_data()->set_train(train);
+    spec_.mutable_checkpoint()->set_directory(directory);
+    EXPECT_EQ(Check(), "") << train;
+  }
+  spec_.mutable_data()->set_validation(data);
+  EXPECT_THAT(Check(), HasSubstr("not among the files of data.validation"));
 }
 
 TEST_F(CheckFilesTest, UnreadableDataAreRefused) {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/held_out.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "platform/check.h"
+
+namespace tandem::data {
+
+std::string RootOf(const std::string& pattern) {
+  std::error_code error;
+  if (std::filesystem::is_directory(pattern, error)) {
+    return pattern.ends_with('/') ? pattern : pattern + "/";
+  }
+  const bool literal = std::filesystem::exists(pattern, error);
+  const size_t wildcard = literal ? std::string::npos : pattern.find_first_of("*?[\\");
+  const size_t slash = pattern.rfind('/', wildcard);
+  return slash == std::string::npos ? "" : pattern.substr(0, slash + 1);
+}
+
+std::string NameBelow(const std::string& root, const std::string& path) {
+  return path.starts_with(root) ? path.substr(root.size()) : path;
+}
+
+std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fraction) {
+  TANDEM_CHECK(!files.empty(), "there is a file");
+  int64_t total = 0;
+  for (const NamedSize& file : files) {
+    total += file.size;
+  }
+  const double wanted = static_cast<double>(total) * fraction;
+  if (files.size() == 1) {
+    return {std::llround(wanted)};
+  }
+  std::vector<int64_t> held(files.size());
+  if (fraction <= 0) {
+    return held;
+  }
+  // In the order of a hash, every file that brings the sum closer to what is wanted.
+  std::vector<std::pair<uint64_t, size_t>> order;
+  for (size_t i = 0; i < files.size(); ++i) {
+    order.push_back({XXH3_64bits(files[i].name.data(), files[i].name.size()), i});
+  }
+  std::sort(order.begin(), order.end());
+  double sum = 0;
+  for (const auto& [hash, i] : order) {
+    const double size = static_cast<double>(files[i].size);
+    if (std::abs(sum + size - wanted) < std::abs(sum - wanted)) {
+      held[i] = files[i].size;
+      sum += size;
+    }
+  }
+  if (sum == 0) {
+    const auto [hash,
+                smallest] = *std::min_element(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+      return std::make_pair(files[a.second].size, a.first) < std::make_pair(files[b.second].size, b.first);
+    });
+    held[smallest] = files[smallest].size;
+  }
+  return held;
+}
+
+}  // namespace tandem::data
