@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.grpc.pb.h"
@@ -269,25 +270,41 @@ bool ControllerClient::Pause(absl::Duration pause) {
   return !changed_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return stopping_; });
 }
 
-std::string ControllerClient::DataAddress() const {
-  if (!address_.data_address.empty()) {
-    return address_.data_address;
+absl::StatusOr<std::string> ControllerClient::DataAddress() const {
+  if (address_.data_address != nullptr) {
+    return address_.data_address();
   }
   absl::StatusOr<std::string> local = LocalAddressToward(address_.target);
-  if (local.ok()) {
-    return *std::move(local);
-  }
-  platform::Log(platform::LogLevel::kWarning,
-                "cannot say at which address other workers reach this one; name it with --data-address",
-                {{"error", std::string(local.status().message())}});
-  return "";
+  return local.ok() ? local
+                    : absl::Status(local.status().code(),
+                                   absl::StrCat("cannot say at which address other workers reach this one (",
+                                                local.status().message(), "); name it with --data-address"));
 }
 
 void ControllerClient::RunSessions() {
   Backoff backoff(random_);
   absl::Time away_since = platform::SteadyClock().Now();
   absl::Duration tell_after = kTellAway;
+  const auto tell = [&](const std::string& error) {
+    if (platform::SteadyClock().Now() - away_since < tell_after) {
+      return;
+    }
+    platform::Log(
+        platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
+        {{"address", address_.target}, {"for", absl::FormatDuration(tell_after)}, {"error", error}});
+    tell_after = tell_after * 2;
+  };
   while (!stopping()) {
+    // Before there is a stream: the controller ends one that says nothing for a few seconds, and a name
+    // service of which one server is dead takes as long.
+    const absl::StatusOr<std::string> data_address = DataAddress();
+    if (!data_address.ok()) {
+      tell(std::string(data_address.status().message()));
+      if (!Pause(backoff.Next())) {
+        return;
+      }
+      continue;
+    }
     auto session = std::make_shared<Session>(address_);
     {
       const std::lock_guard lock(mu_);
@@ -296,23 +313,13 @@ void ControllerClient::RunSessions() {
       }
       session_ = session;
     }
-    // At each session: the route may have become another one, as a laptop's does.
-    const bool there = session->Open();
-    const std::string data_address = there ? DataAddress() : "";
-    if (data_address.empty()) {
+    if (!session->Open()) {
       {
         const std::lock_guard lock(mu_);
         session_.reset();
       }
       session->Cancel();
-      const grpc::Status status = session->Finish();
-      if (!there && platform::SteadyClock().Now() - away_since >= tell_after) {
-        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
-                      {{"address", address_.target},
-                       {"for", absl::FormatDuration(tell_after)},
-                       {"error", status.error_message()}});
-        tell_after = tell_after * 2;
-      }
+      tell(session->Finish().error_message());
       if (!Pause(backoff.Next())) {
         return;
       }
@@ -323,7 +330,7 @@ void ControllerClient::RunSessions() {
       connected_ = true;
       changed_.notify_all();
     }
-    sink_(Connected{data_address});
+    sink_(Connected{*data_address});
     const absl::Time begin = platform::SteadyClock().Now();
     v1::ControllerMessage message;
     while (session->Receive(message)) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "platform/random.h"
 #include "tandem/v1/workers.pb.h"
@@ -26,8 +27,9 @@ namespace tandem::worker {
 
 struct ControllerAddress {
   std::string target;  // "unix:/path" or "host:port"
-  std::string
-      data_address;  // of this machine, for its ranks; empty: LocalAddressToward(target), each session
+  // Of this machine, for its ranks; none: LocalAddressToward(target). Asked before each session, since the
+  // route may have become another one, as a laptop's does; may take as long as a name service likes.
+  std::function<absl::StatusOr<std::string>()> data_address = nullptr;
   std::shared_ptr<tls::ClientTls> tls = nullptr;  // null: none, of a controller on this machine
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(5);
@@ -64,8 +66,7 @@ class ControllerClient {
   class ReportStream;
 
   void RunSessions();
-  // Empty, and the log says why, where it is not known now.
-  std::string DataAddress() const;
+  absl::StatusOr<std::string> DataAddress() const;
   void RunReports();
   // false: stopping.
   bool Pause(absl::Duration pause);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "config/flags.h"
+#include "jobspec/check_files.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
@@ -94,13 +96,14 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
 
 // One line where there is one violation; several are joined, since a cause is one line. What a job may not
 // look at is not looked at, and nothing of a job that this build would train as another one.
-std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules) {
+std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules,
+                       const tandem::jobspec::BeforePath& before) {
   std::vector<tandem::v1::Violation> violations = tandem::jobspec::CheckKnown(resolved);
   if (violations.empty()) {
-    violations = worker::CheckPaths(resolved, rules);
+    violations = worker::CheckPaths(resolved, rules, before);
   }
   if (violations.empty()) {
-    violations = tandem::jobspec::CheckFiles(resolved);
+    violations = tandem::jobspec::CheckFiles(resolved, before);
   }
   const std::string text = tandem::jobspec::ToText(violations);
   return absl::StrJoin(absl::StrSplit(text, '\n', absl::SkipEmpty()), "; ");
@@ -229,7 +232,9 @@ int main(int argc, char** argv) {
         platform::LogLevel::kWarning,
         "ranks run as root, so every user who submits a job reads and writes every file; give --user");
   }
+  std::function<absl::StatusOr<std::string>()> given_address;
   if (!data_address.empty()) {
+    given_address = [data_address] { return data_address; };
     if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {
       return Fail(absl::InvalidArgumentError(absl::StrCat("--data-address: ", status.message(),
                                                           "; name one of its own, or leave the flag out")));
@@ -256,7 +261,7 @@ int main(int argc, char** argv) {
 
   absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
       {
-          .controller = {.target = controller, .data_address = data_address, .tls = tls},
+          .controller = {.target = controller, .data_address = given_address, .tls = tls},
           .settings = {.worker_id = id,
                        .hostname = platform::HostName(),
                        .build = platform::BuildVersion(),
@@ -266,7 +271,9 @@ int main(int argc, char** argv) {
           .run_as = std::move(run_as),
       },
       {.check_files =
-           [rules = *rules](const tandem::v1::JobSpec& resolved) { return CheckFiles(resolved, rules); },
+           [rules = *rules](const tandem::v1::JobSpec& resolved, const tandem::jobspec::BeforePath& before) {
+             return CheckFiles(resolved, rules, before);
+           },
        .name_program = worker::NameProgram},
       platform::SteadyClock(), platform::SystemRandom(), platform::SystemFiles());
   if (!daemon.ok()) {

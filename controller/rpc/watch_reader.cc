@@ -2,6 +2,8 @@
 #include "controller/rpc/watch_reader.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -231,60 +233,67 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
 }
 
 absl::Status WatchReader::ReadReports(absl::Time now) {
-  for (auto it = reports_.begin(); it != reports_.end();) {
+  auto it = reports_.upper_bound(last_read_);
+  for (size_t left = reports_.size(); left > 0 && page_.empty(); --left) {
+    if (it == reports_.end()) {
+      it = reports_.begin();
+    }
     auto& [job_id, reports] = *it;
+    TANDEM_RETURN_IF_ERROR(ReadReportsOf(job_id, reports, now));
+    last_read_ = job_id;
+    // Not before all of it is read, however late that is.
+    const bool is_over = page_.empty() && job_id_.empty() && now - reports.ended > kLateReports;
+    it = is_over ? reports_.erase(it) : std::next(it);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WatchReader::ReadReportsOf(const std::string& job_id, Reports& reports, absl::Time now) {
+  std::vector<v1::StepReport> found;
+  int64_t skipped = 0;
+  if (min_interval_ == absl::ZeroDuration()) {
+    TANDEM_ASSIGN_OR_RETURN(
+        found, history_.After(job_id, reports.position, request_.norms() ? 1 : kPage, request_.norms()));
+  } else {
     const bool ended = reports.ended != absl::InfiniteFuture();
-    if (ended && job_id_.empty() && now - reports.ended > kLateReports) {
-      it = reports_.erase(it);
-      continue;
-    }
-    std::vector<v1::StepReport> found;
-    int64_t skipped = 0;
-    if (min_interval_ == absl::ZeroDuration()) {
-      TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> next,
-                              history_.After(job_id, reports.position, kPage, request_.norms()));
-      found = std::move(next);
-    } else {
-      TANDEM_ASSIGN_OR_RETURN(const int64_t count, history_.CountAfter(job_id, reports.position));
-      if (count > 0 && !ended && now < reports.last_sent + min_interval_) {
-        due_ = std::min(due_, reports.last_sent + min_interval_);
-      } else if (count > 0) {
-        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
-                                history_.Newest(job_id, reports.position, request_.norms()));
-        if (newest.has_value()) {
-          // Counted after it was read: more may have come since the first count.
-          const History::Position position{.attempt = newest->attempt(), .step = newest->step()};
-          const absl::StatusOr<int64_t> all = history_.CountAfter(job_id, reports.position);
-          const absl::StatusOr<int64_t> later = history_.CountAfter(job_id, position);
-          if (!all.ok() || !later.ok()) {
-            return all.ok() ? later.status() : all.status();
-          }
-          skipped = std::max<int64_t>(0, *all - *later - 1);
-          found.push_back(*std::move(newest));
+    TANDEM_ASSIGN_OR_RETURN(const int64_t count, history_.CountAfter(job_id, reports.position));
+    if (count > 0 && !ended && now < reports.last_sent + min_interval_) {
+      due_ = std::min(due_, reports.last_sent + min_interval_);
+    } else if (count > 0) {
+      TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
+                              history_.Newest(job_id, reports.position, request_.norms()));
+      if (newest.has_value()) {
+        // Counted after it was read: more may have come since the first count.
+        const History::Position position{.attempt = newest->attempt(), .step = newest->step()};
+        const absl::StatusOr<int64_t> all = history_.CountAfter(job_id, reports.position);
+        const absl::StatusOr<int64_t> later = history_.CountAfter(job_id, position);
+        if (!all.ok() || !later.ok()) {
+          return all.ok() ? later.status() : all.status();
         }
+        skipped = std::max<int64_t>(0, *all - *later - 1);
+        found.push_back(*std::move(newest));
       }
     }
-    for (v1::StepReport& report : found) {
-      reports.last_sent = now;
-      const std::string digest = report.norms().table_digest();
-      if (report.has_norms() && digest != reports.table) {
-        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::ParameterTable> table, history_.Table(digest));
-        if (table.has_value()) {
-          v1::WatchResponse& response = page_.emplace_back();
-          response.set_job_id(job_id);
-          response.set_cursor(Cursor());
-          *response.mutable_table() = *std::move(table);
-          reports.table = digest;
-        }
+  }
+  for (v1::StepReport& report : found) {
+    reports.last_sent = now;
+    const std::string digest = report.norms().table_digest();
+    if (report.has_norms() && digest != reports.table) {
+      TANDEM_ASSIGN_OR_RETURN(std::optional<v1::ParameterTable> table, history_.Table(digest));
+      if (table.has_value()) {
+        v1::WatchResponse& response = page_.emplace_back();
+        response.set_job_id(job_id);
+        response.set_cursor(Cursor());
+        *response.mutable_table() = *std::move(table);
+        reports.table = digest;
       }
-      reports.position = {.attempt = report.attempt(), .step = report.step()};
-      v1::WatchResponse& response = page_.emplace_back();
-      response.set_job_id(job_id);
-      response.set_cursor(Cursor());
-      response.set_skipped(std::exchange(skipped, 0));
-      *response.mutable_report() = std::move(report);
     }
-    ++it;
+    reports.position = {.attempt = report.attempt(), .step = report.step()};
+    v1::WatchResponse& response = page_.emplace_back();
+    response.set_job_id(job_id);
+    response.set_cursor(Cursor());
+    response.set_skipped(std::exchange(skipped, 0));
+    *response.mutable_report() = std::move(report);
   }
   return absl::OkStatus();
 }

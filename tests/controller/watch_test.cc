@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
 
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/watch_reader.h"
@@ -28,19 +33,20 @@ class WatchTest : public ::testing::Test {
     ASSERT_TRUE(store_->Commit({driver_.events.begin() + saved_, driver_.events.end()}, rows).ok());
     saved_ = static_cast<ptrdiff_t>(driver_.events.size());
   }
-  void Report(int64_t first, int64_t last, bool norms = false) {
+  // `norms`: of so many parameters.
+  void Report(int64_t first, int64_t last, int norms = 0, const std::string& job = "id-job") {
     v1::ReportBatch batch;
-    batch.mutable_id()->set_job_id("id-job");
+    batch.mutable_id()->set_job_id(job);
     batch.mutable_id()->set_attempt(1);
     for (int64_t step = first; step <= last; ++step) {
       v1::StepReport& report = *batch.add_reports();
       report.set_step(step);
-      if (norms) {
+      if (norms > 0) {
         report.mutable_norms()->set_table_digest("t");
-        report.mutable_norms()->add_weight(1);
+        report.mutable_norms()->mutable_weight()->Resize(norms, 1);
       }
     }
-    if (norms) {
+    if (norms > 0) {
       batch.mutable_table()->set_digest("t");
     }
     ASSERT_TRUE(history_->Add(batch, kStart, [](const absl::Status&) {}).ok());
@@ -284,9 +290,67 @@ TEST_F(WatchTest, NormsComeOnRequestAfterTheirTable) {
   std::unique_ptr<WatchReader> norms = Open(request);
   Drain(*plain);
   Drain(*norms);
-  Report(1, 2, /*norms=*/true);
+  Report(1, 2, /*norms=*/1);
   EXPECT_THAT(Drain(*plain), ElementsAre("report 1", "report 2"));
   EXPECT_THAT(Drain(*norms), ElementsAre("table", "report 1 norms", "report 2 norms"));
+}
+
+// What waits for a client that does not read is the controller's memory, as often as there are such clients.
+TEST_F(WatchTest, AWatchThatLagsHoldsOneReportWithNormsAndEveryJobHasItsTurn) {
+  constexpr int kSteps = 64;
+  constexpr int kParameters = 12'500;  // 100 kB a report
+  driver_.Feed(SubmitOf("one", 1));
+  driver_.Feed(SubmitOf("two", 1));
+  Save();
+  v1::WatchRequest request;
+  request.set_reports(true);
+  request.set_norms(true);
+  std::unique_ptr<WatchReader> reader = Open(request);
+  Drain(*reader);
+  Report(1, kSteps, kParameters, "id-one");
+  Report(1, kSteps, kParameters, "id-two");
+  ASSERT_TRUE(history_->After("id-one", {}, 1, true).ok());  // what the database keeps is its own
+
+  const auto in_use = [] { return mallinfo2().uordblks + mallinfo2().hblkhd; };  // 0 beside a sanitizer
+  const size_t before = in_use();
+  ASSERT_TRUE(reader->Next(now_).ok());  // a table
+  EXPECT_LT(in_use(), before + 1'000'000);
+
+  std::map<std::string, int64_t> steps;
+  int ahead = 0;
+  for (int i = 0; i < 2 * kSteps;) {
+    const absl::StatusOr<std::optional<v1::WatchResponse>> next = reader->Next(now_);
+    ASSERT_TRUE(next.ok() && next->has_value()) << next.status() << " after " << i;
+    if ((*next)->has_report()) {
+      ++i;
+      EXPECT_EQ((*next)->report().norms().weight_size(), kParameters);
+      EXPECT_EQ((*next)->report().step(), ++steps[(*next)->job_id()]);
+      ahead = std::max<int>(ahead, static_cast<int>(std::abs(steps["id-one"] - steps["id-two"])));
+    }
+  }
+  EXPECT_EQ(steps["id-one"], kSteps);
+  EXPECT_EQ(steps["id-two"], kSteps);
+  EXPECT_LE(ahead, 1);
+}
+
+TEST_F(WatchTest, AJobThatHasEndedIsFollowedUntilItsReportsAreRead) {
+  v1::WatchRequest request;
+  request.set_reports(true);
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  Drain(*Open(request));
+  Report(1, 200);
+  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  Save();
+  request.set_cursor(cursor_);
+  std::unique_ptr<WatchReader> reader = Open(request);
+  EXPECT_THAT(Drain(*reader, 2), ElementsAre("report 1", "report 2"));
+  now_ += absl::Minutes(2);  // a slow client
+  const std::vector<std::string> rest = Drain(*reader);
+  ASSERT_GE(rest.size(), 198U);
+  EXPECT_EQ(rest[197], "report 200");
 }
 
 TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {

@@ -84,6 +84,8 @@ grpc::Status FakeController::Session(grpc::ServerContext*, Stream* stream) {
     stream_ = stream;
     pending_.clear();
     seen_.values.clear();  // a controller that starts knows none
+    ++seen_.sessions;
+    changed_.notify_all();
   }
   v1::WorkerMessage message;
   while (stream->Read(&message)) {
