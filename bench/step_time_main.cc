@@ -52,7 +52,7 @@ Recorded Record(tandem::trainer::FakeDaemon& daemon, int ranks, int steps) {
       std::exit(1);
     }
     recorded.last_step = last->profiled().timeline().step();
-    for (const FromTrainer& said : daemon.Said(rank)) {
+    for (const FromTrainer& said : daemon.MessagesOf(rank)) {
       if (said.has_profiled()) {
         recorded.steps.push_back(said.profiled().timeline());
       }

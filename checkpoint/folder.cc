@@ -80,7 +80,7 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
   TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(file));
   if (bytes > kMostManifestBytes) {  // before it is read: it may not fit in memory
     return absl::InvalidArgumentError(
-        absl::StrCat(kManifestName, ": it has ", bytes, " bytes, which no manifest has"));
+        absl::StrCat(kManifestName, ": it has ", bytes, " bytes, too many for a manifest"));
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string text, files.Read(file));
   absl::StatusOr<Manifest> manifest = ReadManifest(text);
@@ -95,7 +95,7 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
   const std::optional<int64_t> step = StepOfName(name);
   if (step.has_value() && *step != manifest->info.step) {
     return absl::InvalidArgumentError(
-        absl::StrCat("manifest.json: it is of step ", manifest->info.step, ", not of this folder"));
+        absl::StrCat("manifest.json: it belongs to step ", manifest->info.step, ", not to this folder"));
   }
   return manifest;
 }

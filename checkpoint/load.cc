@@ -140,7 +140,7 @@ void Load(platform::Files& files, const std::string& path, const std::vector<Sha
       }
     }
   }
-  // Of a rank that owned nothing: no shard will ever need it, and it must not be damaged all the same.
+  // The file of a rank that owned nothing: no shard needs it, but it must not be damaged either.
   std::vector<bool> has_pieces(manifest->files.size());
   for (const ManifestArray& array : manifest->arrays) {
     for (const ManifestPiece& piece : array.pieces) {

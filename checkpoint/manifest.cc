@@ -121,7 +121,7 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
   try {
     if (!json.is_object() || json.at("format") != kFormat) {
-      return Damaged("it is not of a checkpoint");
+      return Damaged("it is not a checkpoint's manifest");
     }
     const auto version = json.at("version").get<int64_t>();
     if (version < kOldestManifestVersion || version > kManifestVersion) {

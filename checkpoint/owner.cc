@@ -51,7 +51,7 @@ bool IsOther(const Owner& owner, const Owner& self) { return owner.job != self.j
 absl::Status Lost(const std::string& directory, const Owner& owner, const Owner& self) {
   return absl::AbortedError(absl::StrCat(
       "checkpoint.directory ", directory, " belongs to ", ToText(owner), " now; ", ToText(self),
-      IsLater(owner, self) ? " ends" : absl::StrCat(" cannot save there any more and ends: ", kRemedy)));
+      IsLater(owner, self) ? " ends" : absl::StrCat(" can no longer save there and ends: ", kRemedy)));
 }
 
 // One look at an owner. A live owner makes the next look differ.
@@ -130,8 +130,8 @@ class Newcomer {
   // nothing.
   absl::Status WaitForSight() {
     if (num_unseen_ * kRenewal >= kPatience) {
-      return absl::UnavailableError(absl::StrCat(
-          PathIn(directory_), " cannot be read, though there is one (a link to nothing?); remove it"));
+      return absl::UnavailableError(
+          absl::StrCat(PathIn(directory_), " exists but cannot be read (a dangling link?); remove it"));
     }
     if (num_unseen_++ > 0) {
       pause_();
@@ -216,7 +216,7 @@ absl::Status RestoreOwnership(platform::Files& files, const std::string& directo
                               absl::Duration unseen) {
   if (unseen >= kPatience) {
     return absl::AbortedError(absl::StrCat(
-        "checkpoint.directory ", directory, " has no owner any more: ", ToText(self), " could not look for ",
+        "checkpoint.directory ", directory, " no longer has an owner: ", ToText(self), " could not look for ",
         absl::ToInt64Seconds(unseen),
         " s, in which another job may have saved there; it ends: submit it again with checkpoint: {resume: "
         "newest}"));

@@ -184,7 +184,7 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
     return Bad("its header is not JSON");
   }
   if (!duplicates.duplicate().empty()) {
-    return Bad("the name '" + duplicates.duplicate() + "' is there twice");
+    return Bad("the name '" + duplicates.duplicate() + "' appears twice");
   }
 
   SafetensorsFile file;

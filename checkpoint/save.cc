@@ -108,7 +108,7 @@ class Saving {
     absl::Status status;
     try {
       status = part();
-    } catch (const std::exception& error) {  // the other ranks wait for this one: tell them
+    } catch (const std::exception& error) {  // the other ranks wait for this one, so they must learn of it
       status = absl::InternalError(error.what());
     }
     try {

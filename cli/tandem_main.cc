@@ -55,11 +55,10 @@ int Ended(tandem::cli::Console& console, int exit_code) {
     return exit_code;
   }
   const std::string error = console.OutError();
-  return error.empty()
-             ? tandem::cli::kOutputClosed
-             : tandem::cli::Fail(console,
-                                 absl::AbortedError(absl::StrCat(error, "; what came out is not complete")),
-                                 "cannot write standard output");
+  return error.empty() ? tandem::cli::kOutputClosed
+                       : tandem::cli::Fail(
+                             console, absl::AbortedError(absl::StrCat(error, "; the output is incomplete")),
+                             "cannot write standard output");
 }
 
 }  // namespace

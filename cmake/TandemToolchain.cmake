@@ -42,7 +42,7 @@ if(TANDEM_TSAN)
   add_link_options(-fsanitize=thread)
 endif()
 
-# platform/build_info.cc tells the build: version and commit, as far as git is there.
+# platform/build_info.cc has the build: version and commit, as far as git is there.
 execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --short=12 HEAD
   OUTPUT_VARIABLE TANDEM_COMMIT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT TANDEM_COMMIT)

@@ -467,7 +467,7 @@ class NcclFactory final : public CommunicatorFactory {
 
  private:
   // Collectives of all communicators may run at once. Where their thread blocks do not fit beside each other,
-  // two ranks may each start another one first and wait for ever.
+  // two ranks may each start another one first and wait forever.
   void TakeMultiprocessors(const Membership& membership) {
     int multiprocessors = 0;
     device::CheckCuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
@@ -477,7 +477,7 @@ class NcclFactory final : public CommunicatorFactory {
       throw CommError("group " + membership.group + ": with it, collectives that run at once take up to " +
                       std::to_string(ctas_) + " thread blocks, and the GPU has " +
                       std::to_string(multiprocessors) +
-                      " multiprocessors: they could wait for each other for ever; lower max_ctas of "
+                      " multiprocessors: they could wait for each other forever; lower max_ctas of "
                       "parallelism.nccl (min_ctas without it counts as " +
                       std::to_string(parallel::kMostCtas) + ")");
     }

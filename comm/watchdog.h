@@ -25,7 +25,7 @@ class Watchdog {
   // it. lost: called once at most, on a thread of the watchdog, with a CommError.
   Watchdog(Communicator& heartbeat, std::vector<Communicator*> watched, absl::Duration interval,
            std::function<void(std::exception_ptr)> lost);
-  ~Watchdog();  // leaves, and waits for what is under way
+  ~Watchdog();  // leaves, and waits for calls in progress
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 

@@ -23,7 +23,7 @@ constexpr char kNoValue[] = "a value is a text, or a list of texts, without anch
 // Why a node is not a value; empty: it is one, and `setting` has it.
 std::string TakeValue(const YamlNode& node, Setting& setting) {
   if (node.kind == YamlNode::Kind::kNull) {
-    return "it has no value; leave the line out to have the default";
+    return "it has no value; omit the line to get the default";
   }
   if (IsPlainValue(node)) {
     setting.values = {node.text};
@@ -39,7 +39,7 @@ std::string TakeValue(const YamlNode& node, Setting& setting) {
     }
     setting.values.push_back(element.text);
   }
-  return setting.values.empty() ? "the list is empty; leave the line out to have the default" : "";
+  return setting.values.empty() ? "the list is empty; omit the line to get the default" : "";
 }
 
 // A template of which nobody has put a line in force. A file without a character in it is none: it may be all
@@ -96,7 +96,7 @@ ConfigFile ReadConfigText(std::string_view text) {
     if (!IsPlainValue(key)) {
       why = "a key is the name of a flag";
     } else if (const auto [first, fresh] = lines.emplace(key.text, key.line); !fresh) {
-      why = absl::StrCat("it stands twice, first in line ", first->second);
+      why = absl::StrCat("it is given twice, first on line ", first->second);
     } else {
       why = TakeValue(entry.value, setting);
     }

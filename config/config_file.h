@@ -21,9 +21,9 @@ struct Setting {
 struct Problem {
   int line = 0;  // 0: of the whole file
   int column = 0;
-  std::string text;  // "state: it stands twice, first in line 1"
+  std::string text;  // "state: it is given twice, first on line 1"
 
-  // "controller.yaml:3:1: state: it stands twice, first in line 1".
+  // "controller.yaml:3:1: state: it is given twice, first on line 1".
   std::string In(const std::string& file) const;
 };
 

@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -83,7 +82,7 @@ std::string Sentence(std::string_view what, const std::string& key) {
 // Why a setting is refused; empty: `option` has it.
 std::string Take(const Setting& setting, CLI::Option& option) {
   if (std::find(setting.values.begin(), setting.values.end(), "") != setting.values.end()) {
-    return "its value is empty; leave the line out to have the default";
+    return "its value is empty; omit the line to get the default";
   }
   if (setting.list && option.get_items_expected_max() <= 1) {
     return "a list is given, and this flag takes one value";
@@ -105,7 +104,7 @@ std::string Take(const Setting& setting, CLI::Option& option) {
 // What is wrong with the file that --config names, a line each, in its order; else `app` has its settings.
 std::vector<std::string> Apply(CLI::App& app, const CommandLine& line) {
   if (line.config->empty()) {  // a variable that is not set, in quotes
-    return {"--config: its path is empty; name a file, or leave the flag out"};
+    return {"--config: its path is empty; name a file, or omit the flag"};
   }
   const absl::StatusOr<std::string> text =
       platform::ReadAtMost(platform::SystemFiles(), *line.config, kMostBytes);
@@ -149,17 +148,19 @@ int Refuse(const CLI::App& app, const std::vector<std::string>& lines) {
 
 void AddTlsFlags(CLI::App& app, tls::TlsFiles& files) {
   app.add_option("--tls-ca", files.ca,
-                 "Certificates (PEM) of those who sign the other side's; with it TLS is spoken")
+                 "CA certificates (PEM) that sign the other side's certificate; turns TLS on")
       ->type_name("FILE");
-  app.add_option("--tls-cert", files.certificate, "This daemon's certificate (PEM), then those up to its CA")
+  app.add_option("--tls-cert", files.certificate,
+                 "This daemon's certificate chain (PEM), up to but without its CA")
       ->type_name("FILE");
-  app.add_option("--tls-key", files.key, "Its key (PEM), which nobody else may read")->type_name("FILE");
+  app.add_option("--tls-key", files.key, "Key of --tls-cert (PEM), unreadable for other users")
+      ->type_name("FILE");
 }
 
 std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) {
   std::string config;
   app.add_option("--config", config,
-                 "YAML file of flags, `slots: 4` for --slots 4; what stands on the command line wins")
+                 "YAML file of flags, `slots: 4` for --slots 4; the command line overrides it")
       ->type_name("FILE");
   const CommandLine line = Look(argc, argv);
   const bool asks = line.flags.contains("help") || line.flags.contains("version");
@@ -182,8 +183,8 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
   for (const CLI::Option* option : app.get_options()) {
     const std::vector<std::string>& values = option->results();
     if (std::find(values.begin(), values.end(), "") != values.end()) {
-      empty.push_back(absl::StrCat("--", option->get_single_name(),
-                                   ": its value is empty; give one, or leave the flag out"));
+      empty.push_back(
+          absl::StrCat("--", option->get_single_name(), ": its value is empty; give one, or omit the flag"));
     }
   }
   return empty.empty() ? std::nullopt : std::optional(Refuse(app, empty));

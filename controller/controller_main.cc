@@ -58,19 +58,18 @@ int main(int argc, char** argv) {
   CLI::App app(
       "The controller of Tandem: takes jobs, places their ranks on workers, and keeps what they report.");
   app.name("tandem-controller");
-  app.add_option("--state", options.state_directory, "Folder of the store; made if it is not there")
-      ->required();
+  app.add_option("--state", options.state_directory, "Folder of the store; created if missing")->required();
   app.add_option("--listen", options.listen, "host:port or unix:/path; may be repeated")
       ->capture_default_str()
       ->allow_extra_args(false);
   tandem::config::AddTlsFlags(app, options.tls);
-  app.add_option("--tls-domain", options.tls_domain,
-                 "A client is who its certificate's URI spiffe://DOMAIN/user|worker|admin/NAME says")
-      ->capture_default_str();
   app.add_option(
-         "--tls-revoked", options.tls.revoked,
-         "Who is kept out at once: lines of user/NAME, worker/ID, admin/NAME, or of SHA-256 fingerprints "
-         "of certificates; read again when it changes")
+         "--tls-domain", options.tls_domain,
+         "Domain of client identities: the URI spiffe://DOMAIN/user|worker|admin/NAME in a certificate")
+      ->capture_default_str();
+  app.add_option("--tls-revoked", options.tls.revoked,
+                 "Revoked certificates, one a line: user/NAME, worker/ID, admin/NAME or a SHA-256 "
+                 "fingerprint; reread when the file changes")
       ->type_name("FILE");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "host:port of metrics, the page and /healthz, or off")
@@ -80,15 +79,15 @@ int main(int argc, char** argv) {
                  "Serve the page at --metrics-listen, to all who reach it: on, off, or auto: on loopback")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "on", "off"}));
-  app.add_option("--worker-timeout", worker_timeout, "A worker that is away for longer fails its jobs")
+  app.add_option("--worker-timeout", worker_timeout, "Jobs fail when one of their workers is away for longer")
       ->capture_default_str()
       ->check(CheckDuration);
   app.add_option("--start-timeout", start_timeout,
-                 "An attempt whose ranks are not all ready this long after it was placed fails")
+                 "An attempt fails if its ranks are not all ready this long after placement")
       ->capture_default_str()
       ->check(CheckDuration);
   app.add_option("--orphan-timeout", orphan_timeout,
-                 "Ranks that hear of no controller for nearly this long exit")
+                 "Ranks exit when they have not heard from a controller for nearly this long")
       ->capture_default_str()
       ->check(CheckDuration);
 #ifdef TANDEM_FAILPOINTS

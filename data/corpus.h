@@ -56,7 +56,7 @@ class Corpus {
   // written to since; cut short in that very moment, reading is fatal (SIGBUS).
   void Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const;
 
-  // Of those, where a file begins, or with the split a held-out end of one: ascending.
+  // The positions among those where a file begins, or with the split the held-out end of one: ascending.
   std::vector<int64_t> FileStarts(Split split, int64_t begin, int64_t count) const;
 
   // Hexadecimal, of names, sizes and who is held out: ranks compare it before they start.

@@ -53,7 +53,7 @@ class MappedRegion final : public Region {
     void* const mapped = mmap(nullptr, static_cast<size_t>(bytes_), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) {
-      throw OutOfMemory("the machine has no " + std::to_string(bytes) + " bytes of memory for this rank");
+      throw OutOfMemory("this machine cannot give this rank " + std::to_string(bytes) + " bytes of memory");
     }
     begin_ = static_cast<char*>(mapped);
     madvise(begin_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);  // a wish; without it memory is only slower

@@ -26,7 +26,7 @@ class Region {
   virtual int64_t bytes() const = 0;
 };
 
-// Of a device, in bytes, by all processes that use it.
+// Memory of a device in bytes, over all processes that use it.
 struct MemoryUse {
   int64_t used = 0;
   int64_t total = 0;

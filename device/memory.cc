@@ -28,7 +28,8 @@ at::Tensor TensorIn(const Device& device, Memory memory, const std::vector<int64
                                 std::to_string(memory.bytes) + " bytes");
   }
   if (reinterpret_cast<uintptr_t>(memory.begin) % static_cast<uintptr_t>(element_bytes) != 0) {
-    throw std::invalid_argument("a tensor of " + text + " begins at no multiple of its element's size");
+    throw std::invalid_argument("a tensor of " + text +
+                                " does not begin at a multiple of its element's size");
   }
   const c10::Device where = device.torch_device();
   return at::for_blob(memory.begin, shape)

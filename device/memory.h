@@ -31,7 +31,7 @@ struct Memory {
 };
 
 // A contiguous tensor at the beginning of `memory`, which is of `device`. Throws std::invalid_argument where
-// the tensor does not fit, or begins at no multiple of its element's size.
+// the tensor does not fit, or does not begin at a multiple of its element's size.
 at::Tensor TensorIn(const Device& device, Memory memory, const std::vector<int64_t>& shape,
                     c10::ScalarType dtype);
 

@@ -34,7 +34,7 @@ constexpr int kTileChunks = 256;
 // to the sums.
 constexpr int kBlockChunks = 16;
 
-// Of the last reduction: blocks that leave a partial sum.
+// The most blocks of the last reduction that leave a partial sum.
 constexpr int kMaxTermBlocks = 1024;
 
 // Tiles of a range of so many elements, at most: a parameter's tiles end at multiples of kTileChunks granules

@@ -104,7 +104,7 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
       Refuse(parameter, "has no name");
     }
     if (!names.insert(parameter.name).second) {
-      Refuse(parameter, "is there twice");
+      Refuse(parameter, "appears twice");
     }
     const bool continues_block = parameter.block >= 0 && parameter.block == open_block;
     if (!continues_block) {

@@ -15,7 +15,7 @@ struct NormRequests {
   double profile = 0;  // a number of the caller's; the largest of all ranks wins; 0: none
 };
 
-// Of the gradient that one rank has accumulated of one unit: where the last reduction of a run leaves them.
+// The norm terms of one unit's gradient on one rank, as the last reduction of a run leaves them.
 struct UnitNormTerms {
   DoubleDouble squares;  // of the finite elements
   double nonfinite = 0;  // elements

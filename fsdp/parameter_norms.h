@@ -17,7 +17,7 @@ struct Magnitude {
   }
 };
 
-// Of the pieces of one parameter that this rank owns.
+// The norms of the pieces of one parameter that this rank owns.
 struct ParameterNorms {
   Magnitude weight;    // after the update
   Magnitude gradient;  // of the mean gradient, before clipping

@@ -9,7 +9,7 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
   for (const char* path : {"model.latent_attention.kv_lora_rank", "model.latent_attention.qk_nope_head_dim",
                            "model.latent_attention.qk_rope_head_dim", "model.latent_attention.v_head_dim"}) {
     if (!check.Has(path)) {
-      check.Refuse(path, "say it of model_type deepseek_v3");
+      check.Refuse(path, "model_type deepseek_v3 needs it");
     }
   }
   const v1::LatentAttention& latent = model.latent_attention();

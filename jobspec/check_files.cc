@@ -20,7 +20,7 @@
 namespace tandem::jobspec {
 namespace {
 
-// Of the matrices of one layer's attention.
+// The elements of the matrices of one layer's attention.
 int64_t AttentionElements(const v1::Model& model) {
   const int64_t hidden = model.hidden_size();
   const int64_t heads = model.num_attention_heads();

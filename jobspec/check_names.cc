@@ -111,9 +111,9 @@ void CheckRecompute(FieldChecker& check) {
       continue;
     }
     check.Refuse(kRecompute,
-                 word == "off" ? "off stands alone: leave the others out"
+                 word == "off" ? "off cannot be combined: omit the others"
                  : whole_layers && (word == "attention" || word == "mlp")
-                     ? absl::StrCat(word, " is in every layer: leave it out, or layer")
+                     ? absl::StrCat(word, " is part of every layer: omit it, or omit layer")
                      : absl::StrCat(Shown(word),
                                     " is neither a kind of node of a layer nor head, or is listed twice"));
     return;
@@ -174,7 +174,7 @@ void CheckFrozen(FieldChecker& check) {
   }
   const std::optional<std::set<std::string>> trained = UnitsWithout(check, kFrozen, words);
   if (trained.has_value() && trained->empty()) {
-    check.Refuse(kFrozen, "nothing is left to train: take a unit out");
+    check.Refuse(kFrozen, "nothing is left to train: remove a unit");
   }
 }
 

@@ -41,7 +41,7 @@ void CheckCtas(FieldChecker& check, const parallel::ProcessGroups& groups) {
 }
 
 // Collectives of all groups may run at once, and thread blocks that do not fit beside each other can wait for
-// each other for ever.
+// each other forever.
 void CheckAllCtas(FieldChecker& check, const parallel::ProcessGroups& groups,
                   const std::vector<std::string>& used) {
   int ctas = 0;
@@ -51,7 +51,7 @@ void CheckAllCtas(FieldChecker& check, const parallel::ProcessGroups& groups,
   if (ctas > kMultiprocessors) {
     check.Refuse(kNccl, absl::StrCat("up to ", ctas, " thread blocks at once"),
                  absl::StrCat("at most ", kMultiprocessors, " over all groups, the multiprocessors of a GPU"),
-                 absl::StrCat("they could wait for each other for ever: lower max_ctas (min_ctas or "
+                 absl::StrCat("they could wait for each other forever: lower max_ctas (min_ctas or "
                               "cga_cluster_size without it count as ",
                               parallel::kMostCtas, ")"));
   }

@@ -28,7 +28,7 @@ void CheckReplicas(FieldChecker& check) {
   } else if (check.Usable({"parallelism.ranks"}) && parallelism.ranks() % replicas != 0) {
     if (check.IsWritten("parallelism.replicas")) {
       refuse(absl::StrCat("a divisor of ranks ", parallelism.ranks()),
-             "every copy is sharded over as many ranks");
+             "every replica is sharded over the same number of ranks");
     } else {
       check.Refuse("parallelism.fsdp.strategy", name,
                    absl::StrCat("replicate, zero1, zero2, zero3 with ranks ", parallelism.ranks(), ", which ",

@@ -14,7 +14,7 @@ void CheckUnitCompute(FieldChecker& check, const std::string& unit, v1::ComputeT
   if (check.IsWritten(path) && check.Usable({"precision.compute", path}) &&
       fp64 != (compute == v1::COMPUTE_TYPE_FP64)) {
     check.Refuse(path, fp64 ? "fp64" : "fp32, bf16",
-                 "fp64 is for whole models: use one of these, or leave the key out");
+                 "fp64 is for whole models: use one of these, or omit the key");
   }
 }
 
@@ -27,9 +27,8 @@ void CheckTransport(FieldChecker& check, const std::string& unit, v1::ComputeTyp
     return;
   }
   const std::string computed = ValueText(FindValue(check.spec(), source));
-  check.Refuse(
-      path, compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
-      absl::StrCat("gradients are computed in ", computed, ": use one of these, or leave the key out"));
+  check.Refuse(path, compute == v1::COMPUTE_TYPE_BF16 ? "bf16, fp32" : computed,
+               absl::StrCat("gradients are computed in ", computed, ": use one of these, or omit the key"));
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ void CheckTraining(FieldChecker& check) {
                check.IsOk({"training.schedule.decay"})) {
       check.Refuse("training.schedule.min_learning_rate",
                    absl::StrCat("0 with decay: constant", check.Origin("training.schedule.decay")),
-                   "use decay: cosine, or leave it out");
+                   "use decay: cosine, or omit the key");
     }
   }
   if (check.Usable({"training.validate_every_steps", "data.validation_fraction"}) &&

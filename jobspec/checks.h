@@ -43,10 +43,10 @@ void CheckCheckpoint(FieldChecker& check);
 // What a model of model_type deepseek_v3 has beside what others have; CheckModel calls them. Its heads.
 void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 
-// Of what is its own of the sparse layers; the rest is as with other models.
+// Checks what only its sparse layers have; the rest is as with other models.
 void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model);
 
-// Of another model: what only that one has.
+// Checks, for any other model, that nothing is set which only that one has.
 void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model);
 
 // Check, saying nothing about fields at or below the `unusable` paths, nor about what follows from them.

@@ -19,7 +19,7 @@ struct IntegerRule {
   const char* word = nullptr;  // may stand there instead, and is kWord in the message
 };
 
-// Of a field with an IntegerRule::word.
+// For a field with an IntegerRule::word.
 inline constexpr int64_t kWord = -1;
 
 struct NumberRule {

@@ -38,14 +38,11 @@ const std::map<std::string, v1::Model>& Presets() {
 
 }  // namespace
 
-const std::vector<std::string>& PresetNames() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> out;
-    for (const auto& [name, model] : Presets()) {
-      out.push_back(name);
-    }
-    return out;
-  }();
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, model] : Presets()) {
+    names.push_back(name);
+  }
   return names;
 }
 

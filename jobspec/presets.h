@@ -11,7 +11,7 @@ namespace tandem::jobspec {
 // Models by name; fields of the spec override theirs.
 
 // Sorted.
-const std::vector<std::string>& PresetNames();
+std::vector<std::string> PresetNames();
 
 // The fields that the preset sets; null for an unknown name. What is not set follows from the other fields
 // (Resolve), so that overriding one of them gives a model that fits.

@@ -146,11 +146,13 @@ class Reader {
     if (const IntegerRule* rule = FindWordRule(path)) {
       return SetWordOrInteger(value, *rule, field, message, why);
     }
-    if (value.quoted) {
-      why = "text is not expected: remove the quotes";
-      return false;
-    }
-    return SetPlain(text, field, message, why);
+    return value.quoted ? RefuseText(text, "", why) : SetPlain(text, field, message, why);
+  }
+
+  // `but`: of the words that the field takes.
+  static bool RefuseText(const std::string& text, const std::string& but, std::string& why) {
+    why = text.empty() ? "give a value" : absl::StrCat("text is not expected", but, ": remove the quotes");
+    return false;
   }
 
   static bool SetWordOrInteger(const YamlNode& value, const IntegerRule& rule, const FieldDescriptor& field,
@@ -158,7 +160,10 @@ class Reader {
     int64_t integer = kWord;
     if (value.text != rule.word) {
       if (value.quoted) {
-        why = absl::StrCat("text is not expected but ", rule.word, ": remove the quotes");
+        return RefuseText(value.text, absl::StrCat(" but ", rule.word), why);
+      }
+      if (const std::string meant = Closest(value.text, {rule.word}); !meant.empty()) {
+        why = absl::StrCat("did you mean ", meant, "?");
         return false;
       }
       if (!ParseInteger(value.text, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),
@@ -243,7 +248,7 @@ class Reader {
         !meant.empty() && meant.starts_with(prefix) && meant.find('.', prefix.size()) == std::string::npos;
     std::string remedy = "use one of these";
     if (meant == JoinPath(parent, key.text)) {
-      remedy = "a dot does not open a block: write the keys one in the other";
+      remedy = "a dot does not open a block: nest the keys";
     } else if (!meant.empty()) {
       remedy = absl::StrCat("did you mean ", sibling ? meant.substr(prefix.size()) : meant, "?");
     }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/name_list.h"
 #include "jobspec/presets.h"
+#include "platform/sha256.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -158,5 +161,16 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
 }
 
 #undef TANDEM_DEFAULT
+
+std::string Digest(const v1::JobSpec& spec) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    spec.SerializeToCodedStream(&coded);
+  }
+  return platform::Sha256Of(bytes);
+}
 
 }  // namespace tandem::jobspec

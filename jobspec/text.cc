@@ -2,7 +2,6 @@
 #include "jobspec/text.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

@@ -177,7 +177,7 @@ bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, Y
                absl::StrCat("a ", what, " has a few"), at.line, at.column};
     return false;
   } catch (const YAML::Exception& error) {
-    problem = {absl::StrCat("not YAML: ", error.msg), "mend the text; JSON is read, too"};
+    problem = {absl::StrCat("not YAML: ", error.msg), "correct the text; JSON is accepted too"};
     if (!error.mark.is_null()) {
       problem.line = error.mark.line + 1;
       problem.column = error.mark.column + 1;

@@ -4,7 +4,7 @@
 
 namespace tandem::model {
 
-// Where a router's load is to be even over the global batch: all ranks tell each other how many of their
+// Where a router's load is to be even over the global batch: all ranks send each other how many of their
 // tokens have each expert among their largest scores, and add them to those of the step's microbatches so
 // far. balance_counts: what a microbatch would have of these by their mean, so that the mean of the
 // microbatches' losses is that of all tokens. losses: balance and z of ops/router_losses.h. The counts have

@@ -28,7 +28,7 @@ struct OperandMemory {
   char* begin = nullptr;  // in the device's memory
   int64_t bytes = 0;      // the bound, where sizes are dynamic
   bool adds = false;      // a gradient: add to what is there instead of overwriting it
-  // Of an operand that is a part of a unit: where each of its parameters begins, in layout order.
+  // For an operand that is a part of a unit: where each of its parameters begins, in layout order.
   std::vector<char*> parameters;
   ComputeType type = ComputeType::kFp32;  // of these parameters' elements
 };

@@ -36,10 +36,10 @@ class BoundTensors {
   // An intermediate too. Undefined: an output that a recompute does not write, because it was kept.
   at::Tensor Value(const std::string& name);
   at::Tensor Gradient(const std::string& value);
-  // Of a value with one reader: throws std::logic_error where the pass adds to it.
+  // For a value with one reader: throws std::logic_error where the pass adds to it.
   at::Tensor OverwrittenGradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
-  at::Tensor ParameterGradient(const std::string& name);  // undefined: of a frozen matrix, nobody wants it
+  at::Tensor ParameterGradient(const std::string& name);  // undefined: the matrix is frozen
   // Undefined: a state that the pass would change, and that a recompute or a validation leaves alone.
   at::Tensor State(const std::string& name);
   at::Tensor Scratch(const std::string& name);
@@ -49,10 +49,10 @@ class BoundTensors {
   bool AddsToGradient(const std::string& value);
   bool AddsToParameterGradient(const std::string& name);
 
-  // Of a state that microbatches continue; false: whatever is in it is to be overwritten.
+  // Whether the pass continues the state of the microbatch before; false: it overwrites whatever is in it.
   bool ContinuesState(const std::string& name);
 
-  // Of a kind that declares one.
+  // For a kind that declares one.
   comm::Communicator& Communicator();
 
   void CheckAllUsed() const;

@@ -47,7 +47,7 @@ double SumOfUnits(const DecoderConfig& config, const Share& share) {
   return total;
 }
 
-// Of a unit's parameters, those that one token uses.
+// The share of a unit's parameters that one token uses.
 double ActiveShare(const DecoderConfig& config, const UnitParameters& unit) {
   const ops::RouterConfig& router = config.moe.router;
   return unit.experts ? static_cast<double>(router.top_k) / static_cast<double>(router.experts) : 1.0;
@@ -110,7 +110,7 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
     if (unit.name == "embedding" && !config.tie_word_embeddings) {
       return 0.0;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
     }
-    // Of what a capacity drops nothing is computed; what pads an expert is no arithmetic of the model.
+    // Tokens dropped by a capacity cost nothing, and padding of experts is not counted as the model's work.
     const double kept =
         unit.experts && config.moe.capacity.factor > 0 ? std::min(config.moe.capacity.factor, 1.0) : 1.0;
     return (unit.frozen ? 4.0 : 6.0) * kept * ActiveShare(config, unit);

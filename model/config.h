@@ -21,14 +21,14 @@ enum class BalanceScope : uint8_t {
   kGlobal,    // the tokens of all ranks, of a step's microbatches so far (balance.cc)
 };
 
-// Of the sparse layers of a decoder, in which each token is seen by a few of many experts.
+// The sparse layers of a decoder, in which a few of many experts see each token.
 struct MixtureOfExperts {
   ops::RouterConfig router;           // experts 0: no layer is sparse
   int64_t intermediate_size = 0;      // of an expert
   int64_t decoder_sparse_step = 1;    // layer L, from 0, is sparse where L + 1 is a multiple of it
   int64_t first_k_dense_replace = 0;  // and where L is at least this
-  // Of a dense MLP beside the experts, which sees every token: what Hugging Face's models call shared
-  // experts, side by side. 0: none.
+  // The size of a dense MLP beside the experts, which sees every token: what Hugging Face's models call
+  // shared experts, side by side. 0: none.
   int64_t shared_intermediate_size = 0;
   double router_aux_loss_coef = 0;  // of the balance (ops/router_losses.h)
   BalanceScope balance_scope = BalanceScope::kMicrobatch;
@@ -42,7 +42,7 @@ struct MixtureOfExperts {
   // This is of the one at `rank`.
   int64_t ranks = 1;
   int64_t rank = 0;
-  // Of what is sent to each rank only the rows there are, and not a chunk for all tokens.
+  // Ranks send each other only the rows there are, and not a chunk for all tokens.
   bool exact_chunks = false;
   // Rows of the experts of a rank that are computed at a time, as a multiple of what is expected.
   double rows_at_a_time = 1.5;
@@ -94,8 +94,8 @@ struct BatchShape {
   int64_t sequence_length = 0;
   bool packs_documents = false;  // a token attends to those of its own document alone
 
-  // Of one sequence in the batch, int64: its S + 1 tokens, and behind them, where documents are packed, where
-  // the documents of the S rows begin (ops::DocumentStarts).
+  // The int64 columns of one sequence in the batch: its S + 1 tokens, and behind them, where documents are
+  // packed, where the documents of the S rows begin (ops::DocumentStarts).
   int64_t columns() const { return sequence_length + 1 + (packs_documents ? sequence_length : 0); }
 };
 
@@ -134,7 +134,7 @@ DecoderConfig WithAllExperts(DecoderConfig config);
 // which has the experts of config.moe.rank.
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
-// Of all ranks together.
+// The parameters of all ranks together.
 int64_t NumParameters(const DecoderConfig& config);
 
 // Those that one token uses: all but the experts that it did not choose.

@@ -40,7 +40,7 @@ class DeclaredPasses : public Node {
   // a kind with halves, the whole backward binds them both.
   virtual BoundPass BindPass(Pass pass, BoundTensors& in) const = 0;
 
-  // Of an attention: where the documents of its rows begin, [B, S], in the batch; undefined where documents
+  // For an attention: where the documents of its rows begin, [B, S], in the batch; undefined where documents
   // are not packed.
   at::Tensor DocumentStarts(BoundTensors& in) const;
 

@@ -12,7 +12,8 @@
 namespace tandem::model {
 namespace {
 
-// Of the norms of the narrow vectors: Hugging Face's DeepseekV3RMSNorm takes it whatever rms_norm_eps is.
+// The epsilon of the narrow vectors' norms: Hugging Face's DeepseekV3RMSNorm takes it whatever rms_norm_eps
+// is.
 constexpr double kLatentNormEpsilon = 1e-6;
 
 // By the names of latent_attention.cc. What belongs to a narrow query is undefined where there is none.

@@ -93,7 +93,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
                  NodeDeclaration& declaration) {
   bool trains = false;
   PassSpec& writer = declaration.halves.has_value() ? *declaration.halves->weight : declaration.backward;
-  // Of a matrix of an expert: what is expected.
+  // For a matrix of an expert: the expected rows.
   const double rows =
       declaration.kind == schedules::NodeKind::kExperts
           ? static_cast<double>(shapes.expected_rows) / static_cast<double>(shapes.local_experts)

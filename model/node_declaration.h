@@ -112,7 +112,7 @@ struct NodeDeclaration {
   // Kept from one microbatch to the next and from one step to the next; zeros when a job starts.
   std::vector<StateUpdate> state_updates;
   std::vector<TensorSpec> states;
-  // Of a node that communicates: its stream, and the communicator that its passes get, by process group and
+  // For a node that communicates: its stream, and the communicator that its passes get, by process group and
   // purpose ("ep", "dispatch"). Nodes that name the same two share it, and then they share the stream.
   std::string stream = "compute";
   std::string group;

@@ -35,7 +35,7 @@ inline constexpr char kDispatchPurpose[] = "dispatch";
 // How many rows travel goes ahead of them.
 inline constexpr char kSizesStream[] = "sizes";
 inline constexpr char kSizesPurpose[] = "sizes";
-// Where ranks tell each other how many tokens their routers would send to each expert: beside everything
+// Where ranks exchange how many tokens their routers would send to each expert: beside everything
 // else, since a backward is the first to read it.
 inline constexpr char kBalanceStream[] = "balance";
 inline constexpr char kDataGroup[] = "dp_cp";

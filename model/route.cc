@@ -117,7 +117,7 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
     declaration.backward.reads.emplace_back("ranked");
   }
   if (s.balances_globally) {
-    // Known when the ranks have told each other (balance.cc), which the choice does not wait for.
+    // Known when the ranks have exchanged them (balance.cc), which the choice does not wait for.
     declaration.outputs.push_back({.tensor = BalanceCounts(s)});
     declaration.backward.reads.emplace_back("balance_counts");
   }

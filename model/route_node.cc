@@ -10,7 +10,7 @@
 namespace tandem::model {
 namespace {
 
-// Of the MLP that sees every token; all undefined where there is none.
+// The tensors of the MLP that sees every token; all undefined where there is none.
 struct SharedForward {
   at::Tensor gate_up, made, weight_gate_up, weight_down, activated;
 };

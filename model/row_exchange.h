@@ -22,7 +22,7 @@ class RowExchange {
  public:
   RowExchange(comm::Communicator& communicator, const at::Tensor& counts);
 
-  // Of a pass of a node that communicates, with its value "counts" where chunks are exact.
+  // For a pass of a node that communicates, with its value "counts" where chunks are exact.
   static RowExchange Of(BoundTensors& in, const DecoderShapes& shapes);
 
   bool exact() const { return counts_ != nullptr; }

@@ -44,12 +44,12 @@ ProductTable::ProductTable(const std::string& text) {
     }
     for (size_t i = 0; i < words.size(); ++i) {
       if (!absl::SimpleAtoi(words[i], settings[i])) {
-        throw wrong(absl::StrCat(words[i], " is no number"));
+        throw wrong(absl::StrCat(words[i], " is not a number"));
       }
     }
     auto& products = machines_[absl::StrCat(fields[0], "|", fields[1])];
     if (!products.emplace(std::string(fields[2]), algorithm).second) {
-      throw wrong("that product stands twice");
+      throw wrong("that product is given twice");
     }
   }
 }

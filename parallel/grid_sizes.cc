@@ -122,11 +122,11 @@ class GridChecker {
     if (dense_data % sizes_.replicas != 0) {
       Refuse("replicas", sizes_.replicas,
              absl::StrCat("a divisor of the ", dense_data, " data-parallel ranks (data × context)"),
-             "they are cut into as many equal groups");
+             "they are split into that many equal groups");
     } else if (expert_data % sizes_.replicas != 0) {
       Refuse("replicas", sizes_.replicas,
              absl::StrCat("a divisor of the ", expert_data, " data-parallel ranks of an expert"),
-             "they are cut into as many equal groups");
+             "they are split into that many equal groups");
     }
   }
 

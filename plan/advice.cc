@@ -220,7 +220,7 @@ class Adviser {
     return profile_.memory_bytes == 0 || device_bytes <= profile_.memory_bytes;
   }
 
-  // Of a job that does not fit, what is no larger: it is no step back.
+  // For a job that does not fit, also what is no larger: it does not make that worse.
   bool IsPossible(const Trial& trial) const {
     return Fits(trial.device_bytes) ||
            (!Fits(prediction_.device_bytes()) && trial.device_bytes <= prediction_.device_bytes());
@@ -238,7 +238,7 @@ class Adviser {
     }
     return counted.empty()
                ? " (same global batch)"
-               : absl::StrCat(" (same global batch, other numbers: ", absl::StrJoin(counted, " and "),
+               : absl::StrCat(" (same global batch, other results: ", absl::StrJoin(counted, " and "),
                               counted.size() > 1 ? " are" : " is", " of a microbatch)");
   }
 

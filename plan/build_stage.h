@@ -18,7 +18,7 @@ void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, in
 // The place of `rank` in the one of the groups of that name that it is in.
 int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank);
 
-// Of the plan's units, as an outline is written from them.
+// The sizes of the plan's units, as an outline is written from them.
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts);
 
 // Its first part: the outline, from model, batch, precision, device and layouts.

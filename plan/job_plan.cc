@@ -369,7 +369,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
     texts += schedules::ToText(*program, plan.outline);
   }
   plan.program_digest = platform::Sha256Of(texts);
-  // Of the whole model: checkpoints are the same however the ranks share the experts.
+  // The digest is of the whole model: checkpoints are the same however the ranks share the experts.
   const std::vector<model::UnitParameters> whole = model::DecoderUnits(WithAllExperts(plan.model));
   const auto digest = [&](int element_bytes) {
     return fsdp::LayoutDigest(Layouts(whole, element_bytes, plan.train.optimizer));

@@ -120,7 +120,7 @@ std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank);
 // Where `rank` stands among those that unit `unit` is placed on.
 fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank);
 
-// Of all ranks.
+// Over all ranks.
 int64_t TokensPerStep(const JobPlan& plan);
 
 // Microbatches of a step over the data-parallel ranks of the dense units, which the mean of all gradients
@@ -137,7 +137,7 @@ std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
 // Names of the streams that a group with high priority communicates on.
 std::set<std::string> HighPriorityStreams(const JobPlan& plan);
 
-// Of hidden states and layers: "bf16".
+// The type of hidden states and layers: "bf16".
 std::string ComputeName(const JobPlan& plan);
 
 // All types that the job uses: "bf16, head fp32; gradients between ranks bf16, head fp32".

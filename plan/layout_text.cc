@@ -69,7 +69,7 @@ int64_t ParameterElements(const fsdp::Layout& layout) {
   return elements;
 }
 
-// Of one element of that buffer, and how many times the unit it holds where a rank has all of it.
+// The bytes of one element of that buffer, and how many times the unit it holds where a rank has all of it.
 struct Role {
   schedules::BufferKind kind;
   int schedules::UnitPrecision::*bytes;

@@ -49,7 +49,7 @@ int LeastDistance(parallel::RankList ranks) {
   return least;
 }
 
-// Of every type that a unit computes in.
+// Checks that the profile has a rate for every type that a unit computes in.
 absl::Status CheckRates(const JobPlan& plan, const schedules::DeviceProfile& profile) {
   const auto check = [&](absl::string_view field, model::ComputeType type) -> absl::Status {
     const char* const name = model::ToText(type);

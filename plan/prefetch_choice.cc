@@ -16,7 +16,7 @@ namespace tandem::plan {
 namespace {
 
 constexpr int kDistances = 3;
-// Of a step: what a simulation cannot tell apart.
+// Differences of a step's time below this are no difference: the simulation is not that exact.
 constexpr double kEqual = 0.001;
 
 absl::StatusOr<PrefetchTrial> TryDistance(v1::JobSpec resolved, int distance,

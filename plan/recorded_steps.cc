@@ -32,7 +32,7 @@ const schedules::Program* Find(const JobPlan& plan, const std::string& name) {
   return nullptr;
 }
 
-// Of one program.
+// The timelines of one program.
 std::vector<schedules::Timeline> Select(absl::Span<const schedules::Timeline> timelines,
                                         const schedules::Program& program, bool serialized) {
   std::vector<schedules::Timeline> selected;

@@ -128,7 +128,7 @@ void AppendMemory(const MemoryPlan& memory, std::string& text) {
                          ", so that communication overlaps"));
 }
 
-// Of the unit's weights and moments, on every rank.
+// The elements of the unit's weights, and of each moment, on every rank.
 int64_t HeldElements(const JobPlan& plan, size_t unit) {
   return fsdp::HeldRange(plan.layouts[unit], MeshOf(plan, unit, /*rank=*/0)).size();
 }

@@ -83,7 +83,7 @@ absl::Status ListPath(const std::string& path, const struct stat& info, std::vec
 
 absl::Status ListGlob(const std::string& pattern, std::vector<std::string>& files) {
   if (pattern.find("**") != std::string::npos) {
-    return absl::InvalidArgumentError("** is not understood; name the folder for every file below it");
+    return absl::InvalidArgumentError("** is not supported; name the folder to take every file below it");
   }
   struct Matches {
     glob_t glob = {};

@@ -59,10 +59,7 @@ class MachineFiles final : public Files {
     if (fsync(file.get()) != 0) {
       return Failed("fsync", path);
     }
-    if (close(file.Release()) != 0) {
-      return Failed("close", path);
-    }
-    return absl::OkStatus();
+    return close(file.Release()) == 0 ? absl::OkStatus() : Failed("close", path);
   }
 
   absl::Status SyncFolder(const std::string& path) override {
@@ -70,10 +67,7 @@ class MachineFiles final : public Files {
     if (fd.get() < 0) {
       return Failed("open folder", path);
     }
-    if (fsync(fd.get()) != 0) {
-      return Failed("fsync folder", path);
-    }
-    return absl::OkStatus();
+    return fsync(fd.get()) == 0 ? absl::OkStatus() : Failed("fsync folder", path);
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -112,10 +106,7 @@ class MachineFiles final : public Files {
   absl::Status CreateFolders(const std::string& path) override {
     std::error_code error;
     std::filesystem::create_directories(path, error);
-    if (error) {
-      return FileError(error.value(), "create folder", path);
-    }
-    return absl::OkStatus();
+    return error ? FileError(error.value(), "create folder", path) : absl::OkStatus();
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
@@ -144,10 +135,7 @@ class MachineFiles final : public Files {
   absl::Status RemoveAll(const std::string& path) override {
     std::error_code error;
     std::filesystem::remove_all(path, error);
-    if (error) {
-      return FileError(error.value(), "remove", path);
-    }
-    return absl::OkStatus();
+    return error ? FileError(error.value(), "remove", path) : absl::OkStatus();
   }
 
   absl::Status Touch(const std::string& path) override {

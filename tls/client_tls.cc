@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Open(const TlsFiles& files
 TlsTexts ClientTls::Current() {
   absl::StatusOr<TlsTexts> texts = Read(files_);
   if (!texts.ok()) {
-    platform::Log(platform::LogLevel::kError, "the TLS files cannot be used; those from before go on",
+    platform::Log(platform::LogLevel::kError, "the TLS files cannot be used; the previous ones stay in use",
                   {{"error", std::string(texts.status().message())}});
   }
   const absl::MutexLock lock(&mu_);

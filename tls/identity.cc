@@ -63,7 +63,7 @@ std::string UriOf(const Identity& identity, std::string_view domain) {
 absl::StatusOr<Identity> IdentityOf(const std::vector<std::string>& uris, std::string_view domain) {
   const std::string prefix = absl::StrCat("spiffe://", Text(domain), "/");
   const std::string expected =
-      absl::StrCat("expected is one URI ", prefix, "user/NAME, ", prefix, "worker/ID or ", prefix,
+      absl::StrCat("it must have exactly one URI ", prefix, "user/NAME, ", prefix, "worker/ID or ", prefix,
                    "admin/NAME among its alternative names");
   std::vector<std::string_view> ours;
   for (const std::string& uri : uris) {
@@ -73,13 +73,12 @@ absl::StatusOr<Identity> IdentityOf(const std::vector<std::string>& uris, std::s
   }
   if (ours.empty()) {
     return absl::UnauthenticatedError(
-        absl::StrCat("the certificate names nobody of this cluster; ", expected));
+        absl::StrCat("the certificate has no identity in this cluster; ", expected));
   }
   const std::optional<Identity> identity = ParseIdentity(ours[0]);
   if (ours.size() > 1 || !identity.has_value()) {
-    return absl::UnauthenticatedError(absl::StrCat("the certificate names ",
-                                                   ours.size() > 1 ? "several at once" : "nobody that can be",
-                                                   "; ", expected));
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the certificate names ", ours.size() > 1 ? "several at once" : "no valid identity", "; ", expected));
   }
   return *identity;
 }

@@ -35,7 +35,7 @@ class ServerTls {
   std::shared_ptr<ssl_ctx_st> context() const ABSL_LOCKS_EXCLUDED(mu_);
   // Who gets in no more. Another pointer whenever the list was read again.
   std::shared_ptr<const RevokedList> revoked() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Of its own certificate.
+  // When its own certificate expires.
   absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);
   const std::string& domain() const { return domain_; }
 

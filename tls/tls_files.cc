@@ -96,7 +96,7 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
     OpenSslReason();
     return absl::InvalidArgumentError(absl::StrCat("--tls-key: ", files.key, " is not the key of ",
                                                    files.certificate, " (", out.own.subject,
-                                                   "); give the two that belong together"));
+                                                   "); give a certificate and its own key"));
   }
   return out;
 }
@@ -107,7 +107,7 @@ absl::StatusOr<TlsTexts> ReadValidTlsFiles(const TlsFiles& files, absl::Time now
     if (const std::string why = WhyNotValid(out->own, now); !why.empty()) {
       return absl::FailedPreconditionError(absl::StrCat("--tls-cert: ", files.certificate, " (",
                                                         out->own.subject, ") ", why,
-                                                        "; have it renewed, or set this machine's clock"));
+                                                        "; renew it, or set this machine's clock"));
     }
   }
   return out;

@@ -17,7 +17,7 @@ struct TlsFiles {
   std::string key;          // of the first of them
   // The name that the controller's certificate must have; empty: the host that is dialled. Servers ignore it.
   std::string server_name;
-  // Of a server, and optional: a RevokedList.
+  // For a server, and optional: the file of a RevokedList.
   std::string revoked;
 
   bool given() const { return !ca.empty() || !certificate.empty() || !key.empty(); }

@@ -40,8 +40,8 @@ std::string WhyRefused(long verdict, const Certificate& peer) {
     case X509_V_ERR_CERT_HAS_EXPIRED:
     case X509_V_ERR_CERT_NOT_YET_VALID: {
       const std::string why = WhyNotValid(peer, absl::Now());
-      return absl::StrCat(whose, why.empty() ? "is signed by one that is not valid now" : why,
-                          "; have it renewed (`tandem certs issue --renew`, or your operator)");
+      return absl::StrCat(whose, why.empty() ? "is signed by a CA certificate that is not valid now" : why,
+                          "; renew it with `tandem certs issue --renew`, or ask your operator");
     }
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
@@ -49,7 +49,7 @@ std::string WhyRefused(long verdict, const Certificate& peer) {
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
-      return absl::StrCat(whose, "is not signed by a CA that this controller believes (its issuer is ",
+      return absl::StrCat(whose, "is not signed by a CA that this controller trusts (its issuer is ",
                           peer.issuer, "); use one of this cluster");
     case X509_V_ERR_INVALID_PURPOSE:
       return absl::StrCat(whose, "is not one for clients (its extended key usage lacks clientAuth)");
@@ -85,7 +85,7 @@ absl::StatusOr<tls::Peer> TlsStream::Peer() const {
   X509* certificate = SSL_get0_peer_certificate(ssl_.get());
   if (certificate == nullptr) {
     return absl::UnauthenticatedError(
-        "no client certificate was given, and this controller takes nobody without one; give --tls-cert and "
+        "no client certificate was given, and this controller requires one; give --tls-cert and "
         "--tls-key (or "
         "TANDEM_TLS_CERT and TANDEM_TLS_KEY)");
   }

@@ -39,7 +39,7 @@ void BatchReader::Await(int64_t run, int microbatch) {
   changed_.wait(lock,
                 [&] { return cancelled_ || Find(run).done > microbatch || Find(run).error != nullptr; });
   if (cancelled_) {
-    throw std::runtime_error("the batches are not wanted any more");
+    throw std::runtime_error("loading of batches was stopped");
   }
   const Job& job = Find(run);
   if (job.done <= microbatch) {
@@ -59,7 +59,7 @@ BatchReader::Job& BatchReader::Find(int64_t run) {
   const auto found =
       std::find_if(jobs_.begin(), jobs_.end(), [run](const Job& job) { return job.run == run; });
   if (found == jobs_.end()) {
-    throw std::logic_error(absl::StrCat("nobody asked for the batches of run ", run));
+    throw std::logic_error(absl::StrCat("the batches were not requested of run ", run));
   }
   return *found;
 }

@@ -14,7 +14,7 @@
 
 namespace tandem::trainer {
 
-// Reads the batches of runs on a thread of its own, while runs before them are under way.
+// Reads the batches of runs on a thread of its own, while runs before them are in flight.
 //
 // Jobs are done in the order in which they were asked for, microbatch by microbatch. One thread asks, any
 // thread waits. An error of a microbatch is thrown to the thread that waits for it, or for a later one.

@@ -98,7 +98,7 @@ const model::UnitTypes& TypesOf(const plan::JobPlan& plan, schedules::UnitId uni
   return plan.precision.Of(plan.units.at(unit).name);
 }
 
-// Of the elements of a buffer that nodes find parameters or their gradients in; nothing of other kinds.
+// The type of the elements of a buffer that holds parameters or their gradients; none for other kinds.
 std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, const Buffer& buffer) {
   switch (buffer.kind) {
     case BufferKind::kGathered:

@@ -11,7 +11,7 @@
 namespace tandem::trainer {
 namespace {
 
-// Of an instruction whose call has not returned: how many collectives it starts is not known yet.
+// The count of an instruction whose call has not returned: how many collectives it starts is not known yet.
 constexpr uint64_t kNotKnown = UINT64_MAX;
 
 }  // namespace

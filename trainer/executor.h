@@ -76,7 +76,7 @@ class Executor {
   // error's step and text say behind which instruction.
   RunRecord Await();
 
-  // Of the run that Await returned last, where it was recorded; without its rank.
+  // The times of the run that Await returned last, where it was recorded; without its rank.
   std::optional<RecordedRun> TakeRecorded();
 
   int in_flight() const;

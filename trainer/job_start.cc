@@ -44,7 +44,7 @@ Choice DecideOnRankZero(comm::Communicator& comm, const std::function<std::strin
       choice.path = decide();
     } catch (const UserError& error) {
       choice = {.path = "", .error = error.what(), .reason = error.reason};
-    } catch (const std::exception& error) {  // the other ranks wait for this one: tell them
+    } catch (const std::exception& error) {  // the other ranks wait for this one, so they must learn of it
       choice.error = error.what();
     }
   }
@@ -189,6 +189,17 @@ void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& foun
                    ", or start in another folder"));
 }
 
+// A job whose steps are all done has nothing left to do, but one that ends before its start is a mistake.
+void CheckNotPastTheEnd(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.info.step <= options.last_step) {
+    return;
+  }
+  throw UserError(absl::StrCat("training.steps: ", options.last_step, " is not allowed: ", found.path,
+                               ", which the job goes on from, is of step ", found.info.step,
+                               "; allowed: at least ", found.info.step,
+                               "; raise training.steps, or resume from an earlier checkpoint"));
+}
+
 // The newest that verifies, and those that were passed over for it.
 checkpoint::Found Newest(platform::Files& files, const std::string& directory,
                          std::vector<v1::CheckpointWarning>& passed_over) {
@@ -320,6 +331,7 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
     CheckSameModel(options, start);
     CheckSameLayout(options, start);
     CheckSameStates(options, start);
+    CheckNotPastTheEnd(options, start);
     AddDifferences(options, start, warnings);
   }
   if (!options.directory.empty() && !newest) {

@@ -26,6 +26,7 @@ struct ResumeOptions {
   std::string directory;                    // of its checkpoints; may be empty
   std::string resume;                       // of the spec: "", "newest", "none", a path
   std::string resume_from;                  // a checkpoint that the controller chose; goes before `resume`
+  int64_t last_step = 0;                    // of the job
   std::vector<std::string> layout_digests;  // of checkpoints that it can go on from, its own first
   std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
   uint64_t seed = 0;
@@ -48,6 +49,7 @@ struct JobStart {
 // * where not every rank sees the directory, or rank 0 cannot write to it,
 // * where a checkpoint that was named cannot be read, is of another model, has weights of another type,
 //   or biases of routers where this job has none, or none where it has,
+// * where the checkpoint is of a step that the job does not have,
 // * where the directory holds later checkpoints of another job, whose names this job will need,
 // * where another job has used a directory that was new or empty when this job was submitted.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,

@@ -18,7 +18,7 @@ struct RankGroups {
   std::vector<int> own;  // indices of those that the rank is in
 };
 
-// Of a plan's groups.
+// The memberships in a plan's groups.
 RankGroups GroupsOfRank(const std::vector<parallel::Group>& all, int rank);
 
 // Throws BuildMismatch (failure.h), naming the first difference. Shards lie where the plan's groups put the

@@ -58,7 +58,7 @@ class Progress {
     Position position;
     device::Event end;
   };
-  // Of one stream, oldest first; what is before `next` has finished.
+  // The issued work of one stream, oldest first; what is before `next` has finished.
   struct Queue {
     std::vector<Issue> issued;
     size_t next = 0;

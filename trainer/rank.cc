@@ -19,7 +19,7 @@
 #include "ops/operations.h"
 #include "plan/step_work.h"
 #include "platform/clock.h"
-#include "platform/host_name.h"
+#include "platform/host.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
@@ -222,6 +222,7 @@ class Rank::Impl {
          .directory = plan_.train.checkpoint.directory,
          .resume = plan_.train.checkpoint.resume,
          .resume_from = config_.resume_from,
+         .last_step = plan_.train.steps,
          .layout_digests = plan_.resumable_layouts,
          .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
          .seed = plan_.train.seed,
@@ -268,7 +269,7 @@ class Rank::Impl {
     return start.info.step;
   }
 
-  // After a run of that step. The run behind it is under way and may be what has written.
+  // After a run of that step. The run behind it is in flight and may have written them.
   void CheckCanaries(int64_t step) const {
     if (canaries_ == nullptr) {
       return;
@@ -423,9 +424,9 @@ class Rank::Impl {
     return "";
   }
 
-  // Of the save of this step.
+  // Reports a problem of the save of this step.
   void Warn(v1::CheckpointProblem problem, const std::string& message) {
-    platform::Log(platform::LogLevel::kError, "a checkpoint went wrong",
+    platform::Log(platform::LogLevel::kError, "a checkpoint failed",
                   {{"step", absl::StrCat(step())}, {"error", message}});
     if (config_.rank == 0) {
       observer_.OnCheckpointWarning(WarningOf(problem, step(), "", message));

@@ -97,7 +97,7 @@ struct RankCommunicators {
   comm::Communicators& programs;
   // Makes memory that these can register.
   comm::CommunicatorFactory& factory;
-  // For tensors of the host: reports, and while none is under way checkpoints.
+  // For tensors of the host: reports, and checkpoints while no report is in progress.
   comm::Communicator& report;
 };
 

@@ -44,7 +44,7 @@ struct NonfiniteGradient {
 // work. One thread per rank, with a communicator of its own, while the next step runs. Only rank 0 has the
 // report: nothing that the ranks must agree on may follow from it.
 //
-// At most one record is under way: Submit for the next one waits, on the host and between two runs, until
+// At most one record is in progress: Submit for the next one waits, on the host and between two runs, until
 // the one before has been sent, on rank 0 until it has been folded and reported. A stream never waits. All
 // ranks submit the same steps.
 class Reporter {
@@ -61,7 +61,7 @@ class Reporter {
   Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
            double seconds_at_peak, Report report,
            std::function<void(int64_t step, std::exception_ptr)> failed);
-  ~Reporter();  // drops what is not folded yet; does not end a collective that is under way
+  ~Reporter();  // drops what is not folded yet; does not end a collective that is in progress
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 

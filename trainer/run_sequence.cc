@@ -15,14 +15,14 @@ bool RunSequence::ValidationDue(int64_t step) const {
     return false;
   }
   return step == 0 ||
-         (step != options_.first_step && (step == options_.last_step || step % options_.validate_every == 0));
+         (step != options_.first_step && (step >= options_.last_step || step % options_.validate_every == 0));
 }
 
 bool RunSequence::SaveDue(int64_t step) const {
   if (!options_.has_directory || saved_step_ == step) {
     return false;
   }
-  return checkpoint_wanted_ || stop_wanted_ || step == options_.last_step ||
+  return checkpoint_wanted_ || stop_wanted_ || step >= options_.last_step ||
          (options_.checkpoint_every > 0 && step % options_.checkpoint_every == 0);
 }
 
@@ -35,7 +35,7 @@ RunSequence::Next RunSequence::Decide(int in_flight) const {
   if (in_flight > 0 && recording_) {
     return {Action::kDrain, {}};
   }
-  if (computed_ == options_.last_step || checkpoint_wanted_ || stop_wanted_ || ValidationDue(computed_) ||
+  if (computed_ >= options_.last_step || checkpoint_wanted_ || stop_wanted_ || ValidationDue(computed_) ||
       SaveDue(computed_)) {
     return {Action::kIssue, {.kind = RunKind::kUpdate, .applied = computed_}};
   }
@@ -58,7 +58,7 @@ RunSequence::Next RunSequence::DecideAtBoundary(int in_flight) const {
   if (SaveDue(applied_)) {
     return {Action::kSave, {}};
   }
-  if (applied_ == options_.last_step) {
+  if (applied_ >= options_.last_step) {
     return {Action::kFinish, {}};
   }
   if (stop_wanted_) {

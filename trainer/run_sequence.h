@@ -26,7 +26,7 @@ struct Run {
 
 struct SequenceOptions {
   int64_t first_step = 0;        // done before: 0, or that of the checkpoint
-  int64_t last_step = 0;         // of the job
+  int64_t last_step = 0;         // of the job; where it was done before, nothing is issued
   int64_t validate_every = 0;    // 0: never
   int64_t checkpoint_every = 0;  // 0: only at the end and on request
   bool has_directory = false;    // without one nothing is saved
@@ -74,7 +74,7 @@ class RunSequence {
 
   int64_t step() const { return applied_; }  // applied, as issued
   // Nothing follows a save at step(), so it must succeed.
-  bool is_final() const { return stop_wanted_ || applied_ == options_.last_step; }
+  bool is_final() const { return stop_wanted_ || applied_ >= options_.last_step; }
 
  private:
   bool ValidationDue(int64_t step) const;

@@ -13,7 +13,7 @@ class SparseOperations;
 
 namespace tandem::trainer {
 
-// Of one router, whose experts' biases move by the tokens that they got.
+// The memory of one router, whose experts' biases move by the tokens that they got.
 struct BiasMemory {
   device::Memory tokens;  // double, of this rank; zeros afterwards
   device::Memory bias;    // of type `BiasesMemory::type`

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "platform/host_name.h"
+#include "platform/host.h"
 #include "platform/log.h"
 #include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"

@@ -127,7 +127,7 @@ class TrainerProcess {
       Leave(ExitCode::kStopped);
     }
     if (!first.has_start()) {
-      throw std::logic_error("the first frame from the daemon is no Start");
+      throw std::logic_error("the first frame from the daemon is not a Start");
     }
     start_ = first.start();
     if (start_.build() != platform::BuildVersion()) {
@@ -170,7 +170,7 @@ class TrainerProcess {
           break;
         case v1::ToTrainer::kStart:
         case v1::ToTrainer::ITEM_NOT_SET:
-          Log(LogLevel::kWarning, "a frame that a running trainer has no use for", {});
+          Log(LogLevel::kWarning, "a running trainer does not accept this frame", {});
           break;
       }
     }
@@ -243,7 +243,7 @@ class TrainerProcess {
         [this](const std::exception_ptr& error) { FailHungCollective(error); });
     const RankOutcome outcome = rank_->Run();
     if (!watch_->Leave(kFarewell)) {
-      Log(LogLevel::kWarning, "the other ranks did not hear that this one is done", {});
+      Log(LogLevel::kWarning, "the other ranks could not be notified that this one is done", {});
     }
     return outcome;
   }
@@ -333,7 +333,8 @@ class TrainerProcess {
     }).detach();
     const absl::Status sent = channel_.Send(message);
     if (!sent.ok()) {
-      Log(LogLevel::kWarning, "the daemon did not hear why", {{"error", std::string(sent.message())}});
+      Log(LogLevel::kWarning, "the cause could not be sent to the daemon",
+          {{"error", std::string(sent.message())}});
     }
     ReleaseDirectory();
     Leave(code);

@@ -18,7 +18,7 @@ void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause)
   cause.set_worker(worker);
 }
 
-// Of a rank that died nobody knows more than what had finished.
+// Of a rank that died only the last finished instruction is known.
 void SetLastInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
   const int64_t index = rank.sample.instruction;
   if (index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {

@@ -9,12 +9,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.grpc.pb.h"
 #include "tls/client_tls.h"
-#include "worker/data_address.h"
 #include "worker/mailbox.h"
 
 namespace tandem::worker {
@@ -270,41 +268,15 @@ bool ControllerClient::Pause(absl::Duration pause) {
   return !changed_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return stopping_; });
 }
 
-absl::StatusOr<std::string> ControllerClient::DataAddress() const {
-  if (address_.data_address != nullptr) {
-    return address_.data_address();
-  }
-  absl::StatusOr<std::string> local = LocalAddressToward(address_.target);
-  return local.ok() ? local
-                    : absl::Status(local.status().code(),
-                                   absl::StrCat("cannot say at which address other workers reach this one (",
-                                                local.status().message(), "); name it with --data-address"));
-}
-
 void ControllerClient::RunSessions() {
   Backoff backoff(random_);
   absl::Time away_since = platform::SteadyClock().Now();
   absl::Duration tell_after = kTellAway;
-  const auto tell = [&](const std::string& error) {
-    if (platform::SteadyClock().Now() - away_since < tell_after) {
-      return;
-    }
-    platform::Log(
-        platform::LogLevel::kWarning, "the controller cannot be reached; trying on",
-        {{"address", address_.target}, {"for", absl::FormatDuration(tell_after)}, {"error", error}});
-    tell_after = tell_after * 2;
-  };
   while (!stopping()) {
-    // Before there is a stream: the controller ends one that says nothing for a few seconds, and a name
-    // service of which one server is dead takes as long.
-    const absl::StatusOr<std::string> data_address = DataAddress();
-    if (!data_address.ok()) {
-      tell(std::string(data_address.status().message()));
-      if (!Pause(backoff.Next())) {
-        return;
-      }
-      continue;
-    }
+    // At each session: the route may have become another one, as a laptop's does. Before it is opened: the
+    // controller waits a few seconds for the hello, and a name service may take longer.
+    const absl::StatusOr<std::string> data_address =
+        address_.data_address.empty() ? address_.local_address(address_.target) : address_.data_address;
     auto session = std::make_shared<Session>(address_);
     {
       const std::lock_guard lock(mu_);
@@ -313,13 +285,25 @@ void ControllerClient::RunSessions() {
       }
       session_ = session;
     }
-    if (!session->Open()) {
+    const bool there = session->Open();
+    if (!there || !data_address.ok()) {
       {
         const std::lock_guard lock(mu_);
         session_.reset();
       }
       session->Cancel();
-      tell(session->Finish().error_message());
+      const grpc::Status status = session->Finish();
+      if (there) {
+        platform::Log(platform::LogLevel::kWarning,
+                      "cannot say at which address other workers reach this one; name it with --data-address",
+                      {{"error", std::string(data_address.status().message())}});
+      } else if (platform::SteadyClock().Now() - away_since >= tell_after) {
+        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; retrying",
+                      {{"address", address_.target},
+                       {"for", absl::FormatDuration(tell_after)},
+                       {"error", status.error_message()}});
+        tell_after = tell_after * 2;
+      }
       if (!Pause(backoff.Next())) {
         return;
       }
@@ -358,7 +342,7 @@ void ControllerClient::RunSessions() {
                          status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
     const absl::Duration pause = backoff.Next(refused ? kLongestOfRefused : kLongestBackoff);
     if (!stopping()) {
-      platform::Log(platform::LogLevel::kWarning, "the session with the controller ended; dialling again",
+      platform::Log(platform::LogLevel::kWarning, "the session with the controller ended; reconnecting",
                     {{"error", status.error_message()}});
     }
     if (!Pause(pause)) {
@@ -390,7 +374,8 @@ void ControllerClient::RunReports() {
       alone = connected_ && !stopping_;
     }
     if (alone) {
-      platform::Log(platform::LogLevel::kWarning, "the stream of reports ended; they are sent again",
+      platform::Log(platform::LogLevel::kWarning,
+                    "the stream of reports ended; unacknowledged reports are resent",
                     {{"error", status.error_message()}});
     }
     if (platform::SteadyClock().Now() - begin > kLongestBackoff) {

@@ -8,10 +8,10 @@
 #include <string>
 #include <thread>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "platform/random.h"
 #include "tandem/v1/workers.pb.h"
+#include "worker/data_address.h"
 #include "worker/input.h"
 #include "worker/report_queue.h"
 
@@ -27,10 +27,11 @@ namespace tandem::worker {
 
 struct ControllerAddress {
   std::string target;  // "unix:/path" or "host:port"
-  // Of this machine, for its ranks; none: LocalAddressToward(target). Asked before each session, since the
-  // route may have become another one, as a laptop's does; may take as long as a name service likes.
-  std::function<absl::StatusOr<std::string>()> data_address = nullptr;
+  // Of this machine, for its ranks; empty: what `local_address` says of the target before each session. It
+  // may take long, as a name service does.
+  std::string data_address;
   std::shared_ptr<tls::ClientTls> tls = nullptr;  // null: none, of a controller on this machine
+  std::function<absl::StatusOr<std::string>(const std::string& target)> local_address = LocalAddressToward;
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };
@@ -66,7 +67,6 @@ class ControllerClient {
   class ReportStream;
 
   void RunSessions();
-  absl::StatusOr<std::string> DataAddress() const;
   void RunReports();
   // false: stopping.
   bool Pause(absl::Duration pause);

@@ -117,61 +117,58 @@ absl::Status Daemon::Run() {
     }
     client_->Stop(kLastMessages);
   }
-  if (!problem_.empty()) {
-    return absl::FailedPreconditionError(problem_);
-  }
-  return absl::OkStatus();
+  return problem_.empty() ? absl::OkStatus() : absl::FailedPreconditionError(problem_);
 }
 
 void Daemon::Do(const Command& command) {
-  std::visit(
-      Overloaded{
-          [this](const SendToController& c) { client_->Send(c.message); },
-          [this](const DropSession& c) {
-            Log(LogLevel::kWarning, "closing the session", {{"reason", c.why}});
-            client_->Drop();
-          },
-          [this](const Check& c) { checks_->Start(KeyOf(c.assignment.id()), c.assignment.resolved()); },
-          [this](const RecordRanks& c) { records_thread_->Run([this, c] { WriteRanks(c); }); },
-          [this](const Spawn& c) { launcher_->Spawn(c.rank, c.start, records_.LogFile(c.rank)); },
-          [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
-          [this](const Kill& c) { launcher_->Kill(c.rank); },
-          [this](const RecordEnd& c) {
-            reports_.Ended(KeyOf(c.status.id()));
-            records_thread_->Run([this, status = c.status] {
-              processes_.erase(KeyOf(status.id()));
-              if (const absl::Status written = records_.WriteEnd(status); !written.ok()) {
-                Log(LogLevel::kError, "the end of an attempt is only in memory",
-                    {{"job", status.id().job_id()}, {"error", std::string(written.message())}});
-              }
-              inputs_.Put(EndRecorded{KeyOf(status.id())});
-            });
-          },
-          [this](const Forget& c) {
-            reports_.Forget(c.attempt);
-            records_thread_->Run([this, attempt = c.attempt] {
-              if (const absl::Status removed = records_.Forget(attempt); !removed.ok()) {
-                Log(LogLevel::kWarning, "the record of an attempt stays",
-                    {{"error", std::string(removed.message())}});
-              }
-            });
-          },
-          [this](const RenewDeadline& c) { launcher_->SetOrphanDeadline(c.after); },
-          [this](const StartUpload& c) {
-            if (!c.request.has_profile()) {
-              return uploads_->Start(c.request);
-            }
-            profiles_->Start(client_->bulk_channel(), c.request);
-            v1::ToTrainer message;
-            *message.mutable_profile() = c.request.profile();
-            launcher_->Send({KeyOf(c.request.id()), c.request.rank()}, std::move(message));
-          },
-          [this](const ExitProcess& c) {
-            ended_ = true;
-            problem_ = c.problem;
-          },
-      },
-      command);
+  std::visit(Overloaded{
+                 [this](const SendToController& c) { client_->Send(c.message); },
+                 [this](const DropSession& c) {
+                   Log(LogLevel::kWarning, "closing the session", {{"reason", c.why}});
+                   client_->Drop();
+                 },
+                 [this](const Check& c) { checks_->Start(c.assignment); },
+                 [this](const RecordRanks& c) { records_thread_->Run([this, c] { WriteRanks(c); }); },
+                 [this](const Spawn& c) { launcher_->Spawn(c.rank, c.start, records_.LogFile(c.rank)); },
+                 [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
+                 [this](const Kill& c) { launcher_->Kill(c.rank); },
+                 [this](const RecordEnd& c) {
+                   reports_.Ended(KeyOf(c.status.id()));
+                   records_thread_->Run([this, status = c.status] {
+                     processes_.erase(KeyOf(status.id()));
+                     if (const absl::Status written = records_.WriteEnd(status); !written.ok()) {
+                       Log(LogLevel::kError,
+                           "the end of an attempt could not be recorded; it is kept in memory only",
+                           {{"job", status.id().job_id()}, {"error", std::string(written.message())}});
+                     }
+                     inputs_.Put(EndRecorded{KeyOf(status.id())});
+                   });
+                 },
+                 [this](const Forget& c) {
+                   reports_.Forget(c.attempt);
+                   records_thread_->Run([this, attempt = c.attempt] {
+                     if (const absl::Status removed = records_.Forget(attempt); !removed.ok()) {
+                       Log(LogLevel::kWarning, "the record of an attempt could not be removed",
+                           {{"error", std::string(removed.message())}});
+                     }
+                   });
+                 },
+                 [this](const RenewDeadline& c) { launcher_->SetOrphanDeadline(c.after); },
+                 [this](const StartUpload& c) {
+                   if (!c.request.has_profile()) {
+                     return uploads_->Start(c.request);
+                   }
+                   profiles_->Start(client_->bulk_channel(), c.request);
+                   v1::ToTrainer message;
+                   *message.mutable_profile() = c.request.profile();
+                   launcher_->Send({KeyOf(c.request.id()), c.request.rank()}, std::move(message));
+                 },
+                 [this](const ExitProcess& c) {
+                   ended_ = true;
+                   problem_ = c.problem;
+                 },
+             },
+             command);
 }
 
 // The log, and what other threads look at.

@@ -5,16 +5,15 @@
 #include <netdb.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <memory>
 #include <string_view>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "platform/regular_file.h"
 
 namespace tandem::worker {
 namespace {
@@ -55,21 +54,11 @@ HostPort SplitHostPort(std::string_view text) {
 
 // The local address of a datagram socket that is connected to `remote`; empty, with errno, without a route.
 std::string LocalAddress(const addrinfo& remote) {
-  const int descriptor = socket(remote.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) {
-    return "";
-  }
-  const absl::Cleanup close_it = [descriptor] {
-    const int error = errno;
-    close(descriptor);
-    errno = error;
-  };
-  if (connect(descriptor, remote.ai_addr, remote.ai_addrlen) != 0) {
-    return "";
-  }
+  const platform::Descriptor descriptor(socket(remote.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage local{};
   socklen_t size = sizeof(local);
-  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+  if (descriptor.get() < 0 || connect(descriptor.get(), remote.ai_addr, remote.ai_addrlen) != 0 ||
+      getsockname(descriptor.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
     return "";
   }
   char text[NI_MAXHOST];
@@ -101,8 +90,8 @@ absl::StatusOr<std::string> LocalAddressToward(const std::string& target) {
   }
   const HostPort remote = SplitHostPort(rest);
   if (remote.host.empty() || rest.find('/') != std::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the address ", target, " does not show by which address of this machine it is reached"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the address ", target, " does not show which address of this machine reaches it"));
   }
   const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
   addrinfo* found = nullptr;
@@ -132,15 +121,11 @@ absl::Status CheckDataAddress(const std::string& address) {
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   int why = 0;
   for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next) {
-    const int descriptor = socket(candidate->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool bound = descriptor >= 0 && bind(descriptor, candidate->ai_addr, candidate->ai_addrlen) == 0;
-    why = errno;
-    if (descriptor >= 0) {
-      close(descriptor);
-    }
-    if (bound) {
+    const platform::Descriptor descriptor(socket(candidate->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (descriptor.get() >= 0 && bind(descriptor.get(), candidate->ai_addr, candidate->ai_addrlen) == 0) {
       return absl::OkStatus();
     }
+    why = errno;
   }
   return refuse(strerror(why));
 }

@@ -168,8 +168,8 @@ CheckThreads::CheckThreads(const JobChecks& checks, const platform::Clock& clock
 
 CheckThreads::~CheckThreads() { shared_->Close(); }
 
-void CheckThreads::Start(const AttemptKey& attempt, const v1::JobSpec& resolved) {
-  if (shared_->Put(attempt, resolved)) {
+void CheckThreads::Start(const v1::Assignment& assignment) {
+  if (shared_->Put(KeyOf(assignment.id()), assignment.resolved())) {
     std::thread([shared = shared_] { shared->Work(); }).detach();
   }
 }

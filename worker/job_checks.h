@@ -9,6 +9,7 @@
 #include "jobspec/check_files.h"
 #include "platform/clock.h"
 #include "tandem/v1/job.pb.h"
+#include "tandem/v1/workers.pb.h"
 #include "worker/input.h"
 #include "worker/state.h"
 
@@ -41,7 +42,7 @@ class CheckThreads {
   CheckThreads(const CheckThreads&) = delete;
   CheckThreads& operator=(const CheckThreads&) = delete;
 
-  void Start(const AttemptKey& attempt, const v1::JobSpec& resolved);
+  void Start(const v1::Assignment& assignment);
 
   // A check that still waits for a thread is not wanted any more.
   void Drop(const AttemptKey& attempt);

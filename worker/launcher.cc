@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
-#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"

@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<std::string>> CanonicalRoots(const char* flag,
     if (error || !fs::is_directory(path, error)) {
       return absl::InvalidArgumentError(
           absl::StrCat(flag, " ", root, ": ", error ? error.message() : "it is not a folder",
-                       "; make the folder, or leave the flag out to allow every path"));
+                       "; make the folder, or omit the flag to allow every path"));
     }
     out.push_back(path.string());
   }

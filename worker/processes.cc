@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"

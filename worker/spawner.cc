@@ -14,7 +14,6 @@
 #include <array>
 #include <cerrno>
 #include <future>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "link/trainer_args.h"

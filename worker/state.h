@@ -183,7 +183,7 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
 
 v1::CheckpointNotice MessageOf(const Notice& notice);
 
-// Of unacknowledged notices, the newest that an inventory holds: a Hello has room for them all.
+// How many of the newest unacknowledged notices an inventory holds: they all fit in a Hello.
 inline constexpr size_t kMostNoticesInInventory = 100;
 v1::Inventory InventoryOf(const WorkerState& state, absl::Time now);
 

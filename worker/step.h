@@ -25,7 +25,7 @@ inline constexpr absl::Duration kLongestSilence = absl::Seconds(15);
 inline constexpr absl::Duration kShutdownLimit = absl::Seconds(3);
 // What a path of a job may take to answer before its attempt is refused.
 inline constexpr absl::Duration kPathLimit = absl::Minutes(2);
-// Of checkpoints that are not acknowledged: the oldest are given up (they are on disk all the same).
+// The limit of unacknowledged checkpoints: the oldest are dropped (they stay on disk).
 inline constexpr size_t kMaxNotices = 1000;
 
 // Reason of an attempt that is refused since a path of its job does not answer here.

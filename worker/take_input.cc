@@ -295,9 +295,10 @@ class Taker {
                           state_.highest_term, ", which this worker has seen");
     }
     if (!state_.live.empty() && welcome.store_id() != state_.store_id) {
-      return absl::StrCat("this controller keeps other jobs (store ", welcome.store_id(),
-                          ") than the one whose ranks run here (store ", state_.store_id,
-                          "), and would stop them; the worker waits for that one, or for their end");
+      return absl::StrCat(
+          "this controller has store ", welcome.store_id(), ", and the ranks that run here are of store ",
+          state_.store_id,
+          ": it would stop them; the worker waits for the other controller, or until they have ended");
     }
     if (welcome.protocol() != proto::kProtocol) {
       return absl::StrCat("the controller speaks protocol ", welcome.protocol(), ", this worker only ",

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,11 +25,9 @@
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
-#include "platform/descriptor_limit.h"
 #include "platform/failpoint.h"
 #include "platform/files.h"
-#include "platform/host_name.h"
-#include "platform/local_address.h"
+#include "platform/host.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "tls/client_tls.h"
@@ -138,9 +135,9 @@ int main(int argc, char** argv) {
   app.add_option("--controller", controller, "Address of the controller: unix:/path or host:port")
       ->required();
   app.add_option("--id", id, "Name of this worker, unique in the cluster")->capture_default_str();
-  app.add_option("--state", state, "Folder for what must survive this process, and for the logs of ranks")
+  app.add_option("--state", state, "Folder of the state that must survive a restart, and of the ranks' logs")
       ->required();
-  app.add_option("--slots", slots, "Ranks that may run here at once, on CPUs")
+  app.add_option("--slots", slots, "CPU slots: ranks that may run here on CPUs at the same time")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option(
@@ -232,12 +229,10 @@ int main(int argc, char** argv) {
         platform::LogLevel::kWarning,
         "ranks run as root, so every user who submits a job reads and writes every file; give --user");
   }
-  std::function<absl::StatusOr<std::string>()> given_address;
   if (!data_address.empty()) {
-    given_address = [data_address] { return data_address; };
     if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {
-      return Fail(absl::InvalidArgumentError(absl::StrCat("--data-address: ", status.message(),
-                                                          "; name one of its own, or leave the flag out")));
+      return Fail(absl::InvalidArgumentError(
+          absl::StrCat("--data-address: ", status.message(), "; name one of its own, or omit the flag")));
     }
   }
   std::vector<tandem::v1::Slot> all_slots = GpuSlots(trainer);
@@ -261,7 +256,7 @@ int main(int argc, char** argv) {
 
   absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
       {
-          .controller = {.target = controller, .data_address = given_address, .tls = tls},
+          .controller = {.target = controller, .data_address = data_address, .tls = tls},
           .settings = {.worker_id = id,
                        .hostname = platform::HostName(),
                        .build = platform::BuildVersion(),

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,7 +16,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cli/cluster/contexts.h"
@@ -74,14 +72,10 @@ absl::StatusOr<NamedCluster> FindCluster(const TargetFlags& flags, const Environ
   }
   const auto found = contexts.clusters.find(name);
   if (found == contexts.clusters.end()) {
-    std::vector<std::string> names;
-    for (const auto& [each, cluster] : contexts.clusters) {
-      names.push_back(Escape(each));
-    }
     return absl::InvalidArgumentError(absl::StrCat(
         by_flag ? "--context: " : "TANDEM_CONTEXT: ", Escape(name), " is not in ",
         contexts.file.empty() ? "~/.config/tandem/config.yaml, which is not there" : contexts.file,
-        "; allowed: ", names.empty() ? "none" : absl::StrJoin(names, ", ")));
+        "; allowed: ", NamesOf(contexts)));
   }
   return found->second;
 }

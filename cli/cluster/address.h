@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/terminal/environment.h"
-#include "platform/local_address.h"
+#include "platform/host.h"
 #include "tls/tls_files.h"
 
 namespace tandem::cli {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/cluster/address.h"
+#include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
 #include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
@@ -39,7 +40,7 @@ class Reader {
       } else if (entry.key.text == "contexts") {
         for (const YamlEntry& cluster : Entries(entry.value, "contexts")) {
           if (!out.clusters.emplace(cluster.key.text, Cluster(cluster)).second) {
-            Complain(cluster.key, jobspec::Shown(cluster.key.text) + ": it stands twice");
+            Complain(cluster.key, jobspec::Shown(cluster.key.text) + ": it is given twice");
           }
         }
       } else {
@@ -87,7 +88,7 @@ class Reader {
       }
     }
     if (entry.key.text.empty()) {
-      Complain(entry.key, "the name of a context is empty, so none can ask for it");
+      Complain(entry.key, "the name of a context must not be empty");
     }
     if (const absl::Status address = CheckAddress(out.address, jobspec::Shown(entry.key.text) + ".address");
         !address.ok()) {
@@ -98,11 +99,11 @@ class Reader {
 
   void Take(const YamlEntry& field, std::string& to) {
     if (field.value.kind != YamlNode::Kind::kScalar || field.value.anchor || !field.value.tag.empty()) {
-      Complain(field.key, jobspec::Shown(field.key.text) + ": a text is expected");
+      Complain(field.key, jobspec::Shown(field.key.text) + ": must be text");
       return;
     }
     if (!to.empty()) {
-      Complain(field.key, jobspec::Shown(field.key.text) + ": it stands twice");
+      Complain(field.key, jobspec::Shown(field.key.text) + ": it is given twice");
     }
     to = field.value.text;
   }
@@ -177,6 +178,14 @@ absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& 
                                                    problem.sentence, "; ", problem.remedy));
   }
   return Reader(file, folder).Read(root);
+}
+
+std::string NamesOf(const Contexts& contexts) {
+  std::vector<std::string> names;
+  for (const auto& [name, cluster] : contexts.clusters) {
+    names.push_back(Escape(name));
+  }
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
 }
 
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {

@@ -36,6 +36,9 @@ struct Contexts {
 absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& file,
                                       const std::string& folder);
 
+// "a, b", for a terminal; "none".
+std::string NamesOf(const Contexts& contexts);
+
 // No contexts where there is no such file.
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment);
 

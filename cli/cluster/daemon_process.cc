@@ -17,7 +17,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "cli/terminal/log_line.h"
+#include "cli/terminal/display_text.h"
 #include "platform/clock.h"
 #include "platform/regular_file.h"
 #include "platform/signal_name.h"

@@ -127,8 +127,7 @@ absl::Status CheckRenewal(const CredentialFolder& folder, const std::vector<Want
     const std::string file = folder.CertificateFile(each.name);
     const absl::StatusOr<tls::Credential> former = folder.Read(each.name);
     if (absl::IsNotFound(former.status())) {
-      return absl::NotFoundError(
-          absl::StrCat("there is no ", file, " to renew; leave --renew out to make it"));
+      return absl::NotFoundError(absl::StrCat("there is no ", file, " to renew; omit --renew to make it"));
     }
     TANDEM_RETURN_IF_ERROR(former.status());
     const absl::StatusOr<tls::Certificate> certificate = tls::DescribePem(former->certificate);
@@ -146,8 +145,7 @@ absl::Status CheckRenewal(const CredentialFolder& folder, const std::vector<Want
       if (std::find(each.request.hosts.begin(), each.request.hosts.end(), host) == each.request.hosts.end()) {
         return absl::InvalidArgumentError(absl::StrCat(
             file, " is for ", absl::StrJoin(certificate->hosts, ", "), ", and the new one would lack ", host,
-            "; give a --host for each, or, to drop one, move the old files away and leave "
-            "--renew out"));
+            "; give a --host for each, or, to drop one, move the old files away and omit --renew"));
       }
     }
   }

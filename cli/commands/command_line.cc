@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/command_line.h"
 
-#include <string>
-#include <vector>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -89,7 +86,7 @@ class Parser : public CommandTree {
         ->check(NotEmpty())
         ->type_name("NAME");
     app()
-        .add_option("--tls-ca", target.tls.ca, "Certificates (PEM) of those who sign the controller's")
+        .add_option("--tls-ca", target.tls.ca, "CA certificates (PEM) that sign the controller's")
         ->type_name("FILE");
     app().add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
     app().add_option("--tls-key", target.tls.key, "Its key (PEM)")->type_name("FILE");
@@ -138,7 +135,7 @@ class Parser : public CommandTree {
         ->type_name("WHERE");
     submit
         ->add_option("--request-id", submit_options->request_id,
-                     "Submitting again under the same id gives the same job")
+                     "Id of this submission: with the same id, submitting again returns the same job")
         ->type_name("ID");
     CLI::Option* wait =
         submit->add_flag("--wait", submit_options->wait, "Wait for the job and exit with its status");
@@ -161,13 +158,14 @@ class Parser : public CommandTree {
     auto [cancel, cancel_options] = Add<CancelOptions>("cancel", "Stop a job", Cancel);
     AddJob(cancel, cancel_options->job);
     cancel->add_flag("--checkpoint", cancel_options->checkpoint,
-                     "Save what was trained first; where that fails, the job does");
+                     "Save a checkpoint first; if that fails, the job is FAILED");
 
     CLI::App* checkpoint = AddFamily("checkpoint", "Checkpoints of a running job");
     auto [now, now_options] = Add<CheckpointOptions>(
-        "now", "Save one after the step that runs, and go on; prints its folder", CheckpointNow, checkpoint);
+        "now", "Save a checkpoint after the current step and continue; prints its folder", CheckpointNow,
+        checkpoint);
     AddJob(now, now_options->job);
-    now->add_flag("--no-wait", now_options->no_wait, "Only ask for it");
+    now->add_flag("--no-wait", now_options->no_wait, "Request the checkpoint without waiting for it");
   }
 
   void AddHistory() {
@@ -198,7 +196,7 @@ class Parser : public CommandTree {
     AddJob(logs, logs_options->job);
     CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
     logs->add_flag("--all", logs_options->all, "All ranks, each line with its rank")->excludes(rank);
-    logs->add_flag("-f,--follow", logs_options->follow, "Go on as the log grows");
+    logs->add_flag("-f,--follow", logs_options->follow, "Keep printing as the log grows");
     logs->add_option("--tail", logs_options->tail, "Only the last lines")
         ->check(AtLeast(1))
         ->type_name("LINES");
@@ -207,7 +205,7 @@ class Parser : public CommandTree {
         Add<EventsOptions>("events", "Events of a job, or of all jobs and workers, oldest first", Events);
     AddJob(events, events_options->job)->required(false);
     events->add_flag("-f,--follow", events_options->follow,
-                     "Go on as things happen, until the job has ended");
+                     "Keep printing new events until the job has ended");
     AddFormat(events, events_options->format, {"table", "json", "yaml"});
 
     auto [profile, profile_options] = Add<ProfileOptions>(
@@ -234,8 +232,8 @@ class Parser : public CommandTree {
     auto [metrics, metrics_options] =
         Add<MetricsOptions>("metrics", "Loss, norm and speed of every step", Metrics);
     AddJob(metrics, metrics_options->job);
-    CLI::Option* moe = metrics->add_flag(
-        "--moe", metrics_options->moe, "Of one step, how the routers of sparse layers loaded their experts");
+    CLI::Option* moe = metrics->add_flag("--moe", metrics_options->moe,
+                                         "How the routers of sparse layers loaded their experts in one step");
     metrics->add_option("--step", metrics_options->step, "Step (default: the newest)")
         ->check(AtLeast(1))
         ->needs(moe);
@@ -272,7 +270,7 @@ class Parser : public CommandTree {
     CLI::Option* compare =
         plan->add_option_function<std::string>(
                 "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
-                "Plan other values of one field too: prefetch=0,1,2, or accumulation=1,2,4; or other "
+                "Also plan other values of one field: prefetch=0,1,2, or accumulation=1,2,4; or other "
                 "schedules: sequential,overlap,overlap+delay")
             ->check(NotEmpty())
             ->type_name("FIELD=VALUES");
@@ -285,11 +283,11 @@ class Parser : public CommandTree {
     CLI::Option* without_wait =
         plan->add_option(
                 "--without-wait", plan_options->without_wait,
-                "Only show what the check says if this instruction of the train program waits for nothing")
+                "Only show what the check says if this instruction of the train program has no waits")
             ->type_name("INSTRUCTION");
     CLI::Option* without_instruction =
         plan->add_option("--without-instruction", plan_options->without_instruction,
-                         "Only show what the check says of the train program without this instruction")
+                         "Only show what the check says about the train program without this instruction")
             ->type_name("INSTRUCTION")
             ->excludes(without_wait);
     CLI::Option* format = AddFormat(plan, plan_options->format, {"table", "json"});
@@ -304,7 +302,8 @@ class Parser : public CommandTree {
   // The service and this machine.
   void AddService() {
     auto [top, top_options] = Add<TopOptions>("top", "Jobs and workers, live, until Ctrl-C", Top);
-    top->add_flag("--once", top_options->once, "Print them once, as where standard output is no terminal");
+    top->add_flag("--once", top_options->once,
+                  "Print them once, the default where standard output is not a terminal");
 
     auto [health, health_options] =
         Add<HealthOptions>("health", "Check that the controller serves: exit code 0, else 5, 6 or 7", Health);
@@ -335,15 +334,15 @@ class Parser : public CommandTree {
               ->check(CLI::IsMember(shells))
               ->type_name(""),
           shells);
-    completion->footer("For this shell alone: source <(tandem completion bash)");
+    completion->footer("For the current shell only: source <(tandem completion bash)");
   }
 
   void AddCerts() {
     CLI::App* certs = AddFamily("certs", "Make the certificates of a cluster");
-    auto [init, init_options] =
-        Add<CertsOptions>("init", "Make an authority and certificates by it", CertsInit, certs);
-    auto [issue, issue_options] =
-        Add<CertsOptions>("issue", "Make further certificates, by the authority of init", CertsIssue, certs);
+    auto [init, init_options] = Add<CertsOptions>(
+        "init", "Make a certificate authority (CA), and certificates that it signs", CertsInit, certs);
+    auto [issue, issue_options] = Add<CertsOptions>(
+        "issue", "Make more certificates, signed by the CA that init made", CertsIssue, certs);
     for (const auto& [app, options] : {std::pair(init, init_options), std::pair(issue, issue_options)}) {
       app->add_option("--dir", options->folder, "Folder of the certificates and keys")
           ->required()
@@ -353,14 +352,14 @@ class Parser : public CommandTree {
       app->add_option("--worker", options->workers, "Of a worker: its --id; pool-* is any that begins so")
           ->type_name("ID");
       app->add_option("--user", options->users, "Of a user")->type_name("NAME");
-      app->add_option("--admin", options->admins, "Of an administrator, who may do what any user may")
+      app->add_option("--admin", options->admins, "Of an administrator, who may act for every user")
           ->type_name("NAME");
       app->add_option("--days", options->days, "Valid for this long (default 365)")->type_name("DAYS");
       options->domain = tls::kDefaultDomain;
       app->add_option("--domain", options->domain, "The controller's --tls-domain (default tandem.local)")
           ->type_name("DOMAIN");
     }
-    issue->add_flag("--renew", issue_options->renew, "Replace those that are there");
+    issue->add_flag("--renew", issue_options->renew, "Replace existing certificates");
     auto [show, show_options] = Add<CertsShowOptions>(
         "show", "Show whom certificates are for and how long they are valid", CertsShow, certs);
     show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
@@ -400,7 +399,7 @@ class Parser : public CommandTree {
     size("--expert-tensor", sizes.expert_tensor, "Tensor-parallel ranks of an expert (default: --tensor)");
     size("--replicas", sizes.replicas, "Copies of the sharded state, HSDP's outer size (default 1)");
     size("--virtual-pipeline", sizes.virtual_pipeline,
-         "Pieces of the model that a rank interleaves; needs --pipeline (default 1)");
+         "Model chunks that a rank interleaves; needs --pipeline (default 1)");
     groups
         ->add_option("--context-levels", sizes.context_levels,
                      "Sizes of a hierarchical split of the context groups, nearest ranks first")
@@ -417,7 +416,7 @@ class Parser : public CommandTree {
         ->type_name("N");
     groups
         ->add_flag("--separate-all-gather", sizes.separate_all_gather,
-                   "With a clone of each group that gathers parameters, as jobs have")
+                   "Add the clones in which jobs gather parameters")
         ->excludes(file);
     groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
     AddFormat(groups, options->format, {"table", "json"});

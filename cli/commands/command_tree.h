@@ -107,7 +107,7 @@ class CommandTree {
   }
 
   static void AddSet(CLI::App* app, std::vector<std::string>& set) {
-    app->add_option("--set", set, "Instead of what the file says: training.steps=20; may be repeated")
+    app->add_option("--set", set, "Override a field of the file: training.steps=20; may be repeated")
         ->type_name("FIELD=VALUE")
         ->type_size(1)
         ->allow_extra_args(false);

@@ -132,7 +132,7 @@ struct CheckpointOptions {
 Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
 
 struct TopOptions {
-  bool once = false;  // so also where standard output is no terminal
+  bool once = false;  // so also where standard output is not a terminal
 };
 Outcome Top(Context& context, Client& client, const TopOptions& options);
 

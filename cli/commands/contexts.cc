@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
@@ -29,12 +27,8 @@ absl::Status CheckNoTarget(const TargetFlags& target) {
 }
 
 absl::Status NotThere(const std::string& what, const std::string& name, const Contexts& contexts) {
-  std::vector<std::string> names;
-  for (const auto& [each, cluster] : contexts.clusters) {
-    names.push_back(Escape(each));
-  }
-  return Failure(kNotFound, absl::StrCat(what, ": there is no ", Escape(name), "; there are: ",
-                                         names.empty() ? "none" : absl::StrJoin(names, ", ")));
+  return Failure(kNotFound,
+                 absl::StrCat(what, ": there is no ", Escape(name), "; there are: ", NamesOf(contexts)));
 }
 
 bool IsGoodContextName(const std::string& name) {

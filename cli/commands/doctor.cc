@@ -50,10 +50,11 @@ std::vector<Finding> CheckController(Context& context, Client& client) {
     const bool apart = absl::AbsDuration(ahead) > kMostSkew + (after - before);
     findings.push_back(
         {apart ? Level::kWarn : Level::kOk, "clocks",
-         absl::StrCat("the controller's is ",
-                      absl::FormatDuration(absl::Trunc(absl::AbsDuration(ahead), absl::Milliseconds(1))),
-                      ahead < absl::ZeroDuration() ? " behind" : " ahead",
-                      apart ? "; times in logs will not fit: let a time service keep both" : "")});
+         absl::StrCat(
+             "the controller's is ",
+             absl::FormatDuration(absl::Trunc(absl::AbsDuration(ahead), absl::Milliseconds(1))),
+             ahead < absl::ZeroDuration() ? " behind" : " ahead",
+             apart ? "; timestamps in logs will not agree: run a time service on both machines" : "")});
   }
   return findings;
 }

@@ -4,14 +4,17 @@
 #include <glob.h>
 
 #include <algorithm>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/commands/job_setting.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
+#include "google/protobuf/message.h"
 #include "jobspec/jobspec.h"
+#include "nlohmann/json.hpp"
 
 namespace tandem::cli {
 namespace {
@@ -36,6 +39,54 @@ void SetOption(const std::string& option, v1::Violation& violation) {
   violation.clear_file();
   violation.clear_line();
   violation.clear_column();
+}
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+v1::Violation Wrong(const std::string& setting) {
+  v1::Violation violation;
+  violation.set_path("--set");
+  violation.set_value(setting);
+  violation.set_allowed("FIELD=VALUE, as in training.steps=20");
+  violation.set_remedy("docs/job_reference.md lists the fields");
+  return violation;
+}
+
+bool IsWord(absl::string_view word) {
+  return !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+// The value as YAML of a job file has it. What stands in a shell's word is text: it begins no comment, and no
+// alias.
+std::string ValueText(absl::string_view value) {
+  const bool is_yaml = !value.empty() && absl::StrContains("[{\"'", value.substr(0, 1));
+  const bool is_plain = !absl::StrContains(value, " #") && !absl::StrContains(value, ": ") &&
+                        !absl::EndsWith(value, ":") && !value.empty() &&
+                        !absl::StrContains("#*&!|>%@`,]}", value.substr(0, 1));
+  return is_yaml || is_plain ? std::string(value)
+                             : nlohmann::json(std::string(value))
+                                   .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Forgets what stands at a path. What does not exist is left to the reader, who says so.
+void Clear(const std::vector<std::string>& path, Message& message) {
+  Message* at = &message;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const FieldDescriptor* field = at->GetDescriptor()->FindFieldByName(path[i]);
+    if (field == nullptr) {
+      return;
+    }
+    if (i + 1 == path.size()) {
+      at->GetReflection()->ClearField(at, field);
+    } else if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) {
+      return;
+    } else {
+      at = at->GetReflection()->MutableMessage(at, field);
+    }
+  }
 }
 
 }  // namespace
@@ -82,6 +133,36 @@ absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, c
                                        " is not on this machine; the workers will check it"));
   }
   return job;
+}
+
+std::vector<v1::Violation> ApplySetting(const std::string& setting, v1::JobSpec& spec) {
+  const size_t equals = setting.find('=');
+  if (equals == std::string::npos) {
+    return {Wrong(setting)};
+  }
+  const std::vector<std::string> path = absl::StrSplit(setting.substr(0, equals), '.');
+  const std::string value = setting.substr(equals + 1);
+  const bool printable = std::all_of(value.begin(), value.end(), [](unsigned char c) { return c >= 0x20; });
+  if (!std::all_of(path.begin(), path.end(), IsWord) || !printable) {
+    return {Wrong(setting)};
+  }
+  std::string yaml;
+  for (size_t i = 0; i < path.size(); ++i) {
+    absl::StrAppend(&yaml, i == 0 ? "" : "\n", std::string(2 * i, ' '), path[i], ":");
+  }
+  absl::StrAppend(&yaml, " ", ValueText(value), "\n");
+  jobspec::ReadResult read = jobspec::ReadText(yaml, "");
+  if (read.violations.empty()) {
+    Clear(path, spec);
+    spec.MergeFrom(read.spec);
+  }
+  for (v1::Violation& violation : read.violations) {
+    violation.set_path(violation.path().empty() ? absl::StrCat("--set ", setting.substr(0, equals))
+                                                : violation.path());
+    violation.clear_line();
+    violation.clear_column();
+  }
+  return std::move(read.violations);
 }
 
 }  // namespace tandem::cli

@@ -7,7 +7,6 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
-#include "cli/terminal/log_line.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {

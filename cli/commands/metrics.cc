@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cli/commands/commands.h"
+#include "cli/commands/report_details.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "cli/watch/watch_view.h"
+#include "nlohmann/json.hpp"
 #include "plan/quantity_text.h"
 #include "platform/status_macros.h"
 
@@ -21,6 +26,46 @@ std::string NonfiniteText(const v1::StepReport& report) {
   return report.nonfinite() > 0
              ? absl::StrCat(report.nonfinite(), " gradient elements not finite, weights left alone")
              : "";
+}
+
+using Json = nlohmann::ordered_json;
+
+void PrintLoadsAsJson(Context& context, const ReportDetails& details) {
+  std::string text;
+  for (const v1::ExpertLoad& load : details.norms.experts()) {
+    const Json row = {{"step", details.step},
+                      {"layer", load.layer()},
+                      {"tokens", std::vector<int64_t>(load.tokens().begin(), load.tokens().end())},
+                      {"dropped", load.dropped()},
+                      {"balance_loss", load.balance_loss()},
+                      {"z_loss", load.z_loss()},
+                      {"further_passes", load.further_passes()}};
+    absl::StrAppend(&text, row.dump(), "\n");
+  }
+  context.console.Write(Stream::kOut, text);
+}
+
+void PrintLoads(Context& context, const ReportDetails& details) {
+  Table table({absl::StrCat("STEP ", details.step), Right("EXPERTS"), Right("TOKENS"), Right("LARGEST/MEAN"),
+               Right("SMALLEST/MEAN"), Right("IDLE"), Right("DROPPED"), Right("BALANCE LOSS"),
+               Right("Z LOSS"), Right("FURTHER PASSES")});
+  for (const v1::ExpertLoad& load : details.norms.experts()) {
+    const auto& tokens = load.tokens();
+    const int64_t sum = std::accumulate(tokens.begin(), tokens.end(), int64_t{0});
+    const auto [smallest, largest] = std::minmax_element(tokens.begin(), tokens.end());
+    const auto in_means = [&](auto extreme) {
+      return sum == 0
+                 ? ""
+                 : absl::StrFormat("%.2f", static_cast<double>(*extreme) *
+                                               static_cast<double>(tokens.size()) / static_cast<double>(sum));
+    };
+    table.Add({absl::StrCat("layer ", load.layer()), absl::StrCat(tokens.size()), plan::GroupedText(sum),
+               in_means(largest), in_means(smallest),
+               absl::StrCat(std::count(tokens.begin(), tokens.end(), 0)), plan::GroupedText(load.dropped()),
+               MagnitudeText(load.balance_loss()), MagnitudeText(load.z_loss()),
+               plan::GroupedText(load.further_passes())});
+  }
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
 }
 
 }  // namespace
@@ -70,6 +115,27 @@ Outcome Metrics(Context& context, Client& client, const MetricsOptions& options)
   }
   if (!any) {
     Note(context.console, absl::StrCat("job ", Escape(options.job), " has reported no step yet"));
+  }
+  return context.console.OutClosed() ? kOutputClosed : kOk;
+}
+
+Outcome ExpertLoads(Context& context, Client& client, const MetricsOptions& options) {
+  context.what = absl::StrCat("metrics --moe ", Escape(options.job));
+  TANDEM_ASSIGN_OR_RETURN(
+      const ReportDetails details,
+      FindDetails(client, {.job = options.job,
+                           .step = options.step,
+                           .what = context.what,
+                           .has_them = [](const v1::Norms& norms) { return norms.experts_size() > 0; },
+                           .none =
+                               [](const v1::Job& job) {
+                                 return job.resolved().model().has_moe() ? ""
+                                                                         : "its model has no sparse layers";
+                               }}));
+  if (options.format == Format::kJson) {
+    PrintLoadsAsJson(context, details);
+  } else {
+    PrintLoads(context, details);
   }
   return context.console.OutClosed() ? kOutputClosed : kOk;
 }

@@ -12,7 +12,7 @@
 namespace tandem::cli {
 namespace {
 
-// Of the last report with them of steps first to last (0: to the newest).
+// The details of the last report that has them, of the steps from first to last (0: to the newest).
 absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const std::string& job_id,
                                                     const DetailsRequest& request, int64_t first,
                                                     int64_t last) {
@@ -55,12 +55,13 @@ absl::Status FailureWithoutThem(const v1::Job& job, const DetailsRequest& reques
   const std::string why =
       !none.empty() ? none
       : request.step > job.last_step()
-          ? absl::StrCat("step ", request.step, " is not there; the newest is ", job.last_step())
+          ? absl::StrCat("step ", request.step, " has not been made yet; the newest is ", job.last_step())
       : request.step == 0
           ? absl::StrCat("the job ",
-                         job.last_step() == 0 ? "has made no step yet" : "has none of its newest steps", " (",
-                         StateText(job.state()), ")")
-          : absl::StrCat("none are kept of step ", request.step, "; the newest steps have them: omit --step");
+                         job.last_step() == 0 ? "has made no step yet" : "has none for its newest steps",
+                         " (", StateText(job.state()), ")")
+          : absl::StrCat("none are kept for step ", request.step,
+                         "; the newest steps have them: omit --step");
   return Failure(none.empty() ? kNotFound : kFailed, absl::StrCat(request.what, ": ", why));
 }
 

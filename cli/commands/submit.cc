@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include <optional>
 #include <string>
 
@@ -14,6 +13,19 @@
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
+
+Outcome Validate(Context& context, const FileOptions& options) {
+  // Nothing is dialled, but the address says on whose disks the files are.
+  const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
+  if (!address.ok()) {
+    return Failure(kUsage, address.status().message());
+  }
+  TANDEM_RETURN_IF_ERROR(
+      LoadJobFile(context, options.file, {.set = options.set}, address->is_here()).status());
+  const std::string shown = options.file == "-" ? "standard input" : Escape(options.file);
+  context.console.Write(Stream::kOut, absl::StrCat(shown, ": ok\n"));
+  return kOk;
+}
 
 absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
                                    const std::string& request_id) {

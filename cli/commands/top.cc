@@ -23,7 +23,7 @@ const std::vector<v1::JobState> kLive = {v1::JOB_STATE_QUEUED,   v1::JOB_STATE_A
                                          v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING,
                                          v1::JOB_STATE_STOPPING, v1::JOB_STATE_SUSPENDED};
 
-// The newest report of a job; none yet is no error.
+// The newest report of a job; none yet is not an error.
 absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
   return client.ListReports(job.id(), job.last_step(), 0, /*norms=*/false,
                             [&](const v1::ListReportsResponse& page) {

@@ -15,7 +15,7 @@
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
 #include "platform/clock.h"
-#include "platform/local_address.h"
+#include "platform/host.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {

@@ -19,7 +19,7 @@ constexpr char kInterrupted[] = "interrupted";
 constexpr char kClosed[] = "output closed";
 constexpr char kTooLate[] = "timeout";
 constexpr char kGone[] = "gone";
-// Ranks that hear of no controller for so long end by themselves.
+// Ranks that have not heard from a controller for this long exit by themselves.
 constexpr absl::Duration kGivenUpAfter = absl::Minutes(10);
 
 // Why it makes no sense to go on waiting for the controller that was lost; empty while it does.
@@ -60,7 +60,7 @@ absl::Status TooLate(const std::string& what, absl::Duration timeout, const Watc
   const std::string reason = state.known ? ReasonText(state.job) : "";
   return Failure(kTimeout, absl::StrCat(what, ": after ", absl::FormatDuration(timeout), " the job ", now,
                                         reason.empty() ? "" : " (", reason, reason.empty() ? "" : ")",
-                                        "; it goes on: wait longer, or `tandem cancel` it"));
+                                        "; it continues: wait longer, or `tandem cancel` it"));
 }
 
 // How following a job went.

@@ -33,10 +33,10 @@ std::string DriverVersion(const std::string& text);
 // Library → path, as the dynamic loader lists them for a program; an empty path: not found.
 std::map<std::string, std::string> LoadedLibraries(const std::string& text);
 
-// Of a driver of that version: CUDA 13 needs 580.
+// The finding about a driver of that version: CUDA 13 needs 580.
 Finding CheckDriver(const std::string& version);
 
-// Of the NCCL at `path`, by its ncclGetVersion: exchanges between experts need 2.28.
+// The finding about the NCCL at `path`, by its ncclGetVersion: exchanges between experts need 2.28.
 Finding CheckNcclVersion(int version, const std::string& path);
 
 // folder_checks.cc

@@ -143,10 +143,9 @@ std::vector<Finding> CheckShared(const std::string& folder) {
       !absl::IsAlreadyExists(published)) {
     findings.push_back(
         {Level::kFail, "shared folder",
-         absl::StrCat(Escape(folder), published.ok() ? ": a rename replaced what it must not" : ": ",
+         absl::StrCat(Escape(folder), published.ok() ? ": a rename replaced an existing file" : ": ",
                       Escape(std::string(published.message())),
-                      "; checkpoints are published by a rename that replaces nothing: choose "
-                      "another file system")});
+                      "; checkpoints need a rename that never replaces a file: choose another file system")});
   }
   return findings;
 }

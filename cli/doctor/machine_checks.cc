@@ -144,8 +144,7 @@ Finding CheckDriver(const std::string& version) {
   const std::vector<std::string> parts = absl::StrSplit(version, '.');
   int major = 0;
   if (!absl::SimpleAtoi(parts[0], &major)) {
-    return {Level::kFail, "driver",
-            "there is one, and it does not say which version it is; see /proc/driver/nvidia/version"};
+    return {Level::kFail, "driver", "its version is unknown; see /proc/driver/nvidia/version"};
   }
   if (major < kLeastDriver) {
     return {Level::kFail, "driver",
@@ -183,7 +182,7 @@ std::vector<Finding> CheckGpus(const std::string& folder) {
   if (lines.empty() || status != 0) {
     findings.push_back({Level::kFail, "gpus",
                         absl::StrCat("nvidia-smi fails: ", Escape(gpus.substr(0, 200)),
-                                     "; workers offer no GPU until it does not")});
+                                     "; workers offer no GPU until that is fixed")});
   } else {
     findings.push_back({Level::kOk, "gpus", absl::StrCat(lines.size(), ": ", Escape(lines[0]))});
   }
@@ -233,11 +232,10 @@ std::vector<Finding> CheckLimits() {
            : absl::StrCat("a process may open ", plan::GroupedText(most))});
   timex clock = {};
   const bool kept = ::adjtimex(&clock) >= 0 && (clock.status & STA_UNSYNC) == 0;
-  findings.push_back(
-      {kept ? Level::kOk : Level::kWarn, "clock",
-       kept ? "a time service keeps it"
-            : "no time service keeps it: nothing of Tandem depends on it, but times of logs and events "
-              "will not fit those of other machines; start chrony or systemd-timesyncd"});
+  findings.push_back({kept ? Level::kOk : Level::kWarn, "clock",
+                      kept ? "synchronised by a time service"
+                           : "not synchronised: Tandem does not depend on it, but timestamps in logs and "
+                             "events will not agree with other machines; start chrony or systemd-timesyncd"});
   return findings;
 }
 

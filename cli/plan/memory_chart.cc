@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -74,13 +75,7 @@ Layer LayerOf(schedules::BufferKind kind) {
 
 using Stack = std::array<int64_t, kNumLayers>;  // bytes of each layer
 
-int64_t Total(const Stack& stack) {
-  int64_t sum = 0;
-  for (const int64_t bytes : stack) {
-    sum += bytes;
-  }
-  return sum;
-}
+int64_t Total(const Stack& stack) { return std::accumulate(stack.begin(), stack.end(), int64_t{0}); }
 
 void Add(const schedules::BytesByKind& bytes, Stack& stack) {
   for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -70,13 +71,7 @@ class Row {
   }
 
   // Share of the column.
-  double Busy(int column) const {
-    double sum = 0;
-    for (const double part : cells_[column]) {
-      sum += part;
-    }
-    return sum;
-  }
+  double Busy(int column) const { return std::accumulate(cells_[column].begin(), cells_[column].end(), 0.0); }
 
   Mark Largest(int column) const {
     const auto& cell = cells_[column];

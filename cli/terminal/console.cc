@@ -8,11 +8,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/string_view.h"
 
 namespace tandem::cli {
 namespace {

@@ -30,4 +30,8 @@ std::string PadLeft(absl::string_view text, int width);
 // wide are broken. width 0: no limit.
 std::vector<std::string> Wrap(absl::string_view text, int width, absl::string_view indent);
 
+// A line of a log as a person reads it. Our own JSON lines become "12:00:01 error trainer: text  key=value";
+// any other line stays as it is. Escaped, without newline.
+std::string ReadableLogLine(absl::string_view line);
+
 }  // namespace tandem::cli

@@ -5,7 +5,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "cli/terminal/display_text.h"
 
 namespace tandem::cli {
@@ -42,14 +41,15 @@ std::string TlsHint(absl::string_view message, const Address& address) {
   if (absl::StrContains(message, "certificate verify failed")) {
     return absl::StrCat(
         "its certificate is not signed by what ", Escape(address.files.ca),
-        " holds, or is not valid now; use the ca.crt of that cluster, or have its certificate renewed");
+        " holds, or is not valid now; use the ca.crt of that cluster, or renew the controller's certificate");
   }
   if (absl::StrContains(message, "is not in peer certificate")) {
     return absl::StrCat(
-        "its certificate is for other names; dial one of them, or give one with --tls-server-name");
+        "its certificate is for other names; use one of them as the address, or give one with "
+        "--tls-server-name");
   }
   if (absl::StrContains(message, "wrong version number")) {
-    return "it speaks no TLS; leave --tls-ca, --tls-cert and --tls-key out if it is the one that is meant";
+    return "it does not use TLS; omit --tls-ca, --tls-cert and --tls-key if it is the intended controller";
   }
   return "";
 }

@@ -2,6 +2,7 @@
 #include "cli/terminal/table.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -41,10 +42,8 @@ std::string Table::Render(int width, bool unicode) const {
     widths.push_back(widest);
   }
   if (width > 0) {
-    int excess = 2 * (static_cast<int>(columns_.size()) - 1) - width;
-    for (const int w : widths) {
-      excess += w;
-    }
+    const int gaps = 2 * (static_cast<int>(columns_.size()) - 1);
+    int excess = std::accumulate(widths.begin(), widths.end(), gaps - width);
     for (size_t c = 0; c < columns_.size() && excess > 0; ++c) {
       if (columns_[c].shrinks) {
         const int given = std::clamp(widths[c] - 8, 0, excess);

@@ -11,7 +11,6 @@
 #include "cli/terminal/message_text.h"
 #include "cli/watch/event_order.h"
 #include "cli/watch/watch_summary.h"
-#include "platform/clock.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
@@ -28,16 +27,8 @@ constexpr int kLogLines = 20;
 
 // Whether trying again can help.
 bool IsAway(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kUnimplemented:
-      return false;
-    default:
-      return true;
-  }
+  return !absl::IsNotFound(status) && !absl::IsInvalidArgument(status) && !absl::IsPermissionDenied(status) &&
+         !absl::IsUnauthenticated(status) && !absl::IsUnimplemented(status);
 }
 
 class Follower {

@@ -10,7 +10,6 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/job_text.h"
-#include "cli/terminal/log_line.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/watch/watch_frame.h"

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/display_text.h"
-#include "cli/terminal/log_line.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/watch_frame.h"
 #include "cli/watch/watch_summary.h"

@@ -157,15 +157,8 @@ void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<
 }  // namespace
 
 Style StateStyle(v1::JobState state) {
-  switch (state) {
-    case v1::JOB_STATE_RUNNING:
-    case v1::JOB_STATE_SUCCEEDED:
-      return Style::kGood;
-    case v1::JOB_STATE_FAILED:
-      return Style::kBad;
-    default:
-      return Style::kBusy;
-  }
+  const bool good = state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_SUCCEEDED;
+  return good ? Style::kGood : state == v1::JOB_STATE_FAILED ? Style::kBad : Style::kBusy;
 }
 
 std::string ReasonText(const v1::Job& job) {

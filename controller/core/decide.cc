@@ -235,10 +235,8 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
     out.status = CheckSameSpec(*known, submit);
     return out;
   }
-  int64_t live = 0;
-  for (const auto& [id, entry] : state.jobs) {
-    live += IsTerminal(entry.job.state()) ? 0 : 1;
-  }
+  const int64_t live = std::count_if(state.jobs.begin(), state.jobs.end(),
+                                     [](const auto& each) { return !IsTerminal(each.second.job.state()); });
   for (const auto& [id, entry] : state.jobs) {
     const v1::Job& job = entry.job;
     if (IsTerminal(job.state())) {

@@ -144,9 +144,7 @@ v1::Worker Describe(const State& state, const std::string& id) {
 }
 
 void Prune(State& state) {
-  for (auto it = state.jobs.begin(); it != state.jobs.end();) {
-    it = IsTerminal(it->second.job.state()) ? state.jobs.erase(it) : std::next(it);
-  }
+  std::erase_if(state.jobs, [](const auto& each) { return IsTerminal(each.second.job.state()); });
 }
 
 }  // namespace tandem::controller

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <string_view>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"

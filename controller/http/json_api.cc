@@ -5,10 +5,7 @@
 
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <map>
-#include <memory>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
@@ -131,7 +128,7 @@ HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request
   const Method& called = it->second;
   if (called.changes != request.is_post) {
     HttpAnswer answer = JsonError(absl::InvalidArgumentError(
-        absl::StrCat(method, " is asked for by ", called.changes ? "POST" : "GET")));
+        absl::StrCat(method, " must be called by ", called.changes ? "POST" : "GET")));
     answer.status = 405;
     answer.headers.emplace_back("Allow", called.changes ? "POST" : "GET, HEAD");
     return answer;

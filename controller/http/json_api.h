@@ -19,8 +19,8 @@ namespace tandem::controller {
 //
 // Calls that only read are GETs. Calls that change something are POSTs with a session of sign_ins.h, as
 // "Authorization: Bearer SESSION": they are its caller's, with his rights, limits and lines in the audit log.
-// A browser sends such a header only where the page's own script says so, never by itself to whoever asks, so
-// another site can call nothing in its user's name. POST /api/Profile records steps and answers a trace in
+// A browser sends such a header only where the page's own script says so, never by itself for another site,
+// so another site can call nothing in its user's name. POST /api/Profile records steps and answers a trace in
 // Chrome's format. Thread-safe.
 class JsonApi {
  public:

@@ -22,7 +22,8 @@ namespace {
 
 constexpr auto kLongest = std::chrono::minutes(5);
 
-// Of all ranks and steps together, each about 750 bytes of the trace, which is held as a whole.
+// The limit for all ranks and steps together: an instruction is about 750 bytes of a trace, which is held as
+// a whole.
 constexpr int64_t kMostInstructions = 100'000;
 
 absl::Status TooLarge(const std::string& job) {
@@ -99,7 +100,7 @@ HttpAnswer ProfileTrace(v1::Jobs::Stub& stub, const std::function<void(grpc::Cli
     return JsonError(StatusOf(status));
   }
   if (!plan.has_value()) {
-    return JsonError(absl::UnavailableError("the job has only just got its ranks; ask again"));
+    return JsonError(absl::UnavailableError("the job has only just started; try again"));
   }
   const absl::Status same = plan::CheckRecorded(*plan, steps);
   return same.ok() ? JsonAnswer(200, plan::RecordedTrace(*plan, steps)) : JsonError(same);

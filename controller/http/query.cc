@@ -45,7 +45,7 @@ std::optional<std::string> Decoded(absl::string_view text) {
   return out;
 }
 
-// False where the text is no value of the field.
+// False where the text is not a value of the field.
 bool Set(const std::string& text, const FieldDescriptor& field, Message& message) {
   const Reflection& reflection = *message.GetReflection();
   const auto set = [&](auto value, auto single, auto repeated) {
@@ -89,8 +89,8 @@ absl::Status FillFromQuery(const std::string& query, Message& message) {
     const absl::string_view name = sides.first;
     const FieldDescriptor* const field = message.GetDescriptor()->FindFieldByName(std::string(name));
     if (field == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", absl::CHexEscape(name), "\" is no field of ", message.GetDescriptor()->name()));
+      return absl::InvalidArgumentError(absl::StrCat("\"", absl::CHexEscape(name), "\" is not a field of ",
+                                                     message.GetDescriptor()->name()));
     }
     const std::optional<std::string> value = Decoded(sides.second);
     if (!value.has_value() || !Set(*value, *field, message)) {

@@ -28,7 +28,7 @@ std::optional<std::string> Bearer(const HttpRequest& request) {
 }
 
 HttpAnswer OnlyPost() {
-  HttpAnswer answer = JsonError(absl::InvalidArgumentError("this is asked for by POST"));
+  HttpAnswer answer = JsonError(absl::InvalidArgumentError("this must be called by POST"));
   answer.status = 405;
   answer.headers.emplace_back("Allow", "POST");
   return answer;

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "controller/http/json_answer.h"
-#include "controller/metrics/metrics_text.h"
+#include "controller/metrics/metrics.h"
 
 namespace tandem::controller {
 namespace {
@@ -18,7 +18,7 @@ constexpr char kPolicy[] =
     "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// "localhost:9464", "127.0.0.1", "[::1]:80". An address is no name that anybody could have pointed here.
+// "localhost:9464", "127.0.0.1", "[::1]:80". An address is not a name that anybody could have pointed here.
 bool IsLocalName(absl::string_view host) {
   const size_t colon = host.rfind(':');
   if (colon != absl::string_view::npos && !absl::EndsWith(host, "]")) {
@@ -50,16 +50,16 @@ HttpAnswer Site::Answer(const HttpRequest& request) {
     return api_.Health();
   }
   if (!is_api && request.path != "/") {
-    return {.status = 404, .body = "there are /, /api, /healthz and /metrics\n"};
+    return {.status = 404, .body = "not found; allowed: /, /api, /healthz and /metrics\n"};
   }
   if (!options_.page) {
     return {.status = 404, .body = "the page is off; tandem-controller --page on serves it here\n"};
   }
   if (options_.local_names_only && !IsLocalName(request.host)) {
-    return {.status = 403, .body = "ask for this page by localhost or 127.0.0.1\n"};
+    return {.status = 403, .body = "open this page as localhost or 127.0.0.1\n"};
   }
   if (is_api && request.from_other_site) {
-    return JsonError(absl::PermissionDeniedError("a page of another site may not ask here"));
+    return JsonError(absl::PermissionDeniedError("calls from other sites' pages are refused"));
   }
   if (is_api) {
     return AnswerApi(std::string(method), request);

@@ -13,7 +13,7 @@
 namespace tandem::controller {
 
 // What is found at the controller's HTTP address: /metrics and /healthz; with the page also / and /api, where
-// whoever reaches it reads, and those who are signed in change what they may. Thread-safe.
+// everybody who reaches it reads, and signed-in users change what they may. Thread-safe.
 class Site {
  public:
   struct Options {

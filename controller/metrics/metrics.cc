@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/metrics/metrics.h"
 
+#include <prometheus/text_serializer.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -103,6 +105,10 @@ v1::Job TimesOf(const v1::Job& job) {
 }
 
 }  // namespace
+
+std::string MetricsText(const prometheus::Collectable& metrics) {
+  return prometheus::TextSerializer().Serialize(metrics.Collect());
+}
 
 void Metrics::CommitSeconds(double seconds) {
   const absl::MutexLock lock(&mu_);
@@ -291,7 +297,7 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
                 out),
       commits_);
   Add(AddFamily(kCounter, "tandem_controller_store_no_room_total",
-                "Commits to the store for which there was no room.", out),
+                "Commits to the store that failed because its disk was full.", out),
       static_cast<double>(refused_commits_));
 
   MetricFamily& started = AddFamily(kCounter, "grpc_server_started_total", "RPCs begun, by method.", out);
@@ -370,11 +376,11 @@ void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {
            {"tandem_train_moe_z_loss", "moe_z_loss",
             "Routers' z loss of the last step, mean over sparse layers."},
            {"tandem_train_moe_largest_load", "moe_largest_load",
-            "Most tokens of an expert in the last step, in means of its layer."},
+            "Largest number of tokens of an expert in the last step, relative to the mean of its layer."},
            {"tandem_train_moe_idle_experts", "moe_idle",
             "Experts without tokens in the last step, in all layers."},
            {"tandem_train_moe_dropped_tokens", "moe_dropped",
-            "Choices in the last step that no expert had room for, in all layers."},
+            "Token choices in the last step that were dropped because the expert was full, in all layers."},
            {"tandem_train_moe_further_passes", "moe_further_passes",
             "Passes of ranks over their experts' rows in the last step beyond the first of a microbatch, in "
             "all layers: the router sent a rank more rows than it computes at a time."}}) {
@@ -406,12 +412,11 @@ void Metrics::CollectTimes(const std::map<std::string, Timed>& all, std::vector<
 }
 
 void Metrics::CollectNeeds(std::vector<MetricFamily>& out) const {
-  MetricFamily sent{
-      "tandem_comm_bytes_total",
-      "Bytes that the ranks of a job sent to each other in optimizer steps, by what for, as its "
-      "program says.",
-      kCounter,
-      {}};
+  MetricFamily sent{"tandem_comm_bytes_total",
+                    "Bytes that the ranks of a job sent to each other in optimizer steps, by purpose, as "
+                    "counted from its program.",
+                    kCounter,
+                    {}};
   MetricFamily memory{
       "tandem_device_memory_bytes",
       "Memory when the ranks of a job were ready: arena, the most that one of them holds; used, by all "

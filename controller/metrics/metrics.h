@@ -21,6 +21,10 @@
 
 namespace tandem::controller {
 
+// What is collected now, in Prometheus' text format, and its type.
+inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
+std::string MetricsText(const prometheus::Collectable& metrics);
+
 // Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
 // minutes after its end, or earlier where 50 jobs have ended since. Thread-safe.
 class Metrics : public prometheus::Collectable {
@@ -37,7 +41,7 @@ class Metrics : public prometheus::Collectable {
   void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
 
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
-  // A commit for which there was no room.
+  // A commit that failed because the disk was full.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
   // A step of a job. Of one that has ended only steps that arrive late are of interest.
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)

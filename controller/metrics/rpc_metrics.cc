@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/metrics/rpc_metrics.h"
-
 #include <iterator>
 #include <string>
+
+#include "controller/rpc/interceptors.h"
 
 namespace tandem::controller {
 namespace {

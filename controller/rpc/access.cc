@@ -62,8 +62,8 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
   std::optional<Caller> caller = callers_.Of(context);
   if (!caller.has_value()) {
     return absl::UnauthenticatedError(
-        "the connection, or the sign-in on the page, has ended, so nobody knows whose call this is; call "
-        "again, or sign in again with `tandem sign-in`");
+        "the connection or the session of this call has ended, so its caller is unknown; call again, or sign "
+        "in again with `tandem sign-in`");
   }
   // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The
   // page has a limit of its own (http/json_api.cc).
@@ -78,7 +78,7 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
   if (is_person && open_.NumOf(caller->identity) > kMostOpenCalls) {
     return absl::ResourceExhaustedError(
         absl::StrCat(tls::ToText(caller->identity), " has ", kMostOpenCalls,
-                     " calls open, and that is as many as one may have; end some watches or logs"));
+                     " calls open, the most that one caller may have; end some watches or logs"));
   }
   const MethodRule* rule = RuleOf(method);
   if (rule == nullptr || !May(*rule, caller->identity.role)) {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/audit.h"
 
-#include <cstdint>
 #include <optional>
-#include <string>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/access.h"
 #include "jobspec/text.h"

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -162,13 +161,12 @@ bool ConnectionGuard::Greet(uint64_t id, GuardedConnection& connection) {
   const tls::Identity& identity = caller.identity;
   const size_t most = identity.role == tls::Role::kWorker ? options_.most_of_worker : options_.most_of_one;
   if (callers_.NumOf(identity) >= most) {
-    Refuse(
-        id, connection,
-        absl::ResourceExhaustedError(absl::StrCat(
-            tls::ToText(identity), " has ", most, " connections open, and that is as many as one may have; ",
-            identity.role == tls::Role::kWorker
-                ? "raise LimitNOFILE of the controller, or give a part of the pool another certificate"
-                : "close some, or share them")));
+    Refuse(id, connection,
+           absl::ResourceExhaustedError(absl::StrCat(
+               tls::ToText(identity), " has ", most, " connections open, the most that one caller may have; ",
+               identity.role == tls::Role::kWorker
+                   ? "raise LimitNOFILE of the controller, or give a part of the pool another certificate"
+                   : "close some, or share them")));
     return true;
   }
   strangers_.erase(id);

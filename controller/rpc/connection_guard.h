@@ -43,7 +43,7 @@ class ConnectionGuard {
     const tls::ServerTls* tls = nullptr;
     size_t most_strangers = 1024;
     size_t most_of_one = 256;  // connections of one user or admin, over all guards of `callers`
-    // Of one worker's certificate, which a whole pool may share.
+    // Connections of one worker's certificate, which a whole pool may share.
     size_t most_of_worker = std::numeric_limits<size_t>::max();
   };
 

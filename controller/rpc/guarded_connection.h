@@ -38,7 +38,7 @@ class GuardedConnection {
   // Whether it has a server's end.
   bool opened() const { return server_.fd >= 0; }
   bool greeting() const { return !opened() && !refuser_.has_value(); }
-  // Of the client: "10.0.0.3:40112", or "unix".
+  // The client's address: "10.0.0.3:40112", or "unix".
   const std::string& address() const { return address_; }
   // "user/alice"; empty: it has not been opened.
   const std::string& who() const { return who_; }

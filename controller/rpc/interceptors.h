@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_replace.h"
+#include "controller/metrics/metrics.h"
 #include "google/protobuf/descriptor.h"
+#include "platform/clock.h"
 
 namespace tandem::controller {
 
@@ -37,5 +39,14 @@ inline const google::protobuf::MethodDescriptor* FindMethod(const std::string& p
   return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
       absl::StrReplaceAll(path.substr(std::min<size_t>(1, path.size())), {{"/", "."}}));
 }
+
+// Answers a call whose request is not the message that its method takes (cut off, of another type, invalid
+// UTF-8) with INVALID_ARGUMENT and the type's name; gRPC 1.51 would answer UNIMPLEMENTED, without a word, as
+// if the method did not exist. Register it before whatever counts statuses. Only the requests of methods
+// that take one: in a stream of requests gRPC does not distinguish a malformed one from the end.
+std::unique_ptr<InterceptorFactory> RefuseMalformedRequests();
+
+// Counts every RPC, begun and ended, in `metrics`, and times it by `clock`. Both outlive the server.
+std::unique_ptr<InterceptorFactory> CountRpcs(Metrics& metrics, const platform::Clock& clock);
 
 }  // namespace tandem::controller

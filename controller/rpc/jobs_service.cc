@@ -14,7 +14,6 @@
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/upload_stream.h"
 #include "controller/rpc/wanted_uploads.h"
-#include "controller/store/history.h"
 #include "jobspec/jobspec.h"
 #include "plan/prefetch_choice.h"
 #include "platform/build_info.h"
@@ -134,7 +133,7 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
           }
           const auto done = [this, submit, response, context, reactor](absl::Status status,
                                                                        v1::JobSpec resolved) mutable {
-            // Whoever was told meanwhile that the call has failed gets no job.
+            // A caller that has received an error meanwhile gets no job.
             if (status.ok() && context->IsCancelled()) {
               status = absl::CancelledError("nobody waits for the job");
             }

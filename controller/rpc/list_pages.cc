@@ -12,7 +12,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "controller/store/history.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 
@@ -41,7 +40,7 @@ absl::StatusOr<Page> PageOf(const Request& request) {
   Page page{.size = size};
   const std::string& token = request.page_token();
   if (!token.empty() && (!absl::SimpleAtoi(token, &page.position) || page.position <= 0)) {
-    return absl::InvalidArgumentError("page_token: not one that this service gave");
+    return absl::InvalidArgumentError("page_token: must come from an earlier answer of this service");
   }
   return page;
 }
@@ -79,7 +78,7 @@ void Shorten(v1::Job& job) {
   }
 }
 
-// Of the norms, what was asked for.
+// Keeps the norms that were asked for.
 void Select(const v1::ListReportsRequest& request, v1::Norms& norms) {
   const auto keep = [&](v1::NormKind kind, google::protobuf::RepeatedField<double>& list) {
     const int index = request.parameter() - 1;

@@ -7,7 +7,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,12 +15,12 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "platform/clock.h"
+#include "platform/host.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 
@@ -32,11 +31,6 @@ constexpr int kBacklog = 1024;
 constexpr absl::Duration kLogEvery = absl::Seconds(10);
 // How long a peer may leave data unacknowledged; the keepalive timeout of the server.
 constexpr unsigned kUserTimeoutMs = 5000;
-
-int64_t DescriptorLimit() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<int64_t>(limit.rlim_cur) : 1024;
-}
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
@@ -206,7 +200,7 @@ void Listener::Run() {
 }
 
 void Listener::Accept(int socket) {
-  const int64_t limit = DescriptorLimit();
+  const auto limit = static_cast<int64_t>(platform::DescriptorLimit());
   const int fd = accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd >= 0) {
     if (spare_ < 0) {

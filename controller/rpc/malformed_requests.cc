@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/rpc/malformed_requests.h"
-
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/rpc/interceptors.h"
 
 namespace tandem::controller {
 namespace {

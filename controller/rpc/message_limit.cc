@@ -2,7 +2,6 @@
 #include "controller/rpc/message_limit.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 

@@ -88,11 +88,11 @@ class MessageLimit {
     bool answered = false;
   };
 
-  // Of a message that begins; empty: it may pass.
+  // Why a message of that length is refused when it begins; empty: it may pass.
   std::string WhyRefused(uint32_t length) const;
   void Scan(std::string_view payload, Stream& stream);
   void Refuse(uint32_t id, Output& out);
-  // Tells the client of refusals, unless the server is in the middle of a frame or of a header block.
+  // Sends the client its refusals, unless the server is in the middle of a frame or of a header block.
   void Tell(Output& out);
 
   const uint32_t most_bytes_;

@@ -84,7 +84,7 @@ class ReportsStream
     if (!job.exists || id.attempt() < 1 || id.attempt() > job.attempt) {
       // These are of another controller's job, or of an attempt that has not been. Acknowledged, they would
       // be lost to the controller whose job it is, to which the worker's next stream may lead. A worker that
-      // is told to forget the attempt drops them itself.
+      // is asked to forget the attempt drops them itself.
       return absl::OkStatus();
     }
     if (!job.ours) {

@@ -25,14 +25,13 @@
 #include "controller/http/site.h"
 #include "controller/metrics/metrics.h"
 #include "controller/metrics/progress_board.h"
-#include "controller/metrics/rpc_metrics.h"
 #include "controller/rpc/access.h"
 #include "controller/rpc/audit.h"
 #include "controller/rpc/callers.h"
 #include "controller/rpc/connection_guard.h"
+#include "controller/rpc/interceptors.h"
 #include "controller/rpc/jobs_service.h"
 #include "controller/rpc/listener.h"
-#include "controller/rpc/malformed_requests.h"
 #include "controller/rpc/open_calls.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/sign_ins.h"
@@ -41,8 +40,7 @@
 #include "controller/rpc/workers_service.h"
 #include "controller/store/history.h"
 #include "controller/store/store.h"
-#include "platform/descriptor_limit.h"
-#include "platform/local_address.h"
+#include "platform/host.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 #include "platform/steady_condition.h"
@@ -235,7 +233,8 @@ void Server::Parts::RefreshTls() {
   const absl::Time before = tls->not_after();
   const std::shared_ptr<const tls::RevokedList> revoked = tls->revoked();
   if (const absl::Status status = tls->Refresh(); !status.ok()) {
-    platform::Log(platform::LogLevel::kError, "changed TLS files cannot be used; those from before go on",
+    platform::Log(platform::LogLevel::kError,
+                  "changed TLS files cannot be used; the previous ones stay in use",
                   {{"error", std::string(status.message())}});
   } else if (tls->not_after() != before) {
     platform::Log(platform::LogLevel::kInfo, "new TLS files are used from now on",
@@ -246,7 +245,7 @@ void Server::Parts::RefreshTls() {
                   {});
     if (const std::vector<std::string> out = revoked->NotIn(*tls->revoked()); !out.empty()) {
       platform::Log(platform::LogLevel::kWarning,
-                    "who was taken out of the list of revoked certificates may come in again",
+                    "identities removed from the list of revoked certificates are accepted again",
                     {{"count", absl::StrCat(out.size())}, {"who", absl::StrJoin(out, ", ")}});
     }
     for (const std::unique_ptr<ConnectionGuard>& guard : guards) {
@@ -260,7 +259,7 @@ void Server::Parts::RefreshTls() {
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
   if (no_room_logged != absl::InfinitePast()) {
     no_room_logged = absl::InfinitePast();
-    platform::Log(platform::LogLevel::kInfo, "there is room to store things again", {});
+    platform::Log(platform::LogLevel::kInfo, "the store can be written again", {});
   }
   for (const v1::Event& event : events) {
     if (event.has_checkpoint_warning() || event.has_training_warning()) {
@@ -290,8 +289,8 @@ void Server::Parts::OnNoRoom(const absl::Status& status) {
   if (now - no_room_logged >= kLogNoRoomEvery) {
     no_room_logged = now;
     platform::Log(platform::LogLevel::kError,
-                  "no room to store anything: jobs are neither taken nor moved on until there is; what runs "
-                  "goes on, and what is there can be read",
+                  "the store's disk is full: until there is room, no job is accepted or changes its state; "
+                  "running jobs continue, and what is stored can be read",
                   {{"error", std::string(status.message())}});
   }
 }
@@ -311,8 +310,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   if (options.metrics_listen == "off" && options.page == PageMode::kOn) {
     return absl::InvalidArgumentError(
-        "--page on: with --metrics-listen off there is no address to serve it at; give one, or leave --page "
-        "out");
+        "--page on: with --metrics-listen off there is no address to serve it at; give one, or omit --page");
   }
   if (options.metrics_listen != "off") {
     TANDEM_RETURN_IF_ERROR(CheckHostAndPort(options.metrics_listen, "--metrics-listen"));
@@ -430,9 +428,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   if (parts->tls == nullptr) {
     platform::Log(platform::LogLevel::kWarning,
-                  "there is no TLS: every process that can open these addresses, which only this machine "
-                  "reaches, can run jobs as "
-                  "this user and end everybody's",
+                  "TLS is off: every process on this machine that can open these addresses can run jobs as "
+                  "this user and end any job",
                   {{"listen", absl::StrJoin(parts->addresses, ",")}});
   }
   grpc::HealthCheckServiceInterface* health = parts->server->GetHealthCheckService();

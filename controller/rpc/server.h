@@ -17,14 +17,14 @@
 
 namespace tandem::controller {
 
-// Whether the page is served beside the metrics, where whoever reaches the address may read it.
+// Whether the page is served beside the metrics, where everybody who reaches the address may read it.
 enum class PageMode { kOff, kAuto /* where the address is one of this machine alone */, kOn };
 
 struct ServerOptions {
   std::string state_directory;
   std::vector<std::string> listen = {"127.0.0.1:7471"};  // "host:port" (port 0: any) or "unix:/path"
-  // Of every address but unix sockets, which only who may open the file can reach. Not given: addresses that
-  // other machines reach are refused.
+  // For every address but unix sockets, which are guarded by their file's permissions. Not given: addresses
+  // that other machines reach are refused.
   tls::TlsFiles tls = {};
   std::string tls_domain = tls::kDefaultDomain;   // of the identities in certificates
   std::string metrics_listen = "127.0.0.1:9464";  // "off": none

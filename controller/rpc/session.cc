@@ -209,7 +209,7 @@ void Session::Handle() {
       engine_.Get(worker, incoming_.get(), Acknowledging(seq));
       break;
     case v1::WorkerMessage::kHello:
-      End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello is said once, first"));
+      End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello must be the first message, and sent once"));
       break;
     case v1::WorkerMessage::kHeartbeat:
       if (incoming_.heartbeat().draining()) {

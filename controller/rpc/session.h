@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/engine.h"
 #include "controller/rpc/callers.h"

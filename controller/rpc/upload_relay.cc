@@ -93,7 +93,7 @@ void UploadRelay::Close(uint64_t id) {
     readers_.erase(it);
   }
   for (const std::function<void()>& resume : resumes) {
-    resume();  // to be told, at the next chunk, that nobody reads
+    resume();  // so that the next chunk learns that nobody reads
   }
 }
 

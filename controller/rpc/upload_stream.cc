@@ -126,7 +126,7 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
         break;
       case UploadRelay::Taken::kGone:
         uploads_.erase(incoming_.upload());
-        End({grpc::StatusCode::CANCELLED, "nobody reads this any more"});
+        End({grpc::StatusCode::CANCELLED, "the reader has gone"});
         break;
     }
   }

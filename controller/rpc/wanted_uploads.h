@@ -12,12 +12,12 @@ namespace tandem::controller {
 
 // What is asked of the workers of a job for a user who reads its logs, or profiles it.
 
-// Of the rank and the attempt of the request: all ranks, and the newest attempt, where it names none.
+// For the rank and the attempt of the request: all ranks, and the newest attempt, where it names none.
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedLogs(const v1::Job& job,
                                                             const v1::LogRequest& request);
 
-// Of all ranks. id: of the profile, not 0 and below 2^46, so that ranks can agree on it as a part of a
-// double.
+// The timelines of all ranks. id: of the profile, not 0 and below 2^46, so that ranks can agree on it as a
+// part of a double.
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedProfiles(const v1::Job& job,
                                                                 const v1::ProfileRequest& request,
                                                                 uint64_t id);

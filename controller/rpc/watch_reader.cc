@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "controller/store/history.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 
@@ -54,7 +52,7 @@ absl::Status WatchReader::Resume(absl::Time now) {
   WatchCursor cursor;
   if (!absl::WebSafeBase64Unescape(request_.cursor(), &bytes) || !cursor.ParseFromString(bytes)) {
     return absl::InvalidArgumentError(
-        "cursor: not one of this service; leave it empty to begin with a snapshot");
+        "cursor: must come from an earlier answer of this service; leave it empty to begin with a snapshot");
   }
   if (cursor.store_id() != store_.store_id() || cursor.seq() > seq_) {
     return absl::OutOfRangeError(absl::StrCat("cursor: of store ", cursor.store_id(), ", and this is ",
@@ -233,67 +231,66 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
 }
 
 absl::Status WatchReader::ReadReports(absl::Time now) {
+  // Of one job, behind the one that came last, so that none starves: a client that reads slowly holds no
+  // more.
   auto it = reports_.upper_bound(last_read_);
   for (size_t left = reports_.size(); left > 0 && page_.empty(); --left) {
     if (it == reports_.end()) {
       it = reports_.begin();
     }
     auto& [job_id, reports] = *it;
-    TANDEM_RETURN_IF_ERROR(ReadReportsOf(job_id, reports, now));
-    last_read_ = job_id;
-    // Not before all of it is read, however late that is.
-    const bool is_over = page_.empty() && job_id_.empty() && now - reports.ended > kLateReports;
-    it = is_over ? reports_.erase(it) : std::next(it);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WatchReader::ReadReportsOf(const std::string& job_id, Reports& reports, absl::Time now) {
-  std::vector<v1::StepReport> found;
-  int64_t skipped = 0;
-  if (min_interval_ == absl::ZeroDuration()) {
-    TANDEM_ASSIGN_OR_RETURN(
-        found, history_.After(job_id, reports.position, request_.norms() ? 1 : kPage, request_.norms()));
-  } else {
     const bool ended = reports.ended != absl::InfiniteFuture();
-    TANDEM_ASSIGN_OR_RETURN(const int64_t count, history_.CountAfter(job_id, reports.position));
-    if (count > 0 && !ended && now < reports.last_sent + min_interval_) {
-      due_ = std::min(due_, reports.last_sent + min_interval_);
-    } else if (count > 0) {
-      TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
-                              history_.Newest(job_id, reports.position, request_.norms()));
-      if (newest.has_value()) {
-        // Counted after it was read: more may have come since the first count.
-        const History::Position position{.attempt = newest->attempt(), .step = newest->step()};
-        const absl::StatusOr<int64_t> all = history_.CountAfter(job_id, reports.position);
-        const absl::StatusOr<int64_t> later = history_.CountAfter(job_id, position);
-        if (!all.ok() || !later.ok()) {
-          return all.ok() ? later.status() : all.status();
+    std::vector<v1::StepReport> found;
+    int64_t skipped = 0;
+    if (min_interval_ == absl::ZeroDuration()) {
+      TANDEM_ASSIGN_OR_RETURN(
+          std::vector<v1::StepReport> next,
+          history_.After(job_id, reports.position, request_.norms() ? 1 : kPage, request_.norms()));
+      found = std::move(next);
+    } else {
+      TANDEM_ASSIGN_OR_RETURN(const int64_t count, history_.CountAfter(job_id, reports.position));
+      if (count > 0 && !ended && now < reports.last_sent + min_interval_) {
+        due_ = std::min(due_, reports.last_sent + min_interval_);
+      } else if (count > 0) {
+        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
+                                history_.Newest(job_id, reports.position, request_.norms()));
+        if (newest.has_value()) {
+          // Counted after it was read: more may have come since the first count.
+          const History::Position position{.attempt = newest->attempt(), .step = newest->step()};
+          const absl::StatusOr<int64_t> all = history_.CountAfter(job_id, reports.position);
+          const absl::StatusOr<int64_t> later = history_.CountAfter(job_id, position);
+          if (!all.ok() || !later.ok()) {
+            return all.ok() ? later.status() : all.status();
+          }
+          skipped = std::max<int64_t>(0, *all - *later - 1);
+          found.push_back(*std::move(newest));
         }
-        skipped = std::max<int64_t>(0, *all - *later - 1);
-        found.push_back(*std::move(newest));
       }
     }
-  }
-  for (v1::StepReport& report : found) {
-    reports.last_sent = now;
-    const std::string digest = report.norms().table_digest();
-    if (report.has_norms() && digest != reports.table) {
-      TANDEM_ASSIGN_OR_RETURN(std::optional<v1::ParameterTable> table, history_.Table(digest));
-      if (table.has_value()) {
-        v1::WatchResponse& response = page_.emplace_back();
-        response.set_job_id(job_id);
-        response.set_cursor(Cursor());
-        *response.mutable_table() = *std::move(table);
-        reports.table = digest;
+    for (v1::StepReport& report : found) {
+      last_read_ = job_id;
+      reports.last_sent = now;
+      const std::string digest = report.norms().table_digest();
+      if (report.has_norms() && digest != reports.table) {
+        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::ParameterTable> table, history_.Table(digest));
+        if (table.has_value()) {
+          v1::WatchResponse& response = page_.emplace_back();
+          response.set_job_id(job_id);
+          response.set_cursor(Cursor());
+          *response.mutable_table() = *std::move(table);
+          reports.table = digest;
+        }
       }
+      reports.position = {.attempt = report.attempt(), .step = report.step()};
+      v1::WatchResponse& response = page_.emplace_back();
+      response.set_job_id(job_id);
+      response.set_cursor(Cursor());
+      response.set_skipped(std::exchange(skipped, 0));
+      *response.mutable_report() = std::move(report);
     }
-    reports.position = {.attempt = report.attempt(), .step = report.step()};
-    v1::WatchResponse& response = page_.emplace_back();
-    response.set_job_id(job_id);
-    response.set_cursor(Cursor());
-    response.set_skipped(std::exchange(skipped, 0));
-    *response.mutable_report() = std::move(report);
+    // Not before all of it is read, however late that is.
+    const bool is_over = found.empty() && job_id_.empty() && now - reports.ended > kLateReports;
+    it = is_over ? reports_.erase(it) : std::next(it);
   }
   return absl::OkStatus();
 }

@@ -17,10 +17,9 @@
 namespace tandem::controller {
 
 // What one Watch sends, in order: a snapshot of every job that matches, `synced`, then events, each followed
-// by its job, and reports where they are asked for. It reads the store and the history and no
-// queue beyond a page, so it may be as slow as it likes, and a client that comes back with the last cursor
-// goes on without gap or repeat. A page has the reports of one job, and one report where they come with
-// norms, which may be large; jobs take turns. Not thread-safe.
+// by its job, and reports where they are asked for. It reads the store and the history and no queue beyond a
+// page (one report where it has norms, which may be large), so it may be as slow as it likes, and a client
+// that comes back with the last cursor goes on without gap or repeat. Not thread-safe.
 class WatchReader {
  public:
   // NotFound for a job that is not there; OutOfRange for a cursor of another store.
@@ -50,9 +49,7 @@ class WatchReader {
   absl::Status Resume(absl::Time now);
   absl::Status ReadSnapshot(absl::Time now);
   absl::Status ReadEvents(absl::Time now);
-  // Of the next job that has any.
   absl::Status ReadReports(absl::Time now);
-  absl::Status ReadReportsOf(const std::string& job_id, Reports& reports, absl::Time now);
   void LookAtProgress(absl::Time now);
   absl::Status Follow(const v1::Job& job, absl::Time now);
   absl::StatusOr<v1::WatchResponse> Changed(const std::string& job_id, absl::Time now);
@@ -71,7 +68,7 @@ class WatchReader {
   int64_t seq_ = 0;           // of the last event that was read
   bool changed_due_ = false;  // the job of that event is to be sent
   std::map<std::string, Reports> reports_;
-  std::string last_read_;  // job whose reports were read last
+  std::string last_read_;  // the job whose reports came last
   bool quiet_ = false;     // the last progress that was sent was of a job that stood still
   absl::Time next_look_ = absl::InfinitePast();
   std::deque<v1::WatchResponse> page_;

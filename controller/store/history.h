@@ -83,7 +83,7 @@ class History {
 
   // The newest position of a job; zeros where there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
-  // Of the steps from 1 on, as far as they came to a controller that keeps them (older ones did not).
+  // Over the steps from 1 on that were reported to a controller that keeps totals (older ones did not).
   absl::StatusOr<StepTotals> Totals(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
   // The highest step of a job of which the report is durable, so that it never falls, whichever process dies;
   // 0 where there is none.

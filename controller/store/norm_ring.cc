@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/store/norm_ring.h"
 
-#include <optional>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "controller/store/rows.h"
 #include "platform/status_macros.h"
 

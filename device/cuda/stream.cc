@@ -141,7 +141,7 @@ class CudaStream final : public Stream {
   StreamError error_;
   cudaStream_t stream_ = nullptr;
   const std::shared_ptr<EventPool<CudaEvent>> events_ = std::make_shared<EventPool<CudaEvent>>();
-  std::array<Event, kAhead> issued_;  // a ring of the ends of the work that may be under way
+  std::array<Event, kAhead> issued_;  // a ring of the ends of the work that may be in flight
   size_t oldest_ = 0;
   size_t num_issued_ = 0;
 };

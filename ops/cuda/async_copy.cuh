@@ -18,7 +18,7 @@ __device__ inline void CopyPack(void* shared, const void* global) {
 
 __device__ inline void CloseCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until at most kOpen of the closed groups are under way.
+// Waits until at most kOpen of the closed groups are in flight.
 template <int kOpen>
 __device__ void AwaitCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");

@@ -13,7 +13,7 @@ from tandem.spec import spec_from
 from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
 
 ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
-TIMEOUT = 10.0  # seconds, of a call that is no stream
+TIMEOUT = 10.0  # seconds, of a call that is not a stream
 PLANNED = 180.0  # of the submission of a job whose step is simulated first (prefetch: auto), behind others'
 AUTO = -1       # of fsdp.prefetch
 PAUSE = 0.5     # before a stream that broke is opened again
@@ -22,7 +22,7 @@ PATIENCE = 2.0  # for the last reports of a job that has ended
 
 @dataclasses.dataclass
 class Change:
-    """One thing that a watch tells; the others are None."""
+    """One item of a watch; the other fields are None."""
     job: Optional[Any] = None       # tandem.v1.Job, as it is now
     event: Optional[Any] = None     # tandem.v1.Event
     report: Optional[Any] = None    # tandem.v1.StepReport
@@ -99,7 +99,7 @@ class Client:
 
     def watch(self, job, reports=False, norms=False) -> Iterator[Change]:
         """What the job is, then what changes, until it has ended. Goes on where the stream broke, over restarts of the
-        controller: no change is told twice, and none is left out. The last one is the job that has ended."""
+        controller: every change comes exactly once. The last one is the job that has ended."""
         request = jobs_pb2.WatchRequest(job=job, reports=reports or norms, norms=norms)
         began = False
         last_step = -1

@@ -34,7 +34,7 @@ def spec_from(job):
 def _full(value, message, path):
     """Enum values of job files are their names without prefix, in lower case; sizes may have units."""
     if not isinstance(value, dict):
-        raise Refused(f"{path or 'job'}: {value!r} is no dictionary")
+        raise Refused(f"{path or 'job'}: {value!r} is not a dictionary")
     out = {}
     for name, each in value.items():
         field = message.fields_by_name.get(name)
@@ -48,7 +48,7 @@ def _full(value, message, path):
         elif name.endswith("_bytes") and isinstance(each, str):
             out[name] = _bytes(each, where)
         elif field.type in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT) and isinstance(each, bool):
-            raise Refused(f"{where}: {each} is no number")
+            raise Refused(f"{where}: {each} is not a number")
         else:
             out[name] = each
     return out
@@ -66,4 +66,4 @@ def _bytes(text, where):
     for unit, size in UNITS.items():
         if text.endswith(unit) and text[:-len(unit)].strip().isdigit():
             return int(text[:-len(unit)]) * size
-    raise Refused(f"{where}: {text!r} is no size; write 64MiB, or a number of bytes")
+    raise Refused(f"{where}: {text!r} is not a size; write 64MiB, or a number of bytes")

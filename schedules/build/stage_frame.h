@@ -84,7 +84,7 @@ struct StageFrame {
   CommunicatorId norm = -1;
   CommunicatorId counts = -1;  // of states that are updated; -1: there are none
   int64_t counts_bytes = 0;    // counters of all ranks
-  // Of outline.received and outline.sent, by index; the gradient goes the other way.
+  // For outline.received and outline.sent, by index; the gradient goes the other way.
   std::vector<CommunicatorId> receives;
   std::vector<CommunicatorId> sends;
   std::vector<CommunicatorId> gradient_receives;

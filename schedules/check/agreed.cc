@@ -107,7 +107,7 @@ struct Carried {
   bool operator==(const Carried&) const = default;
 };
 
-// Of a send or receive; from and to are -1 where the value crosses no boundary.
+// The stages of a send or receive; -1 where the value crosses no boundary.
 Carried CarriedBy(const StageRank& rank) {
   const Instruction& in = rank.Head();
   const Program& program = *rank.program;

@@ -112,7 +112,7 @@ class FormedRule {
         return Violation(kFormed, program_, absl::StrCat("buffer ", buffer.name, " ", what));
       };
       if (!names.insert(buffer.name).second) {
-        return violation("is there twice");
+        return violation("appears twice");
       }
       if (const std::string wrong = CheckKind(buffer); !wrong.empty()) {
         return violation(wrong);

@@ -14,7 +14,7 @@ class PassMemory {
  public:
   virtual ~PassMemory() = default;
   virtual Symbol Read(const PassOperand& what) = 0;
-  // Of gradients and state: overwrites or adds.
+  // Writes the operand; its mode says whether a gradient or a state is overwritten or added to.
   virtual void Write(const PassOperand& what, Symbol symbol) = 0;
 };
 

@@ -16,19 +16,19 @@ namespace tandem::schedules {
 //
 //   * The streams of a run start after all streams of the former run but those that copy to and from the
 //     host. Nothing is assumed of when a copy stream starts, except that it goes on after its own former run.
-//   * Run n has ended before run n + 2 is issued, so nothing but the former run can still be under way.
+//   * Run n has ended before run n + 2 is issued, so only the former run can still be in flight.
 //
 // The former run is one pseudo-instruction for each of its copy streams, and one for all its other streams.
 class RunClocks {
  public:
-  // Of a program that is formed; `stage`: all programs that the former run may have been.
+  // The program must be formed. `stage`: all programs that the former run may have been.
   RunClocks(const Program& program, absl::Span<const Program* const> stage);
 
   // The streams of the program, then copy streams that only other programs have, then the former run's other
   // streams.
   int num_streams() const { return clocks_.num_streams(); }
   int FormerStream() const { return num_streams() - 1; }
-  // Of another program's stream of that name: the copy stream, or FormerStream() where it does not copy.
+  // Another program's stream of that name: the copy stream, or FormerStream() where it does not copy.
   int StreamOfFormer(const Stream& stream) const;
 
   // Per stream, the place up to which everything has ended when instruction i has. What it knows when it

@@ -29,12 +29,12 @@ class Contributions {
   void After(int i);
 
  private:
-  // Of one part and one microbatch.
+  // The passes that write one part in one microbatch.
   struct Writers {
     int all = 0;  // passes that write it
     int before = 0;
   };
-  // Of one unit and one microbatch.
+  // The buffers of one unit and one microbatch.
   struct Buffers {
     BufferId contribution = -1;
     BufferId collected = -1;

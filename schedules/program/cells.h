@@ -23,7 +23,7 @@ class Cells {
 
   int size() const { return size_; }
 
-  // Of an operand whose buffer and part exist.
+  // The operand's buffer and part must exist.
   Range Of(const Operand& operand) const {
     const Range all = Of(operand.buffer, operand.former);
     return operand.part < 0 ? all : Range{all.begin + operand.part, all.begin + operand.part + 1};

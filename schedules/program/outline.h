@@ -101,7 +101,7 @@ struct Node {
   int layer = -1;       // -1: not in a layer
   std::string compute;  // what its FLOPs are in ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
   std::string stream = "compute";
-  // Of a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
+  // For a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
   std::string group;
   std::string purpose;
   Access forward;
@@ -111,8 +111,8 @@ struct Node {
   Access backward_input;
   Access backward_weight;
   bool recomputes = false;  // its forward can run again, for some of forward.writes or for all
-  // Of forward.writes: FLOPs of the forward that only this value needs; a forward that runs again without it
-  // saves them. Empty: none.
+  // For each of forward.writes: FLOPs of the forward that only this value needs; a forward that runs again
+  // without it saves them. Empty: none.
   std::vector<double> write_flops;
 };
 
@@ -126,7 +126,7 @@ inline bool HasBackward(const Node& node) {
 // Which data parallel group a unit is sharded over.
 enum class UnitGroup : uint8_t { kDense, kExpert };
 
-// Of what there is one for each group: the one for `group`.
+// The one of two things that is for `group`.
 template <typename T>
 const T& OfGroup(UnitGroup group, const T& dense, const T& expert) {
   return group == UnitGroup::kExpert ? expert : dense;

@@ -28,7 +28,7 @@ struct PassOperand {
   What what = What::kValue;
   int id = -1;    // of the value, unit or state
   int part = -1;  // of the unit
-  // Of gradients kWrites, whether they are written first or added to; of carried states kAdds, though the
+  // For gradients kWrites, whether they are written first or added to; for carried states kAdds, though the
   // first microbatch's is kWrites.
   Mode mode = Mode::kReads;
   bool operator==(const PassOperand&) const = default;

@@ -43,7 +43,7 @@ double MovedBytes(const Program& program, const Instruction& instruction) {
          2 * BytesOf(program, instruction, Mode::kAdds);
 }
 
-// Of the reduced gradients.
+// The bytes of the reduced gradients.
 double AccumulatorBytes(const Program& program, const Instruction& instruction) {
   double bytes = 0;
   for (const Operand& operand : instruction.operands) {
@@ -108,7 +108,7 @@ std::string TargetName(const Outline& outline, const Instruction& instruction) {
   platform::CheckFailed(__FILE__, __LINE__, "target", "every target has a name");
 }
 
-// Of gradients that are written at first and added to later; an optimizer step always adds.
+// Whether an instruction adds to gradients that others write first; an optimizer step always adds.
 bool AddsToGradient(const Program& program, const Instruction& instruction) {
   return std::any_of(instruction.operands.begin(), instruction.operands.end(), [&](const Operand& operand) {
     const BufferKind kind = program.buffers[operand.buffer].kind;
@@ -124,7 +124,7 @@ std::vector<std::string> NonEmpty(std::vector<std::string> words) {
   return words;
 }
 
-// Of the forward's, what running it again saves by values that were kept.
+// What running the forward again saves because some of its values were kept.
 Work SavedByKept(const Outline& outline, const Program& program, const Instruction& recompute) {
   const Node& node = outline.nodes[recompute.target];
   Work saved;

@@ -47,9 +47,9 @@ LinkRates EightAdapters() {
   return {.bytes_per_second = 8 * 45 * kGiga, .latency_seconds = 8.4 * kMicro, .hop_seconds = 14 * kMicro};
 }
 
-// Of the rate of large products, what those of experts reach: six products of 128 experts of 768, of 65,536
-// rows that are spread evenly, hidden size 2048, on one H200 (tandem-bench-experts): 611 of 790 TFLOP/s by
-// CUTLASS.
+// The share of the rate of large products that those of experts reach: six products of 128 experts of 768, of
+// 65,536 rows that are spread evenly, hidden size 2048, on one H200 (tandem-bench-experts): 611 of 790
+// TFLOP/s by CUTLASS.
 constexpr double kGrouped = 0.77;
 
 // Products of 8192³ (fp32 without TF32, fp64 on the tensor cores) and a copy of 2 GiB as measured on one H100

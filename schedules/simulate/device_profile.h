@@ -57,7 +57,7 @@ struct DeviceProfile {
   std::map<std::string, ComputeRate> compute;
   double memory_bytes_per_second = 0;
   int64_t memory_bytes = 0;  // of one device; 0: not known
-  // Of a device's memory, what one rank takes beside its arena: the context with the code that is loaded into
+  // The device memory that one rank takes beside its arena: the context with the code that is loaded into
   // it, each communicator of several ranks, and each of one rank. 0: not known.
   int64_t context_bytes = 0;
   int64_t communicator_bytes = 0;
@@ -67,8 +67,8 @@ struct DeviceProfile {
   // it waited for (a thread or a device queue wakes up).
   double gap_seconds = 0;
   double wake_seconds = 0;
-  // Of every collective of several ranks, beside its transfer: ranks do not arrive together, and an average
-  // rank waits so long for the last.
+  // What every collective of several ranks takes beside its transfer: ranks do not arrive together, and an
+  // average rank waits this long for the last.
   double skew_seconds = 0;
   LinkRates link;     // within a machine, or its NVLink domain
   LinkRates network;  // between machines, of all ranks of one together; bytes_per_second 0: there is none,

@@ -62,7 +62,7 @@ struct Stall {
   int cause = -1;  // instruction of another stream whose end it waited for; of the last gap, what ended last
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  // Of it, how long a communication stream worked and no other one that computes: the exposed part.
+  // The exposed part of it: how long a communication stream worked while no stream computed.
   int64_t exposed_ns = 0;
 };
 
@@ -101,8 +101,8 @@ struct StallCause {
   auto operator<=>(const StallCause&) const = default;
 };
 
-// Of the instructions that the compute stream waited for or that these queued behind: how long they worked on
-// their stream during the stalls.
+// How long the instructions that the compute stream waited for, or that these queued behind, worked on their
+// stream during the stalls.
 std::map<StallCause, int64_t> StallsByCause(const Program& program, const Timeline& timeline);
 
 // The instruction that each start was bound by: of the one before it on its stream, those that it waits for

@@ -186,8 +186,8 @@ TEST_F(CheckpointTest, SwappedFilesAndFoldersAreRefused) {
   swap(Path(20) + "/rank-00000.safetensors", Path(10) + "/rank-00000.safetensors");
   swap(Path(20), Path(10));
   EXPECT_EQ(Newest().path, "");
-  EXPECT_THAT(skipped_, ElementsAre("step-20: manifest.json: it is of step 10, not of this folder",
-                                    "step-10: manifest.json: it is of step 20, not of this folder"));
+  EXPECT_THAT(skipped_, ElementsAre("step-20: manifest.json: it belongs to step 10, not to this folder",
+                                    "step-10: manifest.json: it belongs to step 20, not to this folder"));
 }
 
 TEST_F(CheckpointTest, ACheckpointOfANewerVersionIsPassedOverWithTheReason) {
@@ -415,7 +415,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesNoTemporaryFilesAndTheOldOnes) {
   }
 }
 
-TEST_F(CheckpointTest, OneErrorAtAnyOperationIsToldToAllAndTheNextSaveWorks) {
+TEST_F(CheckpointTest, OneErrorAtAnyOperationReachesAllRanksAndTheNextSaveWorks) {
   bool finished = false;
   for (int k = 1; !finished; ++k) {
     SCOPED_TRACE(k);

@@ -52,7 +52,7 @@ class OwnerTest : public CheckpointTest {
   static Owner Mine() { return OwnerOf(InfoOf(0)); }
   static Owner Other() { return OwnerOf(Of("other", 0)); }
 
-  // From whoever has it, once that one is taken for dead.
+  // From its owner, once that one is taken for dead.
   absl::Status Take(const Owner& self) {
     return TakeOwnership(files_, directory_, self, [] {});
   }
@@ -95,7 +95,7 @@ TEST_F(OwnerTest, AJobThatLostItsDirectorySavesNothingAndLeavesTheOwnersTemporar
       ErrorOfSave(files_, Of(kJob, 20)),
       "checkpoint: rank 0: checkpoint.directory " + directory_ +
           " belongs to job other (other-name) on host here now; job 0123456789ab (0123456789ab-name) on "
-          "host here cannot save there any more and ends: give every job a checkpoint.directory of its "
+          "host here can no longer save there and ends: give every job a checkpoint.directory of its "
           "own");
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-20.tmp.1.other"));
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 20)), "");
@@ -234,7 +234,7 @@ TEST_F(OwnerTest, OfTwoThatFindTheSameDeadOwnerOneIsRefusedBeforeItTouchesAnythi
   EXPECT_THAT(std::string(first.message()), HasSubstr("is in use by job second, which is alive; job first"));
 }
 
-TEST_F(OwnerTest, AnOwnerFileThatIsNoRegularFileOrALinkToNothingIsAnErrorThatNamesIt) {
+TEST_F(OwnerTest, AnOwnerFileThatIsNotRegularOrADanglingLinkIsAnErrorThatNamesIt) {
   const std::string path = directory_ + "/.owner";
   for (const std::string kind : platform::kIrregularKinds) {
     std::filesystem::remove_all(directory_);
@@ -249,9 +249,8 @@ TEST_F(OwnerTest, AnOwnerFileThatIsNoRegularFileOrALinkToNothingIsAnErrorThatNam
   std::filesystem::remove_all(path);
   std::filesystem::create_symlink("nothing", path);
   int pauses = 0;
-  EXPECT_EQ(
-      TakeOwnership(files_, directory_, Mine(), [&] { ++pauses; }),
-      absl::UnavailableError(path + " cannot be read, though there is one (a link to nothing?); remove it"));
+  EXPECT_EQ(TakeOwnership(files_, directory_, Mine(), [&] { ++pauses; }),
+            absl::UnavailableError(path + " exists but cannot be read (a dangling link?); remove it"));
   EXPECT_LE(pauses, 4);
   EXPECT_THAT(Names(), ElementsAre(".owner"));
 }
@@ -290,7 +289,7 @@ TEST_F(OwnerTest, ADirectoryThatWasGivenBackIsFreeAtOnce) {
   EXPECT_TRUE(TakeOwnership(files_, directory_, Other(), [] { FAIL() << "it waited"; }).ok());
 }
 
-// Of two that come at the same instant, one is refused or told by its next renewal; never do both go on.
+// Of two that come at the same instant, one is refused at once or by its next renewal; never do both go on.
 TEST_F(OwnerTest, TwoThatComeAtOnceDoNotBothOwn) {
   RacingFiles files("/.owner", [&] { ASSERT_TRUE(Take(Other()).ok()); });  // between its look and its write
   const absl::Status first = TakeOwnership(files, directory_, Mine(), [&] { RenewLater(Other()); });
@@ -354,7 +353,7 @@ TEST_F(OwnerTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
   ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Seconds(10)));
   EXPECT_EQ(reason,
             "checkpoint.directory " + directory_ +
-                " has no owner any more: job 0123456789ab (0123456789ab-name) on host here could not "
+                " no longer has an owner: job 0123456789ab (0123456789ab-name) on host here could not "
                 "look for 3600 s, in which another job may have saved there; it ends: submit it again "
                 "with checkpoint: {resume: newest}");
   EXPECT_THAT(Names(), ElementsAre());

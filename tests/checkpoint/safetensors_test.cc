@@ -89,7 +89,7 @@ TEST(SafetensorsTest, ReaderNamesWhatIsWrong) {
   EXPECT_THAT(reason(WithHeader(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
                                 R"("w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
                                 eight)),
-              HasSubstr("the name 'w' is there twice"));
+              HasSubstr("the name 'w' appears twice"));
   EXPECT_THAT(reason(WithHeader(R"({"w":{"dtype":"F31","shape":[2],"data_offsets":[0,8]}})", eight)),
               HasSubstr("unknown dtype \"F31\""));
   EXPECT_THAT(reason(WithHeader(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", eight)),

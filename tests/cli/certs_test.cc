@@ -84,8 +84,7 @@ TEST_F(CertsTest, ARenewalNamesAllThatTheOldOneNamed) {
       << console_.err;
   EXPECT_THAT(NamesIn("controller"), ::testing::ElementsAre("10.0.0.1", "ctl", "more"));
   EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--renew", "--user", "nobody"}), kFailed);
-  EXPECT_THAT(console_.err,
-              HasSubstr("there is no " + dir_ + "/user-nobody.crt to renew; leave --renew out"));
+  EXPECT_THAT(console_.err, HasSubstr("there is no " + dir_ + "/user-nobody.crt to renew; omit --renew"));
 }
 
 TEST_F(CertsTest, CertificatesAreOfTheirAuthoritysDomain) {
@@ -100,7 +99,7 @@ TEST_F(CertsTest, CertificatesAreOfTheirAuthoritysDomain) {
       << console_.err;
 }
 
-TEST_F(CertsTest, WhoIsNamedTwiceIsRefusedBeforeAnythingIsMade) {
+TEST_F(CertsTest, ANameGivenTwiceIsRefusedBeforeAnythingIsMade) {
   ASSERT_EQ(Init(), kOk) << console_.err;
   EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "bob", "--user", "bob"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("user-bob.crt would be made twice"));
@@ -121,7 +120,7 @@ TEST_F(CertsTest, FurtherOnesAreIssuedAndRenewed) {
       << "there is none to renew";
 }
 
-TEST_F(CertsTest, WhatCannotBeIsRefusedAndNothingIsMade) {
+TEST_F(CertsTest, InvalidNamesAreRefusedAndNothingIsMade) {
   EXPECT_EQ(Init({"--user", "al ice"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("\"al ice\" cannot name a certificate; allowed: 1 to 64 letters"));
   EXPECT_EQ(Init({"--user", "a,DNS:evil"}), kUsage);

@@ -202,7 +202,7 @@ TEST_F(CommandTest, GetWorkersSaysSinceWhenOneIsAway) {
             "local-2  box   no, 34s        2       1  cpu     NotConnected\n");
 }
 
-TEST_F(CommandTest, DescribeTellsAll) {
+TEST_F(CommandTest, DescribeShowsEverything) {
   v1::Job job = SampleJob(v1::JOB_STATE_FAILED, 9);
   job.mutable_cause()->set_reason("RankKilled");
   job.mutable_cause()->set_rank(1);
@@ -372,7 +372,7 @@ TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {
   EXPECT_TRUE(nlohmann::json::parse(console_.out).contains("memory"));
 }
 
-TEST_F(CommandTest, VersionTellsBothSidesAndWarnsOfASkew) {
+TEST_F(CommandTest, VersionShowsBothBuildsAndWarnsOfASkew) {
   EXPECT_EQ(Tandem({"version"}), kOk);
   EXPECT_EQ(console_.out,
             "client  " + platform::BuildVersion() + "\nserver  other at " + server_->address() + "\n");

@@ -56,7 +56,7 @@ TEST(ContextsTest, AContextHasAName) {
   EXPECT_THAT(
       std::string(
           ReadContexts("contexts: {\"\": {address: \"ctl:1\"}}", "config.yaml", "/c").status().message()),
-      HasSubstr("config.yaml:1:12: the name of a context is empty"));
+      HasSubstr("config.yaml:1:12: the name of a context must not be empty"));
 }
 
 TEST(ContextsTest, WhatIsWrittenIsReadAgain) {
@@ -122,13 +122,13 @@ TEST_F(ResolveTest, TheFlagWinsOverTheVariableAndThatOverTheContext) {
             "CN=user/alice");
 }
 
-TEST_F(ResolveTest, AnAddressOfOnesOwnTakesNothingFromTheCurrentContext) {
+TEST_F(ResolveTest, AnExplicitAddressTakesNothingFromTheCurrentContext) {
   EXPECT_EQ(Subject(ResolveAddress({.addr = "a:1"}, environment_)), "none");
   EXPECT_EQ(Subject(ResolveAddress({.addr = "a:1", .context = "lab"}, environment_)), "CN=user/alice");
   EXPECT_EQ(Subject(ResolveAddress({.addr = "unix:/x", .context = "lab"}, environment_)), "none");
 }
 
-TEST_F(ResolveTest, WhatIsWrongIsSaidBeforeAnythingIsDialled) {
+TEST_F(ResolveTest, ProblemsAreReportedBeforeAnythingIsDialled) {
   EXPECT_EQ(Tandem({"--context", "labb", "get", "jobs"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("--context: labb is not in " + folder_ +
                                       "/.config/tandem/config.yaml; allowed: lab, other"));

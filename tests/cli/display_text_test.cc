@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "cli/terminal/group_table.h"
-#include "cli/terminal/log_line.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/styled_line.h"
 #include "cli/terminal/table.h"

@@ -101,7 +101,7 @@ TEST_F(EventOrderTest, AStepWaitsForTheNewsThatItsAttemptRuns) {
   EXPECT_EQ(Shown(1), (Words{"RUNNING", "report 1"}));
   state_.job.set_state(v1::JOB_STATE_STARTING);
   Put(Reported(SampleReport(2)), 2);
-  EXPECT_EQ(Shown(4), (Words{"report 2"})) << "but not for ever";
+  EXPECT_EQ(Shown(4), (Words{"report 2"})) << "but not forever";
 }
 
 TEST_F(EventOrderTest, OnceReleasedNothingWaits) {

@@ -18,7 +18,7 @@
 
 namespace tandem::cli {
 
-// A users' service that says what a test told it to, over real gRPC on a unix socket. Scripts are set before
+// A users' service that answers as a test scripts it, over real gRPC on a unix socket. Scripts are set before
 // the call that needs them.
 class FakeJobsServer : public v1::Jobs::Service {
  public:

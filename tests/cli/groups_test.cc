@@ -104,7 +104,7 @@ TEST_F(GroupsTest, WhatIsWrongIsSaidInTheWordsOfTheFlagOrOfTheFile) {
   EXPECT_EQ(
       console_.err,
       "tandem: groups: parallelism.replicas: 3 is not allowed; allowed: a divisor of the 4 data-parallel "
-      "ranks (data × context); they are cut into as many equal groups\n");
+      "ranks (data × context); they are split into that many equal groups\n");
   EXPECT_EQ(Groups({"-f", File("job.yaml", "paralelism: {ranks: 4}\n")}), kInvalidSpec);
   EXPECT_THAT(console_.err, HasSubstr("job.yaml:1:1: paralelism"));
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/commands/job_setting.h"
-
 #include <gmock/gmock.h>
 
+#include "cli/commands/job_file.h"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
@@ -28,7 +27,7 @@ TEST(JobSettingTest, AFieldGetsItsValueWhateverItsDepthAndType) {
   EXPECT_TRUE(spec.report().parameter_norms());
 }
 
-TEST(JobSettingTest, WhatIsNoFieldOrNoValueIsRefusedAndChangesNothing) {
+TEST(JobSettingTest, AnUnknownFieldOrValueIsRefusedAndChangesNothing) {
   v1::JobSpec spec;
   spec.mutable_training()->set_steps(7);
   for (const char* setting :

@@ -61,7 +61,7 @@ class LiveViewTest : public testing::TestWithParam<TerminalModel::OnResize> {
   TerminalModel terminal_{80, 24, GetParam()};
 };
 
-TEST_P(LiveViewTest, OneFrameStandsBelowWhatWasThere) {
+TEST_P(LiveViewTest, OneFrameIsDrawnBelowTheEarlierOutput) {
   for (int i = 0; i < 3; ++i) {
     Draw();
   }

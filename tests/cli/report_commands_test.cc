@@ -93,11 +93,11 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
   EXPECT_THAT(console_.out, testing::HasSubstr(R"("rms":0.25,"max_abs":2.0,"gradient_max_abs":0.5,)"
                                                R"("update_max_abs":0.001,"gradient_rms":)"));
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "9"}), kNotFound);
-  EXPECT_EQ(console_.err, "tandem: norms headers: step 9 is not there; the newest is 5\n");
+  EXPECT_EQ(console_.err, "tandem: norms headers: step 9 has not been made yet; the newest is 5\n");
   server_->reports.erase(server_->reports.begin());
   EXPECT_EQ(Tandem({"norms", "headers", "--step", "1"}), kNotFound);
   EXPECT_EQ(console_.err,
-            "tandem: norms headers: none are kept of step 1; the newest steps have them: omit --step\n");
+            "tandem: norms headers: none are kept for step 1; the newest steps have them: omit --step\n");
   server_->reports.clear();
   server_->jobs[0].set_last_step(0);
   EXPECT_EQ(Tandem({"norms", "headers"}), kNotFound);
@@ -137,7 +137,7 @@ TEST_F(CommandTest, MetricsOfSparseLayersShowTheLoadOfExpertsOfOneStep) {
       R"({"step":1,"layer":3,"tokens":[1000,0,600,400],"dropped":12,"balance_loss":1.25,"z_loss":4.5,"further_passes":6})"
       "\n");
   EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "9"}), kNotFound);
-  EXPECT_EQ(console_.err, "tandem: metrics --moe headers: step 9 is not there; the newest is 2\n");
+  EXPECT_EQ(console_.err, "tandem: metrics --moe headers: step 9 has not been made yet; the newest is 2\n");
   server_->reports.clear();
   server_->jobs[0].mutable_resolved()->mutable_model()->clear_moe();
   EXPECT_EQ(Tandem({"metrics", "headers", "--moe"}), kFailed);

@@ -44,7 +44,7 @@ TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
   EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
 }
 
-TEST_F(CommandTest, ResumeOfTheFlagStandsInsteadOfTheFilesAndIsRefusedAsTheFlags) {
+TEST_F(CommandTest, ResumeOfTheFlagOverridesTheFilesAndIsRefusedAsTheFlags) {
   server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
   const std::string file = GoodJobFile();
   std::ofstream(file, std::ios::app) << "checkpoint: {directory: " << folder_ << "/run, resume: none}\n";

@@ -62,7 +62,7 @@ TEST(TopFrameTest, AnEmptyClusterSaysSo) {
   EXPECT_EQ(RenderTop({}, {}, Moment(0)), "workers 0 of 0 connected  slots 0 of 0 in use  jobs none\n");
 }
 
-TEST(TopFrameTest, AStalledJobSaysWhereItStands) {
+TEST(TopFrameTest, AStalledJobSaysWhereItIs) {
   TopState state = Cluster(1, 0);
   state.jobs[0].mutable_progress()->set_stalled(true);
   state.jobs[0].mutable_progress()->set_whereabouts("in step 11");

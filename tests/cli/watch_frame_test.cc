@@ -90,7 +90,7 @@ TEST(WatchFrameTest, AStalledJobNamesTheRankThatIsBehindAndPromisesNoEnd) {
                  "in step 135,\nforward of microbatch 2\n"),
       std::string::npos)
       << frame;
-  EXPECT_FALSE(Apply(Standstill(8, true, true), Moment(142), true, state).stalled) << "told before";
+  EXPECT_FALSE(Apply(Standstill(8, true, true), Moment(142), true, state).stalled) << "reported before";
   EXPECT_TRUE(Apply(Standstill(0, false, false), Moment(144), true, state).stalled);
   EXPECT_EQ(Frame(state, 100, Moment(144)).find("no progress"), std::string::npos);
   Apply(Standstill(7, false, true), Moment(160), true, state);
@@ -231,7 +231,7 @@ TEST(WatchSummaryTest, Succeeded) {
             "  checkpoint  /data/runs/headers/step-134 (step 134)\n");
 }
 
-TEST(WatchSummaryTest, FailedTellsTheCauseInOneParagraph) {
+TEST(WatchSummaryTest, AFailureIsExplainedInOneParagraph) {
   WatchState state = RunningState();
   v1::Job job = SampleJob(v1::JOB_STATE_FAILED, 9);
   *job.mutable_ended() = At(70);
@@ -257,7 +257,7 @@ TEST(WatchSummaryTest, FailedTellsTheCauseInOneParagraph) {
   EXPECT_EQ(RankToBlame(job), 1);
 }
 
-TEST(CauseTextTest, AMessageThatIsASentenceIsNotSaidTwice) {
+TEST(CauseTextTest, AMessageThatIsASentenceIsNotRepeated) {
   v1::Cause cause;
   cause.set_rank(1);
   cause.set_worker("local-2");

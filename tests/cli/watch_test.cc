@@ -168,7 +168,7 @@ TEST_F(WatchCommandTest, AControllerThatGoesAwayIsResumedAtTheCursor) {
   EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4}));
 }
 
-TEST_F(WatchCommandTest, AbsenceIsSaidOnceAndSoIsTheReturn) {
+TEST_F(WatchCommandTest, AnAbsenceIsReportedOnceAndSoIsTheReturn) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     Send(writer, Snapshot(Running(1)));
     return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
@@ -286,7 +286,7 @@ TEST_F(WatchCommandTest, WaitMirrorsTheJobInSilence) {
   EXPECT_EQ(console_.err, "tandem: headers (3f2a91c07be4) CANCELLED: Because\n");
 }
 
-TEST_F(WatchCommandTest, WaitTellsAPreemptedJobFromOneThatFailed) {
+TEST_F(WatchCommandTest, WaitDistinguishesAPreemptedJobFromAFailedOne) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     v1::Job job = Ended(v1::JOB_STATE_FAILED, 2);
     job.mutable_cause()->set_class_(v1::FAILURE_CLASS_PREEMPTED);
@@ -297,7 +297,7 @@ TEST_F(WatchCommandTest, WaitTellsAPreemptedJobFromOneThatFailed) {
   EXPECT_EQ(kPreempted, 75);
 }
 
-TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndSaysHowTheJobStands) {
+TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndPrintsTheStateOfTheJob) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);
     job.set_reason("NotEnoughSlots");
@@ -308,7 +308,7 @@ TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndSaysHowTheJobStands) {
   clock_.step = absl::Milliseconds(10);
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "300ms"}), kTimeout);
   EXPECT_EQ(console_.err,
-            "tandem: wait headers: after 300ms the job is QUEUED (NotEnoughSlots); it goes on: wait "
+            "tandem: wait headers: after 300ms the job is QUEUED (NotEnoughSlots); it continues: wait "
             "longer, or `tandem cancel` it\n");
 }
 
@@ -317,7 +317,7 @@ TEST_F(WatchCommandTest, WaitWithoutTimeLooksOnce) {
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "0s"}), kTimeout);
   EXPECT_EQ(
       console_.err,
-      "tandem: wait headers: after 0 the job is RUNNING; it goes on: wait longer, or `tandem cancel` it\n");
+      "tandem: wait headers: after 0 the job is RUNNING; it continues: wait longer, or `tandem cancel` it\n");
   server_->jobs = {Ended(v1::JOB_STATE_SUCCEEDED, 2)};
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "0s"}), kOk);
   EXPECT_EQ(Tandem({"wait", "nobody", "--timeout", "0s"}), kNotFound);

@@ -368,7 +368,7 @@ TEST(GlooProcessesTest, AKilledProcessIsFeltByTheOthersQuickly) {
   processes.Kill(1);
   EXPECT_EQ(processes.Join(0), 0);
   const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
-  std::printf("felt, told and ended after %.0f ms\n", seconds * 1e3);
+  std::printf("noticed, reported and ended after %.0f ms\n", seconds * 1e3);
   EXPECT_LT(seconds, 2);
   EXPECT_TRUE(WIFSIGNALED(processes.Join(1)));
 }

@@ -77,7 +77,7 @@ TEST(ThreadCommunicatorTest, DifferentCallsAreAnErrorOnEveryRank) {
       errors[rank] = error.what();
     }
   });
-  // One of them sees both calls; the other may be told by it.
+  // One of them sees both calls; the other may learn it from that one.
   EXPECT_THAT(errors[0], HasSubstr("group dp_cp rank 0 AllGather"));
   EXPECT_THAT(errors[1], HasSubstr("group dp_cp rank 1 AllToAll"));
 }

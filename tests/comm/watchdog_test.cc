@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kInterval = absl::Milliseconds(5);
 
-// Fails when it is told to.
+// Fails when a test asks for it.
 class PendingCommunicator final : public Communicator {
  public:
   const std::string& name() const override { return name_; }
@@ -34,14 +34,14 @@ class PendingCommunicator final : public Communicator {
     if (!failed) {
       return;
     }
-    told = true;
+    reported = true;
     throw CommError("group pending rank 0 AllGather: failed");
   }
   uint64_t num_collectives() const override { return 0; }
   uint64_t num_ended() const override { return 0; }
 
   std::atomic<bool> failed{false};
-  std::atomic<bool> told{false};
+  std::atomic<bool> reported{false};
   std::atomic<int> looks{0};
 
  private:
@@ -56,26 +56,27 @@ std::string TextOf(const std::exception_ptr& error) {
   }
 }
 
-TEST(WatchTest, ARankThatIsGoneIsTold) {
+TEST(WatchTest, ARankThatIsGoneIsReported) {
   auto ranks = MakeThreadCommunicators("heartbeat", 2);
-  std::promise<std::string> told;
-  Watchdog watch(*ranks[0], {}, kInterval, [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
-  std::future<std::string> text = told.get_future();
+  std::promise<std::string> reported;
+  Watchdog watch(*ranks[0], {}, kInterval,
+                 [&](const std::exception_ptr& e) { reported.set_value(TextOf(e)); });
+  std::future<std::string> text = reported.get_future();
   ranks[1].reset();
   EXPECT_EQ(text.get(), "group heartbeat rank 0 AllGather: rank 1 is gone");
 }
 
-TEST(WatchTest, ACollectiveThatFailsIsTold) {
+TEST(WatchTest, ACollectiveThatFailsIsReported) {
   auto ranks = MakeThreadCommunicators("heartbeat", 1);
   PendingCommunicator pending;
-  std::promise<std::string> told;
+  std::promise<std::string> reported;
   Watchdog watch(*ranks[0], {&pending}, kInterval,
-                 [&](const std::exception_ptr& e) { told.set_value(TextOf(e)); });
+                 [&](const std::exception_ptr& e) { reported.set_value(TextOf(e)); });
   pending.failed = true;
-  EXPECT_EQ(told.get_future().get(), "group pending rank 0 AllGather: failed");
+  EXPECT_EQ(reported.get_future().get(), "group pending rank 0 AllGather: failed");
 }
 
-TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreLookedAtBeforeItIsTold) {
+TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreCheckedBeforeItIsReported) {
   auto ranks = MakeThreadCommunicators("heartbeat", 1);
   PendingCommunicator failing;
   PendingCommunicator behind;
@@ -87,29 +88,29 @@ TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreLookedAtBeforeItIsTold) 
 }
 
 // A death breaks the heartbeat and the collectives that are pending, each noticed by a thread of its own.
-TEST(WatchTest, WhatBothThreadsNoticeIsToldOnce) {
+TEST(WatchTest, WhatBothThreadsNoticeIsReportedOnce) {
   auto ranks = MakeThreadCommunicators("heartbeat", 2);
   PendingCommunicator pending;
-  std::atomic<int> told{0};
+  std::atomic<int> reported{0};
   {
     Watchdog watch(*ranks[0], {&pending}, kInterval, [&](const std::exception_ptr&) {
-      if (++told > 1) {
+      if (++reported > 1) {
         return;
       }
       pending.failed = true;
-      while (!pending.told) {
+      while (!pending.reported) {
         std::this_thread::yield();
       }
     });
     ranks[1].reset();
-    while (!pending.told) {
+    while (!pending.reported) {
       std::this_thread::yield();
     }
   }
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
 }
 
-TEST(WatchTest, RanksThatLeaveOneAfterTheOtherTellNothing) {
+TEST(WatchTest, RanksThatLeaveOneAfterTheOtherReportNothing) {
   auto heartbeats = MakeThreadCommunicators("heartbeat", 3);
   RunThreadRanks(3, [&](int rank) {
     Watchdog watch(*heartbeats[static_cast<size_t>(rank)], {}, kInterval,

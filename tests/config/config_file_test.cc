@@ -63,10 +63,10 @@ deep: [[a]]
 good: g
 )");
   EXPECT_THAT(Problems(file),
-              ElementsAre("f.yaml:2:1: slots: it has no value; leave the line out to have the default",
-                          "f.yaml:3:1: listen: the list is empty; leave the line out to have the default",
+              ElementsAre("f.yaml:2:1: slots: it has no value; omit the line to get the default",
+                          "f.yaml:3:1: listen: the list is empty; omit the line to get the default",
                           HasSubstr("f.yaml:4:1: id: a value is a text, or a list of texts"),
-                          "f.yaml:6:1: state: it stands twice, first in line 1",
+                          "f.yaml:6:1: state: it is given twice, first on line 1",
                           HasSubstr("f.yaml:7:1: trainer: a value is a text"),
                           HasSubstr("f.yaml:8:1: controller: a value is a text"),
                           HasSubstr("f.yaml:9:1: deep: a value is a text")));

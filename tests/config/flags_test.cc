@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/platform/temporary_folder.h"
+
 namespace tandem::config {
 namespace {
 
@@ -20,12 +22,6 @@ using testing::HasSubstr;
 // Flags of every kind that the daemons have.
 class FlagsTest : public testing::Test {
  protected:
-  FlagsTest() {
-    std::string name = "/tmp/tandem-config-test-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~FlagsTest() override { std::filesystem::remove_all(folder_); }
-
   // The exit code, or -1 where the daemon would go on. What is printed on standard error is in `printed_`.
   int Parse(const std::string& text, std::vector<std::string> more = {}) {
     std::ofstream(file()) << text;
@@ -46,7 +42,8 @@ class FlagsTest : public testing::Test {
   }
   std::string file() const { return folder_ + "/daemon.yaml"; }
 
-  std::string folder_;
+  const platform::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
   std::string state_;
   std::vector<std::string> listen_ = {"default"};
   int slots_ = 1;
@@ -55,10 +52,10 @@ class FlagsTest : public testing::Test {
 
 TEST_F(FlagsTest, AnEmptyValueIsNotTakenForAFlagThatIsNotThere) {
   EXPECT_EQ(Parse("slots: 4\n", {"--state", "", "--listen", "a", "--listen", ""}), 2);
-  EXPECT_THAT(printed_, HasSubstr("daemon: --state: its value is empty; give one, or leave the flag out\n"));
+  EXPECT_THAT(printed_, HasSubstr("daemon: --state: its value is empty; give one, or omit the flag\n"));
   EXPECT_THAT(printed_, HasSubstr("daemon: --listen: its value is empty"));
   EXPECT_EQ(Parse("state: \"\"\nlisten: [a, \"\"]\n"), 2);
-  EXPECT_THAT(printed_, HasSubstr("daemon.yaml:1:1: state: its value is empty; leave the line out"));
+  EXPECT_THAT(printed_, HasSubstr("daemon.yaml:1:1: state: its value is empty; omit the line"));
   EXPECT_THAT(printed_, HasSubstr("daemon.yaml:2:1: listen: its value is empty"));
 }
 
@@ -87,7 +84,7 @@ TEST_F(FlagsTest, EverythingWrongWithAFileIsSaidAtOnceWithFileAndLine) {
   const std::string at = "daemon: " + file();
   EXPECT_EQ(printed_, at + ":1:1: stat: there is no such flag; allowed: state, listen, slots\n" + at +
                           ":2:1: slots: value 0 not in range 1 to 4096\n" + at +
-                          ":3:1: slots: it stands twice, first in line 2\n" + at +
+                          ":3:1: slots: it is given twice, first on line 2\n" + at +
                           ":4:1: state: a list is given, and this flag takes one value\n" + at +
                           ":5:1: config: there is no such flag; allowed: state, listen, slots\n");
 }
@@ -108,11 +105,11 @@ TEST_F(FlagsTest, AnEmptyPathIsNotTheSameAsNoFile) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"--config", ""}, std::vector<std::string>{"--config="}}) {
     EXPECT_EQ(Parse("state: /s\n", words), 2);
-    EXPECT_EQ(printed_, "daemon: --config: its path is empty; name a file, or leave the flag out\n");
+    EXPECT_EQ(printed_, "daemon: --config: its path is empty; name a file, or omit the flag\n");
   }
 }
 
-TEST_F(FlagsTest, AMissingFlagAndOneThatIsNoneAreOneLine) {
+TEST_F(FlagsTest, AMissingFlagAndAnUnknownOneAreOneLineEach) {
   EXPECT_EQ(Parse("slots: 2\n"), 2);
   EXPECT_EQ(printed_, "daemon: --state is required; see daemon --help\n");
   EXPECT_EQ(Parse("state: /s\n", {"--nothing"}), 2);

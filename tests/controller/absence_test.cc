@@ -217,7 +217,7 @@ TEST(AbsenceTest, AWorkerThatDoesNotListTheAttemptAfterARestartLosesIt) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED) << "b has not returned, and is listed";
 }
 
-TEST(AbsenceTest, AnAttemptThatNobodyWantsKeepsItsWorkerFromTakingRanks) {
+TEST(AbsenceTest, AnAttemptThatIsNotWantedKeepsItsWorkerFromTakingRanks) {
   Driver driver;
   v1::Hello hello = HelloOf("a", 1);
   v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();

@@ -107,7 +107,7 @@ TEST_F(CheckpointRequestTest, IsRefusedWithoutAFolderAndOfAJobThatDoesNotRun) {
   EXPECT_TRUE(absl::IsNotFound(driver_.Feed(AskCheckpoint{.job = "third", .actor = "local"}).status));
 }
 
-TEST_F(CheckpointRequestTest, ACancelWithOneTellsEveryWorkerAndEndsWhenTheRanksLeave) {
+TEST_F(CheckpointRequestTest, ACancelWithOneReachesEveryWorkerAndEndsWhenTheRanksLeave) {
   for (const v1::FailureClass as : {v1::FAILURE_CLASS_REQUESTED, v1::FAILURE_CLASS_PREEMPTED}) {
     driver_ = Driver();
     RunJob();

@@ -65,7 +65,7 @@ TEST(DeathTest, ALaterCauseThatIsNearerReplacesAConsequence) {
 }
 
 // A dead rank's connections break before it can be reaped.
-TEST(DeathTest, ALostPeerWaitsForTheLastWordsOfTheOthersSoTheRootIsToldFirst) {
+TEST(DeathTest, ALostPeerWaitsForTheLastReportsOfTheOthersSoTheRootCauseIsNamed) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
@@ -88,7 +88,7 @@ TEST(DeathTest, ALostPeerIsTheCauseAtOnceWhenEveryRankHasSpoken) {
 }
 
 // The peers of a worker that ends feel it before the worker has said why.
-TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
+TEST(DeathTest, AWorkerThatWasAskedToEndIsNamedThoughItsPeersReportFirst) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
@@ -104,7 +104,7 @@ TEST(DeathTest, AWorkerThatWasToldToEndIsNamedThoughItsPeersSpeakFirst) {
 }
 
 // The worker's clock is an hour ahead, and the controller hears of the end five minutes late.
-TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
+TEST(DeathTest, EventsHaveTheTimeWhenItHappenedAndNotWhenItWasReported) {
   const auto at = [](double second) {
     return proto::ToProto(kStart + absl::Hours(1) + absl::Seconds(second));
   };
@@ -146,7 +146,7 @@ TEST(DeathTest, EventsTellWhenItHappenedAndNotWhenItWasHeard) {
   }
 }
 
-TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
+TEST(DeathTest, ACheckpointThatIsReportedLateKeepsItsTime) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.now += absl::Minutes(5);
@@ -160,7 +160,7 @@ TEST(DeathTest, ACheckpointThatIsToldLateKeepsItsTime) {
   EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
 }
 
-TEST(DeathTest, ACheckpointThatAnInventorySaysWithTheEndOfItsAttemptIsNotLost) {
+TEST(DeathTest, ACheckpointThatAnInventoryReportsWithTheEndOfItsAttemptIsNotLost) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
@@ -196,7 +196,7 @@ TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
 }
 
 // The peer feels the loss within milliseconds, so the stop may reach the daemon before its rank's death does.
-TEST(DeathTest, ARankKilledByOthersWhileItsDaemonWasToldToStopItIsTheFirstCause) {
+TEST(DeathTest, ARankKilledByOthersWhileItsDaemonWasAskedToStopItIsTheFirstCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));

@@ -167,7 +167,7 @@ TEST(DecideTest, AFullQueueRefuses) {
   EXPECT_TRUE(absl::IsResourceExhausted(driver.Feed(SubmitOf("two", 1)).status));
 }
 
-TEST(DecideTest, CheckpointsAreToldOnce) {
+TEST(DecideTest, CheckpointsAreReportedOnce) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   v1::CheckpointNotice notice;
@@ -185,7 +185,7 @@ TEST(DecideTest, CheckpointsAreToldOnce) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
 }
 
-TEST(DecideTest, OnlyAWorkerOfTheAttemptTellsOfItsCheckpoints) {
+TEST(DecideTest, OnlyAWorkerOfTheAttemptReportsItsCheckpoints) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Connect("stranger", 1);
@@ -228,7 +228,7 @@ TEST(DecideTest, AWarningAboutTheTrainingIsAnEventOnce) {
   EXPECT_EQ(event.to(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(KindOf(event), "training_warning");
   EXPECT_EQ(driver.Job().checkpoints().failed(), 0);
-  // One number for all that a worker tells: what comes behind is news.
+  // One counter for all that a worker reports: what comes after the last number is new.
   driver.Feed(Warned(4, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10));
   EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
 }
@@ -247,7 +247,7 @@ TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
   EXPECT_EQ(driver.Job().checkpoints().failed_in_a_row(), 2);
   EXPECT_EQ(driver.Job().checkpoints().last_failure().step(), 20);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is no transition";
+  EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is not a transition";
 
   CheckpointNoticed saved{.worker = "a"};
   *saved.notice.mutable_id() = Warned(3, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 30).notice.id();

@@ -14,7 +14,7 @@
 #include "tests/controller/daemon_process.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
-#include "tests/controller/temp_folder.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -76,7 +76,7 @@ class RawConnections {
 };
 
 TEST(DescriptorsTest, AFloodOfConnectionsIsTurnedAwayAndThoseThatWereThereGoOn) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");
   SimulatedWorker worker("a", Daemon::Address(folder.path()), {.hold = true});
   JobClient before(Daemon::Address(folder.path()));
@@ -104,7 +104,7 @@ TEST(DescriptorsTest, AFloodOfConnectionsIsTurnedAwayAndThoseThatWereThereGoOn) 
 }
 
 TEST(DescriptorsTest, WithoutASingleOneItWaitsAndServesAgain) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");
   JobClient before(Daemon::Address(folder.path()));
   v1::Job job;
@@ -124,7 +124,7 @@ TEST(DescriptorsTest, WithoutASingleOneItWaitsAndServesAgain) {
 }
 
 TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");
   SimulatedWorker worker("a", Daemon::Address(folder.path()), {.hold = true});
   JobClient client(Daemon::Address(folder.path()));
@@ -162,7 +162,7 @@ TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom
   status = client.Submit(JobClient::SpecOf("job-0", 1), "r-0", job);
   EXPECT_TRUE(status.ok()) << "it has been taken: " << status.error_message();
   EXPECT_EQ(job.id(), acknowledged[0]);
-  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("no room to store anything"));
+  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("the store's disk is full"));
 
   SetLimit(daemon, RLIMIT_FSIZE, RLIM_INFINITY);
   ASSERT_TRUE(client.Follow("held", job).ok());
@@ -172,7 +172,7 @@ TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom
   ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + refused, 1), "r-" + refused, job).ok());
   ASSERT_TRUE(client.Follow("job-" + refused, job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
-  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("there is room to store things again"));
+  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("the store can be written again"));
   for (size_t i = 0; i < acknowledged.size(); ++i) {
     const std::string number = std::to_string(i);
     ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + number, 1), "r-" + number, job).ok());
@@ -193,7 +193,7 @@ class StateDirectoryTest : public ::testing::Test {
     EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr(file + " was deleted, moved or replaced"));
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   const std::string state_ = folder_.path() + "/state";
   Daemon daemon_{folder_.path(), ""};
   JobClient client_{Daemon::Address(folder_.path())};
@@ -261,7 +261,7 @@ class BigMessageTest : public ::testing::Test {
     return client_.stub().Submit(&context, request, &job);
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   Daemon daemon_{folder_.path(), ""};
   JobClient client_{Daemon::Address(folder_.path())};
 };

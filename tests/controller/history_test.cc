@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "tests/controller/temp_folder.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -41,7 +41,7 @@ class HistoryTest : public ::testing::Test {
     EXPECT_TRUE(history.ok()) << history.status();
     return *std::move(history);
   }
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
 };
 
 TEST_F(HistoryTest, ReportsAreSeenAtOnceAndAcknowledgedWhenDurable) {
@@ -217,7 +217,7 @@ TEST_F(HistoryTest, ADamagedPageAnywhereIsNamedWithTheWayOut) {
 }
 
 // Damage in the middle of a file that has more to read than Open waits for.
-TEST_F(HistoryTest, DamageThatIsFoundLateIsWhatEveryReaderAndWriterHears) {
+TEST_F(HistoryTest, DamageThatIsFoundLateIsReturnedToEveryReaderAndWriter) {
   {
     std::unique_ptr<History> history = Open();
     ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 100, 1000), kNow, [](const absl::Status&) {}).ok());

@@ -15,6 +15,7 @@
 #include "tests/controller/http_client.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/platform/temporary_folder.h"
 #include "tests/tls/certificates.h"
 
 namespace tandem::controller {
@@ -67,7 +68,7 @@ class SiteTest : public ::testing::Test {
     return nlohmann::json::parse(answer.substr(answer.find("\r\n\r\n") + 4));
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   std::unique_ptr<Server> server_;
 };
 
@@ -179,7 +180,7 @@ TEST(HealthTest, AControllerThatDecidesNothingIsFoundOutInTime) {
 }
 
 TEST(PageModeTest, APageWithoutAnAddressIsRefused) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   ServerOptions options;
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};

@@ -146,7 +146,7 @@ TEST(MessageLimitTest, ACallThatTheServerHasEndedGetsNoSecondEnd) {
   }
 }
 
-TEST(MessageLimitTest, AnEndThatIsUnderWayFromTheServerStands) {
+TEST(MessageLimitTest, AnEndThatTheServerIsSendingStands) {
   UnfinishedMessages unfinished{.most_bytes = 1 << 30};
   MessageLimit limit(100, unfinished);
   MessageLimit::Output out;
@@ -158,7 +158,7 @@ TEST(MessageLimitTest, AnEndThatIsUnderWayFromTheServerStands) {
   EXPECT_EQ(out.to_client, end + Data(3, "answer"));
 }
 
-TEST(MessageLimitTest, AnAnswerThatBeginsBeforeTheRefusalIsToldHasOneBeginning) {
+TEST(MessageLimitTest, AnAnswerThatBeginsBeforeTheRefusalIsSentHasOneBeginning) {
   UnfinishedMessages unfinished{.most_bytes = 1 << 30};
   MessageLimit limit(100, unfinished);
   MessageLimit::Output out;

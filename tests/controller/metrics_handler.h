@@ -6,7 +6,6 @@
 
 #include "controller/http/http_server.h"
 #include "controller/metrics/metrics.h"
-#include "controller/metrics/metrics_text.h"
 
 namespace tandem::controller {
 

@@ -20,8 +20,8 @@
 #include "tests/controller/http_client.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/metrics_handler.h"
-#include "tests/controller/temp_folder.h"
 #include "tests/platform/fake_clock.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -214,7 +214,7 @@ TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   EXPECT_THAT(text, HasSubstr("tandem_controller_queue_wait_seconds_bucket{le=\"300\"} 1"));
 
   if (std::system("command -v promtool > /dev/null 2>&1") == 0) {
-    TempFolder folder;
+    platform::TemporaryFolder folder;
     std::ofstream(folder.path() + "/scrape") << text;
     EXPECT_EQ(std::system(("promtool check metrics < " + folder.path() + "/scrape").c_str()), 0);
   }

@@ -14,6 +14,7 @@
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/platform/fake_clock.h"
+#include "tests/platform/temporary_folder.h"
 #include "tests/tls/certificates.h"
 #include "tls/certificate.h"
 
@@ -88,7 +89,7 @@ class PageSignInTest : public ::testing::Test {
     return job;
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   const tls::Certificates certificates_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<JobClient> alice_;
@@ -108,7 +109,7 @@ TEST_F(PageSignInTest, EveryCallThatChangesSomethingIsAllowedToThoseWhoMayAndRef
       {"a cookie", {"Cookie: session=" + SessionOf(Role::kUser, "alice") + "\r\n", 401}},
       {"no session", {bearer(std::string(32, '0')), 401}},
       {"half a session", {bearer("0123"), 401}},
-      {"what is no text", {bearer(std::string(32, '\xff')), 401}},
+      {"what is not text", {bearer(std::string(32, '\xff')), 401}},
       {"a code that was not used", {bearer(unused), 401}},
       {"signed out", {bearer(over), 401}},
       {"another user", {bearer(SessionOf(Role::kUser, "bob")), 403}},

@@ -91,7 +91,7 @@ struct Stall {
 
 class StallTest : public ProgressTest, public ::testing::WithParamInterface<Stall> {};
 
-TEST_P(StallTest, IsToldFromASlowStep) {
+TEST_P(StallTest, IsDistinguishedFromASlowStep) {
   Say(0, {.age = 0, .step_seconds = GetParam().word.step_seconds});
   Say(1, GetParam().word);
   EXPECT_EQ(Progress()->stalled(), GetParam().stalled);
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         Stall{"JustStopped", {.age = 1, .step_seconds = 30, .stopped = true}, false}),
     [](const auto& info) { return info.param.name; });
 
-TEST_F(ProgressTest, OfWhatCannotBeHeardNothingIsTold) {
+TEST_F(ProgressTest, NothingIsReportedOfRanksThatCannotBeHeard) {
   EXPECT_FALSE(Progress().has_value()) << "no rank has been looked at";
   Say(0, {.age = 1});
   Say(1, {.age = 9});

@@ -11,7 +11,7 @@
 #include "tests/controller/daemon_process.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
-#include "tests/controller/temp_folder.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 class FailpointTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FailpointTest, NoAcknowledgedJobIsLostAndNoneIsStartedTwice) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   auto daemon = std::make_unique<Daemon>(folder.path(), std::string(GetParam()) + "=kill");
   SimulatedWorker a("a", Daemon::Address(folder.path()), {});
   SimulatedWorker b("b", Daemon::Address(folder.path()), {});
@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(RestartTest, ARunningJobIsAdopted) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   auto daemon = std::make_unique<Daemon>(folder.path(), "");
   SimulatedWorker a("a", Daemon::Address(folder.path()), {.hold = true});
   JobClient client(Daemon::Address(folder.path()));
@@ -107,7 +107,7 @@ TEST(RestartTest, ARunningJobIsAdopted) {
 }
 
 TEST(RestartTest, SigtermEndsItWithinTwoSecondsAlthoughStreamsAreOpen) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");
   SimulatedWorker a("a", Daemon::Address(folder.path()), {});
   JobClient client(Daemon::Address(folder.path()));

@@ -57,7 +57,7 @@ class RevocationTest : public ServiceTest {
   std::unique_ptr<tls::Certificates> certificates_;
 };
 
-// What a caller is told whose connection has been ended: a call may still meet that one, and fail with it.
+// The error of a caller whose connection has been ended: a call may still meet that one, and fail with it.
 grpc::Status Refused(JobClient& client) {
   v1::Job job;
   grpc::Status status;

@@ -5,49 +5,22 @@
 #include <google/protobuf/unknown_field_set.h>
 #include <grpcpp/generic/generic_stub.h>
 
-#include <array>
 #include <atomic>
-#include <cstring>
-#include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
+#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "controller/rpc/access.h"
-#include "tests/controller/service_fixture.h"
+#include "tests/controller/secure_service.h"
 #include "tests/controller/simulated_worker.h"
-#include "tests/tls/certificates.h"
 
 namespace tandem::controller {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
-using tls::Identity;
 using tls::Role;
-
-// Those who call. kOwner and kOtherUser are users, with a job of the first.
-enum Who {
-  kPlain,
-  kNobody,
-  kStranger,
-  kExpired,
-  kNotYet,
-  kUnnamed,
-  kWorker,
-  kOwner,
-  kOtherUser,
-  kAdmin,
-  kNumWho
-};
-constexpr std::array<const char*, kNumWho> kWhoNames = {
-    "plaintext", "no certificate", "another authority", "expired", "not yet valid", "no identity",
-    "worker",    "owner",          "another user",      "admin"};
 
 using Allowed = std::set<Who>;
 const Allowed kUsers = {kOwner, kOtherUser, kAdmin};
@@ -79,55 +52,8 @@ const std::map<std::string, Allowed>& Promised() {
   return promised;
 }
 
-std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const tls::Certificates& of,
-                                                        const tls::Credential& credential) {
-  return grpc::SslCredentials({of.authority().certificate, credential.key, credential.certificate});
-}
-
-class SecurityTest : public ServiceTest {
+class SecurityTest : public SecureServiceTest {
  protected:
-  SecurityTest() : SecurityTest(std::make_unique<tls::Certificates>()) {}
-  explicit SecurityTest(std::unique_ptr<tls::Certificates> certificates)
-      : ServiceTest({}, certificates->Files("controller", certificates->OfServer())),
-        certificates_(std::move(certificates)) {}
-
-  std::shared_ptr<grpc::ChannelCredentials> Credentials(Who who) {
-    const auto of = [&](Role role, const char* name) {
-      return CredentialsOf(*certificates_, certificates_->Of({role, name}));
-    };
-    const Identity alice{Role::kUser, "alice"};
-    switch (who) {
-      case kPlain:
-        return grpc::InsecureChannelCredentials();
-      case kNobody:
-        return grpc::SslCredentials({certificates_->authority().certificate, "", ""});
-      case kStranger:
-        return CredentialsOf(*certificates_, strangers_.Of(alice));
-      case kExpired:
-        return CredentialsOf(*certificates_, certificates_->Of(alice, -absl::Hours(3), -absl::Hours(2)));
-      case kNotYet:
-        return CredentialsOf(*certificates_, certificates_->Of(alice, absl::Hours(2), absl::Hours(3)));
-      case kUnnamed:
-        return CredentialsOf(*certificates_, *tls::Issue(certificates_->authority(),
-                                                         {.common_name = "admin/root",
-                                                          .uri = "spiffe://other.example/admin/root",
-                                                          .hosts = {},
-                                                          .not_before = absl::Now() - absl::Hours(1),
-                                                          .not_after = absl::Now() + absl::Hours(1)}));
-      case kWorker:
-        return of(Role::kWorker, "w");
-      case kOwner:
-        return of(Role::kUser, "alice");
-      case kOtherUser:
-        return of(Role::kUser, "bob");
-      case kAdmin:
-        return of(Role::kAdmin, "root");
-      case kNumWho:
-        break;
-    }
-    return nullptr;
-  }
-
   // The status of any method, with a request of these bytes; OK as soon as a response has come.
   static grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
                            const std::string& request, std::string* response = nullptr) {
@@ -215,9 +141,6 @@ class SecurityTest : public ServiceTest {
     }
     return message->SerializeAsString();
   }
-
-  std::unique_ptr<tls::Certificates> certificates_;
-  const tls::Certificates strangers_;
 };
 
 TEST_F(SecurityTest, EveryMethodIsAllowedToThoseWhoMayAndRefusedToAllOthersWithTheRightStatus) {
@@ -255,7 +178,7 @@ TEST_F(SecurityTest, EveryMethodIsAllowedToThoseWhoMayAndRefusedToAllOthersWithT
   }
 }
 
-TEST_F(SecurityTest, WhoIsTurnedAwayIsToldWhy) {
+TEST_F(SecurityTest, ARefusedCallerLearnsWhy) {
   const auto why = [&](Who who) {
     JobClient client(address(), Credentials(who));
     v1::Job job;
@@ -263,14 +186,14 @@ TEST_F(SecurityTest, WhoIsTurnedAwayIsToldWhy) {
   };
   EXPECT_THAT(why(kPlain), HasSubstr("speaks TLS, and the client does not; give --tls-ca"));
   EXPECT_THAT(why(kNobody), HasSubstr("no client certificate was given"));
-  EXPECT_THAT(why(kStranger), HasSubstr("CN=user/alice is not signed by a CA that this controller believes"));
+  EXPECT_THAT(why(kStranger), HasSubstr("CN=user/alice is not signed by a CA that this controller trusts"));
   EXPECT_THAT(why(kExpired), HasSubstr("the certificate of CN=user/alice expired on "));
   EXPECT_THAT(why(kNotYet), HasSubstr("the certificate of CN=user/alice is not valid before "));
-  EXPECT_THAT(why(kUnnamed), HasSubstr("names nobody of this cluster"));
+  EXPECT_THAT(why(kUnnamed), HasSubstr("has no identity in this cluster"));
   EXPECT_THAT(why(kWorker), HasSubstr("worker/w may not call Jobs.GetJob; allowed: users, admins"));
 }
 
-TEST_F(SecurityTest, AUserMayNotEndAnothersJobAndHearsWhoMay) {
+TEST_F(SecurityTest, AUserMayNotEndAnothersJobAndLearnsWhoMay) {
   JobClient alice(address(), Credentials(kOwner));
   JobClient bob(address(), Credentials(kOtherUser));
   v1::Job job;
@@ -294,7 +217,7 @@ TEST_F(SecurityTest, AUserMayNotEndAnothersJobAndHearsWhoMay) {
   EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
 }
 
-TEST_F(SecurityTest, AWorkerIsWhoItsCertificateSaysAndAPoolsAnyOfThePool) {
+TEST_F(SecurityTest, AWorkerHasTheIdOfItsCertificateAndOneOfAPoolAnyIdOfThePool) {
   SimulatedWorker impostor("other", address(), {.mute = true, .credentials = Credentials(kWorker)});
   JobClient::Until([&] { return !impostor.refused().empty(); });
   EXPECT_THAT(impostor.refused(), HasSubstr("WorkerIdDenied"));
@@ -338,166 +261,6 @@ TEST_F(SecurityTest, AWorkerMayNotReportForJobsOfOthers) {
   const grpc::Status refused = report_as("x");
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(refused.error_message(), HasSubstr("worker/x may not report for job hers"));
-}
-
-TEST_F(SecurityTest, WhoCallsTooOftenIsToldToWaitAndOthersAreNot) {
-  JobClient alice(address(), Credentials(kOwner));
-  JobClient bob(address(), Credentials(kOtherUser));
-  grpc::Status status;
-  v1::Job job;
-  for (int i = 0; i < 5000 && status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED; ++i) {
-    status = alice.Get("none", job);
-  }
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(status.error_message(),
-              HasSubstr("user/alice calls too often; allowed are 50 calls a second; try again in"));
-  EXPECT_EQ(bob.Get("none", job).error_code(), grpc::StatusCode::NOT_FOUND);
-}
-
-// Streams of one of gRPC's own services that a client opens and leaves open.
-class LeftOpen {
- public:
-  LeftOpen(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
-           std::string method)
-      : method_(std::move(method)) {
-    for (const char* name : {"a", "b"}) {  // a connection has at most a thousand streams
-      grpc::ChannelArguments arguments;
-      arguments.SetString("connection", name);
-      stubs_.emplace_back(grpc::CreateCustomChannel(address, credentials, arguments));
-    }
-  }
-  ~LeftOpen() {
-    for (const auto& stream : streams_) {
-      stream->context.TryCancel();
-    }
-    Await(streams_.size());
-    queue_.Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue_.Next(&tag, &ok)) {
-    }
-  }
-
-  void Open() {
-    streams_.push_back(std::make_unique<Stream>());
-    Stream& stream = *streams_.back();
-    stream.call = stubs_[streams_.size() % 2].PrepareCall(&stream.context, method_, &queue_);
-    stream.call->StartCall(&stream.call);
-    while (Next() != &stream.call) {
-    }
-    const grpc::Slice nothing;
-    stream.call->Write(grpc::ByteBuffer(&nothing, 1), nullptr);
-    stream.call->Finish(&stream.status, &stream.status);
-  }
-
-  // Waits until that many have ended.
-  void Await(size_t ended) {
-    while (ended_.size() < ended) {
-      Next();
-    }
-  }
-  const std::vector<grpc::StatusCode>& ended() const { return ended_; }
-
- private:
-  struct Stream {
-    grpc::ClientContext context;
-    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
-    grpc::Status status;
-  };
-
-  // The tag of the next thing that has happened: of a start `call`, of an end `status`, of a write null.
-  void* Next() {
-    void* tag = nullptr;
-    bool ok = false;
-    EXPECT_TRUE(queue_.Next(&tag, &ok));
-    for (const auto& stream : streams_) {
-      if (tag == &stream->status) {
-        ended_.push_back(stream->status.error_code());
-      }
-    }
-    return tag;
-  }
-
-  const std::string method_;
-  std::vector<grpc::GenericStub> stubs_;
-  grpc::CompletionQueue queue_;
-  std::vector<std::unique_ptr<Stream>> streams_;
-  std::vector<grpc::StatusCode> ended_;
-};
-
-int Threads() {
-  int threads = 0;
-  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
-    ++threads;
-  }
-  return threads;
-}
-
-TEST_F(SecurityTest, StreamsOfReflectionHaveFewThreads) {
-  const int before = Threads();
-  LeftOpen streams(address(), Credentials(kOtherUser),
-                   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
-  for (int i = 0; i < 300; ++i) {
-    streams.Open();
-  }
-  streams.Await(200);
-  EXPECT_THAT(streams.ended(), ::testing::Each(grpc::StatusCode::RESOURCE_EXHAUSTED));
-  EXPECT_LE(Threads(), before + 100);
-  v1::Job job;
-  EXPECT_EQ(JobClient(address(), Credentials(kOwner)).Get("none", job).error_code(),
-            grpc::StatusCode::NOT_FOUND);
-}
-
-TEST_F(SecurityTest, WatchesOfHealthAreCountedAmongTheOpenCalls) {
-  LeftOpen watches(address(), Credentials(kOtherUser), "/grpc.health.v1.Health/Watch");
-  for (size_t i = 0; i < Access::kMostOpenCalls + 50; ++i) {
-    watches.Open();
-  }
-  watches.Await(50);
-  EXPECT_THAT(watches.ended(), ::testing::Each(grpc::StatusCode::CANCELLED));
-}
-
-TEST_F(SecurityTest, OneUserHasNoMoreThanSoManyStreamsAndOthersHaveTheirs) {
-  JobClient alice(address(), Credentials(kOwner));
-  JobClient second(address(), Credentials(kOwner));  // a connection has at most a thousand streams
-  JobClient bob(address(), Credentials(kOtherUser));
-  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
-  std::vector<std::unique_ptr<grpc::ClientReader<v1::WatchResponse>>> streams;
-  const auto watch = [&](JobClient& client) {
-    contexts.push_back(std::make_unique<grpc::ClientContext>());
-    streams.push_back(client.stub().Watch(contexts.back().get(), {}));
-    v1::WatchResponse response;
-    return streams.back()->Read(&response);
-  };
-  for (size_t i = 0; i < Access::kMostOpenCalls; ++i) {
-    while (!watch(i % 2 == 0 ? alice : second)) {  // more than 50 a second
-      streams.back()->Finish();
-      streams.pop_back();
-      contexts.pop_back();
-      absl::SleepFor(absl::Milliseconds(20));
-    }
-  }
-  std::string why;
-  do {
-    absl::SleepFor(absl::Milliseconds(50));
-    ASSERT_FALSE(watch(alice));
-    why = streams.back()->Finish().error_message();
-    streams.pop_back();
-  } while (why.find("calls too often") != std::string::npos);
-  EXPECT_THAT(why, HasSubstr("user/alice has 1000 calls open"));
-  v1::Job job;
-  EXPECT_EQ(bob.Get("none", job).error_code(), grpc::StatusCode::NOT_FOUND);
-  for (auto& each : contexts) {
-    each->TryCancel();
-  }
-  for (auto& stream : streams) {
-    stream->Finish();
-  }
-  streams.clear();
-  JobClient::Until([&] {
-    absl::SleepFor(absl::Milliseconds(50));
-    return alice.Get("none", job).error_code() == grpc::StatusCode::NOT_FOUND;
-  });
 }
 
 TEST_F(SecurityTest, AClientThatExpectsAnotherControllerDoesNotTalkToThisOne) {

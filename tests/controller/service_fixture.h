@@ -12,13 +12,13 @@
 #include "platform/clock.h"
 #include "platform/random.h"
 #include "tests/controller/job_client.h"
-#include "tests/controller/temp_folder.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 
 // Starts a controller in this process, on a port of its own, whose state is in `folder`; null after a
 // failure.
-inline std::unique_ptr<Server> StartServer(const TempFolder& folder, ServerOptions options) {
+inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& folder, ServerOptions options) {
   std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
@@ -37,7 +37,7 @@ class ServiceTest : public ::testing::Test {
   }
   const std::string& address() { return server_->addresses().at(0); }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<JobClient> client_;
 };

@@ -15,6 +15,7 @@
 #include "tests/controller/http_client.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -82,7 +83,7 @@ TEST_F(ServiceTest, APrefetchDistanceThatIsLeftOpenIsChosenOnce) {
   EXPECT_EQ(again.id(), job.id());
 }
 
-TEST_F(ServiceTest, WhoeverLeavesWhileTheirPrefetchIsChosenHasNoJob) {
+TEST_F(ServiceTest, ACallerThatLeavesWhileItsPrefetchIsChosenHasNoJob) {
   v1::JobSpec spec = JobClient::SpecOf("left", 2);
   spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);  // auto
   spec.mutable_resources()->set_device(v1::DEVICE_CPU);
@@ -190,8 +191,8 @@ TEST_F(ServiceTest, WhatIsNoMessageIsRefusedAsSuch) {
   }
 }
 
-TEST(MethodTest, MethodsThatAreNoneGetNoSeriesOfTheirOwn) {
-  TempFolder folder;
+TEST(MethodTest, UnknownMethodsGetNoSeriesOfTheirOwn) {
+  platform::TemporaryFolder folder;
   ServerOptions options;
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
@@ -217,7 +218,7 @@ TEST(MethodTest, MethodsThatAreNoneGetNoSeriesOfTheirOwn) {
               HasSubstr("grpc_server_started_total{grpc_service=\"unknown\",grpc_method=\"unknown\"} 100"));
 }
 
-TEST_F(ServiceTest, StatesThatAreNoneAreRefused) {
+TEST_F(ServiceTest, UnknownStatesAreRefused) {
   for (const int state : {0, 10, 42, -1}) {
     grpc::ClientContext context;
     v1::ListJobsRequest request;
@@ -260,7 +261,7 @@ TEST_F(ServiceTest, AnIdMayBeCutToABeginningThatNoOtherHas) {
 }
 
 // Nothing else happens on this controller that could wake the stream.
-TEST_F(ServiceTest, AWatchThatBeginsInAStandstillHearsOfIt) {
+TEST_F(ServiceTest, AWatchThatBeginsInAStandstillReportsIt) {
   const SimulatedWorker a("a", address(), {.hold = true, .stopped_for = 60});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
@@ -273,11 +274,11 @@ TEST_F(ServiceTest, AWatchThatBeginsInAStandstillHearsOfIt) {
   request.set_job("held");
   const auto stream = client_->stub().Watch(&context, request);
   v1::WatchResponse response;
-  int told = 0;
-  while (told < 2 && stream->Read(&response)) {
-    told += response.has_progress() ? 1 : 0;
+  int reported = 0;
+  while (reported < 2 && stream->Read(&response)) {
+    reported += response.has_progress() ? 1 : 0;
   }
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(reported, 2);
   EXPECT_TRUE(response.progress().stopped());
   context.TryCancel();
   stream->Finish();

@@ -26,7 +26,7 @@ class SignInsTest : public ::testing::Test {
 
 TEST_F(SignInsTest, ACodeGivesOneSessionOfItsCallerAndIsThenUsedUp) {
   const std::string code = CodeOf(alice_);
-  EXPECT_FALSE(sign_ins_.Find(code).has_value()) << "a code is no session";
+  EXPECT_FALSE(sign_ins_.Find(code).has_value()) << "a code is not a session";
   const auto session = sign_ins_.Redeem(code);
   ASSERT_TRUE(session.has_value());
   EXPECT_EQ(session->caller.identity, alice_.identity);
@@ -34,7 +34,7 @@ TEST_F(SignInsTest, ACodeGivesOneSessionOfItsCallerAndIsThenUsedUp) {
   EXPECT_NE(session->secret, code);
   EXPECT_EQ(sign_ins_.Find(session->secret)->identity, alice_.identity);
   EXPECT_FALSE(sign_ins_.Redeem(code).has_value());
-  EXPECT_FALSE(sign_ins_.Redeem(session->secret).has_value()) << "a session is no code";
+  EXPECT_FALSE(sign_ins_.Redeem(session->secret).has_value()) << "a session is not a code";
   EXPECT_TRUE(sign_ins_.Find(session->secret).has_value()) << "nor does it end by that";
 }
 

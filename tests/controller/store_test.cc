@@ -12,9 +12,9 @@
 
 #include "controller/store/sqlite.h"
 #include "tests/controller/job_builder.h"
-#include "tests/controller/temp_folder.h"
 #include "tests/platform/irregular_files.h"
 #include "tests/platform/seeded_random.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
@@ -40,7 +40,7 @@ class StoreTest : public ::testing::Test {
     return db.ok() ? (*db)->Execute(sql) : db.status();
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   platform::SeededRandom random_{1};
   ptrdiff_t saved_ = 0;
 };

@@ -43,7 +43,7 @@ TEST(SubmitPlannerTest, ASpecIsDoneWhenItIsChosenAndNotBefore) {
   EXPECT_EQ(result.parallelism().fsdp().prefetch(), 2);
 }
 
-TEST(SubmitPlannerTest, WhoeverCannotBeChosenForGetsTheReason) {
+TEST(SubmitPlannerTest, ACallerForWhomNothingCanBeChosenGetsTheReason) {
   absl::Notification done;
   SubmitPlanner planner([](v1::JobSpec&) { return absl::InternalError("no plan"); });
   ASSERT_TRUE(planner

@@ -16,6 +16,7 @@
 #include "tests/controller/daemon_process.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/platform/temporary_folder.h"
 #include "tests/tls/certificates.h"
 
 namespace tandem::controller {
@@ -47,7 +48,7 @@ class TlsDaemonTest : public ::testing::Test {
         {certificates_.authority().certificate, credential.key, credential.certificate});
   }
 
-  TempFolder folder_;
+  platform::TemporaryFolder folder_;
   tls::Certificates certificates_;
   std::optional<Daemon> daemon_;
   std::string address_;
@@ -171,7 +172,7 @@ TEST_F(TlsDaemonTest, TenThousandHalfOpenHandshakesAreShedWhileSessionsLiveOn) {
 }
 
 TEST(ListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
-  TempFolder folder;
+  platform::TemporaryFolder folder;
   ServerOptions options;
   options.state_directory = folder.path();
   options.metrics_listen = "off";

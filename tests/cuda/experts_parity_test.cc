@@ -47,7 +47,8 @@ std::vector<int> RanksThatShareExperts() {
 
 // Tier T0: losses, gradients' norms, weights and moments. Kernels of random length stand in front of
 // everything on every stream of the overlapped schedules, and NaN in what is not written yet.
-void ExpectSameBitsOfSchedules(JobOptions options, const std::vector<std::string>& recompute = {"off"}) {
+void ExpectSameBitsOfSchedulesOnGpus(JobOptions options,
+                                     const std::vector<std::string>& recompute = {"off"}) {
   const JobRun sequential = RunJob(MakeJob(options), cuda::OnGpus());
   EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), cuda::OnSpinningGpus(kExpertsSeed))), "");
   if (options.expert_parallel > 1) {  // two streams compute
@@ -98,7 +99,7 @@ TEST_P(CudaExpertsTest, SchedulesGiveTheSameBits) {
         options.layers = ranks == 1 ? 3 : 2;
         SCOPED_TRACE(testing::Message()
                      << ranks << " GPUs share experts, " << chunks << " chunks, " << precision);
-        ExpectSameBitsOfSchedules(options);
+        ExpectSameBitsOfSchedulesOnGpus(options);
       }
     }
   }
@@ -149,7 +150,7 @@ TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEver
       options.experts_per_token = 4;
       options.bias_update_rate = 0.01;
     }
-    ExpectSameBitsOfSchedules(options);
+    ExpectSameBitsOfSchedulesOnGpus(options);
     options.fp64 = true;
     const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
@@ -168,12 +169,12 @@ TEST(CudaExpertParallelTest, TheLossCurveOfBf16IsNearTheCpus) {
     const JobRun cpu = RunJob(MakeJob(options));
     double loss = 0;
     for (size_t i = 0; i < cpu.steps.size(); ++i) {
-      loss = std::max(loss, std::abs(gpu.steps[i].loss / cpu.steps[i].loss - 1));
+      loss = std::max(loss, std::abs(gpu.steps[i].loss() / cpu.steps[i].loss() - 1));
     }
-    std::cout << ranks << " GPUs, bf16: loss " << cpu.steps.front().loss << " to " << cpu.steps.back().loss
-              << ", largest difference " << loss << "\n";
+    std::cout << ranks << " GPUs, bf16: loss " << cpu.steps.front().loss() << " to "
+              << cpu.steps.back().loss() << ", largest difference " << loss << "\n";
     EXPECT_LE(loss, 1.0 / 100);
-    EXPECT_LT(gpu.steps.back().loss, gpu.steps.front().loss);
+    EXPECT_LT(gpu.steps.back().loss(), gpu.steps.front().loss());
   }
 }
 
@@ -194,7 +195,7 @@ TEST(CudaExpertParallelTest, SkewChangesNoBitBetweenSchedulesAndNoNumber) {
   options.num_experts = 4;
   options.router_aux_loss = 0;
   options.text = folder.path() + "/text";
-  ExpectSameBitsOfSchedules(options, {"off", "layer"});
+  ExpectSameBitsOfSchedulesOnGpus(options, {"off", "layer"});
   options.fp64 = true;
   const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
   options.expert_parallel = 1;
@@ -209,13 +210,13 @@ TEST(CudaExpertParallelTest, CapacityDropsWhatItDropsOnTheCpu) {
     JobOptions options = Sparse(RanksThatShareExperts().back());
     options.capacity_factor = 1;
     options.drop_by_position = by_position;
-    ExpectSameBitsOfSchedules(options);
+    ExpectSameBitsOfSchedulesOnGpus(options);
     options.fp64 = true;
     const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
     options.on_gpus = false;
     const plan::JobPlan on_cpu = MakeJob(options);
     ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
-    EXPECT_GT(run.steps.front().scalars.at("moe_dropped"), 0);
+    EXPECT_GT(run.steps.front().scalars().at("moe_dropped"), 0);
   }
 }
 
@@ -228,7 +229,7 @@ TEST(CudaExpertParallelTest, PaddedExpertsHaveTheSameBitsInEveryScheduleAndTheNu
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
     SCOPED_TRACE(precision);
     options.precision = precision;
-    ExpectSameBitsOfSchedules(options);
+    ExpectSameBitsOfSchedulesOnGpus(options);
   }
   options.precision.clear();
   options.fp64 = true;

@@ -289,7 +289,7 @@ TEST_P(CudaOperationsTest, MinusInfiniteLogitsHaveNoProbability) {
           });
 }
 
-TEST_P(CudaOperationsTest, ATargetOutsideTheVocabularyMakesTheLossNoNumber) {
+TEST_P(CudaOperationsTest, ATargetOutsideTheVocabularyMakesTheLossNan) {
   const at::Tensor logits = Normal({4, 16}).to(at::kCUDA);
   const at::Tensor targets = at::Tensor(numbers_.Integers({1, 4}, 3)).fill_(16).to(at::kCUDA);
   at::Tensor lse = LseFor(logits);

@@ -54,7 +54,7 @@ TEST_F(CudaProcessTest, AJobRunsToItsEndWithACheckpoint) {
     }
     double first = 0;
     double last = 0;
-    for (const v1::FromTrainer& message : daemon_->Said(0)) {
+    for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
       if (message.has_report()) {
         (message.report().step() == 1 ? first : last) = message.report().loss();
       }

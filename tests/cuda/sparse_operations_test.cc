@@ -358,7 +358,7 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
 }
 
 // Layers of Qwen3-30B-A3B whose experts two ranks share, in bfloat16, against float on the GPU: experts of
-// thousands of rows, of one, of none; rows that no expert has are no number.
+// thousands of rows, of one, of none; rows that no expert has are NaN.
 TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
   constexpr int64_t kExperts = 64;
   constexpr int64_t kBehind = 1000;

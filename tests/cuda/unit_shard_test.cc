@@ -209,15 +209,8 @@ TEST_P(CudaUnitShardTest, ARankWithoutElementsTakesPart) {
   ExpectSame(layout, Train(layout, GetParam(), 2, false, 0), Train(layout, GetParam(), 2, true, 0), 2, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest,
-                         testing::Values(UnitTypes{at::kFloat, at::kFloat, at::kFloat},
-                                         UnitTypes{at::kDouble, at::kDouble, at::kDouble},
-                                         UnitTypes{at::kFloat, at::kBFloat16, at::kBFloat16},
-                                         UnitTypes{at::kFloat, at::kBFloat16, at::kFloat}),
-                         [](const auto& info) {
-                           return std::string(c10::toString(info.param.compute)) + "_" +
-                                  c10::toString(info.param.transport);
-                         });
+INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest, testing::ValuesIn(test::kUnitTypes),
+                         [](const auto& info) { return test::NameOf(info.param); });
 
 }  // namespace
 }  // namespace tandem::fsdp

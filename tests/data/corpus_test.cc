@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <numeric>
 
-#include "tests/data/text_folder.h"
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::data {
 namespace {
@@ -35,7 +35,7 @@ std::string Error(const CorpusSource& source) {
 
 TEST(CorpusTest, WhatIsNoRegularFileIsNamedAndNotWaitedForAndAFolderLeavesItOut) {
   for (const std::string kind : {"a FIFO", "a socket", "a device"}) {
-    TextFolder folder;
+    platform::TemporaryFolder folder;
     folder.Write("a.txt", "aaaa");
     const std::string path = folder.path() + "/b";
     platform::PutIrregularFile(kind, path);
@@ -46,7 +46,7 @@ TEST(CorpusTest, WhatIsNoRegularFileIsNamedAndNotWaitedForAndAFolderLeavesItOut)
 }
 
 TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("b.txt", "bb");
   folder.Write("a/z.txt", "zz");
   folder.Write("empty.txt", "");
@@ -62,7 +62,7 @@ TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {
 }
 
 TEST(CorpusTest, HoldsOutWholeFilesOfAboutTheFraction) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   for (int i = 0; i < 200; ++i) {
     folder.Write("d" + std::to_string(i % 7) + "/f" + std::to_string(i), std::string(100 + i, 'x'));
   }
@@ -77,8 +77,8 @@ TEST(CorpusTest, HoldsOutWholeFilesOfAboutTheFraction) {
 }
 
 TEST(CorpusTest, HoldsOutTheSameFilesOfACopy) {
-  TextFolder one;
-  TextFolder two;
+  platform::TemporaryFolder one;
+  platform::TemporaryFolder two;
   for (int i = 0; i < 30; ++i) {
     one.Write("f" + std::to_string(i), std::string(50, 'x'));
     two.Write("f" + std::to_string(i), std::string(50, 'y'));
@@ -93,7 +93,7 @@ TEST(CorpusTest, HoldsOutTheSameFilesOfACopy) {
 }
 
 TEST(CorpusTest, OfTwoFilesOneIsHeldOut) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("long", std::string(1000, 'l'));
   folder.Write("short", std::string(900, 's'));
   const Corpus corpus({.train = folder.path(), .validation_fraction = 0.01});
@@ -102,7 +102,7 @@ TEST(CorpusTest, OfTwoFilesOneIsHeldOut) {
 }
 
 TEST(CorpusTest, OneFileLosesItsEnd) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("only", "0123456789");
   const Corpus corpus({.train = folder.path() + "/only", .validation_fraction = 0.2});
   EXPECT_EQ(Text(corpus, Split::kTrain), "01234567");
@@ -110,7 +110,7 @@ TEST(CorpusTest, OneFileLosesItsEnd) {
 }
 
 TEST(CorpusTest, FractionZeroHoldsNothingOut) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("a", "aa");
   folder.Write("b", "bb");
   const Corpus corpus({.train = folder.path()});
@@ -119,7 +119,7 @@ TEST(CorpusTest, FractionZeroHoldsNothingOut) {
 }
 
 TEST(CorpusTest, OwnValidationFilesLeaveTheTrainingFilesWhole) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("train/a", "aa");
   folder.Write("held/b", "bb");
   const Corpus corpus({.train = folder.path() + "/train", .validation = folder.path() + "/h?ld/*"});
@@ -128,7 +128,7 @@ TEST(CorpusTest, OwnValidationFilesLeaveTheTrainingFilesWhole) {
 }
 
 TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   for (const char* name : {"a", "b", "c", "d"}) {
     folder.Write(name, std::string(10, *name));
     std::filesystem::create_hard_link(folder.path() + "/" + name, folder.path() + "/" + name + ".hard");
@@ -145,7 +145,7 @@ TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut
 }
 
 TEST(CorpusTest, AValidationFileThatIsTrainedOnIsRefused) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("train/a", "aaaa");
   std::filesystem::create_symlink("train/a", folder.path() + "/link");
   EXPECT_EQ(
@@ -158,7 +158,7 @@ TEST(CorpusTest, AValidationFileThatIsTrainedOnIsRefused) {
 }
 
 TEST(CorpusTest, AFileThatIsWrittenToWhileItIsReadIsNamed) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", std::string(100'000, 'b'));
   const Corpus corpus({.train = folder.path()});
@@ -176,19 +176,19 @@ TEST(CorpusTest, AFileThatIsWrittenToWhileItIsReadIsNamed) {
   folder.Write("new", "xxxx");
   std::filesystem::rename(folder.path() + "/new", folder.path() + "/a");
   EXPECT_EQ(error(), "");
-  const std::string told = "data.train: " + folder.path() +
-                           "/b was written to while the job reads it; train on a copy that stays as it is";
+  const std::string message = "data.train: " + folder.path() +
+                              "/b was written to while the job reads it; train on a copy that stays as it is";
   std::filesystem::resize_file(folder.path() + "/b", 10);
-  EXPECT_EQ(error(), told);
+  EXPECT_EQ(error(), message);
   // The same size at a later time.
   folder.Write("b", std::string(100'000, 'c'));
   const auto written = std::filesystem::last_write_time(folder.path() + "/b");
   std::filesystem::last_write_time(folder.path() + "/b", written + std::chrono::seconds(1));
-  EXPECT_EQ(error(), told);
+  EXPECT_EQ(error(), message);
 }
 
-TEST(CorpusTest, DigestTellsNamesSizesAndHeldOutPartsApart) {
-  TextFolder folder;
+TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
+  platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", "bbbb");
   const std::string digest = Corpus({.train = folder.path()}).digest();
@@ -204,7 +204,7 @@ TEST(CorpusTest, DigestTellsNamesSizesAndHeldOutPartsApart) {
 }
 
 TEST(CorpusTest, SaysWhatIsWrong) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   EXPECT_EQ(Error({.train = "/does/not/exist"}), "data.train: /does/not/exist: no such file or folder");
   EXPECT_EQ(Error({.train = folder.path()}), "data.train: " + folder.path() + ": the folder holds no file");
   folder.Write("empty", "");

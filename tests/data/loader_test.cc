@@ -11,12 +11,12 @@
 #include <thread>
 #include <utility>
 
-#include "tests/data/text_folder.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::data {
 namespace {
 
-// 40 files; every window is unlike every other, since each token tells its position in two bytes of text.
+// 40 files; every window is unlike every other, since each token encodes its position in two bytes of text.
 class LoaderTest : public ::testing::Test {
  protected:
   LoaderTest() {
@@ -41,7 +41,7 @@ class LoaderTest : public ::testing::Test {
   }
 
   static constexpr int64_t kLength = 15;
-  TextFolder folder_;
+  platform::TemporaryFolder folder_;
   std::shared_ptr<const Corpus> corpus_;
 };
 
@@ -145,7 +145,7 @@ class DocumentsTest : public testing::Test {
 
   // The held-out text is read in order: what would be trained on is validated here.
   std::vector<Row> Rows(const std::vector<std::string>& files, int64_t length, Documents documents) {
-    TextFolder folder;
+    platform::TemporaryFolder folder;
     folder.Write("train", std::string(100, 'x'));
     for (size_t i = 0; i < files.size(); ++i) {
       folder.Write("held/" + std::to_string(i), files[i]);
@@ -220,7 +220,7 @@ TEST_F(LoaderTest, TheDigestSaysWhatDocumentsAre) {
 }
 
 TEST_F(LoaderTest, DocumentsThatNothingSeparatesAreRefused) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("text", std::string(100, 'x'));
   const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = folder.path()});
   EXPECT_EQ(Loader(corpus, Split::kTrain, 1, 9, Documents{.end_of_document = '\n'}).num_windows(), 10);
@@ -237,7 +237,7 @@ TEST_F(LoaderTest, DocumentsThatNothingSeparatesAreRefused) {
 }
 
 TEST_F(LoaderTest, TooLittleTextIsAnErrorWithNumbers) {
-  TextFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("text", std::string(100, 'x'));
   const auto corpus =
       std::make_shared<const Corpus>(CorpusSource{.train = folder.path(), .validation_fraction = 0.1});

@@ -343,7 +343,7 @@ class SeededScheduler::Impl {
   // error.
   bool BreakDeadlock() {
     std::ostringstream text;
-    text << "nothing can run any more:";
+    text << "no stream can go on:";
     bool any = false;
     for (const auto& lane : lanes_) {
       if (lane->waiting == nullptr && lane->queue.empty()) {

@@ -121,7 +121,7 @@ TEST(SeededSchedulerTest, WhatCanNeverBecomeReadyIsAnErrorThatSaysWhoWaits) {
     stream->Synchronize();
     FAIL() << "it came to an end";
   } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "nothing can run any more: rank 0 gather waits for its peers");
+    EXPECT_STREQ(error.what(), "no stream can go on: rank 0 gather waits for its peers");
   }
 }
 

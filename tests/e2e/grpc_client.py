@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A gRPC client that knows of the service what reflection tells, as a program of somebody else does."""
+"""A gRPC client that knows the service by reflection alone, as a foreign program would."""
 import queue
 
 import grpc

@@ -92,7 +92,7 @@ def test_messages_that_are_too_large_or_no_messages_are_refused_and_the_controll
             submit(body, timeout=20)
             raise AssertionError(f"accepted: {body.hex()}")
         except grpc.RpcError as error:
-            # gRPC itself answers UNIMPLEMENTED to what is no message.
+            # gRPC itself answers UNIMPLEMENTED to what is not a message.
             assert error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED)
     for start_of in (b"GET / HTTP/1.1\r\n\r\n", noise.randbytes(100_000), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
         with socket.socket(socket.AF_UNIX) as raw:

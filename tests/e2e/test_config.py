@@ -37,7 +37,7 @@ def test_everything_wrong_with_a_file_is_said_at_once_and_nothing_is_started(bin
     file.write_text(f"state: {tmp_path}/state\nworker-timeout: soon\nlisten: 7471\nstate: again\nmetrics-listen:\n")
     done = run(bin_dir, "controller", "--config", file)
     assert done.returncode == 2
-    for line in (f"{file}:2:1: worker-timeout: soon is not a duration", f"{file}:4:1: state: it stands twice",
+    for line in (f"{file}:2:1: worker-timeout: soon is not a duration", f"{file}:4:1: state: it is given twice",
                  f"{file}:5:1: metrics-listen: it has no value"):
         assert line in done.stderr
     assert not (tmp_path / "state").exists()

@@ -170,7 +170,7 @@ def test_from_another_machine_only_those_with_a_certificate_get_in(cluster):
     assert "its certificate is not signed by what " in stranger.stderr
     misnamed = far(*cluster.tls("user-alice"), "--tls-server-name", "elsewhere.example", "get", "jobs")
     assert misnamed.returncode == 5
-    assert "its certificate is for other names; dial one of them" in misnamed.stderr
+    assert "its certificate is for other names; use one of them as the address" in misnamed.stderr
     worker = far(*cluster.tls("worker-w-_"), "get", "jobs")
     assert worker.returncode == 5
     assert "may not call Jobs.ListJobs; allowed: users, admins" in worker.stderr

@@ -160,7 +160,7 @@ def test_a_trace_is_drawn_and_what_is_none_is_refused(cluster, browser, tmp_path
     browser.open(cluster.metrics, "#/timeline")
     field = browser.driver.find_element("css selector", "#trace")
     field.send_keys(str(other))
-    browser.until("it says so", lambda: "other.json is no trace" in browser.text("main"))
+    browser.until("it says so", lambda: "other.json is not a trace" in browser.text("main"))
     field.send_keys(str(trace))
     browser.until("the timeline", lambda: browser.drawn("#timeline canvas"))
     assert browser.script("view.spans.length > 20 && view.lanes.length >= 2")

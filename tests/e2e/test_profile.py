@@ -85,7 +85,7 @@ def test_a_job_that_ends_meanwhile_gives_one_line(start, tmp_path):
     cluster.submit(tiny_job("ending", steps=1_000_000))
     wait_for("steps", lambda: cluster.step("ending") > 2)
     canceller = threading.Timer(0.3, lambda: cluster.cli("cancel", "ending"))
-    # Each profile records up to 32 steps, so one of them is under way when the job ends.
+    # Each profile records up to 32 steps, so one of them is in progress when the job ends.
     deadline = time.monotonic() + 60
     canceller.start()
     done = None

@@ -37,8 +37,8 @@ def test_a_job_is_submitted_watched_to_its_end_and_its_metrics_are_columns(start
 
         columns = client.metrics("python")
         assert columns["step"] == list(range(1, 13))
-        told = cluster.reports("python")
-        assert columns["loss"] == [report["loss"] for report in told]
+        reported = cluster.reports("python")
+        assert columns["loss"] == [report["loss"] for report in reported]
         assert all(len(column) == 12 for column in columns.values())
         assert len(client.metrics("python", points=4)["step"]) <= 6
         spent = client.get("python").time

@@ -112,8 +112,7 @@ def test_output_that_cannot_be_written_is_a_failure_that_says_why(bin_dir, tmp_p
         process = run(bin_dir, *command, state=tmp_path, stdout=full)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert err.splitlines()[-1] == ("tandem: cannot write standard output: No space left on device; "
-                                    "what came out is not complete")
+    assert err.splitlines()[-1] == ("tandem: cannot write standard output: No space left on device; the output is incomplete")
     assert not left(tmp_path)
 
 

@@ -97,7 +97,7 @@ def full_disk_of_the_controller(storm):
 # Links.
 
 def held_link(storm):
-    """A cable is pulled and put back: neither end is told."""
+    """A cable is pulled and put back: neither end is notified."""
     worker = storm.any_worker()
     relay = storm.cluster.relays[worker]
     short = storm.rng.random() < 0.5

@@ -10,8 +10,7 @@ import time
 class Relay:
     """Listens on a unix socket and passes bytes on to another, both ways, as `mode` says.
 
-    "on": at once. "held": accepts, reads nothing and sends nothing, as after a cable was pulled: neither end is
-    told. A number: that many bytes a second each way. `target` may change; new connections go to the new one.
+    "on": at once. "held": accepts, reads nothing and sends nothing, as after a cable was pulled: neither end is notified. A number: that many bytes a second each way. `target` may change; new connections go to the new one.
     """
 
     def __init__(self, path, target):

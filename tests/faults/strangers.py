@@ -112,7 +112,7 @@ def lying_worker(storm):
     storm.rng.shuffle(lies)
     messages = [{"hello": hello, "seq": "1"}, *({**lie, "seq": str(2 + i)} for i, lie in enumerate(lies))]
     answers = client.converse("tandem.v1.Workers", "Session", messages, acknowledged=lambda answer: answer.ack >= 5)
-    assert not any(answer.HasField("value") for answer in answers), "it was told a value of the job"
+    assert not any(answer.HasField("value") for answer in answers), "it received a value of the job"
     newer = {"id": {**attempt, "attempt": 7}, "seq": "1", "reports": [
         {"step": str(step), "loss": 1e30, "attempt": 7} for step in (1, 2, 999_999_999)]}
     client.converse("tandem.v1.Workers", "Reports", [newer], acknowledged=lambda answer: True, seconds=1)

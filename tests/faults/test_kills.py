@@ -73,7 +73,7 @@ def differences(expected, cause):
 
 
 def run(cluster, case, number, rng):
-    """What is wrong, in words, or ""; the seconds from the kill to the end; whether another cause was told first.
+    """What is wrong, in words, or ""; the seconds from the kill to the end; whether another cause was reported first.
 
     None: the job was over before."""
     name = f"kill-{number}"

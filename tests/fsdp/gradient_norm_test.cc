@@ -74,7 +74,7 @@ TEST(GradientNormTest, NonfiniteElementsAnywhereAreKnownEverywhere) {
     const NormOutcome outcome =
         Agree({.units = {Terms(1, bad), Terms(1), Terms(1, bad)}, .max_norm = 1}, comm);
     EXPECT_FALSE(outcome.finite);
-    EXPECT_TRUE(std::isnan(outcome.norm)) << "that of the finite elements is no norm of the gradient";
+    EXPECT_TRUE(std::isnan(outcome.norm)) << "that of the finite elements is not the norm of the gradient";
     EXPECT_EQ(outcome.nonfinite, 14);
   });
 }

@@ -200,7 +200,7 @@ TEST(LayoutTest, BadUnitsAreRefusedByName) {
   EXPECT_EQ(message({{.name = "w", .shape = {}}}),
             "layout: parameter 'w': has no dims, at least one is needed");
   EXPECT_EQ(message({{.name = "w", .shape = {1}}, {.name = "w", .shape = {1}}}),
-            "layout: parameter 'w': is there twice");
+            "layout: parameter 'w': appears twice");
   EXPECT_EQ(message({{.name = "w", .shape = {int64_t{1} << 32, int64_t{1} << 32}}}),
             "layout: parameter 'w': has more than 2^63 elements");
   const int64_t most = std::numeric_limits<int64_t>::max();

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "fsdp/buffer_bytes.h"
@@ -10,6 +11,28 @@
 #include "fsdp/run_inputs.h"
 
 namespace tandem::fsdp::test {
+
+std::string NameOf(const UnitTypes& types) {
+  return std::string(c10::toString(types.compute)) + "_" + c10::toString(types.transport);
+}
+
+int ElementBytes(const UnitTypes& types) {
+  return static_cast<int>(std::min(c10::elementSize(types.compute), c10::elementSize(types.transport)));
+}
+
+Layout MixedLayout(const UnitTypes& types) {
+  return MakeLayout({{.name = "norm", .shape = {37}},
+                     {.name = "q", .shape = {20, 33}, .block = 0},
+                     {.name = "k", .shape = {7, 33}, .block = 0},
+                     {.name = "out", .shape = {33, 20}},
+                     {.name = "bias", .shape = {1}}},
+                    ElementBytes(types));
+}
+
+device::Device& Cpu() {
+  static const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
+  return *device;
+}
 
 bool SameBits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;

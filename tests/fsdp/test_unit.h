@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -16,6 +17,19 @@
 #include "fsdp/unit_shard.h"
 
 namespace tandem::fsdp::test {
+
+// The types that a unit may have.
+inline constexpr UnitTypes kUnitTypes[] = {{at::kFloat, at::kFloat, at::kFloat},
+                                           {at::kDouble, at::kDouble, at::kDouble},
+                                           {at::kFloat, at::kBFloat16, at::kBFloat16},
+                                           {at::kFloat, at::kBFloat16, at::kFloat}};
+std::string NameOf(const UnitTypes& types);  // "BFloat16_Float": compute and transport
+int ElementBytes(const UnitTypes& types);    // of the narrowest copy
+
+// Vectors and matrices; two of them are a block.
+Layout MixedLayout(const UnitTypes& types);
+
+device::Device& Cpu();
 
 bool SameBits(const at::Tensor& a, const at::Tensor& b);
 

@@ -10,13 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/buffer_bytes.h"
 #include "tests/comm/run_thread_ranks.h"
 #include "tests/fsdp/test_unit.h"
 
 namespace tandem::fsdp {
 namespace {
 
+using test::Cpu;
+using test::MixedLayout;
 using test::SameBits;
 using test::TestUnit;
 using test::Views;
@@ -25,28 +26,9 @@ constexpr int kContributions = 12;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-device::Device& Cpu() {
-  static const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
-  return *device;
-}
-
-// Of the narrowest copy.
-int ElementBytes(UnitTypes types) {
-  return static_cast<int>(std::min(c10::elementSize(types.compute), c10::elementSize(types.transport)));
-}
-
-Layout MixedLayout(UnitTypes types) {
-  return MakeLayout({{.name = "norm", .shape = {37}},
-                     {.name = "q", .shape = {20, 33}, .block = 0},
-                     {.name = "k", .shape = {7, 33}, .block = 0},
-                     {.name = "out", .shape = {33, 20}},
-                     {.name = "bias", .shape = {1}}},
-                    ElementBytes(types));
-}
-
 // Fits into one granule, so that all ranks but the first own nothing.
 Layout TinyLayout(UnitTypes types) {
-  return MakeLayout({{.name = "norm", .shape = {9}}}, ElementBytes(types));
+  return MakeLayout({{.name = "norm", .shape = {9}}}, test::ElementBytes(types));
 }
 
 // The contribution of one global microbatch of one step: the same wherever it is computed. Everything that is
@@ -218,7 +200,7 @@ TEST_P(UnitShardTest, InitialWeightsArePartsOfOneTensorOnEveryMesh) {
 TEST_P(UnitShardTest, WeightDecayActsOnTheParametersThatDecay) {
   const Layout layout =
       MakeLayout({{.name = "matrix", .shape = {20, 33}}, {.name = "norm", .shape = {37}, .decays = false}},
-                 ElementBytes(GetParam()));
+                 test::ElementBytes(GetParam()));
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
     unit.Initialize(3, /*deviation=*/1);
@@ -369,69 +351,6 @@ TEST_P(UnitShardTest, RanksWithoutElementsTakePart) {
   });
 }
 
-TEST_P(UnitShardTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
-  const Layout layout = MixedLayout(GetParam());
-  const auto element = static_cast<int64_t>(c10::elementSize(main()));
-  const UnitTypes types = GetParam();
-  std::vector<double> memory(100'000);
-  char* const begin = reinterpret_cast<char*>(memory.data());
-  const UnitMesh mesh{.inner = 2};
-  const test::UnitBytes bytes = test::BytesOf(layout, mesh, types);
-  const UnitShard unit("layers.3", layout, mesh, types, Cpu(), CpuShardKernels());
-  const auto message = [](const auto& bind) {
-    try {
-      bind();
-    } catch (const std::invalid_argument& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
-  };
-  const device::Memory shard{begin, bytes.held};
-  const device::Memory gathered{begin, bytes.gathered};
-  const int64_t gathered_shard = bytes.gathered / 2;  // of each of the ranks
-  const device::Memory sent{begin, gathered_shard};
-  const device::Memory contribution{begin, bytes.contribution};
-  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-    EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }),
-              "unit layers.3: placed as rank 0 of 2, in group test this is rank 0 of 1");
-  });
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    if (comm.rank() == 1) {
-      return;
-    }
-    EXPECT_EQ(message([&] { unit.BindUnshard(comm, sent, gathered); }), "accepted");
-    EXPECT_EQ(message([&] {
-                unit.BindUnshard(comm, {begin, gathered_shard - element}, gathered);
-              }),
-              "unit layers.3: shard has " + std::to_string(gathered_shard - element) +
-                  " bytes, and must have " + std::to_string(gathered_shard));
-    EXPECT_EQ(message([&] {
-                unit.BindReduceGradients(comm, {contribution, false, contribution, shard, {begin, 8}}, false);
-              }),
-              "unit layers.3: norm terms needs " +
-                  std::to_string(BufferBytesOf(layout, mesh, static_cast<int>(element)).norm_terms) +
-                  " bytes, there are 8");
-  });
-  EXPECT_EQ(message([&] { unit.BindOptimizerStep({}, test::kAdamW); }),
-            "unit layers.3: accumulator has 0 bytes, and must have " + std::to_string(shard.bytes));
-  EXPECT_EQ(message([&] {
-              unit.Initialize(1, {}, {shard, shard, shard});
-            }),
-            "unit layers.3: 0 initialisers for 5 parameters");
-}
-
-TEST_P(UnitShardTest, ALayoutWithAnOverlapMakesNoUnit) {
-  Layout layout = MixedLayout(GetParam());
-  layout.parameters[1].range = layout.parameters[0].range;
-  layout.parameters[1].shape = layout.parameters[0].shape;
-  try {
-    UnitShard("layers.3", layout, {}, GetParam(), Cpu(), CpuShardKernels());
-    FAIL() << "accepted";
-  } catch (const std::invalid_argument& error) {
-    EXPECT_EQ(std::string(error.what()).find("unit layers.3: layout: parameter '"), 0u) << error.what();
-  }
-}
-
 // In bfloat16 the sum would stop at 256.
 TEST_P(UnitShardTest, ContributionsAreAddedUpInTheMainType) {
   const Layout layout = MixedLayout(GetParam());
@@ -474,60 +393,8 @@ TEST_P(UnitShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
   });
 }
 
-// The rank would send its part as another's, and nothing would fail.
-TEST_P(UnitShardTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
-  const Layout layout = MixedLayout(GetParam());
-  const UnitMesh mesh{.inner = 2, .inner_rank = 0, .outer = 2, .outer_rank = 1};
-  const test::UnitBytes bytes = test::BytesOf(layout, mesh, GetParam());
-  const UnitShard unit("layers.3", layout, mesh, GetParam(), Cpu(), CpuShardKernels());
-  std::vector<double> memory(100'000);
-  char* const begin = reinterpret_cast<char*>(memory.data());
-  const int64_t shard = bytes.gathered / mesh.inner;  // in the compute type
-  const device::Memory contribution{begin, bytes.contribution};
-  const device::Memory accumulator{begin, bytes.accumulator};
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    const auto expect_right_place = [&](int rank, const auto& bind) {
-      std::string said;
-      try {
-        bind();
-      } catch (const std::invalid_argument& error) {
-        said = error.what();
-      }
-      const std::string other = std::to_string(1 - rank);
-      EXPECT_EQ(said, comm.rank() == rank ? ""
-                                          : "unit layers.3: placed as rank " + std::to_string(rank) +
-                                                " of 2, in group test this is rank " + other + " of 2");
-    };
-    expect_right_place(0, [&] { unit.BindUnshard(comm, {begin, shard}, {begin, bytes.gathered}); });
-    expect_right_place(0, [&] {
-      unit.BindReduceGradients(comm, {contribution, false, contribution, accumulator, {}}, false);
-    });
-    expect_right_place(1, [&] { unit.BindUnshardOuter(comm, {begin, shard / mesh.outer}, {begin, shard}); });
-    expect_right_place(1, [&] { unit.BindReduceOuter(comm, {accumulator, accumulator, {}}); });
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(Types, UnitShardTest,
-                         testing::Values(UnitTypes{at::kFloat, at::kFloat, at::kFloat},
-                                         UnitTypes{at::kDouble, at::kDouble, at::kDouble},
-                                         UnitTypes{at::kFloat, at::kBFloat16, at::kBFloat16},
-                                         UnitTypes{at::kFloat, at::kBFloat16, at::kFloat}),
-                         [](const auto& info) {
-                           return std::string(c10::toString(info.param.compute)) + "_" +
-                                  c10::toString(info.param.transport);
-                         });
-
-TEST(UnitTypesTest, OtherTypesAreRefused) {
-  const Layout layout = MakeLayout({{.name = "w", .shape = {2}}}, 4);
-  for (const UnitTypes types : {UnitTypes{at::kFloat, at::kHalf, at::kFloat},
-                                {at::kFloat, at::kFloat, at::kHalf},
-                                {at::kFloat, at::kFloat, at::kBFloat16},
-                                {at::kFloat, at::kDouble, at::kFloat},
-                                {at::kDouble, at::kBFloat16, at::kDouble},
-                                {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
-    EXPECT_THROW(UnitShard("u", layout, {}, types, Cpu(), CpuShardKernels()), std::invalid_argument);
-  }
-}
+INSTANTIATE_TEST_SUITE_P(Types, UnitShardTest, testing::ValuesIn(test::kUnitTypes),
+                         [](const auto& info) { return test::NameOf(info.param); });
 
 TEST(InitializeTest, ValuesDependOnNameAndPlaceInTheParameterAlone) {
   const auto weights = [](const std::vector<ParameterSpec>& parameters, int ranks, uint64_t seed) {

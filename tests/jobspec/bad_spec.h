@@ -19,26 +19,25 @@ inline constexpr char kGoodSpec[] =
 
 // A bad text and every line that is said about it.
 struct BadSpec {
-  const char* name;
-  const char*
-      from;  // the part of kGoodSpec that `to` replaces; "": `to` is appended; "*": `to` is the whole text
-  const char* to;
-  const char*
+  std::string name;
+  std::string
+      from;  // the part of kGoodSpec that `to` replaces; "": `to` is appended; "*": it is the whole text
+  std::string to;
+  std::string
       messages;  // {root}, {training}, {model}: the keys of that block; {name}, {path}: what these allow
 };
 
 inline std::string TextOf(const BadSpec& bad) {
-  const std::string from = bad.from;
-  if (from == "*") {
+  if (bad.from == "*") {
     return bad.to;
   }
   std::string text = kGoodSpec;
-  if (from.empty()) {
+  if (bad.from.empty()) {
     return text + bad.to + "\n";
   }
-  const size_t at = text.find(from);
+  const size_t at = text.find(bad.from);
   EXPECT_NE(at, std::string::npos) << bad.name;
-  return at == std::string::npos ? text : text.replace(at, from.size(), bad.to);
+  return at == std::string::npos ? text : text.replace(at, bad.from.size(), bad.to);
 }
 
 inline std::string MessagesOf(const BadSpec& bad) {

@@ -18,7 +18,7 @@ const BadSpec kStructure[] = {
      "job.yaml:1:1: the text is not a block of keys; allowed: {root}; write a job spec in YAML or "
      "JSON\n"},
     {"broken flow", "*", "model: {preset: llama-tiny\n",
-     "job.yaml:2:1: not YAML: end of map flow not found; mend the text; JSON is read, too\n"},
+     "job.yaml:2:1: not YAML: end of map flow not found; correct the text; JSON is accepted too\n"},
     {"two documents", "",
      "--- \n"
      "name: b",
@@ -26,7 +26,7 @@ const BadSpec kStructure[] = {
     {"tab indentation", "*",
      "model:\n"
      "\tpreset: llama-tiny\n",
-     "job.yaml:2:8: not YAML: illegal map value; mend the text; JSON is read, too\n"},
+     "job.yaml:2:8: not YAML: illegal map value; correct the text; JSON is accepted too\n"},
     {"yaml-cpp's end of file character", "", "name: a\004b",
      "job.yaml:4:8: the control character 0x04; remove it\n"},
     {"unknown key", "steps: 10", "stpes: 10",
@@ -40,7 +40,7 @@ const BadSpec kStructure[] = {
      "{training}; did you mean training.optimizer.learning_rate?\n"},
     {"dotted key", "", "training.seed: 3",
      "job.yaml:4:1: training.seed: the unknown key training.seed is not allowed; allowed: {root}; a "
-     "dot does not open a block: write the keys one in the other\n"},
+     "dot does not open a block: nest the keys\n"},
     {"unknown key like nothing", "", "zzzzzzzz: 3",
      "job.yaml:4:1: zzzzzzzz: the unknown key zzzzzzzz is not allowed; allowed: {root}; use one of "
      "these\n"},
@@ -179,6 +179,8 @@ const BadSpec kScalars[] = {
     {"quoted truth value", "", "report: {parameter_norms: \"true\"}",
      "job.yaml:4:10: report.parameter_norms: \"true\" is not allowed; allowed: true, false; text is "
      "not expected: remove the quotes\n"},
+    {"truth value of nothing", "", "report: {parameter_norms: \"\"}",
+     "job.yaml:4:10: report.parameter_norms: \"\" is not allowed; allowed: true, false; give a value\n"},
     {"number for text", "", "name: 2024",
      "job.yaml:4:1: name: 2024 is not allowed; allowed: {name}; text is expected: put it in quotes "
      "if it is meant\n"},

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
 #include "tests/jobspec/bad_spec.h"
-#include "tests/jobspec/spec_folder.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -26,7 +26,7 @@ class CheckFilesTest : public ::testing::Test {
 
   std::string Check() const { return ToText(CheckFiles(Resolve(spec_))); }
 
-  SpecFolder folder_;
+  platform::TemporaryFolder folder_;
   v1::JobSpec spec_;
 };
 

@@ -6,8 +6,8 @@
 
 #include "jobspec/jobspec.h"
 #include "tests/jobspec/bad_spec.h"
-#include "tests/jobspec/spec_folder.h"
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -44,12 +44,12 @@ class LocalizeTest : public ::testing::Test {
     return Errors(config);
   }
 
-  SpecFolder folder_;
+  platform::TemporaryFolder folder_;
 };
 
 TEST_F(LocalizeTest, AConfigThatIsNoRegularFileIsNamedAndNotWaitedFor) {
   for (const std::string kind : {"a FIFO", "a socket", "a device"}) {
-    const SpecFolder folder;
+    const platform::TemporaryFolder folder;
     const std::string path = folder.path() + "/config.json";
     platform::PutIrregularFile(kind, path);
     v1::JobSpec spec = ReadText(kGoodSpec, "").spec;

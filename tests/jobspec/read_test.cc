@@ -9,8 +9,8 @@
 #include "jobspec/jobspec.h"
 #include "jobspec/schema.h"
 #include "tests/jobspec/bad_spec.h"
-#include "tests/jobspec/spec_folder.h"
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -218,7 +218,7 @@ TEST(ReadTest, LongAndOddValuesAreCutAndEscaped) {
 }
 
 TEST(ReadTest, ReadsAFileOrSaysWhyNot) {
-  SpecFolder folder;
+  platform::TemporaryFolder folder;
   folder.Write("job.yaml", kGoodSpec);
   const ReadResult good = ReadFile(folder.path() + "/job.yaml");
   EXPECT_THAT(good.violations, IsEmpty());
@@ -234,7 +234,7 @@ TEST(ReadTest, ReadsAFileOrSaysWhyNot) {
 
 TEST(ReadTest, WhatIsNoRegularFileIsNamedAndNotWaitedFor) {
   for (const std::string kind : platform::kIrregularKinds) {
-    const SpecFolder folder;
+    const platform::TemporaryFolder folder;
     const std::string path = folder.path() + "/job.yaml";
     platform::PutIrregularFile(kind, path);
     EXPECT_EQ(ToText(ReadFile(path).violations),

@@ -24,7 +24,7 @@ TEST(SharedPageTest, StartsAsDocumented) {
   EXPECT_TRUE(fcntl(page->fd(), F_GETFD) & FD_CLOEXEC);
 }
 
-TEST(SharedPageTest, TellsOfAProcessAfterItsDeath) {
+TEST(SharedPageTest, StaysReadableAfterTheDeathOfTheProcessThatWroteIt) {
   absl::StatusOr<MappedPage> page = MappedPage::Create();
   ASSERT_TRUE(page.ok());
   const pid_t child = fork();

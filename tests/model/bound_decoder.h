@@ -30,7 +30,7 @@ class BoundDecoder {
   double Forward(const at::Tensor& tokens);
   void Backward();
 
-  // One pass of one node, bound anew. recompute: the outputs that it writes, by the values' names.
+  // One pass of one node, bound for this call. recompute: the outputs that it writes, by the values' names.
   void Run(int node, Pass pass, const std::set<std::string>& recompute = {});
 
   // Binds a pass as Run does, after `change` has changed the operands.

@@ -49,8 +49,8 @@ TEST(ProductTableTest, ALineThatSaysNothingIsAnErrorWithItsNumber) {
   };
   EXPECT_NE(error("# fine\nNVIDIA H200|130100|0").find("line 2: it has no four fields"), std::string::npos);
   EXPECT_NE(error(good + " 1").find("line 1: an algorithm has nine numbers"), std::string::npos);
-  EXPECT_NE(error(good + "g").find("4294967295g is no number"), std::string::npos);
-  EXPECT_NE(error(good + "\n" + good).find("line 2: that product stands twice"), std::string::npos);
+  EXPECT_NE(error(good + "g").find("4294967295g is not a number"), std::string::npos);
+  EXPECT_NE(error(good + "\n" + good).find("line 2: that product is given twice"), std::string::npos);
 }
 
 TEST(ProductTableTest, ThatOfTheBuildIsOne) { EXPECT_NO_THROW(ProductTable::OfBuild()); }

@@ -93,7 +93,7 @@ void Explorer::Build() {
     }
     host_reads.push_back(-1);
     whole_runs.push_back(all);
-    // The host reads run n after its end, while run n + 1 is under way or before it is issued.
+    // The host reads run n after its end, while run n + 1 is in flight or before it is issued.
     if (run >= 1) {
       host_reads[run - 1] = Add({Kind::kHostReads, run - 1}, whole_runs[run - 1]);
     }

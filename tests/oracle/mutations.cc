@@ -378,15 +378,15 @@ constexpr Kind kKinds[] = {
     {"write or add", FlipMode},
     {"this or former run", FlipFormer},
     {"change operand", ChangeOperand},
-    {"change operand, waits anew", ChangeOperandAnew},
+    {"change operand, waits rederived", ChangeOperandAnew},
     {"address onto another", MoveAddress},
     {"shift address", ShiftAddress},
-    {"skip contribution, waits anew", SkipContribution},
-    {"double contribution, waits anew", DoubleContribution},
-    {"reorder contributions, waits anew", ReorderContributions},
-    {"gather before update, waits anew", GatherBeforeUpdate},
-    {"repeat pass, waits anew", RepeatPass},
-    {"move instruction, waits anew", MoveAnew},
+    {"skip contribution, waits rederived", SkipContribution},
+    {"double contribution, waits rederived", DoubleContribution},
+    {"reorder contributions, waits rederived", ReorderContributions},
+    {"gather before update, waits rederived", GatherBeforeUpdate},
+    {"repeat pass, waits rederived", RepeatPass},
+    {"move instruction, waits rederived", MoveAnew},
     {"swap microbatches", SwapMicrobatches},
 };
 
@@ -410,7 +410,7 @@ Mutant MoveExchange(const schedules::Outline& outline, const StagePrograms& stag
   const auto exchanges = [](const Instruction& in) {
     return in.opcode == Opcode::kSend || in.opcode == Opcode::kReceive || in.opcode == Opcode::kGradientNorm;
   };
-  edit.mutant().kind = "move exchange, waits anew";
+  edit.mutant().kind = "move exchange, waits rederived";
   const std::optional<int> i = edit.Pick(exchanges);
   if (i) {
     const bool same = edit.Below(2) == 0;

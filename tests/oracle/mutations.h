@@ -12,12 +12,12 @@
 
 namespace tandem::oracle {
 
-// The change may mean nothing. Kinds whose name ends in ", waits anew" have every wait and address derived
-// from the changed operands, so that nothing but their meaning can be wrong.
+// The change may mean nothing. Kinds whose name ends in ", waits rederived" have every wait and address
+// derived from the changed operands, so that nothing but their meaning can be wrong.
 Mutant Mutate(const schedules::Outline& outline, const schedules::StagePrograms& stage,
               std::mt19937_64& random);
 
-// One exchange between stages comes later, with waits anew: right alone, as a rule, and wrong beside the
+// One exchange between stages comes later, with waits rederived: right alone, as a rule, and wrong beside the
 // other stage.
 Mutant MoveExchange(const schedules::Outline& outline, const schedules::StagePrograms& stage,
                     std::mt19937_64& random);

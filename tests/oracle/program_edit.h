@@ -19,7 +19,7 @@ struct Mutant {
 };
 
 // A change of one program of a stage that is being made: choices at random, moves that keep waits with their
-// instructions, and all that follows from operands derived anew. Not thread-safe.
+// instructions, and all that follows from operands rederived. Not thread-safe.
 class ProgramEdit {
  public:
   // Of any program of the stage, as a rule of `train`.

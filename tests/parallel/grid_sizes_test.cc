@@ -49,10 +49,10 @@ TEST(GridSizesTest, TheWorldIsAMultipleOfBothModels) {
 TEST(GridSizesTest, ReplicasDivideTheDataParallelRanksOfBothGrids) {
   EXPECT_EQ(Violations({.world = 8, .replicas = 3}),
             "replicas: 3 is not allowed; allowed: a divisor of the 8 data-parallel ranks (data × context); "
-            "they are cut into as many equal groups\n");
+            "they are split into that many equal groups\n");
   EXPECT_EQ(Violations({.world = 8, .expert = 8, .replicas = 2}),
             "replicas: 2 is not allowed; allowed: a divisor of the 1 data-parallel ranks of an expert; they "
-            "are cut into as many equal groups\n");
+            "are split into that many equal groups\n");
 }
 
 TEST(GridSizesTest, SizesAndTheFirstRankAreInRange) {

@@ -198,8 +198,8 @@ TEST(ProcessGroupsTest, AnUnknownNameIsRefusedWithThoseThatThereAre) {
               HasSubstr("the requested groups are invalid: there is no \"dp-cp\"; there are dp_cp, "));
 }
 
-// The list of members was worked out anew once, with the default order and no offset: the clone had other
-// members than the group that shards, and weights came from the wrong ranks.
+// The list of members was once worked out a second time, with the default order and no offset: the clone had
+// other members than the group that shards, and weights came from the wrong ranks.
 TEST(ProcessGroupsTest, GatherGroupIsTheShardingGroupForAnyOrderAndOffset) {
   for (const char* order : {"tp-cp-ep-dp-pp", "tp-ep-cp-pp-dp", "ep-tp-pp-dp", "pp-dp-ep-tp"}) {
     for (const int offset : {0, 16}) {

@@ -109,29 +109,30 @@ void CompareWithAutograd(JobOptions options) {
 
   const JobRun whole = RunJob(plan);
   ASSERT_EQ(static_cast<int64_t>(whole.steps.size()), plan.train.steps);
-  for (const StepSummary& step : whole.steps) {
-    SCOPED_TRACE(testing::Message() << "step " << step.step);
+  for (const v1::StepReport& step : whole.steps) {
+    SCOPED_TRACE(testing::Message() << "step " << step.step());
     std::vector<std::vector<int64_t>> tokens(rounds);
     for (int i = 0; i < rounds; ++i) {
       tokens[i].resize(plan.batch.sequences * plan.batch.columns());
-      loader.Fill(step.step, i, rounds, plan.batch.sequences, tokens[i].data());
+      loader.Fill(step.step(), i, rounds, plan.batch.sequences, tokens[i].data());
     }
-    const double learning_rate = plan::LearningRate(plan.train.optimizer, step.step, plan.train.steps);
+    const double learning_rate = plan::LearningRate(plan.train.optimizer, step.step(), plan.train.steps);
     const AutogradModel::Step expected = reference.TrainStep(tokens, learning_rate);
     const Tensors expected_weights = reference.weights();
 
-    EXPECT_NEAR(step.loss, expected.loss, 1e-12 * expected.loss);
-    EXPECT_NEAR(step.grad_norm, expected.grad_norm, 1e-11 * expected.grad_norm);
+    EXPECT_NEAR(step.loss(), expected.loss, 1e-12 * expected.loss);
+    EXPECT_NEAR(step.grad_norm(), expected.grad_norm, 1e-11 * expected.grad_norm);
     size_t item = 0;
     for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
       for (const fsdp::Parameter& named : plan.layouts[unit].parameters) {
         const std::vector<std::string> names = NamesOf(plan, unit, named.name, options.experts);
         const double gradient = Norm(expected.gradients, names);
-        EXPECT_NEAR(step.gradient[item], gradient, 1e-11 * gradient) << "gradient norm of " << named.name;
+        EXPECT_NEAR(step.norms().gradient(item), gradient, 1e-11 * gradient)
+            << "gradient norm of " << named.name;
         const double weight = Norm(expected_weights, names);
-        EXPECT_NEAR(step.weight[item], weight, 1e-11 * weight) << "weight norm of " << named.name;
+        EXPECT_NEAR(step.norms().weight(item), weight, 1e-11 * weight) << "weight norm of " << named.name;
         if (names.size() == 1) {
-          EXPECT_NEAR(step.rms[item], weight / std::sqrt(named.range.size()), 1e-11 * weight);
+          EXPECT_NEAR(step.norms().rms(item), weight / std::sqrt(named.range.size()), 1e-11 * weight);
           const auto largest = [&](const Tensors& tensors) {
             double most = 0;
             for (const double element : tensors.at(names[0])) {
@@ -139,16 +140,16 @@ void CompareWithAutograd(JobOptions options) {
             }
             return most;
           };
-          EXPECT_NEAR(step.weight_max[item], largest(expected_weights), 1e-11 * weight);
-          EXPECT_NEAR(step.gradient_max[item], largest(expected.gradients), 1e-11 * gradient);
+          EXPECT_NEAR(step.norms().max_abs(item), largest(expected_weights), 1e-11 * weight);
+          EXPECT_NEAR(step.norms().gradient_max_abs(item), largest(expected.gradients), 1e-11 * gradient);
         }
         ++item;
       }
     }
 
-    const JobRun until_here = RunFirst(plan, step.step);
+    const JobRun until_here = RunFirst(plan, step.step());
     ExpectNear(by_name(until_here, "/weights"), expected_weights, "weight");
-    if (step.step == 1) {
+    if (step.step() == 1) {
       // Adam's first moment is then (1 - beta1) times the clipped gradient: the gradient itself, element by
       // element.
       const double clip = std::min(1.0, plan.train.optimizer.clip_grad_norm / (expected.grad_norm + 1e-6));

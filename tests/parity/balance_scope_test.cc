@@ -15,7 +15,7 @@
 namespace tandem::parity {
 namespace {
 
-// Over what a router's load is to be even. Where that is the global batch, ranks tell each other of the
+// Over what a router's load is to be even. Where that is the global batch, ranks exchange the
 // tokens of every microbatch, and a sum of them goes from microbatch to microbatch.
 
 JobOptions Scoped(const std::string& scope) {
@@ -129,12 +129,14 @@ TEST(GlobalBalanceTest, IsTheSameHoweverRanksShareARound) {
     const JobRun shared = RunOfRound(options, ranks, expert_parallel);
     ExpectClose(PlanOfRound(options), one, shared, kFp64);
     for (size_t step = 0; step < one.steps.size(); ++step) {
-      ASSERT_EQ(shared.steps[step].experts.size(), one.steps[step].experts.size());
-      for (size_t layer = 0; layer < one.steps[step].experts.size(); ++layer) {
-        const double expected = one.steps[step].experts[layer].balance_loss;
-        EXPECT_NEAR(shared.steps[step].experts[layer].balance_loss, expected, 1e-12 * expected);
-        const double z = one.steps[step].experts[layer].z_loss;
-        EXPECT_NEAR(shared.steps[step].experts[layer].z_loss, z, 1e-12 * z);
+      const v1::Norms& expected = one.steps[step].norms();
+      const v1::Norms& actual = shared.steps[step].norms();
+      ASSERT_EQ(actual.experts_size(), expected.experts_size());
+      for (int layer = 0; layer < expected.experts_size(); ++layer) {
+        const double balance = expected.experts(layer).balance_loss();
+        EXPECT_NEAR(actual.experts(layer).balance_loss(), balance, 1e-12 * balance);
+        const double z = expected.experts(layer).z_loss();
+        EXPECT_NEAR(actual.experts(layer).z_loss(), z, 1e-12 * z);
       }
     }
   }
@@ -157,7 +159,7 @@ TEST(GlobalBalanceTest, OfOneMicrobatchIsItsBalance) {
   EXPECT_EQ(FirstDifference(RunJob(MakeJob(options)), global), "");
 }
 
-// Each step begins anew, whatever the former one and a validation between them have left.
+// Each step starts over, whatever the former one and a validation between them have left.
 TEST(GlobalBalanceTest, AResumedJobGoesOnWithTheSameBits) {
   const TemporaryFolder folder;
   JobOptions options = Scoped("global");

@@ -42,8 +42,8 @@ TEST(BlockedHeadTest, InBfloat16LogitsInBlocksAreAsExactAsThoseThatAreKept) {
     const JobRun run = RunJob(MakeJob(options), {.fill_with_nan = true});
     std::pair<double, double> sums;
     for (size_t i = 0; i < exact.steps.size(); ++i) {
-      sums.first += std::abs(run.steps[i].loss - exact.steps[i].loss);
-      sums.second += std::abs(run.steps[i].grad_norm - exact.steps[i].grad_norm);
+      sums.first += std::abs(run.steps[i].loss() - exact.steps[i].loss());
+      sums.second += std::abs(run.steps[i].grad_norm() - exact.steps[i].grad_norm());
     }
     return sums;
   };

@@ -35,9 +35,9 @@ TEST_P(CornerTest, HasTheBitsOfOneRank) {
   };
   const JobRun one = run(1);
   ASSERT_EQ(static_cast<int64_t>(one.steps.size()), options.steps);
-  for (const StepSummary& step : one.steps) {
-    EXPECT_EQ(step.nonfinite, 0) << step.step;
-    EXPECT_GT(step.loss, 0) << step.step;
+  for (const v1::StepReport& step : one.steps) {
+    EXPECT_EQ(step.nonfinite(), 0) << step.step();
+    EXPECT_GT(step.loss(), 0) << step.step();
   }
   for (const int ranks : corner.ranks) {
     SCOPED_TRACE(ranks);

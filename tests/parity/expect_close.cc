@@ -53,30 +53,32 @@ double RelativeDistance(const std::string& a, const std::string& b) {
 }
 
 // ulp: of the main weights' type.
-void VisitSteps(const StepSummary& x, const StepSummary& y, double ulp, const Visit& visit) {
-  const std::string step = absl::StrCat("step ", x.step, ": ");
-  const Kind norm = x.step <= 1 ? &Tolerance::first_norm : &Tolerance::later_norm;
-  EXPECT_EQ(x.step, y.step);
-  EXPECT_EQ(x.nonfinite, y.nonfinite) << step;
-  VisitNumbers(&Tolerance::loss, step + "loss", x.loss, y.loss, visit);
+void VisitSteps(const v1::StepReport& x, const v1::StepReport& y, double ulp, const Visit& visit) {
+  const std::string step = absl::StrCat("step ", x.step(), ": ");
+  const Kind norm = x.step() <= 1 ? &Tolerance::first_norm : &Tolerance::later_norm;
+  EXPECT_EQ(x.step(), y.step());
+  EXPECT_EQ(x.nonfinite(), y.nonfinite()) << step;
+  VisitNumbers(&Tolerance::loss, step + "loss", x.loss(), y.loss(), visit);
   const std::optional<double> v = ValidationLossOf(x);
   const std::optional<double> w = ValidationLossOf(y);
   EXPECT_EQ(v.has_value(), w.has_value()) << step << "only one run has a validation loss";
   if (v && w) {
     VisitNumbers(&Tolerance::loss, step + "validation loss", *v, *w, visit);
   }
-  VisitNumbers(norm, step + "gradient norm", x.grad_norm, y.grad_norm, visit);
-  ASSERT_EQ(x.weight.size(), y.weight.size());
-  for (size_t i = 0; i < x.weight.size(); ++i) {
+  VisitNumbers(norm, step + "gradient norm", x.grad_norm(), y.grad_norm(), visit);
+  const v1::Norms& a = x.norms();
+  const v1::Norms& b = y.norms();
+  ASSERT_EQ(a.weight_size(), b.weight_size());
+  for (int i = 0; i < a.weight_size(); ++i) {
     const std::string of = absl::StrCat(" of parameter ", i);
-    VisitNumbers(norm, step + "norm of the weight" + of, x.weight[i], y.weight[i], visit);
-    VisitNumbers(norm, step + "norm of the gradient" + of, x.gradient[i], y.gradient[i], visit);
+    VisitNumbers(norm, step + "norm of the weight" + of, a.weight(i), b.weight(i), visit);
+    VisitNumbers(norm, step + "norm of the gradient" + of, a.gradient(i), b.gradient(i), visit);
     // An update is the difference of two weights, each rounded to their type: a first update of 1e-3 of a
     // weight of 1 is known to 1e-4 of itself, however close the gradients are. And AdamW divides a gradient
     // by about itself, which makes the rounding of a gradient near epsilon as large as a step: no update is a
     // "first norm".
-    VisitNumbers(&Tolerance::later_norm, step + "norm of the update" + of, x.update[i], y.update[i], visit,
-                 ulp * x.weight[i]);
+    VisitNumbers(&Tolerance::later_norm, step + "norm of the update" + of, a.update(i), b.update(i), visit,
+                 ulp * a.weight(i));
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <optional>
@@ -14,40 +16,43 @@
 namespace tandem::parity {
 namespace {
 
-bool SameBits(const std::vector<double>& a, const std::vector<double>& b) {
-  if (a.size() != b.size()) {
-    return false;
-  }
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (std::bit_cast<uint64_t>(a[i]) != std::bit_cast<uint64_t>(b[i])) {
-      return false;
-    }
-  }
-  return true;
+// Of lists of doubles.
+template <typename List>
+bool SameBits(const List& a, const List& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
+  });
 }
 
 bool SameBits(std::optional<double> a, std::optional<double> b) {
-  return a.has_value() == b.has_value() && (!a || SameBits(std::vector{*a}, std::vector{*b}));
+  return a.has_value() == b.has_value() && (!a || SameBits(std::array{*a}, std::array{*b}));
 }
 
 std::string Text(std::optional<double> loss) { return loss ? absl::StrCat(*loss) : "none"; }
 
 // Empty: there is none.
-std::string DifferenceOfSteps(const StepSummary& x, const StepSummary& y) {
-  const std::string where = absl::StrCat("step ", x.step, ": ");
-  if (x.step != y.step) {
-    return absl::StrCat("steps ", x.step, " and ", y.step);
+std::string DifferenceOfSteps(const v1::StepReport& x, const v1::StepReport& y) {
+  const std::string where = absl::StrCat("step ", x.step(), ": ");
+  if (x.step() != y.step()) {
+    return absl::StrCat("steps ", x.step(), " and ", y.step());
   }
-  if (!SameBits({x.loss, x.grad_norm, x.learning_rate}, {y.loss, y.grad_norm, y.learning_rate})) {
-    return absl::StrCat(where, "loss ", x.loss, " and ", y.loss, ", norm ", x.grad_norm, " and ",
-                        y.grad_norm);
+  if (!SameBits(std::array{x.loss(), x.grad_norm(), x.learning_rate()},
+                std::array{y.loss(), y.grad_norm(), y.learning_rate()})) {
+    return absl::StrCat(where, "loss ", x.loss(), " and ", y.loss(), ", norm ", x.grad_norm(), " and ",
+                        y.grad_norm());
   }
-  if (!SameBits(x.weight, y.weight) || !SameBits(x.gradient, y.gradient) || !SameBits(x.update, y.update) ||
-      !SameBits(x.weight_max, y.weight_max) || !SameBits(x.gradient_max, y.gradient_max) ||
-      !SameBits(x.update_max, y.update_max)) {
-    return absl::StrCat(where, "the norms of an item");
+  const v1::Norms& a = x.norms();
+  const v1::Norms& b = y.norms();
+  if (!SameBits(a.weight(), b.weight()) || !SameBits(a.gradient(), b.gradient()) ||
+      !SameBits(a.update(), b.update()) || !SameBits(a.max_abs(), b.max_abs()) ||
+      !SameBits(a.gradient_max_abs(), b.gradient_max_abs()) ||
+      !SameBits(a.update_max_abs(), b.update_max_abs())) {
+    return absl::StrCat(where, "the norms of a parameter");
   }
-  if (x.experts != y.experts) {
+  if (!std::equal(a.experts().begin(), a.experts().end(), b.experts().begin(), b.experts().end(),
+                  [](const v1::ExpertLoad& load, const v1::ExpertLoad& other) {
+                    return load.SerializeAsString() == other.SerializeAsString();
+                  })) {
     return absl::StrCat(where, "the load of experts");
   }
   const std::optional<double> v = ValidationLossOf(x);
@@ -117,6 +122,27 @@ JobRun Tail(JobRun whole, size_t first) {
   whole.start.reset();
   whole.steps.erase(whole.steps.begin(), whole.steps.begin() + static_cast<int64_t>(first) - 1);
   return whole;
+}
+
+JobRun ExpectSameBitsOfSchedules(JobOptions options) {
+  const JobRun sequential = RunJob(MakeJob(options), {.fill_with_nan = true});
+  if (options.expert_parallel > 1) {
+    options.separate_weight_gradients = true;
+    EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "")
+        << "experts' weight gradients on a stream of their own";
+    options.separate_weight_gradients = false;
+  }
+  options.overlap = true;
+  for (const bool delays : {false, true}) {
+    for (const char* recompute : {"off", "layer"}) {
+      SCOPED_TRACE(testing::Message()
+                   << "delayed weight gradients: " << delays << ", recompute " << recompute);
+      options.delay_weight_gradients = delays;
+      options.recompute = recompute;
+      EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "");
+    }
+  }
+  return sequential;
 }
 
 }  // namespace tandem::parity

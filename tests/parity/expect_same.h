@@ -17,6 +17,11 @@ std::string FirstDifference(const JobRun& a, const JobRun& b);
 
 void ExpectSameBits(const JobRun& a, const JobRun& b);
 
+// Expects that the job has the bits of its sequential schedule in every other: overlapped, with and without
+// delayed weight gradients and recomputation, and with experts' weight gradients on a stream of their own.
+// Returns the sequential run.
+JobRun ExpectSameBitsOfSchedules(JobOptions options);
+
 // Runs the job in an order of each of the seeds 1 to `seeds` that its program allows, in memory filled with
 // NaN at first: each gives the bits of `ordinary`.
 void ExpectSameBitsInOrders(const JobRun& ordinary, const plan::JobPlan& plan, uint64_t seeds);

@@ -14,8 +14,13 @@ namespace {
 // Two steps, with validations before the first and after the second.
 JobRun Validated(double before, double after) {
   JobRun run;
-  run.start = StepSummary{.scalars = {{"validation_loss", before}}};
-  run.steps = {{.step = 1, .loss = 3}, {.step = 2, .loss = 2, .scalars = {{"validation_loss", after}}}};
+  (*run.start.emplace().mutable_scalars())["validation_loss"] = before;
+  run.steps.resize(2);
+  run.steps[0].set_step(1);
+  run.steps[0].set_loss(3);
+  run.steps[1].set_step(2);
+  run.steps[1].set_loss(2);
+  (*run.steps[1].mutable_scalars())["validation_loss"] = after;
   return run;
 }
 
@@ -25,7 +30,7 @@ TEST(FirstDifferenceTest, IsInAnyValidationLossAlsoWhereOneRunHasNone) {
   EXPECT_EQ(FirstDifference(run, Validated(4.5, 2.5)), "step 0: validation loss 4 and 4.5");
   EXPECT_EQ(FirstDifference(run, Validated(4, 2.75)), "step 2: validation loss 2.5 and 2.75");
   JobRun without = run;
-  without.steps[1].scalars.clear();
+  without.steps[1].mutable_scalars()->clear();
   EXPECT_EQ(FirstDifference(run, without), "step 2: validation loss 2.5 and none");
   EXPECT_EQ(FirstDifference(without, run), "step 2: validation loss none and 2.5");
   without = run;
@@ -42,7 +47,7 @@ TEST(ExpectCloseTest, ComparesEveryValidationLossAlsoWhereOneRunHasNone) {
   EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, Validated(4.5, 2.5), kFp32), "validation loss: 4 and 4.5");
   EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, Validated(4, 2.75), kFp32), "validation loss: 2.5 and 2.75");
   JobRun without = run;
-  without.steps[1].scalars.clear();
+  without.steps[1].mutable_scalars()->clear();
   EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, without, kFp32), "only one run has a validation loss");
   without = run;
   without.start.reset();

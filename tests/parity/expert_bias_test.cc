@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -50,14 +51,14 @@ TEST(ExpertBiasTest, BiasesFollowTheLoadThatReportsShow) {
   options.recompute = "layer";       // nor do those that are routed again
   const JobRun run = RunJob(MakeJob(options));
   std::vector<float> expected(8);
-  for (const StepSummary& step : run.steps) {
-    const std::vector<int64_t>& tokens = step.experts.at(0).tokens;
+  for (const v1::StepReport& step : run.steps) {
+    const v1::ExpertLoad& load = step.norms().experts(0);
     int64_t sum = 0;
-    for (const int64_t count : tokens) {
+    for (const int64_t count : load.tokens()) {
       sum += count;
     }
-    for (size_t e = 0; e < tokens.size(); ++e) {
-      const int64_t missing = sum - 8 * tokens[e];
+    for (int e = 0; e < load.tokens_size(); ++e) {
+      const int64_t missing = sum - 8 * load.tokens(e);
       expected[e] += static_cast<float>(missing > 0 ? kRate : missing < 0 ? -kRate : 0);
     }
   }
@@ -100,8 +101,9 @@ TEST(ExpertBiasTest, RanksThatShareTheExpertsHaveTheBiasesOfRanksWithAll) {
     const JobRun shared = RunJob(MakeJob(options));
     EXPECT_EQ(shared.arrays.at("layers.1.route.bias"), every.arrays.at("layers.1.route.bias"));
     for (size_t i = 0; i < every.steps.size(); ++i) {
-      EXPECT_EQ(shared.steps[i].experts.at(0).tokens, every.steps[i].experts.at(0).tokens);
-      EXPECT_NEAR(shared.steps[i].loss, every.steps[i].loss, 1e-12 * every.steps[i].loss);
+      EXPECT_THAT(shared.steps[i].norms().experts(0).tokens(),
+                  testing::ElementsAreArray(every.steps[i].norms().experts(0).tokens()));
+      EXPECT_NEAR(shared.steps[i].loss(), every.steps[i].loss(), 1e-12 * every.steps[i].loss());
     }
   }
 }

@@ -56,24 +56,6 @@ class ExpertParallelTest : public testing::TestWithParam<Layout> {
   }
 };
 
-void ExpectSameBitsOfSchedules(JobOptions options) {
-  const JobRun sequential = RunJob(MakeJob(options));
-  options.separate_weight_gradients = true;
-  EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "")
-      << "experts' weight gradients on a stream of their own";
-  options.separate_weight_gradients = false;
-  options.overlap = true;
-  for (const bool delays : {false, true}) {
-    for (const char* recompute : {"off", "layer"}) {
-      SCOPED_TRACE(testing::Message()
-                   << "delayed weight gradients: " << delays << ", recompute " << recompute);
-      options.delay_weight_gradients = delays;
-      options.recompute = recompute;
-      EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "");
-    }
-  }
-}
-
 TEST_P(ExpertParallelTest, HasTheNumbersOfRanksWithEveryExpert) {
   JobOptions options = Options();
   options.fp64 = true;
@@ -288,20 +270,20 @@ TEST_F(SkewTest, NineTenthsOfTheTokensGoToOneExpertAtFirstTheJobGoesOnAndReports
     options.chunks = chunks;
     const JobRun run = RunJob(MakeJob(options));
     ASSERT_EQ(run.steps.size(), 4u);
-    EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
+    EXPECT_LT(run.steps.back().loss(), run.steps.front().loss());
     int64_t most = 0;
     int64_t passes = 0;
-    for (const ExpertLoad& load : run.steps.front().experts) {
-      most = std::max(most, *std::max_element(load.tokens.begin(), load.tokens.end()));
-      passes += load.further_passes;
+    for (const v1::ExpertLoad& load : run.steps.front().norms().experts()) {
+      most = std::max(most, *std::max_element(load.tokens().begin(), load.tokens().end()));
+      passes += load.further_passes();
     }
     EXPECT_GE(most * 10, Tokens(options) * 9);
     EXPECT_GT(passes, 0);
-    EXPECT_EQ(run.steps.front().scalars.at("moe_further_passes"), passes);
+    EXPECT_EQ(run.steps.front().scalars().at("moe_further_passes"), passes);
     options.rows_at_a_time = 2;  // of two ranks one gets at most everything
     const JobRun at_once = RunJob(MakeJob(options));
-    for (const StepSummary& step : at_once.steps) {
-      EXPECT_EQ(step.scalars.at("moe_further_passes"), 0);
+    for (const v1::StepReport& step : at_once.steps) {
+      EXPECT_EQ(step.scalars().at("moe_further_passes"), 0);
     }
   }
 }
@@ -314,8 +296,8 @@ TEST_F(SkewTest, RanksWithoutATokenTakePartInEverySchedule) {
     SCOPED_TRACE(chunks);
     options.chunks = chunks;
     const JobRun run = RunJob(MakeJob(options));
-    for (const ExpertLoad& load : run.steps.front().experts) {
-      EXPECT_EQ(std::count(load.tokens.begin(), load.tokens.end(), 0), 2) << "layer " << load.layer;
+    for (const v1::ExpertLoad& load : run.steps.front().norms().experts()) {
+      EXPECT_EQ(std::count(load.tokens().begin(), load.tokens().end(), 0), 2) << "layer " << load.layer();
     }
     ExpectSameBitsOfSchedules(options);
   }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -20,7 +21,7 @@ JobOptions Mixtral(int64_t steps) { return {.steps = steps, .model_type = "mixtr
 TEST(ExpertsTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   const JobRun one = RunOn(1, Mixtral(10));
   ASSERT_EQ(one.steps.size(), 10u);
-  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  EXPECT_LT(one.steps.back().loss(), one.steps.front().loss());
   for (const int ranks : {2, 3, 4}) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, Mixtral(10)));
@@ -30,7 +31,7 @@ TEST(ExpertsTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
 TEST(ExpertsTest, DeepseekV3GivesTheSameBitsOnOneTwoAndFourRanks) {
   const JobOptions options{.steps = 6, .model_type = "deepseek_v3", .num_experts = 8, .experts_per_token = 4};
   const JobRun one = RunOn(1, options);
-  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  EXPECT_LT(one.steps.back().loss(), one.steps.front().loss());
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, options));
@@ -42,12 +43,12 @@ TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
   JobOptions options = Mixtral(6);
   options.capacity_factor = 0.75;
   const JobRun one = RunOn(1, options);
-  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  EXPECT_LT(one.steps.back().loss(), one.steps.front().loss());
   const int64_t choices = 12 * options.micro_batch_size * options.sequence_length * options.experts_per_token;
-  for (const StepSummary& step : one.steps) {
-    for (const ExpertLoad& load : step.experts) {
-      EXPECT_GE(load.dropped, choices / 4);
-      EXPECT_EQ(std::accumulate(load.tokens.begin(), load.tokens.end(), load.dropped), choices);
+  for (const v1::StepReport& step : one.steps) {
+    for (const v1::ExpertLoad& load : step.norms().experts()) {
+      EXPECT_GE(load.dropped(), choices / 4);
+      EXPECT_EQ(std::accumulate(load.tokens().begin(), load.tokens().end(), load.dropped()), choices);
     }
   }
   for (const int ranks : {2, 4}) {
@@ -70,11 +71,13 @@ TEST(ExpertsTest, DroppedTokensAreTheSameWhereRanksShareTheExperts) {
   const JobRun shared = RunJob(MakeJob(options));
   for (size_t i = 0; i < every.steps.size(); ++i) {
     for (int layer = 0; layer < 2; ++layer) {
-      EXPECT_EQ(shared.steps[i].experts.at(layer).tokens, every.steps[i].experts.at(layer).tokens);
-      EXPECT_EQ(shared.steps[i].experts.at(layer).dropped, every.steps[i].experts.at(layer).dropped);
+      const v1::ExpertLoad& load = shared.steps[i].norms().experts(layer);
+      const v1::ExpertLoad& expected = every.steps[i].norms().experts(layer);
+      EXPECT_THAT(load.tokens(), testing::ElementsAreArray(expected.tokens()));
+      EXPECT_EQ(load.dropped(), expected.dropped());
     }
-    EXPECT_NEAR(shared.steps[i].loss, every.steps[i].loss, 1e-12 * every.steps[i].loss);
-    EXPECT_NEAR(shared.steps[i].grad_norm, every.steps[i].grad_norm, 1e-11 * every.steps[i].grad_norm);
+    EXPECT_NEAR(shared.steps[i].loss(), every.steps[i].loss(), 1e-12 * every.steps[i].loss());
+    EXPECT_NEAR(shared.steps[i].grad_norm(), every.steps[i].grad_norm(), 1e-11 * every.steps[i].grad_norm());
   }
 }
 
@@ -112,19 +115,20 @@ TEST(ExpertsTest, ReportsSayWhereEveryTokenWent) {
   const JobRun run = RunJob(MakeJob(options));
   const int64_t choices =
       2 * 3 * options.micro_batch_size * options.sequence_length * options.experts_per_token;
-  for (const StepSummary& step : run.steps) {
-    ASSERT_EQ(step.experts.size(), 2u);
+  for (const v1::StepReport& step : run.steps) {
+    ASSERT_EQ(step.norms().experts_size(), 2);
     for (int layer = 0; layer < 2; ++layer) {
-      const ExpertLoad& load = step.experts[layer];
-      EXPECT_EQ(load.layer, layer);
-      ASSERT_EQ(load.tokens.size(), 4u);
-      EXPECT_EQ(std::accumulate(load.tokens.begin(), load.tokens.end(), int64_t{0}), choices);
-      EXPECT_EQ(load.dropped, 0);
-      EXPECT_GE(load.balance_loss, 0.9);  // 1 where the load is even
-      EXPECT_LE(load.balance_loss, 4.0);  // as many as there are experts
-      EXPECT_GT(load.z_loss, 0);
+      const v1::ExpertLoad& load = step.norms().experts(layer);
+      EXPECT_EQ(load.layer(), layer);
+      ASSERT_EQ(load.tokens_size(), 4);
+      EXPECT_EQ(std::accumulate(load.tokens().begin(), load.tokens().end(), int64_t{0}), choices);
+      EXPECT_EQ(load.dropped(), 0);
+      EXPECT_GE(load.balance_loss(), 0.9);  // 1 where the load is even
+      EXPECT_LE(load.balance_loss(), 4.0);  // as many as there are experts
+      EXPECT_GT(load.z_loss(), 0);
     }
-    EXPECT_EQ(step.scalars.at("moe_z_loss"), (step.experts[0].z_loss + step.experts[1].z_loss) / 2);
+    EXPECT_EQ(step.scalars().at("moe_z_loss"),
+              (step.norms().experts(0).z_loss() + step.norms().experts(1).z_loss()) / 2);
   }
 }
 
@@ -133,7 +137,7 @@ TEST(ExpertsTest, Bf16GivesTheSameBitsOnAnyRanks) {
   JobOptions options = Mixtral(5);
   options.precision = "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_BF16";
   const JobRun one = RunOn(1, options);
-  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  EXPECT_LT(one.steps.back().loss(), one.steps.front().loss());
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, options));

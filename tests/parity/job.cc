@@ -193,15 +193,4 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   return plan;
 }
 
-TemporaryFolder::TemporaryFolder() : path_(std::filesystem::temp_directory_path() / "tandem-parity-XXXXXX") {
-  if (mkdtemp(path_.data()) == nullptr) {
-    throw std::runtime_error("mkdtemp " + path_);
-  }
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 }  // namespace tandem::parity

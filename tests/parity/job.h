@@ -5,6 +5,7 @@
 #include <string>
 
 #include "plan/job_plan.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::parity {
 
@@ -73,18 +74,6 @@ JobOptions SparseJob();
 
 plan::JobPlan MakeJob(const JobOptions& options);
 
-// A folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using platform::TemporaryFolder;
 
 }  // namespace tandem::parity

@@ -250,9 +250,9 @@ class Matrix {
     const bool clips = options.clip == kActiveClip;
     const JobRun& one = OneRank(OfOneRank(choice), microbatches);
     options.clip = clips ? ClipOf(OfOneRank(choice), microbatches) : options.clip;
-    for (const StepSummary& step : one.steps) {
-      EXPECT_EQ(step.nonfinite, 0);
-      EXPECT_EQ(step.grad_norm > options.clip, clips)
+    for (const v1::StepReport& step : one.steps) {
+      EXPECT_EQ(step.nonfinite(), 0);
+      EXPECT_EQ(step.grad_norm() > options.clip, clips)
           << "clipping is to be " << (clips ? "" : "in") << "active";
     }
     const plan::JobPlan plan = MakeJob(options);
@@ -279,8 +279,8 @@ class Matrix {
       choice[lane] = options.clip == kActiveClip ? 0 : choice[lane];
     }
     double least = kNoClip;
-    for (const StepSummary& step : OneRank(choice, microbatches).steps) {
-      least = std::min(least, step.grad_norm);
+    for (const v1::StepReport& step : OneRank(choice, microbatches).steps) {
+      least = std::min(least, step.grad_norm());
     }
     return least / 2;
   }

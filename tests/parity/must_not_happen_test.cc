@@ -103,7 +103,7 @@ TEST(MustNotHappenTest, ReplicasDriftApart) {
       const JobRun run = RunJob(MakeJob(options));
       EXPECT_EQ(run.arrays.contains("head/published"), options.precision != "");
       EXPECT_EQ(run.unequal_replicas, std::set<std::string>());
-      EXPECT_LT(run.steps.back().loss, run.steps.front().loss);
+      EXPECT_LT(run.steps.back().loss(), run.steps.front().loss());
     }
   }
 }
@@ -142,7 +142,7 @@ TEST(MustNotHappenTest, NormsCountWhatSeveralRanksHoldMoreThanOnce) {
           std::memcpy(&value, weights.data() + i * sizeof(double), sizeof(double));
           squares += value * value;
         }
-        const double norm = run.steps.back().weight.at(item++);
+        const double norm = run.steps.back().norms().weight(item++);
         EXPECT_NEAR(norm, std::sqrt(squares), 1e-12 * norm) << parameter.name;
       }
     }
@@ -166,8 +166,8 @@ TEST(MustNotHappenTest, ALoadedCheckpointLeavesGatheredWeightsStale) {
       options.resume = folder.path() + "/step-2";
       const JobRun again = RunJob(MakeJob(options));
       ASSERT_EQ(again.steps.size(), 2u);
-      EXPECT_EQ(again.steps[0].loss, whole.steps[2].loss);
-      EXPECT_EQ(again.steps[1].loss, whole.steps[3].loss);
+      EXPECT_EQ(again.steps[0].loss(), whole.steps[2].loss());
+      EXPECT_EQ(again.steps[1].loss(), whole.steps[3].loss());
     }
   }
 }

@@ -110,10 +110,10 @@ TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllAndChangesNothingButTheCount)
     const JobRun before = RunOn(ranks, kBadStep - 1);
     const JobRun at = RunOn(ranks, kBadStep);
     EXPECT_TRUE(before.arrays == at.arrays) << "weights or moments changed in the step that was skipped";
-    EXPECT_EQ(at.steps.back().nonfinite, 1);
-    EXPECT_TRUE(std::isnan(at.steps.back().grad_norm));
-    EXPECT_EQ(before.steps.back().nonfinite, 0);
-    for (const double update : at.steps.back().update) {
+    EXPECT_EQ(at.steps.back().nonfinite(), 1);
+    EXPECT_TRUE(std::isnan(at.steps.back().grad_norm()));
+    EXPECT_EQ(before.steps.back().nonfinite(), 0);
+    for (const double update : at.steps.back().norms().update()) {
       EXPECT_EQ(update, 0);
     }
   }
@@ -122,7 +122,7 @@ TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllAndChangesNothingButTheCount)
 // kBadElement is in the second parameter of the layer, and with three ranks in the first one's shard.
 constexpr char kPlace[] = "model.layers.0.self_attn.q_proj.weight";
 
-TEST(NonfiniteGradientTest, TheFirstStepIsToldOnceWithParameterAndRank) {
+TEST(NonfiniteGradientTest, TheFirstStepIsReportedOnceWithParameterAndRank) {
   EXPECT_TRUE(RunOn(3, kBadStep - 1).nonfinite.empty());
   const JobRun run = RunOn(3, 6);
   ASSERT_EQ(run.nonfinite.size(), 1u);
@@ -136,7 +136,7 @@ TEST(NonfiniteGradientTest, TheFirstStepIsToldOnceWithParameterAndRank) {
   plan.train.optimizer.learning_rate = 1e30;
   plan.train.steps = 5;
   const JobRun bad = RunJob(plan);
-  EXPECT_GT(bad.steps[2].nonfinite, 0);
+  EXPECT_GT(bad.steps[2].nonfinite(), 0);
   ASSERT_EQ(bad.nonfinite.size(), 1u);
   EXPECT_EQ(bad.nonfinite[0].first, 2);
 }
@@ -189,8 +189,8 @@ TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSa
 TEST(NonfiniteGradientTest, TrainingGoesOnWithTheBitsOfOneRank) {
   const JobRun one = RunOn(1, 6);
   ASSERT_EQ(one.steps.size(), 6u);
-  EXPECT_EQ(one.steps[kBadStep].nonfinite, 0);
-  EXPECT_GT(one.steps[kBadStep].update[0], 0);
+  EXPECT_EQ(one.steps[kBadStep].nonfinite(), 0);
+  EXPECT_GT(one.steps[kBadStep].norms().update(0), 0);
   for (const int ranks : {2, 6}) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, 6));

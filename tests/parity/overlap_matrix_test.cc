@@ -118,8 +118,8 @@ void Expect(const Choice& choice) {
   }
   SCOPED_TRACE(name);
   const JobRun sequential = RunJob(MakeJob(options));
-  for (const StepSummary& step : sequential.steps) {
-    EXPECT_EQ(step.grad_norm > options.clip, options.clip < 1) << "clipping is not what the lane says";
+  for (const v1::StepReport& step : sequential.steps) {
+    EXPECT_EQ(step.grad_norm() > options.clip, options.clip < 1) << "clipping is not what the lane says";
   }
   for (const bool delays : {false, true}) {
     JobOptions overlapped = options;

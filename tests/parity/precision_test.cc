@@ -76,13 +76,13 @@ TEST_P(PrecisionTest, LossesAreCloseToThoseInFp32) {
   const JobRun fp32 = RunOn(1, options);
   double largest = 0;
   for (size_t i = 0; i < run.steps.size(); ++i) {
-    largest = std::max(largest, std::abs(run.steps[i].loss / fp32.steps[i].loss - 1));
+    largest = std::max(largest, std::abs(run.steps[i].loss() / fp32.steps[i].loss() - 1));
   }
-  std::cout << "losses after 40 steps " << run.steps.back().loss << ", in fp32 " << fp32.steps.back().loss
+  std::cout << "losses after 40 steps " << run.steps.back().loss() << ", in fp32 " << fp32.steps.back().loss()
             << "; largest difference " << largest << "\n";
   EXPECT_GT(largest, 0);
   EXPECT_LT(largest, 1.0 / 256);
-  EXPECT_LT(run.steps.back().loss, 0.8 * run.steps.front().loss);
+  EXPECT_LT(run.steps.back().loss(), 0.8 * run.steps.front().loss());
 }
 
 INSTANTIATE_TEST_SUITE_P(Policies, PrecisionTest,
@@ -155,8 +155,8 @@ TEST(PrecisionResumeTest, GoesOnInAnotherPrecisionOfTheSameMainType) {
   EXPECT_EQ(fp32.resumed_step, 2);
   ASSERT_EQ(fp32.steps.size(), 1u);
   // Step 3 computes on the same main weights, but not on rounded ones.
-  EXPECT_NE(fp32.steps[0].loss, bf16.steps[2].loss);
-  EXPECT_NEAR(fp32.steps[0].loss, bf16.steps[2].loss, 0.01);
+  EXPECT_NE(fp32.steps[0].loss(), bf16.steps[2].loss());
+  EXPECT_NEAR(fp32.steps[0].loss(), bf16.steps[2].loss(), 0.01);
 
   // And back.
   options.steps = 4;
@@ -165,7 +165,7 @@ TEST(PrecisionResumeTest, GoesOnInAnotherPrecisionOfTheSameMainType) {
   EXPECT_EQ(RunJob(MakeJob(options)).resumed_step, 3);
 }
 
-// What the user is told who starts this job.
+// The error that the user of this job sees.
 std::string Refusal(const JobOptions& options) {
   try {
     RunJob(MakeJob(options));

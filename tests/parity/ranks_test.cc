@@ -17,7 +17,7 @@ TEST(SameNumbersTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   const JobOptions options{.steps = 20};
   const JobRun one = RunOn(1, options);
   ASSERT_EQ(one.steps.size(), 20u);
-  EXPECT_LT(one.steps.back().loss, one.steps.front().loss);
+  EXPECT_LT(one.steps.back().loss(), one.steps.front().loss());
   for (const int ranks : {2, 3, 4}) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, options));
@@ -62,9 +62,9 @@ TEST(SameNumbersTest, PackedDocumentsGiveTheSameBitsOnAnyRanksAndAreNotAStream) 
   }
   options.end_of_document = -1;
   const JobRun stream = RunOn(1, options);
-  EXPECT_NE(one.steps.front().loss, stream.steps.front().loss);
-  EXPECT_NE(one.steps.back().scalars.at("validation_loss"),
-            stream.steps.back().scalars.at("validation_loss"));
+  EXPECT_NE(one.steps.front().loss(), stream.steps.front().loss());
+  EXPECT_NE(one.steps.back().scalars().at("validation_loss"),
+            stream.steps.back().scalars().at("validation_loss"));
 }
 
 // More ranks than the embedding has rows for: some shards hold padding only.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -147,14 +148,14 @@ TEST_P(FrozenResumeTest, FrozenUnitsStayFrozenAndCannotBeThawedAndMoreCanBeFroze
   options.frozen = "embedding,layers.0";
   const JobRun more = RunJob(MakeJob(options));
   EXPECT_EQ(more.resumed_step, 3);
-  EXPECT_EQ(more.steps.front().loss, whole.steps[3].loss);
-  EXPECT_NE(more.steps.back().loss, whole.steps.back().loss);
+  EXPECT_EQ(more.steps.front().loss(), whole.steps[3].loss());
+  EXPECT_NE(more.steps.back().loss(), whole.steps.back().loss());
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, FrozenResumeTest, testing::Values("", "compute: COMPUTE_TYPE_BF16"),
                          [](const auto& info) { return info.param.empty() ? "fp32" : "bf16"; });
 
-// "step-6" and "step-8" of the other job would otherwise be told, and resumed from, as this one's.
+// "step-6" and "step-8" of the other job would otherwise be reported, and resumed from, as this one's.
 // Version 1 has arrays by unit, and where a parameter lies in its unit depends on the types of the job.
 TEST(ResumeTest, TheFirstVersionIsRefusedInAnotherPrecisionBeforeAnythingIsRead) {
   const TemporaryFolder folder;
@@ -233,6 +234,31 @@ TEST(ResumeTest, AFinishedJobHasNothingLeftToDo) {
   EXPECT_TRUE(again.arrays == whole.arrays);
 }
 
+TEST(ResumeTest, ACheckpointPastTheLastStepIsRefusedAndNothingIsReplaced) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  options.steps = 4;
+  for (const std::string& resume : {std::string("newest"), folder.path() + "/step-8"}) {
+    options.resume = resume;
+    plan::JobPlan plan = MakeJob(options);
+    plan.train.checkpoint.keep = 1;
+    try {
+      RunJob(plan);
+      FAIL() << "it started";
+    } catch (const trainer::UserError& error) {
+      EXPECT_EQ(error.what(),
+                "training.steps: 4 is not allowed: " + folder.path() +
+                    "/step-8, which the job goes on from, is of step 8; allowed: at least 8; raise "
+                    "training.steps, or resume from an earlier checkpoint");
+    }
+  }
+  for (const char* kept : {"/step-3", "/step-6", "/step-8"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + kept)) << kept;
+  }
+}
+
 std::string Content(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -242,7 +268,7 @@ void Damage(const std::string& checkpoint) {
   std::ofstream(checkpoint + "/rank-00000.safetensors", std::ios::app) << "x";
 }
 
-TEST(ResumeTest, ACheckpointThatIsPassedOverIsToldWithItsReason) {
+TEST(ResumeTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
   options.checkpoint_every_steps = 3;
@@ -351,7 +377,7 @@ TEST(ResumeTest, StartingOverDoesNotReplaceWhatAnotherJobHasSaved) {
   }
 }
 
-TEST(ResumeTest, AnotherSeedAndOtherDataAreTold) {
+TEST(ResumeTest, AnotherSeedAndOtherDataAreReported) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
   options.steps = 2;
@@ -397,7 +423,7 @@ class FullDisk final : public platform::ForwardingFiles {
   const int64_t last_step_;
 };
 
-TEST(ResumeTest, EverySaveThatFailsIsToldAndTheOneThatWasAskedForIsAnsweredSo) {
+TEST(ResumeTest, EverySaveThatFailsIsReportedAndARequestedOneIsAnswered) {
   const TemporaryFolder folder;
   JobOptions options = On(2, folder.path());
   options.checkpoint_every_steps = 1;
@@ -447,8 +473,8 @@ TEST(ResumeTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
   JobOptions options = On(1, folder.path());
   options.steps = 1'000'000;
   RunOptions run{.job = "first"};
-  run.on_report = [&](const StepSummary& summary) {
-    if (summary.step == 3) {  // a thief that takes the owner for dead
+  run.on_report = [&](const v1::StepReport& report) {
+    if (report.step() == 3) {  // a thief that takes the owner for dead
       std::ofstream(folder.path() + "/.owner") << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
     }
   };

@@ -119,16 +119,15 @@ class Recorder final : public trainer::RankObserver {
   }
   void OnParameters(const std::vector<plan::TrainedParameter>&) override {}
   void OnReport(const v1::StepReport& report) override {
-    const StepSummary summary = SummaryOf(report);
-    if (summary.step == 0) {
-      run_.start = summary;
+    if (report.step() == 0) {
+      run_.start = report;
       return;
     }
     if (options_.keep_steps) {
-      run_.steps.push_back(summary);
+      run_.steps.push_back(report);
     }
     if (options_.on_report) {
-      options_.on_report(summary);
+      options_.on_report(report);
     }
   }
   void OnCheckpoint(int64_t step, const checkpoint::Saved&) override { run_.checkpoints.push_back(step); }
@@ -198,9 +197,9 @@ bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
 
 std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
 
-std::optional<double> ValidationLossOf(const StepSummary& step) {
-  const auto found = step.scalars.find("validation_loss");
-  return found == step.scalars.end() ? std::nullopt : std::optional(found->second);
+std::optional<double> ValidationLossOf(const v1::StepReport& step) {
+  const auto found = step.scalars().find("validation_loss");
+  return found == step.scalars().end() ? std::nullopt : std::optional(found->second);
 }
 
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {

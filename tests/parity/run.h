@@ -15,9 +15,9 @@
 #include "model/node.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
+#include "tandem/v1/report.pb.h"
 #include "tandem/v1/state.pb.h"
 #include "tests/device/seeded_scheduler.h"
-#include "tests/parity/step_summary.h"
 #include "trainer/backend.h"
 #include "trainer/requests.h"
 
@@ -37,8 +37,8 @@ struct ProfiledStep {
 
 // What a job did, all ranks together.
 struct JobRun {
-  std::optional<StepSummary> start;  // step 0: the validation before the first update
-  std::vector<StepSummary> steps;
+  std::optional<v1::StepReport> start;  // step 0: the validation before the first update
+  std::vector<v1::StepReport> steps;
   // "<unit>/weights", "<unit>/published", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole
   // arrays, with all experts, in the main type. Where ranks have units of their own of one name, they are
   // "<unit>/expert 0/weights".
@@ -53,7 +53,7 @@ struct JobRun {
   std::vector<ProfiledStep> profiled;  // of all ranks, in no order
   std::vector<int64_t> checkpoints;    // steps
   std::vector<v1::CheckpointWarning> warnings;
-  std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were told, and what was said
+  std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were reported, and the message
   std::string request_error;                               // of the last answer
   int64_t resumed_step = 0;
   std::string resumed_from;
@@ -67,7 +67,7 @@ std::string ExpertSuffix(size_t expert);
 bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit);
 
 // None where no validation followed the step.
-std::optional<double> ValidationLossOf(const StepSummary& step);
+std::optional<double> ValidationLossOf(const v1::StepReport& step);
 
 struct RunOptions {
   std::string job = "parity";  // id
@@ -83,7 +83,7 @@ struct RunOptions {
   std::function<void()> at_end;
   bool keep_steps = true;  // JobRun::steps; those of many steps take more memory than a leak
   // Called on rank 0's reporter thread after each step.
-  std::function<void(const StepSummary&)> on_report;
+  std::function<void(const v1::StepReport&)> on_report;
   platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's
   // Gets the requests of every rank before they start.
   std::function<void(std::vector<trainer::RequestBox>&)> with_requests;

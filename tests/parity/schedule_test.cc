@@ -44,17 +44,17 @@ TEST_P(ScheduleTest, ValidationBetweenStepsChangesNoTrainingBit) {
   const JobRun with = RunJob(MakeJob(options));
   JobRun trained = with;
   trained.start.reset();
-  for (StepSummary& step : trained.steps) {
-    step.scalars.erase("validation_loss");
+  for (v1::StepReport& step : trained.steps) {
+    step.mutable_scalars()->erase("validation_loss");
   }
   ExpectSameBits(without, trained);
   EXPECT_FALSE(without.start.has_value());
-  for (const StepSummary& step : with.steps) {
-    EXPECT_EQ(step.scalars.contains("validation_loss"), step.step % 2 == 0) << step.step;
+  for (const v1::StepReport& step : with.steps) {
+    EXPECT_EQ(step.scalars().contains("validation_loss"), step.step() % 2 == 0) << step.step();
   }
   // Before the first update.
   ASSERT_TRUE(with.start.has_value());
-  EXPECT_LT(with.steps.back().scalars.at("validation_loss"), with.start->scalars.at("validation_loss"));
+  EXPECT_LT(with.steps.back().scalars().at("validation_loss"), with.start->scalars().at("validation_loss"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Heads, ScheduleTest, testing::Bool(),
@@ -66,7 +66,7 @@ TEST(ValidationTest, LossIsThatOfTheSameMicrobatchesOnAnyNumberOfRanks) {
     options.ranks = ranks;
     options.microbatches_per_rank = 4 / ranks;
     options.validation_batches = batches;
-    return RunJob(MakeJob(options)).steps.back().scalars.at("validation_loss");
+    return RunJob(MakeJob(options)).steps.back().scalars().at("validation_loss");
   };
   for (const int64_t batches : {1, 3, 4}) {  // fewer than ranks, not a multiple, a multiple
     const double one = validation_loss(1, batches);
@@ -80,8 +80,8 @@ TEST(ReportTest, ParameterNormsCanBeOff) {
   JobOptions options{.ranks = 2, .steps = 2, .norms = false};
   const JobRun run = RunJob(MakeJob(options));
   ASSERT_EQ(run.steps.size(), 2u);
-  EXPECT_TRUE(run.steps[0].weight.empty());
-  EXPECT_GT(run.steps[0].grad_norm, 0);
+  EXPECT_TRUE(run.steps[0].norms().weight().empty());
+  EXPECT_GT(run.steps[0].grad_norm(), 0);
 }
 
 TEST(NonfiniteTest, StepsWithoutAFiniteGradientLeaveTheWeightsAloneAndTrainingGoesOn) {
@@ -95,9 +95,9 @@ TEST(NonfiniteTest, StepsWithoutAFiniteGradientLeaveTheWeightsAloneAndTrainingGo
   plan.train.steps = 5;
   const JobRun five = RunJob(plan);
   ASSERT_EQ(five.steps.size(), 5u);
-  EXPECT_EQ(five.steps[0].nonfinite, 0);
+  EXPECT_EQ(five.steps[0].nonfinite(), 0);
   for (size_t i = 1; i < five.steps.size(); ++i) {
-    EXPECT_GT(five.steps[i].nonfinite, 0) << five.steps[i].step;
+    EXPECT_GT(five.steps[i].nonfinite(), 0) << five.steps[i].step();
   }
   EXPECT_TRUE(two.arrays == five.arrays);
 }
@@ -107,7 +107,7 @@ TEST(ProfileTest, EveryRankRecordsTheSameStepsAndNoBitChanges) {
   const JobRun plain = RunJob(plan);
   const trainer::ProfileSteps asked{.id = 99, .steps = 2, .serialized = true};
   const JobRun profiled = RunJob(plan, {.with_requests = [&asked](std::vector<trainer::RequestBox>& ranks) {
-                                   ranks[1].AddProfile(asked);  // rank 0 is never told
+                                   ranks[1].AddProfile(asked);  // rank 0 never learns of it
                                  }});
   ExpectSameBits(plain, profiled);
   for (const int rank : {0, 1}) {
@@ -205,8 +205,8 @@ TEST(MemoryTest, IsFlatOverFiveHundredSteps) {
                            .validate_every_steps = 50};
   int64_t after_hundred = 0;
   int64_t after_all = 0;
-  RunJob(MakeJob(options), {.keep_steps = false, .on_report = [&](const StepSummary& summary) {
-                              (summary.step == 100 ? after_hundred : after_all) = ResidentBytes();
+  RunJob(MakeJob(options), {.keep_steps = false, .on_report = [&](const v1::StepReport& report) {
+                              (report.step() == 100 ? after_hundred : after_all) = ResidentBytes();
                             }});
   EXPECT_LE(after_all, after_hundred + (1 << 20));
 }

@@ -63,7 +63,7 @@ TEST_P(SeededTest, EveryOrderGivesTheSameBits) {
   const auto [ranks, prefetch] = GetParam();
   const plan::JobPlan plan = MakeJob(Small(ranks, prefetch));
   const JobRun ordinary = RunJob(plan);
-  ASSERT_TRUE(ordinary.steps.back().scalars.contains("validation_loss"));
+  ASSERT_TRUE(ordinary.steps.back().scalars().contains("validation_loss"));
   const uint64_t first = std::random_device{}();
   std::cout << "seeds from " << first << "\n";
   std::set<uint64_t> orders;

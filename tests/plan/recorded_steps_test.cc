@@ -75,7 +75,7 @@ TEST(RecordedStepsTest, ASerializedStepPredictsWorkThatMostlyWaits) {
   for (const int rank : {0, 1}) {
     steps.push_back(Record(plan, plan.stage.train, 7, /*serialized=*/false, rank, /*cpu_ns=*/100));
   }
-  EXPECT_LT(predicted(), 0.5) << "side by side, waiting cannot be told from having been disturbed";
+  EXPECT_LT(predicted(), 0.5) << "side by side, waiting cannot be distinguished from having been disturbed";
   for (const int rank : {0, 1}) {
     steps.push_back(Record(plan, plan.stage.train, 8, /*serialized=*/true, rank, /*cpu_ns=*/100));
   }

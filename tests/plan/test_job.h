@@ -4,6 +4,7 @@
 #include <string>
 
 #include "plan/job_plan.h"
+#include "schedules/simulate/device_profile.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::plan {
@@ -12,5 +13,12 @@ namespace tandem::plan {
 v1::JobSpec TestJob(const std::string& parallelism = "{ranks: 2}",
                     const std::string& precision = "{compute: fp32}", const std::string& model_extra = "",
                     const std::string& model_type = "llama");
+
+// Four ranks share the experts of three layers, on GPUs.
+v1::JobSpec SparseJob(const std::string& schedule, const std::string& chunks);
+
+// A device on which only compute takes time, and one whose link is slow.
+schedules::DeviceProfile FastLink();
+schedules::DeviceProfile SlowLink();
 
 }  // namespace tandem::plan

@@ -21,7 +21,7 @@ TEST(ClockTest, SteadyClockNeverGoesBackAndStartsAtTheMachinesTime) {
   }
 }
 
-TEST(ClockTest, FakeClockMovesOnlyWhenTold) {
+TEST(ClockTest, FakeClockMovesOnlyWhenAdvanced) {
   FakeClock clock;
   const absl::Time start = clock.Now();
   EXPECT_EQ(clock.Now(), start);

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/platform/temporary_folder.h"
+
 namespace tandem::platform {
 namespace {
 
@@ -17,20 +19,13 @@ using ::testing::ElementsAre;
 class FileListTest : public ::testing::Test {
  protected:
   FileListTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tandem_list_XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
     Write("b.txt");
     Write("a.md");
     Write("sub/c.txt");
     Write("sub/deep/d.txt");
   }
-  ~FileListTest() override { std::filesystem::remove_all(root_); }
 
-  void Write(const std::string& name) const {
-    const std::filesystem::path file = std::filesystem::path(root_) / name;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << name;
-  }
+  void Write(const std::string& name) const { temporary_.Write(name, name); }
 
   // The listing below the root.
   std::vector<std::string> List(const std::string& pattern) const {
@@ -46,7 +41,8 @@ class FileListTest : public ::testing::Test {
 
   absl::Status Error(const std::string& pattern) const { return ListFiles(root_ + pattern).status(); }
 
-  std::string root_;
+  const TemporaryFolder temporary_;
+  const std::string& root_ = temporary_.path();
 };
 
 TEST_F(FileListTest, AFolderIsEveryFileBelowItSortedByBytes) {
@@ -100,7 +96,7 @@ TEST_F(FileListTest, ErrorsSayWhatIsWrong) {
   EXPECT_EQ(Error("/a.md/below"), absl::NotFoundError("no such file or folder"));
   EXPECT_EQ(Error("/*.cc"), absl::NotFoundError("nothing matches"));
   EXPECT_EQ(Error("/**/c.txt"),
-            absl::InvalidArgumentError("** is not understood; name the folder for every file below it"));
+            absl::InvalidArgumentError("** is not supported; name the folder to take every file below it"));
   std::filesystem::create_directory(root_ + "/empty");
   EXPECT_EQ(Error("/empty"), absl::NotFoundError("the folder holds no file"));
   EXPECT_EQ(Error("/empt*"), absl::NotFoundError("what matches holds no file"));

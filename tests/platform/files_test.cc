@@ -19,6 +19,7 @@
 #include <string>
 
 #include "tests/platform/forwarding_files.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::platform {
 namespace {
@@ -29,16 +30,11 @@ using testing::HasSubstr;
 // Each test in a folder of its own.
 class FilesTest : public testing::Test {
  protected:
-  FilesTest() {
-    std::string name = testing::TempDir() + "/files-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~FilesTest() override { EXPECT_TRUE(files_.RemoveAll(folder_).ok()); }
-
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
   Files& files_ = SystemFiles();
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
 };
 
 TEST_F(FilesTest, WhatIsWrittenIsRead) {

@@ -13,6 +13,7 @@
 #include <iterator>
 
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::platform {
 namespace {
@@ -21,12 +22,6 @@ constexpr size_t kMostLineBytes = 1000;
 
 class FilterLinesTest : public testing::Test {
  protected:
-  FilterLinesTest() : folder_(std::filesystem::temp_directory_path() / "tandem-lines-XXXXXX") {
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
-    path_ = folder_ + "/file";
-  }
-  ~FilterLinesTest() override { std::filesystem::remove_all(folder_); }
-
   void Write(const std::string& content) const { std::ofstream(path_) << content; }
   std::string Content() const {
     std::ifstream file(path_);
@@ -34,8 +29,9 @@ class FilterLinesTest : public testing::Test {
   }
   static bool IsWanted(std::string_view line) { return line.empty() || line[0] != '-'; }
 
-  std::string folder_;
-  std::string path_;
+  const TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
+  const std::string path_ = folder_ + "/file";
 };
 
 TEST_F(FilterLinesTest, KeepsWhatIsWantedInItsOrderAndDropsATornLine) {

@@ -21,22 +21,18 @@
 
 #include "platform/files.h"
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::platform {
 namespace {
 
 class RegularFileTest : public testing::Test {
  protected:
-  RegularFileTest() {
-    std::string name = testing::TempDir() + "/regular-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~RegularFileTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
 };
 
-TEST_F(RegularFileTest, WhatIsNoRegularFileIsNamedByEveryOperationAndNoneWaitsForIt) {
+TEST_F(RegularFileTest, AFileThatIsNotRegularIsNamedByEveryOperationAndNoneWaitsForIt) {
   Files& files = SystemFiles();
   for (const std::string kind : kIrregularKinds) {
     const std::string path = folder_ + "/" + kind.substr(2);
@@ -92,7 +88,7 @@ TEST_F(RegularFileTest, ATemporaryNameThatIsTakenByAFifoDoesNotStopAReplacement)
   EXPECT_EQ(*files.Read(folder_ + "/a"), "old");
 }
 
-TEST_F(RegularFileTest, ALinkToAFileIsAFileAndALinkToNothingIsNotFound) {
+TEST_F(RegularFileTest, ALinkToAFileIsAFileAndADanglingLinkIsNotFound) {
   Files& files = SystemFiles();
   ASSERT_TRUE(files.Write(folder_ + "/a", "x").ok());
   std::filesystem::create_symlink("a", folder_ + "/link");
@@ -119,7 +115,7 @@ TEST(FileErrorTest, CodesThatCallersGiveAMeaningNeverComeFromTheFileSystem) {
   }
 }
 
-TEST_F(RegularFileTest, AWriteForWhichThereIsNoRoomIsToldAsSuch) {
+TEST_F(RegularFileTest, AWriteWithoutRoomIsReportedAsSuch) {
   const std::string path = folder_ + "/a";
   const pid_t child = fork();
   if (child == 0) {  // whose files may have 100 bytes

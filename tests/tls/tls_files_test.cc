@@ -51,7 +51,7 @@ TEST_F(TlsFilesTest, AreRefusedWithTheFileAndWhatToDo) {
   EXPECT_THAT(WhyNot(files), HasSubstr("bob.key is not the key of "));
   files = good_;
   files.key = good_.certificate;
-  EXPECT_NE(WhyNot(files), "") << "a certificate is no key";
+  EXPECT_NE(WhyNot(files), "") << "a certificate is not a key";
 }
 
 TEST_F(TlsFilesTest, AKeyThatOthersMayReadIsRefused) {
@@ -64,7 +64,7 @@ TEST_F(TlsFilesTest, AKeyThatOthersMayReadIsRefused) {
 
 TEST_F(TlsFilesTest, ACertificateThatIsNotValidNowIsRefusedWithItsDate) {
   EXPECT_THAT(WhyNot(certificates_.Files("old", certificates_.Of(alice_, -absl::Hours(3), -absl::Hours(2)))),
-              AllOf(HasSubstr("old.crt (CN=user/alice) expired on "), HasSubstr("have it renewed")));
+              AllOf(HasSubstr("old.crt (CN=user/alice) expired on "), HasSubstr("renew it")));
   EXPECT_THAT(WhyNot(certificates_.Files("new", certificates_.Of(alice_, absl::Hours(2), absl::Hours(3)))),
               HasSubstr("is not valid before "));
 }
@@ -91,7 +91,7 @@ TEST_F(TlsFilesTest, AServerTakesNewFilesWhenTheyStandStillAndKeepsTheOldOnesWhe
   certificates_.Write("controller.key", "no key\n", 0600);
   EXPECT_TRUE((*server)->Refresh().ok());
   EXPECT_THAT(std::string((*server)->Refresh().message()), HasSubstr("controller.key holds no private key"));
-  EXPECT_TRUE((*server)->Refresh().ok()) << "it is told once";
+  EXPECT_TRUE((*server)->Refresh().ok()) << "it is reported once";
   EXPECT_EQ((*server)->context(), second);
 }
 
@@ -107,7 +107,7 @@ TEST_F(TlsFilesTest, WhatCouldNotBeTakenIsTakenAsSoonAsItCan) {
   ASSERT_EQ(chmod(key.c_str(), 0644), 0);
   EXPECT_TRUE((*server)->Refresh().ok());
   EXPECT_THAT(std::string((*server)->Refresh().message()), HasSubstr("chmod 600 it"));
-  EXPECT_TRUE((*server)->Refresh().ok()) << "it is told once";
+  EXPECT_TRUE((*server)->Refresh().ok()) << "it is reported once";
   EXPECT_EQ((*server)->context(), first);
   ASSERT_EQ(chmod(key.c_str(), 0600), 0);
   EXPECT_TRUE((*server)->Refresh().ok());

@@ -97,9 +97,8 @@ TEST_F(TlsStreamTest, OneWithoutACertificateIsNobody) {
 
 TEST_F(TlsStreamTest, OneOfAnotherAuthorityIsNobody) {
   const Certificates others;
-  EXPECT_THAT(WhyNot(others.Of(alice_)),
-              HasSubstr("the certificate of CN=user/alice is not signed by a CA that this "
-                        "controller believes (its issuer is CN=Test CA)"));
+  EXPECT_THAT(WhyNot(others.Of(alice_)), HasSubstr("the certificate of CN=user/alice is not signed by a CA "
+                                                   "that this controller trusts (its issuer is CN=Test CA)"));
 }
 
 TEST_F(TlsStreamTest, OneThatSignedItsOwnIsNobody) {
@@ -136,7 +135,7 @@ TEST_F(TlsStreamTest, OneOfNoIdentityIsNobody) {
                                                                 .hosts = {},
                                                                 .not_before = absl::Now() - absl::Hours(1),
                                                                 .not_after = absl::Now() + absl::Hours(1)});
-  EXPECT_THAT(WhyNot(someone), HasSubstr("names nobody of this cluster"));
+  EXPECT_THAT(WhyNot(someone), HasSubstr("has no identity in this cluster"));
 }
 
 }  // namespace

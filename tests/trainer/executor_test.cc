@@ -5,101 +5,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <future>
 #include <map>
-#include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "comm/communicators.h"
-#include "device/device.h"
-#include "fsdp/unit_shard.h"
-#include "model/node.h"
-#include "ops/operations.h"
-#include "tests/parity/job.h"
 #include "tests/trainer/counted_allocations.h"
-#include "tests/trainer/hanging_communicator.h"
+#include "tests/trainer/executor_fixture.h"
 #include "tests/trainer/issuing_backend.h"
-#include "tests/trainer/issuing_thread_streams.h"
-#include "trainer/backend.h"
 #include "trainer/bound_program.h"
-#include "trainer/failure.h"
-#include "trainer/rank.h"
 #include "trainer/requests.h"
-#include "trainer/stage_memory.h"
 
 namespace tandem::trainer {
 namespace {
-
-// One rank on a plan, without the loop around it.
-class ExecutorTest : public testing::Test {
- protected:
-  ExecutorTest()
-      : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
-        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
-        memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
-                /*fill_with_nan=*/true),
-        units_(MakeUnits(plan_, 0, *backend_)),
-        states_(StatesOf(plan_, memory_)) {
-    for (size_t unit = 0; unit < units_.size(); ++unit) {
-      const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
-      units_[unit].Initialize(1, inits, states_[unit]);
-    }
-    ResetExecutor();
-  }
-
-  // One that no error has ended, with groups that nobody has aborted.
-  void ResetExecutor() {
-    executor_.reset();
-    const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
-    std::vector<comm::Membership> groups;
-    for (const comm::CommunicatorUse& use : uses) {
-      groups.push_back({.group = use.group});
-    }
-    communicators_.emplace(factory_, groups, uses);
-    executor_ = std::make_unique<Executor>(plan_, nodes_, units_, memory_, *communicators_, page_, *backend_,
-                                           ExecutorOptions{.fill_with_nan = true});
-  }
-
-  static void Load(int microbatch, int64_t* tokens, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) {
-      tokens[i] = (i * 7 + microbatch) % 256;
-    }
-  }
-
-  BatchReader::Load Load() const {
-    return [count = plan_.batch.sequences * (plan_.batch.sequence_length + 1)](
-               int microbatch, int64_t* tokens) { Load(microbatch, tokens, count); };
-  }
-
-  static RunRequest Begin(int64_t step) { return {.run = {.kind = RunKind::kBegin, .computed = step}}; }
-  static RunRequest Train(int64_t step) {
-    return {.run = {.kind = RunKind::kTrain, .applied = step - 1, .computed = step}, .learning_rate = 1e-3};
-  }
-  static RunRequest Update(int64_t step) {
-    return {.run = {.kind = RunKind::kUpdate, .applied = step}, .learning_rate = 1e-3};
-  }
-
-  RunRecord IssueAndAwait(const RunRequest& request) {
-    executor_->Issue(request, Load());
-    return executor_->Await();
-  }
-
-  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
-  const plan::JobPlan plan_;
-  const std::vector<std::unique_ptr<model::Node>> nodes_;
-  const StageMemory memory_;
-  const std::vector<fsdp::UnitShard> units_;
-  const std::vector<fsdp::StateMemory> states_;
-  HangingFactory factory_;
-  std::optional<comm::Communicators> communicators_;
-  link::SharedPage page_;
-  std::unique_ptr<Executor> executor_;
-};
 
 TEST_F(ExecutorTest, StreamsOfGroupsWithHighPriorityHaveIt) {
   plan::JobPlan plan = plan_;
@@ -129,10 +49,7 @@ TEST_F(ExecutorTest, TrainMeansUpdateThenBegin) {
   const RunRecord first = IssueAndAwait(Begin(1));
   const RunRecord joined = IssueAndAwait(Train(2));
   const RunRecord end = IssueAndAwait(Update(2));
-  for (size_t unit = 0; unit < units_.size(); ++unit) {
-    const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
-    units_[unit].Initialize(1, inits, states_[unit]);
-  }
+  InitializeUnits();
   EXPECT_EQ(IssueAndAwait(Begin(1)).losses, first.losses);
   const RunRecord update = IssueAndAwait(Update(1));
   const RunRecord begin = IssueAndAwait(Begin(2));
@@ -153,10 +70,7 @@ TEST_F(ExecutorTest, TwoRunsInFlightGiveWhatOneAfterTheOtherGives) {
   for (int64_t step = 2; step <= 5; ++step) {
     apart.push_back(IssueAndAwait(Train(step)).losses[0]);
   }
-  for (size_t unit = 0; unit < units_.size(); ++unit) {
-    const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
-    units_[unit].Initialize(1, inits, states_[unit]);
-  }
+  InitializeUnits();
   std::vector<double> ahead;
   executor_->Issue(Begin(1), Load());
   for (int64_t step = 2; step <= 5; ++step) {
@@ -180,9 +94,16 @@ TEST_F(ExecutorTest, ValidationHasLossesAndNoNorm) {
   EXPECT_EQ(record.outcome.norm, 0);
 }
 
+// Whether what every stream has issued is finished.
+void SetFinished(IssuingBackend& backend, bool finished) {
+  for (auto& [name, stream] : backend.issuing.streams) {
+    stream.finished = finished;
+  }
+}
+
 TEST_F(ExecutorTest, ThePageSaysWhatFinished) {
   IssueAndAwait(Begin(1));
-  // Of all programs, one behind the other: train comes before begin.
+  // The page counts over all programs in a row: train comes before begin.
   const auto train = static_cast<int64_t>(plan_.stage.train.instructions.size());
   EXPECT_GE(page_.instruction, train);
   EXPECT_LT(page_.instruction, train + static_cast<int64_t>(plan_.stage.begin.instructions.size()));
@@ -198,23 +119,19 @@ TEST_F(ExecutorTest, ThePageSaysWhatFinished) {
 TEST_F(ExecutorTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
   IssuingBackend backend;
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
-  for (auto& [name, stream] : backend.issuing.streams) {
-    stream.finished = false;
-  }
+  SetFinished(backend, false);
   executor.Issue(Begin(1), Load());
   EXPECT_EQ(page_.instruction, -1) << "it was issued";
   backend.issuing.streams.at("gather").finished = true;
   while (page_.instruction < 0) {
     std::this_thread::yield();
   }
-  // Of all programs, one behind the other: train comes before begin.
+  // The page counts over all programs in a row: train comes before begin.
   const auto train = static_cast<int64_t>(plan_.stage.train.instructions.size());
   const schedules::Instruction& last = plan_.stage.begin.instructions.at(page_.instruction - train);
   EXPECT_EQ(last.opcode, schedules::Opcode::kUnshard);
   EXPECT_EQ(page_.step, 1);
-  for (auto& [name, stream] : backend.issuing.streams) {
-    stream.finished = true;
-  }
+  SetFinished(backend, true);
   executor.Await();
   EXPECT_GT(page_.instruction, train + (&last - plan_.stage.begin.instructions.data()));
   EXPECT_EQ(plan_.stage.begin.instructions.at(page_.instruction - train).opcode,
@@ -224,37 +141,15 @@ TEST_F(ExecutorTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
 TEST_F(ExecutorTest, BeforeAnythingHasFinishedThePageSaysWhichStepHasBegun) {
   IssuingBackend backend;
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
-  for (auto& [name, stream] : backend.issuing.streams) {
-    stream.finished = false;
-  }
+  SetFinished(backend, false);
   executor.Issue(Begin(501), Load());
   EXPECT_EQ(page_.step, 501) << "of a resumed job";
   EXPECT_EQ(page_.instruction, -1);
   executor.Issue(Train(502), Load());
   EXPECT_EQ(page_.step, 501) << "it is in progress still";
-  for (auto& [name, stream] : backend.issuing.streams) {
-    stream.finished = true;
-  }
+  SetFinished(backend, true);
   executor.Await();
   executor.Await();
-}
-
-// A GPU tells whoever asks next that it has failed, not which instruction did that.
-TEST_F(ExecutorTest, AFailedDeviceIsReportedWithTheStepAndWhatHadFinished) {
-  IssuingBackend backend;
-  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
-  executor.Issue(Begin(1), Load());
-  executor.Await();
-  backend.issuing.streams.at("device-to-host").failed = true;
-  executor.Issue(Train(2), Load());
-  try {
-    executor.Await();
-    FAIL() << "the error was swallowed";
-  } catch (const InstructionError& error) {
-    EXPECT_GE(error.step, 1);
-    EXPECT_EQ(error.instruction, "") << "nobody knows";
-    EXPECT_EQ(std::string(error.what()).find("an illegal address; after "), 0u) << error.what();
-  }
 }
 
 // What is bound once goes to the streams by reference. A run may cost a few, each of its segments none.
@@ -357,157 +252,6 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
       end[instructions[i].stream] = last_end = time.end_ns;
     }
   }
-}
-
-TEST_F(ExecutorTest, TheFirstErrorIsReportedOnceWithItsInstruction) {
-  std::atomic<int> loads{0};
-  executor_->Issue(Begin(3), [&](int microbatch, int64_t*) {
-    ++loads;
-    throw std::runtime_error("no text for microbatch " + std::to_string(microbatch));
-  });
-  try {
-    executor_->Await();
-    FAIL() << "the error was swallowed";
-  } catch (const InstructionError& error) {
-    EXPECT_EQ(error.step, 3);
-    EXPECT_NE(error.instruction.find("load"), std::string::npos) << error.instruction;
-    EXPECT_STREQ(error.what(), "no text for microbatch 0");
-  }
-  EXPECT_THROW(executor_->Issue(Begin(3), Load()), InstructionError);
-  executor_.reset();
-  EXPECT_EQ(loads, 1);
-}
-
-TEST_F(ExecutorTest, AnErrorOfADeviceThatSaysItAgainKeepsItsInstruction) {
-  IssuingThreadStreams streams;
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(streams);
-  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, *backend);
-  executor.Issue(Begin(1), Load());
-  EXPECT_EQ(executor.Await().losses.size(), 2u);
-  factory_.made.at("dp_cp_ag")->Abort();
-  try {
-    executor.Issue(Train(2), Load());
-    executor.Await();
-    FAIL() << "the error was swallowed";
-  } catch (const InstructionError& error) {
-    EXPECT_EQ(error.step, 2);
-    EXPECT_EQ(error.group, "dp_cp_ag");
-  }
-}
-
-TEST_F(ExecutorTest, AnErrorBehindTheRunThatIsAwaitedNamesItsOwnStep) {
-  executor_->Issue(Begin(1), Load());
-  executor_->Issue(Train(2), [](int, int64_t*) { throw std::runtime_error("no text"); });
-  try {
-    executor_->Await();
-    executor_->Await();
-    FAIL() << "the error was swallowed";
-  } catch (const InstructionError& error) {
-    EXPECT_EQ(error.step, 2);
-  }
-}
-
-TEST_F(ExecutorTest, AnErrorOfAValidationNamesTheStepWhoseWeightsItUses) {
-  executor_->Issue(
-      {.run = {.kind = RunKind::kValidate}}, [](int, int64_t*) { throw std::runtime_error("no text"); }, 7);
-  try {
-    executor_->Await();
-    FAIL() << "the error was swallowed";
-  } catch (const InstructionError& error) {
-    EXPECT_EQ(error.step, 7);
-  }
-}
-
-TEST_F(ExecutorTest, ALostCommunicatorNamesTheGroup) {
-  factory_.made.at("dp_cp_ag")->Abort();
-  try {
-    IssueAndAwait(Begin(1));
-    FAIL() << "the error was swallowed";
-  } catch (const InstructionError& error) {
-    EXPECT_EQ(error.group, "dp_cp_ag");
-    EXPECT_EQ(Describe(std::current_exception()).cause.class_(), v1::FAILURE_CLASS_PEER_LOST);
-  }
-}
-
-TEST_F(ExecutorTest, AnErrorFromOutsideEndsTheRun) {
-  executor_->Fail(std::make_exception_ptr(std::runtime_error("the reporter lost its peers")));
-  EXPECT_THROW(IssueAndAwait(Begin(1)), std::runtime_error);
-}
-
-// What a watchdog does with a collective that hangs, while the run behind it is issued already.
-TEST_F(ExecutorTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnded) {
-  IssueAndAwait(Begin(1));
-  HangingCommunicator& gather = *factory_.made.at("dp_cp_ag");
-  const uint64_t before = gather.num_collectives();
-  // The first gather of the step hangs: it has been issued, and does not end.
-  gather.hang = true;
-  // The batch comes when the watchdog has spoken, so that the run cannot end before. The data thread may ask
-  // for the next one until the executor is gone.
-  const auto failed = std::make_shared<std::atomic<bool>>(false);
-  const std::jthread watchdog([&, failed] {
-    while (gather.num_collectives() == before) {
-      std::this_thread::yield();  // the gather stream has not come to it yet
-    }
-    executor_->FailHungCollective(
-        std::make_exception_ptr(comm::CommError("group dp_cp rank 0 AllToAll number 12: rank 1 is gone")));
-    *failed = true;
-  });
-  executor_->Issue(Train(2), [failed](int, int64_t*) {
-    while (!*failed) {
-      std::this_thread::yield();
-    }
-  });
-  try {
-    executor_->Issue(Train(3), Load());
-    executor_->Await();
-    FAIL() << "the error was swallowed";
-  } catch (const InstructionError& error) {
-    EXPECT_EQ(error.step, 2);
-    EXPECT_EQ(error.group, "dp_cp_ag");
-    EXPECT_NE(error.instruction.find("unshard"), std::string::npos) << error.instruction;
-    EXPECT_STREQ(error.what(), "group dp_cp rank 0 AllToAll number 12: rank 1 is gone")
-        << "who noticed it, and nothing of the group that hangs";
-  }
-}
-
-TEST_F(ExecutorTest, ACollectiveThatIsNotItsInstructionsFirstIsFoundToo) {
-  IssueAndAwait(Begin(1));
-  HangingCommunicator& gather = *factory_.made.at("dp_cp_ag");
-  gather.two_at_once = true;
-  gather.hang = true;
-  executor_->Issue(Train(2), Load());
-  executor_->Await();  // on the CPU the run goes on
-  try {
-    std::rethrow_exception(
-        executor_->FailHungCollective(std::make_exception_ptr(comm::CommError("rank 1 is gone"))));
-  } catch (const InstructionError& error) {
-    EXPECT_EQ(error.group, "dp_cp_ag");
-    EXPECT_NE(error.instruction.find("unshard"), std::string::npos) << error.instruction;
-  }
-}
-
-// On a GPU the issuing thread itself waits for the batches.
-TEST_F(ExecutorTest, AnErrorFromOutsideEndsTheWaitForSlowData) {
-  IssuingThreadStreams streams;
-  const std::unique_ptr<Backend> backend = MakeCpuBackend(streams);
-  std::promise<void> asked;
-  std::promise<void> go_on;
-  Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, *backend);
-  std::thread watchdog([&] {
-    asked.get_future().wait();
-    executor.Fail(std::make_exception_ptr(comm::CommError("rank 1 is gone")));
-  });
-  EXPECT_THROW(executor.Issue(Begin(1),
-                              [&, first = std::make_shared<std::atomic<bool>>(true),
-                               may = go_on.get_future().share()](int, int64_t*) {
-                                if (first->exchange(false)) {
-                                  asked.set_value();
-                                }
-                                may.wait();
-                              }),
-               comm::CommError);
-  watchdog.join();
-  go_on.set_value();
 }
 
 // Nothing in a segment waits but its first instruction, and only its last is waited for; otherwise merging

@@ -162,7 +162,7 @@ std::optional<FakeDaemon::Exit> FakeDaemon::WaitExit(int rank, absl::Duration ti
   }
 }
 
-std::vector<v1::FromTrainer> FakeDaemon::Said(int rank) {
+std::vector<v1::FromTrainer> FakeDaemon::MessagesOf(int rank) {
   const std::lock_guard<std::mutex> lock(mu_);
   return ranks_.at(rank)->said;
 }

@@ -58,7 +58,7 @@ class FakeDaemon {
     return found;
   }
 
-  std::vector<v1::FromTrainer> Said(int rank);
+  std::vector<v1::FromTrainer> MessagesOf(int rank);
 
   void Send(int rank, const v1::ToTrainer& message);
   void Request(int rank, v1::Desired desired, uint64_t id);

@@ -16,6 +16,7 @@
 
 #include "nlohmann/json.hpp"
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/temporary_folder.h"
 #include "tests/trainer/report_text.h"
 #include "trainer/failure.h"
 
@@ -24,18 +25,14 @@ namespace {
 
 class MetricsFileTest : public testing::Test {
  protected:
-  MetricsFileTest() : folder_(std::filesystem::temp_directory_path() / "tandem-metrics-XXXXXX") {
-    EXPECT_NE(mkdtemp(folder_.data()), nullptr);
-  }
-  ~MetricsFileTest() override { std::filesystem::remove_all(folder_); }
-
   std::string Content() const {
     std::ostringstream content;
     content << std::ifstream(folder_ + "/metrics.jsonl").rdbuf();
     return content.str();
   }
 
-  std::string folder_;
+  const platform::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
 };
 
 TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {

@@ -49,7 +49,7 @@ class ProcessTest : public TrainerProcesses {
   static constexpr int kAttempt = 3;
 };
 
-TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
+TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
   spec_.mutable_training()->set_steps(6);
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
@@ -61,11 +61,12 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
         rank, [](const auto& m) { return m.has_finished(); }, kPatience);
     ASSERT_TRUE(finished.has_value());
     EXPECT_EQ(finished->finished().step(), 6);
-    const v1::FromTrainer first = daemon_->Said(rank)[rank == 0 ? 1 : 0];  // rank 0 tells the table first
+    const v1::FromTrainer first =
+        daemon_->MessagesOf(rank)[rank == 0 ? 1 : 0];  // rank 0 sends the table first
     ASSERT_TRUE(first.has_ready());
     EXPECT_EQ(first.ready().program_digest(), plan.program_digest);
     EXPECT_EQ(first.ready().layout_digest(), plan.layout_digest);
-    EXPECT_EQ(first.ready().data_digest(), daemon_->Said(0)[1].ready().data_digest());
+    EXPECT_EQ(first.ready().data_digest(), daemon_->MessagesOf(0)[1].ready().data_digest());
     EXPECT_FALSE(first.ready().data_digest().empty());
     EXPECT_EQ(first.ready().build(), platform::BuildVersion());
     EXPECT_EQ(daemon_->page(rank).attempt, kAttempt);
@@ -74,10 +75,10 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndTellsEverything) {
     EXPECT_GE(daemon_->page(rank).instruction, 0);
     EXPECT_GT(daemon_->page(rank).collectives[0], 0u);
   }
-  const v1::ParameterTable table = daemon_->Said(0)[0].table();
+  const v1::ParameterTable table = daemon_->MessagesOf(0)[0].table();
   int64_t steps = 0;
   bool validated_start = false;
-  for (const v1::FromTrainer& message : daemon_->Said(0)) {
+  for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
     if (!message.has_report()) {
       continue;
     }
@@ -178,7 +179,7 @@ TEST_F(ProcessTest, ARankThatFailsGivesTheCheckpointDirectoryBack) {
   EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
-TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
+TEST_F(ProcessTest, StopAfterCheckpointSentToOneRankStopsAll) {
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
@@ -199,7 +200,7 @@ TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
       0, [](const auto&) { return false; }, kPatience);
   std::vector<int64_t> checkpoints;
   int64_t last_step = 0;
-  for (const v1::FromTrainer& message : daemon_->Said(0)) {
+  for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
     if (message.has_checkpoint()) {
       checkpoints.push_back(message.checkpoint().step());
     }
@@ -211,7 +212,7 @@ TEST_F(ProcessTest, StopAfterCheckpointToldToOneRankStopsAll) {
   EXPECT_EQ(checkpoints[1], last_step);
 }
 
-TEST_F(ProcessTest, ASaveThatFailsIsToldAndTheAnswerToTheRequestSaysSo) {
+TEST_F(ProcessTest, ASaveThatFailsIsReportedAndAnswersTheRequest) {
   const std::string directory = folder_ + "/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);
   Start();

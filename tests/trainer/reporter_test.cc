@@ -46,13 +46,13 @@ std::map<std::string, double> ScalarsOf(const v1::StepReport& report) {
 
 void ExpectNoFailure(int64_t, std::exception_ptr) { ADD_FAILURE() << "the reporter failed"; }
 
-TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
-  std::vector<v1::StepReport> told;
+TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
+  std::vector<v1::StepReport> reported;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
         comm, {4, 9}, {}, /*seconds_at_peak=*/0.5,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
-          told.push_back(summary);
+          reported.push_back(summary);
         },
         ExpectNoFailure);
     const double rank = comm.rank();
@@ -64,8 +64,8 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
                      .norms = {Squares(9, 16, 0), Squares(rank * 36, 1, 4)}});
     reporter.Flush();
   });
-  ASSERT_EQ(told.size(), 1u);
-  const v1::StepReport& summary = told[0];
+  ASSERT_EQ(reported.size(), 1u);
+  const v1::StepReport& summary = reported[0];
   EXPECT_EQ(summary.step(), 3);
   EXPECT_EQ(summary.loss(), 2.5);
   EXPECT_EQ(summary.grad_norm(), 0.5);
@@ -81,13 +81,13 @@ TEST(ReporterTest, RankZeroTellsTheFoldOfAllRanks) {
 
 // A rank whose gradients are not numbers says so by its sum of squares.
 TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
-  std::vector<v1::StepReport> told;
+  std::vector<v1::StepReport> reported;
   std::vector<NonfiniteGradient> broken_at;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
         comm, {4, 9}, {}, 0,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>& places) {
-          told.push_back(summary);
+          reported.push_back(summary);
           broken_at = places;
         },
         ExpectNoFailure);
@@ -101,11 +101,11 @@ TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
                      .norms = {first ? Maxima(3, 0.5, 7) : Maxima(2, 8, 0.25), broken}});
     reporter.Flush();
   });
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(ListOf(told[0].norms().max_abs()), (std::vector<double>{3, 4}));
-  EXPECT_EQ(told[0].norms().gradient_max_abs(0), 8);
-  EXPECT_TRUE(std::isnan(told[0].norms().gradient_max_abs(1)));
-  EXPECT_EQ(ListOf(told[0].norms().update_max_abs()), (std::vector<double>{7, 0}));
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(ListOf(reported[0].norms().max_abs()), (std::vector<double>{3, 4}));
+  EXPECT_EQ(reported[0].norms().gradient_max_abs(0), 8);
+  EXPECT_TRUE(std::isnan(reported[0].norms().gradient_max_abs(1)));
+  EXPECT_EQ(ListOf(reported[0].norms().update_max_abs()), (std::vector<double>{7, 0}));
   EXPECT_EQ(broken_at, (std::vector<NonfiniteGradient>{{.parameter = 1, .rank = 0}}));
 }
 
@@ -115,7 +115,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
         comm, {4}, {}, 0,
-        [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) { summary = told; },
+        [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
         ExpectNoFailure);
     const double rank = comm.rank();
     reporter.Submit({.report = ReportOf("step: 1"),
@@ -151,7 +151,7 @@ TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMi
   comm::RunThreadRanks(4, [&](Communicator& comm) {
     Reporter reporter(
         comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
-        [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) { summary = told; },
+        [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
         ExpectNoFailure);
     // By microbatch and receiver; what the group sends the first and the second of its ranks in each.
     const std::vector<std::vector<std::vector<double>>> rows = {{{5, 0}, {6, 4}},     // rank 0
@@ -179,8 +179,8 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
           comm, {}, {}, 0,
-          [&](const v1::StepReport& told, const std::vector<NonfiniteGradient>&) {
-            means.push_back(told.norms().experts(0).z_loss());
+          [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) {
+            means.push_back(reported.norms().experts(0).z_loss());
           },
           ExpectNoFailure);
       StepRecord record{.report = ReportOf("step: 1"), .routers = {{.tokens = {1}}}};
@@ -223,7 +223,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
   }
 }
 
-TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
+TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingReported) {
   comm::RunThreadRanks(1, [](Communicator& comm) {
     std::mutex mu;
     std::condition_variable changed;
@@ -241,7 +241,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
       reporter.Submit({.report = ReportOf("step: 2"), .losses = {1}});
       submitted = true;
     });
-    EXPECT_FALSE(submitted);  // cannot be: step 1 is not told before `open`
+    EXPECT_FALSE(submitted);  // cannot be: step 1 is not reported before `open`
     {
       const std::lock_guard<std::mutex> lock(mu);
       open = true;
@@ -253,7 +253,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingTold) {
   });
 }
 
-TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
+TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
   int64_t failed_step = 0;
   int failures = 0;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
@@ -279,7 +279,7 @@ TEST(ReporterTest, ALostPeerIsToldOnceBlocksNobodyAndNoFlushSucceeds) {
 }
 
 // Otherwise a job whose last report is lost would look finished.
-TEST(ReporterTest, AReportThatCannotBeToldFailsTheFlush) {
+TEST(ReporterTest, AReportThatCannotBeSentFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
         comm, {}, {}, 0,

@@ -24,7 +24,7 @@ TEST(RequestBoxTest, AnswersOnlyWhatWasTaken) {
   EXPECT_EQ(box.Take(), 0u);
 }
 
-TEST(RequestBoxTest, ARequestThatIsToldAgainIsActedOnOnce) {
+TEST(RequestBoxTest, ARequestThatIsRepeatedIsActedOnOnce) {
   RequestBox box;
   box.Add(kRequestCheckpoint, 1);
   EXPECT_EQ(box.Take(), uint32_t{kRequestCheckpoint});

@@ -95,6 +95,15 @@ TEST(RunSequenceTest, EveryStepIsAppliedByTheRunThatComputesTheNext) {
   EXPECT_EQ(Drive({.first_step = 3, .last_step = 3}), "finish");
 }
 
+TEST(RunSequenceTest, NothingIsIssuedOrSavedPastTheLastStep) {
+  EXPECT_EQ(Drive({.first_step = 6,
+                   .last_step = 4,
+                   .validate_every = 3,
+                   .checkpoint_every = 2,
+                   .has_directory = true}),
+            "finish");
+}
+
 TEST(RunSequenceTest, WhatNeedsTheWeightsOfAStepComesAfterAnUpdateOfItsOwn) {
   EXPECT_EQ(Drive({.last_step = 5, .checkpoint_every = 2, .has_directory = true}),
             "begin1 train1>2 update2 | save2 begin3 train3>4 update4 | save4 begin5 update5 | save5! finish");

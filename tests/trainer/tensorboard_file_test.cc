@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "tests/platform/fake_clock.h"
+#include "tests/platform/temporary_folder.h"
 #include "tests/trainer/report_text.h"
 #include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"
@@ -24,12 +25,6 @@ using ::testing::ElementsAre;
 
 class TensorBoardTest : public ::testing::Test {
  protected:
-  TensorBoardTest() {
-    std::string pattern = "/tmp/tandem-tensorboard-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-  }
-  ~TensorBoardTest() override { std::filesystem::remove_all(folder_); }
-
   // The events of every file, in the order in which TensorBoard reads them.
   std::vector<TensorBoardEvent> Events() const {
     std::vector<std::string> paths;
@@ -54,7 +49,8 @@ class TensorBoardTest : public ::testing::Test {
     return events;
   }
 
-  std::string folder_;
+  const platform::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
   platform::FakeClock clock_;
 };
 
@@ -98,7 +94,7 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
                                   Value("validation_metrics/global_avg_loss", 3.F)));
 }
 
-TEST_F(TensorBoardTest, AResumedJobTellsWhichStepsComeAgain) {
+TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
   TensorBoardFile(platform::SystemFiles(), clock_, folder_, 0).Append(ReportOf("step: 12"));
   clock_.Advance(absl::Seconds(5));
   TensorBoardFile(platform::SystemFiles(), clock_, folder_, 10).Append(ReportOf("step: 11"));

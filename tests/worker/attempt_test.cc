@@ -32,7 +32,7 @@ v1::FromTrainer Failed(v1::FailureClass failure, const std::string& text) {
   return message;
 }
 
-TEST(AttemptTest, IsCheckedThenRecordedThenSpawnedThenTold) {
+TEST(AttemptTest, IsCheckedThenRecordedThenSpawnedThenReported) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   EXPECT_THAT(core.Take<Check>(), SizeIs(1));
@@ -91,7 +91,7 @@ TEST(AttemptTest, EndsWithoutCauseWhenAllFinishAndExitWith0) {
   }
 }
 
-TEST(AttemptTest, TellsWhenItsRanksWereReadyFinishedAndGone) {
+TEST(AttemptTest, ReportsWhenItsRanksWereReadyFinishedAndGone) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   const absl::Time start = core.now();
@@ -375,7 +375,7 @@ TEST(AttemptTest, AStopOfAnAttemptThatNeverCameHereIsAnsweredAsEnded) {
   EXPECT_TRUE(core.TakeStatus().ended());
 }
 
-TEST(AttemptTest, AnEndIsKeptAndToldUntilItIsForgotten) {
+TEST(AttemptTest, AnEndIsKeptAndReportedUntilItIsForgotten) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Exits(kJob, 0, {.exit_code = 3});
@@ -405,7 +405,7 @@ TEST(AttemptTest, AForgetOfARunningAttemptChangesNothing) {
   EXPECT_EQ(core.state().live.size(), 1u);
 }
 
-TEST(AttemptTest, AStopAfterTheNextCheckpointIsToldToOneRankAndARequestedEndOfAll) {
+TEST(AttemptTest, AStopAfterTheNextCheckpointIsSentToOneRankAndARequestedEndOfAll) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   v1::Assignment stop = CoreHarness::Job("j", 2);

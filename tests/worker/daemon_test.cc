@@ -70,7 +70,7 @@ TEST_F(DaemonTest, AKilledRankIsReportedWithinASecondAndTheOthersAreGone) {
 }
 
 // A process group has one for each of its uses, so there may be more of them than groups.
-TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreTold) {
+TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreReported) {
   controller_->Want({Job("endless", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(5));
@@ -81,7 +81,7 @@ TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreTold) {
   }));
 }
 
-TEST_F(DaemonTest, AStoppedRankIsToldWithTheAgeOfItsLastProgress) {
+TEST_F(DaemonTest, AStoppedRankIsReportedWithTheAgeOfItsLastProgress) {
   controller_->Want({Job("endless", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(5));
@@ -188,7 +188,7 @@ TEST_F(DaemonTest, AControllerThatDiesAndReturnsFindsEverythingAsItWas) {
   StartWorker();
   ASSERT_TRUE(WaitForStep(3));
   const std::vector<pid_t> pids = Pids();
-  // On another stream than the status that told of the step.
+  // On another stream than the status that reported the step.
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return !seen.reports.empty(); }));
   const int64_t last_report = controller_->seen().reports.rbegin()->first;
   controller_->StopServer();
@@ -231,7 +231,7 @@ TEST_F(DaemonTest, SigtermStopsTheRanksAndExitsWith0) {
   ASSERT_TRUE(status.has_value());
   EXPECT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
   EXPECT_TRUE(WaitUntilGone(pids, absl::ZeroDuration()));
-  EXPECT_TRUE(Ended(controller_->seen())) << "told before it went";
+  EXPECT_TRUE(Ended(controller_->seen())) << "reported before it left";
 }
 
 TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {
@@ -256,7 +256,7 @@ TEST_F(DaemonTest, AControllerThatCannotBeReachedIsNamed) {
                         .state_folder = folder_ + "/state",
                         .log = folder_ + "/log"});
   const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (ReadAll(folder_ + "/log").find("the controller cannot be reached; trying on") == std::string::npos) {
+  while (ReadAll(folder_ + "/log").find("the controller cannot be reached; retrying") == std::string::npos) {
     ASSERT_LT(absl::Now(), deadline);
     absl::SleepFor(absl::Milliseconds(20));
   }
@@ -292,7 +292,7 @@ TEST_F(DaemonTest, WithoutDescriptorsAnAttemptIsRefusedAndTheNextOneRuns) {
   EXPECT_EQ(controller_->seen().hellos.size(), 1u) << "the session outlived it";
 }
 
-TEST_F(DaemonTest, ACheckpointIsTold) {
+TEST_F(DaemonTest, ACheckpointIsReported) {
   controller_->Want({Job("checkpoint-at-5", 1)});
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return !seen.checkpoints.empty(); }));

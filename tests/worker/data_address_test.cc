@@ -51,7 +51,7 @@ TEST(LocalAddressTowardTest, IsTheAddressOfTheInterfaceThatLeadsToTheController)
   EXPECT_EQ(LocalAddressToward(address + ":7070").value_or("nothing"), address);
 }
 
-TEST(LocalAddressTowardTest, SaysWhatItCannotTell) {
+TEST(LocalAddressTowardTest, SaysWhatItCannotFindOut) {
   for (const char* const target : {"", "xds:///controller", "vsock:3:7070", "[::1", "[::1]x"}) {
     const absl::StatusOr<std::string> got = LocalAddressToward(target);
     EXPECT_TRUE(absl::IsInvalidArgument(got.status())) << target << ": " << got.status();
@@ -61,7 +61,7 @@ TEST(LocalAddressTowardTest, SaysWhatItCannotTell) {
   EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("nowhere.invalid:7070"));
 }
 
-TEST_F(DaemonTest, TellsTheAddressFromWhichItReachesTheControllerOrTheOneThatItWasGiven) {
+TEST_F(DaemonTest, ReportsTheAddressFromWhichItReachesTheControllerOrTheGivenOne) {
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
   EXPECT_EQ(controller_->seen().hellos[0].inventory().data_address(), "127.0.0.1");

@@ -109,11 +109,11 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
     if (waiting == pending_.end()) {
       return;
     }
-    v1::ControllerMessage told;
-    *told.mutable_value()->mutable_id() = waiting->second.id();
-    told.mutable_value()->set_key(set.key());
-    told.mutable_value()->set_value(set.value());
-    stream.Write(told);
+    v1::ControllerMessage response;
+    *response.mutable_value()->mutable_id() = waiting->second.id();
+    response.mutable_value()->set_key(set.key());
+    response.mutable_value()->set_value(set.value());
+    stream.Write(response);
     pending_.erase(waiting);
   };
   switch (message.item_case()) {

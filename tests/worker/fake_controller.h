@@ -25,7 +25,7 @@ class FakeController final : public v1::Workers::Service {
  public:
   // What the test looks at.
   struct Seen {
-    int sessions = 0;  // streams that were opened
+    int sessions = 0;  // that were opened
     std::vector<v1::Hello> hellos;
     std::map<AttemptKey, v1::AttemptStatus> statuses;  // the last of each
     std::map<std::string, std::string> values;

@@ -4,15 +4,15 @@
 //   steps-N            N steps, then Finished and exit 0
 //   endless            steps until it is stopped
 //   hang               stands still in step 3; honours Stop
-//   deaf               steps for ever and ignores Stop
+//   deaf               steps forever and ignores Stop
 //   sigkill-at-N       the highest rank kills itself in step N; the others step until they are stopped
 //   sigabrt-at-N       the same with SIGABRT
 //   exit-C-at-step-N   the highest rank exits with code C in step N, without a word
-//   fail-at-N          the highest rank tells Failed (a user error) and exits with 64 in step N
-//   peer-at-N          the highest rank kills itself in step N; the others tell Failed (peer lost) at once
+//   fail-at-N          the highest rank sends Failed (a user error) and exits with 64 in step N
+//   peer-at-N          the highest rank kills itself in step N; the others send Failed (peer lost) at once
 //   and exit
 //                      with 80
-//   checkpoint-at-N    endless; rank 0 tells a checkpoint in step N
+//   checkpoint-at-N    endless; rank 0 reports a checkpoint in step N
 //   silent             closes its socket in step 3 and stays
 // Before that: every rank sets "rank-R", gets the keys of all ranks, and says Ready. A step takes 5 ms; rank
 // 0 reports each with the norms of two items. Every rank prints a line a step.

@@ -64,7 +64,9 @@ class CheckThreadsTest : public testing::Test {
   ~CheckThreadsTest() override { mount_.Mend(); }
 
   void Start(const std::string& job, const std::string& path) {
-    checks_->Start({.job = job, .attempt = 1}, SpecOf(path));
+    v1::Assignment assignment = CoreHarness::Job(job, 1);
+    *assignment.mutable_resolved() = SpecOf(path);
+    checks_->Start(assignment);
   }
   // The next inputs; the job and the word of each.
   std::string Next() {

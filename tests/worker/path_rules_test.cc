@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/platform/temporary_folder.h"
+
 namespace tandem::worker {
 namespace {
 
@@ -20,18 +22,13 @@ const jobspec::BeforePath kLookAtAll = [](const char*, const std::string&) { ret
 class PathRulesTest : public ::testing::Test {
  protected:
   PathRulesTest() {
-    std::string pattern = (fs::temp_directory_path() / "tandem-paths-XXXXXX").string();
-    folder_ = fs::canonical(mkdtemp(pattern.data())).string();
-    for (const char* name : {"data/text", "runs", "secret"}) {
-      fs::create_directories(folder_ + "/" + name);
-    }
-    std::ofstream(folder_ + "/data/text/a.txt") << "text";
-    std::ofstream(folder_ + "/secret/key.txt") << "secret";
+    fs::create_directories(folder_ + "/runs");
+    temporary_.Write("data/text/a.txt", "text");
+    temporary_.Write("secret/key.txt", "secret");
     auto rules = Canonical({.read = {folder_ + "/data"}, .write = {folder_ + "/runs"}});
     EXPECT_TRUE(rules.ok()) << rules.status();
     rules_ = *rules;
   }
-  ~PathRulesTest() override { fs::remove_all(folder_); }
 
   // Why a job may not read this; "" where it may.
   std::string WhyNotRead(const std::string& path) const {
@@ -51,7 +48,8 @@ class PathRulesTest : public ::testing::Test {
                : violations[0].path() + ": " + violations[0].allowed() + "; " + violations[0].remedy();
   }
 
-  std::string folder_;
+  const platform::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
   PathRules rules_;
 };
 

@@ -180,7 +180,7 @@ TEST(SessionTest, ALostSessionRestartsNothingAndTheNextSaysAllAgain) {
   EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
 }
 
-TEST(RendezvousTest, ASetIsToldOnceAndTheFirstValueStays) {
+TEST(RendezvousTest, ASetIsSentOnceAndTheFirstValueStays) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Say(kJob, 0, Set("k", "first"));
@@ -249,7 +249,7 @@ TEST(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
   EXPECT_EQ(core.Take<RenewDeadline>().at(0).after, absl::InfiniteDuration());
 }
 
-TEST(SessionTest, ACheckpointIsToldUntilItIsAcknowledged) {
+TEST(SessionTest, ACheckpointIsResentUntilItIsAcknowledged) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   v1::FromTrainer checkpoint;
@@ -321,7 +321,7 @@ TEST(SessionTest, AnEndBeforeTheWelcomeIsSaidAfterItsCheckpoint) {
   EXPECT_TRUE(sent[1].message.status().ended());
 }
 
-TEST(SessionTest, AWarningAboutTheTrainingIsToldUntilItIsAcknowledged) {
+TEST(SessionTest, AWarningAboutTheTrainingIsResentUntilItIsAcknowledged) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   v1::FromTrainer said;
@@ -338,7 +338,7 @@ TEST(SessionTest, AWarningAboutTheTrainingIsToldUntilItIsAcknowledged) {
   EXPECT_EQ(notices.back().checkpoint().number(), 1u);
 }
 
-TEST(SessionTest, WarningsAboutCheckpointsAreToldInOrderEachWithItsNumber) {
+TEST(SessionTest, WarningsAboutCheckpointsAreSentInOrderEachWithItsNumber) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   v1::FromTrainer failed;
@@ -357,7 +357,7 @@ TEST(SessionTest, WarningsAboutCheckpointsAreToldInOrderEachWithItsNumber) {
   core.Connect({CoreHarness::Job("j", 1)});
   notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_THAT(notices, SizeIs(2));
-  EXPECT_EQ(notices[0].checkpoint().number(), 1u) << "what is told again keeps its number";
+  EXPECT_EQ(notices[0].checkpoint().number(), 1u) << "what is resent keeps its number";
   v1::ControllerMessage ack;
   ack.set_ack(notices[0].seq());
   core.FromControllerMessage(ack);

@@ -18,7 +18,7 @@ using testing::SizeIs;
 
 const AttemptKey kOnlyJob{.job = "j", .attempt = 1};
 
-TEST(ShutdownTest, EndsWhenEveryRankIsGoneRecordedAndTold) {
+TEST(ShutdownTest, EndsWhenEveryRankIsGoneRecordedAndReported) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(ShutdownAsked{absl::ZeroDuration()});
@@ -113,9 +113,9 @@ TEST(ShutdownTest, ADrainingWorkerSaysSoOnceASessionAndRefusesWhatCameTooLate) {
   core.StartJob(CoreHarness::Job("a", 1));
   core.Take<SendToController>();
   core.Feed(ShutdownAsked{absl::Seconds(30)});
-  const std::vector<v1::WorkerMessage> told = core.TakeMessages(v1::WorkerMessage::kHeartbeat);
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_TRUE(told[0].heartbeat().draining());
+  const std::vector<v1::WorkerMessage> heartbeats = core.TakeMessages(v1::WorkerMessage::kHeartbeat);
+  ASSERT_THAT(heartbeats, SizeIs(1));
+  EXPECT_TRUE(heartbeats[0].heartbeat().draining());
   core.Feed(Sampled{});
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kHeartbeat), IsEmpty());
 

@@ -45,7 +45,7 @@ class WorkerProcess {
   pid_t pid_ = 0;
 };
 
-// Exists, and is no zombie.
+// Exists, and is not a zombie.
 bool IsAlive(pid_t pid);
 // Polls until none of them is alive; false: not within `limit`.
 bool WaitUntilGone(const std::vector<pid_t>& pids, absl::Duration limit = absl::Seconds(5));

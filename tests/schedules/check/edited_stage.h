@@ -75,7 +75,7 @@ struct EditedStage {
   std::string Check() const { return std::string(CheckStage(outline, options, stage).message()); }
 };
 
-// Derives waits and addresses anew, so that only the meaning can be wrong.
+// Rederives waits and addresses, so that only the meaning can be wrong.
 inline void WaitAnew(EditedStage& edited, Program& program) {
   for (Instruction& in : program.instructions) {
     in.waits.clear();

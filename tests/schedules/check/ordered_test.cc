@@ -57,7 +57,7 @@ TEST(OrderedTest, TheIssuingThreadWaitsForSizesBeforeItIssuesTheirReaders) {
                         "waited for "));
 }
 
-// The copy of run n may still be under way when run n + 1 writes what it copies.
+// The copy of run n may still be in flight when run n + 1 writes what it copies.
 TEST(OrderedTest, ARunDoesNotWaitForTheFormerRunsCopies) {
   EditedStage edited(SmallDecoder(1));
   Instruction& report = edited.Find(edited.stage.update, "report");

@@ -24,7 +24,7 @@ class OverlapCheckTest : public testing::Test {
   Program& train() { return edited_.stage.train; }
   int At(const std::string& text) const { return edited_.IndexOf(edited_.stage.train, text); }
 
-  // Brings the instruction at `from` to the place before what is at `to`, and derives the waits anew.
+  // Brings the instruction at `from` to the place before what is at `to`, and rederives the waits.
   void Move(int from, int to) {
     const Instruction moved = train().instructions[from];
     EditedStage::Remove(train(), from);

@@ -1,2 +1,2 @@
-// For clocks_test: whoever sets the machine's clock ends this wait.
+// For clocks_test: a change of the machine's clock ends this wait.
 bool Wait() { return mu.AwaitWithTimeout(absl::Condition(&done), absl::Seconds(1)); }

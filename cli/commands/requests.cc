@@ -18,6 +18,17 @@ constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
 
 }  // namespace
 
+Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job,
+                          client.Cancel(options.job, "CancelledByUser", options.checkpoint));
+  if (context.console.IsTerminal(Stream::kErr)) {
+    Note(context.console,
+         absl::StrCat("job ", Escape(job.name()), " (", Escape(job.id()), ") is ", StateText(job.state()),
+                      HasEnded(job.state()) ? "" : "; `tandem wait` waits for its end"));
+  }
+  return kOk;
+}
+
 Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options) {
   const std::string& what = context.what;
   TANDEM_ASSIGN_OR_RETURN(v1::Job job, client.Checkpoint(options.job));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "platform/descriptor_limit.h"
+#include "platform/host.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +10,18 @@
 #include "platform/log.h"
 
 namespace tandem::platform {
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+bool IsLocalAddress(std::string_view address) {
+  // "127.example.org" is a name, and may be anywhere.
+  const std::string_view host = address.substr(0, address.rfind(':'));
+  return address.starts_with("unix:") || address.starts_with("localhost:") || address.starts_with("[::1]:") ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos);
+}
 
 void RaiseDescriptorLimit() {
   rlimit limit{};

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
+#include "platform/build_info.h"
+#include "platform/status_macros.h"
+#include "proto/time.h"
+
+namespace tandem::cli {
+
+Outcome Version(Context& context, Client& client) {
+  const std::string& own = platform::BuildVersion();
+  context.console.Write(Stream::kOut, absl::StrCat("client  ", own, "\n"));
+  const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(absl::Seconds(2));
+  const std::string at = client.address().target;
+  if (!server.ok()) {
+    // A machine without a controller is an ordinary place to ask for the version.
+    const bool asked = client.address().source == Address::Source::kFlag ||
+                       client.address().source == Address::Source::kVariable;
+    if (asked) {
+      return server.status();
+    }
+    context.console.Write(Stream::kOut, absl::StrCat("server  none at ", at, "\n"));
+    return kOk;
+  }
+  context.console.Write(Stream::kOut, absl::StrCat("server  ", Escape(server->build()), " at ", at, "\n"));
+  if (server->build() != own) {
+    Note(context.console,
+         "client and server are of different builds; use the `tandem` that came with the server");
+  }
+  return kOk;
+}
+
+Outcome Health(Context& context, Client& client, const HealthOptions& options) {
+  const absl::Time until = context.clock.Now() + options.timeout;
+  TANDEM_ASSIGN_OR_RETURN(const v1::ServerInfo server, client.GetServerInfo(options.timeout));
+  // Answered by the thread that decides: a server whose threads for calls live on without it is not healthy.
+  const absl::Duration left = std::max(until - context.clock.Now(), absl::Milliseconds(1));
+  TANDEM_RETURN_IF_ERROR(client.CheckDecides(left));
+  context.console.Write(
+      Stream::kOut, absl::StrCat("SERVING  ", Escape(server.build()), " at ", client.address().target, "\n"));
+  return kOk;
+}
+
+Outcome SignIn(Context& context, Client& client, const SignInOptions&) {
+  TANDEM_ASSIGN_OR_RETURN(const v1::SignInResponse made, client.SignIn());
+  // Behind the #, so that the browser keeps the code to itself until the page's script sends it.
+  context.console.Write(Stream::kOut,
+                        absl::StrCat("http://", Escape(made.page()), "/#/sign-in/", made.code(), "\n"));
+  std::string note =
+      absl::StrCat("sign-in: open this within ", absl::FormatDuration(proto::FromProto(made.code_life())),
+                   ", once; the browser is then ", Escape(made.caller()));
+  const std::string& target = client.address().target;
+  if (!client.address().is_here()) {
+    absl::StrAppend(&note, "; the page is on the controller's machine: first `ssh -N -L ",
+                    Escape(made.page()), ":", Escape(made.page()), " ",
+                    Escape(target.substr(0, target.rfind(':'))), "`");
+  }
+  Note(context.console, note);
+  return kOk;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of the controller one caller may take, over real sockets and real TLS.
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "controller/rpc/access.h"
+#include "tests/controller/secure_service.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::HasSubstr;
+
+using CallLimitsTest = SecureServiceTest;
+
+TEST_F(CallLimitsTest, ACallerAboveItsRateIsAskedToWaitAndOthersAreNot) {
+  JobClient alice(address(), Credentials(kOwner));
+  JobClient bob(address(), Credentials(kOtherUser));
+  grpc::Status status;
+  v1::Job job;
+  for (int i = 0; i < 5000 && status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED; ++i) {
+    status = alice.Get("none", job);
+  }
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("user/alice calls too often; allowed are 50 calls a second; try again in"));
+  EXPECT_EQ(bob.Get("none", job).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+// Streams of one of gRPC's own services that a client opens and leaves open.
+class LeftOpen {
+ public:
+  LeftOpen(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+           std::string method)
+      : method_(std::move(method)) {
+    for (const char* name : {"a", "b"}) {  // a connection has at most a thousand streams
+      grpc::ChannelArguments arguments;
+      arguments.SetString("connection", name);
+      stubs_.emplace_back(grpc::CreateCustomChannel(address, credentials, arguments));
+    }
+  }
+  ~LeftOpen() {
+    for (const auto& stream : streams_) {
+      stream->context.TryCancel();
+    }
+    Await(streams_.size());
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  void Open() {
+    streams_.push_back(std::make_unique<Stream>());
+    Stream& stream = *streams_.back();
+    stream.call = stubs_[streams_.size() % 2].PrepareCall(&stream.context, method_, &queue_);
+    stream.call->StartCall(&stream.call);
+    while (Next() != &stream.call) {
+    }
+    const grpc::Slice nothing;
+    stream.call->Write(grpc::ByteBuffer(&nothing, 1), nullptr);
+    stream.call->Finish(&stream.status, &stream.status);
+  }
+
+  // Waits until that many have ended.
+  void Await(size_t ended) {
+    while (ended_.size() < ended) {
+      Next();
+    }
+  }
+  const std::vector<grpc::StatusCode>& ended() const { return ended_; }
+
+ private:
+  struct Stream {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call;
+    grpc::Status status;
+  };
+
+  // The tag of the next thing that has happened: of a start `call`, of an end `status`, of a write null.
+  void* Next() {
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(queue_.Next(&tag, &ok));
+    for (const auto& stream : streams_) {
+      if (tag == &stream->status) {
+        ended_.push_back(stream->status.error_code());
+      }
+    }
+    return tag;
+  }
+
+  const std::string method_;
+  std::vector<grpc::GenericStub> stubs_;
+  grpc::CompletionQueue queue_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<grpc::StatusCode> ended_;
+};
+
+int Threads() {
+  int threads = 0;
+  for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/task")) {
+    ++threads;
+  }
+  return threads;
+}
+
+TEST_F(CallLimitsTest, StreamsOfReflectionHaveFewThreads) {
+  const int before = Threads();
+  LeftOpen streams(address(), Credentials(kOtherUser),
+                   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo");
+  for (int i = 0; i < 300; ++i) {
+    streams.Open();
+  }
+  streams.Await(200);
+  EXPECT_THAT(streams.ended(), ::testing::Each(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  EXPECT_LE(Threads(), before + 100);
+  v1::Job job;
+  EXPECT_EQ(JobClient(address(), Credentials(kOwner)).Get("none", job).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(CallLimitsTest, WatchesOfHealthAreCountedAmongTheOpenCalls) {
+  LeftOpen watches(address(), Credentials(kOtherUser), "/grpc.health.v1.Health/Watch");
+  for (size_t i = 0; i < Access::kMostOpenCalls + 50; ++i) {
+    watches.Open();
+  }
+  watches.Await(50);
+  EXPECT_THAT(watches.ended(), ::testing::Each(grpc::StatusCode::CANCELLED));
+}
+
+TEST_F(CallLimitsTest, OneUsersStreamsAreLimitedAndOthersHaveTheirs) {
+  JobClient alice(address(), Credentials(kOwner));
+  JobClient second(address(), Credentials(kOwner));  // a connection has at most a thousand streams
+  JobClient bob(address(), Credentials(kOtherUser));
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::WatchResponse>>> streams;
+  const auto watch = [&](JobClient& client) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    streams.push_back(client.stub().Watch(contexts.back().get(), {}));
+    v1::WatchResponse response;
+    return streams.back()->Read(&response);
+  };
+  for (size_t i = 0; i < Access::kMostOpenCalls; ++i) {
+    while (!watch(i % 2 == 0 ? alice : second)) {  // more than 50 a second
+      streams.back()->Finish();
+      streams.pop_back();
+      contexts.pop_back();
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+  }
+  std::string why;
+  do {
+    absl::SleepFor(absl::Milliseconds(50));
+    ASSERT_FALSE(watch(alice));
+    why = streams.back()->Finish().error_message();
+    streams.pop_back();
+  } while (why.find("calls too often") != std::string::npos);
+  EXPECT_THAT(why, HasSubstr("user/alice has 1000 calls open"));
+  v1::Job job;
+  EXPECT_EQ(bob.Get("none", job).error_code(), grpc::StatusCode::NOT_FOUND);
+  for (auto& each : contexts) {
+    each->TryCancel();
+  }
+  for (auto& stream : streams) {
+    stream->Finish();
+  }
+  streams.clear();
+  JobClient::Until([&] {
+    absl::SleepFor(absl::Milliseconds(50));
+    return alice.Get("none", job).error_code() == grpc::StatusCode::NOT_FOUND;
+  });
+}
+
+}  // namespace
+}  // namespace tandem::controller

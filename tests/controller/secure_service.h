@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/security/credentials.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/controller/service_fixture.h"
+#include "tests/tls/certificates.h"
+
+namespace tandem::controller {
+
+// Those who call. kOwner and kOtherUser are users, with a job of the first.
+enum Who {
+  kPlain,
+  kNobody,
+  kStranger,
+  kExpired,
+  kNotYet,
+  kUnnamed,
+  kWorker,
+  kOwner,
+  kOtherUser,
+  kAdmin,
+  kNumWho
+};
+inline constexpr std::array<const char*, kNumWho> kWhoNames = {
+    "plaintext", "no certificate", "another authority", "expired", "not yet valid", "no identity",
+    "worker",    "owner",          "another user",      "admin"};
+
+inline std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const tls::Certificates& of,
+                                                               const tls::Credential& credential) {
+  return grpc::SslCredentials({of.authority().certificate, credential.key, credential.certificate});
+}
+
+// A controller with TLS, and the credentials of all who may call it or try to.
+class SecureServiceTest : public ServiceTest {
+ protected:
+  SecureServiceTest() : SecureServiceTest(std::make_unique<tls::Certificates>()) {}
+  explicit SecureServiceTest(std::unique_ptr<tls::Certificates> certificates)
+      : ServiceTest({}, certificates->Files("controller", certificates->OfServer())),
+        certificates_(std::move(certificates)) {}
+
+  std::shared_ptr<grpc::ChannelCredentials> Credentials(Who who) const {
+    const auto of = [&](tls::Role role, const char* name) {
+      return CredentialsOf(*certificates_, certificates_->Of({role, name}));
+    };
+    const tls::Identity alice{tls::Role::kUser, "alice"};
+    switch (who) {
+      case kPlain:
+        return grpc::InsecureChannelCredentials();
+      case kNobody:
+        return grpc::SslCredentials({certificates_->authority().certificate, "", ""});
+      case kStranger:
+        return CredentialsOf(*certificates_, strangers_.Of(alice));
+      case kExpired:
+        return CredentialsOf(*certificates_, certificates_->Of(alice, -absl::Hours(3), -absl::Hours(2)));
+      case kNotYet:
+        return CredentialsOf(*certificates_, certificates_->Of(alice, absl::Hours(2), absl::Hours(3)));
+      case kUnnamed:
+        return CredentialsOf(*certificates_, *tls::Issue(certificates_->authority(),
+                                                         {.common_name = "admin/root",
+                                                          .uri = "spiffe://other.example/admin/root",
+                                                          .hosts = {},
+                                                          .not_before = absl::Now() - absl::Hours(1),
+                                                          .not_after = absl::Now() + absl::Hours(1)}));
+      case kWorker:
+        return of(tls::Role::kWorker, "w");
+      case kOwner:
+        return of(tls::Role::kUser, "alice");
+      case kOtherUser:
+        return of(tls::Role::kUser, "bob");
+      case kAdmin:
+        return of(tls::Role::kAdmin, "root");
+      case kNumWho:
+        break;
+    }
+    return nullptr;
+  }
+
+  std::unique_ptr<tls::Certificates> certificates_;
+  const tls::Certificates strangers_;
+};
+
+}  // namespace tandem::controller

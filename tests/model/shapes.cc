@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/model/shapes.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <ostream>
+#include <random>
+
+namespace tandem::model::test {
+namespace {
+
+DecoderConfig Sparse(DecoderConfig config, Architecture architecture, int64_t experts, int64_t chosen,
+                     bool normalize, int64_t inner, int64_t step) {
+  config.architecture = architecture;
+  config.moe = {.router = {.experts = experts, .top_k = chosen, .normalize = normalize},
+                .intermediate_size = inner,
+                .decoder_sparse_step = step,
+                .router_aux_loss_coef = 0.1,
+                .router_z_loss_coef = 0.05};
+  return config;
+}
+
+DecoderConfig Dropping(DecoderConfig config, double factor, ops::DropPolicy policy) {
+  config.moe.capacity = {.factor = factor, .policy = policy};
+  return config;
+}
+
+DecoderConfig Padded(DecoderConfig config) {
+  config.moe.capacity.pads = true;
+  return config;
+}
+
+DecoderConfig Deepseek(DecoderConfig config, ops::RouterConfig router, int64_t dense_layers, int64_t shared,
+                       LatentAttention latent) {
+  config = Sparse(config, Architecture::kDeepseekV3, router.experts, router.top_k, router.normalize, 7, 1);
+  config.moe.router = router;
+  config.moe.first_k_dense_replace = dense_layers;
+  config.moe.shared_intermediate_size = shared;
+  config.latent = latent;
+  return config;
+}
+
+// With a head of several blocks of logits, of which the last is narrower.
+DecoderConfig InBlocks(DecoderConfig config) {
+  config.keeps_logits = false;
+  return config;
+}
+
+Precision Mixed(ComputeType compute, ComputeType transport, UnitTypes head) {
+  Precision precision(compute, transport);
+  precision.units["head"] = head;
+  precision.units["embedding"] = head;  // they may share a matrix
+  return precision;
+}
+
+}  // namespace
+
+DecoderConfig Config(int64_t hidden, int64_t inner, int64_t layers, int64_t heads, int64_t kv_heads,
+                     int64_t head_dim, int64_t vocabulary, bool tied) {
+  return {.hidden_size = hidden,
+          .intermediate_size = inner,
+          .num_hidden_layers = layers,
+          .num_attention_heads = heads,
+          .num_key_value_heads = kv_heads,
+          .head_dim = head_dim,
+          .vocab_size = vocabulary,
+          .tie_word_embeddings = tied};
+}
+
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << shape.name; }
+
+const std::vector<Shape>& Shapes() {
+  static const auto& shapes = *new std::vector<Shape>{
+      {"untied", Config(32, 48, 2, 2, 2, 16, 40, false), {2, 33}},
+      {"tied", Config(32, 48, 2, 2, 2, 16, 40, true), {2, 33}},
+      {"grouped_queries", Config(24, 40, 3, 4, 2, 6, 17, false), {3, 20}},
+      {"grouped_queries_tied_odd_sizes", Config(15, 23, 2, 4, 1, 10, 13, true), {1, 37}},
+      {"one_token", Config(8, 12, 1, 1, 1, 8, 5, false), {1, 1}},
+      {"mixtral",
+       Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
+       {2, 33}},
+      {"qwen3_moe_with_dense_layers_around",
+       Sparse(Config(24, 40, 3, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 2),
+       {3, 20}},
+      {"mixtral_that_drops_by_probability",
+       Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
+                0.9, ops::DropPolicy::kProbability),
+       {2, 33}},
+      {"qwen3_moe_that_drops_by_position",
+       Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 1), 1,
+                ops::DropPolicy::kPosition),
+       {3, 20}},
+      {"mixtral_padded_that_drops_by_probability",
+       Padded(
+           Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
+                    0.9, ops::DropPolicy::kProbability)),
+       {2, 33}},
+      // Every expert computes as many rows as there are tokens, and drops none.
+      {"qwen3_moe_padded_with_room_for_all",
+       Padded(
+           Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 1),
+                    5, ops::DropPolicy::kPosition)),
+       {3, 20}},
+      // Most experts have no token.
+      {"one_token_of_a_sparse_layer",
+       Sparse(Config(8, 12, 1, 1, 1, 8, 5, false), Architecture::kQwen3Moe, 16, 1, false, 3, 1),
+       {1, 1}},
+      {"deepseek_v3",
+       Deepseek(
+           Config(24, 40, 2, 4, 4, 10, 17, false),
+           {.experts = 8,
+            .top_k = 4,
+            .score = ops::RouterScore::kSigmoid,
+            .normalize = true,
+            .groups = 4,
+            .groups_per_token = 2,
+            .scale = 2.5},
+           /*dense_layers=*/1, /*shared=*/14,
+           {.query_rank = 9, .kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
+       {3, 33}},
+      {"deepseek_v3_without_a_narrow_query_groups_and_shared_experts",
+       Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),
+                {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
+                /*shared=*/0,
+                {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
+       {1, 37}},
+      {"logits_in_blocks", InBlocks(Config(32, 48, 1, 2, 2, 16, 150, false)), {2, 33}},
+      {"logits_in_blocks_tied", InBlocks(Config(15, 23, 1, 4, 1, 10, 130, true)), {1, 37}},
+      {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
+      {"documents", Config(24, 40, 2, 4, 2, 6, 17, false), {3, 37, /*packs_documents=*/true}},
+      {"documents_of_qwen3_moe",
+       Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 2),
+       {2, 33, /*packs_documents=*/true}},
+      {"documents_of_deepseek_v3",
+       Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),
+                {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
+                /*shared=*/0,
+                {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
+       {1, 70, /*packs_documents=*/true}},
+  };
+  return shapes;
+}
+
+const std::vector<Precision>& ReducedPrecisions() {
+  static const auto& precisions = *new std::vector<Precision>{
+      ComputeType::kBf16,
+      {ComputeType::kBf16, ComputeType::kFp32},
+      Mixed(ComputeType::kBf16, ComputeType::kBf16, Precision(ComputeType::kFp32).common),
+      Mixed(ComputeType::kFp32, ComputeType::kFp32, Precision(ComputeType::kBf16).common),
+  };
+  return precisions;
+}
+
+at::Tensor RandomTokens(const Shape& shape, uint64_t seed) {
+  const int64_t columns = shape.batch.columns();
+  const int64_t length = shape.batch.sequence_length;
+  at::Tensor tokens = at::empty({shape.batch.sequences, columns}, at::kLong);
+  std::mt19937_64 engine(seed);
+  for (int64_t sequence = 0; sequence < shape.batch.sequences; ++sequence) {
+    int64_t* const row = tokens.data_ptr<int64_t>() + sequence * columns;
+    for (int64_t i = 0; i <= length; ++i) {
+      row[i] = static_cast<int64_t>(engine() % static_cast<uint64_t>(shape.config.vocab_size));
+    }
+    int64_t start = 0;
+    for (int64_t i = 0; length + 1 + i < columns; ++i) {
+      start = engine() % 5 == 0 ? i : start;
+      row[length + 1 + i] = start;
+    }
+  }
+  return tokens;
+}
+
+at::Tensor RandomNumbers(at::IntArrayRef sizes, uint64_t seed) {
+  at::Tensor numbers = at::empty(sizes, at::kDouble);
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < numbers.numel(); ++i) {
+    numbers.data_ptr<double>()[i] = normal(engine);
+  }
+  return numbers;
+}
+
+void ExpectClose(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
+                 const std::string& what) {
+  const double norm = expected.norm().item<double>();
+  const at::Tensor difference = actual.to(at::kDouble).view(expected.sizes()) - expected;
+  EXPECT_LE(difference.norm().item<double>(), tolerance * (norm > 0 ? norm : 1)) << what;
+}
+
+bool SameBits(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == b.nbytes() && std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+}  // namespace tandem::model::test

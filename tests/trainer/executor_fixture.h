@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/communicators.h"
+#include "device/device.h"
+#include "fsdp/unit_shard.h"
+#include "model/node.h"
+#include "ops/operations.h"
+#include "tests/parity/job.h"
+#include "tests/trainer/hanging_communicator.h"
+#include "trainer/backend.h"
+#include "trainer/executor.h"
+#include "trainer/rank.h"
+#include "trainer/stage_memory.h"
+
+namespace tandem::trainer {
+
+// One rank on a plan, without the loop around it.
+class ExecutorTest : public testing::Test {
+ protected:
+  ExecutorTest()
+      : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
+        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
+        memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
+                /*fill_with_nan=*/true),
+        units_(MakeUnits(plan_, 0, *backend_)),
+        states_(StatesOf(plan_, memory_)) {
+    InitializeUnits();
+    ResetExecutor();
+  }
+
+  // The same weights each time.
+  void InitializeUnits() {
+    for (size_t unit = 0; unit < units_.size(); ++unit) {
+      const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
+      units_[unit].Initialize(1, inits, states_[unit]);
+    }
+  }
+
+  // One that no error has ended, with groups that nobody has aborted.
+  void ResetExecutor() {
+    executor_.reset();
+    const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
+    std::vector<comm::Membership> groups;
+    for (const comm::CommunicatorUse& use : uses) {
+      groups.push_back({.group = use.group});
+    }
+    communicators_.emplace(factory_, groups, uses);
+    executor_ = std::make_unique<Executor>(plan_, nodes_, units_, memory_, *communicators_, page_, *backend_,
+                                           ExecutorOptions{.fill_with_nan = true});
+  }
+
+  static void Load(int microbatch, int64_t* tokens, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      tokens[i] = (i * 7 + microbatch) % 256;
+    }
+  }
+
+  BatchReader::Load Load() const {
+    return [count = plan_.batch.sequences * (plan_.batch.sequence_length + 1)](
+               int microbatch, int64_t* tokens) { Load(microbatch, tokens, count); };
+  }
+
+  static RunRequest Begin(int64_t step) { return {.run = {.kind = RunKind::kBegin, .computed = step}}; }
+  static RunRequest Train(int64_t step) {
+    return {.run = {.kind = RunKind::kTrain, .applied = step - 1, .computed = step}, .learning_rate = 1e-3};
+  }
+  static RunRequest Update(int64_t step) {
+    return {.run = {.kind = RunKind::kUpdate, .applied = step}, .learning_rate = 1e-3};
+  }
+
+  RunRecord IssueAndAwait(const RunRequest& request) {
+    executor_->Issue(request, Load());
+    return executor_->Await();
+  }
+
+  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
+  const plan::JobPlan plan_;
+  const std::vector<std::unique_ptr<model::Node>> nodes_;
+  const StageMemory memory_;
+  const std::vector<fsdp::UnitShard> units_;
+  const std::vector<fsdp::StateMemory> states_;
+  HangingFactory factory_;
+  std::optional<comm::Communicators> communicators_;
+  link::SharedPage page_;
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace tandem::trainer
