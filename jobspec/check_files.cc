@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "jobspec/check_files.h"
+
 #include <errno.h>
 #include <fnmatch.h>
 #include <string.h>
@@ -63,21 +65,23 @@ bool WouldFind(const std::string& pattern, const std::string& folder) {
 
 class FileChecker {
  public:
-  explicit FileChecker(const v1::JobSpec& spec) : spec_(spec) {}
+  FileChecker(const v1::JobSpec& spec, const BeforePath& before) : spec_(spec), before_(before) {}
 
   std::vector<v1::Violation> Run() {
-    if (spec_.data().has_train()) {
+    if (spec_.data().has_train() && before_("data.train", spec_.data().train())) {
       if (const auto files = CheckData("data.train", spec_.data().train()); files.has_value()) {
         CheckParts(*files);
       }
     }
-    if (spec_.data().has_validation()) {
+    if (spec_.data().has_validation() && before_("data.validation", spec_.data().validation())) {
       CheckData("data.validation", spec_.data().validation());
     }
-    if (spec_.checkpoint().has_directory()) {
+    if (spec_.checkpoint().has_directory() &&
+        before_("checkpoint.directory", spec_.checkpoint().directory())) {
       CheckDirectory(spec_.checkpoint().directory());
     }
-    if (IsResumePath(spec_.checkpoint().resume())) {
+    if (IsResumePath(spec_.checkpoint().resume()) &&
+        before_("checkpoint.resume", spec_.checkpoint().resume())) {
       CheckResume(spec_.checkpoint().resume());
     }
     return std::move(violations_);
@@ -275,11 +279,18 @@ class FileChecker {
   }
 
   const v1::JobSpec& spec_;
+  const BeforePath& before_;
   std::vector<v1::Violation> violations_;
 };
 
 }  // namespace
 
-std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved) { return FileChecker(resolved).Run(); }
+std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved, const BeforePath& before) {
+  return FileChecker(resolved, before).Run();
+}
+
+std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved) {
+  return CheckFiles(resolved, [](const char*, const std::string&) { return true; });
+}
 
 }  // namespace tandem::jobspec

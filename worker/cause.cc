@@ -154,6 +154,17 @@ v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const
   return cause;
 }
 
+v1::Cause CauseOfRefusal(const std::string& worker, v1::FailureClass failure, const std::string& reason,
+                         const std::string& message, absl::Time now) {
+  v1::Cause cause;
+  cause.set_class_(failure);
+  cause.set_reason(reason);
+  cause.set_message(message);
+  cause.set_worker(worker);
+  *cause.mutable_time() = proto::ToProto(now);
+  return cause;
+}
+
 v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, const std::string& reason,
                             absl::Time now) {
   v1::Cause cause =

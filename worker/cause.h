@@ -26,6 +26,10 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
 // Fills what a rank's own Failed message left open: rank, worker, time, step.
 v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const RankState& rank, absl::Time now);
 
+// An attempt of which no rank may start here.
+v1::Cause CauseOfRefusal(const std::string& worker, v1::FailureClass failure, const std::string& reason,
+                         const std::string& message, absl::Time now);
+
 // A rank that never ran, or could not be started.
 v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
                          absl::Time now);

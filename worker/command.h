@@ -19,9 +19,13 @@ struct SendToController {  // lost where the stream just broke; the next invento
 struct DropSession {  // close the stream and dial again
   std::string why;
 };
-struct Prepare {  // check the files, name the program, record on disk that ranks will run → Prepared
+struct Check {  // look at its paths, name its program → LookingAt for each path, then Checked
   v1::Assignment assignment;
+};
+struct RecordRanks {  // durable: these ranks will run → RanksRecorded
+  AttemptKey attempt;
   std::string store_id;  // of the controller that assigned it
+  std::vector<int> ranks;
 };
 struct Spawn {  // → RankSpawned or SpawnFailed
   RankKey rank;
@@ -50,8 +54,8 @@ struct ExitProcess {
   std::string problem;  // empty: it was asked to
 };
 
-using Command = std::variant<SendToController, DropSession, Prepare, Spawn, SendToRank, Kill, RecordEnd,
-                             Forget, RenewDeadline, StartUpload, ExitProcess>;
+using Command = std::variant<SendToController, DropSession, Check, RecordRanks, Spawn, SendToRank, Kill,
+                             RecordEnd, Forget, RenewDeadline, StartUpload, ExitProcess>;
 
 // What has changed, where the shell logs it or keeps something beside the state.
 

@@ -29,7 +29,7 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(DaemonConfig config, JobChecks checks,
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(DaemonConfig config, const JobChecks& checks,
                                                      const platform::Clock& clock, platform::Random& random,
                                                      platform::Files& files) {
   TANDEM_ASSIGN_OR_RETURN(Records records, Records::Open(files, config.state_folder));
@@ -41,13 +41,12 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(DaemonConfig config, JobChe
     state.ended[KeyOf(end.id())] = {.status = end};
   }
   return std::unique_ptr<Daemon>(
-      new Daemon(std::move(config), std::move(checks), clock, random, std::move(records), std::move(state)));
+      new Daemon(std::move(config), checks, clock, random, std::move(records), std::move(state)));
 }
 
-Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clock, platform::Random& random,
-               Records records, WorkerState state)
+Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clock& clock,
+               platform::Random& random, Records records, WorkerState state)
     : config_(std::move(config)),
-      checks_(std::move(checks)),
       clock_(clock),
       random_(random),
       state_(std::move(state)),
@@ -55,7 +54,7 @@ Daemon::Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clo
       reports_(clock, config_.report_limits) {
   const auto sink = [this](Input input) { inputs_.Put(std::move(input)); };
   records_thread_ = std::make_unique<TaskThread>();
-  checks_thread_ = std::make_unique<TaskThread>();
+  checks_ = std::make_unique<CheckThreads>(checks, clock_, sink);
   profiles_ = std::make_unique<ProfileUploads>();
   launcher_ = std::make_unique<Launcher>(
       config_.trainer, config_.run_as, reports_,
@@ -128,7 +127,8 @@ void Daemon::Do(const Command& command) {
                    Log(LogLevel::kWarning, "closing the session", {{"reason", c.why}});
                    client_->Drop();
                  },
-                 [this](const Prepare& c) { checks_thread_->Run([this, c] { PrepareAttempt(c); }); },
+                 [this](const Check& c) { checks_->Start(c.assignment); },
+                 [this](const RecordRanks& c) { records_thread_->Run([this, c] { WriteRanks(c); }); },
                  [this](const Spawn& c) { launcher_->Spawn(c.rank, c.start, records_.LogFile(c.rank)); },
                  [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
                  [this](const Kill& c) { launcher_->Kill(c.rank); },
@@ -225,6 +225,7 @@ void Daemon::Note(const Change& change) {
                      const std::lock_guard lock(live_mu_);
                      live_.erase(e.attempt);
                    }
+                   checks_->Drop(e.attempt);
                    launcher_->Remove(e.attempt);
                    attempt_fields(e.attempt, "ended here");
                  },
@@ -232,27 +233,19 @@ void Daemon::Note(const Change& change) {
              change);
 }
 
-void Daemon::PrepareAttempt(const Prepare& command) {
-  const v1::Assignment& assignment = command.assignment;
-  Prepared prepared{.attempt = KeyOf(assignment.id()),
-                    .violations = checks_.check_files(assignment.resolved())};
-  if (!prepared.violations.empty()) {
-    return inputs_.Put(std::move(prepared));
-  }
-  prepared.program = checks_.name_program(assignment.resolved());
+// Before any rank starts, so that none can outlive the daemon unknown.
+void Daemon::WriteRanks(const RecordRanks& command) {
   RanksRecord record{.store_id = command.store_id};
-  for (const v1::RankStart& start : assignment.ranks()) {
-    record.ranks[start.rank()] = {};
+  for (const int rank : command.ranks) {
+    record.ranks[rank] = {};
   }
-  // The record is durable before any rank starts, so that none can outlive the daemon unknown.
-  records_thread_->Run([this, prepared = std::move(prepared), record = std::move(record)]() mutable {
-    if (const absl::Status written = records_.WriteRanks(prepared.attempt, record); !written.ok()) {
-      prepared.problem = std::string(written.message());
-    }
-    processes_[prepared.attempt] = std::move(record);
-    TANDEM_FAILPOINT("worker.after_accept");
-    inputs_.Put(std::move(prepared));
-  });
+  RanksRecorded recorded{.attempt = command.attempt};
+  if (const absl::Status written = records_.WriteRanks(command.attempt, record); !written.ok()) {
+    recorded.problem = std::string(written.message());
+  }
+  processes_[command.attempt] = std::move(record);
+  TANDEM_FAILPOINT("worker.after_accept");
+  inputs_.Put(std::move(recorded));
 }
 
 void Daemon::RecordProcess(const RankKey& rank, const ProcessId& process) {

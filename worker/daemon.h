@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "platform/clock.h"
 #include "platform/files.h"
 #include "platform/random.h"
-#include "tandem/v1/job.pb.h"
 #include "worker/controller_client.h"
+#include "worker/job_checks.h"
 #include "worker/launcher.h"
 #include "worker/log_upload.h"
 #include "worker/mailbox.h"
@@ -36,20 +34,12 @@ struct DaemonConfig {
   ReportLimits report_limits;
 };
 
-// What the daemon asks of other parts about a job before it runs it.
-struct JobChecks {
-  // What is wrong with the files that it needs, one line each; empty: nothing.
-  std::function<std::string(const v1::JobSpec& resolved)> check_files;
-  // The instructions of its program, for messages; empty where they are not known.
-  std::function<std::vector<InstructionName>(const v1::JobSpec& resolved)> name_program;
-};
-
 // The worker daemon: takes one input after the other to the core and does what it says, with processes, files
 // and streams. One thread runs it; the inputs come from others.
 class Daemon {
  public:
   // Takes the state folder and clears up after an earlier daemon. The clock must not jump (SteadyClock).
-  static absl::StatusOr<std::unique_ptr<Daemon>> Open(DaemonConfig config, JobChecks checks,
+  static absl::StatusOr<std::unique_ptr<Daemon>> Open(DaemonConfig config, const JobChecks& checks,
                                                       const platform::Clock& clock, platform::Random& random,
                                                       platform::Files& files);
   ~Daemon();
@@ -62,16 +52,15 @@ class Daemon {
   void AskShutdown(absl::Duration drain) { inputs_.Put(ShutdownAsked{drain}); }
 
  private:
-  Daemon(DaemonConfig config, JobChecks checks, const platform::Clock& clock, platform::Random& random,
+  Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clock& clock, platform::Random& random,
          Records records, WorkerState state);
 
   void Do(const Command& command);
   void Note(const Change& change);
-  void PrepareAttempt(const Prepare& command);
+  void WriteRanks(const RecordRanks& command);
   void RecordProcess(const RankKey& rank, const ProcessId& process);
 
   const DaemonConfig config_;
-  const JobChecks checks_;
   const platform::Clock& clock_;
   platform::Random& random_;
   WorkerState state_;
@@ -87,8 +76,8 @@ class Daemon {
   ReportQueue reports_;
   // Threads that use what is above; in this order, so that what feeds the daemon ends first.
   std::unique_ptr<TaskThread> records_thread_;
-  std::unique_ptr<TaskThread> checks_thread_;  // may hang with a file system that hangs
-  std::unique_ptr<ProfileUploads> profiles_;   // which the launcher feeds
+  std::unique_ptr<CheckThreads> checks_;
+  std::unique_ptr<ProfileUploads> profiles_;  // which the launcher feeds
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<ControllerClient> client_;
   std::unique_ptr<LogUploads> uploads_;

@@ -23,12 +23,23 @@ struct FromController {
   v1::ControllerMessage message;
 };
 
-// The answer to the command Prepare.
-struct Prepared {
+// What comes of the command Check, which may hang with a file system for as long as that does: before each
+// path that is looked at, and after the last.
+struct LookingAt {
+  AttemptKey attempt;
+  std::string what;  // "data.train /mnt/corpus"; empty: all have answered
+};
+struct Checked {
   AttemptKey attempt;
   std::string violations;  // of the files that the job needs; empty: none
-  std::string problem;     // of this machine (its disk); empty: none
+  std::string problem;     // of this machine: a path of the job hangs here; empty: none
   std::vector<InstructionName> program;
+};
+
+// The answer to the command RecordRanks.
+struct RanksRecorded {
+  AttemptKey attempt;
+  std::string problem;  // of this machine's disk; empty: none
 };
 
 // The answers to the command Spawn, and the end that follows the first of them.
@@ -71,7 +82,8 @@ struct ShutdownAsked {
 };
 struct Woken {};  // NextWake has come
 
-using Input = std::variant<Connected, Disconnected, FromController, Prepared, RankSpawned, SpawnFailed,
-                           RankExited, FromRank, Sampled, EndRecorded, ShutdownAsked, Woken>;
+using Input =
+    std::variant<Connected, Disconnected, FromController, LookingAt, Checked, RanksRecorded, RankSpawned,
+                 SpawnFailed, RankExited, FromRank, Sampled, EndRecorded, ShutdownAsked, Woken>;
 
 }  // namespace tandem::worker

@@ -44,10 +44,10 @@ absl::StatusOr<std::vector<std::string>> CanonicalRoots(const char* flag,
 
 class Checker {
  public:
-  explicit Checker(const PathRules& rules) : rules_(rules) {}
+  Checker(const PathRules& rules, const jobspec::BeforePath& before) : rules_(rules), before_(before) {}
 
   void Data(const char* field, const std::string& pattern) {
-    if (rules_.read.empty()) {
+    if (rules_.read.empty() || !before_(field, pattern)) {
       return;
     }
     const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(pattern);
@@ -62,7 +62,7 @@ class Checker {
   }
 
   void Checkpoints(const char* field, const std::string& path) {
-    if (!rules_.write.empty()) {
+    if (!rules_.write.empty() && before_(field, path)) {
       Allow(field, path, path, rules_.write, "a folder", "--write-root");
     }
   }
@@ -89,6 +89,7 @@ class Checker {
   }
 
   const PathRules& rules_;
+  const jobspec::BeforePath& before_;
   std::vector<v1::Violation> violations_;
 };
 
@@ -103,8 +104,9 @@ absl::StatusOr<PathRules> Canonical(const PathRules& rules) {
   return PathRules{.read = *std::move(read), .write = *std::move(write)};
 }
 
-std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRules& rules) {
-  Checker checker(rules);
+std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRules& rules,
+                                      const jobspec::BeforePath& before) {
+  Checker checker(rules, before);
   if (resolved.data().has_train()) {
     checker.Data("data.train", resolved.data().train());
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "jobspec/check_files.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::worker {
@@ -23,6 +24,7 @@ absl::StatusOr<PathRules> Canonical(const PathRules& rules);
 // link gets out of a root, and neither a FIFO nor a device is a file. Blocks on the file system. It is what
 // is there now: the rules hold against jobs that name what is not theirs; against who can change a root's
 // content while a job starts, it is the user that ranks run as who holds.
-std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRules& rules);
+std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRules& rules,
+                                      const jobspec::BeforePath& before);
 
 }  // namespace tandem::worker

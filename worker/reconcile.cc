@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
 #include "worker/cause.h"
@@ -104,22 +107,18 @@ class Reconciler {
 
   void Reconcile(const AttemptKey& key, AttemptState& attempt) {
     StopTheOthers(key, attempt);
-    if (!attempt.refused && !attempt.stop) {
-      if (!attempt.prepare_sent) {
-        attempt.prepare_sent = true;
-        return Do(Prepare{attempt.assignment, attempt.store_id});
-      }
-      if (!attempt.prepared) {
-        return;
-      }
+    const bool is_wanted = !attempt.refused && !attempt.stop;
+    if (is_wanted && attempt.preparation != Preparation::kReady) {
+      return GetReady(key, attempt);
     }
     bool all_gone = true;
     for (auto& [number, rank] : attempt.ranks) {
       Reconcile({key, number}, attempt, rank);
       all_gone = all_gone && rank.life == Life::kGone;
     }
-    // A preparation in progress would write into the folder that the record closes.
-    if (all_gone && !attempt.recording && (attempt.prepared || attempt.refused || !attempt.prepare_sent)) {
+    // Without waiting for a check, which writes nothing and may never come back. The shell records in order,
+    // so the record of ranks is not written into a folder that this one has closed.
+    if (all_gone && !attempt.recording) {
       v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false, now_);
       status.set_ended(true);
       Do(RecordEnd{std::move(status)});
@@ -127,6 +126,48 @@ class Reconciler {
     }
     PassRequestOn(key, attempt);
     Answer(key, attempt);
+  }
+
+  void GetReady(const AttemptKey& key, AttemptState& attempt) {
+    switch (attempt.preparation) {
+      case Preparation::kNew:
+        attempt.preparation = Preparation::kChecking;
+        attempt.check_by = now_ + kPathLimit;
+        Do(Check{attempt.assignment});
+        break;
+      case Preparation::kChecking:
+        if (now_ >= attempt.check_by) {
+          RefuseAttempt(key, attempt,
+                        CauseOfRefusal(state_.settings.worker_id, v1::FAILURE_CLASS_INFRASTRUCTURE,
+                                       kPathHangs, WhyNoAnswer(attempt), now_),
+                        outcome_);
+          changed_ = true;
+        }
+        break;
+      case Preparation::kChecked: {
+        RecordRanks record{.attempt = key, .store_id = attempt.store_id};
+        for (const auto& [number, rank] : attempt.ranks) {
+          record.ranks.push_back(number);
+        }
+        attempt.preparation = Preparation::kRecording;
+        Do(std::move(record));
+        break;
+      }
+      case Preparation::kRecording:
+      case Preparation::kReady:
+        break;
+    }
+  }
+
+  std::string WhyNoAnswer(const AttemptState& attempt) const {
+    const std::string limit = absl::FormatDuration(kPathLimit);
+    return attempt.looking_at.empty()
+               ? absl::StrCat("no look at the job's paths could begin within ", limit,
+                              ": those at other jobs' paths hang on worker ", state_.settings.worker_id,
+                              ", whose log names them; mend that file system there, then submit again")
+               : absl::StrCat(attempt.looking_at, " does not answer on worker ", state_.settings.worker_id,
+                              " (waited ", limit,
+                              "): mend or unmount that file system there, or use another path");
   }
 
   // Without a rank the attempt cannot step, so nobody needs to be asked.
@@ -263,7 +304,7 @@ class Reconciler {
     }
     for (auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
-      const bool known = attempt.prepared || attempt.refused || attempt.stop;
+      const bool known = attempt.preparation == Preparation::kReady || attempt.refused || attempt.stop;
       if (!known || (!attempt.dirty && !state_.heartbeat_due)) {
         continue;
       }

@@ -84,13 +84,17 @@ struct Value {
   int rank = -1;  // the local rank that set it; -1: the controller sent it
 };
 
+// What an attempt goes through before its ranks start; one that is stopped goes no further.
+enum class Preparation { kNew, kChecking, kChecked, kRecording, kReady };
+
 // An attempt of which this worker runs ranks, from the assignment to the record of its end.
 struct AttemptState {
   v1::Assignment assignment;
   std::string store_id;  // of the controller that assigned it
-  bool prepare_sent = false;
-  bool prepared = false;
-  std::vector<InstructionName> program;  // empty where it could not be worked out
+  Preparation preparation = Preparation::kNew;
+  std::string looking_at;  // while it is checked: the path; empty: none yet, or none any more
+  absl::Time check_by = absl::InfiniteFuture();  // when that path counts as one that hangs
+  std::vector<InstructionName> program;          // empty where it could not be worked out
   std::optional<v1::Cause> refused;
   std::map<int, RankState> ranks;  // by rank
   std::optional<Stop> stop;

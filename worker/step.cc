@@ -30,6 +30,15 @@ void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcom
   }
 }
 
+void RefuseAttempt(const AttemptKey& key, AttemptState& attempt, v1::Cause cause, Outcome& outcome) {
+  attempt.refused = cause;
+  attempt.dirty = true;
+  for (auto& [number, rank] : attempt.ranks) {
+    rank.life = Life::kGone;
+  }
+  outcome.changes.push_back(AttemptRefused{key, std::move(cause)});
+}
+
 void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::optional<v1::Cause> cause,
              absl::Time now, Outcome& outcome) {
   rank.life = Life::kGone;
@@ -47,6 +56,9 @@ absl::Time NextWake(const WorkerState& state) {
   for (const auto& [key, attempt] : state.live) {
     if (!attempt.stop) {
       next = std::min(next, state.shutdown_at);
+      if (attempt.preparation == Preparation::kChecking && !attempt.refused) {
+        next = std::min(next, attempt.check_by);
+      }
       continue;
     }
     for (const auto& [number, rank] : attempt.ranks) {

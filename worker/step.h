@@ -23,8 +23,13 @@ inline constexpr absl::Duration kNoticePeriod = absl::Seconds(5);
 inline constexpr absl::Duration kLongestSilence = absl::Seconds(15);
 // After this the daemon ends even where ranks cannot be killed (they die with it).
 inline constexpr absl::Duration kShutdownLimit = absl::Seconds(3);
+// What a path of a job may take to answer before its attempt is refused.
+inline constexpr absl::Duration kPathLimit = absl::Minutes(2);
 // The limit of unacknowledged checkpoints: the oldest are dropped (they stay on disk).
 inline constexpr size_t kMaxNotices = 1000;
+
+// Reason of an attempt that is refused since a path of its job does not answer here.
+inline constexpr char kPathHangs[] = "PathHangs";
 
 // What one Step did beside changing the state.
 struct Outcome {
@@ -51,6 +56,9 @@ bool Reconcile(WorkerState& state, absl::Time now, Outcome& outcome);
 
 // The ranks of an attempt are wanted gone. The earlier of two stops wins; the first one's reason stays.
 void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcome& outcome);
+
+// None of its ranks may start.
+void RefuseAttempt(const AttemptKey& key, AttemptState& attempt, v1::Cause cause, Outcome& outcome);
 
 // The rank is gone, or never came. No cause: it finished.
 void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::optional<v1::Cause> cause,

@@ -121,18 +121,37 @@ class Taker {
     }
   }
 
-  void operator()(const Prepared& input) {
-    AttemptState* const attempt = FindAttempt(state_, input.attempt);
+  void operator()(const LookingAt& input) {
+    if (AttemptState* const attempt = Preparing(input.attempt)) {
+      attempt->looking_at = input.what;
+      attempt->check_by = input.what.empty() ? absl::InfiniteFuture() : now_ + kPathLimit;
+    }
+  }
+
+  void operator()(const Checked& input) {
+    AttemptState* const attempt = Preparing(input.attempt);
     if (attempt == nullptr) {
       return;
     }
     if (!input.violations.empty()) {
       Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, "InvalidSpec", input.violations);
     } else if (!input.problem.empty()) {
+      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, kPathHangs, input.problem);
+    } else {
+      attempt->preparation = Preparation::kChecked;
+      attempt->program = input.program;
+    }
+  }
+
+  void operator()(const RanksRecorded& input) {
+    AttemptState* const attempt = Preparing(input.attempt);
+    if (attempt == nullptr) {
+      return;
+    }
+    if (!input.problem.empty()) {
       Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, "WorkerDisk", input.problem);
     } else {
-      attempt->prepared = true;
-      attempt->program = input.program;
+      attempt->preparation = Preparation::kReady;
       attempt->dirty = true;
     }
   }
@@ -374,18 +393,15 @@ class Taker {
 
   void Refuse(const AttemptKey& key, AttemptState& attempt, v1::FailureClass failure,
               const std::string& reason, const std::string& message) {
-    v1::Cause cause;
-    cause.set_class_(failure);
-    cause.set_reason(reason);
-    cause.set_message(message);
-    cause.set_worker(state_.settings.worker_id);
-    *cause.mutable_time() = proto::ToProto(now_);
-    attempt.refused = cause;
-    attempt.dirty = true;
-    for (auto& [number, rank] : attempt.ranks) {
-      rank.life = Life::kGone;
-    }
-    outcome_.changes.push_back(AttemptRefused{key, std::move(cause)});
+    RefuseAttempt(key, attempt, CauseOfRefusal(state_.settings.worker_id, failure, reason, message, now_),
+                  outcome_);
+  }
+
+  // The attempt, where an answer about its preparation is still of use: it may have been stopped or refused,
+  // and have ended, while a path of it hung.
+  AttemptState* Preparing(const AttemptKey& key) {
+    AttemptState* const attempt = FindAttempt(state_, key);
+    return attempt == nullptr || attempt->stop || attempt->refused ? nullptr : attempt;
   }
 
   // A value of the rendezvous. Write-once: the first value stays.

@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "config/flags.h"
+#include "jobspec/check_files.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
@@ -92,13 +93,14 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
 
 // One line where there is one violation; several are joined, since a cause is one line. What a job may not
 // look at is not looked at, and nothing of a job that this build would train as another one.
-std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules) {
+std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules,
+                       const tandem::jobspec::BeforePath& before) {
   std::vector<tandem::v1::Violation> violations = tandem::jobspec::CheckKnown(resolved);
   if (violations.empty()) {
-    violations = worker::CheckPaths(resolved, rules);
+    violations = worker::CheckPaths(resolved, rules, before);
   }
   if (violations.empty()) {
-    violations = tandem::jobspec::CheckFiles(resolved);
+    violations = tandem::jobspec::CheckFiles(resolved, before);
   }
   const std::string text = tandem::jobspec::ToText(violations);
   return absl::StrJoin(absl::StrSplit(text, '\n', absl::SkipEmpty()), "; ");
@@ -264,7 +266,9 @@ int main(int argc, char** argv) {
           .run_as = std::move(run_as),
       },
       {.check_files =
-           [rules = *rules](const tandem::v1::JobSpec& resolved) { return CheckFiles(resolved, rules); },
+           [rules = *rules](const tandem::v1::JobSpec& resolved, const tandem::jobspec::BeforePath& before) {
+             return CheckFiles(resolved, rules, before);
+           },
        .name_program = worker::NameProgram},
       platform::SteadyClock(), platform::SystemRandom(), platform::SystemFiles());
   if (!daemon.ok()) {

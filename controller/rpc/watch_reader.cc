@@ -2,6 +2,7 @@
 #include "controller/rpc/watch_reader.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -239,10 +240,6 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
     }
     auto& [job_id, reports] = *it;
     const bool ended = reports.ended != absl::InfiniteFuture();
-    if (ended && job_id_.empty() && now - reports.ended > kLateReports) {
-      it = reports_.erase(it);
-      continue;
-    }
     std::vector<v1::StepReport> found;
     int64_t skipped = 0;
     if (min_interval_ == absl::ZeroDuration()) {
@@ -291,7 +288,9 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       response.set_skipped(std::exchange(skipped, 0));
       *response.mutable_report() = std::move(report);
     }
-    ++it;
+    // Not before all of it is read, however late that is.
+    const bool is_over = found.empty() && job_id_.empty() && now - reports.ended > kLateReports;
+    it = is_over ? reports_.erase(it) : std::next(it);
   }
   return absl::OkStatus();
 }

@@ -306,6 +306,26 @@ TEST_F(WatchTest, ReportsWithNormsAreReadOneAtATimeAndThoseOfAllJobsInTurns) {
               ElementsAre("report 2 norms", "report 12 norms", "report 3 norms", "report 13 norms"));
 }
 
+TEST_F(WatchTest, AJobThatHasEndedIsFollowedUntilItsReportsAreRead) {
+  v1::WatchRequest request;
+  request.set_reports(true);
+  driver_.Run(v1::JOB_STATE_RUNNING);
+  Save();
+  Drain(*Open(request));
+  Report(1, 200);
+  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+  driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  Save();
+  request.set_cursor(cursor_);
+  std::unique_ptr<WatchReader> reader = Open(request);
+  EXPECT_THAT(Drain(*reader, 2), ElementsAre("report 1", "report 2"));
+  now_ += absl::Minutes(2);  // a slow client
+  const std::vector<std::string> rest = Drain(*reader);
+  ASSERT_GE(rest.size(), 198U);
+  EXPECT_EQ(rest[197], "report 200");
+}
+
 TEST_F(WatchTest, CursorsOfOtherStoresAndNonsenseAreRefused) {
   driver_.Feed(SubmitOf("job", 1));
   Save();

@@ -32,13 +32,20 @@ v1::FromTrainer Failed(v1::FailureClass failure, const std::string& text) {
   return message;
 }
 
-TEST(AttemptTest, IsPreparedThenSpawnedThenReported) {
+TEST(AttemptTest, IsCheckedThenRecordedThenSpawnedThenReported) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
-  EXPECT_THAT(core.Take<Prepare>(), SizeIs(1));
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
+  EXPECT_THAT(core.Take<Check>(), SizeIs(1));
+  EXPECT_THAT(core.Take<RecordRanks>(), IsEmpty());
+  core.Feed(Checked{.attempt = kJob});
+  const std::vector<RecordRanks> records = core.Take<RecordRanks>();
+  ASSERT_THAT(records, SizeIs(1));
+  EXPECT_EQ(records[0].attempt, kJob);
+  EXPECT_EQ(records[0].store_id, "store");
+  EXPECT_THAT(records[0].ranks, testing::ElementsAre(0, 1));
+  EXPECT_THAT(core.Take<Spawn>(), IsEmpty()) << "not before it is on disk";
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kStatus), IsEmpty()) << "neither accepted nor refused yet";
-  core.Feed(Prepared{.attempt = kJob});
+  core.Feed(RanksRecorded{.attempt = kJob});
   const std::vector<Spawn> spawns = core.Take<Spawn>();
   ASSERT_THAT(spawns, SizeIs(2));
   EXPECT_EQ(spawns[1].rank.rank, 1);
@@ -60,7 +67,7 @@ TEST(AttemptTest, TheSameAssignmentAgainChangesNothing) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Assign({CoreHarness::Job("j", 2)});
-  EXPECT_THAT(core.Take<Prepare>(), IsEmpty());
+  EXPECT_THAT(core.Take<Check>(), IsEmpty());
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
 }
@@ -187,7 +194,8 @@ TEST(AttemptTest, ARankThatFailedAndStaysIsKilled) {
 TEST(AttemptTest, ARankThatCannotBeStartedFailsTheAttempt) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(Prepared{.attempt = kJob});
+  core.Feed(Checked{.attempt = kJob});
+  core.Feed(RanksRecorded{.attempt = kJob});
   core.Feed(RankSpawned{{kJob, 0}, 77});
   core.Feed(SpawnFailed{{kJob, 1}, "fork: Resource temporarily unavailable"});
   EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
@@ -199,7 +207,7 @@ TEST(AttemptTest, ARankThatCannotBeStartedFailsTheAttempt) {
 TEST(AttemptTest, FilesThatDoNotFitRefuseItAsAUsersErrorWithTheSameText) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(Prepared{.attempt = kJob, .violations = "data.train: /none is not there"});
+  core.Feed(Checked{.attempt = kJob, .violations = "data.train: /none is not there"});
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
   core.Feed(EndRecorded{kJob});
@@ -213,7 +221,8 @@ TEST(AttemptTest, FilesThatDoNotFitRefuseItAsAUsersErrorWithTheSameText) {
 TEST(AttemptTest, ADiskThatCannotRecordItRefusesItAsTheMachinesFault) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(Prepared{.attempt = kJob, .problem = "write x: No space left on device"});
+  core.Feed(Checked{.attempt = kJob});
+  core.Feed(RanksRecorded{.attempt = kJob, .problem = "write x: No space left on device"});
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   EXPECT_EQ(core.TakeStatus().refused().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
 }
@@ -227,7 +236,7 @@ TEST(AttemptTest, ASlotThatIsNotFreeRefusesIt) {
   gpu.mutable_ranks(0)->set_slot(1);
   gpu.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_CUDA);
   core.Assign({CoreHarness::Job("a", 1), far, CoreHarness::Job("c", 1), gpu});
-  EXPECT_THAT(core.Take<Prepare>(), IsEmpty());
+  EXPECT_THAT(core.Take<Check>(), IsEmpty());
   std::vector<std::string> messages;
   for (const v1::WorkerMessage& message : core.TakeMessages(v1::WorkerMessage::kStatus)) {
     messages.push_back(message.status().refused().message());
@@ -273,15 +282,86 @@ TEST(AttemptTest, StopNowUsesTheGraceAndReasonOfTheAssignment) {
   EXPECT_TRUE(status.ranks(0).stop_requested());
 }
 
-TEST(AttemptTest, AStopThatArrivesWhileFilesAreCheckedSpawnsNothing) {
+TEST(AttemptTest, AStopWhileItsFilesAreCheckedEndsItWithoutWaitingForTheCheck) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Assign({});
-  EXPECT_THAT(core.Take<RecordEnd>(), IsEmpty()) << "the check is still writing";
-  core.Feed(Prepared{.attempt = kJob});
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  EXPECT_EQ(core.TakeStatus().ranks(0).cause().message(), "rank 0 was stopped before it started");
+  core.Feed(Checked{.attempt = kJob});
+  EXPECT_THAT(core.Take<RecordRanks>(), IsEmpty());
+  core.Feed(EndRecorded{kJob});
+  const v1::AttemptStatus status = core.TakeStatus();
+  EXPECT_TRUE(status.ended());
+  EXPECT_EQ(status.ranks(0).cause().message(), "rank 0 was stopped before it started");
+  core.Feed(LookingAt{kJob, "data.train /late"});
+  core.Feed(Checked{.attempt = kJob, .violations = "late"});
+  EXPECT_THAT(core.Take<RecordRanks>(), IsEmpty()) << "nothing is written of what has ended";
+  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
+}
+
+TEST(AttemptTest, AStopWhileItsRanksAreRecordedSpawnsNothingAndIsRecordedBehindThem) {
+  CoreHarness core;
+  core.Connect({CoreHarness::Job("j", 2)});
+  core.Feed(Checked{.attempt = kJob});
+  core.Assign({});
+  EXPECT_THAT(core.Take<RecordRanks>(), SizeIs(1));
+  EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
+  core.Feed(RanksRecorded{.attempt = kJob, .problem = "no space"});
+  core.Feed(EndRecorded{kJob});
+  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
+  EXPECT_FALSE(core.TakeStatus().has_refused()) << "the stop came first";
+}
+
+TEST(AttemptTest, APathThatDoesNotAnswerRefusesItByNameAndTheNextJobRuns) {
+  CoreHarness core;
+  core.Connect({CoreHarness::Job("j", 2)});
+  core.Feed(LookingAt{kJob, "data.train /dead"});
+  core.Advance(kPathLimit - absl::Seconds(1));
+  core.Feed(LookingAt{kJob, "checkpoint.directory /dead too"});
+  EXPECT_EQ(NextWake(core.state()), core.now() + kPathLimit) << "each path has its time";
+  core.Advance(kPathLimit - absl::Seconds(1));
+  EXPECT_THAT(core.Take<RecordEnd>(), IsEmpty());
+  core.Advance(absl::Seconds(1));
+  EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
+  core.Feed(EndRecorded{kJob});
+  const v1::Cause refused = core.TakeStatus().refused();
+  EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_EQ(refused.reason(), kPathHangs);
+  EXPECT_THAT(refused.message(),
+              testing::StartsWith("checkpoint.directory /dead too does not answer on worker w1 (waited 2m)"));
+  core.Heartbeat();
+  core.Assign({CoreHarness::Job("k", 2)}, {kJob});
+  core.Feed(Checked{.attempt = {.job = "k", .attempt = 1}});
+  core.Feed(RanksRecorded{.attempt = {.job = "k", .attempt = 1}});
+  EXPECT_THAT(core.Take<Spawn>(), SizeIs(2)) << "on the same slots";
+}
+
+TEST(AttemptTest, ACheckThatCannotBeginRefusesItToo) {
+  CoreHarness core;
+  core.Connect({CoreHarness::Job("j", 1)});
+  core.Advance(kPathLimit);
+  EXPECT_THAT(core.TakeStatus().refused().message(),
+              testing::StartsWith("no look at the job's paths could begin within 2m: "));
+}
+
+TEST(AttemptTest, NamingALargeProgramTakesTheTimeThatItTakes) {
+  CoreHarness core;
+  core.Connect({CoreHarness::Job("j", 1)});
+  core.Feed(LookingAt{kJob, "data.train /there"});
+  core.Feed(LookingAt{kJob});
+  core.Advance(2 * kPathLimit);
+  core.Feed(Checked{.attempt = kJob});
+  EXPECT_THAT(core.Take<RecordRanks>(), SizeIs(1));
+}
+
+TEST(AttemptTest, APathThatIsKnownToHangRefusesItAsTheMachinesFault) {
+  CoreHarness core;
+  core.Connect({CoreHarness::Job("j", 1)});
+  core.Feed(Checked{.attempt = kJob, .problem = "data.train /dead is not looked at"});
+  const v1::Cause refused = core.TakeStatus().refused();
+  EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_EQ(refused.reason(), kPathHangs);
+  EXPECT_EQ(refused.message(), "data.train /dead is not looked at");
 }
 
 TEST(AttemptTest, AStopOfAnAttemptThatNeverCameHereIsAnsweredAsEnded) {
@@ -289,7 +369,7 @@ TEST(AttemptTest, AStopOfAnAttemptThatNeverCameHereIsAnsweredAsEnded) {
   v1::Assignment stop = CoreHarness::Job("j", 2);
   stop.set_desired(v1::DESIRED_STOP_NOW);
   core.Connect({stop});
-  EXPECT_THAT(core.Take<Prepare>(), IsEmpty());
+  EXPECT_THAT(core.Take<Check>(), IsEmpty());
   EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
   core.Feed(EndRecorded{kJob});
   EXPECT_TRUE(core.TakeStatus().ended());
@@ -309,7 +389,7 @@ TEST(AttemptTest, AnEndIsKeptAndReportedUntilItIsForgotten) {
   ASSERT_EQ(messages[0].hello().inventory().attempts_size(), 1);
   EXPECT_TRUE(messages[0].hello().inventory().attempts(0).ended());
   EXPECT_EQ(messages[0].hello().inventory().attempts(0).ranks(0).cause().exit_code(), 3);
-  EXPECT_THAT(core.Take<Prepare>(), IsEmpty()) << "it never runs twice";
+  EXPECT_THAT(core.Take<Check>(), IsEmpty()) << "it never runs twice";
   core.Assign({}, {kJob});
   const std::vector<Forget> forgets = core.Take<Forget>();
   ASSERT_THAT(forgets, SizeIs(1));

@@ -133,11 +133,12 @@ class CoreHarness {
       Connect();
     }
     Assign({assignment});
-    Prepared prepared{.attempt = KeyOf(assignment.id())};
+    Checked checked{.attempt = KeyOf(assignment.id())};
     for (int i = 0; i < 7; ++i) {
-      prepared.program.push_back({"op " + std::to_string(i), "forward of microbatch 2"});
+      checked.program.push_back({"op " + std::to_string(i), "forward of microbatch 2"});
     }
-    Feed(prepared);
+    Feed(checked);
+    Feed(RanksRecorded{.attempt = checked.attempt});
     for (const v1::RankStart& start : assignment.ranks()) {
       Feed(RankSpawned{{KeyOf(assignment.id()), start.rank()}, 1000 + start.rank()});
     }

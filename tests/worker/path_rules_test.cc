@@ -17,6 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
+const jobspec::BeforePath kLookAtAll = [](const char*, const std::string&) { return true; };
+
 class PathRulesTest : public ::testing::Test {
  protected:
   PathRulesTest() {
@@ -40,7 +42,7 @@ class PathRulesTest : public ::testing::Test {
     return Why(spec);
   }
   std::string Why(const v1::JobSpec& spec) const {
-    const std::vector<v1::Violation> violations = CheckPaths(spec, rules_);
+    const std::vector<v1::Violation> violations = CheckPaths(spec, rules_, kLookAtAll);
     return violations.empty()
                ? ""
                : violations[0].path() + ": " + violations[0].allowed() + "; " + violations[0].remedy();
@@ -94,7 +96,7 @@ TEST_F(PathRulesTest, WithoutRootsEverythingMayBeUsed) {
   v1::JobSpec spec;
   spec.mutable_data()->set_train("/etc/passwd");
   spec.mutable_checkpoint()->set_directory("/anywhere");
-  EXPECT_TRUE(CheckPaths(spec, {}).empty());
+  EXPECT_TRUE(CheckPaths(spec, {}, kLookAtAll).empty());
 }
 
 TEST_F(PathRulesTest, ARootThatIsNoFolderIsRefused) {
