@@ -369,7 +369,7 @@ int main(int argc, char** argv) {
   const tandem::parity::JobRun run = tandem::parity::RunJob(plan, options);
   std::vector<double> seconds;
   for (size_t i = static_cast<size_t>(warmup); i < run.steps.size(); ++i) {
-    seconds.push_back(run.steps[i].seconds);
+    seconds.push_back(run.steps[i].seconds());
   }
   result["step_ms"] = Median(seconds) * 1e3;
   std::printf("%s\n", result.dump().c_str());

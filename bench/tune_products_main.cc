@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the matrix products of a model's layers lose to the best algorithm that cuBLASLt has for them, and
 // lines for ops/cuda/products.txt that mend it, measured on this machine's first GPU:
-//   tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS ...      of y = x W^T, in bfloat16
-// For each shape the products of a layer: y with and without a residual, grad_x = grad_y W, grad_weight =
-// grad_y^T x in bfloat16 and in float. Candidates are what the build's table says, what cuBLASLt's rules
-// propose, what was best for the shapes before this one, and behind them, in a random order, every algorithm
-// with every tile, number of stages, cluster, and the other settings that cuBLASLt names. They are tried once
-// for at most SECONDS a product; the fastest eight, the table's and the rules' first are then timed in turns,
-// and those that do not repeat their bits, or whose result is not the rules', are none for a table.
-// A JSON object a product goes to stderr: the medians, and how much the table's (or, where it is silent, the
-// rules' first) reaches of the best. A line of the table goes to stdout where the best is faster than the
-// rules' first by more than a hundredth.
+//   tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS[,residual] ...      of y = x W^T, in bfloat16
+// For each shape the products of a layer: y (with a residual, where that is said), grad_x = grad_y W,
+// grad_weight = grad_y^T x in bfloat16 and in float. Every setting of every algorithm (algorithm_walk.h) is
+// asked for; where all have been for a product, others of such types, transpositions and addends ask for
+// those that it took. What is taken is timed on ever larger parts of the product (Levels), each time without
+// what was slower than the level's limit; the fastest, the table's and the rules' first are then timed in
+// turns, and those that do not repeat their bits, or whose result is not the rules', are none for a table.
+// After SECONDS the rest is left out, the slowest of the last level first, and counted.
+// A JSON object a product goes to stderr: the medians, how much the table's (or, where it is silent, the
+// rules' first) reaches of the best, and what was asked for, taken, timed and left out. A line of the table
+// goes to stdout where the best is faster than the rules' first by more than a hundredth.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -28,14 +29,16 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <map>
-#include <memory>
-#include <random>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "bench/algorithm_walk.h"
 #include "bench/median.h"
 #include "device/cuda/check.h"
 #include "nlohmann/json.hpp"
@@ -45,6 +48,10 @@
 
 namespace {
 
+using tandem::bench::Algorithm;
+using tandem::bench::AlgorithmWalk;
+using tandem::bench::AllAlgorithms;
+using tandem::bench::Clock;
 using tandem::bench::Median;
 using tandem::device::CheckCuda;
 using tandem::ops::ProductTable;
@@ -53,77 +60,45 @@ using tandem::ops::cuda::CheckProduct;
 using tandem::ops::cuda::ProductMachine;
 using tandem::ops::cuda::ProductOperands;
 using tandem::ops::cuda::ProductPlan;
-using Algorithm = ProductTable::Algorithm;
-using Clock = std::chrono::steady_clock;
 
 constexpr double kWorthIt = 0.99;
 constexpr int kTurns = 9;
-constexpr size_t kFinalists = 8;
-constexpr size_t kRemembered = 24;  // of a shape, for those behind it
+constexpr size_t kFinalists = 12;
 constexpr int kMostProposed = 64;
+constexpr double kShareOfParts = 0.8;    // of a product's time
 constexpr double kRounding = 1.0 / 128;  // twice that of bfloat16, of a norm
 
-template <typename T>
-std::vector<T> Capabilities(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoCapAttributes_t which) {
-  size_t bytes = 0;
-  if (cublasLtMatmulAlgoCapGetAttribute(&algorithm, which, nullptr, 0, &bytes) != CUBLAS_STATUS_SUCCESS) {
-    return {};
+// A part of a product: rows of the output, and of the sums' elements.
+struct Level {
+  int64_t rows;
+  int64_t sums;
+  double limit;  // the next level has what takes at most so many times as long as the fastest
+};
+
+// Parts have so many rows that each multiprocessor computes one tile of 128 x 256 of them, where one tile
+// more is twice the time, and then eight. Sums of 1,024 elements are short: what comes before and behind them
+// takes up to half as long again.
+std::vector<Level> Levels(const ProductOperands& product, int64_t multiprocessors) {
+  std::vector<Level> levels;
+  for (const auto& [tiles, sums, limit] :
+       {std::tuple<int64_t, int64_t, double>{1, 1024, 3.0}, {8, 1024, 2.0}, {8, 4096, 1.3}}) {
+    const int64_t rows = (tiles * multiprocessors * 128 / product.output.columns + 1) * 256;
+    const Level level{std::min(product.output.rows, rows), std::min(product.left.columns, sums), limit};
+    if (level.sums < product.left.columns || level.rows < product.output.rows) {
+      levels.push_back(level);
+    }
   }
-  std::vector<T> values(bytes / sizeof(T));
-  if (!values.empty()) {
-    cublasLtMatmulAlgoCapGetAttribute(&algorithm, which, values.data(), bytes, &bytes);
-  }
-  return values;
+  levels.push_back({product.output.rows, product.left.columns, 0});
+  return levels;
 }
 
-// Every algorithm that cuBLASLt has for such types, with every setting that it names, in a random order.
-std::vector<Algorithm> AllAlgorithms(cublasLtHandle_t handle, cudaDataType_t type, cudaDataType_t output) {
-  std::array<int, 256> ids{};
-  int found = 0;
-  CheckProduct(cublasLtMatmulAlgoGetIds(handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, type, type, output, output,
-                                        static_cast<int>(ids.size()), ids.data(), &found),
-               "algorithms");
-  std::vector<Algorithm> all;
-  for (int i = 0; i < found; ++i) {
-    cublasLtMatmulAlgo_t base{};
-    if (cublasLtMatmulAlgoInit(handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, type, type, output, output, ids[i],
-                               &base) != CUBLAS_STATUS_SUCCESS) {
-      continue;
-    }
-    std::vector<uint32_t> tiles = Capabilities<uint32_t>(base, CUBLASLT_ALGO_CAP_TILE_IDS);
-    std::vector<uint32_t> stages = Capabilities<uint32_t>(base, CUBLASLT_ALGO_CAP_STAGES_IDS);
-    if (tiles.empty()) {
-      tiles = {CUBLASLT_MATMUL_TILE_UNDEFINED};
-    }
-    if (stages.empty()) {
-      stages = {CUBLASLT_MATMUL_STAGES_UNDEFINED};
-    }
-    const std::vector<int32_t> custom = Capabilities<int32_t>(base, CUBLASLT_ALGO_CAP_CUSTOM_OPTION_MAX);
-    const std::vector<uint32_t> swizzles =
-        Capabilities<uint32_t>(base, CUBLASLT_ALGO_CAP_CTA_SWIZZLING_SUPPORT);
-    const uint32_t most_custom = custom.empty() ? 0 : static_cast<uint32_t>(std::min(custom[0], 31));
-    const uint32_t most_swizzle = swizzles.empty() ? 0 : swizzles[0];
-    Algorithm a{.id = static_cast<uint32_t>(ids[i]), .splits = 1};
-    for (const uint32_t tile : tiles) {
-      for (const uint32_t stage : stages) {
-        for (uint32_t cluster = 0; cluster < CUBLASLT_CLUSTER_SHAPE_END; ++cluster) {
-          for (uint32_t option = 0; option <= most_custom; ++option) {
-            for (uint32_t swizzle = 0; swizzle <= most_swizzle; ++swizzle) {
-              a.tile = tile;
-              a.stages = stage;
-              a.cluster = cluster;
-              a.custom = option;
-              a.swizzle = swizzle;
-              all.push_back(a);
-            }
-          }
-        }
-      }
-    }
-  }
-  std::shuffle(all.begin(), all.end(), std::mt19937(2026));
-  return all;
-}
+struct Candidate {
+  Algorithm algorithm;
+  double ms = 0;      // of the last level; 0 where cuBLASLt takes it for the whole product alone
+  bool sound = true;  // repeats its bits, and computes what the rules' first does
+};
+
+bool Faster(const Candidate& left, const Candidate& right) { return left.ms < right.ms; }
 
 class Tuner {
  public:
@@ -132,6 +107,7 @@ class Tuner {
     for (cudaEvent_t& event : events_) {
       CheckCuda(cudaEventCreate(&event), "event");
     }
+    CheckCuda(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, 0), "device");
   }
   ~Tuner() {
     for (const cudaEvent_t event : events_) {
@@ -142,13 +118,13 @@ class Tuner {
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
 
-  void Tune(int64_t tokens, int64_t outputs, int64_t inputs, double seconds) {
+  void Tune(int64_t tokens, int64_t outputs, int64_t inputs, double seconds, bool residual) {
     const at::Tensor x = Random(tokens, inputs);
     const at::Tensor weight = Random(outputs, inputs);
     at::Tensor y = Random(tokens, outputs);
     at::Tensor grad_x = Random(tokens, inputs);
-    Search("y", x, weight.t(), {}, y, seconds);
-    Search("y, residual", x, weight.t(), Random(tokens, outputs), y, seconds);
+    Search(residual ? "y, residual" : "y", x, weight.t(), residual ? Random(tokens, outputs) : at::Tensor(),
+           y, seconds);
     Search("grad x", y, weight, {}, grad_x, seconds);
     for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
       at::Tensor grad_weight = at::empty({outputs, inputs}, Of(type));
@@ -158,13 +134,6 @@ class Tuner {
   }
 
  private:
-  struct Candidate {
-    Algorithm algorithm;
-    std::unique_ptr<ProductPlan> plan;
-    double ms = 0;
-    bool sound = true;  // repeats its bits, and computes what the rules' first does
-  };
-
   static at::TensorOptions Of(at::ScalarType type) { return at::TensorOptions(at::kCUDA).dtype(type); }
   static at::Tensor Random(int64_t rows, int64_t columns) {
     return at::randn({rows, columns}, Of(at::kBFloat16));
@@ -173,126 +142,186 @@ class Tuner {
   void Search(const char* name, const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
               at::Tensor& output, double seconds) {
     const ProductOperands product(a, b, addend, output);
-    std::vector<Algorithm>& good = good_[{product.left.transposed, product.right.transposed}];
-    std::vector<Algorithm>& all = all_[product.output.type];
-    if (all.empty()) {
-      all = AllAlgorithms(handle_, product.left.type, product.output.type);
-    }
     const ProductPlan rules(handle_, product, nullptr);
     const std::vector<Algorithm> proposed = rules.Proposed(handle_, product, kMostProposed);
     const Algorithm* const of_table = ProductTable::OfBuild().Find(ProductMachine(), product.text());
-
-    std::vector<Algorithm> order = proposed;
     const Algorithm chosen = of_table != nullptr ? *of_table : proposed.front();
-    order.push_back(chosen);
-    order.insert(order.end(), good.begin(), good.end());
-    const size_t before_random = order.size();
-    order.insert(order.end(), all.begin(), all.end());
+    nlohmann::ordered_json line = {{"product", name},
+                                   {"m", product.output.rows},
+                                   {"k", product.left.columns},
+                                   {"n", product.output.columns},
+                                   {"in_table", of_table != nullptr}};
 
-    std::vector<Candidate> tried;
-    const auto has = [&](const Algorithm& algorithm) {
-      return std::any_of(tried.begin(), tried.end(),
-                         [&](const Candidate& candidate) { return candidate.algorithm == algorithm; });
-    };
     const Clock::time_point begin = Clock::now();
-    size_t looked_at = 0;
-    for (const Algorithm& algorithm : order) {
-      if (looked_at >= before_random &&
-          std::chrono::duration<double>(Clock::now() - begin).count() > seconds) {
-        break;
+    const auto within = [&](double share) {
+      return begin +
+             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(share * seconds));
+    };
+    const std::vector<Level> levels = Levels(product, multiprocessors_);
+    std::vector<Candidate> candidates;
+    for (size_t i = 0; i < levels.size(); ++i) {
+      const Level& level = levels[i];
+      const auto part = [&](const at::Tensor& matrix, int64_t rows, int64_t columns) {
+        return matrix.defined() ? matrix.narrow(0, 0, rows).narrow(1, 0, columns) : matrix;
+      };
+      const ProductOperands operands(
+          part(a, level.rows, level.sums), part(b, level.sums, product.right.columns),
+          part(addend, level.rows, product.output.columns), part(output, level.rows, product.output.columns));
+      const ProductPlan of_part(handle_, operands, nullptr);
+      const Clock::time_point end = within(i + 1 < levels.size() ? kShareOfParts : 1);
+      nlohmann::ordered_json said = {{"m", level.rows}, {"k", level.sums}};
+      if (i == 0) {
+        std::vector<Algorithm> first = proposed;
+        if (of_table != nullptr) {
+          first.push_back(chosen);
+        }
+        candidates = TimeAll(product, rules, operands, of_part, first, end, line);
+      } else {
+        size_t timed = 0;
+        while (timed < candidates.size() && (timed < kFinalists || Clock::now() < end)) {
+          candidates[timed].ms = TimeOf(candidates[timed].algorithm, operands, of_part, /*runs=*/1);
+          ++timed;
+        }
+        said["left_out_by_time"] = candidates.size() - timed;
+        candidates.resize(timed);
       }
-      ++looked_at;
-      if (!rules.Takes(handle_, algorithm) || has(algorithm)) {
+      said["timed"] = candidates.size();
+      std::stable_sort(candidates.begin(), candidates.end(), Faster);
+      if (i + 1 < levels.size()) {
+        const auto fastest = std::find_if(candidates.begin(), candidates.end(),
+                                          [](const Candidate& candidate) { return candidate.ms > 0; });
+        const double limit = fastest == candidates.end() ? 0 : level.limit * fastest->ms;
+        const auto slow = std::find_if(candidates.begin(), candidates.end(),
+                                       [&](const Candidate& candidate) { return candidate.ms > limit; });
+        said["fastest_ms"] = fastest == candidates.end() ? 0 : fastest->ms;
+        said["slower_than_limit"] = candidates.end() - slow;
+        candidates.erase(slow, candidates.end());
+      }
+      line["levels"].push_back(said);
+    }
+    line["seconds"] = std::chrono::duration<double>(Clock::now() - begin).count();
+    Choose(product, rules, proposed.front(), chosen, std::move(candidates), output, line);
+  }
+
+  // What cuBLASLt takes, with `first` among it, timed on a part of the product.
+  std::vector<Candidate> TimeAll(const ProductOperands& product, const ProductPlan& rules,
+                                 const ProductOperands& part, const ProductPlan& of_part,
+                                 const std::vector<Algorithm>& first, Clock::time_point end,
+                                 nlohmann::ordered_json& line) {
+    std::vector<Algorithm>& all = all_[product.output.type];
+    if (all.empty()) {
+      all = AllAlgorithms(handle_, product.output.type);
+    }
+    std::vector<Algorithm>& of_such =
+        taken_[{product.output.type, product.left.transposed, product.right.transposed, product.adds}];
+    const std::vector<Algorithm>& settings = of_such.empty() ? all : of_such;
+    std::vector<Candidate> candidates;
+    for (const Algorithm& algorithm : first) {
+      candidates.push_back({algorithm, 0});
+    }
+    std::vector<Algorithm> taken;
+    size_t left_out = 0;
+    AlgorithmWalk walk(settings, rules, end);
+    while (const std::optional<Algorithm> algorithm = walk.Next()) {
+      taken.push_back(*algorithm);
+      if (std::find(first.begin(), first.end(), *algorithm) != first.end()) {
         continue;
       }
-      Candidate candidate{algorithm, std::make_unique<ProductPlan>(handle_, product, &algorithm)};
-      try {
-        candidate.ms = Time(*candidate.plan, product);
-      } catch (const c10::Error&) {
-        continue;  // cuBLASLt does not run it after all
+      if (Clock::now() > end) {
+        ++left_out;
+      } else {
+        candidates.push_back({*algorithm, TimeOf(*algorithm, part, of_part, /*runs=*/2)});
       }
-      tried.push_back(std::move(candidate));
     }
-    const size_t count = tried.size();
-    std::stable_sort(tried.begin(), tried.end(),
-                     [](const Candidate& left, const Candidate& right) { return left.ms < right.ms; });
-    good.clear();
-    for (size_t i = 0; i < std::min(tried.size(), kRemembered); ++i) {
-      good.push_back(tried[i].algorithm);
+    line["settings"] = all.size();
+    line["asked"] = walk.asked();
+    line["of_those_taken_before"] = !of_such.empty();
+    line["taken"] = taken.size();
+    line["left_out_by_time"] = left_out;
+    if (walk.asked() == all.size()) {
+      of_such = std::move(taken);
     }
-    // And the two that they are compared with.
-    std::vector<Candidate> finalists;
-    for (size_t i = 0; i < tried.size(); ++i) {
-      const Algorithm& algorithm = tried[i].algorithm;
-      if (i < kFinalists || algorithm == proposed.front() || algorithm == chosen) {
-        finalists.push_back(std::move(tried[i]));
+    return candidates;
+  }
+
+  // Of the last run, in ms; 0 where cuBLASLt does not take it, infinity where it does not run it after all.
+  // any: a plan of the operands.
+  double TimeOf(const Algorithm& algorithm, const ProductOperands& operands, const ProductPlan& any,
+                int runs) {
+    if (!any.Takes(handle_, algorithm)) {
+      return 0;
+    }
+    const ProductPlan plan(handle_, operands, &algorithm);
+    try {
+      return Time(plan, operands, runs);
+    } catch (const c10::Error&) {
+      return std::numeric_limits<double>::infinity();
+    }
+  }
+
+  // The fastest of the candidates, which are sorted, in turns with the rules' first and the table's.
+  void Choose(const ProductOperands& product, const ProductPlan& rules, const Algorithm& first,
+              const Algorithm& chosen, std::vector<Candidate> candidates, at::Tensor& output,
+              nlohmann::ordered_json& line) {
+    if (candidates.size() > kFinalists) {
+      candidates.resize(kFinalists);
+    }
+    for (const Algorithm& algorithm : {first, chosen}) {
+      if (std::none_of(candidates.begin(), candidates.end(),
+                       [&](const Candidate& candidate) { return candidate.algorithm == algorithm; })) {
+        candidates.push_back({algorithm});
       }
     }
     // A table holds what is the same in every run, and what the rules' first computes.
     RunPlan(rules, product);
     const at::Tensor expected = output.clone();
-    for (Candidate& candidate : finalists) {
-      candidate.sound =
-          candidate.algorithm == proposed.front() || IsSound(candidate, product, expected, output);
+    for (Candidate& candidate : candidates) {
+      candidate.sound = candidate.algorithm == first || IsSound(candidate, product, expected, output);
     }
-    std::vector<std::vector<double>> times(finalists.size());
+    std::vector<std::vector<double>> times(candidates.size());
     for (int turn = 0; turn < kTurns; ++turn) {
-      for (size_t i = 0; i < finalists.size(); ++i) {
-        times[i].push_back(Time(*finalists[i].plan, product));
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        const ProductPlan plan(handle_, product, &candidates[i].algorithm);
+        times[i].push_back(Time(plan, product, /*runs=*/2));
       }
     }
-    double first_ms = 0;
-    double chosen_ms = 0;
-    for (size_t i = 0; i < finalists.size(); ++i) {
-      finalists[i].ms = Median(times[i]);
-      if (finalists[i].algorithm == proposed.front()) {
-        first_ms = finalists[i].ms;
-      }
-      if (finalists[i].algorithm == chosen) {
-        chosen_ms = finalists[i].ms;
-      }
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      candidates[i].ms = Median(times[i]);
     }
-    const auto best = std::min_element(finalists.begin(), finalists.end(),
+    const auto ms_of = [&](const Algorithm& algorithm) {
+      return std::find_if(candidates.begin(), candidates.end(),
+                          [&](const Candidate& candidate) { return candidate.algorithm == algorithm; })
+          ->ms;
+    };
+    const auto best = std::min_element(candidates.begin(), candidates.end(),
                                        [](const Candidate& left, const Candidate& right) {
                                          return left.sound != right.sound ? left.sound : left.ms < right.ms;
                                        });
-    Print(name, product, first_ms, chosen_ms, *best, of_table != nullptr, looked_at, count, order.size());
-    if (best->ms < kWorthIt * first_ms) {
-      std::printf("%s\n", ProductTable::Line(ProductMachine(), product.text(), best->algorithm).c_str());
-      std::fflush(stdout);
-    }
-  }
-
-  static void Print(const char* name, const ProductOperands& product, double first_ms, double chosen_ms,
-                    const Candidate& best, bool in_table, size_t looked_at, size_t tried, size_t all) {
     const double flops = 2.0 * static_cast<double>(product.output.rows) *
                          static_cast<double>(product.output.columns) *
                          static_cast<double>(product.left.columns);
-    const nlohmann::ordered_json line = {{"product", name},
-                                         {"m", product.output.rows},
-                                         {"k", product.left.columns},
-                                         {"n", product.output.columns},
-                                         {"first_ms", first_ms},
-                                         {"chosen_ms", chosen_ms},
-                                         {"in_table", in_table},
-                                         {"best_ms", best.ms},
-                                         {"chosen_of_best", best.ms / chosen_ms},
-                                         {"best_tflop_per_s", flops / best.ms * 1e-9},
-                                         {"looked_at", looked_at},
-                                         {"tried", tried},
-                                         {"all", all}};
+    line["first_ms"] = ms_of(first);
+    line["chosen_ms"] = ms_of(chosen);
+    line["best_ms"] = best->ms;
+    line["chosen_of_best"] = best->ms / ms_of(chosen);
+    line["best_tflop_per_s"] = flops / best->ms * 1e-9;
     std::fprintf(stderr, "%s\n", line.dump().c_str());
+    if (best->ms < kWorthIt * ms_of(first)) {
+      std::printf("%s\n", ProductTable::Line(ProductMachine(), product.text(), best->algorithm).c_str());
+      std::fflush(stdout);
+    }
   }
 
   // Whether it gives the same bits three times, and but for rounding `expected`. output: where it writes.
   bool IsSound(const Candidate& candidate, const ProductOperands& product, const at::Tensor& expected,
                at::Tensor& output) {
     output.fill_(std::numeric_limits<double>::quiet_NaN());  // what it leaves out shows
-    RunPlan(*candidate.plan, product);
+    const ProductPlan plan(handle_, product, &candidate.algorithm);
+    RunPlan(plan, product);
     const at::Tensor result = output.clone();
     const char* fault = nullptr;
     for (int repeat = 0; repeat < 2; ++repeat) {
-      RunPlan(*candidate.plan, product);
+      RunPlan(plan, product);
       if (!at::equal(result, output)) {
         fault = "does not repeat its bits";
       }
@@ -316,10 +345,12 @@ class Tuner {
     plan.Run(handle_, product, work, c10::cuda::getCurrentCUDAStream().stream());
   }
 
-  // Milliseconds of one call behind another.
-  double Time(const ProductPlan& plan, const ProductOperands& product) {
+  // Milliseconds of the last of some runs.
+  double Time(const ProductPlan& plan, const ProductOperands& product, int runs) {
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
-    RunPlan(plan, product);
+    for (int i = 1; i < runs; ++i) {
+      RunPlan(plan, product);
+    }
     CheckCuda(cudaEventRecord(events_[0], stream), "event");
     RunPlan(plan, product);
     CheckCuda(cudaEventRecord(events_[1], stream), "event");
@@ -330,18 +361,19 @@ class Tuner {
   }
 
   cublasLtHandle_t handle_ = nullptr;
+  int multiprocessors_ = 0;
   at::Tensor memory_;
   std::array<cudaEvent_t, 2> events_{};
   std::map<int64_t, std::vector<Algorithm>> all_;  // by the output's type
-  // Of the last shape, best first, by which of the factors are transposed.
-  std::map<std::pair<bool, bool>, std::vector<Algorithm>> good_;
+  // What cuBLASLt took of all of them, by the output's type, the factors' transpositions, and with an addend.
+  std::map<std::tuple<int64_t, bool, bool, bool>, std::vector<Algorithm>> taken_;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS ...\n");
+    std::fprintf(stderr, "usage: tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS[,residual] ...\n");
     return 2;
   }
   const c10::InferenceMode inference;
@@ -351,11 +383,15 @@ int main(int argc, char** argv) {
     long long outputs = 0;
     long long inputs = 0;
     double seconds = 0;
-    if (std::sscanf(argv[i], "%lld,%lld,%lld,%lf", &tokens, &outputs, &inputs, &seconds) != 4) {
-      std::fprintf(stderr, "%s: allowed: TOKENS,OUTPUTS,INPUTS,SECONDS\n", argv[i]);
+    int read = 0;
+    const int found =
+        std::sscanf(argv[i], "%lld,%lld,%lld,%lf%n", &tokens, &outputs, &inputs, &seconds, &read);
+    const bool residual = found == 4 && std::strcmp(argv[i] + read, ",residual") == 0;
+    if (found != 4 || (!residual && argv[i][read] != '\0')) {
+      std::fprintf(stderr, "%s: allowed: TOKENS,OUTPUTS,INPUTS,SECONDS, then perhaps ,residual\n", argv[i]);
       return 2;
     }
-    tuner.Tune(tokens, outputs, inputs, seconds);
+    tuner.Tune(tokens, outputs, inputs, seconds, residual);
   }
   return 0;
 }

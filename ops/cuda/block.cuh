@@ -90,6 +90,20 @@ struct LogSumExp {
     most = now;
   }
 
+  // Of all lanes of the warp, the same on each.
+  __device__ LogSumExp OfWarp() const {
+    T warp_most = most;
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      warp_most = fmax(warp_most, __shfl_xor_sync(0xFFFFFFFF, warp_most, lanes));
+    }
+    const T base = warp_most == kLowest ? T{0} : warp_most;
+    T total = sum * Exp(most == kLowest ? T{0} : most - base);
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+      total += __shfl_xor_sync(0xFFFFFFFF, total, lanes);
+    }
+    return {warp_most, total};
+  }
+
   // Of all threads of the block, the same on each.
   template <int kBlock>
   __device__ LogSumExp OfBlock() const {

@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "ops/cuda/async_copy.cuh"
 #include "ops/cuda/block.cuh"
@@ -101,19 +103,17 @@ __global__ void GradientsOfBlock(CrossEntropyBlockBackwardArgs<E> args, Arithmet
 }
 
 // The same for rows of which the second-level cache has no room for all that are read at once, on GPUs with
-// clusters: two blocks share a row and hold it, most of it in shared memory, the rest in registers, so that
-// logits are read once. A thread reads back only what it has copied itself. As a cluster writes the gradients
-// of a row it fetches its next one; a multiprocessor has two blocks, of which one computes while the other
-// waits for memory.
-constexpr int kHeldThreads = 512;
-constexpr int kHeldBlocks = 2;    // of a row
-constexpr int kStagedPacks = 13;  // of a thread, in shared memory
-constexpr int kHeldPacks = 6;     // in registers
-constexpr int kRowPacks = kStagedPacks + kHeldPacks;
-constexpr int kStagedBytes = kStagedPacks * kHeldThreads * 16;
+// clusters: the blocks of one share a row and hold it in shared memory, so that logits are read once. A
+// thread reads back only what it has copied itself. As a cluster writes the gradients of a row it fetches its
+// next one; of the blocks of a multiprocessor one computes while others wait for memory or for their cluster.
+constexpr int kHeldThreads = 384;
+[[maybe_unused]] constexpr int kHeldWarps = kHeldThreads / 32;
+constexpr int kHeldBlocks = 4;            // of a row
+constexpr int kHeldPacks = 13;            // of a thread, at most
+constexpr int kHeldOfMultiprocessor = 3;  // blocks: as many as have room for rows of 300 KiB
 
 template <typename E>
-constexpr int64_t kMaxHeldColumns = int64_t{kRowPacks * kHeldBlocks * kHeldThreads * kPackSize<E>};
+constexpr int64_t kMaxHeldColumns = int64_t{kHeldPacks} * kHeldBlocks * kHeldThreads * kPackSize<E>;
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
 #define TANDEM_CLUSTER
@@ -136,127 +136,116 @@ __device__ inline void SyncCluster() {
           : "memory");
 }
 
-// From the shared memory of the block of that rank, where `own` lies in this one's.
-__device__ inline float ReadShared(const float& own, unsigned rank) {
-  float value;
+// To the shared memory of the block of that rank, where `own` lies in this one's.
+__device__ inline void WriteShared(float2& own, unsigned rank, float2 value) {
   asm volatile(
       "{ .reg .u32 there;\n"
-      "mapa.shared::cluster.u32 there, %1, %2;\n"
-      "ld.shared::cluster.f32 %0, [there]; }"
-      : "=f"(value)
-      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(&own))), "r"(rank)
+      "mapa.shared::cluster.u32 there, %0, %1;\n"
+      "st.shared::cluster.v2.f32 [there], {%2, %3}; }"
+      :
+      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(&own))), "r"(rank), "f"(value.x), "f"(value.y)
       : "memory");
-  return value;
 }
 #endif
 
+// Dynamic shared memory: 16 bytes for each of a block's packs of a row.
 template <typename E>
-__global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, 2)
+__global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiprocessor)
     CrossEntropyHeldRows(CrossEntropyArgs<E> args, int64_t rows, float scale) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   constexpr int N = kPackSize<E>;
   using P = Pack<E, N>;
   extern __shared__ __align__(16) unsigned char shared[];
-  __shared__ LogSumExp<float> parts[2];  // this block's of a row, in turns
-  P* const staged = reinterpret_cast<P*>(shared) + threadIdx.x;
-  P held[kHeldPacks];
-  const unsigned rank = RankInCluster();
-  const int64_t columns = args.columns;
-  const int64_t clusters = gridDim.x / kHeldBlocks;
-  const int packs = static_cast<int>(columns / N);
-  const auto pack = [&](int j) {
-    return (j * kHeldBlocks + static_cast<int>(rank)) * kHeldThreads + static_cast<int>(threadIdx.x);
-  };
-  const auto fetch = [&](int64_t row, int j) {  // of those in shared memory, each closes a group of copies
-    const bool present = row < rows && pack(j) < packs;
-    const E* const from = args.logits + row * columns;
-    if (j >= kStagedPacks) {
-      if (present) {
-        held[j - kStagedPacks] = PackAt<E, N>(from, pack(j));
-      }
-    } else {
-      if (present) {
-        CopyPack(staged + j * kHeldThreads, from + static_cast<int64_t>(pack(j)) * N);
-      }
-      CloseCopies();
+  // LogSumExp's most and sum of every warp of the cluster, of rows in turns.
+  __shared__ float2 parts[2][kHeldBlocks * kHeldWarps];
+  const int thread = static_cast<int>(threadIdx.x);
+  const int rank = static_cast<int>(RankInCluster());
+  P* const held = reinterpret_cast<P*>(shared) + thread;
+  const int columns = static_cast<int>(args.columns);
+  const int share = (columns / N + kHeldBlocks - 1) / kHeldBlocks;
+  const int first_pack = rank * share + thread;
+  const int packs = min(columns / N, (rank + 1) * share) - first_pack;  // from this thread's first one on
+  const auto place = [&](int64_t row) { return row * columns + int64_t{first_pack} * N; };
+  const auto present = [&](int j) { return j * kHeldThreads < packs; };
+  const auto fetch = [&](const E* from, int j) {  // each closes a group of copies
+    if (from != nullptr && present(j)) {
+      CopyPack(held + j * kHeldThreads, from + j * kHeldThreads * N);
     }
+    CloseCopies();
   };
-  const int64_t first = blockIdx.x / kHeldBlocks;
+  const int stride = static_cast<int>(gridDim.x) / kHeldBlocks;
+  int64_t row = blockIdx.x / kHeldBlocks;
 #pragma unroll
-  for (int j = 0; j < kRowPacks; ++j) {
-    fetch(first, j);
+  for (int j = 0; j < kHeldPacks; ++j) {
+    fetch(args.logits + place(row), j);
   }
-  int turn = 0;
-  for (int64_t row = first; row < rows; row += clusters, turn ^= 1) {
+  SyncCluster();  // all have begun: their shared memory may be written to
+  for (int turn = 0; row < rows; row += stride, turn ^= 1) {
     const int64_t id = IdOf(args.targets, row);
+    const int target = id >= 0 && id < columns ? static_cast<int>(id) : -1;
     float logit = NotANumber<float>();
-    if (threadIdx.x == 0 && id >= 0 && id < columns) {
-      logit = Widen(args.logits[row * columns + id]);
+    if (thread == 0 && rank == 0 && target >= 0) {
+      logit = Widen(args.logits[row * columns + target]);
     }
     LogSumExp<float> mine;
     const auto add = [&]<int kFirst, int kCount>() {
-      if constexpr (kFirst < kStagedPacks) {
-        constexpr int kOpen = kStagedPacks - kFirst - kCount;
-        AwaitCopies<(kOpen > 0 ? kOpen : 0)>();
-      }
+      AwaitCopies<kHeldPacks - kFirst - kCount>();
       P values[kCount];
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
-        if (kFirst + j >= kStagedPacks) {
-          values[j] = held[kFirst + j >= kStagedPacks ? kFirst + j - kStagedPacks : 0];
-        } else {
-          values[j] = staged[(kFirst + j) * kHeldThreads];
-        }
+        if (present(kFirst + j)) values[j] = held[(kFirst + j) * kHeldThreads];
       }
-      mine.Add(values, [&](int j) { return pack(kFirst + j) < packs; });
+      mine.Add(values, [&](int j) { return present(kFirst + j); });
     };
-    add.template operator()<0, 4>();
-    add.template operator()<4, 4>();
-    add.template operator()<8, 4>();
-    add.template operator()<12, 4>();
-    add.template operator()<16, kRowPacks - 16>();
-    mine = mine.template OfBlock<kHeldThreads>();
-    if (threadIdx.x == 0) {
-      parts[turn] = mine;
+    [&]<int... kPairs>(std::integer_sequence<int, kPairs...>) {
+      (add.template operator()<2 * kPairs, 2>(), ...);
     }
-    SyncCluster();  // the last row's parts have been read before: they are of the other turn
+    (std::make_integer_sequence<int, kHeldPacks / 2>());
+    if constexpr (kHeldPacks % 2 == 1) {
+      add.template operator()<kHeldPacks - 1, 1>();
+    }
+    mine = mine.OfWarp();
+    if (thread % 32 < kHeldBlocks) {
+      WriteShared(parts[turn][rank * kHeldWarps + thread / 32], thread % 32, {mine.most, mine.sum});
+    }
+    SyncCluster();  // what was written two rows ago has been read before
     LogSumExp<float> whole;
-#pragma unroll
-    for (unsigned block = 0; block < kHeldBlocks; ++block) {
-      whole.Add(LogSumExp<float>{ReadShared(parts[turn].most, block), ReadShared(parts[turn].sum, block)});
+    for (int i = thread % 32; i < kHeldBlocks * kHeldWarps; i += 32) {
+      const float2 part = parts[turn][i];
+      whole.Add(LogSumExp<float>{part.x, part.y});
     }
-    const float lse = whole.value();
-    if (threadIdx.x == 0 && rank == 0) {
+    const float lse = whole.OfWarp().value();
+    if (thread == 0 && rank == 0) {
       args.lse[row] = lse - logit;
     }
-    const int target_pack = id >= 0 && id < columns ? static_cast<int>(id / N) : -1;
+    const int target_pack = target >= 0 ? target / N - first_pack : -1;  // from this thread's first one on
+    E* const to = args.grad_logits + place(row);
+    const E* const next = row + stride < rows ? args.logits + place(row + stride) : nullptr;
 #pragma unroll
-    for (int j = 0; j < kRowPacks; ++j) {
-      if (pack(j) < packs) {
-        P values =
-            j >= kStagedPacks ? held[j >= kStagedPacks ? j - kStagedPacks : 0] : staged[j * kHeldThreads];
+    for (int j = 0; j < kHeldPacks; ++j) {
+      if (present(j)) {
+        P values = held[j * kHeldThreads];
         float gradients[N];
 #pragma unroll
         for (int k = 0; k < N; ++k) {
           gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
         }
-        if (pack(j) == target_pack) {
+        if (j * kHeldThreads == target_pack) {
 #pragma unroll
           for (int k = 0; k < N; ++k) {
-            gradients[k] -= k == id % N ? scale : 0.0F;
+            gradients[k] -= k == target % N ? scale : 0.0F;
           }
         }
 #pragma unroll
         for (int k = 0; k < N; ++k) {
           Narrow(gradients[k], values.e[k]);
         }
-        SetPack(args.grad_logits + row * columns, pack(j), values);
+        SetPack(to, j * kHeldThreads, values);
       }
-      fetch(row + clusters, j);
+      fetch(next, j);
     }
   }
   AwaitCopies<0>();
-  SyncCluster();  // the other block may still read this one's parts
 #endif
 }
 
@@ -294,22 +283,57 @@ bool IsCompiledForClusters(Kernel* kernel) {
          cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
 }
 
+// How many clusters of CrossEntropyHeldRows the current GPU runs at once, with so much dynamic shared memory;
+// 0: it has no room for one. The runtime takes milliseconds to say it, so that a thread asks once.
+template <typename E>
+int ClustersAtOnce(int bytes) {
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) {
+    return 0;
+  }
+  thread_local std::array<int, 3> known = {-1, -1, 0};  // device, bytes, clusters
+  if (known[0] == device && known[1] == bytes) {
+    return known[2];
+  }
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {kHeldBlocks, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(kHeldBlocks);
+  config.blockDim = dim3(kHeldThreads);
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  if (!IsCompiledForClusters(CrossEntropyHeldRows<E>) ||
+      cudaFuncSetAttribute(CrossEntropyHeldRows<E>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) !=
+          cudaSuccess ||
+      cudaOccupancyMaxActiveClusters(&clusters, CrossEntropyHeldRows<E>, &config) != cudaSuccess) {
+    cudaGetLastError();  // nobody else's
+    clusters = 0;
+  }
+  known = {device, bytes, clusters};
+  return clusters;
+}
+
 // Launches CrossEntropyHeldRows where it is for such rows; otherwise returns false.
 template <int N, typename E, typename T>
 bool LaunchHeldRows(const CrossEntropyArgs<E>& args, T scale, int& error, Stream stream) {
   if constexpr (sizeof(T) == 4 && N == kPackSize<E>) {
-    if (args.columns * static_cast<int64_t>(sizeof(E)) > kLargeRow && args.columns <= kMaxHeldColumns<E> &&
-        IsCompiledForClusters(CrossEntropyHeldRows<E>) &&
-        Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) >= 2 * (kStagedBytes + 4096)) {
-      const auto kernel = CrossEntropyHeldRows<E>;
-      error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kStagedBytes);
-      const int64_t rows = args.targets.sequences * args.targets.length;
-      const int64_t clusters =
-          std::min<int64_t>(rows, Attribute(cudaDevAttrMultiProcessorCount) * 2 / kHeldBlocks);
-      kernel<<<static_cast<unsigned>(clusters * kHeldBlocks), kHeldThreads, kStagedBytes, stream>>>(
-          args, rows, scale);
-      return true;
+    if (args.columns * static_cast<int64_t>(sizeof(E)) <= kLargeRow || args.columns > kMaxHeldColumns<E>) {
+      return false;
     }
+    const auto bytes = static_cast<int>((args.columns / N + kHeldBlocks - 1) / kHeldBlocks * 16);
+    const int clusters = ClustersAtOnce<E>(bytes);
+    if (clusters == 0) {
+      return false;
+    }
+    const auto kernel = CrossEntropyHeldRows<E>;
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    const int64_t rows = args.targets.sequences * args.targets.length;
+    const auto blocks = static_cast<unsigned>(kHeldBlocks * std::min<int64_t>(rows, clusters));
+    kernel<<<blocks, kHeldThreads, static_cast<size_t>(bytes), stream>>>(args, rows, scale);
+    return true;
   }
   return false;
 }

@@ -54,20 +54,26 @@ struct RowSums {
     }
   }
 
-  // Over the block. shared: one for each of its warps, which nobody reads any more.
+  // Over the block, of at most kMost threads. shared: kMost / 32, which nobody reads any more.
+  template <int kMost>
   __device__ void AddUp(RowSums* shared) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
-      squares += __shfl_xor_sync(0xFFFFFFFF, squares, lanes);
-      dot += __shfl_xor_sync(0xFFFFFFFF, dot, lanes);
-    }
+    AddLanes<32>();
     if (threadIdx.x % 32 == 0) {
       shared[threadIdx.x / 32] = *this;
     }
     __syncthreads();
-    *this = shared[0];
-    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
-      squares += shared[warp].squares;
-      dot += shared[warp].dot;
+    const unsigned warp = threadIdx.x % (kMost / 32);
+    *this = warp < blockDim.x / 32 ? shared[warp] : RowSums();
+    AddLanes<kMost / 32>();
+  }
+
+  // Over each kLanes lanes of a warp.
+  template <int kLanes>
+  __device__ void AddLanes() {
+#pragma unroll
+    for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
+      squares += __shfl_xor_sync(0xFFFFFFFF, squares, lanes);
+      dot += __shfl_xor_sync(0xFFFFFFFF, dot, lanes);
     }
   }
 };
@@ -75,19 +81,31 @@ struct RowSums {
 // What follows from a row's sums.
 template <typename T>
 struct RowFactors {
-  __device__ RowFactors(const RowSums<T>& sums, int64_t columns, T epsilon)
-      : r(1 / sqrt(sums.squares / static_cast<T>(columns) + epsilon)),
-        shrink(r * r * r * sums.dot / static_cast<T>(columns)) {}
+  // of_columns: 1 / columns.
+  __device__ RowFactors(const RowSums<T>& sums, T of_columns, T epsilon)
+      : r(rsqrt(sums.squares * of_columns + epsilon)), shrink(r * r * r * (sums.dot * of_columns)) {}
 
-  // before: what is added to.
+  // before: what is added to, or null.
   template <typename E, int N>
   __device__ Pack<E, N> Gradient(const Pack<E, N>& x, const Pack<E, N>& grad, const Pack<E, N>& weight,
-                                 const Pack<E, N>& residual, const Pack<E, N>& before) const {
+                                 const Pack<E, N>& residual, const E* before) const {
+    T gradients[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      gradients[k] =
+          Widen(grad.e[k]) * (Widen(weight.e[k]) * r) + (Widen(residual.e[k]) - Widen(x.e[k]) * shrink);
+    }
+    if (before != nullptr) {
+      const Pack<E, N> there = PackAt<E, N>(before, 0);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        gradients[k] += Widen(there.e[k]);
+      }
+    }
     Pack<E, N> result;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      const T gradient = Widen(grad.e[k]) * Widen(weight.e[k]) * r - Widen(x.e[k]) * shrink;
-      Narrow(Widen(before.e[k]) + (gradient + Widen(residual.e[k])), result.e[k]);
+      Narrow(gradients[k], result.e[k]);
     }
     return result;
   }
@@ -113,6 +131,7 @@ __global__ void __launch_bounds__(kMost, 1024 / kMost)
   using P = Pack<E, N>;
   __shared__ RowSums<T> shared[2][kMaxWarps];  // of rows in turns
   const int packs = static_cast<int>(args.columns / N);
+  const T of_columns = T{1} / static_cast<T>(args.columns);
   const int i = static_cast<int>(threadIdx.x);
   const bool inside = i < packs;
   // Whole words until they are computed with: elements of two bytes would take a register each.
@@ -151,25 +170,22 @@ __global__ void __launch_bounds__(kMost, 1024 / kMost)
     next = read(row + gridDim.x);
     RowSums<T> sums;
     sums.Add(unpack(now.x), unpack(now.grad), unpack(weight));
-    sums.AddUp(shared[turn]);
+    sums.template AddUp<kMost>(shared[turn]);
     if (!inside) {
       continue;
     }
-    const RowFactors<T> factors(sums, args.columns, epsilon);
-    const int64_t at = row * packs + i;
+    const RowFactors<T> factors(sums, of_columns, epsilon);
+    E* const grad_x = args.grad_x + (row * packs + i) * N;
     for (Held* held : {&now.x, &now.grad, &weight}) {
       Repack(*held);
     }
     const P x = unpack(now.x);
     const P grad = unpack(now.grad);
-    P before{};
-    if (args.add_x) {
-      before = PackAt<E, N>(args.grad_x, at);
-    }
-    SetPack(args.grad_x, at, factors.Gradient(x, grad, unpack(weight), unpack(now.residual), before));
+    SetPack(grad_x, 0,
+            factors.Gradient(x, grad, unpack(weight), unpack(now.residual), args.add_x ? grad_x : nullptr));
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      weights[k] += Widen(grad.e[k]) * Widen(x.e[k]) * factors.r;
+      weights[k] += Widen(grad.e[k]) * (Widen(x.e[k]) * factors.r);
     }
   }
   if (!inside) {
@@ -191,6 +207,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   extern __shared__ __align__(16) unsigned char dynamic[];
   __shared__ RowSums<T> shared[2][kMaxWarps];
   const int64_t columns = args.columns;
+  const T of_columns = T{1} / static_cast<T>(columns);
   const int64_t packs = columns / N;
   T* const left = partial_sums + blockIdx.x * columns;
   T* const weights = kShared ? reinterpret_cast<T*>(dynamic) : left;
@@ -213,20 +230,18 @@ __global__ void __launch_bounds__(kThreads, 4)
     each_pack([&](int64_t i) {
       sums.Add(PackAt<E, N>(x, i), PackAt<E, N>(grad_y, i), PackAt<E, N>(args.weight, i));
     });
-    sums.AddUp(shared[turn]);
-    const RowFactors<T> factors(sums, columns, epsilon);
+    sums.template AddUp<kThreads>(shared[turn]);
+    const RowFactors<T> factors(sums, of_columns, epsilon);
     each_pack([&](int64_t i) {
       const P value = PackAt<E, N>(x, i);
       const P grad = PackAt<E, N>(grad_y, i);
       P residual{};
-      P before{};
       if (args.residual != nullptr) {
         residual = PackAt<E, N>(args.residual + row * columns, i);
       }
-      if (args.add_x) {
-        before = PackAt<E, N>(grad_x, i);
-      }
-      SetPack(grad_x, i, factors.Gradient(value, grad, PackAt<E, N>(args.weight, i), residual, before));
+      SetPack(grad_x, i,
+              factors.Gradient(value, grad, PackAt<E, N>(args.weight, i), residual,
+                               args.add_x ? grad_x + i * N : nullptr));
 #pragma unroll
       for (int k = 0; k < N; ++k) weights[place(i, k)] += Widen(grad.e[k]) * Widen(value.e[k]) * factors.r;
     });

@@ -126,6 +126,22 @@ TEST(CudaExpertParallelTest, HasTheNumbersOfRanksWithEveryExpertAndOfTheCpu) {
   }
 }
 
+// Ranks tell each other of the tokens of every microbatch, over NCCL, and a sum goes from one to the next.
+TEST(CudaExpertParallelTest, TheBalanceOfTheGlobalBatchIsThatOfTheCpu) {
+  for (const int ranks : RanksThatShareExperts()) {
+    SCOPED_TRACE(testing::Message() << ranks << " GPUs");
+    JobOptions options = Sparse(ranks);
+    options.balance_scope = "global";
+    options.router_aux_loss = 0.5;  // so large that it is seen in every number
+    ExpectSameBitsOfSchedulesOnGpus(options);
+    options.fp64 = true;
+    const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
+    options.on_gpus = false;
+    const plan::JobPlan on_cpu = MakeJob(options);
+    ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
+  }
+}
+
 // Whatever the chunks, what is computed is the same.
 TEST(CudaExpertParallelTest, ExactChunksHaveTheBitsOfFixedOnes) {
   if (device::CountCudaDevices() < 2) {

@@ -2,11 +2,8 @@
 #include "ops/sparse_operations.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -19,11 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "ops/cuda/hopper_products.h"
 #include "ops/cuda/operations.h"
 #include "ops/linear_work.h"
 #include "ops/sparse_work.h"
-#include "ops/tensor_access.h"
 #include "tests/cuda/against_cpu.h"
 
 namespace tandem::ops {
@@ -31,7 +26,7 @@ namespace {
 
 using namespace test;
 
-constexpr int kRepeats = 50;
+constexpr int kSparseRepeats = 50;
 
 DeviceKind DeviceOf(const Operations& ops) {
   return ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
@@ -111,7 +106,7 @@ TEST_P(CudaSparseOperationsTest, Route) {
           kept.select(0, 0).select(0, 0).fill_(-1);  // a choice that was dropped has no gradient
           ops.sparse().RouteBackward(config, in[0], out[0], kept, in[2], out[2]);
         },
-        2, kRepeats);
+        2, kSparseRepeats);
   }
 }
 
@@ -141,7 +136,7 @@ TEST_P(CudaSparseOperationsTest, CountsAndBiases) {
         ops.sparse().UpdateRouterBias(tokens, at::ones({1}, flag), 0.125, out[2]);
         ops.sparse().UpdateRouterBias(tokens, at::zeros({1}, flag), 0.125, out[3]);
       },
-      2, kRepeats);
+      2, kSparseRepeats);
 }
 
 TEST_P(CudaSparseOperationsTest, RouterLosses) {
@@ -162,7 +157,7 @@ TEST_P(CudaSparseOperationsTest, RouterLosses) {
           ops.sparse().RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0],
                                             /*counts=*/{}, out[2], work);
         },
-        2, kRepeats);
+        2, kSparseRepeats);
   }
 }
 
@@ -191,7 +186,7 @@ TEST_P(CudaSparseOperationsTest, RouterLossesOfTheGlobalBatch) {
           sparse.RouterLosses(config, losses, in[0], out[2], out[3], work);
           sparse.RouterLossesBackward(config, losses, in[0], out[2], out[4], work);
         },
-        2, kRepeats);
+        2, kSparseRepeats);
   }
 }
 
@@ -209,7 +204,7 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
             ops.sparse().DropOverflow(policy, capacity, 6, in[0], out[0], out[1],
                                       WorkOf(ops, DropWorkBytes(DeviceOf(ops), 1200, 6)));
           },
-          2, kRepeats);
+          2, kSparseRepeats);
     }
   }
 }
@@ -258,7 +253,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
           at::Tensor by_row = in[2].narrow(0, 0, 1).narrow(1, 0, 1).expand({slots, 1}).contiguous();
           sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7]);
         },
-        3, kRepeats);
+        3, kSparseRepeats);
   }
 }
 
@@ -277,7 +272,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfPaddedExperts) {
                           WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
           sparse.PlanWindow(out[0], 0, experts * (tokens + 5), out[2]);
         },
-        3, kRepeats);
+        3, kSparseRepeats);
   }
 }
 
@@ -301,7 +296,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfRanks) {
             sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/false, out[4]);
             sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/true, out[5]);
           },
-          2, kRepeats);
+          2, kSparseRepeats);
     }
   }
 }
@@ -352,139 +347,8 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
               sparse.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work);
             }
           },
-          2, kRepeats);
+          2, kSparseRepeats);
     }
-  }
-}
-
-// Layers of Qwen3-30B-A3B whose experts two ranks share, in bfloat16, against float on the GPU: experts of
-// thousands of rows, of one, of none; rows that no expert has are NaN.
-TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
-  constexpr int64_t kExperts = 64;
-  constexpr int64_t kBehind = 1000;
-  std::vector<int64_t> counts;
-  for (int64_t expert = 0; expert < kExperts; ++expert) {
-    counts.push_back(expert * expert * 7 % 2000);
-  }
-  counts[5] = 1;
-  counts[7] = 0;
-  counts[kExperts - 1] = 0;
-  const int64_t there = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  const at::TensorOptions on_gpu(at::kCUDA);
-  std::vector<int64_t> each = {0};
-  for (const int64_t rows : counts) {
-    each.push_back(each.back() + rows);
-  }
-  const at::Tensor begins = at::tensor(each, at::kLong).to(at::kCUDA);
-  const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/false), at::kCUDA);
-  const SparseOperations& sparse = CudaOperations().sparse();
-  for (const auto& [inputs, outputs] : std::vector<std::array<int64_t, 2>>{{2048, 1536}, {768, 2048}}) {
-    SCOPED_TRACE(testing::Message() << there << " rows, " << inputs << " -> " << outputs);
-    const auto random = [&](int64_t rows, int64_t columns) {
-      return at::randn({rows, columns}, on_gpu).to(at::kBFloat16);
-    };
-    at::Tensor x = random(there + kBehind, inputs);
-    at::Tensor grad_y = random(there + kBehind, outputs);
-    for (const at::Tensor& of_rows : {x, grad_y}) {
-      of_rows.narrow(0, there, kBehind).fill_(std::numeric_limits<double>::quiet_NaN());
-    }
-    const at::Tensor weight = random(kExperts * outputs, inputs);
-    const std::vector<at::Tensor> before = {
-        at::full({there + kBehind, outputs}, -3, on_gpu.dtype(at::kBFloat16)),
-        at::full({there + kBehind, inputs}, -3, on_gpu.dtype(at::kBFloat16)),
-        FilledWithNan({kExperts * outputs, inputs}, at::kBFloat16).to(at::kCUDA),
-        random(kExperts * outputs, inputs),
-        FilledWithNan({kExperts * outputs, inputs}, at::kFloat).to(at::kCUDA),
-        random(kExperts * outputs, inputs).to(at::kFloat)};
-    const auto run = [&](at::ScalarType type) {
-      std::vector<at::Tensor> out;
-      for (const at::Tensor& tensor : before) {
-        out.push_back(tensor.clone());
-      }
-      for (const int i : {0, 1, 2, 3}) {
-        out[i] = out[i].to(type);
-      }
-      const at::Tensor from = x.to(type);
-      const at::Tensor grad = grad_y.to(type);
-      const at::Tensor by = weight.to(type);
-      sparse.GroupedLinear(begins, from, by, out[0], work);
-      sparse.GroupedLinearBackwardInput(begins, grad, by, out[1], work);
-      for (const int i : {2, 3, 4, 5}) {
-        sparse.GroupedLinearBackwardWeight(begins, grad, from, /*add=*/i % 2 == 1, out[i], work);
-      }
-      return out;
-    };
-    const std::vector<at::Tensor> first = run(at::kBFloat16);
-    for (int repeat = 1; repeat < kRepeats; ++repeat) {
-      const std::vector<at::Tensor> again = run(at::kBFloat16);
-      for (size_t i = 0; i < again.size(); ++i) {
-        ASSERT_TRUE(again[i].equal(first[i])) << "output " << i << " does not repeat, run " << repeat;
-      }
-    }
-    const std::vector<at::Tensor> expected = run(at::kFloat);
-    for (size_t i = 0; i < first.size(); ++i) {
-      EXPECT_LE(RelativeError(first[i].cpu(), expected[i].cpu()), 2 * Tolerance(first[i].scalar_type()))
-          << "output " << i;
-    }
-  }
-}
-
-// Which products are CUTLASS's; those that are not have the numbers too.
-TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
-  if (cuda::HopperVersion().empty()) {
-    GTEST_SKIP() << "needs a GPU of capability 9.0";
-  }
-  const at::Tensor begins = at::tensor(std::vector<int64_t>{0, 40, 100}, at::kLong).to(at::kCUDA);
-  const auto random = [](int64_t rows, int64_t columns) {
-    return at::randn({rows, columns}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);
-  };
-  const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/false), at::kCUDA);
-  const at::Tensor elements = random(1, 100 * 64 + 4).view({-1});
-  struct Case {
-    int64_t inputs;
-    int64_t shift;  // of x, in elements
-    bool aligned;
-  };
-  for (const Case& c : std::vector<Case>{{64, 0, true}, {64, 4, false}, {12, 0, false}}) {
-    SCOPED_TRACE(testing::Message() << c.inputs << " inputs, from element " << c.shift);
-    const at::Tensor x = elements.narrow(0, c.shift, 100 * c.inputs).view({100, c.inputs});
-    const at::Tensor weight = random(2 * 48, c.inputs);
-    at::Tensor y = random(100, 48);
-    GroupedLinearArgs<Bf16> args{.begins = begins.const_data_ptr<int64_t>(),
-                                 .on_host = false,
-                                 .experts = 2,
-                                 .rows = 100,
-                                 .x = ElementsOf<Bf16>(x),
-                                 .weight = ElementsOf<Bf16>(weight),
-                                 .inputs = c.inputs,
-                                 .outputs = 48,
-                                 .y = MutableElementsOf<Bf16>(y),
-                                 .work = work};
-    EXPECT_EQ(cuda::IsHopperProduct(args), c.aligned);
-    args.experts = kMostGpuGroups + 1;
-    EXPECT_FALSE(cuda::IsHopperProduct(args));
-    GroupedLinearBackwardWeightArgs<Bf16> of_weight{.begins = args.begins,
-                                                    .on_host = false,
-                                                    .experts = 2,
-                                                    .rows = 100,
-                                                    .grad_y = args.y,
-                                                    .x = args.x,
-                                                    .inputs = c.inputs,
-                                                    .outputs = 48,
-                                                    .add = false,
-                                                    .grad_weight = nullptr,
-                                                    .rounded = args.y,
-                                                    .work = work};
-    EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned);
-    at::Tensor sums = at::zeros({1}, at::TensorOptions(at::kCUDA));
-    of_weight.rounded = nullptr;
-    of_weight.grad_weight = MutableElementsOf<float>(sums);
-    EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned) << "into float";
-    CudaOperations().sparse().GroupedLinear(begins, x, weight, y, work);
-    const at::Tensor expected =
-        at::cat({x.narrow(0, 0, 40).to(at::kFloat).mm(weight.narrow(0, 0, 48).to(at::kFloat).t()),
-                 x.narrow(0, 40, 60).to(at::kFloat).mm(weight.narrow(0, 48, 48).to(at::kFloat).t())});
-    EXPECT_LE(RelativeError(y.cpu(), expected.cpu()), 2 * Tolerance(at::kBFloat16));
   }
 }
 
@@ -501,7 +365,7 @@ TEST_P(CudaSparseOperationsTest, WeightedSwiGlu) {
           ops.sparse().WeightedSwiGlu(at, in[0], in[1], out[0]);
           ops.sparse().WeightedSwiGluBackward(at, in[0], in[1], out[1], out[2], out[1], out[3]);
         },
-        2, kRepeats);
+        2, kSparseRepeats);
   }
 }
 
