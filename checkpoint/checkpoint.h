@@ -52,8 +52,7 @@ struct Saved {
   int64_t bytes = 0;
   std::string manifest_digest;
   double seconds = 0;  // wall time of the save
-  // Rank 0 only: the steps of the checkpoints that `keep` removed, and why one of them, or what an earlier
-  // save has left, could not be.
+  // Rank 0 only: the steps of the checkpoints that `keep` removed, and why one of them could not be.
   std::vector<int64_t> removed_steps;
   std::string not_removed;
 };
@@ -88,8 +87,7 @@ struct Found {
 };
 
 // The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
-// `skipped` gets every one that was passed over, with the reason. Throws CheckpointError where one cannot be
-// read for now: it may be whole.
+// `skipped` gets every one that was passed over, with the reason.
 Found FindNewest(platform::Files& files, const std::string& directory,
                  const std::function<void(const std::string& path, const std::string& reason)>& skipped);
 

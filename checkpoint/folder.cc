@@ -129,21 +129,16 @@ absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path)
   return manifest;
 }
 
-bool IsDamage(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsNotFound(status);
-}
-
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
-  absl::Status status;
   for (const std::string& name : names) {
     const std::optional<TemporaryFolder> folder = ParseTemporaryName(name);
     if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) {
       continue;
     }
-    status.Update(files.RemoveAll(absl::StrCat(directory, "/", name)));
+    TANDEM_RETURN_IF_ERROR(files.RemoveAll(absl::StrCat(directory, "/", name)));
   }
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,

@@ -43,11 +43,8 @@ absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::stri
 // Manifest and every file, digests included.
 absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path);
 
-// Whether an error of Verify says that the checkpoint is damaged, and not that it cannot be read for now.
-bool IsDamage(const absl::Status& status);
-
 // Removes the temporary folders of this attempt, of earlier ones and of other jobs: while `self` owns the
-// directory, nobody else may save there. Returns the first error, behind which it goes on.
+// directory, nobody else may save there.
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self);
 
 // Keeps `current`, which has just been committed, and the keep - 1 newest valid ones before it; removes

@@ -97,9 +97,6 @@ Found FindNewest(platform::Files& files, const std::string& directory,
     if (manifest.ok()) {
       return FoundAt(path, *manifest);
     }
-    if (!IsDamage(manifest.status())) {
-      Fail(path, absl::StrCat("it cannot be read: ", manifest.status().message()));
-    }
     skipped(path, std::string(manifest.status().message()));
   }
   return {};

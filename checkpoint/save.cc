@@ -86,9 +86,6 @@ class Saving {
     if (comm_.rank() == 0) {
       // Whatever comes of the older ones, this one is there.
       saved.not_removed = Text(Retain(files_, directory_, keep_, info_.step, self_, saved.removed_steps));
-      if (saved.not_removed.empty()) {
-        saved.not_removed = not_removed_;
-      }
     }
     return saved;
   }
@@ -143,12 +140,7 @@ class Saving {
       }
       TANDEM_RETURN_IF_ERROR(files_.CreateFolders(directory_));
       TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
-      // What stays is in the way only where it has the name of this save's.
-      const absl::Status removed = RemoveTemporaries(files_, directory_, self_);
-      if (!removed.ok() && !absl::IsNotFound(files_.List(temporary_).status())) {
-        return removed;
-      }
-      not_removed_ = Text(removed);
+      TANDEM_RETURN_IF_ERROR(RemoveTemporaries(files_, directory_, self_));
       TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
       for (const int64_t step : steps) {
         if (step != info_.step) {
@@ -168,9 +160,6 @@ class Saving {
   // had the name, this step could not be saved.
   absl::Status LookAtExisting(Saved& there) {
     const absl::StatusOr<Manifest> manifest = Verify(files_, path_);
-    if (!manifest.ok() && !IsDamage(manifest.status())) {
-      return manifest.status();
-    }
     const absl::StatusOr<int64_t> bytes = files_.Size(absl::StrCat(path_, "/", kManifestName));
     if (bytes.ok() && manifest.ok()) {
       if (manifest->info.layout_digest != info_.layout_digest) {
@@ -290,7 +279,6 @@ class Saving {
   const std::vector<Shard>& shards_;
   const std::string path_;
   const std::string temporary_;
-  std::string not_removed_;  // why a temporary folder of another save stays; rank 0
 };
 
 }  // namespace

@@ -25,7 +25,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
@@ -121,32 +120,6 @@ TEST_F(CheckpointTest, WhatIsNoRegularFileIsPassedOverByNameAndNotWaitedFor) {
       }
     }
   }
-}
-
-// A file system that does not answer for a moment says nothing of what it holds: neither does a job go on
-// from an older checkpoint, nor does a save move the one that is there aside.
-TEST_F(CheckpointTest, ACheckpointThatCannotBeReadForNowIsNoDamagedOne) {
-  class Stale final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> Read(const std::string& path) override {
-      if (path.ends_with("step-20/rank-00001.safetensors")) {
-        return absl::UnavailableError("open " + path + ": Stale file handle");
-      }
-      return files_.Read(path);
-    }
-  } stale;
-  SaveOn(files_, directory_, 2, 10);
-  SaveOn(files_, directory_, 2, 20);
-  const auto find = [&] {
-    FindNewest(stale, directory_, [](const std::string& path, const std::string& reason) {
-      ADD_FAILURE() << path << " was passed over: " << reason;
-    });
-  };
-  EXPECT_THAT(find, ThrowsMessage<CheckpointError>(HasSubstr("step-20: it cannot be read: open ")));
-  EXPECT_THAT([&] { SaveOn(stale, directory_, 2, 20); },
-              ThrowsMessage<CheckpointError>(HasSubstr("Stale file handle")));
-  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
-  EXPECT_EQ(Newest().path, Path(20));
 }
 
 // A file that is longer than memory must not be read to find that it is too long.
@@ -351,26 +324,6 @@ TEST_F(CheckpointTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
   EXPECT_EQ(saved.not_removed, absl::StrCat("rename ", Path(10), " to ", Path(10),
                                             ".tmp.1.0123456789ab: Operation not permitted"));
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
-}
-
-// As an old checkpoint that another process has open on a network file system.
-TEST_F(CheckpointTest, WhatStaysOfAnEarlierSaveIsInTheWayOfNoLaterOne) {
-  class Stuck final : public platform::ForwardingFiles {
-   public:
-    absl::Status RemoveAll(const std::string& path) override {
-      return path.ends_with("/step-10.tmp.1.0123456789ab")
-                 ? absl::PermissionDeniedError("remove " + path + ": Operation not permitted")
-                 : files_.RemoveAll(path);
-    }
-  } stuck;
-  SaveOn(files_, directory_, 2, 10);
-  for (const int64_t step : {20, 30, 40}) {
-    const Saved saved = SaveOn(stuck, directory_, 2, step, /*keep=*/1);
-    EXPECT_EQ(saved.path, Path(step));
-    EXPECT_THAT(saved.not_removed, HasSubstr("step-10.tmp.1.0123456789ab: Operation not permitted"));
-  }
-  EXPECT_TRUE(LoadsAs(Path(40), 1, 40));
-  EXPECT_THAT(Names(), ElementsAre("step-10.tmp.1.0123456789ab", "step-40"));
 }
 
 TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
