@@ -135,7 +135,6 @@ bool IsDamage(const absl::Status& error) { return absl::IsInvalidArgument(error)
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self,
                                std::vector<std::string>& not_removed) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
-  absl::Status status;
   for (const std::string& name : names) {
     const std::optional<TemporaryFolder> folder = ParseTemporaryName(name);
     if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) {
@@ -150,7 +149,7 @@ absl::Status RemoveTemporaries(platform::Files& files, const std::string& direct
       not_removed.emplace_back(removed.message());
     }
   }
-  return status;
+  return absl::OkStatus();
 }
 
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,

@@ -284,7 +284,7 @@ bool IsCompiledForClusters(Kernel* kernel) {
 }
 
 // How many clusters of CrossEntropyHeldRows the current GPU runs at once, with so much dynamic shared memory;
-// 0: it has no room for one. The runtime takes milliseconds to say it, so that a thread asks once.
+// 0: it has no room for one. A thread asks the runtime once.
 template <typename E>
 int ClustersAtOnce(int bytes) {
   int device = 0;

@@ -27,7 +27,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
@@ -123,32 +122,6 @@ TEST_F(CheckpointTest, WhatIsNoRegularFileIsPassedOverByNameAndNotWaitedFor) {
       }
     }
   }
-}
-
-// A file system that does not answer for a moment says nothing of what it holds: neither does a job go on
-// from an older checkpoint, nor does a save move the one that is there aside.
-TEST_F(CheckpointTest, ACheckpointThatCannotBeReadForNowIsNoDamagedOne) {
-  class Stale final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> Read(const std::string& path) override {
-      if (path.ends_with("step-20/rank-00001.safetensors")) {
-        return absl::UnavailableError("open " + path + ": Stale file handle");
-      }
-      return files_.Read(path);
-    }
-  } stale;
-  SaveOn(files_, directory_, 2, 10);
-  SaveOn(files_, directory_, 2, 20);
-  const auto find = [&] {
-    FindNewest(stale, directory_, [](const std::string& path, const std::string& reason) {
-      ADD_FAILURE() << path << " was passed over: " << reason;
-    });
-  };
-  EXPECT_THAT(find, ThrowsMessage<CheckpointError>(HasSubstr("step-20: it cannot be read: open ")));
-  EXPECT_THAT([&] { SaveOn(stale, directory_, 2, 20); },
-              ThrowsMessage<CheckpointError>(HasSubstr("Stale file handle")));
-  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
-  EXPECT_EQ(Newest().path, Path(20));
 }
 
 // A file that is longer than memory must not be read to find that it is too long.
