@@ -58,85 +58,63 @@ __global__ void FillKeys(Tokens tokens, int64_t vocabulary, uint32_t* keys, int3
 }
 
 constexpr int kSumThreads = 64;  // few: an id of many tokens is then shared among many blocks
-constexpr int kRowsAtOnce = 8;   // that a thread reads before it adds
-constexpr int kIdsOfABlock = 32;
+constexpr int kRowsAtOnce = 16;  // that a thread reads before it adds
 
-// The first place from which on no key is below `id`. All lanes of a warp; keys ascend.
-__device__ int64_t FirstPlace(const uint32_t* keys, int64_t size, int64_t id) {
-  int64_t begin = 0;
-  int64_t end = size;
-  while (begin < end) {  // the place is one of these, or the end
-    const int64_t stretch = (end - begin + 31) / 32;
-    const int64_t place = begin + threadIdx.x % 32 * stretch;
-    const int below = __popc(__ballot_sync(0xFFFFFFFF, place < end && keys[place] < id));
-    if (below == 0) {
-      return begin;
-    }
-    end = min(end, begin + below * stretch);
-    begin += (below - 1) * stretch + 1;
-  }
-  return begin;
-}
-
-// A block has kSumThreads packs of each of its ids' rows, and finds the first of their tokens among the
-// sorted keys: each row is written once, by zeros where it has no token and is not added to.
+// A block has kSumThreads packs of the row of one id, the one whose first token is at its place among the
+// sorted keys; blocks of other places have nothing to do. An id a block, since few ids have most tokens of a
+// text.
 template <int N, typename E, typename G>
 __global__ void EmbeddingSums(EmbeddingBackwardArgs<E> args, const uint32_t* keys, const int32_t* places,
                               int64_t size, G* grad_weight) {
   using T = Arithmetic<E>;
+  const int64_t first = blockIdx.x;
+  const uint32_t id = keys[first];
   const int64_t columns = args.columns;
+  if (id >= args.vocabulary || (first > 0 && keys[first - 1] == id)) {
+    return;
+  }
   const int64_t i = static_cast<int64_t>(blockIdx.y) * kSumThreads + threadIdx.x;
-  const int64_t first_id = static_cast<int64_t>(blockIdx.x) * kIdsOfABlock;
-  const int64_t end_id = min(first_id + kIdsOfABlock, args.vocabulary);
-  int64_t place = FirstPlace(keys, size, first_id);
   if (i >= columns / N) {
     return;
   }
-  for (int64_t id = first_id; id < end_id; ++id) {
-    G* const row = grad_weight + id * columns;
-    const auto has = [&](int64_t at) { return at < size && keys[at] == id; };
-    const bool named = has(place);
-    if (!named && args.add) {
-      continue;
-    }
-    T sums[N] = {};
-    Pack<G, N> result{};
-    if (args.add) {
-      result = PackAt<G, N>(row, i);
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        sums[k] = Widen(result.e[k]);
-      }
-    }
-    for (bool more = named; more;) {
-      Pack<E, N> rows[kRowsAtOnce];
-      int count = 0;
-#pragma unroll
-      for (int q = 0; q < kRowsAtOnce; ++q) {
-        more = more && has(place + q);
-        if (more) {
-          rows[q] = PackAt<E, N>(args.grad_output + places[place + q] * columns, i);
-          count = q + 1;
-        }
-      }
-      place += count;
-#pragma unroll
-      for (int q = 0; q < kRowsAtOnce; ++q) {
-        if (q >= count) {
-          continue;
-        }
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          sums[k] += Widen(rows[q].e[k]);
-        }
-      }
-    }
+  G* const row = grad_weight + id * columns;
+  T sums[N] = {};
+  Pack<G, N> result{};
+  if (args.add) {
+    result = PackAt<G, N>(row, i);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      Narrow(sums[k], result.e[k]);
+      sums[k] = Widen(result.e[k]);
     }
-    SetPack(row, i, result);
   }
+  bool more = true;
+  for (int64_t begin = first; more; begin += kRowsAtOnce) {
+    Pack<E, N> rows[kRowsAtOnce];
+    int count = 0;
+#pragma unroll
+    for (int q = 0; q < kRowsAtOnce; ++q) {
+      more = more && begin + q < size && keys[begin + q] == id;
+      if (more) {
+        rows[q] = PackAt<E, N>(args.grad_output + places[begin + q] * columns, i);
+        count = q + 1;
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < kRowsAtOnce; ++q) {
+      if (q >= count) {
+        continue;
+      }
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        sums[k] += Widen(rows[q].e[k]);
+      }
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    Narrow(sums[k], result.e[k]);
+  }
+  SetPack(row, i, result);
 }
 
 }  // namespace
@@ -163,7 +141,13 @@ int SumRows(const EmbeddingBackwardArgs<E>& args, G* grad_weight, Stream stream)
   const int64_t size = args.tokens.sequences * args.tokens.length;
   const int64_t vocabulary = args.vocabulary;
   const int64_t columns = args.columns;
-  if (vocabulary == 0 || columns == 0) {
+  if (!args.add) {
+    const int error = cudaMemsetAsync(grad_weight, 0, vocabulary * columns * sizeof(G), stream);
+    if (error != cudaSuccess) {
+      return error;
+    }
+  }
+  if (size == 0 || columns == 0) {
     return cudaSuccess;
   }
   if (size > INT32_MAX || vocabulary >= UINT32_MAX) {
@@ -175,31 +159,29 @@ int SumRows(const EmbeddingBackwardArgs<E>& args, G* grad_weight, Stream stream)
   auto* const places = reinterpret_cast<int32_t*>(memory + piece);
   auto* const sorted_keys = reinterpret_cast<uint32_t*>(memory + 2 * piece);
   auto* const sorted_places = reinterpret_cast<int32_t*>(memory + 3 * piece);
-  if (size > 0) {
-    int bits = 1;
-    while (bits < 32 && vocabulary >> bits > 0) {
-      ++bits;
-    }
-    size_t needed = 0;
-    const auto sort = [&](void* sort_memory) {  // stable: the tokens of an id stay in order
-      return cub::DeviceRadixSort::SortPairs(sort_memory, needed, keys, sorted_keys, places, sorted_places,
-                                             static_cast<int>(size), 0, bits, stream);
-    };
-    int error = sort(nullptr);
-    if (error != cudaSuccess) {
-      return error;
-    }
-    if (4 * piece + static_cast<int64_t>(needed) > args.work.bytes) {
-      return cudaErrorMemoryAllocation;
-    }
-    FillKeys<<<Blocks(size), kThreads, 0, stream>>>(args.tokens, vocabulary, keys, places);
-    error = sort(memory + 4 * piece);
-    if (error != cudaSuccess) {
-      return error;
-    }
+  int bits = 1;
+  while (bits < 32 && vocabulary >> bits > 0) {
+    ++bits;
+  }
+  size_t needed = 0;
+  const auto sort = [&](void* sort_memory) {  // stable: the tokens of an id stay in order
+    return cub::DeviceRadixSort::SortPairs(sort_memory, needed, keys, sorted_keys, places, sorted_places,
+                                           static_cast<int>(size), 0, bits, stream);
+  };
+  int error = sort(nullptr);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  if (4 * piece + static_cast<int64_t>(needed) > args.work.bytes) {
+    return cudaErrorMemoryAllocation;
+  }
+  FillKeys<<<Blocks(size), kThreads, 0, stream>>>(args.tokens, vocabulary, keys, places);
+  error = sort(memory + 4 * piece);
+  if (error != cudaSuccess) {
+    return error;
   }
   WithPacks<E>({columns}, {args.grad_output, grad_weight}, [&]<int N>(Packed<N>) {
-    const dim3 blocks(static_cast<unsigned>((vocabulary + kIdsOfABlock - 1) / kIdsOfABlock),
+    const dim3 blocks(static_cast<unsigned>(size),
                       static_cast<unsigned>((columns / N + kSumThreads - 1) / kSumThreads));
     EmbeddingSums<N><<<blocks, kSumThreads, 0, stream>>>(args, sorted_keys, sorted_places, size, grad_weight);
   });
