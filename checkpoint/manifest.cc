@@ -55,6 +55,15 @@ Json ToJson(const Manifest& manifest) {
   if (!manifest.info.data_digest.empty()) {
     json["data_digest"] = manifest.info.data_digest;
   }
+  if (!manifest.info.model.empty()) {
+    json["model"] = Json::parse(manifest.info.model);
+  }
+  if (manifest.info.global_batch_size > 0) {
+    json["global_batch_size"] = manifest.info.global_batch_size;
+  }
+  if (manifest.info.sequence_length > 0) {
+    json["sequence_length"] = manifest.info.sequence_length;
+  }
   json["files"] = std::move(files);
   json["arrays"] = std::move(arrays);
   return json;
@@ -73,6 +82,15 @@ Manifest FromJson(const Json& json) {
   }
   if (json.contains("data_digest")) {
     manifest.info.data_digest = json.at("data_digest").get<std::string>();
+  }
+  if (json.contains("model")) {
+    manifest.info.model = Json(json.at("model").get_ref<const Json::object_t&>()).dump();
+  }
+  if (json.contains("global_batch_size")) {
+    manifest.info.global_batch_size = json.at("global_batch_size").get<int64_t>();
+  }
+  if (json.contains("sequence_length")) {
+    manifest.info.sequence_length = json.at("sequence_length").get<int64_t>();
   }
   for (const Json& file : json.at("files")) {
     manifest.files.push_back({.name = file.at("name").get<std::string>(),

@@ -335,6 +335,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   JobPlan plan;
   plan.train = Train(resolved);
   plan.model = jobspec::ModelConfigOf(resolved.model());
+  plan.resolved_model = resolved.model();
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.model.keeps_logits = !RecomputesLogits(plan.train.recompute);
   plan.batch = {.sequences = resolved.training().micro_batch_size(),

@@ -74,6 +74,7 @@ struct TrainConfig {
 struct JobPlan {
   TrainConfig train;
   model::DecoderConfig model;
+  v1::Model resolved_model;  // what `model` is made of, for checkpoints to say
   model::BatchShape batch;
   model::Precision precision = model::ComputeType::kFp32;
   model::DeviceKind device = model::DeviceKind::kCpu;

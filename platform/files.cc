@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -27,7 +28,17 @@ class MachineFiles final : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
     TANDEM_ASSIGN_OR_RETURN(const Descriptor file, OpenRegularFile(path, O_RDONLY));
+    struct stat info;
+    if (fstat(file.get(), &info) != 0) {
+      return Failed("stat", path);
+    }
     std::string content;
+    try {
+      content.reserve(static_cast<size_t>(info.st_size));  // to grow by doubling takes up to twice that
+    } catch (const std::exception&) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("read ", path, ": its ", info.st_size, " bytes do not fit in memory"));
+    }
     char buffer[1 << 16];
     while (true) {
       const ssize_t got = read(file.get(), buffer, sizeof(buffer));

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
+#include "jobspec/model_function.h"
 #include "jobspec/resume.h"
 #include "platform/log.h"
 #include "platform/random.h"
@@ -162,6 +163,23 @@ void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found
   }
 }
 
+// Heads, eps, experts a token, ...: what no shape of a tensor shows.
+void CheckSameFunction(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.info.model.empty()) {
+    return;  // of a build that did not write it
+  }
+  const absl::StatusOr<std::vector<std::string>> differences =
+      jobspec::ModelDifferences(found.info.model, options.model);
+  if (!differences.ok()) {
+    throw UserError(absl::StrCat("checkpoint.resume: ", found.path, ": ", differences.status().message()));
+  }
+  if (!differences->empty()) {
+    throw UserError(absl::StrCat("checkpoint.resume: ", found.path,
+                                 " is of another model: ", absl::StrJoin(*differences, "; "),
+                                 "; resume with the model it was trained with, or start in another folder"));
+  }
+}
+
 // Arrays by unit, as version 1 has them, are read only where they lie as this job's: not of another
 // precision, though the model is the same.
 void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& found) {
@@ -263,7 +281,27 @@ void CheckNothingLater(platform::Files& files, const ResumeOptions& options, con
   }
 }
 
-// The job goes on with another seed or other text than the checkpoint was trained with.
+// Where in the text the job goes on follows from its own numbers. Empty: where the checkpoint's job was.
+std::string OtherPlace(const ResumeOptions& options, const checkpoint::Info& there) {
+  if (there.sequence_length > 0 && there.sequence_length != options.sequence_length) {
+    return absl::StrCat(
+        "training.sequence_length is ", options.sequence_length, ", and was ", there.sequence_length,
+        " up to step ", there.step,
+        ": the text is cut into other sequences, which come in another order, so that some of "
+        "it is read again and some is skipped");
+  }
+  if (there.global_batch_size > 0 && there.global_batch_size != options.global_batch_size) {
+    return absl::StrCat("training.global_batch_size is ", options.global_batch_size, ", and was ",
+                        there.global_batch_size, " up to step ", there.step, ", which had come to sequence ",
+                        there.step * there.global_batch_size, " of the text: this job goes on at sequence ",
+                        there.step * options.global_batch_size, ", so that those between are ",
+                        options.global_batch_size < there.global_batch_size ? "read again" : "skipped");
+  }
+  return "";
+}
+
+// The job goes on with another seed, other text or at another place of it than the checkpoint was trained
+// with.
 void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start,
                     std::vector<v1::CheckpointWarning>& warnings) {
   const auto add = [&](v1::CheckpointProblem problem, const std::string& message) {
@@ -274,13 +312,19 @@ void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start
         absl::StrCat("training.seed is ", options.seed, ", and was ", *start.info.seed, " up to step ",
                      start.info.step, ": from there on the text comes in another order"));
   }
+  std::vector<std::string> of_text;  // one warning: a job's record has no room for more
   if (!start.info.data_digest.empty() && start.info.data_digest != options.data_digest) {
-    add(v1::CHECKPOINT_PROBLEM_OTHER_DATA,
-        absl::StrCat(
-            "the text is not what it was up to step ", start.info.step, " (digest ",
-            options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
-            "): data.train, data.validation or data.documents has changed, and the losses before and after "
-            "cannot be compared"));
+    of_text.push_back(absl::StrCat(
+        "the text is not what it was up to step ", start.info.step, " (digest ",
+        options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
+        "): data.train, data.validation or data.documents has changed, and the losses before and after "
+        "cannot be compared"));
+  }
+  if (const std::string place = OtherPlace(options, start.info); !place.empty()) {
+    of_text.push_back(place);
+  }
+  if (!of_text.empty()) {
+    add(v1::CHECKPOINT_PROBLEM_OTHER_DATA, absl::StrJoin(of_text, "; "));
   }
 }
 
@@ -333,6 +377,7 @@ checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
   if (!start.path.empty()) {
     CheckSameType(options, start);
     CheckSameModel(options, start);
+    CheckSameFunction(options, start);
     CheckSameLayout(options, start);
     CheckSameStates(options, start);
     CheckNotPastTheEnd(options, start);

@@ -12,6 +12,7 @@
 #include "checkpoint/owner.h"
 #include "comm/communicator.h"
 #include "platform/files.h"
+#include "tandem/v1/job.pb.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::trainer {
@@ -29,7 +30,10 @@ struct ResumeOptions {
   int64_t last_step = 0;                    // of the job
   std::vector<std::string> layout_digests;  // of checkpoints that it can go on from, its own first
   std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
+  v1::Model model;                          // resolved
   uint64_t seed = 0;
+  int64_t global_batch_size = 0;  // sequences of a step
+  int64_t sequence_length = 0;    // tokens
   std::string data_digest;
   std::vector<std::string> states;  // arrays of its routers, beside weights and moments
 };

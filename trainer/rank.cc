@@ -18,6 +18,7 @@
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "device/device.h"
+#include "jobspec/model_function.h"
 #include "model/node.h"
 #include "ops/operations.h"
 #include "plan/step_work.h"
@@ -53,6 +54,10 @@ std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arra
     names.push_back(array.name);
   }
   return names;
+}
+
+int64_t SequencesPerStep(const plan::JobPlan& plan) {
+  return plan::TokensPerStep(plan) / plan.batch.sequence_length;
 }
 
 SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
@@ -254,7 +259,10 @@ class Rank::Impl {
          .last_step = plan_.train.steps,
          .layout_digests = plan_.resumable_layouts,
          .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
+         .model = plan_.resolved_model,
          .seed = plan_.train.seed,
+         .global_batch_size = SequencesPerStep(plan_),
+         .sequence_length = plan_.batch.sequence_length,
          .data_digest = train_loader_.digest(),
          .states = NamesOf(updated_states_)},
         lease_, [this](const std::string& reason) {
@@ -437,7 +445,10 @@ class Rank::Impl {
                                 .spec_digest = config_.spec_digest,
                                 .layout_digest = plan_.layout_digest,
                                 .seed = plan_.train.seed,
-                                .data_digest = train_loader_.digest()},
+                                .data_digest = train_loader_.digest(),
+                                .model = jobspec::ModelFunctionText(plan_.resolved_model),
+                                .global_batch_size = SequencesPerStep(plan_),
+                                .sequence_length = plan_.batch.sequence_length},
                                arrays_.owned_shards());
     } catch (const checkpoint::DirectoryLost&) {
       throw;

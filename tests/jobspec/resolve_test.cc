@@ -3,6 +3,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
 #include "tests/jobspec/bad_spec.h"
 

@@ -406,6 +406,97 @@ TEST(ResumeTest, AnotherSeedAndOtherDataAreReported) {
   EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
+// Two heads of 16 have the tensors of four of 8, and are another function.
+TEST(ResumeTest, AnotherModelOfTheSameShapesIsRefused) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  JobOptions other = options;
+  other.heads = 2;
+  other.kv_heads = 1;
+  ASSERT_EQ(MakeJob(other).layout_digest, MakeJob(options).layout_digest);
+  try {
+    RunJob(MakeJob(other));
+    FAIL() << "it started";
+  } catch (const trainer::UserError& error) {
+    EXPECT_EQ(
+        error.what(),
+        "checkpoint.resume: " + folder.path() +
+            "/step-2 is of another model: model.num_attention_heads is 2, and 4 there; "
+            "model.num_key_value_heads is 1, and 2 there; model.head_dim is 16, and 8 there; resume with "
+            "the model it was trained with, or start in another folder");
+  }
+  EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
+}
+
+TEST(ResumeTest, AnotherNumberOfExpertsATokenIsRefusedAndAnotherLossOfTheirRouterIsNot) {
+  const TemporaryFolder folder;
+  JobOptions options = SparseJob();
+  options.steps = 2;
+  options.checkpoint_directory = folder.path();
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  options.router_aux_loss /= 2;
+  options.capacity_factor = 1.5;
+  EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
+  options.experts_per_token = 3;
+  EXPECT_THAT([&] { RunJob(MakeJob(options)); },
+              testing::ThrowsMessage<trainer::UserError>(
+                  HasSubstr("is of another model: model.moe.num_experts_per_tok is 3, and 2 there; resume")));
+}
+
+TEST(ResumeTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  const std::string path = folder.path() + "/step-2/manifest.json";
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(TextOf(path));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_THAT(manifest->info.model, HasSubstr("\"num_attention_heads\""));
+  manifest->info.model = "";
+  manifest->info.global_batch_size = 0;
+  manifest->info.sequence_length = 0;
+  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
+  options.resume = "newest";
+  options.steps = 3;
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 2);
+  EXPECT_TRUE(again.warnings.empty());
+}
+
+TEST(ResumeTest, AnotherPlaceInTheTextIsTold) {
+  const TemporaryFolder folder;
+  JobOptions options = On(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = folder.path() + "/step-2";
+  options.steps = 3;
+  const auto warning = [&](int64_t micro_batch_size, int64_t sequence_length) {
+    const TemporaryFolder other;
+    JobOptions changed = options;
+    changed.checkpoint_directory = other.path();
+    changed.micro_batch_size = micro_batch_size;
+    changed.sequence_length = sequence_length;
+    const JobRun run = RunJob(MakeJob(changed));
+    EXPECT_EQ(run.warnings.size(), 1u);
+    return run.warnings.empty() ? v1::CheckpointWarning() : run.warnings[0];
+  };
+  EXPECT_EQ(warning(1, 16).problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+  EXPECT_EQ(
+      warning(1, 16).message(),
+      "training.global_batch_size is 4, and was 8 up to step 2, which had come to sequence 16 of the text: "
+      "this job goes on at sequence 8, so that those between are read again");
+  EXPECT_EQ(warning(3, 16).message(),
+            "training.global_batch_size is 12, and was 8 up to step 2, which had come to sequence 16 of the "
+            "text: this job goes on at sequence 24, so that those between are skipped");
+  EXPECT_THAT(warning(1, 8).message(), HasSubstr("training.sequence_length is 8, and was 16 up to step 2: "));
+}
+
 // No room for the files of a rank, up to and with a step.
 class FullDisk final : public platform::ForwardingFiles {
  public:

@@ -46,6 +46,15 @@ TEST_F(FilesTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(*files_.Read(Path("a")), "");
 }
 
+TEST_F(FilesTest, WhatIsReadTakesNoMoreMemoryThanItsSize) {
+  const std::string content((3 << 20) + 1, 'x');
+  ASSERT_TRUE(files_.Write(Path("large"), content).ok());
+  const absl::StatusOr<std::string> read = files_.Read(Path("large"));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, content);
+  EXPECT_LT(read->capacity(), content.size() + 4096);
+}
+
 TEST_F(FilesTest, ErrorsNameOperationAndPath) {
   const absl::Status read = files_.Read(Path("none")).status();
   EXPECT_TRUE(absl::IsNotFound(read));

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobspec/model_function.h"
+
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/json_util.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/schema.h"
+
+namespace tandem::jobspec {
+namespace {
+
+v1::Model FunctionOf(v1::Model model) {
+  model.clear_preset();
+  model.clear_hugging_face();
+  model.clear_initializer_range();
+  model.clear_max_position_embeddings();
+  if (model.has_moe()) {
+    v1::MixtureOfExperts& moe = *model.mutable_moe();
+    moe.clear_router_aux_loss_coef();
+    moe.clear_router_aux_loss_scope();
+    moe.clear_router_z_loss_coef();
+    moe.clear_router_bias_update_rate();
+    moe.clear_capacity_factor();
+    moe.clear_drop_policy();
+    moe.clear_pad_to_capacity();
+  }
+  return model;
+}
+
+// A field that is not set has its type's default, and that of a block that is absent, too.
+void AddDifferences(const google::protobuf::Message& there, const google::protobuf::Message& here,
+                    const std::string& path, std::vector<std::string>& differences) {
+  const google::protobuf::Descriptor& type = *here.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* const field = type.field(i);
+    const std::string inner = JoinPath(path, field->name());
+    if (field->message_type() != nullptr) {
+      AddDifferences(there.GetReflection()->GetMessage(there, field),
+                     here.GetReflection()->GetMessage(here, field), inner, differences);
+      continue;
+    }
+    const std::string theirs = ValueText({&there, field});
+    const std::string ours = ValueText({&here, field});
+    if (theirs != ours) {
+      differences.push_back(absl::StrCat(inner, " is ", ours, ", and ", theirs, " there"));
+    }
+  }
+}
+
+}  // namespace
+
+std::string ModelFunctionText(const v1::Model& resolved) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string text;
+  const auto printed = google::protobuf::util::MessageToJsonString(FunctionOf(resolved), &text, options);
+  if (!printed.ok()) {  // a name that is not UTF-8, which Validate has refused
+    throw std::logic_error(absl::StrCat("a model that JSON cannot say: ", printed.ToString()));
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<std::string>> ModelDifferences(const std::string& there,
+                                                          const v1::Model& resolved) {
+  v1::JobSpec spec;
+  const auto read = google::protobuf::util::JsonStringToMessage(there, spec.mutable_model());
+  if (!read.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("what it says of its model is of another build (",
+                                                   std::string(read.message()),
+                                                   "); use the build that wrote it or a newer one"));
+  }
+  std::vector<std::string> differences;
+  AddDifferences(FunctionOf(Resolve(spec).model()), FunctionOf(resolved), "model", differences);
+  return differences;
+}
+
+}  // namespace tandem::jobspec
