@@ -302,6 +302,7 @@ class Reconciler {
     for (auto& [key, attempt] : state_.live) {
       SendValues(key, attempt);
     }
+    bool is_heard = false;
     for (auto& [key, attempt] : state_.live) {
       // While its files are checked, an attempt is neither accepted nor refused.
       const bool known = attempt.preparation == Preparation::kReady || attempt.refused || attempt.stop;
@@ -310,6 +311,7 @@ class Reconciler {
       }
       SendStatus(StatusOf(key, attempt, /*with_values=*/false, now_));
       attempt.dirty = false;
+      is_heard = true;
     }
     for (auto& [key, ended] : state_.ended) {
       if (ended.dirty) {
@@ -317,7 +319,7 @@ class Reconciler {
       }
       ended.dirty = false;
     }
-    if (state_.heartbeat_due && state_.live.empty()) {
+    if (state_.heartbeat_due && !is_heard) {
       v1::WorkerMessage message;
       message.mutable_heartbeat();
       Send(std::move(message));

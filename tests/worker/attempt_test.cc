@@ -336,6 +336,14 @@ TEST(AttemptTest, APathThatDoesNotAnswerRefusesItByNameAndTheNextJobRuns) {
   EXPECT_THAT(core.Take<Spawn>(), SizeIs(2)) << "on the same slots";
 }
 
+TEST(AttemptTest, AWorkerThatChecksAJobAndRunsNoOtherStillSendsHeartbeats) {
+  CoreHarness core;
+  core.Connect({CoreHarness::Job("j", 1)});
+  core.TakeMessages(v1::WorkerMessage::kHeartbeat);
+  core.Feed(Sampled{});
+  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kHeartbeat), SizeIs(1));
+}
+
 TEST(AttemptTest, ACheckThatCannotBeginRefusesItToo) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 1)});
