@@ -58,7 +58,7 @@ __global__ void FillKeys(Tokens tokens, int64_t vocabulary, uint32_t* keys, int3
 }
 
 constexpr int kSumThreads = 64;  // few: an id of many tokens is then shared among many blocks
-constexpr int kRowsAtOnce = 16;  // that a thread reads before it adds
+constexpr int kRowsAtOnce = 8;   // that a thread reads before it adds
 
 // A block has kSumThreads packs of the row of one id, the one whose first token is at its place among the
 // sorted keys; blocks of other places have nothing to do. An id a block, since few ids have most tokens of a

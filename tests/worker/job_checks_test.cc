@@ -35,7 +35,11 @@ using testing::StartsWith;
 // live as long as a thread that hangs.
 class DeadMount {
  public:
-  void Mend() const { mended_->Notify(); }
+  void Mend() const {
+    if (!mended_->HasBeenNotified()) {
+      mended_->Notify();
+    }
+  }
 
   JobChecks Checks() const {
     return {.check_files =
