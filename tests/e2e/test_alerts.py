@@ -48,11 +48,12 @@ def test_a_scrape_says_what_a_job_sends_and_holds(start, tmp_path):
         return {labels: float(value) for labels, value in re.findall(rf'^{name}{{job_name="weighed",(.*)}} (.*)$', scrape, re.M)}
 
     plan = json.loads(cluster.cli("plan", "-f", tmp_path / "weighed.json", "-o", "json").stdout)
-    memory = series("tandem_device_memory_bytes")
+    # A short job's reports may come after its end.
+    memory = wait_for("the job's reports", lambda: series("tandem_device_memory_bytes"))
     assert memory['kind="arena"'] == plan["memory"]["arena_bytes"]
     assert memory['kind="arena"'] < memory['kind="used"'] < memory['kind="total"']
     assert memory['kind="total"'] == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    sent = series("tandem_comm_bytes_total")
+    sent = wait_for("what it sent", lambda: series("tandem_comm_bytes_total"))
     assert set(sent) == {'op="gather"', 'op="reduce"'}
     # Two ranks, each half of the gradients of every microbatch; weights are gathered for forward and for backward.
     assert sent['op="reduce"'] < sent['op="gather"'] <= 2 * sent['op="reduce"']
