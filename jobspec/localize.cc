@@ -6,6 +6,7 @@
 #include "jobspec/hugging_face_config.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
+#include "jobspec/text.h"
 #include "platform/file_list.h"
 
 namespace tandem::jobspec {

@@ -6,6 +6,7 @@
 #include "jobspec/checks.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/schema.h"
+#include "jobspec/text.h"
 
 namespace tandem::jobspec {
 namespace {
