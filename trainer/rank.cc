@@ -307,7 +307,7 @@ class Rank::Impl {
   int64_t Resume(const checkpoint::Found& start) {
     checkpoint::Load(files_, communicators_.report, start.path, arrays_.shards(), arrays_.unit_shards(),
                      ShownProgress(config_.rank == 0, "the ranks load a checkpoint", moved_));
-    arrays_.ToDevice();
+    arrays_.Loaded();
     if (config_.rank == 0) {
       platform::Log(platform::LogLevel::kInfo, "resumed",
                     {{"checkpoint", start.path}, {"step", absl::StrCat(start.info.step)}});
@@ -443,7 +443,6 @@ class Rank::Impl {
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
     reports_->Flush();
     SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-    arrays_.FromDevice();
     checkpoint::Saved saved;
     try {
       saved = checkpoint::Save(files_, communicators_.report, plan_.train.checkpoint.directory,
