@@ -57,11 +57,9 @@ class CheckThreads::Shared {
     while (true) {
       Task task;
       {
-        const auto ready = [this]()
-                               ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return closed_ || !waiting_.empty(); };
         const absl::MutexLock lock(&mu_);
         ++idle_;
-        mu_.Await(absl::Condition(&ready));
+        mu_.Await(absl::Condition(this, &Shared::HasNews));
         --idle_;
         if (closed_) {
           return;
@@ -83,6 +81,9 @@ class CheckThreads::Shared {
     std::string path;
     absl::Time since;
   };
+
+  // For a thread that is idle.
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return closed_ || !waiting_.empty(); }
 
   Checked Check(const Task& task) ABSL_LOCKS_EXCLUDED(mu_) {
     Checked checked{.attempt = task.attempt};
