@@ -29,22 +29,24 @@ struct Lock {
     exclusive = true;
   }
   void unlock() {
-    if (waits > 0) {
-      unlocked.notify_all();
-    }
     exclusive = false;
     mu.unlock();  // after which another thread may delete this
   }
-  void lock_shared() { mu.lock_shared(); }
-  void unlock_shared() { mu.unlock_shared(); }
+
+  // Before the lock is given up: those who wait for conditions look again.
+  void Announce() {
+    if (waits > 0) {
+      unlocked.notify_all();
+    }
+  }
 };
 
 // As the holder has it.
 struct Held {
   Lock& lock_;
   const bool exclusive = lock_.exclusive;
-  void lock() { exclusive ? lock_.lock() : lock_.lock_shared(); }
-  void unlock() { exclusive ? lock_.unlock() : lock_.unlock_shared(); }
+  void lock() { exclusive ? lock_.lock() : lock_.mu.lock_shared(); }
+  void unlock() { exclusive ? lock_.unlock() : lock_.mu.unlock_shared(); }
 };
 
 // Behind an object of Abseil, whose only member is a word that is 0 at first.
@@ -88,6 +90,7 @@ bool WaitOnce(std::condition_variable_any& condition, Lockable& held,
 bool Await(const absl::Mutex* mutex, const absl::Condition& condition, absl::Duration limit) {
   Lock& lock = LockOf(mutex);
   Held held{lock};
+  lock.Announce();
   const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   ++lock.waits;
   bool met = condition.Eval();
@@ -107,7 +110,11 @@ ABSL_NAMESPACE_BEGIN
 Mutex::~Mutex() { delete tandem::WordOf<tandem::Lock>(this).load(); }
 
 void Mutex::Lock() { tandem::LockOf(this).lock(); }
-void Mutex::Unlock() { tandem::LockOf(this).unlock(); }
+void Mutex::Unlock() {
+  tandem::Lock& lock = tandem::LockOf(this);
+  lock.Announce();
+  lock.unlock();
+}
 bool Mutex::TryLock() {
   tandem::Lock& lock = tandem::LockOf(this);
   const bool locked = lock.mu.try_lock();
@@ -116,8 +123,8 @@ bool Mutex::TryLock() {
   }
   return locked;
 }
-void Mutex::ReaderLock() { tandem::LockOf(this).lock_shared(); }
-void Mutex::ReaderUnlock() { tandem::LockOf(this).unlock_shared(); }
+void Mutex::ReaderLock() { tandem::LockOf(this).mu.lock_shared(); }
+void Mutex::ReaderUnlock() { tandem::LockOf(this).mu.unlock_shared(); }
 bool Mutex::ReaderTryLock() { return tandem::LockOf(this).mu.try_lock_shared(); }
 
 void Mutex::AssertHeld() const {}
@@ -161,11 +168,15 @@ CondVar::~CondVar() { delete tandem::WordOf<std::condition_variable_any>(this).l
 void CondVar::Signal() { tandem::ConditionOf(this).notify_one(); }
 void CondVar::SignalAll() { tandem::ConditionOf(this).notify_all(); }
 void CondVar::Wait(Mutex* mutex) {
-  tandem::Held held{tandem::LockOf(mutex)};
+  tandem::Lock& lock = tandem::LockOf(mutex);
+  tandem::Held held{lock};
+  lock.Announce();
   tandem::ConditionOf(this).wait(held);
 }
 bool CondVar::WaitWithTimeout(Mutex* mutex, Duration timeout) {
-  tandem::Held held{tandem::LockOf(mutex)};
+  tandem::Lock& lock = tandem::LockOf(mutex);
+  tandem::Held held{lock};
+  lock.Announce();
   const std::chrono::nanoseconds limit = ToChronoNanoseconds(std::clamp(timeout, ZeroDuration(), Hours(1)));
   return tandem::ConditionOf(this).wait_for(held, limit) == std::cv_status::timeout;
 }
