@@ -30,23 +30,40 @@ class CpuEvent final : public PooledEvent<CpuEvent> {
   void Reset() { reached_ = false; }
 
   void Reach() ABSL_LOCKS_EXCLUDED(mu_) {
+    bool host_waits = false;
     {
       const absl::MutexLock lock(&mu_);
       reached_ = true;
+      host_waits = num_hosts_ > 0;
     }
-    changed_.NotifyAll();
+    changed_.SignalAll();
+    if (host_waits) {
+      host_changed_.NotifyAll();
+    }
   }
-  void Await() ABSL_LOCKS_EXCLUDED(mu_) { AwaitFor(absl::InfiniteDuration()); }
-  // False when the time is over.
+  // For streams.
+  void Await() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    while (!reached_) {
+      changed_.Wait(&mu_);
+    }
+  }
+  // For the host; false when the time is over.
   bool AwaitFor(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    return changed_.AwaitFor(mu_, time, [this] { return reached_.load(); });
+    ++num_hosts_;
+    const bool reached = host_changed_.AwaitFor(mu_, time, [this] { return reached_.load(); });
+    --num_hosts_;
+    return reached;
   }
 
  private:
   absl::Mutex mu_;
-  platform::SteadyCondition changed_;
-  std::atomic<bool> reached_ = false;  // changed to true under mu_
+  absl::CondVar changed_;
+  // Waits with a limit take one by CLOCK_MONOTONIC, which costs twice as much: nearly all waits are streams'.
+  platform::SteadyCondition host_changed_;
+  int num_hosts_ ABSL_GUARDED_BY(mu_) = 0;  // that wait
+  std::atomic<bool> reached_ = false;       // changed to true under mu_
 };
 
 CpuEvent& Own(const Event& event) { return static_cast<CpuEvent&>(*event.state()); }

@@ -380,6 +380,9 @@ int TrainerMain(int argc, char** argv, const MakeBackend& make_backend) {
     return static_cast<int>(ExitCode::kStopped);
   }
   at::set_num_threads(1);  // a rank's parallelism is its streams
+  // Distributions build Abseil so that every Lock also looks for cycles of locks, one thread of the process
+  // at a time: five times the price, thousands of times a step. The tests' processes look.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   try {
     return TrainerProcess(*args, make_backend).Run();
   } catch (const std::exception& error) {
