@@ -67,15 +67,8 @@ class ExpertsNode final : public SplitNode {
   }
 
   BoundPass BindBackwardInput(BoundTensors& in) const override {
-    InnerBackward b{.probabilities = Column(in.Value("probabilities")),
-                    .grad_made = in.Gradient("made"),
-                    .weight_gate_up = in.Parameter("gate_up"),
-                    .weight_down = in.Parameter("down"),
-                    .row_probabilities = in.Scratch("row_probabilities"),
-                    .grad_row_probabilities = in.Scratch("grad_row_probabilities"),
-                    .grad_rows = in.Scratch("grad_rows"),
-                    .first = {in.Value("gate_up"), in.Value("activated"), in.Value("grad_gate_up")},
-                    .later = Later(in)};
+    InnerBackward b = BindInner(in, /*computes=*/true);
+    b.first = {in.Value("gate_up"), in.Value("activated"), in.Value("grad_gate_up")};
     return
         [this, b, sorted = BindSorted(in), grad_normed = in.Gradient("normed"),
          grad_probabilities = Column(in.Gradient("probabilities")), add_normed = in.AddsToGradient("normed"),
@@ -97,17 +90,9 @@ class ExpertsNode final : public SplitNode {
   }
 
   BoundPass BindBackwardWeight(BoundTensors& in) const override {
-    InnerBackward b{.grad_made = in.Gradient("made"),
-                    .grad_rows = in.Scratch("grad_rows"),
-                    .first = {.activated = in.Value("activated"), .grad_gate_up = in.Value("grad_gate_up")},
-                    .later = Later(in)};
-    if (exceeds()) {
-      b.probabilities = Column(in.Value("probabilities"));
-      b.weight_gate_up = in.Parameter("gate_up");
-      b.weight_down = in.Parameter("down");
-      b.row_probabilities = in.Scratch("row_probabilities");
-      b.grad_row_probabilities = in.Scratch("grad_row_probabilities");
-    }
+    // The first pass left its gradients; those of later ones are computed again.
+    InnerBackward b = BindInner(in, /*computes=*/exceeds());
+    b.first = {.activated = in.Value("activated"), .grad_gate_up = in.Value("grad_gate_up")};
     return [this, b, sorted = BindSorted(in), grad_weight_gate_up = in.ParameterGradient("gate_up"),
             grad_weight_down = in.ParameterGradient("down"),
             adds = in.AddsToParameterGradient("gate_up")]() mutable {
@@ -140,10 +125,21 @@ class ExpertsNode final : public SplitNode {
             .sort_work = in.Work("sort_work")};
   }
 
-  Inner Later(BoundTensors& in) const {
-    return exceeds() ? Inner{in.Scratch("later_gate_up"), in.Scratch("later_activated"),
-                             in.Scratch("later_grad_gate_up")}
-                     : Inner{};
+  // All but `first`. computes: the pass calls InnerGradients.
+  InnerBackward BindInner(BoundTensors& in, bool computes) const {
+    InnerBackward b{.grad_made = in.Gradient("made"), .grad_rows = in.Scratch("grad_rows")};
+    if (computes) {
+      b.probabilities = Column(in.Value("probabilities"));
+      b.weight_gate_up = in.Parameter("gate_up");
+      b.weight_down = in.Parameter("down");
+      b.row_probabilities = in.Scratch("row_probabilities");
+      b.grad_row_probabilities = in.Scratch("grad_row_probabilities");
+    }
+    if (exceeds()) {
+      b.later = {in.Scratch("later_gate_up"), in.Scratch("later_activated"),
+                 in.Scratch("later_grad_gate_up")};
+    }
+    return b;
   }
 
   bool exceeds() const { return s_.expert_passes > 1; }

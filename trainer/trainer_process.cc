@@ -15,7 +15,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "comm/communicator_factory.h"
 #include "comm/communicators.h"
 #include "comm/watchdog.h"
@@ -304,7 +304,7 @@ class TrainerProcess {
 
   // Says why, and leaves. The streams are not joined. The thread that comes first reports.
   [[noreturn]] void Fail(const std::exception_ptr& error) {
-    failing_.lock();
+    failing_.Lock();
     Failure failure = Describe(error);
     v1::Cause& cause = failure.cause;
     if (cause.step() == 0) {
@@ -339,7 +339,7 @@ class TrainerProcess {
     Leave(code);
   }
 
-  std::mutex failing_;  // never unlocked
+  absl::Mutex failing_;  // never unlocked
   link::Channel channel_;
   const MakeBackend make_backend_;
   std::optional<link::MappedPage> page_;
@@ -380,6 +380,9 @@ int TrainerMain(int argc, char** argv, const MakeBackend& make_backend) {
     return static_cast<int>(ExitCode::kStopped);
   }
   at::set_num_threads(1);  // a rank's parallelism is its streams
+  // Distributions build Abseil so that every Lock also looks for cycles of locks, one thread of the process
+  // at a time: five times the price, thousands of times a step. The tests' processes look.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   try {
     return TrainerProcess(*args, make_backend).Run();
   } catch (const std::exception& error) {

@@ -82,14 +82,14 @@ class Parser : public CommandTree {
     TargetFlags& target = invocation().target;
     app().add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
     app()
-        .add_option("--context", target.context, "Cluster of ~/.config/tandem/config.yaml")
+        .add_option("--context", target.context, "Name of a cluster in ~/.config/tandem/config.yaml")
         ->check(NotEmpty())
         ->type_name("NAME");
     app()
-        .add_option("--tls-ca", target.tls.ca, "CA certificates (PEM) that sign the controller's")
+        .add_option("--tls-ca", target.tls.ca, "CA certificates (PEM) that sign the controller's certificate")
         ->type_name("FILE");
     app().add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
-    app().add_option("--tls-key", target.tls.key, "Its key (PEM)")->type_name("FILE");
+    app().add_option("--tls-key", target.tls.key, "Key of --tls-cert (PEM)")->type_name("FILE");
     app()
         .add_option("--tls-server-name", target.tls.server_name,
                     "Name in the controller's certificate, where it is not the host of --addr")
@@ -225,7 +225,7 @@ class Parser : public CommandTree {
         profile
             ->add_option(
                 "--profile", profile_options->profile,
-                "Record as many steps more, one instruction at a time, and write a device profile, for "
+                "Also record as many steps one instruction at a time, and write a device profile for "
                 "`tandem plan --profile`")
             ->type_name("FILE");
     profile
@@ -312,7 +312,7 @@ class Parser : public CommandTree {
                   "Print them once, the default where standard output is not a terminal");
 
     auto [health, health_options] = Add<HealthOptions>(
-        "health", "Check that the controller serves: exit code 0, else denied, unreachable or timeout",
+        "health", "Check that the controller serves: exits with 0, or with denied, unreachable or timeout",
         Health);
     health
         ->add_option_function<std::string>(
@@ -354,12 +354,16 @@ class Parser : public CommandTree {
       app->add_option("--dir", options->folder, "Folder of the certificates and keys")
           ->required()
           ->type_name("FOLDER");
-      app->add_option("--host", options->hosts, "Of the controller: its DNS names and IP addresses")
+      app->add_option("--host", options->hosts,
+                      "Certificate for the controller: its DNS names and IP addresses")
           ->type_name("NAME");
-      app->add_option("--worker", options->workers, "Of a worker: its --id; pool-* is any that begins so")
+      app->add_option(
+             "--worker", options->workers,
+             "Certificate for the worker with this --id; pool-* is for every --id that begins with pool-")
           ->type_name("ID");
-      app->add_option("--user", options->users, "Of a user")->type_name("NAME");
-      app->add_option("--admin", options->admins, "Of an administrator, who may act for every user")
+      app->add_option("--user", options->users, "Certificate for this user")->type_name("NAME");
+      app->add_option("--admin", options->admins,
+                      "Certificate for this administrator, who may act for every user")
           ->type_name("NAME");
       app->add_option("--days", options->days, "Valid for this long (default 365)")->type_name("DAYS");
       options->domain = tls::kDefaultDomain;
@@ -375,17 +379,18 @@ class Parser : public CommandTree {
   void AddContexts() {
     CLI::App* contexts = AddFamily("context", "The clusters of ~/.config/tandem/config.yaml");
     auto [list, list_options] =
-        Add<ContextListOptions>("list", "List them and mark the current one", ContextList, contexts);
+        Add<ContextListOptions>("list", "List the clusters and mark the current one", ContextList, contexts);
     AddFormat(list, list_options->format, {"table", "name"});
     const auto add = [&](const char* word, const char* description, auto function) {
       auto [app, options] = Add<ContextOptions>(word, description, function, contexts);
-      app->add_option("NAME", options->name, "Of the context")->required()->type_name("");
+      app->add_option("NAME", options->name, "Name of the cluster")->required()->type_name("");
       return app;
     };
-    add("use", "Make it the current one, to which commands go", ContextUse);
-    add("set", "Make or change it: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name", ContextSet)
-        ->footer("The first context becomes the current one.");
-    add("remove", "Remove it", ContextRemove);
+    add("use", "Make a cluster the current one, to which commands connect", ContextUse);
+    add("set", "Add or change a cluster: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name",
+        ContextSet)
+        ->footer("The first cluster becomes the current one.");
+    add("remove", "Remove a cluster", ContextRemove);
   }
 
   void AddGroups() {

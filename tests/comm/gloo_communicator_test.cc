@@ -50,6 +50,12 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std:
       ->Make({.group = name, .prefix = prefix, .rank = rank, .size = size, .ranks = ranks}, nullptr);
 }
 
+void ExpectAllToAllFails(Communicator& comm, const std::string& message) {
+  at::Tensor output = at::zeros({2});
+  EXPECT_THAT([&] { comm.AllToAll(at::zeros({2}), output); },
+              testing::ThrowsMessage<CommError>(HasSubstr(message)));
+}
+
 // A rendezvous through a folder, for ranks that are processes.
 class FolderStore final : public Store {
  public:
@@ -205,14 +211,7 @@ TEST(GlooCommunicatorTest, APeerThatDoesNotTakePartIsNamedAtTheDeadline) {
       done.wait();
       return;
     }
-    at::Tensor output = at::zeros({2});
-    try {
-      comm->AllToAll(at::zeros({2}), output);
-      ADD_FAILURE() << "returned";
-    } catch (const CommError& error) {
-      EXPECT_THAT(error.what(),
-                  HasSubstr("group dp_cp rank 0 AllToAll: rank 1 did not take part within 1.5s"));
-    }
+    ExpectAllToAllFails(*comm, "group dp_cp rank 0 AllToAll: rank 1 did not take part within 1.5s");
     done.count_down();
   });
 }
@@ -225,13 +224,7 @@ TEST(GlooCommunicatorTest, ErrorsNameTheRanksOfTheJob) {
     if (rank == 0) {
       return;
     }
-    at::Tensor output = at::zeros({2});
-    try {
-      comm->AllToAll(at::zeros({2}), output);
-      ADD_FAILURE() << "returned";
-    } catch (const CommError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("group ep rank 7 AllToAll: rank 4 closed the connection"));
-    }
+    ExpectAllToAllFails(*comm, "group ep rank 7 AllToAll: rank 4 closed the connection");
   });
 }
 

@@ -192,14 +192,20 @@ TEST(AbsenceTest, ReadyRanksHaveNoDeadline) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
 }
 
-TEST(AbsenceTest, ARestartedControllerAdoptsTheRunningAttempt) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+// What its two workers say of the driver's job when they connect again.
+std::vector<v1::Hello> HellosOf(const Driver& driver) {
   std::vector<v1::Hello> hellos;
   for (const char* worker : {"a", "b"}) {
     v1::Hello& hello = hellos.emplace_back(HelloOf(worker, 1));
     *hello.mutable_inventory()->add_attempts() = driver.state.workers.at(worker).attempts.at({"id-job", 1});
   }
+  return hellos;
+}
+
+TEST(AbsenceTest, ARestartedControllerAdoptsTheRunningAttempt) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  const std::vector<v1::Hello> hellos = HellosOf(driver);
   driver.state = Restarted(driver.state, driver.now);
   driver.Wait(absl::Seconds(10));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
@@ -217,11 +223,7 @@ TEST(AbsenceTest, ARestartedControllerAdoptsTheRunningAttempt) {
 TEST(AbsenceTest, AControllerThatWasAwayGivesRanksTheirWholeTimeToStart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
-  std::vector<v1::Hello> hellos;
-  for (const char* worker : {"a", "b"}) {
-    v1::Hello& hello = hellos.emplace_back(HelloOf(worker, 1));
-    *hello.mutable_inventory()->add_attempts() = driver.state.workers.at(worker).attempts.at({"id-job", 1});
-  }
+  const std::vector<v1::Hello> hellos = HellosOf(driver);
   driver.now += 2 * driver.state.limits.start_timeout;
   driver.state = Restarted(driver.state, driver.now);
   driver.Connect(hellos[0]);

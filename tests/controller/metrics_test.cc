@@ -58,6 +58,15 @@ double ValueOf(const std::string& text, const std::string& name) {
   return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
 }
 
+int CountLines(const std::string& text, const std::string& beginning) {
+  std::istringstream lines(text);
+  int count = 0;
+  for (std::string line; std::getline(lines, line);) {
+    count += line.starts_with(beginning) ? 1 : 0;
+  }
+  return count;
+}
+
 // Both ranks of the driver's job say that they are ready, and what they send in a step, by what for.
 void SayReady(Driver& driver, const std::map<std::string, double>& sent_bytes) {
   for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
@@ -93,12 +102,7 @@ TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReport
   EXPECT_THAT(text, HasSubstr("tandem_train_moe_further_passes{job_name=\"sparse\"} 13"));
   EXPECT_THAT(text, HasSubstr("tandem_train_mfu_ratio{job_name=\"sparse\"} 0.5"));
   EXPECT_THAT(text, Not(HasSubstr("tandem_train_mfu_ratio{job_name=\"dense\"}")));
-  size_t series = 0;
-  for (size_t at = text.find("tandem_train_moe_"); at != std::string::npos;
-       at = text.find("tandem_train_moe_", at + 1)) {
-    series += at == 0 || text[at - 1] == '\n' ? 1 : 0;
-  }
-  EXPECT_EQ(series, 6u);
+  EXPECT_EQ(CountLines(text, "tandem_train_moe_"), 6);
 }
 
 TEST(MetricsTest, SamplesAreSequencesOfTheJobsLength) {
@@ -175,13 +179,7 @@ TEST(MetricsTest, NoJobHasMoreSeriesOfWhatItsRanksSendThanProgramsHavePurposes) 
   SayReady(driver, sent_bytes);
   metrics.Report("id-job", "job", ReportOf(1));
   metrics.Look(driver.state);
-  const std::string text = TextOf(metrics);
-  size_t series = 0;
-  for (size_t at = text.find("\ntandem_comm_bytes_total{"); at != std::string::npos;
-       at = text.find("\ntandem_comm_bytes_total{", at + 1)) {
-    ++series;
-  }
-  EXPECT_EQ(series, 16u);
+  EXPECT_EQ(CountLines(TextOf(metrics), "tandem_comm_bytes_total{"), 16);
 }
 
 TEST(MetricsTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 #include "controller/store/sqlite.h"
@@ -18,6 +19,17 @@
 
 namespace tandem::controller {
 namespace {
+
+// Expects `holds` of another process.
+void ExpectInChild(const std::function<bool()>& holds) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    _exit(holds() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+}
 
 class StoreTest : public ::testing::Test {
  protected:
@@ -141,18 +153,12 @@ TEST_F(StoreTest, NamesFindTheLiveJobThenTheNewestEnded) {
 
 TEST_F(StoreTest, ASecondControllerOnTheDirectoryIsRefused) {
   std::unique_ptr<Store> store = Open();
-  const pid_t pid = fork();  // a file lock is a process's
-  if (pid == 0) {
+  ExpectInChild([&] {  // a file lock is a process's
     platform::SeededRandom random(2);
     const auto second = Store::Open(folder_.path(), random);
-    _exit(absl::IsFailedPrecondition(second.status()) &&
-                  second.status().message().find("another controller") != std::string::npos
-              ? 0
-              : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  EXPECT_EQ(status, 0);
+    return absl::IsFailedPrecondition(second.status()) &&
+           second.status().message().find("another controller") != std::string::npos;
+  });
 }
 
 TEST_F(StoreTest, AnUnknownSchemaRefusesToStart) {
@@ -276,22 +282,16 @@ TEST_F(StoreTest, AFolderThatCannotBeWrittenIsNamedAsSuch) {
   std::filesystem::create_directories(folder);
   std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
   std::filesystem::permissions(folder, std::filesystem::perms(0555));
-  const pid_t pid = fork();
-  if (pid == 0) {
+  ExpectInChild([&] {
     if (geteuid() == 0 && seteuid(65534) != 0) {
-      _exit(2);
+      return false;
     }
     platform::SeededRandom random(2);
-    const auto store = Store::Open(folder, random);
-    _exit(store.status() == absl::PermissionDeniedError("cannot write the state directory " + folder +
-                                                        ": Permission denied; let this user write it, or "
-                                                        "give another --state")
-              ? 0
-              : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  EXPECT_EQ(status, 0);
+    return Store::Open(folder, random).status() ==
+           absl::PermissionDeniedError(
+               "cannot write the state directory " + folder +
+               ": Permission denied; let this user write it, or give another --state");
+  });
 }
 
 TEST_F(StoreTest, AFolderThatCannotBeMadeIsNamedWithTheReason) {

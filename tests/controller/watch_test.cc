@@ -100,6 +100,19 @@ class WatchTest : public ::testing::Test {
     return out;
   }
 
+  static v1::WatchRequest OfTheJob() {
+    v1::WatchRequest request;
+    request.set_job("job");
+    return request;
+  }
+
+  void CancelTheJob() { driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"}); }
+
+  void RanksExit() {
+    driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
+    driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  }
+
   platform::TemporaryFolder folder_;
   platform::SeededRandom random_{3};
   std::unique_ptr<Store> store_;
@@ -116,13 +129,11 @@ class WatchTest : public ::testing::Test {
 TEST_F(WatchTest, SnapshotThenSyncedThenChanges) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
-  v1::WatchRequest request;
-  request.set_job("job");
-  std::unique_ptr<WatchReader> reader = Open(request);
+  std::unique_ptr<WatchReader> reader = Open(OfTheJob());
   EXPECT_THAT(Drain(*reader), ElementsAre("snapshot RUNNING", "synced"));
   EXPECT_THAT(Drain(*reader), ElementsAre());
   Report(1, 3);
-  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  CancelTheJob();
   driver_.Feed(SubmitOf("other", 1));
   Save();
   EXPECT_THAT(Drain(*reader), ElementsAre("event CancelledByUser", "changed STOPPING"))
@@ -146,8 +157,7 @@ TEST_F(WatchTest, AClientThatIsCutOffAnywhereGoesOnWithoutGapOrRepeat) {
   driver_.Connect("b", 1);
   driver_.Feed(SubmitOf("job", 2));
   Save();
-  v1::WatchRequest request;
-  request.set_job("job");
+  v1::WatchRequest request = OfTheJob();
   request.set_reports(true);
   std::unique_ptr<WatchReader> whole = Open(request);
   std::unique_ptr<WatchReader> cut = Open(request);
@@ -155,8 +165,7 @@ TEST_F(WatchTest, AClientThatIsCutOffAnywhereGoesOnWithoutGapOrRepeat) {
   driver_.SayAll("a", "id-job", v1::RANK_PHASE_READY);
   driver_.SayAll("b", "id-job", v1::RANK_PHASE_READY);
   Report(1, 70);
-  driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  RanksExit();
   Save();
   const std::string synced = cursor_;
   const std::vector<std::string> expected = Drain(*whole);
@@ -179,15 +188,14 @@ TEST_F(WatchTest, ACursorOutlivesTheController) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
   Report(1, 5);
-  v1::WatchRequest request;
-  request.set_job("job");
+  v1::WatchRequest request = OfTheJob();
   request.set_reports(true);
   EXPECT_THAT(Drain(*Open(request)), ElementsAre("snapshot RUNNING", "synced"));
   Report(6, 8);
   request.set_cursor(cursor_);
   EXPECT_THAT(Drain(*Open(request), 2), ElementsAre("report 6", "report 7"));
   Restart();
-  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
+  CancelTheJob();
   Save();
   request.set_cursor(cursor_);
   EXPECT_THAT(Drain(*Open(request), 2), ElementsAre("report 8", "event CancelledByUser"));
@@ -203,9 +211,8 @@ TEST_F(WatchTest, AResumedWatchOfAllJobsLetsGoOfThoseThatHaveEnded) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
   Drain(*Open(request));
-  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
-  driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  CancelTheJob();
+  RanksExit();
   Save();
   request.set_cursor(cursor_);
   Drain(*Open(request));
@@ -224,8 +231,7 @@ TEST_F(WatchTest, AResumedWatchOfAllJobsLetsGoOfThoseThatHaveEnded) {
 TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
-  v1::WatchRequest request;
-  request.set_job("job");
+  v1::WatchRequest request = OfTheJob();
   request.set_reports(true);
   request.mutable_min_interval()->set_seconds(1);
   std::unique_ptr<WatchReader> reader = Open(request);
@@ -244,9 +250,7 @@ TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
 TEST_F(WatchTest, AStandstillIsSentEachSecondAndItsEndOnce) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
-  v1::WatchRequest request;
-  request.set_job("job");
-  std::unique_ptr<WatchReader> reader = Open(request);
+  std::unique_ptr<WatchReader> reader = Open(OfTheJob());
   EXPECT_THAT(Drain(*reader), ElementsAre("snapshot RUNNING", "synced"));
   // The ranks' words as of `driver_.now`, where the clock of the board stands too.
   const auto look = [&](double age) {
@@ -276,8 +280,7 @@ TEST_F(WatchTest, AStandstillIsSentEachSecondAndItsEndOnce) {
 TEST_F(WatchTest, NormsComeOnRequestAfterTheirTable) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
-  v1::WatchRequest request;
-  request.set_job("job");
+  v1::WatchRequest request = OfTheJob();
   request.set_reports(true);
   std::unique_ptr<WatchReader> plain = Open(request);
   request.set_norms(true);
@@ -313,9 +316,8 @@ TEST_F(WatchTest, AJobThatHasEndedIsFollowedUntilItsReportsAreRead) {
   Save();
   Drain(*Open(request));
   Report(1, 200);
-  driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
-  driver_.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  driver_.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
+  CancelTheJob();
+  RanksExit();
   Save();
   request.set_cursor(cursor_);
   std::unique_ptr<WatchReader> reader = Open(request);

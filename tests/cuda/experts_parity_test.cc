@@ -70,6 +70,16 @@ void ExpectSameBitsOfSchedulesOnGpus(JobOptions options,
   }
 }
 
+// Tier T2: what the job on GPUs computes in fp64 against the CPU. Returns the run on GPUs.
+JobRun ExpectNumbersOfTheCpu(JobOptions options) {
+  options.fp64 = true;
+  const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
+  options.on_gpus = false;
+  const plan::JobPlan on_cpu = MakeJob(options);
+  ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
+  return run;
+}
+
 class CudaExpertsTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Strategies, CudaExpertsTest,
                          testing::Values("replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"),
@@ -134,11 +144,7 @@ TEST(CudaExpertParallelTest, TheBalanceOfTheGlobalBatchIsThatOfTheCpu) {
     options.balance_scope = "global";
     options.router_aux_loss = 0.5;  // so large that it is seen in every number
     ExpectSameBitsOfSchedulesOnGpus(options);
-    options.fp64 = true;
-    const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
-    options.on_gpus = false;
-    const plan::JobPlan on_cpu = MakeJob(options);
-    ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
+    ExpectNumbersOfTheCpu(options);
   }
 }
 
@@ -167,11 +173,7 @@ TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEver
       options.bias_update_rate = 0.01;
     }
     ExpectSameBitsOfSchedulesOnGpus(options);
-    options.fp64 = true;
-    const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
-    options.on_gpus = false;
-    const plan::JobPlan on_cpu = MakeJob(options);
-    ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
+    ExpectNumbersOfTheCpu(options);
   }
 }
 
@@ -227,12 +229,7 @@ TEST(CudaExpertParallelTest, CapacityDropsWhatItDropsOnTheCpu) {
     options.capacity_factor = 1;
     options.drop_by_position = by_position;
     ExpectSameBitsOfSchedulesOnGpus(options);
-    options.fp64 = true;
-    const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
-    options.on_gpus = false;
-    const plan::JobPlan on_cpu = MakeJob(options);
-    ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
-    EXPECT_GT(run.steps.front().scalars().at("moe_dropped"), 0);
+    EXPECT_GT(ExpectNumbersOfTheCpu(options).steps.front().scalars().at("moe_dropped"), 0);
   }
 }
 
@@ -248,11 +245,7 @@ TEST(CudaExpertParallelTest, PaddedExpertsHaveTheSameBitsInEveryScheduleAndTheNu
     ExpectSameBitsOfSchedulesOnGpus(options);
   }
   options.precision.clear();
-  options.fp64 = true;
-  const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
-  options.on_gpus = false;
-  const plan::JobPlan on_cpu = MakeJob(options);
-  ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
+  ExpectNumbersOfTheCpu(options);
 }
 
 TEST(CudaExpertParallelTest, TheArenaIsAsLargeAsThePlanSays) {

@@ -26,13 +26,16 @@
 #include "ops/rope.h"
 #include "ops/row_work.h"
 #include "tests/cuda/against_cpu.h"
+#include "tests/ops/attention_run.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
 namespace {
 
+using test::AttentionOutputs;
 using test::FilledWithNan;
 using test::RelativeError;
+using test::RunAttention;
 using test::SameBits;
 using test::StatisticsOf;
 using test::Tolerance;
@@ -79,17 +82,6 @@ TEST_P(CudaOperationsTest, Rope) {
   }
 }
 
-// context, lse, and the gradient of qkv.
-void RunAttention(const Operations& ops, const AttentionShape& shape, const at::Tensor& qkv,
-                  const at::Tensor& grad, std::vector<at::Tensor>& out, const at::Tensor& documents = {}) {
-  const at::DeviceType device = qkv.device().type();
-  ops.Attention(shape, qkv, documents, out[0], out[1],
-                WorkMemory(AttentionWorkBytes(KindOf(ops), shape, qkv.element_size()), device));
-  ops.AttentionBackward(
-      shape, qkv, documents, out[0], out[1], grad, out[2],
-      WorkMemory(AttentionBackwardWorkBytes(KindOf(ops), shape, qkv.element_size()), device));
-}
-
 class CudaAttentionTest : public CudaOperationsTest {
  protected:
   // batch: [sequences, 2 length + 1], of which the last `length` columns say where tokens' documents begin;
@@ -104,16 +96,15 @@ class CudaAttentionTest : public CudaOperationsTest {
     CudaOperations().PrepareAttention(shape, static_cast<int64_t>(c10::elementSize(GetParam())));
     // The backward reads the context, which was rounded, and cuDNN rounds the probabilities and their
     // gradients before their products.
+    const at::Tensor qkv = Normal({tokens, width});
     Compare(
-        {Normal({tokens, width}), Normal({tokens, query})},
-        {NanOf({tokens, query}), NanStatistics({shape.sequences, shape.heads, shape.length}),
-         NanOf({tokens, width})},
+        {qkv, Normal({tokens, query})}, AttentionOutputs(shape, qkv),
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           at::Tensor starts;
           if (batch.defined()) {
             starts = batch.to(in[0].device()).narrow(1, shape.length + 1, shape.length);
           }
-          RunAttention(ops, shape, in[0], in[1], out, starts);
+          RunAttention(ops, shape, in[0], starts, in[1], out);
         },
         GetParam() == at::kBFloat16 ? 4 : 2, /*repeats=*/shape.repeats ? 2 : 1);
   }
@@ -172,10 +163,9 @@ TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
     const auto run = [&](at::ScalarType type, bool repeats) {
       AttentionShape form = shape;
       form.repeats = repeats;
-      Tensors out = {FilledWithNan({tokens, query}, type).to(at::kCUDA),
-                     FilledWithNan({shape.sequences, shape.heads, shape.length}, at::kFloat).to(at::kCUDA),
-                     FilledWithNan({tokens, qkv.size(1)}, type).to(at::kCUDA)};
-      RunAttention(CudaOperations(), form, qkv.to(type), grad.to(type), out);
+      const at::Tensor typed = qkv.to(type);
+      Tensors out = AttentionOutputs(form, typed);
+      RunAttention(CudaOperations(), form, typed, /*documents=*/{}, grad.to(type), out);
       return out;
     };
     const Tensors expected = run(at::kFloat, true);
@@ -195,9 +185,8 @@ TEST_P(CudaAttentionTest, ItsBackwardRepeatsItsBits) {
   const at::Tensor grad = at::randn({2048, 16 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
   Tensors first;
   for (int run = 0; run < 50; ++run) {
-    Tensors out = {NanOf({2048, 16 * 128}).to(at::kCUDA), NanStatistics({2, 16, 1024}).to(at::kCUDA),
-                   NanOf({2048, 24 * 128}).to(at::kCUDA)};
-    RunAttention(CudaOperations(), shape, qkv, grad, out);
+    Tensors out = AttentionOutputs(shape, qkv);
+    RunAttention(CudaOperations(), shape, qkv, /*documents=*/{}, grad, out);
     if (run == 0) {
       first = out;
     }

@@ -33,20 +33,20 @@ constexpr char kPreamble[] =
     R"(# What a job file may contain
 
 <!-- tests/docs/job_reference.cc writes this page from proto/tandem/v1/job.proto, its defaults and its limits, and a
-     test compares them. After a change, `cmake --build build/release --target update_job_reference` writes it. -->
+     test compares them. After a change, `cmake --build build/release --target update_job_reference` writes it again. -->
 
 A job file is YAML or JSON, and holds one message `JobSpec` of [job.proto](../proto/tandem/v1/job.proto). A key is the
-name of a field; a block is a message. An unknown key, a value out of bounds and a combination that does not work are
-refused by `tandem validate`, by `tandem submit` and by the controller with the same words, all at once.
+name of a field; a block is a message. `tandem validate`, `tandem submit` and the controller refuse unknown keys, values
+out of bounds and combinations that do not work: all of them at once, and all three in the same words.
 [examples/headers.yaml](../examples/headers.yaml) is a small job with comments.
 
-* **Default**: what the job gets where the key is absent. "required" is a key without which there is no job; "none" is
-  a key that means something only where it is given.
-* **Allowed**: what one field may hold. What fields must be to each other (a batch that the ranks divide, a sequence no
-  longer than the model's positions) is said by `tandem validate`.
+* **Default**: the value of a key that the file does not give. "required" marks a key that every job must give; "none"
+  marks a key that has no default value.
+* **Allowed**: the values that the key itself may have. `tandem validate` also checks the values against each other: for
+  example, the ranks must divide the batch, and a sequence must not be longer than the model allows.
 * "Not built yet" marks keys and values that are reserved: they are refused today.
-* Relative paths in a file count from the working directory of the command that reads it; over the API, paths are
-  absolute. Data and checkpoint folders must mean the same on every worker.
+* A relative path in a file is resolved in the working directory of the command that reads the file; over the API, paths
+  must be absolute. The paths of data and checkpoints must lead to the same files on every worker.
 * Every field has been there since 0.1.0, unless its description names a later version.
 )";
 
@@ -81,14 +81,14 @@ const std::map<std::string, std::string>& DerivedDefaults() {
       {"model.num_key_value_heads", "`num_attention_heads`"},
       {"model.head_dim", "`hidden_size` / `num_attention_heads`"},
       {"model.moe.moe_intermediate_size", "`intermediate_size`"},
-      {"training.validate_every_steps", "a tenth of `steps`, rounded up; 0 without held-out text"},
+      {"training.validate_every_steps", "a tenth of `steps`, rounded up; 0 where no text is held out"},
       {"parallelism.expert_tensor", "`tensor`"},
       {"precision.transport", "`compute`"},
       {"precision.embedding.compute", "`precision.compute`"},
-      {"precision.embedding.transport", "`precision.transport`, or fp32 where it computes in fp32"},
+      {"precision.embedding.transport", "`precision.transport`, or fp32 where the unit computes in fp32"},
       {"precision.head.compute", "`precision.compute`"},
-      {"precision.head.transport", "`precision.transport`, or fp32 where it computes in fp32"},
-      {"parallelism.replicas", "2 with `hsdp` and `hfsdp`, else 1"},
+      {"precision.head.transport", "`precision.transport`, or fp32 where the unit computes in fp32"},
+      {"parallelism.replicas", "2 with `hsdp` and `hfsdp`, otherwise 1"},
   };
   return texts;
 }
@@ -157,7 +157,7 @@ class Page {
     const bool has_default =
         path == "parallelism.tensor" || path == "parallelism.fsdp.strategy" || path == "precision.compute";
     if (FindValue(given, path).message != nullptr && !has_default) {
-      return absl::StartsWith(path, "model.") ? "that of the preset; required without one" : "none";
+      return absl::StartsWith(path, "model.") ? "the preset's; required without a preset" : "none";
     }
     const FieldValue value = FindValue(one, path);
     if (value.message == nullptr) {

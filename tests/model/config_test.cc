@@ -7,9 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/model/small_decoder.h"
+
 namespace tandem::model {
 namespace {
 
+using test::SmallDecoder;
 using testing::ElementsAre;
 
 DecoderConfig Llama3_8B() {
@@ -22,17 +25,6 @@ DecoderConfig Llama3_8B() {
           .vocab_size = 128256,
           .rms_norm_eps = 1e-5,
           .rope_theta = 500000};
-}
-
-DecoderConfig Tiny(bool tied) {
-  return {.hidden_size = 24,
-          .intermediate_size = 40,
-          .num_hidden_layers = 2,
-          .num_attention_heads = 4,
-          .num_key_value_heads = 2,
-          .head_dim = 6,
-          .vocab_size = 17,
-          .tie_word_embeddings = tied};
 }
 
 std::string Describe(const Parameter& parameter) {
@@ -78,12 +70,12 @@ TEST(DecoderUnitsTest, Llama3HasHuggingFacesNamesAndShapes) {
 }
 
 TEST(DecoderUnitsTest, ATiedHeadHasOnlyTheNorm) {
-  EXPECT_THAT(Describe(DecoderUnits(Tiny(/*tied=*/true)).back()),
+  EXPECT_THAT(Describe(DecoderUnits(SmallDecoder(/*tied=*/true)).back()),
               ElementsAre("model.norm.weight [24] part 0 block -1 ones"));
 }
 
 DecoderConfig TinySparse(Architecture architecture) {
-  DecoderConfig config = Tiny(false);
+  DecoderConfig config = SmallDecoder(false);
   config.architecture = architecture;
   config.moe = {.router = {.experts = 2, .top_k = 1}, .intermediate_size = 5, .decoder_sparse_step = 2};
   return config;

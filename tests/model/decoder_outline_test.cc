@@ -9,24 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "tests/model/small_decoder.h"
 #include "tests/model/unit_layouts.h"
 
 namespace tandem::model {
 namespace {
 
+using test::SmallDecoder;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-DecoderConfig SmallDecoder(bool tied) {
-  return {.hidden_size = 24,
-          .intermediate_size = 40,
-          .num_hidden_layers = 2,
-          .num_attention_heads = 4,
-          .num_key_value_heads = 2,
-          .head_dim = 6,
-          .vocab_size = 17,
-          .tie_word_embeddings = tied};
-}
 
 // Its second layer is sparse.
 DecoderConfig SparseDecoder() {

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "ops/attention_work.h"
 #include "ops/operations.h"
+#include "tests/ops/attention_run.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -42,16 +42,15 @@ struct Results {
 // documents: as Operations takes it.
 Results RunOps(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& grad,
                const at::Tensor& documents = {}) {
-  const at::ScalarType type = qkv.scalar_type();
-  const auto bytes = static_cast<int64_t>(c10::elementSize(type));
-  Results r{FilledWithNan({qkv.size(0), shape.heads * shape.head_dim}, type),
-            FilledWithNan({shape.sequences, shape.heads, shape.length}, StatisticsOf(type)),
-            FilledWithNan({qkv.size(0), qkv.size(1)}, type)};
-  const WorkMemory work(AttentionWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
-  CpuOperations().Attention(shape, qkv, documents, r.context, r.lse, work);
-  const WorkMemory backward_work(AttentionBackwardWorkBytes(DeviceKind::kCpu, shape, bytes), at::kCPU);
-  CpuOperations().AttentionBackward(shape, qkv, documents, r.context, r.lse, grad, r.grad_qkv, backward_work);
-  return r;
+  std::vector<at::Tensor> out = AttentionOutputs(shape, qkv);
+  RunAttention(CpuOperations(), shape, qkv, documents, grad, out);
+  return {.context = out[0], .lse = out[1], .grad_qkv = out[2]};
+}
+
+void ExpectSameBits(const Results& a, const Results& b) {
+  EXPECT_TRUE(SameBits(a.context, b.context));
+  EXPECT_TRUE(SameBits(a.lse, b.lse));
+  EXPECT_TRUE(SameBits(a.grad_qkv, b.grad_qkv));
 }
 
 // [B, heads, S, d] with the keys' and values' heads repeated; {context [B * S, heads * d], lse}.
@@ -76,6 +75,19 @@ std::pair<at::Tensor, at::Tensor> Reference(const AttentionShape& s, const at::T
   const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
   return {context.transpose(1, 2).reshape({s.sequences * s.length, s.heads * s.head_dim}),
           scores.logsumexp(-1)};
+}
+
+// qkv: a leaf, in double; this call fills its gradient. grad: of the context, in double.
+void ExpectThoseOfAutograd(const Results& actual, const AttentionShape& shape, const at::Tensor& qkv,
+                           const at::Tensor& grad, const at::Tensor& documents = {}) {
+  const auto [context, lse] = Reference(shape, qkv, documents);
+  context.backward(grad);
+  const at::ScalarType type = actual.context.scalar_type();
+  EXPECT_LE(RelativeError(actual.context, context), Tolerance(type));
+  EXPECT_LE(RelativeError(actual.lse, lse), Tolerance(StatisticsOf(type)));
+  // The backward reads the context, which was rounded, in a sum over the head's dims.
+  const double slack = type == at::kBFloat16 ? 4 : 1;
+  EXPECT_LE(RelativeError(actual.grad_qkv, qkv.grad()), slack * Tolerance(type));
 }
 
 // [B, S], one list of lengths a sequence, that add up to S.
@@ -118,19 +130,9 @@ TEST_P(AttentionTest, MatchesAutogradAndRepeatsBitForBit) {
     const at::Tensor qkv =
         Leaf(Rounded(numbers.Normal({tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim}), type));
     const at::Tensor grad = Rounded(numbers.Normal({tokens, shape.heads * shape.head_dim}), type);
-    const auto [context, lse] = Reference(shape, qkv);
-    context.backward(grad);
-
     const Results first = RunOps(shape, qkv.detach().to(type), grad.to(type));
-    EXPECT_LE(RelativeError(first.context, context), Tolerance(type));
-    EXPECT_LE(RelativeError(first.lse, lse), Tolerance(StatisticsOf(type)));
-    // The backward reads the context, which was rounded, in a sum over the head's dims.
-    const double slack = type == at::kBFloat16 ? 4 : 1;
-    EXPECT_LE(RelativeError(first.grad_qkv, qkv.grad()), slack * Tolerance(type));
-    const Results second = RunOps(shape, qkv.detach().to(type), grad.to(type));
-    EXPECT_TRUE(SameBits(first.context, second.context));
-    EXPECT_TRUE(SameBits(first.lse, second.lse));
-    EXPECT_TRUE(SameBits(first.grad_qkv, second.grad_qkv));
+    ExpectThoseOfAutograd(first, shape, qkv, grad);
+    ExpectSameBits(first, RunOps(shape, qkv.detach().to(type), grad.to(type)));
   }
 }
 
@@ -144,22 +146,13 @@ TEST_P(AttentionTest, OfDocumentsMatchesAutogradAndRepeatsBitForBit) {
     const at::Tensor qkv =
         Leaf(Rounded(numbers.Normal({tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim}), type));
     const at::Tensor grad = Rounded(numbers.Normal({tokens, shape.heads * shape.head_dim}), type);
-    const auto [context, lse] = Reference(shape, qkv, documents);
-    context.backward(grad);
-
     const Results first = RunOps(shape, qkv.detach().to(type), grad.to(type), documents);
-    EXPECT_LE(RelativeError(first.context, context), Tolerance(type));
-    EXPECT_LE(RelativeError(first.lse, lse), Tolerance(StatisticsOf(type)));
-    const double slack = type == at::kBFloat16 ? 4 : 1;
-    EXPECT_LE(RelativeError(first.grad_qkv, qkv.grad()), slack * Tolerance(type));
+    ExpectThoseOfAutograd(first, shape, qkv, grad, documents);
     // The same starts as columns of a wider matrix, which is how a batch has them.
     at::Tensor batch = numbers.Integers({shape.sequences, 2 * shape.length + 1}, 9);
     batch.narrow(1, shape.length + 1, shape.length).copy_(documents);
-    const Results second =
-        RunOps(shape, qkv.detach().to(type), grad.to(type), batch.narrow(1, shape.length + 1, shape.length));
-    EXPECT_TRUE(SameBits(first.context, second.context));
-    EXPECT_TRUE(SameBits(first.lse, second.lse));
-    EXPECT_TRUE(SameBits(first.grad_qkv, second.grad_qkv));
+    ExpectSameBits(first, RunOps(shape, qkv.detach().to(type), grad.to(type),
+                                 batch.narrow(1, shape.length + 1, shape.length)));
   };
   check({1, 1, 1, 1, 2}, StartsOf({{1}}, 1));
   check({2, 7, 2, 1, 5}, StartsOf({{7}, {1, 1, 1, 1, 1, 1, 1}}, 7));
@@ -181,9 +174,7 @@ TEST_P(AttentionTest, OfOneDocumentASequenceHasTheBitsOfThatWithoutDocuments) {
   AttentionShape documents = shape;
   documents.documents = true;
   const Results one = RunOps(documents, qkv, grad, StartsOf({{70}, {70}}, 70));
-  EXPECT_TRUE(SameBits(plain.context, one.context));
-  EXPECT_TRUE(SameBits(plain.lse, one.lse));
-  EXPECT_TRUE(SameBits(plain.grad_qkv, one.grad_qkv));
+  ExpectSameBits(plain, one);
 }
 
 TEST_P(AttentionTest, RefusesStartsThatDoNotFitTheShape) {

@@ -203,7 +203,7 @@ class ExpertGroupAutogradTest : public testing::TestWithParam<std::string> {};
 TEST_P(ExpertGroupAutogradTest, UnitsInTheExpertGroupMatch) {
   CompareWithAutograd({.strategy = GetParam(),
                        .ranks = GetParam()[0] == 'h' ? 8 : 4,
-                       .replicas = GetParam()[0] == 'h' ? 2 : 1,
+                       .replicas = ReplicasOf(GetParam()),
                        .experts = 2,
                        .microbatches_per_rank = 2,
                        .steps = 3,

@@ -47,7 +47,7 @@ class BalanceScopeTest : public testing::TestWithParam<Case> {
     JobOptions options = Scoped(c.scope);
     options.strategy = c.strategy;
     options.ranks = c.ranks;
-    options.replicas = c.strategy[0] == 'h' ? 2 : 1;
+    options.replicas = ReplicasOf(c.strategy);
     options.expert_parallel = c.expert_parallel;
     options.chunks = c.chunks;
     options.microbatches_per_rank = c.microbatches;
@@ -79,12 +79,7 @@ TEST_P(BalanceScopeTest, SchedulesAndRecomputationGiveTheSameBits) {
 }
 
 TEST_P(BalanceScopeTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
-  JobOptions options = Options();
-  options.steps = 2;
-  options.overlap = true;
-  options.delay_weight_gradients = true;
-  const plan::JobPlan plan = MakeJob(options);
-  ExpectSameBitsInOrders(RunJob(plan), plan, 5);
+  ExpectSameBitsInOrdersOfTheOverlap(Options());
 }
 
 TEST_P(BalanceScopeTest, HasTheNumbersOfRanksWithEveryExpert) {

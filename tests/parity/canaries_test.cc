@@ -77,7 +77,7 @@ class MischievousBackend final : public trainer::ForwardingBackend {
 JobOptions Tiny(const std::string& strategy) {
   return {.strategy = strategy,
           .ranks = 4,
-          .replicas = strategy[0] == 'h' ? 2 : 1,
+          .replicas = ReplicasOf(strategy),
           .microbatches_per_rank = 2,
           .steps = 3,
           .layers = 1,

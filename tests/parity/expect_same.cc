@@ -111,6 +111,14 @@ void ExpectSameBitsInOrders(const JobRun& ordinary, const plan::JobPlan& plan, u
   }
 }
 
+void ExpectSameBitsInOrdersOfTheOverlap(JobOptions options) {
+  options.steps = 2;
+  options.overlap = true;
+  options.delay_weight_gradients = true;
+  const plan::JobPlan plan = MakeJob(options);
+  ExpectSameBitsInOrders(RunJob(plan), plan, 5);
+}
+
 JobRun RunOn(int ranks, JobOptions options) {
   constexpr int kMicrobatchesOfAllRanks = 12;
   options.ranks = ranks;

@@ -26,6 +26,9 @@ JobRun ExpectSameBitsOfSchedules(JobOptions options);
 // NaN at first: each gives the bits of `ordinary`.
 void ExpectSameBitsInOrders(const JobRun& ordinary, const plan::JobPlan& plan, uint64_t seeds);
 
+// The same of two steps of the job, overlapped with delayed weight gradients, in a few orders.
+void ExpectSameBitsInOrdersOfTheOverlap(JobOptions options);
+
 // The job with 12 microbatches a step, shared among so many ranks.
 JobRun RunOn(int ranks, JobOptions options);
 

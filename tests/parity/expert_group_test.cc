@@ -24,7 +24,7 @@ constexpr int kGlobalMicrobatches = 8;
 JobOptions Job(const std::string& strategy, int ranks, bool fp64) {
   return {.strategy = strategy,
           .ranks = ranks,
-          .replicas = strategy[0] == 'h' ? 2 : 1,
+          .replicas = ReplicasOf(strategy),
           .experts = kExperts,
           .microbatches_per_rank = kGlobalMicrobatches / ranks,
           .hidden = 16,

@@ -45,7 +45,7 @@ class ExpertParallelTest : public testing::TestWithParam<Layout> {
     JobOptions options = SparseJob();
     options.strategy = layout.strategy;
     options.ranks = layout.ranks;
-    options.replicas = layout.strategy[0] == 'h' ? 2 : 1;
+    options.replicas = ReplicasOf(layout.strategy);
     options.expert_parallel = layout.expert_parallel;
     options.microbatches_per_rank = layout.microbatches;
     options.steps = 4;

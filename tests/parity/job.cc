@@ -78,6 +78,8 @@ JobOptions SparseJob() {
           .expert_inner = 12};
 }
 
+int ReplicasOf(const std::string& strategy) { return strategy[0] == 'h' ? 2 : 1; }
+
 plan::JobPlan MakeJob(const JobOptions& options) {
   v1::JobSpec spec;
   spec.set_name("parity");

@@ -72,6 +72,9 @@ struct JobOptions {
 // Of two layers of eight small experts, of which a token uses two.
 JobOptions SparseJob();
 
+// Two for the strategies that shard within replicas, "hsdp" and "hfsdp"; one for the others.
+int ReplicasOf(const std::string& strategy);
+
 plan::JobPlan MakeJob(const JobOptions& options);
 
 using platform::TemporaryFolder;

@@ -25,7 +25,7 @@ constexpr const char* kStrategies[] = {"replicate", "zero1", "zero2", "zero3", "
 JobOptions Tiny(const std::string& strategy, int ranks, int rounds) {
   return {.strategy = strategy,
           .ranks = ranks,
-          .replicas = strategy[0] == 'h' ? 2 : 1,
+          .replicas = ReplicasOf(strategy),
           .microbatches_per_rank = rounds,
           .layers = 1,
           .hidden = 16,

@@ -38,7 +38,7 @@ class PaddedCapacityTest : public testing::TestWithParam<Case> {
     JobOptions options = SparseJob();
     options.strategy = c.strategy;
     options.ranks = c.ranks;
-    options.replicas = c.strategy[0] == 'h' ? 2 : 1;
+    options.replicas = ReplicasOf(c.strategy);
     options.expert_parallel = c.expert_parallel;
     options.chunks = c.chunks;
     options.microbatches_per_rank = 3;
@@ -93,12 +93,7 @@ TEST_P(PaddedCapacityTest, HasTheNumbersOfRanksWithEveryExpert) {
 }
 
 TEST_P(PaddedCapacityTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
-  JobOptions options = Options();
-  options.steps = 2;
-  options.overlap = true;
-  options.delay_weight_gradients = true;
-  const plan::JobPlan plan = MakeJob(options);
-  ExpectSameBitsInOrders(RunJob(plan), plan, 5);
+  ExpectSameBitsInOrdersOfTheOverlap(Options());
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -25,7 +25,7 @@ constexpr int kSteps = 3;
 JobOptions Job(const std::string& strategy) {
   return {.strategy = strategy,
           .ranks = kRanks,
-          .replicas = strategy[0] == 'h' ? 2 : 1,
+          .replicas = ReplicasOf(strategy),
           .microbatches_per_rank = kRounds,
           .steps = kSteps,
           .hidden = 16,

@@ -147,15 +147,19 @@ TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
   EXPECT_THAT(*records.Recover("w1", kNow), IsEmpty());
 }
 
+void ExpectAnEndWithoutRanks(Records& records) {
+  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
+  ASSERT_TRUE(ends.ok()) << ends.status();
+  ASSERT_THAT(*ends, SizeIs(1));
+  EXPECT_EQ(ends->front().ranks_size(), 0);
+}
+
 TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
   Records records = Open();
   ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
   ASSERT_TRUE(
       platform::SystemFiles().Write(folder_ + "/attempts/j/attempt-2/ranks.json", "{\"boot\": ").ok());
-  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
-  ASSERT_TRUE(ends.ok()) << ends.status();
-  ASSERT_THAT(*ends, SizeIs(1));
-  EXPECT_EQ(ends->front().ranks_size(), 0);
+  ExpectAnEndWithoutRanks(records);
 }
 
 TEST_F(RecordsTest, ARecordThatNoMemoryHoldsIsAnEndWithoutRanks) {
@@ -166,10 +170,7 @@ TEST_F(RecordsTest, ARecordThatNoMemoryHoldsIsAnEndWithoutRanks) {
     ASSERT_TRUE(platform::SystemFiles().Write(path, "{").ok());
     std::filesystem::resize_file(path, uintmax_t{1} << 40);  // sparse
   }
-  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
-  ASSERT_TRUE(ends.ok()) << ends.status();
-  ASSERT_THAT(*ends, SizeIs(1));
-  EXPECT_EQ(ends->front().ranks_size(), 0);
+  ExpectAnEndWithoutRanks(records);
 }
 
 TEST_F(RecordsTest, AForgottenAttemptLeavesNoFolderOfRecords) {

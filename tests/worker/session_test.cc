@@ -33,6 +33,12 @@ v1::FromTrainer Get(const std::string& key) {
   return message;
 }
 
+v1::FromTrainer SavedStep(int64_t step) {
+  v1::FromTrainer message;
+  message.mutable_checkpoint()->set_step(step);
+  return message;
+}
+
 v1::ControllerMessage Value(const std::string& key, const std::string& value) {
   v1::ControllerMessage message;
   *message.mutable_value()->mutable_id() = IdOf(kJob);
@@ -252,9 +258,7 @@ TEST(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
 TEST(SessionTest, ACheckpointIsResentUntilItIsAcknowledged) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
-  v1::FromTrainer checkpoint;
-  checkpoint.mutable_checkpoint()->set_step(50);
-  core.Say(kJob, 0, checkpoint);
+  core.Say(kJob, 0, SavedStep(50));
   std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_THAT(notices, SizeIs(1));
   EXPECT_EQ(notices[0].checkpoint().committed().step(), 50);
@@ -279,9 +283,7 @@ TEST(SessionTest, TheLastCheckpointOfAnEndedAttemptComesWithTheInventoryThatSays
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(Disconnected{});
-  v1::FromTrainer checkpoint;
-  checkpoint.mutable_checkpoint()->set_step(50);
-  core.Say(kJob, 0, checkpoint);
+  core.Say(kJob, 0, SavedStep(50));
   core.Exits(kJob, 0, {.exit_code = 0});
   core.Feed(EndRecorded{kJob});
   core.Feed(Connected{});
@@ -302,9 +304,7 @@ TEST(SessionTest, AnEndBeforeTheWelcomeIsSaidAfterItsCheckpoint) {
   core.Feed(Disconnected{});
   core.Feed(Connected{});
   core.Take<SendToController>();
-  v1::FromTrainer checkpoint;
-  checkpoint.mutable_checkpoint()->set_step(50);
-  core.Say(kJob, 0, checkpoint);
+  core.Say(kJob, 0, SavedStep(50));
   core.Exits(kJob, 0, {.exit_code = 0});
   core.Feed(EndRecorded{kJob});
   EXPECT_THAT(core.Take<SendToController>(), IsEmpty()) << "the controller has not welcomed the worker";
@@ -413,9 +413,7 @@ TEST(SessionTest, AControllerOfAnotherStoreCannotTakeWhatAnIdleWorkerHasForItsOw
   EXPECT_EQ(hellos[0].hello().store_id(), "mine");
   EXPECT_EQ(hellos[0].hello().highest_term(), 1);
   core.Feed(Disconnected{});
-  v1::FromTrainer checkpoint;
-  checkpoint.mutable_checkpoint()->set_step(50);
-  core.Say(kJob, 0, checkpoint);
+  core.Say(kJob, 0, SavedStep(50));
   core.Exits(kJob, 0, {.exit_code = 0});
   core.Feed(EndRecorded{kJob});
 
