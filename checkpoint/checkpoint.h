@@ -10,6 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/read_together.h"
+#include "checkpoint/whole_steps.h"
 #include "platform/files.h"
 
 namespace at {
@@ -81,12 +83,13 @@ class DirectoryLost : public CheckpointError {
 };
 
 // Collective: every rank calls it with its shards. If `step-N` of this job is there already and verifies, it
-// stays; a damaged one is renamed. After the commit rank 0 keeps the newest `keep` and removes older valid
-// ones. On every rank it throws CheckpointError if one rank fails (its temporary files are removed), or
-// `step-N` is of another job or cannot be read, DirectoryLost if `self` does not own the directory any more,
-// or CommError. Requires self.job == info.job and self.attempt == info.attempt.
+// stays; a damaged one is renamed. After the commit rank 0 keeps the newest `keep` and removes older ones, of
+// those in `whole`; only its `whole` is used, and it gets step-N. No checkpoint of another step is read. On
+// every rank it throws CheckpointError if one rank fails (its temporary files are removed), or `step-N` is of
+// another job or cannot be read, DirectoryLost if `self` does not own the directory any more, or CommError.
+// Requires self.job == info.job and self.attempt == info.attempt.
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-           const Owner& self, const Info& info, const std::vector<Shard>& shards);
+           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole);
 
 // A checkpoint whose manifest has been read.
 struct Found {
@@ -97,21 +100,32 @@ struct Found {
   int version = 0;  // of its manifest; 1 has arrays by unit, which lie as their job's layout said
 };
 
-// The newest checkpoint in `directory` whose manifest and files verify, or an empty path where there is none.
-// `skipped` gets every damaged one that was passed over, with the reason. Throws CheckpointUnreadable where
-// nobody can say whether one is damaged: a job that went on from an older one would lose steps.
-Found FindNewest(platform::Files& files, const std::string& directory,
-                 const std::function<void(const std::string& path, const std::string& reason)>& skipped);
+// What FindNewest reports while it looks.
+struct FindReports {
+  // On rank 0: a damaged one was passed over, with the reason.
+  std::function<void(const std::string& path, const std::string& reason)> skipped;
+  OnReadProgress verified;
+};
+
+// Collective: the newest checkpoint in `directory` of a step after `after` (-1: of any) that is whole
+// (verify.h), the same on every rank, or an empty path where there is none. Throws CommError, and on every
+// rank CheckpointUnreadable where nobody can say whether one is damaged: a job that went on from an older one
+// would lose steps.
+Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
+                 int64_t after, const FindReports& reports);
 
 // Reads and verifies one manifest; the files are for Load. Throws CheckpointError, and CheckpointUnreadable
 // where another try may succeed.
 Found Inspect(platform::Files& files, const std::string& path);
 
-// Fills `data` of each shard from whatever files hold those elements; the digests of these files are
-// verified, and of those that hold none. unit_shards: the same memory as the arrays of a checkpoint of
-// version 1, which go in its place where `path` is of that version (manifest.h). Throws CheckpointError.
-void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& shards,
-          const std::vector<Shard>& unit_shards = {});
+// Collective: fills `data` of each shard from whatever files hold those elements; the digests of these files
+// are verified, and of those that hold none. Of a file a part at a time is in memory. unit_shards: the same
+// memory as the arrays of a checkpoint of version 1, which go in its place where `path` is of that version
+// (manifest.h). Throws CommError, and CheckpointError: on every rank where one could not read; what `data`
+// holds is undefined then.
+void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
+          const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
+          const OnReadProgress& on_progress);
 
 // A type of elements as safetensors names it. Throws CheckpointError for those that it has no name for.
 std::string SafetensorsDtype(c10::ScalarType type);

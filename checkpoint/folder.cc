@@ -101,31 +101,19 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
   return manifest;
 }
 
-absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::string& path,
-                                         const ManifestFile& file) {
-  const std::string name = absl::StrCat(path, "/", file.name);
-  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(name));
-  if (bytes != file.bytes) {  // before it is read: it may not fit in memory
+absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file) {
+  TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(absl::StrCat(path, "/", file.name)));
+  if (bytes != file.bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.name, ": it has ", bytes, " bytes, the manifest says ", file.bytes));
   }
-  absl::StatusOr<std::string> content = files.Read(name);
-  if (!content.ok()) {
-    return content;
-  }
-  if (Digest(*content) != file.digest) {
-    return absl::InvalidArgumentError(absl::StrCat(file.name, ": its digest does not match the manifest"));
-  }
-  return content;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path) {
-  absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
-  if (!manifest.ok()) {
-    return manifest;
-  }
-  for (const ManifestFile& file : manifest->files) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string content, ReadVerified(files, path, file));
+absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadFolderManifest(files, path));
+  for (const ManifestFile& file : manifest.files) {
+    TANDEM_RETURN_IF_ERROR(CheckSize(files, path, file));
   }
   return manifest;
 }
@@ -153,19 +141,11 @@ absl::Status RemoveTemporaries(platform::Files& files, const std::string& direct
 }
 
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                    const Owner& self, std::vector<int64_t>& removed) {
+                    const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files, directory));
-  // Nothing is read while there is nothing to remove.
-  if (static_cast<int64_t>(steps.size()) <= keep) {
-    return absl::OkStatus();
-  }
   int kept = 1;  // `current`
   for (const int64_t step : steps) {
-    if (step >= current) {
-      continue;
-    }
-    const std::string path = absl::StrCat(directory, "/", StepName(step));
-    if (!Verify(files, path).ok()) {
+    if (step >= current || !whole.contains(step)) {
       continue;
     }
     if (kept < keep) {
@@ -174,7 +154,8 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
     }
     // Out of its name first: a removal that stops half-way leaves no damaged checkpoint behind.
     const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, self), kGone);
-    TANDEM_RETURN_IF_ERROR(files.Rename(path, doomed));
+    TANDEM_RETURN_IF_ERROR(files.Rename(absl::StrCat(directory, "/", StepName(step)), doomed));
+    whole.erase(step);
     removed.push_back(step);  // it has lost its name, whatever becomes of its files
     TANDEM_RETURN_IF_ERROR(files.RemoveAll(doomed));
   }

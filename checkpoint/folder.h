@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/whole_steps.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -36,12 +37,12 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std
 // The manifest of a checkpoint, and that it is of the step that its folder's name says.
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path);
 
-// One file's content, of the size and the digest that the manifest says.
-absl::StatusOr<std::string> ReadVerified(platform::Files& files, const std::string& path,
-                                         const ManifestFile& file);
+// InvalidArgument where the file has another size than the manifest says.
+absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file);
 
-// Manifest and every file, digests included.
-absl::StatusOr<Manifest> Verify(platform::Files& files, const std::string& path);
+// The manifest, where every file is there with the size that it says. Reads no file's content, so it does not
+// say that the checkpoint is whole (verify.h).
+absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& path);
 
 // What the error of a function above says: the checkpoint is not whole, or is none that this build reads. Any
 // other error (ESTALE, EIO, no descriptor left, ...) is of the reading, and the next try may find it whole.
@@ -53,9 +54,10 @@ bool IsDamage(const absl::Status& error);
 absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self,
                                std::vector<std::string>& not_removed);
 
-// Keeps `current`, which has just been committed, and the keep - 1 newest valid ones before it; removes
-// the valid ones older than these, and adds their steps to `removed`. Damaged ones do not count and stay.
+// Keeps `current`, which has just been committed, and the keep - 1 newest before it of those that are known
+// to be whole; removes the known ones older than these, and adds their steps to `removed`. Others do not
+// count and stay. Reads none.
 absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                    const Owner& self, std::vector<int64_t>& removed);
+                    const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed);
 
 }  // namespace tandem::checkpoint

@@ -5,25 +5,19 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/read_together.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/verified_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
-
-[[noreturn]] void Fail(const std::string& path, absl::string_view reason) {
-  throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", reason));
-}
-
-[[noreturn]] void FailUnreadable(const std::string& path, const absl::Status& error) {
-  throw CheckpointUnreadable(absl::StrCat(
-      "checkpoint ", path, " cannot be read now, which does not say that it is damaged: ", error.message(),
-      "; try again when it can be, move it away, or name another with checkpoint.resume"));
-}
 
 // Elements of one file's tensor that go into one shard.
 struct Copy {
@@ -33,119 +27,51 @@ struct Copy {
   int64_t end = 0;
 };
 
-const ManifestArray& FindArray(const std::string& path,
-                               const std::map<std::string, const ManifestArray*>& arrays,
-                               const Shard& shard) {
+absl::StatusOr<const ManifestArray*> FindArray(const std::map<std::string, const ManifestArray*>& arrays,
+                                               const Shard& shard) {
   const auto found = arrays.find(shard.name);
   if (found == arrays.end()) {
-    Fail(path, absl::StrCat("it has no array ", shard.name,
-                            "; a unit that was frozen when it was saved has weights only: freeze it here too "
-                            "(training.frozen), or start from step 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("it has no array ", shard.name,
+                     "; a unit that was frozen when it was saved has weights only: freeze it here too "
+                     "(training.frozen), or start from step 1"));
   }
   const ManifestArray& array = *found->second;
   if (array.elements != shard.elements) {
-    Fail(path, absl::StrCat("array ", shard.name, " has ", array.elements, " elements there, ",
-                            shard.elements, " here"));
+    return absl::InvalidArgumentError(absl::StrCat("array ", shard.name, " has ", array.elements,
+                                                   " elements there, ", shard.elements, " here"));
   }
   const std::string dtype = SafetensorsDtype(shard.data->scalar_type());
   if (array.dtype != dtype) {
-    Fail(path, absl::StrCat("array ", shard.name, " is of type ", array.dtype, " there, ", dtype, " here"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("array ", shard.name, " is of type ", array.dtype, " there, ", dtype, " here"));
   }
-  return array;
+  if (shard.begin < 0 || shard.begin + shard.data->numel() > shard.elements || !shard.data->is_contiguous()) {
+    return absl::InvalidArgumentError("array " + shard.name + ": the shard is not a contiguous part of it");
+  }
+  return &array;
 }
 
-void CopyElements(const std::string& path, const ManifestFile& file, const SafetensorsFile& content,
-                  const Copy& copy) {
-  const auto tensor = content.tensors.find(copy.shard->name);
-  const auto bytes = static_cast<int64_t>(copy.shard->data->itemsize());
-  if (tensor == content.tensors.end() ||
-      tensor->second.dtype != SafetensorsDtype(copy.shard->data->scalar_type()) ||
-      static_cast<int64_t>(tensor->second.data.size()) != copy.piece->elements * bytes) {
-    Fail(path, absl::StrCat(file.name, ": array ", copy.shard->name, " is not there as the manifest says"));
-  }
-  std::memcpy(
-      static_cast<char*>(copy.shard->data->mutable_data_ptr()) + (copy.begin - copy.shard->begin) * bytes,
-      tensor->second.data.data() + (copy.begin - copy.piece->begin) * bytes,
-      static_cast<size_t>((copy.end - copy.begin) * bytes));
-}
+// A copy, in bytes of the file and in memory.
+struct Move {
+  int64_t begin = 0;
+  int64_t end = 0;
+  char* to = nullptr;
+};
 
-// Weights have their parameter's name alone; in version 1, their unit's with a suffix.
-bool IsOfWeights(const ManifestArray& array) {
-  return !absl::StrContains(array.name, "/") || absl::EndsWith(array.name, "/weights");
-}
-
-Found FoundAt(const std::string& path, const Manifest& manifest) {
-  Found found{.path = path, .info = manifest.info, .version = manifest.version};
-  const auto weights = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), IsOfWeights);
-  if (weights != manifest.arrays.end()) {
-    found.weights_dtype = weights->dtype;
-  }
-  for (const ManifestArray& array : manifest.arrays) {
-    if (!absl::StrContains(array.name, "/") && !absl::EndsWith(array.name, ".weight")) {
-      found.states.push_back(array.name);
-    }
-  }
-  std::sort(found.states.begin(), found.states.end());
-  return found;
-}
-
-}  // namespace
-
-Found FindNewest(platform::Files& files, const std::string& directory,
-                 const std::function<void(const std::string& path, const std::string& reason)>& skipped) {
-  const absl::StatusOr<std::vector<int64_t>> steps = ListSteps(files, directory);
-  if (!steps.ok()) {
-    throw CheckpointError("checkpoint: " + std::string(steps.status().message()));
-  }
-  for (const int64_t step : *steps) {
-    const std::string path = absl::StrCat(directory, "/", StepName(step));
-    const absl::StatusOr<Manifest> manifest = Verify(files, path);
-    if (manifest.ok()) {
-      return FoundAt(path, *manifest);
-    }
-    if (!IsDamage(manifest.status())) {
-      FailUnreadable(path, manifest.status());
-    }
-    skipped(path, std::string(manifest.status().message()));
-  }
-  return {};
-}
-
-Found Inspect(platform::Files& files, const std::string& path) {
-  const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
-  // Permissions do not come by waiting.
-  if (!manifest.ok() && !IsDamage(manifest.status()) && !absl::IsPermissionDenied(manifest.status())) {
-    FailUnreadable(path, manifest.status());
-  }
-  if (!manifest.ok()) {
-    Fail(path, manifest.status().message());
-  }
-  return FoundAt(path, *manifest);
-}
-
-void Load(platform::Files& files, const std::string& path, const std::vector<Shard>& parameter_shards,
-          const std::vector<Shard>& unit_shards) {
-  const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
-  if (!manifest.ok()) {
-    Fail(path, manifest.status().message());
-  }
-  if (manifest->version == 1 && unit_shards.empty() && !parameter_shards.empty()) {
-    Fail(path, "it is of version 1, which has an array a unit, and what is to be loaded has one a parameter");
-  }
-  const std::vector<Shard>& shards = manifest->version == 1 ? unit_shards : parameter_shards;
+// Which files this rank reads, and what of them.
+absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& manifest,
+                                                              const std::vector<Shard>& shards) {
   std::map<std::string, const ManifestArray*> arrays;
-  for (const ManifestArray& array : manifest->arrays) {
+  for (const ManifestArray& array : manifest.arrays) {
     arrays.emplace(array.name, &array);
   }
 
   std::map<int, std::vector<Copy>> by_file;
   for (const Shard& shard : shards) {
-    const ManifestArray& array = FindArray(path, arrays, shard);
+    TANDEM_ASSIGN_OR_RETURN(const ManifestArray* const array, FindArray(arrays, shard));
     const int64_t shard_end = shard.begin + shard.data->numel();
-    if (shard.begin < 0 || shard_end > shard.elements || !shard.data->is_contiguous()) {
-      Fail(path, "array " + shard.name + ": the shard is not a contiguous part of it");
-    }
-    for (const ManifestPiece& piece : array.pieces) {
+    for (const ManifestPiece& piece : array->pieces) {
       const int64_t begin = std::max(piece.begin, shard.begin);
       const int64_t end = std::min(piece.begin + piece.elements, shard_end);
       if (begin < end) {
@@ -154,8 +80,8 @@ void Load(platform::Files& files, const std::string& path, const std::vector<Sha
     }
   }
   // The file of a rank that owned nothing: no shard needs it, but it must not be damaged either.
-  std::vector<bool> has_pieces(manifest->files.size());
-  for (const ManifestArray& array : manifest->arrays) {
+  std::vector<bool> has_pieces(manifest.files.size());
+  for (const ManifestArray& array : manifest.arrays) {
     for (const ManifestPiece& piece : array.pieces) {
       has_pieces[static_cast<size_t>(piece.file)] = true;
     }
@@ -165,20 +91,144 @@ void Load(platform::Files& files, const std::string& path, const std::vector<Sha
       by_file[static_cast<int>(file)];
     }
   }
-  // One file in memory at a time.
-  for (const auto& [index, copies] : by_file) {
-    const ManifestFile& file = manifest->files[static_cast<size_t>(index)];
-    const absl::StatusOr<std::string> content = ReadVerified(files, path, file);
-    if (!content.ok()) {
-      Fail(path, content.status().message());
+  return by_file;
+}
+
+// Copies what this rank wants from files as they are read.
+class Loading final : public Reading {
+ public:
+  // All outlive it.
+  Loading(platform::Files& files, const std::string& path, const Manifest& manifest,
+          const std::map<int, std::vector<Copy>>& by_file)
+      : files_(files), path_(path), manifest_(manifest), by_file_(by_file), next_(by_file.begin()) {
+    for (const auto& [file, copies] : by_file) {
+      total_ += manifest.files[static_cast<size_t>(file)].bytes;
     }
-    const absl::StatusOr<SafetensorsFile> tensors = ReadSafetensors(*content);
-    if (!tensors.ok()) {
-      Fail(path, absl::StrCat(file.name, ": ", tensors.status().message()));
+  }
+
+  absl::Status Advance(int64_t most_bytes) override {
+    const int64_t until = bytes_ + most_bytes;
+    while (!done() && bytes_ < until) {
+      if (!file_.has_value()) {
+        TANDEM_RETURN_IF_ERROR(Open(manifest_.files[static_cast<size_t>(next_->first)], next_->second));
+      }
+      TANDEM_RETURN_IF_ERROR(file_->Next(part_));
+      TakeFromPart();
+      if (file_->done()) {
+        file_.reset();
+        ++next_;
+      }
     }
+    return absl::OkStatus();
+  }
+
+  bool done() const override { return next_ == by_file_.end(); }
+  int64_t bytes() const override { return bytes_; }
+  int64_t total() const override { return total_; }
+
+ private:
+  absl::Status Open(const ManifestFile& file, const std::vector<Copy>& copies) {
+    TANDEM_RETURN_IF_ERROR(CheckSize(files_, path_, file));
+    const std::string name = absl::StrCat(path_, "/", file.name);
+    const auto of_file = [&](const absl::Status& status) {
+      return absl::Status(status.code(), absl::StrCat(file.name, ": ", status.message()));
+    };
+    TANDEM_ASSIGN_OR_RETURN(const std::string length, files_.ReadRange(name, 0, kSafetensorsLengthBytes));
+    const absl::StatusOr<int64_t> header_bytes = SafetensorsHeaderBytes(length, file.bytes);
+    if (!header_bytes.ok()) {
+      return of_file(header_bytes.status());
+    }
+    TANDEM_ASSIGN_OR_RETURN(const std::string begin, files_.ReadRange(name, 0, *header_bytes));
+    const absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(begin, file.bytes);
+    if (!header.ok()) {
+      return of_file(header.status());
+    }
+    moves_.clear();
     for (const Copy& copy : copies) {
-      CopyElements(path, file, *tensors, copy);
+      TANDEM_ASSIGN_OR_RETURN(const Move move, MoveOf(file, *header, copy));
+      moves_.push_back(move);
     }
+    std::sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) { return a.begin < b.begin; });
+    next_move_ = 0;
+    place_ = 0;
+    file_.emplace(files_, path_, file);
+    return absl::OkStatus();
+  }
+
+  static absl::StatusOr<Move> MoveOf(const ManifestFile& file, const SafetensorsHeader& header,
+                                     const Copy& copy) {
+    const Shard& shard = *copy.shard;
+    const auto bytes = static_cast<int64_t>(shard.data->itemsize());
+    const auto tensor = header.tensors.find(shard.name);
+    if (tensor == header.tensors.end() ||
+        tensor->second.dtype != SafetensorsDtype(shard.data->scalar_type()) ||
+        tensor->second.end - tensor->second.begin != copy.piece->elements * bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.name, ": array ", shard.name, " is not there as the manifest says"));
+    }
+    const int64_t begin = tensor->second.begin + (copy.begin - copy.piece->begin) * bytes;
+    return Move{
+        .begin = begin,
+        .end = begin + (copy.end - copy.begin) * bytes,
+        .to = static_cast<char*>(shard.data->mutable_data_ptr()) + (copy.begin - shard.begin) * bytes};
+  }
+
+  void TakeFromPart() {
+    const int64_t part_end = place_ + static_cast<int64_t>(part_.size());
+    while (next_move_ < moves_.size() && moves_[next_move_].end <= place_) {
+      ++next_move_;
+    }
+    for (size_t i = next_move_; i < moves_.size() && moves_[i].begin < part_end; ++i) {
+      const Move& move = moves_[i];
+      const int64_t begin = std::max(move.begin, place_);
+      const int64_t end = std::min(move.end, part_end);
+      if (begin < end) {
+        std::memcpy(move.to + (begin - move.begin), part_.data() + (begin - place_),
+                    static_cast<size_t>(end - begin));
+      }
+    }
+    bytes_ += part_end - place_;
+    place_ = part_end;
+  }
+
+  platform::Files& files_;
+  const std::string& path_;
+  const Manifest& manifest_;
+  const std::map<int, std::vector<Copy>>& by_file_;
+  std::map<int, std::vector<Copy>>::const_iterator next_;  // the file that is being read
+  std::optional<VerifiedFile> file_;
+  std::vector<Move> moves_;  // of that file, by begin
+  size_t next_move_ = 0;     // those before it are done
+  int64_t place_ = 0;        // in that file
+  std::string part_;
+  int64_t bytes_ = 0;
+  int64_t total_ = 0;
+};
+
+}  // namespace
+
+void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
+          const std::vector<Shard>& parameter_shards, const std::vector<Shard>& unit_shards,
+          const OnReadProgress& on_progress) {
+  Manifest manifest;
+  std::map<int, std::vector<Copy>> by_file;
+  const absl::Status planned = StatusOfPart([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
+    if (manifest.version == 1 && unit_shards.empty() && !parameter_shards.empty()) {
+      return absl::InvalidArgumentError(
+          "it is of version 1, which has an array a unit, and what is to be loaded has one a parameter");
+    }
+    TANDEM_ASSIGN_OR_RETURN(by_file,
+                            CopiesByFile(manifest, manifest.version == 1 ? unit_shards : parameter_shards));
+    return absl::OkStatus();
+  });
+  absl::Status loaded = AgreeOnReading(comm, planned);
+  if (loaded.ok()) {
+    Loading loading(files, path, manifest, by_file);
+    loaded = ReadTogether(comm, path, loading, on_progress);
+  }
+  if (!loaded.ok()) {
+    throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", loaded.message()));
   }
 }
 

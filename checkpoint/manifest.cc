@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/manifest.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "checkpoint/digest.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -113,11 +111,6 @@ Manifest FromJson(const Json& json) {
 
 }  // namespace
 
-std::string Digest(std::string_view content) {
-  const XXH128_hash_t hash = XXH3_128bits(content.data(), content.size());
-  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
-}
-
 ManifestText WriteManifest(const Manifest& manifest) {
   // The dump begins with '{': what follows it goes behind the digest.
   const std::string rest = ToJson(manifest).dump(1).substr(1) + "\n";
@@ -149,6 +142,7 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
     }
     Manifest manifest = FromJson(json);
     manifest.version = static_cast<int>(version);
+    manifest.digest = std::string(text.substr(kPrefix.size(), kDigits));
     TANDEM_RETURN_IF_ERROR(CheckCoverage(manifest));
     return manifest;
   } catch (const Json::exception& error) {

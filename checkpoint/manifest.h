@@ -46,10 +46,8 @@ struct Manifest {
   Info info;
   std::vector<ManifestFile> files;
   std::vector<ManifestArray> arrays;
+  std::string digest;  // of the text that it was read from; empty: it was not
 };
-
-// 32 hexadecimal digits.
-std::string Digest(std::string_view content);
 
 struct ManifestText {
   std::string text;

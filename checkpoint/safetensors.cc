@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kLengthBytes = 8;
+constexpr auto kLengthBytes = static_cast<size_t>(kSafetensorsLengthBytes);
 constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr char kMetadata[] = "__metadata__";
 
@@ -68,7 +68,7 @@ struct Entry {
   int64_t end = 0;
 };
 
-absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json, TensorInFile& tensor) {
+absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json, TensorPlace& tensor) {
   if (!json.is_object() || json.size() != 3 || !json.contains("dtype") || !json.contains("shape") ||
       !json.contains("data_offsets")) {
     return Bad("tensor '" + name + "' must have exactly dtype, shape and data_offsets");
@@ -165,16 +165,21 @@ absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& t
   return content;
 }
 
-absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
-  if (content.size() < kLengthBytes) {
-    return Bad(absl::StrCat("it has only ", content.size(), " bytes"));
+absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes) {
+  if (file_bytes < kSafetensorsLengthBytes || begin.size() < kLengthBytes) {
+    return Bad(absl::StrCat("it has only ", file_bytes, " bytes"));
   }
-  const uint64_t length = LoadLength(content);
-  if (length > kMaxHeader || length > content.size() - kLengthBytes) {
+  const uint64_t length = LoadLength(begin);
+  if (length > kMaxHeader || length > static_cast<uint64_t>(file_bytes - kSafetensorsLengthBytes)) {
     return Bad(absl::StrCat("its header of ", length, " bytes does not fit"));
   }
-  const std::string_view text = content.substr(kLengthBytes, length);
-  const std::string_view buffer = content.substr(kLengthBytes + length);
+  return kSafetensorsLengthBytes + static_cast<int64_t>(length);
+}
+
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, int64_t file_bytes) {
+  TANDEM_ASSIGN_OR_RETURN(const int64_t header_bytes, SafetensorsHeaderBytes(begin, file_bytes));
+  const std::string_view text = begin.substr(kLengthBytes, static_cast<size_t>(header_bytes) - kLengthBytes);
+  const int64_t buffer_bytes = file_bytes - header_bytes;
   if (text.empty() || text[0] != '{') {
     return Bad("its header does not begin with {");
   }
@@ -187,7 +192,7 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
     return Bad("the name '" + duplicates.duplicate() + "' appears twice");
   }
 
-  SafetensorsFile file;
+  SafetensorsHeader file;
   std::vector<Entry> entries;
   for (const auto& [name, json] : header.items()) {
     if (name == kMetadata) {
@@ -202,13 +207,13 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
       }
       continue;
     }
-    TensorInFile tensor;
+    TensorPlace tensor;
     TANDEM_ASSIGN_OR_RETURN(const Entry entry, ReadEntry(name, json, tensor));
-    if (entry.end > static_cast<int64_t>(buffer.size())) {
-      return Bad(absl::StrCat("tensor '", name, "' ends at ", entry.end, ", the buffer at ", buffer.size()));
+    if (entry.end > buffer_bytes) {
+      return Bad(absl::StrCat("tensor '", name, "' ends at ", entry.end, ", the buffer at ", buffer_bytes));
     }
-    tensor.data =
-        buffer.substr(static_cast<size_t>(entry.begin), static_cast<size_t>(entry.end - entry.begin));
+    tensor.begin = header_bytes + entry.begin;
+    tensor.end = header_bytes + entry.end;
     file.tensors.emplace(name, std::move(tensor));
     entries.push_back(entry);
   }
@@ -223,9 +228,22 @@ absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
     }
     covered = entry.end;
   }
-  if (covered != static_cast<int64_t>(buffer.size())) {
-    return Bad(
-        absl::StrCat(static_cast<int64_t>(buffer.size()) - covered, " bytes at its end belong to no tensor"));
+  if (covered != buffer_bytes) {
+    return Bad(absl::StrCat(buffer_bytes - covered, " bytes at its end belong to no tensor"));
+  }
+  return file;
+}
+
+absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
+  TANDEM_ASSIGN_OR_RETURN(SafetensorsHeader header,
+                          ReadSafetensorsHeader(content, static_cast<int64_t>(content.size())));
+  SafetensorsFile file{.metadata = std::move(header.metadata)};
+  for (auto& [name, place] : header.tensors) {
+    file.tensors.emplace(name,
+                         TensorInFile{.dtype = std::move(place.dtype),
+                                      .shape = std::move(place.shape),
+                                      .data = content.substr(static_cast<size_t>(place.begin),
+                                                             static_cast<size_t>(place.end - place.begin))});
   }
   return file;
 }

@@ -40,6 +40,29 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;
 };
 
+// Where a tensor lies in its file.
+struct TensorPlace {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  int64_t begin = 0;  // bytes from the file's beginning
+  int64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  std::map<std::string, TensorPlace> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+inline constexpr int64_t kSafetensorsLengthBytes = 8;
+
+// How many bytes ReadSafetensorsHeader needs of a file of `file_bytes` that begins with `begin`,
+// kSafetensorsLengthBytes at least where the file has them. InvalidArgument where no such file can begin so.
+absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes);
+
+// As ReadSafetensors, of a file of `file_bytes` that need not be in memory. Requires as many bytes of its
+// beginning as SafetensorsHeaderBytes says.
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, int64_t file_bytes);
+
 // Checks all that the format demands before anything is allocated by what the file says: header length,
 // unique names, known dtypes, sizes with overflow, a buffer covered without hole or overlap, no byte
 // behind it. InvalidArgument with the reason; views of `content`.

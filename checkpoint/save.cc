@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -9,11 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/digest.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/verify.h"
+#include "checkpoint/whole_steps.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 
@@ -60,7 +64,7 @@ std::string ToText(const Contribution& contribution) {
 class Saving {
  public:
   Saving(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-         const Owner& self, const Info& info, const std::vector<Shard>& shards)
+         const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole)
       : files_(files),
         comm_(comm),
         directory_(directory),
@@ -68,13 +72,25 @@ class Saving {
         self_(self),
         info_(info),
         shards_(shards),
+        whole_(whole),
         path_(absl::StrCat(directory, "/", StepName(info.step))),
         temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, self))) {}
 
   Saved Run() {
-    Saved saved = Begin();
-    if (saved.path.empty()) {
+    const bool is_new = Begin();
+    Saved saved;
+    if (!is_new) {
+      saved = LookAtExisting();
+    }
+    const bool write = saved.path.empty();
+    if (write) {
       saved = Write();
+    }
+    if (comm_.rank() == 0) {
+      whole_.insert(info_.step);
+      if (write) {
+        RemoveOlder();
+      }
     }
     saved.removed_steps = std::move(removed_steps_);
     saved.not_removed = std::move(not_removed_);
@@ -83,24 +99,34 @@ class Saving {
 
  private:
   Saved Write() {
-    std::vector<std::string> texts;
+    Guarded([&]() -> absl::Status {
+      return comm_.rank() == 0 ? files_.CreateFolders(temporary_) : absl::OkStatus();
+    });
     Contribution own;
     Guarded([&] { return WriteOwnFile(own); });
-    texts = ExchangeTexts(comm_, ToText(own));
+    const std::vector<std::string> texts = ExchangeTexts(comm_, ToText(own));
     Saved saved;
-    Guarded([&] { return Commit(texts, saved); });
-    saved = FromRankZero(saved);
-    if (comm_.rank() == 0) {
-      RemoveOlder();
+    Guarded([&] { return WriteCommonManifest(texts, saved); });
+    if (!Publish()) {  // somebody has, since Begin looked
+      const Saved there = LookAtExisting();
+      if (!there.path.empty()) {
+        if (comm_.rank() == 0) {
+          NotRemoved(files_.RemoveAll(temporary_));
+        }
+        return there;
+      }
+      if (!Publish()) {
+        Guarded([&] { return absl::AlreadyExistsError(absl::StrCat(path_, " is there once more")); });
+      }
     }
-    return saved;
+    return FromRankZero(saved);
   }
 
   // Whatever comes of the older ones, this one is there, and the other ranks have gone on.
   void RemoveOlder() {
     absl::Status status;
     try {
-      status = Retain(files_, directory_, keep_, info_.step, self_, removed_steps_);
+      status = Retain(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_);
     } catch (const std::exception& error) {
       status = absl::InternalError(absl::StrCat(directory_, ": ", error.what()));
     }
@@ -121,6 +147,8 @@ class Saving {
     }
     return {.path = path_, .bytes = json.at("bytes").get<int64_t>(), .manifest_digest = digest};
   }
+
+  bool FromRankZero(bool answer) { return ExchangeTexts(comm_, answer ? "yes" : "no")[0] == "yes"; }
 
   // Runs `part`, which does not communicate, and agrees; where a rank failed, rank 0 removes the temporary
   // folder once all have stopped.
@@ -153,9 +181,9 @@ class Saving {
     }
   }
 
-  // Rank 0 makes room and the temporary folder. Returns what is there already, if it is valid.
-  Saved Begin() {
-    Saved there;
+  // Rank 0 makes room. Returns whether nothing has the name yet.
+  bool Begin() {
+    bool is_new = true;
     Guarded([&]() -> absl::Status {
       if (comm_.rank() != 0) {
         return absl::OkStatus();
@@ -164,47 +192,45 @@ class Saving {
       TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
       TANDEM_RETURN_IF_ERROR(RemoveTemporaries(files_, directory_, self_, not_removed_));
       TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
-      for (const int64_t step : steps) {
-        if (step != info_.step) {
-          continue;
-        }
-        TANDEM_RETURN_IF_ERROR(LookAtExisting(there));
-        if (!there.path.empty()) {
-          return absl::OkStatus();
-        }
-      }
-      return files_.CreateFolders(temporary_);
+      is_new = std::find(steps.begin(), steps.end(), info_.step) == steps.end();
+      return absl::OkStatus();
     });
+    return FromRankZero(is_new);
+  }
+
+  // What has the name, if it is a valid checkpoint: it stays. A damaged one is moved aside: it can never be
+  // loaded, and while it had the name, this step could not be saved.
+  Saved LookAtExisting() {
+    const absl::StatusOr<Manifest> manifest =
+        VerifyTogether(files_, comm_, path_, [](const ReadProgress&) {});
+    Saved there;
+    Guarded([&] { return comm_.rank() == 0 ? JudgeExisting(manifest, there) : absl::OkStatus(); });
     return FromRankZero(there);
   }
 
-  // A valid checkpoint of this step stays. A damaged one is moved aside: it can never be loaded, and while it
-  // had the name, this step could not be saved.
-  absl::Status LookAtExisting(Saved& there) {
-    const absl::StatusOr<Manifest> manifest = Verify(files_, path_);
+  absl::Status JudgeExisting(const absl::StatusOr<Manifest>& manifest, Saved& there) {
     if (!manifest.ok() && !IsDamage(manifest.status())) {
       return absl::UnavailableError(absl::StrCat(
           path_, " is there already and cannot be read now, which does not say that it is damaged: ",
           manifest.status().message()));
     }
-    if (manifest.ok()) {
-      TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));
-      if (manifest->info.layout_digest != info_.layout_digest) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
-      }
-      if (manifest->info.job != info_.job) {  // other numbers, under the name of ours
-        return absl::FailedPreconditionError(absl::StrCat(
-            path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
-      }
-      there = {.path = path_,
-               .bytes = TotalBytes(*manifest, bytes),
-               .manifest_digest = WriteManifest(*manifest).digest};
-      return absl::OkStatus();
+    if (!manifest.ok()) {
+      whole_.erase(info_.step);
+      const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
+      TANDEM_RETURN_IF_ERROR(files_.RemoveAll(aside));
+      return files_.Rename(path_, aside);
     }
-    const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
-    TANDEM_RETURN_IF_ERROR(files_.RemoveAll(aside));
-    return files_.Rename(path_, aside);
+    TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));
+    if (manifest->info.layout_digest != info_.layout_digest) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
+    }
+    if (manifest->info.job != info_.job) {  // other numbers, under the name of ours
+      return absl::FailedPreconditionError(absl::StrCat(
+          path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
+    }
+    there = {.path = path_, .bytes = TotalBytes(*manifest, bytes), .manifest_digest = manifest->digest};
+    return absl::OkStatus();
   }
 
   absl::Status WriteOwnFile(Contribution& own) {
@@ -236,8 +262,8 @@ class Saving {
     return files_.SyncFolder(temporary_);
   }
 
-  // Rank 0: the manifest, then the rename that makes it a checkpoint.
-  absl::Status Commit(const std::vector<std::string>& texts, Saved& saved) {
+  // Rank 0.
+  absl::Status WriteCommonManifest(const std::vector<std::string>& texts, Saved& saved) {
     if (comm_.rank() != 0) {
       return absl::OkStatus();
     }
@@ -246,24 +272,29 @@ class Saving {
     const ManifestText text = WriteManifest(manifest);
     TANDEM_RETURN_IF_ERROR(files_.Write(absl::StrCat(temporary_, "/", kManifestName), text.text));
     TANDEM_RETURN_IF_ERROR(files_.SyncFolder(temporary_));
-    TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
-    absl::Status published = files_.Publish(temporary_, path_);
-    if (absl::IsAlreadyExists(published)) {  // since Begin looked
-      TANDEM_RETURN_IF_ERROR(LookAtExisting(saved));
-      if (!saved.path.empty()) {
-        NotRemoved(files_.RemoveAll(temporary_));
-        return absl::OkStatus();
-      }
-      published = files_.Publish(temporary_, path_);
-    }
-    if (!published.ok()) {
-      return published;
-    }
-    TANDEM_RETURN_IF_ERROR(files_.SyncFolder(directory_));
     saved = {.path = path_,
              .bytes = TotalBytes(manifest, static_cast<int64_t>(text.text.size())),
              .manifest_digest = text.digest};
     return absl::OkStatus();
+  }
+
+  // The rename that makes it a checkpoint. False: the name is taken.
+  bool Publish() {
+    bool is_free = true;
+    Guarded([&]() -> absl::Status {
+      if (comm_.rank() != 0) {
+        return absl::OkStatus();
+      }
+      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+      const absl::Status published = files_.Publish(temporary_, path_);
+      if (absl::IsAlreadyExists(published)) {
+        is_free = false;
+        return absl::OkStatus();
+      }
+      TANDEM_RETURN_IF_ERROR(published);
+      return files_.SyncFolder(directory_);
+    });
+    return FromRankZero(is_free);
   }
 
   static absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest) {
@@ -305,6 +336,7 @@ class Saving {
   const Owner& self_;
   const Info& info_;
   const std::vector<Shard>& shards_;
+  WholeSteps& whole_;  // rank 0
   const std::string path_;
   const std::string temporary_;
   std::vector<int64_t> removed_steps_;    // rank 0, as in Saved
@@ -314,9 +346,9 @@ class Saving {
 }  // namespace
 
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-           const Owner& self, const Info& info, const std::vector<Shard>& shards) {
+           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole) {
   const auto start = std::chrono::steady_clock::now();
-  Saved saved = Saving(files, comm, directory, keep, self, info, shards).Run();
+  Saved saved = Saving(files, comm, directory, keep, self, info, shards, whole).Run();
   saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return saved;
 }

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <exception>
 #include <filesystem>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "platform/regular_file.h"
@@ -32,27 +33,12 @@ class MachineFiles final : public Files {
     if (fstat(file.get(), &info) != 0) {
       return Failed("stat", path);
     }
-    std::string content;
-    try {
-      content.reserve(static_cast<size_t>(info.st_size));  // to grow by doubling takes up to twice that
-    } catch (const std::exception&) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("read ", path, ": its ", info.st_size, " bytes do not fit in memory"));
-    }
-    char buffer[1 << 16];
-    while (true) {
-      const ssize_t got = read(file.get(), buffer, sizeof(buffer));
-      if (got < 0 && errno == EINTR) {
-        continue;
-      }
-      if (got < 0) {
-        return Failed("read", path);
-      }
-      if (got == 0) {
-        return content;
-      }
-      content.append(buffer, static_cast<size_t>(got));
-    }
+    return ReadFrom(file, path, 0, info.st_size, /*most_bytes=*/std::numeric_limits<int64_t>::max());
+  }
+
+  absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t most_bytes) override {
+    TANDEM_ASSIGN_OR_RETURN(const Descriptor file, OpenRegularFile(path, O_RDONLY));
+    return ReadFrom(file, path, begin, /*expected=*/most_bytes, most_bytes);
   }
 
   absl::Status Write(const std::string& path, std::string_view content) override {
@@ -183,6 +169,37 @@ class MachineFiles final : public Files {
   }
 
  private:
+  // expected: how many bytes there are, as far as is known.
+  static absl::StatusOr<std::string> ReadFrom(const Descriptor& file, const std::string& path, int64_t begin,
+                                              int64_t expected, int64_t most_bytes) {
+    std::string content;
+    try {
+      content.reserve(static_cast<size_t>(expected));  // to grow by doubling takes up to twice that
+    } catch (const std::exception&) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("read ", path, ": its ", expected, " bytes do not fit in memory"));
+    }
+    char buffer[1 << 16];
+    while (static_cast<int64_t>(content.size()) < most_bytes) {
+      const int64_t size = static_cast<int64_t>(content.size());
+      const ssize_t got =
+          pread(file.get(), buffer,
+                static_cast<size_t>(std::min(static_cast<int64_t>(sizeof(buffer)), most_bytes - size)),
+                begin + size);
+      if (got < 0 && errno == EINTR) {
+        continue;
+      }
+      if (got < 0) {
+        return Failed("read", path);
+      }
+      if (got == 0) {
+        break;
+      }
+      content.append(buffer, static_cast<size_t>(got));
+    }
+    return content;
+  }
+
   // NFS asks the server when a file is opened, and answers stat(2) from its cache.
   static absl::StatusOr<struct stat> Stat(const std::string& path) {
     TANDEM_ASSIGN_OR_RETURN(const Descriptor file, OpenRegularFile(path, O_RDONLY));

@@ -22,6 +22,11 @@ class Files {
 
   virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
 
+  // At most `most_bytes` of it from byte `begin` on; fewer only where the file ends before. For a file that
+  // need not fit in memory.
+  virtual absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin,
+                                                int64_t most_bytes) = 0;
+
   // In bytes. For a file that may be larger than memory because it is not what it should be.
   virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
 

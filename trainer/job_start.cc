@@ -10,16 +10,16 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
-#include "jobspec/model_function.h"
 #include "jobspec/resume.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "trainer/failure.h"
+#include "trainer/shown_progress.h"
 
 namespace tandem::trainer {
 namespace {
@@ -30,38 +30,34 @@ constexpr size_t kMostPassedOver = 5;  // that a warning each is for; one more s
 constexpr size_t kMostReasons = 3;     // that one error names
 constexpr char kTokenPrefix[] = ".same-folder.";
 
-// What rank 0 decides for all.
-struct Choice {
-  std::string path;    // to start from; empty: step 0
+// Collective: what rank 0 decides, on every rank. Every rank throws its error.
+std::string OnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide) {
+  std::string text;
   std::string error;   // empty: none
   std::string reason;  // of the user's error; empty: it is not the user's
-};
-
-// Collective: rank 0 decides. Every rank throws its error.
-Choice DecideOnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide) {
-  Choice choice;
   if (comm.rank() == 0) {
     try {
-      choice.path = decide();
-    } catch (const UserError& error) {
-      choice = {.path = "", .error = error.what(), .reason = error.reason};
-    } catch (const std::exception& error) {  // the other ranks wait for this one, so they must learn of it
-      choice.error = error.what();
+      text = decide();
+    } catch (const UserError& user) {
+      error = user.what();
+      reason = user.reason;
+    } catch (const std::exception& other) {  // the other ranks wait for this one, so they must learn of it
+      error = other.what();
     }
   }
-  const Json mine = {{"path", choice.path}, {"error", choice.error}, {"reason", choice.reason}};
+  const Json mine = {{"text", text}, {"error", error}, {"reason", reason}};
   const Json json = Json::parse(
       checkpoint::ExchangeTexts(comm, mine.dump(-1, ' ', false, Json::error_handler_t::replace))[0]);
-  choice = {.path = json.at("path").get<std::string>(),
-            .error = json.at("error").get<std::string>(),
-            .reason = json.at("reason").get<std::string>()};
-  if (choice.error.empty()) {
-    return choice;
+  text = json.at("text").get<std::string>();
+  error = json.at("error").get<std::string>();
+  reason = json.at("reason").get<std::string>();
+  if (error.empty()) {
+    return text;
   }
-  if (choice.reason.empty()) {
-    throw checkpoint::CheckpointError(choice.error);
+  if (reason.empty()) {
+    throw checkpoint::CheckpointError(error);
   }
-  throw UserError(choice.error, choice.reason);
+  throw UserError(error, reason);
 }
 
 void ThrowIfUnwritable(const absl::Status& written) {
@@ -77,13 +73,12 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
     return;
   }
   // A name that no other job has, which may start there at the same time.
-  const std::string token =
-      DecideOnRankZero(comm, [&] {
-        const std::string fresh = platform::SystemRandom().HexId(32);
-        ThrowIfUnwritable(files.CreateFolders(directory));
-        ThrowIfUnwritable(files.Write(absl::StrCat(directory, "/", kTokenPrefix, fresh), fresh));
-        return fresh;
-      }).path;
+  const std::string token = OnRankZero(comm, [&] {
+    std::string fresh = platform::SystemRandom().HexId(32);
+    ThrowIfUnwritable(files.CreateFolders(directory));
+    ThrowIfUnwritable(files.Write(absl::StrCat(directory, "/", kTokenPrefix, fresh), fresh));
+    return fresh;
+  });
   const std::string path = absl::StrCat(directory, "/", kTokenPrefix, token);
   constexpr auto kPatience = std::chrono::seconds(5);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
@@ -139,96 +134,22 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
   ThrowIfUnwritable(taken);
 }
 
-// "F64" → "fp64"
-std::string TypeName(const std::string& dtype) { return absl::StrCat("fp", absl::StripPrefix(dtype, "F")); }
-
-// Before CheckSameModel: the types of main weights are one reason why layouts may differ, and need not.
-void CheckSameType(const ResumeOptions& options, const checkpoint::Found& found) {
-  if (found.weights_dtype == options.weights_dtype) {
-    return;
-  }
-  throw UserError(absl::StrCat(
-      "checkpoint.resume: ", found.path, " holds weights in ", TypeName(found.weights_dtype),
-      ", and this job's are in ", TypeName(options.weights_dtype), "; allowed: precision: {compute: ",
-      found.weights_dtype == "F64" ? "fp64" : "fp32 or bf16", "}, or start in another folder"));
-}
-
-void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found) {
-  const std::vector<std::string>& digests = options.layout_digests;
-  if (std::find(digests.begin(), digests.end(), found.info.layout_digest) == digests.end()) {
-    throw UserError(
-        absl::StrCat("checkpoint.resume: ", found.path,
-                     " is of another model (its tensors differ in name, shape or type); resume with the "
-                     "model it was trained with, or start in another folder"));
-  }
-}
-
-// Heads, eps, experts a token, ...: what no shape of a tensor shows.
-void CheckSameFunction(const ResumeOptions& options, const checkpoint::Found& found) {
-  if (found.info.model.empty()) {
-    return;  // of a build that did not write it
-  }
-  const absl::StatusOr<std::vector<std::string>> differences =
-      jobspec::ModelDifferences(found.info.model, options.model);
-  if (!differences.ok()) {
-    throw UserError(absl::StrCat("checkpoint.resume: ", found.path, ": ", differences.status().message()));
-  }
-  if (!differences->empty()) {
-    throw UserError(absl::StrCat("checkpoint.resume: ", found.path,
-                                 " is of another model: ", absl::StrJoin(*differences, "; "),
-                                 "; resume with the model it was trained with, or start in another folder"));
-  }
-}
-
-// Arrays by unit, as version 1 has them, are read only where they lie as this job's: not of another
-// precision, though the model is the same.
-void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& found) {
-  if (found.version == 1 && found.info.layout_digest != options.layout_digests.front()) {
-    throw UserError(absl::StrCat(
-        "checkpoint.resume: ", found.path,
-        " is of version 1 and of another precision than this job, which places parameters elsewhere; go on "
-        "from it once with the precision that it was trained with, whose next checkpoint any precision "
-        "reads"));
-  }
-}
-
-// A router chooses others without its bias, and one that starts again in the middle forgets what it has
-// learnt.
-void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& found) {
-  const bool theirs = !found.states.empty();
-  if (theirs == !options.states.empty()) {
-    return;
-  }
-  throw UserError(
-      absl::StrCat("checkpoint.resume: ", found.path, " was saved ", theirs ? "with" : "without",
-                   " biases of routers (", theirs ? found.states.front() : options.states.front(),
-                   "), and this job has ", theirs ? "none" : "some", "; allowed: model.moe: ",
-                   theirs ? "{router_bias_update_rate: more than 0}" : "{router_bias_update_rate: 0}",
-                   ", or start in another folder"));
-}
-
-// A job whose steps are all done has nothing left to do, but one that ends before its start is a mistake.
-void CheckNotPastTheEnd(const ResumeOptions& options, const checkpoint::Found& found) {
-  if (found.info.step <= options.last_step) {
-    return;
-  }
-  throw UserError(absl::StrCat("training.steps: ", options.last_step, " is not allowed: ", found.path,
-                               ", which the job goes on from, is of step ", found.info.step,
-                               "; allowed: at least ", found.info.step,
-                               "; raise training.steps, or resume from an earlier checkpoint"));
-}
-
-// The newest that verifies, and those that were passed over for it.
-checkpoint::Found Newest(platform::Files& files, const std::string& directory,
+// Collective. The newest after step `after` that verifies; rank 0 adds those that were passed over for it.
+checkpoint::Found Newest(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
+                         int64_t after, const StartListener& listener,
                          std::vector<v1::CheckpointWarning>& passed_over) {
-  return checkpoint::FindNewest(files, directory, [&](const std::string& path, const std::string& reason) {
+  const auto skipped = [&](const std::string& path, const std::string& reason) {
     platform::Log(platform::LogLevel::kWarning, "a checkpoint that does not verify is passed over",
                   {{"path", path}, {"reason", reason}});
     const std::string name = path.substr(path.rfind('/') + 1);
     passed_over.push_back(WarningOf(v1::CHECKPOINT_PROBLEM_PASSED_OVER,
                                     checkpoint::StepOfName(name).value_or(0), path,
                                     absl::StrCat(name, " does not verify (", reason, ")")));
-  });
+  };
+  return checkpoint::FindNewest(
+      files, comm, options.directory, after,
+      {.skipped = skipped,
+       .verified = ShownProgress(comm.rank() == 0, "the ranks verify a checkpoint", listener.moved)});
 }
 
 // To start from step 1 would train the same steps again and start metrics.jsonl over: only the user may
@@ -268,63 +189,18 @@ void AddPassedOver(std::vector<v1::CheckpointWarning> passed_over, const checkpo
   }
 }
 
-// A later checkpoint of another job has a name that this job will need, and would pass for this job's.
-void CheckNothingLater(platform::Files& files, const ResumeOptions& options, const checkpoint::Found& start) {
-  std::vector<v1::CheckpointWarning> damaged;  // make way when their step is saved
-  const checkpoint::Found newest = Newest(files, options.directory, damaged);
-  if (newest.info.step > start.info.step && newest.info.job != options.self.job) {
+// Collective. A later checkpoint of another job has a name that this job will need, and would pass for this
+// job's. Damaged ones make way when their step is saved.
+void CheckNothingLater(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
+                       const checkpoint::Found& start, const StartListener& listener,
+                       std::vector<v1::CheckpointWarning>& damaged) {
+  const checkpoint::Found newest = Newest(files, comm, options, start.info.step, listener, damaged);
+  if (!newest.path.empty() && newest.info.job != options.self.job) {
     throw UserError(absl::StrCat("checkpoint.directory: ", options.directory, " holds step ",
                                  newest.info.step, " of job ", newest.info.job, ", later than step ",
                                  start.info.step,
                                  " that this job goes on from; use another directory, or move the later "
                                  "checkpoints away"));
-  }
-}
-
-// Where in the text the job goes on follows from its own numbers. Empty: where the checkpoint's job was.
-std::string OtherPlace(const ResumeOptions& options, const checkpoint::Info& there) {
-  if (there.sequence_length > 0 && there.sequence_length != options.sequence_length) {
-    return absl::StrCat(
-        "training.sequence_length is ", options.sequence_length, ", and was ", there.sequence_length,
-        " up to step ", there.step,
-        ": the text is cut into other sequences, which come in another order, so that some of "
-        "it is read again and some is skipped");
-  }
-  if (there.global_batch_size > 0 && there.global_batch_size != options.global_batch_size) {
-    return absl::StrCat("training.global_batch_size is ", options.global_batch_size, ", and was ",
-                        there.global_batch_size, " up to step ", there.step, ", which had come to sequence ",
-                        there.step * there.global_batch_size, " of the text: this job goes on at sequence ",
-                        there.step * options.global_batch_size, ", so that those between are ",
-                        options.global_batch_size < there.global_batch_size ? "read again" : "skipped");
-  }
-  return "";
-}
-
-// The job goes on with another seed, other text or at another place of it than the checkpoint was trained
-// with.
-void AddDifferences(const ResumeOptions& options, const checkpoint::Found& start,
-                    std::vector<v1::CheckpointWarning>& warnings) {
-  const auto add = [&](v1::CheckpointProblem problem, const std::string& message) {
-    warnings.push_back(WarningOf(problem, start.info.step, start.path, message));
-  };
-  if (start.info.seed && *start.info.seed != options.seed) {
-    add(v1::CHECKPOINT_PROBLEM_OTHER_SEED,
-        absl::StrCat("training.seed is ", options.seed, ", and was ", *start.info.seed, " up to step ",
-                     start.info.step, ": from there on the text comes in another order"));
-  }
-  std::vector<std::string> of_text;  // one warning: a job's record has no room for more
-  if (!start.info.data_digest.empty() && start.info.data_digest != options.data_digest) {
-    of_text.push_back(absl::StrCat(
-        "the text is not what it was up to step ", start.info.step, " (digest ",
-        options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
-        "): data.train, data.validation or data.documents has changed, and the losses before and after "
-        "cannot be compared"));
-  }
-  if (const std::string place = OtherPlace(options, start.info); !place.empty()) {
-    of_text.push_back(place);
-  }
-  if (!of_text.empty()) {
-    add(v1::CHECKPOINT_PROBLEM_OTHER_DATA, absl::StrJoin(of_text, "; "));
   }
 }
 
@@ -346,78 +222,96 @@ void CheckStillNew(platform::Files& files, const std::string& directory) {
   }
 }
 
-// Rank 0. The checkpoint to start from, or an empty path.
-checkpoint::Found Choose(platform::Files& files, const ResumeOptions& options,
-                         std::vector<v1::CheckpointWarning>& warnings) {
-  checkpoint::Found start;
+// Rank 0. That a checkpoint which was named is there.
+void CheckNamed(platform::Files& files, const std::string& path) {
+  try {
+    checkpoint::Inspect(files, path);
+  } catch (const checkpoint::CheckpointUnreadable&) {
+    throw;
+  } catch (const checkpoint::CheckpointError& error) {
+    throw UserError(absl::StrCat("checkpoint.resume: ", error.what(),
+                                 "; name the folder of a whole checkpoint, or resume: newest"));
+  }
+}
+
+// Rank 0. What is known to be whole in the directory, now that `damaged` were read and found not to be.
+checkpoint::WholeSteps WholeStepsOf(platform::Files& files, const std::string& directory,
+                                    const std::vector<v1::CheckpointWarning>& damaged) {
+  absl::StatusOr<checkpoint::WholeSteps> whole = checkpoint::FindWholeSteps(files, directory);
+  if (!whole.ok()) {
+    throw checkpoint::CheckpointError(absl::StrCat("checkpoint: ", whole.status().message()));
+  }
+  for (const v1::CheckpointWarning& warning : damaged) {
+    whole->erase(warning.step());
+  }
+  return *std::move(whole);
+}
+
+// Collective. Sets start.from, and what else of `start` follows from it.
+void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
+            const StartListener& listener, JobStart& start) {
   const bool newest = options.resume_from.empty() && options.resume == jobspec::kResumeNewest;
+  const bool named = !options.resume_from.empty() || jobspec::IsResumePath(options.resume);
+  const bool is_new = !newest && !named && options.resume.empty();  // "none" is a decision
+  std::vector<v1::CheckpointWarning> damaged;
   if (newest) {
-    std::vector<v1::CheckpointWarning> passed_over;
-    start = Newest(files, options.directory, passed_over);
-    if (start.path.empty() && !passed_over.empty()) {
-      FailWithoutValid(options.directory, passed_over);
+    start.from = Newest(files, comm, options, /*after=*/-1, listener, damaged);
+  } else if (named) {
+    start.from.path = options.resume_from.empty() ? options.resume : options.resume_from;
+  }
+  OnRankZero(comm, [&] {
+    if (newest && start.from.path.empty() && !damaged.empty()) {
+      FailWithoutValid(options.directory, damaged);
     }
-    AddPassedOver(std::move(passed_over), start, warnings);
-  } else if (!options.resume_from.empty() || jobspec::IsResumePath(options.resume)) {
-    start.path = options.resume_from.empty() ? options.resume : options.resume_from;
-    try {
-      start = checkpoint::Inspect(files, start.path);
-    } catch (const checkpoint::CheckpointUnreadable&) {
-      throw;
-    } catch (const checkpoint::CheckpointError& error) {
-      throw UserError(absl::StrCat("checkpoint.resume: ", error.what(),
-                                   "; name the folder of a whole checkpoint, or resume: newest"));
+    if (newest) {
+      AddPassedOver(damaged, start.from, start.warnings);
     }
-  } else if (options.resume.empty()) {
-    if (!options.directory.empty() && options.self.attempt == 1) {
+    if (named) {
+      CheckNamed(files, start.from.path);
+    }
+    if (is_new && !options.directory.empty() && options.self.attempt == 1) {
       CheckStillNew(files, options.directory);
     }
-    return start;
+    return "";
+  });
+  if (named) {
+    start.from = checkpoint::Inspect(files, start.from.path);
   }
-  if (!start.path.empty()) {
-    CheckSameType(options, start);
-    CheckSameModel(options, start);
-    CheckSameFunction(options, start);
-    CheckSameLayout(options, start);
-    CheckSameStates(options, start);
-    CheckNotPastTheEnd(options, start);
-    AddDifferences(options, start, warnings);
+  if (!start.from.path.empty()) {
+    OnRankZero(comm, [&] {
+      CheckResumable(options, start.from);
+      for (v1::CheckpointWarning& warning : DifferencesOf(options, start.from)) {
+        start.warnings.push_back(std::move(warning));
+      }
+      return "";
+    });
   }
-  if (!options.directory.empty() && !newest) {
-    CheckNothingLater(files, options, start);
+  if (options.directory.empty()) {
+    return;
   }
-  return start;
+  if (!newest && !is_new) {
+    CheckNothingLater(files, comm, options, start.from, listener, damaged);
+  }
+  OnRankZero(comm, [&] {
+    start.whole = WholeStepsOf(files, options.directory, damaged);
+    return "";
+  });
 }
 
 }  // namespace
 
-v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, const std::string& path,
-                                const std::string& message) {
-  v1::CheckpointWarning warning;
-  warning.set_problem(problem);
-  warning.set_step(step);
-  warning.set_path(path);
-  warning.set_message(message);
-  return warning;
-}
-
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
-                  checkpoint::HeldLease& lease, std::function<void(const std::string& reason)> lost) {
+                  checkpoint::HeldLease& lease, const StartListener& listener) {
   JobStart start;
   if (!options.directory.empty()) {
     CheckSameFolder(files, comm, options.directory);
+    OnRankZero(comm, [&] {
+      TakeDirectory(files, options);
+      lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self, listener.lost));
+      return "";
+    });
   }
-  start.from.path = DecideOnRankZero(comm, [&]() -> std::string {
-                      if (!options.directory.empty()) {
-                        TakeDirectory(files, options);
-                        lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self,
-                                                                       std::move(lost)));
-                      }
-                      return Choose(files, options, start.warnings).path;
-                    }).path;
-  if (!start.from.path.empty()) {
-    start.from = checkpoint::Inspect(files, start.from.path);
-  }
+  Choose(files, comm, options, listener, start);
   return start;
 }
 

@@ -15,6 +15,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/parameter_arrays.h"
+#include "checkpoint/whole_steps.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "device/device.h"
@@ -32,7 +33,10 @@
 #include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/job_start.h"
+#include "trainer/progress.h"
+#include "trainer/resume_checks.h"
 #include "trainer/run_sequence.h"
+#include "trainer/shown_progress.h"
 #include "trainer/stage_memory.h"
 #include "trainer/step_reports.h"
 
@@ -265,9 +269,13 @@ class Rank::Impl {
          .sequence_length = plan_.batch.sequence_length,
          .data_digest = train_loader_.digest(),
          .states = NamesOf(updated_states_)},
-        lease_, [this](const std::string& reason) {
-          executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
-        });
+        lease_,
+        {.lost =
+             [this](const std::string& reason) {
+               executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
+             },
+         .moved = moved_});
+    whole_ = std::move(job.whole);
     for (const v1::CheckpointWarning& warning : job.warnings) {
       TellOf(warning);
     }
@@ -297,7 +305,8 @@ class Rank::Impl {
   }
 
   int64_t Resume(const checkpoint::Found& start) {
-    checkpoint::Load(files_, start.path, arrays_.shards(), arrays_.unit_shards());
+    checkpoint::Load(files_, communicators_.report, start.path, arrays_.shards(), arrays_.unit_shards(),
+                     ShownProgress(config_.rank == 0, "the ranks load a checkpoint", moved_));
     arrays_.ToDevice();
     if (config_.rank == 0) {
       platform::Log(platform::LogLevel::kInfo, "resumed",
@@ -449,7 +458,7 @@ class Rank::Impl {
                                 .model = jobspec::ModelFunctionText(plan_.resolved_model),
                                 .global_batch_size = SequencesPerStep(plan_),
                                 .sequence_length = plan_.batch.sequence_length},
-                               arrays_.owned_shards());
+                               arrays_.owned_shards(), whole_);
     } catch (const checkpoint::DirectoryLost&) {
       throw;
     } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
@@ -508,6 +517,8 @@ class Rank::Impl {
   std::string save_error_;               // of the newest save; empty: it succeeded
   std::set<std::string> not_removed_;    // of all saves: what was reported
   std::string resumed_from_;
+  checkpoint::WholeSteps whole_;  // rank 0
+  const std::function<void()> moved_ = [this] { Progress(page_, /*looks=*/false).Moved(); };
 
   const std::shared_ptr<const data::Corpus> corpus_;
   const std::string kernels_digest_;

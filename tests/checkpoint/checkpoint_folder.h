@@ -6,14 +6,17 @@
 #include <stdlib.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/whole_steps.h"
 #include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
@@ -77,14 +80,20 @@ inline Owner OwnerOf(const Info& info) {
   return {.job = info.job, .name = info.job + "-name", .attempt = info.attempt, .host = "here"};
 }
 
+// whole: what rank 0 knows of the directory; null: what a job finds there that starts now.
 inline Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step,
-                    int keep = 10, int attempt = 1) {
+                    int keep = 10, int attempt = 1, WholeSteps* whole = nullptr) {
+  WholeSteps found = *FindWholeSteps(platform::SystemFiles(), directory);
   std::vector<Saved> saved(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), ranks);
     state.Set(step);
+    WholeSteps unused;
     saved[static_cast<size_t>(comm.rank())] = Save(
-        files, comm, directory, keep, OwnerOf(InfoOf(step, attempt)), InfoOf(step, attempt), state.shards());
+        files, comm, directory, keep, OwnerOf(InfoOf(step, attempt)), InfoOf(step, attempt), state.shards(),
+        comm.rank() != 0   ? unused
+        : whole != nullptr ? *whole
+                           : found);
   });
   for (const Saved& other : saved) {
     EXPECT_EQ(other.path, saved[0].path);
@@ -94,16 +103,25 @@ inline Saved SaveOn(platform::Files& files, const std::string& directory, int ra
   return saved[0];
 }
 
+// On one rank.
+inline void LoadAlone(platform::Files& files, const std::string& path, const std::vector<Shard>& shards,
+                      const std::vector<Shard>& unit_shards = {}) {
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    Load(files, comm, path, shards, unit_shards, [](const ReadProgress&) {});
+  });
+}
+
 // True if every one of `ranks` ranks reads back what `step` was.
 inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
-  for (int rank = 0; rank < ranks; ++rank) {
-    RankState state(rank, ranks);
-    Load(platform::SystemFiles(), path, state.shards());
+  std::atomic<bool> same = true;
+  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), ranks);
+    Load(platform::SystemFiles(), comm, path, state.shards(), {}, [](const ReadProgress&) {});
     if (!state.Is(step)) {
-      return false;
+      same = false;
     }
-  }
-  return true;
+  });
+  return same;
 }
 
 inline std::string ReadAll(const std::string& path) {
@@ -135,12 +153,27 @@ class CheckpointTest : public testing::Test {
     return names;
   }
 
-  Found Newest() {
+  // As each of `ranks` ranks finds it, of which `files` has those that do not use the machine's.
+  Found Newest(int ranks = 2, const std::map<int, platform::Files*>& files = {}) {
     skipped_.clear();
-    return FindNewest(
-        platform::SystemFiles(), directory_, [this](const std::string& path, const std::string& reason) {
-          skipped_.push_back(absl::StrCat(std::filesystem::path(path).filename().string(), ": ", reason));
-        });
+    std::vector<Found> found(static_cast<size_t>(ranks));
+    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+      const auto own = files.find(comm.rank());
+      found[static_cast<size_t>(comm.rank())] =
+          FindNewest(own == files.end() ? files_ : *own->second, comm, directory_, /*after=*/-1,
+                     {.skipped =
+                          [&](const std::string& path, const std::string& reason) {
+                            EXPECT_EQ(comm.rank(), 0);
+                            skipped_.push_back(
+                                absl::StrCat(std::filesystem::path(path).filename().string(), ": ", reason));
+                          },
+                      .verified = [](const ReadProgress&) {}});
+    });
+    for (const Found& other : found) {
+      EXPECT_EQ(other.path, found[0].path);
+      EXPECT_EQ(other.info.step, found[0].info.step);
+    }
+    return found[0];
   }
 
   platform::Files& files_ = platform::SystemFiles();

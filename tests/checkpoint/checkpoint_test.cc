@@ -16,7 +16,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/digest.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/comm/run_thread_ranks.h"
@@ -221,12 +223,13 @@ TEST_F(CheckpointTest, LoadRefusesFilesOfTheWrongSize) {
 TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     const at::Tensor part = at::ones({comm.rank() < 2 ? 1 : 0});
+    WholeSteps whole;
     Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "w", .elements = 2, .begin = std::min(comm.rank(), 2), .data = &part}});
+         {{.name = "w", .elements = 2, .begin = std::min(comm.rank(), 2), .data = &part}}, whole);
   });
   const at::Tensor whole = at::zeros({2});
   const std::vector<Shard> shards = {{.name = "w", .elements = 2, .data = &whole}};
-  Load(files_, Path(10), shards);
+  LoadAlone(files_, Path(10), shards);
   EXPECT_TRUE(at::equal(whole, at::ones({2})));
   const std::string file = Path(10) + "/rank-00002.safetensors";
   const std::string content = ReadAll(file);
@@ -234,7 +237,7 @@ TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {
     std::string flipped = content;
     flipped[byte] ^= 1;
     WriteAll(file, flipped);
-    EXPECT_THROW(Load(files_, Path(10), shards), CheckpointError) << byte;
+    EXPECT_THROW(LoadAlone(files_, Path(10), shards), CheckpointError) << byte;
   }
 }
 
@@ -242,7 +245,7 @@ TEST_F(CheckpointTest, LoadNamesArraysThatDoNotFit) {
   SaveOn(files_, directory_, 2, 10);
   const auto reason = [&](const Shard& shard) {
     try {
-      Load(files_, Path(10), {shard});
+      LoadAlone(files_, Path(10), {shard});
     } catch (const CheckpointError& error) {
       return std::string(error.what());
     }
@@ -393,18 +396,18 @@ TEST_F(CheckpointTest, OneThatCannotBeReadIsNeitherPassedOverNorReplaced) {
       const std::string reason = "cannot be read now, which does not say that it is damaged: open " +
                                  Path(20) + name + ": " + strerror(error);
       try {
-        FindNewest(files, directory_, [](const std::string& path, const std::string&) {
-          ADD_FAILURE() << path << " was passed over";
-        });
+        Newest(2, {{0, &files}, {1, &files}});
         ADD_FAILURE() << "found";
       } catch (const CheckpointUnreadable& unreadable) {
         EXPECT_THAT(unreadable.what(), HasSubstr("checkpoint " + Path(20) + " " + reason));
       }
+      EXPECT_THAT(skipped_, ElementsAre());
       comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
         RankState state(comm.rank(), 2);
         state.Set(7);
         try {
-          Save(files, comm, directory_, 10, OwnerOf(InfoOf(20)), InfoOf(20), state.shards());
+          WholeSteps whole;
+          Save(files, comm, directory_, 10, OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
           ADD_FAILURE() << "saved";
         } catch (const CheckpointError& failed) {
           EXPECT_EQ(failed.what(), "checkpoint: rank 0: " + Path(20) + " is there already and " + reason);
@@ -435,9 +438,10 @@ TEST_F(CheckpointTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 3);
     state.Set(20);
+    WholeSteps whole;
     try {
       Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, directory_, 3,
-           OwnerOf(InfoOf(20)), InfoOf(20), state.shards());
+           OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
     } catch (const CheckpointError& error) {
       errors[static_cast<size_t>(comm.rank())] = error.what();
     }
@@ -456,9 +460,10 @@ TEST_F(CheckpointTest, ArraysThatAreNotCoveredOnceAreRefusedOnEveryRank) {
     std::mutex mu;
     comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
       const at::Tensor part = at::zeros({4});
+      WholeSteps whole;
       try {
         Save(files_, comm, directory_, 3, OwnerOf(InfoOf(20)), InfoOf(20),
-             {{.name = "w", .elements = 9, .begin = comm.rank() == 0 ? 0 : begin, .data = &part}});
+             {{.name = "w", .elements = 9, .begin = comm.rank() == 0 ? 0 : begin, .data = &part}}, whole);
       } catch (const CheckpointError& error) {
         const std::lock_guard lock(mu);
         EXPECT_THAT(error.what(), HasSubstr("array w has a piece at element"));

@@ -124,6 +124,9 @@ class UnreadableFiles final : public platform::ForwardingFiles {
   absl::StatusOr<std::string> Read(const std::string& path) override {
     return path.ends_with(which_) ? Error(path) : ForwardingFiles::Read(path);
   }
+  absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t most_bytes) override {
+    return path.ends_with(which_) ? Error(path) : ForwardingFiles::ReadRange(path, begin, most_bytes);
+  }
   absl::StatusOr<int64_t> Size(const std::string& path) override {
     if (path.ends_with(which_)) {
       return Error(path).status();

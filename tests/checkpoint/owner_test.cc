@@ -53,7 +53,8 @@ class OwnerTest : public CheckpointTest {
       state.Set(info.step);
       std::string error;
       try {
-        Save(files, comm, directory_, 3, OwnerOf(info), info, state.shards());
+        WholeSteps whole;
+        Save(files, comm, directory_, 3, OwnerOf(info), info, state.shards(), whole);
       } catch (const CheckpointError& e) {
         error = e.what();
       }
@@ -182,7 +183,8 @@ TEST_F(OwnerTest, ALostDirectoryIsAnErrorOfItsOwnKindOnEveryRank) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 2);
     state.Set(10);
-    EXPECT_THROW(Save(files_, comm, directory_, 3, Mine(), InfoOf(10), state.shards()), DirectoryLost);
+    WholeSteps whole;
+    EXPECT_THROW(Save(files_, comm, directory_, 3, Mine(), InfoOf(10), state.shards(), whole), DirectoryLost);
   });
 }
 

@@ -118,7 +118,8 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, cons
       }
     }
     const Info info = InfoOf(unit_arrays ? 1 : 2);
-    const Saved saved = Save(files, comm, directory, 10, OwnerOf(info), info, shards);
+    WholeSteps known;
+    const Saved saved = Save(files, comm, directory, 10, OwnerOf(info), info, shards, known);
     if (comm.rank() == 0) {
       path = saved.path;
     }
@@ -130,7 +131,7 @@ void ExpectLoads(const std::string& path, const fsdp::UnitMesh& mesh) {
   for (int rank = 0; rank < mesh.inner * mesh.outer; ++rank) {
     RankUnits units(At(mesh, rank));
     EXPECT_FALSE(units.units[0].pieces().size() > 0 && units.IsSet()) << "before";
-    Load(platform::SystemFiles(), path, units.arrays->shards(), units.arrays->unit_shards());
+    LoadAlone(platform::SystemFiles(), path, units.arrays->shards(), units.arrays->unit_shards());
     units.arrays->ToDevice();
     EXPECT_TRUE(units.IsSet()) << "rank " << rank;
   }
@@ -194,7 +195,7 @@ TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
     }
     RankUnits units({});
     try {
-      Load(files_, path, units.arrays->shards());
+      LoadAlone(files_, path, units.arrays->shards());
       FAIL() << "loaded nothing";
     } catch (const CheckpointError& error) {
       EXPECT_THAT(error.what(), HasSubstr("version 1"));
@@ -217,7 +218,8 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
     at::Tensor held = at::arange(6, at::kFloat) + 100 * comm.rank();
     ParameterArrays arrays = arrays_of(rank, held, comm.rank() == 0);
     const Info info = InfoOf(1);
-    const Saved saved = Save(files_, comm, directory_, 10, OwnerOf(info), info, arrays.owned_shards());
+    WholeSteps known;
+    const Saved saved = Save(files_, comm, directory_, 10, OwnerOf(info), info, arrays.owned_shards(), known);
     if (comm.rank() == 0) {
       path = saved.path;
     }
@@ -227,7 +229,7 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
     RankUnits rank(At({.inner = 2}, r));
     at::Tensor held = at::full({6}, -1, at::kFloat);
     ParameterArrays arrays = arrays_of(rank, held, r == 0);
-    Load(files_, path, arrays.shards());
+    LoadAlone(files_, path, arrays.shards());
     arrays.ToDevice();
     EXPECT_TRUE(held.equal(at::arange(6, at::kFloat)));
     EXPECT_TRUE(rank.IsSet());
@@ -240,7 +242,7 @@ TEST_F(ParameterArraysTest, AParameterOfAnotherSizeIsRefusedByName) {
   std::vector<Shard> shards = units.arrays->shards();
   shards[1].elements += 1;
   try {
-    Load(files_, path, shards);
+    LoadAlone(files_, path, shards);
     FAIL() << "loaded";
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("array model.layers.0.q.weight has 280 elements there, 281 here"));

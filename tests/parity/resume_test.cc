@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "checkpoint/checkpoint.h"
@@ -110,6 +112,30 @@ TEST(ResumeTest, AFinishedJobHasNothingLeftToDo) {
   const JobRun again = RunJob(MakeJob(options));
   EXPECT_TRUE(again.steps.empty());
   EXPECT_TRUE(again.arrays == whole.arrays);
+}
+
+// Its size is right, so only the resume has found that it is damaged, and no save reads it again.
+TEST(ResumeTest, AnOlderCheckpointThatWasPassedOverTakesNoGoodOnesPlace) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  const std::string damaged = folder.path() + "/step-8/rank-00001.safetensors";
+  std::string content = Content(damaged);
+  content.back() ^= 1;
+  std::ofstream(damaged, std::ios::binary) << content;
+  options.resume = "newest";
+  options.steps = 9;
+  options.checkpoint_every_steps = 0;  // at the end
+  plan::JobPlan plan = MakeJob(options);
+  plan.train.checkpoint.keep = 2;
+  const JobRun again = RunJob(plan);
+  EXPECT_EQ(again.resumed_step, 6);
+  EXPECT_EQ(again.checkpoints, std::vector<int64_t>{9});
+  for (const char* kept : {"/step-6", "/step-8", "/step-9"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + kept)) << kept;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-3"));
 }
 
 }  // namespace

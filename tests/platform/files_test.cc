@@ -46,6 +46,17 @@ TEST_F(FilesTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(*files_.Read(Path("a")), "");
 }
 
+TEST_F(FilesTest, APartIsReadFromWhereItBeginsToTheEndAtMost) {
+  ASSERT_TRUE(files_.Write(Path("a"), "0123456789").ok());
+  EXPECT_EQ(*files_.ReadRange(Path("a"), 0, 4), "0123");
+  EXPECT_EQ(*files_.ReadRange(Path("a"), 7, 2), "78");
+  EXPECT_EQ(*files_.ReadRange(Path("a"), 7, 100), "789");
+  EXPECT_EQ(*files_.ReadRange(Path("a"), 10, 1), "");
+  EXPECT_EQ(*files_.ReadRange(Path("a"), 11, 1), "");
+  EXPECT_EQ(*files_.ReadRange(Path("a"), 3, 0), "");
+  EXPECT_TRUE(absl::IsNotFound(files_.ReadRange(Path("none"), 0, 1).status()));
+}
+
 TEST_F(FilesTest, WhatIsReadTakesNoMoreMemoryThanItsSize) {
   const std::string content((3 << 20) + 1, 'x');
   ASSERT_TRUE(files_.Write(Path("large"), content).ok());

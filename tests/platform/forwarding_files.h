@@ -14,6 +14,9 @@ namespace tandem::platform {
 class ForwardingFiles : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
+  absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t most_bytes) override {
+    return files_.ReadRange(path, begin, most_bytes);
+  }
   absl::StatusOr<int64_t> Size(const std::string& path) override { return files_.Size(path); }
   absl::Status Write(const std::string& path, std::string_view content) override {
     return files_.Write(path, content);

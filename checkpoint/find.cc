@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/verify.h"
+#include "comm/communicator.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+[[noreturn]] void FailUnreadable(const std::string& path, const absl::Status& error) {
+  throw CheckpointUnreadable(absl::StrCat(
+      "checkpoint ", path, " cannot be read now, which does not say that it is damaged: ", error.message(),
+      "; try again when it can be, move it away, or name another with checkpoint.resume"));
+}
+
+// Weights have their parameter's name alone; in version 1, their unit's with a suffix.
+bool IsOfWeights(const ManifestArray& array) {
+  return !absl::StrContains(array.name, "/") || absl::EndsWith(array.name, "/weights");
+}
+
+Found FoundAt(const std::string& path, const Manifest& manifest) {
+  Found found{.path = path, .info = manifest.info, .version = manifest.version};
+  const auto weights = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), IsOfWeights);
+  if (weights != manifest.arrays.end()) {
+    found.weights_dtype = weights->dtype;
+  }
+  for (const ManifestArray& array : manifest.arrays) {
+    if (!absl::StrContains(array.name, "/") && !absl::EndsWith(array.name, ".weight")) {
+      found.states.push_back(array.name);
+    }
+  }
+  std::sort(found.states.begin(), found.states.end());
+  return found;
+}
+
+// Collective: newest first, as rank 0 lists them.
+std::vector<int64_t> StepsAfter(platform::Files& files, comm::Communicator& comm,
+                                const std::string& directory, int64_t after) {
+  absl::StatusOr<std::vector<int64_t>> steps = std::vector<int64_t>();
+  if (comm.rank() == 0) {
+    steps = ListSteps(files, directory);
+  }
+  AgreeOnSuccess(comm, steps.status());
+  std::erase_if(*steps, [&](int64_t step) { return step <= after; });
+  const std::string text = ExchangeTexts(comm, nlohmann::json(*steps).dump())[0];
+  return nlohmann::json::parse(text).get<std::vector<int64_t>>();
+}
+
+}  // namespace
+
+Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
+                 int64_t after, const FindReports& reports) {
+  for (const int64_t step : StepsAfter(files, comm, directory, after)) {
+    const std::string path = absl::StrCat(directory, "/", StepName(step));
+    const absl::StatusOr<Manifest> manifest = VerifyTogether(files, comm, path, reports.verified);
+    if (manifest.ok()) {
+      return FoundAt(path, *manifest);
+    }
+    if (!IsDamage(manifest.status())) {
+      FailUnreadable(path, manifest.status());
+    }
+    if (comm.rank() == 0) {
+      reports.skipped(path, std::string(manifest.status().message()));
+    }
+  }
+  return {};
+}
+
+Found Inspect(platform::Files& files, const std::string& path) {
+  const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
+  // Permissions do not come by waiting.
+  if (!manifest.ok() && !IsDamage(manifest.status()) && !absl::IsPermissionDenied(manifest.status())) {
+    FailUnreadable(path, manifest.status());
+  }
+  if (!manifest.ok()) {
+    throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", manifest.status().message()));
+  }
+  return FoundAt(path, *manifest);
+}
+
+}  // namespace tandem::checkpoint

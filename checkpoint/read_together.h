@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace tandem::comm {
+class Communicator;
+}
+
+namespace tandem::checkpoint {
+
+// Ranks that each read some 100 GB, and wait for each other.
+//
+// Between two parts of kMeetingBytes each rank meets the others: however much there is to read, no collective
+// waits for longer than the slowest of them needs for one part, and the communicator's deadline is for a rank
+// that no longer reads, not for one that is not done yet.
+
+inline constexpr int64_t kMeetingBytes = int64_t{64} << 20;
+
+// How far all ranks together are with the checkpoint `path`, in bytes.
+struct ReadProgress {
+  std::string path;
+  int64_t done = 0;
+  int64_t total = 0;
+};
+
+// Called on every rank, on the caller's thread, at each meeting.
+using OnReadProgress = std::function<void(const ReadProgress& progress)>;
+
+// What one rank reads.
+class Reading {
+ public:
+  virtual ~Reading() = default;
+
+  // Reads about `most_bytes` on, or to the end. An error for which IsDamage (folder.h) is one of the
+  // checkpoint; any other is of the reading.
+  virtual absl::Status Advance(int64_t most_bytes) = 0;
+
+  virtual bool done() const = 0;
+  virtual int64_t bytes() const = 0;  // read so far
+  virtual int64_t total() const = 0;  // to read in all
+};
+
+// Collective: every rank reads all of its own. The same status on every rank: InvalidArgument with the first
+// rank's damage, where there is some; else the first rank's other error as Unavailable, which names the rank
+// unless it is 0. Throws CommError.
+absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
+                          const OnReadProgress& on_progress);
+
+// Collective: likewise of what every rank has done alone.
+absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status);
+
+// `part`'s status, or its exception as one: the other ranks wait for this one, so they must learn of it.
+absl::Status StatusOfPart(const std::function<absl::Status()>& part);
+
+}  // namespace tandem::checkpoint

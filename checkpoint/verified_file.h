@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "checkpoint/digest.h"
+#include "platform/files.h"
+
+namespace tandem::checkpoint {
+
+struct ManifestFile;
+
+// One file of a checkpoint, read from its beginning to its end, of which a part at a time is in memory.
+class VerifiedFile {
+ public:
+  // path: of the folder. All outlive it.
+  VerifiedFile(platform::Files& files, const std::string& path, const ManifestFile& file)
+      : files_(files), path_(path), file_(file) {}
+
+  // Sets `part` to what follows, at most kPartBytes. With the last one it is done: InvalidArgument unless the
+  // digest of all is the manifest's. Unavailable where it cannot be read, or ends before the size that the
+  // manifest says. Requires !done().
+  absl::Status Next(std::string& part);
+
+  bool done() const { return done_; }
+
+  static constexpr int64_t kPartBytes = int64_t{16} << 20;
+
+ private:
+  platform::Files& files_;
+  const std::string& path_;
+  const ManifestFile& file_;
+  DigestOfParts digest_;
+  int64_t read_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/verify.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/verified_file.h"
+#include "comm/communicator.h"
+#include "platform/status_macros.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+// The files of one rank, which only their digests are wanted of.
+class Share final : public Reading {
+ public:
+  Share(platform::Files& files, const std::string& path, const std::vector<ManifestFile>& all,
+        fsdp::Range range)
+      : files_(files), path_(path), all_(all), next_(range.begin), end_(range.end) {
+    for (int64_t file = range.begin; file < range.end; ++file) {
+      total_ += all[static_cast<size_t>(file)].bytes;
+    }
+  }
+
+  absl::Status Advance(int64_t most_bytes) override {
+    const int64_t until = bytes_ + most_bytes;
+    while (!done() && bytes_ < until) {
+      if (!file_.has_value()) {
+        file_.emplace(files_, path_, all_[static_cast<size_t>(next_)]);
+      }
+      TANDEM_RETURN_IF_ERROR(file_->Next(part_));
+      bytes_ += static_cast<int64_t>(part_.size());
+      if (file_->done()) {
+        file_.reset();
+        ++next_;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  bool done() const override { return next_ == end_; }
+  int64_t bytes() const override { return bytes_; }
+  int64_t total() const override { return total_; }
+
+ private:
+  platform::Files& files_;
+  const std::string& path_;
+  const std::vector<ManifestFile>& all_;
+  int64_t next_;  // the file that is being read
+  const int64_t end_;
+  std::optional<VerifiedFile> file_;
+  std::string part_;
+  int64_t bytes_ = 0;
+  int64_t total_ = 0;
+};
+
+// Collective. The manifest, once rank 0 has found all files with the sizes that they should have, and every
+// rank the manifest that rank 0 has.
+absl::StatusOr<Manifest> ReadSameManifest(platform::Files& files, comm::Communicator& comm,
+                                          const std::string& path) {
+  std::optional<Manifest> manifest;
+  absl::Status status;
+  if (comm.rank() == 0) {
+    status = StatusOfPart([&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolder(files, path));
+      return absl::OkStatus();
+    });
+  }
+  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, status));
+  if (comm.rank() != 0) {
+    status = StatusOfPart([&]() -> absl::Status {
+      absl::StatusOr<Manifest> read = ReadFolderManifest(files, path);
+      if (!read.ok()) {  // also what would be damage to rank 0, which has read it
+        return absl::UnavailableError(read.status().message());
+      }
+      manifest = *std::move(read);
+      return absl::OkStatus();
+    });
+  }
+  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, status));
+  const std::vector<std::string> digests = ExchangeTexts(comm, manifest->digest);
+  for (size_t rank = 1; rank < digests.size(); ++rank) {
+    if (digests[rank] != digests[0]) {
+      return absl::UnavailableError(
+          absl::StrCat("rank ", rank, ": it sees another ", kManifestName, " than rank 0"));
+    }
+  }
+  return *std::move(manifest);
+}
+
+}  // namespace
+
+fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks) {
+  int64_t total = 0;
+  for (const ManifestFile& file : files) {
+    total += file.bytes;
+  }
+  // A file is the rank's in whose part of all bytes its middle lies.
+  const int64_t part = std::max<int64_t>(1, (total + ranks - 1) / ranks);
+  fsdp::Range range;
+  int64_t begin = 0;
+  for (const ManifestFile& file : files) {
+    const auto owner = static_cast<int>(std::min<int64_t>(ranks - 1, (begin + file.bytes / 2) / part));
+    begin += file.bytes;
+    range.begin += owner < rank ? 1 : 0;
+    range.end += owner <= rank ? 1 : 0;
+  }
+  return range;
+}
+
+absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
+                                        const std::string& path, const OnReadProgress& on_progress) {
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadSameManifest(files, comm, path));
+  Share share(files, path, manifest.files, FilesOfRank(manifest.files, comm.rank(), comm.size()));
+  TANDEM_RETURN_IF_ERROR(ReadTogether(comm, path, share, on_progress));
+  return manifest;
+}
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/read_together.h"
+#include "fsdp/layout.h"
+#include "platform/files.h"
+
+namespace tandem::comm {
+class Communicator;
+}
+
+namespace tandem::checkpoint {
+
+struct Manifest;
+struct ManifestFile;
+
+// Whether a checkpoint is whole is known when every byte of it has been read. The ranks share that.
+
+// The files that `rank` of `ranks` reads, as indices: neighbours, as a rank that loads needs them, and about
+// as many bytes as the other ranks' as far as whole files allow. Every file is one rank's. Requires sizes >=
+// 0.
+fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks);
+
+// Collective. The manifest of a whole checkpoint, or the same error on every rank: one of IsDamage (folder.h)
+// where rank 0 finds a file missing or of another size, or any rank one whose digest is another; else
+// Unavailable: a rank could not read its share, or sees other files than rank 0 (it is named, unless it is
+// 0). Damage goes before that. Throws CommError.
+absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
+                                        const std::string& path, const OnReadProgress& on_progress);
+
+}  // namespace tandem::checkpoint

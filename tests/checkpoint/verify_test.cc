@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/verified_file.h"
+#include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/faulty_files.h"
+#include "tests/checkpoint/watched_files.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::vector<ManifestFile> FilesOf(const std::vector<int64_t>& bytes) {
+  std::vector<ManifestFile> files;
+  for (const int64_t size : bytes) {
+    files.push_back({.name = "", .bytes = size, .digest = ""});
+  }
+  return files;
+}
+
+std::vector<int64_t> CountsOf(const std::vector<int64_t>& bytes, int ranks) {
+  std::vector<int64_t> counts;
+  int64_t next = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const fsdp::Range range = FilesOfRank(FilesOf(bytes), rank, ranks);
+    EXPECT_EQ(range.begin, next) << rank;  // every file is one rank's
+    next = range.end;
+    counts.push_back(range.size());
+  }
+  EXPECT_EQ(next, static_cast<int64_t>(bytes.size()));
+  return counts;
+}
+
+TEST(FilesOfRankTest, RanksReadAboutAsManyBytes) {
+  EXPECT_THAT(CountsOf({9, 9, 9, 9}, 4), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(CountsOf({9, 9, 9, 9}, 2), ElementsAre(2, 2));
+  EXPECT_THAT(CountsOf({9, 9, 9, 9}, 3), ElementsAre(1, 2, 1));
+  EXPECT_THAT(CountsOf({9, 9}, 4), ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(CountsOf({90, 10, 10, 10, 10, 10, 10, 10, 10, 10}, 2), ElementsAre(1, 9));
+  EXPECT_THAT(CountsOf({0, 0, 0}, 2), ElementsAre(3, 0));
+  EXPECT_THAT(CountsOf({}, 2), ElementsAre(0, 0));
+  EXPECT_THAT(CountsOf({1, 1, 1}, 2), ElementsAre(1, 2));
+}
+
+TEST(DigestTest, PartsHaveTheDigestOfTheWhole) {
+  const std::string content = "What is read in parts has one digest.";
+  for (size_t cut = 0; cut <= content.size(); ++cut) {
+    DigestOfParts parts;
+    parts.Add(content.substr(0, cut));
+    parts.Add(content.substr(cut));
+    EXPECT_EQ(parts.Get(), Digest(content));
+  }
+  EXPECT_EQ(DigestOfParts().Get(), Digest(""));
+}
+
+class VerifyTest : public CheckpointTest {
+ protected:
+  // The error of each of `ranks` ranks that look for the newest; empty: it has found one.
+  std::vector<std::string> ErrorsOfNewest(int ranks, const std::map<int, platform::Files*>& files) {
+    std::vector<std::string> errors(static_cast<size_t>(ranks));
+    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+      const auto own = files.find(comm.rank());
+      try {
+        FindNewest(own == files.end() ? files_ : *own->second, comm, directory_, /*after=*/-1,
+                   {.skipped = [](const std::string& path,
+                                  const std::string&) { ADD_FAILURE() << path << " was passed over"; },
+                    .verified = [](const ReadProgress&) {}});
+      } catch (const CheckpointUnreadable& error) {
+        errors[static_cast<size_t>(comm.rank())] = error.what();
+      }
+    });
+    return errors;
+  }
+};
+
+TEST_F(VerifyTest, EveryFileIsReadByOneRankAndEveryRankReads) {
+  SaveOn(files_, directory_, 4, 10);
+  for (const int ranks : {1, 2, 3, 4, 6}) {
+    std::vector<std::unique_ptr<WatchedFiles>> watched;
+    std::map<int, platform::Files*> files;
+    for (int rank = 0; rank < ranks; ++rank) {
+      files[rank] = watched.emplace_back(std::make_unique<WatchedFiles>()).get();
+    }
+    EXPECT_EQ(Newest(ranks, files).path, Path(10));
+    std::map<std::string, int64_t> read;
+    for (const auto& own : watched) {
+      int64_t bytes = 0;
+      for (const auto& [path, count] : own->read()) {
+        if (path.ends_with(".safetensors")) {
+          read[path] += count;
+          bytes += count;
+        }
+      }
+      EXPECT_TRUE(bytes > 0 || ranks > 4);
+    }
+    EXPECT_EQ(read.size(), 4u);
+    for (const auto& [path, count] : read) {
+      EXPECT_EQ(count, static_cast<int64_t>(std::filesystem::file_size(path))) << path << " on " << ranks;
+    }
+  }
+}
+
+TEST_F(VerifyTest, DamageInAnyRanksShareIsEveryRanksVerdict) {
+  SaveOn(files_, directory_, 4, 10);
+  SaveOn(files_, directory_, 4, 20);
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string name = absl::StrCat("rank-0000", rank, ".safetensors");
+    const std::string content = ReadAll(Path(20) + "/" + name);
+    std::string flipped = content;
+    flipped[flipped.size() - 1] ^= 1;
+    WriteAll(Path(20) + "/" + name, flipped);
+    for (const int ranks : {1, 2, 4}) {
+      EXPECT_EQ(Newest(ranks).path, Path(10));
+      EXPECT_THAT(skipped_, ElementsAre("step-20: " + name + ": its digest does not match the manifest"));
+    }
+    WriteAll(Path(20) + "/" + name, content);
+  }
+  EXPECT_EQ(Newest(4).path, Path(20));
+}
+
+// Its machine has lost the file system for a moment, or sees an older state of it: no reason to go on from an
+// older checkpoint.
+TEST_F(VerifyTest, WhatOneRankCannotReadIsNobodysDamage) {
+  SaveOn(files_, directory_, 4, 10);
+  SaveOn(files_, directory_, 4, 20);
+  for (const int error : {ESTALE, EIO, ENOENT}) {
+    for (const std::string name : {"/manifest.json", "/rank-00002.safetensors"}) {
+      UnreadableFiles unreadable("/step-20" + name, error);
+      for (const std::string& text : ErrorsOfNewest(4, {{2, &unreadable}})) {
+        EXPECT_EQ(text, "checkpoint " + Path(20) +
+                            " cannot be read now, which does not say that it is damaged: rank 2: open " +
+                            Path(20) + name + ": " + strerror(error) +
+                            "; try again when it can be, move it away, or name another with "
+                            "checkpoint.resume");
+      }
+      EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+    }
+  }
+}
+
+TEST_F(VerifyTest, RanksThatSeeDifferentManifestsDoNotDecideByThem) {
+  SaveOn(files_, directory_, 2, 10);
+  SaveOn(files_, directory_, 2, 20);
+  class Old final : public platform::ForwardingFiles {
+   public:
+    explicit Old(std::string manifest) : manifest_(std::move(manifest)) {}
+    absl::StatusOr<std::string> Read(const std::string& path) override {
+      return path.ends_with("/step-20/manifest.json") ? manifest_ : ForwardingFiles::Read(path);
+    }
+
+   private:
+    const std::string manifest_;
+  };
+  Manifest manifest = *ReadFolderManifest(files_, Path(20));
+  manifest.info.attempt = 7;
+  Old old(WriteManifest(manifest).text);
+  for (const std::string& text : ErrorsOfNewest(2, {{1, &old}})) {
+    EXPECT_THAT(text, HasSubstr("damaged: rank 1: it sees another manifest.json than rank 0; try again"));
+  }
+}
+
+TEST_F(VerifyTest, AFileThatEndsEarlyOnOneRankIsNobodysDamage) {
+  SaveOn(files_, directory_, 2, 10);
+  class Short final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t) override {
+      return ForwardingFiles::ReadRange(path, begin, 5);
+    }
+  } files;
+  const int64_t bytes = *files_.Size(Path(10) + "/rank-00001.safetensors");
+  for (const std::string& text : ErrorsOfNewest(2, {{1, &files}})) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat(
+                          "damaged: rank 1: rank-00001.safetensors: it ends at byte 5, and should have ",
+                          bytes, ", as it had before")));
+  }
+}
+
+// That a file is not what it should be is a fact, whatever the others could not read.
+TEST_F(VerifyTest, DamageGoesBeforeWhatCannotBeRead) {
+  SaveOn(files_, directory_, 4, 10);
+  SaveOn(files_, directory_, 4, 20);
+  const std::string damaged = Path(20) + "/rank-00003.safetensors";
+  std::string content = ReadAll(damaged);
+  content.back() ^= 1;
+  WriteAll(damaged, content);
+  UnreadableFiles unreadable("/step-20/rank-00001.safetensors", ESTALE);
+  EXPECT_EQ(Newest(4, {{1, &unreadable}}).path, Path(10));
+  EXPECT_THAT(skipped_, ElementsAre(StartsWith("step-20: rank-00003.safetensors: its digest")));
+}
+
+TEST_F(VerifyTest, ARankWithoutMemoryForItsShareIsNotWaitedForInVain) {
+  SaveOn(files_, directory_, 2, 10);
+  class NoMemory final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::string> ReadRange(const std::string&, int64_t, int64_t) override {
+      throw std::bad_alloc();
+    }
+  } files;
+  for (const std::string& text : ErrorsOfNewest(2, {{1, &files}})) {
+    EXPECT_THAT(text, HasSubstr("damaged: rank 1: std::bad_alloc; try again"));
+  }
+}
+
+// Rank 1 has more to read than is read between two meetings. Where ranks met only at the end, the
+// communicator's deadline would be one for the whole checkpoint.
+TEST_F(VerifyTest, RanksMeetWhileOneOfThemStillReads) {
+  constexpr int64_t kLarge = 2 * kMeetingBytes + 1;
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    const at::Tensor part = at::zeros({comm.rank() == 0 ? 1 : kLarge}, at::kByte);
+    WholeSteps whole;
+    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+         {{.name = "w", .elements = kLarge + 1, .begin = comm.rank() == 0 ? 0 : 1, .data = &part}}, whole);
+  });
+  absl::Notification met;
+  int64_t read = 0;
+  WatchedFiles rank_one([&](const std::string& path) {
+    if (path.ends_with("/rank-00001.safetensors") && (read += 16 << 20) > kMeetingBytes) {
+      met.WaitForNotification();  // this rank reads on when the other one is back from a meeting
+    }
+  });
+  std::vector<std::vector<int64_t>> done(2);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    platform::Files& files = comm.rank() == 1 ? static_cast<platform::Files&>(rank_one) : files_;
+    const auto progress = [&](const ReadProgress& now) {
+      EXPECT_EQ(now.path, Path(10));
+      EXPECT_GE(now.total, kLarge);
+      done[static_cast<size_t>(comm.rank())].push_back(now.done);
+      if (comm.rank() == 0 && !met.HasBeenNotified()) {
+        met.Notify();
+      }
+    };
+    EXPECT_TRUE(VerifyTogether(files, comm, Path(10), progress).ok());
+  });
+  EXPECT_EQ(done[0].size(), 3u);
+  EXPECT_EQ(done[0], done[1]);
+  EXPECT_TRUE(std::is_sorted(done[0].begin(), done[0].end(), std::less_equal<>())) << "each moves";
+}
+
+// Each reads what it needs, which may be much more than another: it is read in parts, and where one fails all
+// know.
+class LoadTogetherTest : public VerifyTest {
+ protected:
+  // The error of each of `ranks` ranks; empty: it has loaded step 10.
+  std::vector<std::string> ErrorsOfLoad(int ranks, const std::map<int, platform::Files*>& files) {
+    std::vector<std::string> errors(static_cast<size_t>(ranks));
+    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+      const auto own = files.find(comm.rank());
+      RankState state(comm.rank(), ranks);
+      std::string& error = errors[static_cast<size_t>(comm.rank())];
+      try {
+        Load(own == files.end() ? files_ : *own->second, comm, Path(10), state.shards(), {},
+             [](const ReadProgress&) {});
+        error = state.Is(10) ? "" : "other values";
+      } catch (const CheckpointError& failed) {
+        error = failed.what();
+      }
+    });
+    return errors;
+  }
+};
+
+TEST_F(LoadTogetherTest, WhatOneRankCannotReadIsEveryRanksError) {
+  SaveOn(files_, directory_, 3, 10);
+  UnreadableFiles unreadable("/rank-00002.safetensors", ESTALE);
+  for (const std::string& error : ErrorsOfLoad(3, {{2, &unreadable}})) {
+    EXPECT_EQ(error, "checkpoint " + Path(10) + ": rank 2: open " + Path(10) +
+                         "/rank-00002.safetensors: Stale file handle");
+  }
+}
+
+TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
+  // More than two parts, which begin and end within its arrays.
+  constexpr int64_t kElements = 5 * VerifiedFile::kPartBytes / 8 + 3;
+  const at::Tensor first = at::arange(kElements, at::kFloat);
+  const at::Tensor second = at::arange(kElements, at::kFloat).neg();
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    WholeSteps whole;
+    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+         {{.name = "first", .elements = kElements, .data = &first},
+          {.name = "second", .elements = kElements, .data = &second}},
+         whole);
+  });
+  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+    const int64_t begin = comm.rank() * (kElements / 3);
+    const int64_t size = comm.rank() < 2 ? kElements / 3 : kElements - begin;
+    const at::Tensor part = at::zeros({size});
+    const at::Tensor negative = at::zeros({size});
+    Load(files_, comm, Path(10),
+         {{.name = "first", .elements = kElements, .begin = begin, .data = &part},
+          {.name = "second", .elements = kElements, .begin = begin, .data = &negative}},
+         {}, [](const ReadProgress&) {});
+    EXPECT_TRUE(at::equal(part, first.narrow(0, begin, size)));
+    EXPECT_TRUE(at::equal(negative, second.narrow(0, begin, size)));
+  });
+}
+
+}  // namespace
+}  // namespace tandem::checkpoint

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/resume_checks.h"
+
+#include <algorithm>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "jobspec/model_function.h"
+#include "trainer/failure.h"
+
+namespace tandem::trainer {
+namespace {
+
+// "F64" → "fp64"
+std::string TypeName(const std::string& dtype) { return absl::StrCat("fp", absl::StripPrefix(dtype, "F")); }
+
+// Before CheckSameModel: the types of main weights are one reason why layouts may differ, and need not.
+void CheckSameType(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.weights_dtype == options.weights_dtype) {
+    return;
+  }
+  throw UserError(absl::StrCat(
+      "checkpoint.resume: ", found.path, " holds weights in ", TypeName(found.weights_dtype),
+      ", and this job's are in ", TypeName(options.weights_dtype), "; allowed: precision: {compute: ",
+      found.weights_dtype == "F64" ? "fp64" : "fp32 or bf16", "}, or start in another folder"));
+}
+
+void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found) {
+  const std::vector<std::string>& digests = options.layout_digests;
+  if (std::find(digests.begin(), digests.end(), found.info.layout_digest) == digests.end()) {
+    throw UserError(
+        absl::StrCat("checkpoint.resume: ", found.path,
+                     " is of another model (its tensors differ in name, shape or type); resume with the "
+                     "model it was trained with, or start in another folder"));
+  }
+}
+
+// Heads, eps, experts a token, ...: what no shape of a tensor shows.
+void CheckSameFunction(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.info.model.empty()) {
+    return;  // of a build that did not write it
+  }
+  const absl::StatusOr<std::vector<std::string>> differences =
+      jobspec::ModelDifferences(found.info.model, options.model);
+  if (!differences.ok()) {
+    throw UserError(absl::StrCat("checkpoint.resume: ", found.path, ": ", differences.status().message()));
+  }
+  if (!differences->empty()) {
+    throw UserError(absl::StrCat("checkpoint.resume: ", found.path,
+                                 " is of another model: ", absl::StrJoin(*differences, "; "),
+                                 "; resume with the model it was trained with, or start in another folder"));
+  }
+}
+
+// Arrays by unit, as version 1 has them, are read only where they lie as this job's: not of another
+// precision, though the model is the same.
+void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.version == 1 && found.info.layout_digest != options.layout_digests.front()) {
+    throw UserError(absl::StrCat(
+        "checkpoint.resume: ", found.path,
+        " is of version 1 and of another precision than this job, which places parameters elsewhere; go on "
+        "from it once with the precision that it was trained with, whose next checkpoint any precision "
+        "reads"));
+  }
+}
+
+// A router chooses others without its bias, and one that starts again in the middle forgets what it has
+// learnt.
+void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& found) {
+  const bool theirs = !found.states.empty();
+  if (theirs == !options.states.empty()) {
+    return;
+  }
+  throw UserError(
+      absl::StrCat("checkpoint.resume: ", found.path, " was saved ", theirs ? "with" : "without",
+                   " biases of routers (", theirs ? found.states.front() : options.states.front(),
+                   "), and this job has ", theirs ? "none" : "some", "; allowed: model.moe: ",
+                   theirs ? "{router_bias_update_rate: more than 0}" : "{router_bias_update_rate: 0}",
+                   ", or start in another folder"));
+}
+
+// A job whose steps are all done has nothing left to do, but one that ends before its start is a mistake.
+void CheckNotPastTheEnd(const ResumeOptions& options, const checkpoint::Found& found) {
+  if (found.info.step <= options.last_step) {
+    return;
+  }
+  throw UserError(absl::StrCat("training.steps: ", options.last_step, " is not allowed: ", found.path,
+                               ", which the job goes on from, is of step ", found.info.step,
+                               "; allowed: at least ", found.info.step,
+                               "; raise training.steps, or resume from an earlier checkpoint"));
+}
+
+// Where in the text the job goes on follows from its own numbers. Empty: where the checkpoint's job was.
+std::string OtherPlace(const ResumeOptions& options, const checkpoint::Info& there) {
+  if (there.sequence_length > 0 && there.sequence_length != options.sequence_length) {
+    return absl::StrCat(
+        "training.sequence_length is ", options.sequence_length, ", and was ", there.sequence_length,
+        " up to step ", there.step,
+        ": the text is cut into other sequences, which come in another order, so that some of "
+        "it is read again and some is skipped");
+  }
+  if (there.global_batch_size > 0 && there.global_batch_size != options.global_batch_size) {
+    return absl::StrCat("training.global_batch_size is ", options.global_batch_size, ", and was ",
+                        there.global_batch_size, " up to step ", there.step, ", which had come to sequence ",
+                        there.step * there.global_batch_size, " of the text: this job goes on at sequence ",
+                        there.step * options.global_batch_size, ", so that those between are ",
+                        options.global_batch_size < there.global_batch_size ? "read again" : "skipped");
+  }
+  return "";
+}
+
+}  // namespace
+
+v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, const std::string& path,
+                                const std::string& message) {
+  v1::CheckpointWarning warning;
+  warning.set_problem(problem);
+  warning.set_step(step);
+  warning.set_path(path);
+  warning.set_message(message);
+  return warning;
+}
+
+void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found) {
+  CheckSameType(options, found);
+  CheckSameModel(options, found);
+  CheckSameFunction(options, found);
+  CheckSameLayout(options, found);
+  CheckSameStates(options, found);
+  CheckNotPastTheEnd(options, found);
+}
+
+std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
+                                                 const checkpoint::Found& start) {
+  std::vector<v1::CheckpointWarning> warnings;
+  const auto add = [&](v1::CheckpointProblem problem, const std::string& message) {
+    warnings.push_back(WarningOf(problem, start.info.step, start.path, message));
+  };
+  if (start.info.seed && *start.info.seed != options.seed) {
+    add(v1::CHECKPOINT_PROBLEM_OTHER_SEED,
+        absl::StrCat("training.seed is ", options.seed, ", and was ", *start.info.seed, " up to step ",
+                     start.info.step, ": from there on the text comes in another order"));
+  }
+  std::vector<std::string> of_text;  // one warning: a job's record has no room for more
+  if (!start.info.data_digest.empty() && start.info.data_digest != options.data_digest) {
+    of_text.push_back(absl::StrCat(
+        "the text is not what it was up to step ", start.info.step, " (digest ",
+        options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
+        "): data.train, data.validation or data.documents has changed, and the losses before and after "
+        "cannot be compared"));
+  }
+  if (const std::string place = OtherPlace(options, start.info); !place.empty()) {
+    of_text.push_back(place);
+  }
+  if (!of_text.empty()) {
+    add(v1::CHECKPOINT_PROBLEM_OTHER_DATA, absl::StrJoin(of_text, "; "));
+  }
+  return warnings;
+}
+
+}  // namespace tandem::trainer

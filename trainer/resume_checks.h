@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/owner.h"
+#include "tandem/v1/job.pb.h"
+#include "tandem/v1/state.pb.h"
+
+namespace tandem::trainer {
+
+// What decides where a job starts.
+struct ResumeOptions {
+  checkpoint::Owner self;                   // the job that starts
+  std::string directory;                    // of its checkpoints; may be empty
+  std::string resume;                       // of the spec: "", "newest", "none", a path
+  std::string resume_from;                  // a checkpoint that the controller chose; goes before `resume`
+  int64_t last_step = 0;                    // of the job
+  std::vector<std::string> layout_digests;  // of checkpoints that it can go on from, its own first
+  std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
+  v1::Model model;                          // resolved
+  uint64_t seed = 0;
+  int64_t global_batch_size = 0;  // sequences of a step
+  int64_t sequence_length = 0;    // tokens
+  std::string data_digest;
+  std::vector<std::string> states;  // arrays of its routers, beside weights and moments
+};
+
+// path: of the checkpoint; empty where there is none. message: one line.
+v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, const std::string& path,
+                                const std::string& message);
+
+// Throws UserError where `found` is of another model, has weights of another type, or biases of routers where
+// this job has none, or none where it has, or is of a step that the job does not have. Reads nothing.
+void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found);
+
+// The job goes on with another seed, other text or at another place of it than the checkpoint was trained
+// with: a warning for each.
+std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
+                                                 const checkpoint::Found& start);
+
+}  // namespace tandem::trainer
