@@ -35,6 +35,7 @@
 #include "plan/job_plan.h"
 #include "platform/build_info.h"
 #include "platform/files.h"
+#include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "proto/names.h"
 #include "proto/time.h"
@@ -380,9 +381,7 @@ int TrainerMain(int argc, char** argv, const MakeBackend& make_backend) {
     return static_cast<int>(ExitCode::kStopped);
   }
   at::set_num_threads(1);  // a rank's parallelism is its streams
-  // Distributions build Abseil so that every Lock also looks for cycles of locks, one thread of the process
-  // at a time: five times the price, thousands of times a step. The tests' processes look.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  platform::IgnoreLockCycles();
   try {
     return TrainerProcess(*args, make_backend).Run();
   } catch (const std::exception& error) {

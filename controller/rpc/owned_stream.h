@@ -3,7 +3,10 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -38,6 +41,18 @@ class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
  private:
   std::shared_ptr<Self> self_ ABSL_GUARDED_BY(mu_);
 };
+
+// Those that are still there, each held.
+template <typename Stream>
+std::vector<std::shared_ptr<Stream>> LiveOf(const std::map<const Stream*, std::weak_ptr<Stream>>& streams) {
+  std::vector<std::shared_ptr<Stream>> live;
+  for (const auto& [pointer, weak] : streams) {
+    if (std::shared_ptr<Stream> stream = weak.lock()) {
+      live.push_back(std::move(stream));
+    }
+  }
+  return live;
+}
 
 // A stream that ends before anything is read or written.
 template <typename Reactor>

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/request_limits.h"
+#include "controller/rpc/writing_stream.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 
@@ -18,8 +18,8 @@ namespace {
 constexpr int kMostScalars = 256;               // of one report
 constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits at once
 
-class ReportsStream
-    : public OwnedStream<grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>, ReportsStream> {
+class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>,
+                                           v1::ReportAck, ReportsStream> {
  public:
   ReportsStream(Store& store, History& history, Metrics& metrics, const platform::Clock& clock,
                 tls::Identity identity, std::function<void()> arrived)
@@ -49,15 +49,6 @@ class ReportsStream
     if (!end_.has_value()) {
       StartRead(&incoming_);
     }
-  }
-
-  void OnWriteDone(bool ok) override {
-    if (!ok) {
-      End(grpc::Status::OK);
-    }
-    const absl::MutexLock lock(&mu_);
-    writing_ = false;
-    WriteNext();
   }
 
  private:
@@ -159,28 +150,16 @@ class ReportsStream
     WriteNext();
   }
 
-  void End(const grpc::Status& status) {
-    const absl::MutexLock lock(&mu_);
-    if (!end_.has_value()) {
-      end_ = status;
-    }
-    WriteNext();
-  }
-
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (writing_ || finished_) {
       return;
     }
     if (end_.has_value()) {
-      finished_ = true;
-      Finish(*end_);
-      return;
-    }
-    if (!acks_.empty()) {
+      FinishWithEnd();
+    } else if (!acks_.empty()) {
       outgoing_ = std::move(acks_.begin()->second);
       acks_.erase(acks_.begin());
-      writing_ = true;
-      StartWrite(&outgoing_);
+      WriteOutgoing();
     }
   }
 
@@ -192,12 +171,9 @@ class ReportsStream
   const std::function<void()> arrived_;
   v1::ReportBatch incoming_;  // of the chain of reads, like known_
   std::map<std::string, std::pair<absl::Time, Known>> known_;
-  v1::ReportAck outgoing_;  // of the chain of writes
 
   std::map<AttemptKey, v1::ReportAck> acks_ ABSL_GUARDED_BY(mu_);
   size_t uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace

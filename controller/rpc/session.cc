@@ -90,11 +90,7 @@ void Session::SendHeartbeat() {
 
 void Session::End(const grpc::Status& status) {
   Gone();
-  const absl::MutexLock lock(&mu_);
-  if (!end_.has_value()) {
-    end_ = status;
-  }
-  WriteNext();
+  WritingStream::End(status);
 }
 
 void Session::Gone() {
@@ -132,15 +128,6 @@ void Session::OnReadDone(bool ok) {
     return;
   }
   StartRead(&incoming_);
-}
-
-void Session::OnWriteDone(bool ok) {
-  if (!ok) {
-    End(grpc::Status::OK);
-  }
-  const absl::MutexLock lock(&mu_);
-  writing_ = false;
-  WriteNext();
 }
 
 void Session::OnDone() {
@@ -343,8 +330,7 @@ void Session::WriteNext() {
     *outgoing_.mutable_refused() = *std::move(refused_);
     refused_.reset();
   } else if (end_.has_value()) {
-    finished_ = true;
-    Finish(*end_);
+    FinishWithEnd();
     return;
   } else if (welcome_.has_value()) {
     *outgoing_.mutable_welcome() = *std::move(welcome_);
@@ -369,8 +355,7 @@ void Session::WriteNext() {
   }
   acknowledged_ = Ack();
   outgoing_.set_ack(acknowledged_);
-  writing_ = true;
-  StartWrite(&outgoing_);
+  WriteOutgoing();
 }
 
 }  // namespace tandem::controller

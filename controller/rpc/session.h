@@ -10,15 +10,15 @@
 #include "absl/time/time.h"
 #include "controller/engine.h"
 #include "controller/rpc/callers.h"
-#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/sessions.h"
+#include "controller/rpc/writing_stream.h"
 
 namespace tandem::controller {
 
 // One stream of Workers.Session. What it owes the worker is state, so the newest replaces what was not sent
 // yet, and a slow worker costs no memory. Thread-safe.
-class Session
-    : public OwnedStream<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>, Session> {
+class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>,
+                                     v1::ControllerMessage, Session> {
  public:
   // `caller`: who has opened it.
   Session(Sessions& sessions, Engine& engine, std::string id, Caller caller);
@@ -36,10 +36,9 @@ class Session
   void SendHeartbeat() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The worker is not connected from now on. The stream ends when what is being written has left.
-  void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  void End(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnDone() override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -48,8 +47,7 @@ class Session
   void Refuse(const v1::Refused& refused) ABSL_LOCKS_EXCLUDED(mu_);
   void Done(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
   void Gone() ABSL_LOCKS_EXCLUDED(mu_);
-  // Writes the next thing that is owed, or ends the stream.
-  void WriteNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What to call when the message with this number is committed.
   std::function<void()> Acknowledging(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
@@ -58,8 +56,7 @@ class Session
   Engine& engine_;
   const std::string id_;
   const Caller caller_;
-  v1::WorkerMessage incoming_;      // of the chain of reads
-  v1::ControllerMessage outgoing_;  // of the chain of writes
+  v1::WorkerMessage incoming_;  // of the chain of reads
 
   std::string worker_ ABSL_GUARDED_BY(mu_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
@@ -80,9 +77,6 @@ class Session
   uint64_t received_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t acknowledged_ ABSL_GUARDED_BY(mu_) = 0;
   bool reading_paused_ ABSL_GUARDED_BY(mu_) = false;
-
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::controller

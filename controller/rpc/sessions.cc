@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/session.h"
 
 namespace tandem::controller {
@@ -100,13 +101,7 @@ bool Sessions::RequestUpload(const std::string& worker, const v1::UploadRequest&
 
 std::vector<std::shared_ptr<Session>> Sessions::All() const {
   const absl::MutexLock lock(&mu_);
-  std::vector<std::shared_ptr<Session>> sessions;
-  for (const auto& [pointer, weak] : all_) {
-    if (std::shared_ptr<Session> session = weak.lock()) {
-      sessions.push_back(std::move(session));
-    }
-  }
-  return sessions;
+  return LiveOf(all_);
 }
 
 void Sessions::SendHeartbeats() {

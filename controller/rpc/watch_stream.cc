@@ -4,10 +4,12 @@
 #include <optional>
 
 #include "controller/rpc/owned_stream.h"
+#include "controller/rpc/writing_stream.h"
 
 namespace tandem::controller {
 
-class WatchStream : public OwnedStream<grpc::ServerWriteReactor<v1::WatchResponse>, WatchStream> {
+class WatchStream
+    : public WritingStream<grpc::ServerWriteReactor<v1::WatchResponse>, v1::WatchResponse, WatchStream> {
  public:
   WatchStream(Watches& watches, std::unique_ptr<WatchReader> reader, const platform::Clock& clock)
       : watches_(watches), clock_(clock), reader_(std::move(reader)) {}
@@ -20,7 +22,7 @@ class WatchStream : public OwnedStream<grpc::ServerWriteReactor<v1::WatchRespons
   // Sends the next response, if the last one has left and there is one.
   void Pump() {
     const absl::MutexLock lock(&mu_);
-    Next();
+    WriteNext();
   }
 
   absl::Time due() {
@@ -28,21 +30,11 @@ class WatchStream : public OwnedStream<grpc::ServerWriteReactor<v1::WatchRespons
     return writing_ || finished_ || reader_ == nullptr ? absl::InfiniteFuture() : reader_->due();
   }
 
-  void End(const grpc::Status& status) {
-    const absl::MutexLock lock(&mu_);
-    if (!end_.has_value()) {
-      end_ = status;
-    }
-    Next();
-  }
-
   void OnWriteDone(bool ok) override {
-    const absl::MutexLock lock(&mu_);
-    writing_ = false;
-    if (!ok && !end_.has_value()) {
-      end_ = grpc::Status::CANCELLED;
+    if (!ok) {
+      End(grpc::Status::CANCELLED);
     }
-    Next();
+    WritingStream::OnWriteDone(ok);
   }
 
   void OnCancel() override { End(grpc::Status::CANCELLED); }
@@ -53,7 +45,7 @@ class WatchStream : public OwnedStream<grpc::ServerWriteReactor<v1::WatchRespons
   }
 
  private:
-  void Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (writing_ || finished_) {
       return;
     }
@@ -64,22 +56,17 @@ class WatchStream : public OwnedStream<grpc::ServerWriteReactor<v1::WatchRespons
       }
       if (next.ok()) {
         outgoing_ = **std::move(next);
-        writing_ = true;
-        StartWrite(&outgoing_);
+        WriteOutgoing();
         return;
       }
       end_ = ToRpc(next.status());
     }
-    finished_ = true;
-    Finish(*end_);
+    FinishWithEnd();
   }
 
   Watches& watches_;
   const platform::Clock& clock_;
-  v1::WatchResponse outgoing_;
   std::unique_ptr<WatchReader> reader_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
 namespace {
@@ -129,13 +116,7 @@ void Watches::Leave(const WatchStream* stream) {
 
 std::vector<std::shared_ptr<WatchStream>> Watches::All() {
   const absl::MutexLock lock(&mu_);
-  std::vector<std::shared_ptr<WatchStream>> out;
-  for (const auto& [pointer, weak] : streams_) {
-    if (std::shared_ptr<WatchStream> stream = weak.lock()) {
-      out.push_back(std::move(stream));
-    }
-  }
-  return out;
+  return LiveOf(streams_);
 }
 
 void Watches::Close() {

@@ -11,8 +11,8 @@
 #include "tests/device/seeded_scheduler.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
+#include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
-#include "trainer/failure.h"
 
 namespace tandem::parity {
 namespace {
@@ -165,16 +165,6 @@ TEST(PrecisionResumeTest, GoesOnInAnotherPrecisionOfTheSameMainType) {
   EXPECT_EQ(RunJob(MakeJob(options)).resumed_step, 3);
 }
 
-// The error that the user of this job sees.
-std::string Refusal(const JobOptions& options) {
-  try {
-    RunJob(MakeJob(options));
-  } catch (const trainer::UserError& error) {
-    return error.what();
-  }
-  return "it started";
-}
-
 // Whether the layouts of the two types differ, as where a parameter does not fill 128 bytes, or are the same.
 TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
   for (const int64_t hidden : {int64_t{32}, int64_t{64}}) {
@@ -188,7 +178,7 @@ TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
     options.steps = 3;
     options.resume = "newest";
     EXPECT_EQ(bf16.layout_digest == MakeJob(options).layout_digest, hidden == 64);
-    EXPECT_EQ(Refusal(options),
+    EXPECT_EQ(RefusalOf(MakeJob(options)).message,
               absl::StrCat("checkpoint.resume: ", folder.path(),
                            "/step-2 holds weights in fp32, and this job's are in fp64; allowed: precision: "
                            "{compute: fp32 or bf16}, or start in another folder"));
@@ -199,7 +189,7 @@ TEST(PrecisionResumeTest, AnotherMainTypeIsRefusedByName) {
   options.fp64 = false;
   options.steps = 3;
   options.resume = "newest";
-  EXPECT_EQ(Refusal(options),
+  EXPECT_EQ(RefusalOf(MakeJob(options)).message,
             absl::StrCat("checkpoint.resume: ", folder.path(),
                          "/step-2 holds weights in fp64, and this job's are in fp32; allowed: precision: "
                          "{compute: fp64}, or start in another folder"));

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "checkpoint/lease.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/owner.h"
+#include "tests/parity/job.h"
+#include "tests/parity/resume_job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// Jobs that must not go on from what is in their directory, or not write there.
+
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Version 1 has arrays by unit, and where a parameter lies in its unit depends on the types of the job.
+TEST(ResumeRefusalTest, TheFirstVersionIsRefusedInAnotherPrecisionBeforeAnythingIsRead) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(1, folder.path());
+  options.steps = 2;
+  options.precision = "compute: COMPUTE_TYPE_BF16";
+  ASSERT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{2});
+  const std::string path = folder.path() + "/step-2/manifest.json";
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(Content(path));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  manifest->version = 1;
+  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
+  const TemporaryFolder other;
+  options = OnRanks(1, other.path());
+  options.resume = folder.path() + "/step-2";
+  EXPECT_THAT(RefusalOf(MakeJob(options)).message,
+              HasSubstr("step-2 is of version 1 and of another precision than this job"));
+}
+
+// "step-6" and "step-8" of the other job would otherwise be reported, and resumed from, as this one's.
+TEST(ResumeRefusalTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options), {.job = "first"});
+  options.resume = folder.path() + "/step-3";
+  options.learning_rate /= 2;
+  EXPECT_EQ(RefusalOf(MakeJob(options), {.job = "second"}).message,
+            "checkpoint.directory: " + folder.path() +
+                " holds step 8 of job first, later than step 3 that this job goes on from; use "
+                "another directory, or move the later checkpoints away");
+  const TemporaryFolder other;
+  options.checkpoint_directory = other.path();
+  EXPECT_EQ(RunJob(MakeJob(options), {.job = "second"}).checkpoints, (std::vector<int64_t>{6, 8}));
+}
+
+TEST(ResumeRefusalTest, ACheckpointThatIsNotThereIsTheUsersErrorOnEveryRank) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.resume = folder.path() + "/step-3";
+  EXPECT_EQ(RefusalOf(MakeJob(options)).message,
+            "checkpoint.resume: checkpoint " + folder.path() + "/step-3: open " + folder.path() +
+                "/step-3/manifest.json: No such file or directory; name the folder of a whole "
+                "checkpoint, or resume: newest");
+}
+
+TEST(ResumeRefusalTest, ACheckpointPastTheLastStepIsRefusedAndNothingIsReplaced) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  options.steps = 4;
+  for (const std::string& resume : {std::string("newest"), folder.path() + "/step-8"}) {
+    options.resume = resume;
+    plan::JobPlan plan = MakeJob(options);
+    plan.train.checkpoint.keep = 1;
+    EXPECT_EQ(RefusalOf(plan).message,
+              "training.steps: 4 is not allowed: " + folder.path() +
+                  "/step-8, which the job goes on from, is of step 8; allowed: at least 8; raise "
+                  "training.steps, or resume from an earlier checkpoint");
+  }
+  for (const char* kept : {"/step-3", "/step-6", "/step-8"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder.path() + kept)) << kept;
+  }
+}
+
+TEST(ResumeRefusalTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  for (const char* step : {"/step-3", "/step-6", "/step-8"}) {
+    Damage(folder.path() + step);
+  }
+  const std::string metrics = Content(folder.path() + "/metrics.jsonl");
+  options.resume = "newest";
+  for (int attempt = 0; attempt < 2; ++attempt) {  // which leaves nothing that lets the second through
+    const Refusal refusal = RefusalOf(MakeJob(options));
+    EXPECT_EQ(refusal.reason, "NoValidCheckpoint");
+    EXPECT_THAT(refusal.message,
+                StartsWith("checkpoint.resume: newest: " + folder.path() +
+                           " holds 3 checkpoints, and none verifies: step-8 does not verify ("));
+    EXPECT_THAT(refusal.message, EndsWith("set checkpoint: {resume: none} to start from step 1"));
+    EXPECT_EQ(Content(folder.path() + "/metrics.jsonl"), metrics);
+  }
+  options.resume = "none";  // which is a decision
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 0);
+  EXPECT_EQ(again.steps.size(), 8u);
+  EXPECT_EQ(again.checkpoints, (std::vector<int64_t>{3, 6, 8}));
+}
+
+// Two jobs were submitted when the directory was empty. The second waited for the first, which was short.
+TEST(ResumeRefusalTest, ADirectoryThatAnotherJobHasUsedSinceTheSubmitIsRefusedAndItsMetricsStay) {
+  const TemporaryFolder folder;
+  RunJob(MakeJob(OnRanks(2, folder.path())), {.job = "first"});
+  const std::string metrics = Content(folder.path() + "/metrics.jsonl");
+  EXPECT_EQ(RefusalOf(MakeJob(OnRanks(2, folder.path())), {.job = "second"}).message,
+            "checkpoint.directory: another job has used " + folder.path() +
+                " since this one was submitted (it holds metrics.jsonl): use checkpoint: "
+                "{resume: newest} to go on from there, or another folder");
+  EXPECT_EQ(Content(folder.path() + "/metrics.jsonl"), metrics);
+  JobOptions options = OnRanks(2, folder.path());
+  options.resume = "newest";  // and need not wait
+  EXPECT_EQ(RunJob(MakeJob(options), {.job = "third"}).resumed_step, 8);
+}
+
+TEST(ResumeRefusalTest, StartingOverDoesNotReplaceWhatAnotherJobHasSaved) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  RunJob(MakeJob(options), {.job = "first"});
+  options.resume = "none";
+  EXPECT_EQ(RefusalOf(MakeJob(options), {.job = "second"}).message,
+            "checkpoint.directory: " + folder.path() +
+                " holds step 8 of job first, later than step 0 that this job goes on from; "
+                "use another directory, or move the later checkpoints away");
+}
+
+// Two heads of 16 have the tensors of four of 8, and are another function.
+TEST(ResumeRefusalTest, AnotherModelOfTheSameShapesIsRefused) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  JobOptions other = options;
+  other.heads = 2;
+  other.kv_heads = 1;
+  ASSERT_EQ(MakeJob(other).layout_digest, MakeJob(options).layout_digest);
+  EXPECT_EQ(RefusalOf(MakeJob(other)).message,
+            "checkpoint.resume: " + folder.path() +
+                "/step-2 is of another model: model.num_attention_heads is 2, and 4 there; "
+                "model.num_key_value_heads is 1, and 2 there; model.head_dim is 16, and 8 there; resume with "
+                "the model it was trained with, or start in another folder");
+  EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
+}
+
+TEST(ResumeRefusalTest, AnotherNumberOfExpertsATokenIsRefusedAndAnotherLossOfTheirRouterIsNot) {
+  const TemporaryFolder folder;
+  JobOptions options = SparseJob();
+  options.steps = 2;
+  options.checkpoint_directory = folder.path();
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  options.router_aux_loss /= 2;
+  options.capacity_factor = 1.5;
+  EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
+  options.experts_per_token = 3;
+  EXPECT_THAT(RefusalOf(MakeJob(options)).message,
+              HasSubstr("is of another model: model.moe.num_experts_per_tok is 3, and 2 there; resume"));
+}
+
+TEST(ResumeRefusalTest, TheDirectoryOfALiveJobIsRefusedToAnother) {
+  const TemporaryFolder folder;
+  const checkpoint::Owner owner{.job = "first", .name = "headers", .host = "box"};
+  ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), owner, [] {}).ok());
+  checkpoint::Lease lease(platform::SystemFiles(), folder.path(), owner,
+                          [](const std::string& reason) { ADD_FAILURE() << reason; });
+  const Refusal refusal = RefusalOf(MakeJob(OnRanks(2, folder.path())), {.job = "second"});
+  EXPECT_EQ(refusal.reason, "CheckpointDirectoryInUse");
+  EXPECT_THAT(refusal.message,
+              StartsWith("checkpoint.directory " + folder.path() +
+                         " is in use by job first (headers) on host box, which is alive; job second "
+                         "(parity) on host "));
+}
+
+}  // namespace
+}  // namespace tandem::parity

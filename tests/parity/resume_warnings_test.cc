@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "checkpoint/manifest.h"
+#include "tests/parity/job.h"
+#include "tests/parity/resume_job.h"
+#include "tests/parity/run.h"
+
+namespace tandem::parity {
+namespace {
+
+// What a job is told that goes on from a checkpoint, but not quite as the job that saved it.
+
+using testing::HasSubstr;
+
+TEST(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  Damage(folder.path() + "/step-8");
+  options.resume = "newest";
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 6);
+  EXPECT_EQ(again.resumed_from, folder.path() + "/step-6");
+  ASSERT_EQ(again.warnings.size(), 1u);
+  EXPECT_EQ(again.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_PASSED_OVER);
+  EXPECT_EQ(again.warnings[0].step(), 8);
+  EXPECT_EQ(again.warnings[0].path(), folder.path() + "/step-8");
+  EXPECT_TRUE(
+      again.warnings[0].message().starts_with("step-8 does not verify (rank-00000.safetensors: it has "))
+      << again.warnings[0].message();
+  EXPECT_TRUE(again.warnings[0].message().ends_with("; the job goes on from step 6"));
+}
+
+// The job's record keeps 8 of them; those of another kind must not be crowded out.
+TEST(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 1;
+  plan::JobPlan plan = MakeJob(options);
+  plan.train.checkpoint.keep = 10;
+  RunJob(plan);
+  for (int step = 2; step <= 8; ++step) {
+    Damage(folder.path() + "/step-" + std::to_string(step));
+  }
+  options.resume = "newest";
+  options.seed = 8;
+  const TemporaryFolder texts;
+  options.text = WriteOtherText(texts.path());
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 1);
+  ASSERT_EQ(again.warnings.size(), 8u);
+  EXPECT_EQ(again.warnings[4].step(), 4);
+  EXPECT_EQ(again.warnings[5].message(), "2 more checkpoints do not verify either");
+  EXPECT_EQ(again.warnings[6].problem(), v1::CHECKPOINT_PROBLEM_OTHER_SEED);
+  EXPECT_EQ(again.warnings[7].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+}
+
+TEST(ResumeWarningTest, AnotherSeedAndOtherDataAreReported) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
+  options.seed = 8;
+  const TemporaryFolder texts;
+  options.text = WriteOtherText(texts.path());
+  options.steps = 4;
+  const JobRun again = RunJob(MakeJob(options));
+  ASSERT_EQ(again.warnings.size(), 2u);
+  EXPECT_EQ(again.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_SEED);
+  EXPECT_EQ(again.warnings[0].message(),
+            "training.seed is 8, and was 7 up to step 3: from there on the text comes in another order");
+  EXPECT_EQ(again.warnings[1].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+  EXPECT_EQ(again.warnings[1].step(), 3);
+  EXPECT_TRUE(again.warnings[1].message().starts_with("the text is not what it was up to step 3 (digest "))
+      << again.warnings[1].message();
+
+  options.steps = 5;
+  options.end_of_document = ' ';
+  const JobRun packed = RunJob(MakeJob(options));
+  ASSERT_EQ(packed.warnings.size(), 1u);
+  EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+}
+
+TEST(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  const std::string path = folder.path() + "/step-2/manifest.json";
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(Content(path));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_THAT(manifest->info.model, HasSubstr("\"num_attention_heads\""));
+  manifest->info.model = "";
+  manifest->info.global_batch_size = 0;
+  manifest->info.sequence_length = 0;
+  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
+  options.resume = "newest";
+  options.steps = 3;
+  const JobRun again = RunJob(MakeJob(options));
+  EXPECT_EQ(again.resumed_step, 2);
+  EXPECT_TRUE(again.warnings.empty());
+}
+
+TEST(ResumeWarningTest, AnotherPlaceInTheTextIsTold) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = folder.path() + "/step-2";
+  options.steps = 3;
+  const auto warning = [&](int64_t micro_batch_size, int64_t sequence_length) {
+    const TemporaryFolder other;
+    JobOptions changed = options;
+    changed.checkpoint_directory = other.path();
+    changed.micro_batch_size = micro_batch_size;
+    changed.sequence_length = sequence_length;
+    const JobRun run = RunJob(MakeJob(changed));
+    EXPECT_EQ(run.warnings.size(), 1u);
+    return run.warnings.empty() ? v1::CheckpointWarning() : run.warnings[0];
+  };
+  EXPECT_EQ(warning(1, 16).problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+  EXPECT_EQ(
+      warning(1, 16).message(),
+      "training.global_batch_size is 4, and was 8 up to step 2, which had come to sequence 16 of the text: "
+      "this job goes on at sequence 8, so that those between are read again");
+  EXPECT_EQ(warning(3, 16).message(),
+            "training.global_batch_size is 12, and was 8 up to step 2, which had come to sequence 16 of the "
+            "text: this job goes on at sequence 24, so that those between are skipped");
+  EXPECT_THAT(warning(1, 8).message(), HasSubstr("training.sequence_length is 8, and was 16 up to step 2: "));
+}
+
+}  // namespace
+}  // namespace tandem::parity

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "tests/parity/job.h"
+#include "tests/parity/resume_job.h"
+#include "tests/parity/run.h"
+#include "tests/platform/forwarding_files.h"
+
+namespace tandem::parity {
+namespace {
+
+// Checkpoints on request, and those that cannot be saved.
+
+TEST(SavingTest, ACheckpointOnRequestIsOneOnAllRanksAndTrainingGoesOn) {
+  const TemporaryFolder folder;
+  const JobRun run = RunJob(MakeJob(OnRanks(4, folder.path())), Ask(2, trainer::kRequestCheckpoint, 9));
+  EXPECT_FALSE(run.stopped);
+  EXPECT_EQ(run.checkpoints, (std::vector<int64_t>{2, 8}));
+  EXPECT_EQ(run.answered, std::vector<uint64_t>{9});
+  EXPECT_EQ(run.steps.size(), 8u);
+}
+
+// No room for the files of a rank, up to and with a step.
+class FullDisk final : public platform::ForwardingFiles {
+ public:
+  explicit FullDisk(int64_t last_step) : last_step_(last_step) {}
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    for (int64_t step = 1; step <= last_step_; ++step) {
+      if (path.find("/step-" + std::to_string(step) + ".tmp") != std::string::npos) {
+        return absl::ResourceExhaustedError("write " + path + ": No space left on device");
+      }
+    }
+    return ForwardingFiles::Write(path, content);
+  }
+
+ private:
+  const int64_t last_step_;
+};
+
+TEST(SavingTest, EverySaveThatFailsIsReportedAndARequestedOneIsAnswered) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 1;
+  FullDisk files(3);
+  RunOptions run = Ask(1, trainer::kRequestCheckpoint, 9);
+  run.files = &files;
+  const JobRun job = RunJob(MakeJob(options), run);
+  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{4, 5, 6, 7, 8}));
+  ASSERT_EQ(job.warnings.size(), 3u);
+  for (int64_t step = 1; step <= 3; ++step) {
+    EXPECT_EQ(job.warnings[step - 1].problem(), v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+    EXPECT_EQ(job.warnings[step - 1].step(), step);
+  }
+  const std::string path = folder.path() + "/step-1.tmp.1.parity/rank-00000.safetensors";
+  EXPECT_EQ(job.warnings[0].message(), "checkpoint: rank 0: write " + path + ": No space left on device");
+  EXPECT_EQ(job.answered, std::vector<uint64_t>{9});
+  EXPECT_EQ(job.request_error, job.warnings[0].message());
+}
+
+// Every save tries to remove it again; a warning for each would push others out of the job's record.
+TEST(SavingTest, ACheckpointThatCannotBeRemovedIsReportedOnce) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 1;
+  class StuckStep final : public platform::ForwardingFiles {
+   public:
+    absl::Status RemoveAll(const std::string& path) override {
+      return path.find("/step-1.tmp") == std::string::npos
+                 ? ForwardingFiles::RemoveAll(path)
+                 : absl::UnavailableError("remove " + path + ": Device or resource busy");
+    }
+  } files;
+  RunOptions run;
+  run.files = &files;
+  const JobRun job = RunJob(MakeJob(options), run);
+  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  ASSERT_EQ(job.warnings.size(), 1u);
+  EXPECT_EQ(job.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_NOT_REMOVED);
+  EXPECT_EQ(job.warnings[0].message(),
+            "remove " + folder.path() + "/step-1.tmp.1.parity.gone: Device or resource busy");
+}
+
+TEST(SavingTest, ASaveThatIsAskedOfAJobWithoutDirectoryIsNotAnsweredAsDone) {
+  const JobRun run = RunJob(MakeJob(OnRanks(2, "")), Ask(0, trainer::kRequestCheckpoint, 9));
+  EXPECT_EQ(run.answered, std::vector<uint64_t>{9});
+  EXPECT_EQ(run.request_error, "the job saves no checkpoints: it has no checkpoint.directory");
+}
+
+TEST(SavingTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(1, folder.path());
+  options.steps = 1'000'000;
+  RunOptions run{.job = "first"};
+  run.on_report = [&](const v1::StepReport& report) {
+    if (report.step() == 3) {  // a thief that takes the owner for dead
+      std::ofstream(folder.path() + "/.owner") << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
+    }
+  };
+  EXPECT_THAT([&] { RunJob(MakeJob(options), run); },
+              testing::ThrowsMessage<checkpoint::DirectoryLost>(
+                  testing::StartsWith("checkpoint.directory " + folder.path() +
+                                      " belongs to job thief now; job first (parity) on host ")));
+}
+
+}  // namespace
+}  // namespace tandem::parity
