@@ -11,7 +11,7 @@
 namespace tandem::checkpoint {
 
 absl::Status VerifiedFile::Next(std::string& part) {
-  part = std::string();  // before there is another
+  std::string().swap(part);  // its memory is given back before there is another
   const int64_t wanted = std::min(platform::kFilePartBytes, file_.bytes - read_);
   absl::StatusOr<std::string> next = files_.ReadRange(absl::StrCat(path_, "/", file_.name), read_, wanted);
   if (!next.ok()) {
