@@ -115,21 +115,20 @@ void AlgorithmWalk::Ask() {
     if (taken.empty()) {
       continue;
     }
-    const std::lock_guard lock(mutex_);
+    const absl::MutexLock lock(&mu_);
     taken_.insert(taken_.end(), taken.begin(), taken.end());
-    changed_.notify_one();
   }
   if (ready) {
     cublasLtDestroy(handle);
   }
-  const std::lock_guard lock(mutex_);
+  const absl::MutexLock lock(&mu_);
   --asking_;
-  changed_.notify_one();
 }
 
 std::optional<Algorithm> AlgorithmWalk::Next() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return !taken_.empty() || asking_ == 0; });
+  const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !taken_.empty() || asking_ == 0; };
+  const absl::MutexLock lock(&mu_);
+  mu_.Await(absl::Condition(&known));
   if (taken_.empty()) {
     return std::nullopt;
   }

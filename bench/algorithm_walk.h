@@ -5,14 +5,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "ops/cuda/product_plan.h"
 #include "ops/product_table.h"
 
@@ -38,13 +38,13 @@ class AlgorithmWalk {
   AlgorithmWalk& operator=(const AlgorithmWalk&) = delete;
 
   // Another one that is taken, in any order; waits for it. None behind the last.
-  std::optional<Algorithm> Next();
+  std::optional<Algorithm> Next() ABSL_LOCKS_EXCLUDED(mu_);
 
   // How many settings were asked for; final once Next has returned none.
   size_t asked() const { return asked_; }
 
  private:
-  void Ask();
+  void Ask() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::vector<Algorithm>& settings_;
   const ops::cuda::ProductPlan& plan_;
@@ -52,10 +52,9 @@ class AlgorithmWalk {
   std::atomic<size_t> next_{0};  // setting
   std::atomic<size_t> asked_{0};
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;  // of those below
-  std::condition_variable changed_;
-  std::deque<Algorithm> taken_;
-  size_t asking_;  // threads
+  absl::Mutex mu_;
+  std::deque<Algorithm> taken_ ABSL_GUARDED_BY(mu_);
+  size_t asking_ ABSL_GUARDED_BY(mu_);  // threads
   std::vector<std::thread> threads_;
 };
 

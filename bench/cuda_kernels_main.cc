@@ -6,7 +6,8 @@
 // and written a second, and an 8192^3 product of bfloat16. Then one a shape and operation: the median of
 // repeated runs in ms, what the operation must move ("bytes": every operand once) or compute ("flops"), and
 // the share of the bound that follows. "aten_ms": LibTorch's time, null where it has no such operation.
-// Operands are larger than the caches, or stand in a line of several.
+// Operands are larger than the caches, or stand in a line of several. Each measurement begins on a GPU that
+// has rested (gpu_bounds.h).
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -174,8 +174,9 @@ class MarkingBackend final : public tandem::trainer::Backend {
 
 // Pieces of work that the compute stream gets in one run of a program.
 size_t ComputePieces(const tandem::schedules::Program& program) {
-  const tandem::trainer::BoundProgram bound(
-      program, [](const tandem::schedules::Instruction&, int) { return tandem::trainer::Call(); });
+  const tandem::trainer::BoundProgram bound(program, [](const tandem::schedules::Instruction&, int) {
+    return std::make_shared<const tandem::trainer::Call>();
+  });
   return static_cast<size_t>(std::count_if(bound.segments().begin(), bound.segments().end(),
                                            [&](const tandem::trainer::Segment& segment) {
                                              return program.streams[segment.stream].name == "compute";

@@ -11,7 +11,9 @@
 #include <cuda_runtime.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,11 @@ using device::CheckCuda;
 double Time(const std::function<void()>& call) {
   constexpr int kWarmups = 3;
   constexpr int kRuns = 11;
+  // What was measured before shows for some milliseconds otherwise: it draws the GPU's whole power, or the
+  // driver is still busy with memory that was given back.
+  constexpr std::chrono::milliseconds kRest{100};
+  CheckCuda(cudaDeviceSynchronize(), "what was called before");
+  std::this_thread::sleep_for(kRest);
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
   for (int i = 0; i < kWarmups; ++i) {
     call();

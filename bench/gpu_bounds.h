@@ -10,7 +10,8 @@
 
 namespace tandem::bench {
 
-// Median milliseconds of one call on the current GPU and stream, of eleven after three.
+// Median milliseconds of one call on the current GPU and stream, of eleven after three, which begin on a GPU
+// that has rested for a tenth of a second.
 double Time(const std::function<void()>& call);
 
 // A line of JSON.

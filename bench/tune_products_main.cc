@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the matrix products of a model's layers lose to the best algorithm that cuBLASLt has for them, and
 // lines for ops/cuda/products.txt that mend it, measured on this machine's first GPU:
-//   tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS[,residual] ...      of y = x W^T, in bfloat16
-// For each shape the products of a layer: y (with a residual, where that is said), grad_x = grad_y W,
-// grad_weight = grad_y^T x in bfloat16 and in float. Every setting of every algorithm (algorithm_walk.h) is
-// asked for; where all have been for a product, others of such types, transpositions and addends ask for
-// those that it took. What is taken is timed on ever larger parts of the product (Levels), each time without
-// what was slower than the level's limit; the fastest, the table's and the rules' first are then timed in
-// turns, and those that do not repeat their bits, or whose result is not the rules', are none for a table.
-// After SECONDS the rest is left out, the slowest of the last level first, and counted.
+//   tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS[,residual][,PRODUCT ...] ...
+// Each argument is y = x W^T in bfloat16 and the other products of a layer, or those of them that it names: y
+// (with a residual, where that is said), grad_x = grad_y W, grad_weight = grad_y^T x in bfloat16, and
+// grad_weight_in_float.
+// Every setting of every algorithm (algorithm_walk.h) is asked for; where all have been for a product, others
+// of such types, transpositions and addends ask for those that it took. What is taken is timed on ever larger
+// parts of the product (Levels), each time without what was slower than the level's limit; the fastest, the
+// table's and the rules' first are then timed in turns, and those that do not repeat their bits, or whose
+// result is not the rules', are none for a table.
+// After SECONDS of a product the rest is left out, the slowest of the last level first, and counted.
 // A JSON object a product goes to stderr: the medians, how much the table's (or, where it is silent, the
 // rules' first) reaches of the best, and what was asked for, taken, timed and left out. A line of the table
 // goes to stdout where the best is faster than the rules' first by more than a hundredth.
@@ -29,15 +31,19 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "bench/algorithm_walk.h"
 #include "bench/median.h"
 #include "device/cuda/check.h"
@@ -100,6 +106,45 @@ struct Candidate {
 
 bool Faster(const Candidate& left, const Candidate& right) { return left.ms < right.ms; }
 
+constexpr std::array<std::string_view, 4> kProducts = {"y", "grad_x", "grad_weight", "grad_weight_in_float"};
+
+// What an argument asks for.
+struct Task {
+  int64_t tokens = 0;
+  int64_t outputs = 0;
+  int64_t inputs = 0;
+  double seconds = 0;
+  bool residual = false;
+  std::set<std::string, std::less<>> products;  // of kProducts; none: all
+
+  bool Has(std::string_view product) const { return products.empty() || products.contains(product); }
+};
+
+// None where the argument is no task.
+std::optional<Task> Read(const std::string& argument) {
+  std::vector<std::string> parts;
+  std::istringstream text(argument);
+  for (std::string part; std::getline(text, part, ',');) {
+    parts.push_back(part);
+  }
+  Task task;
+  if (parts.size() < 4 || !absl::SimpleAtoi(parts[0], &task.tokens) ||
+      !absl::SimpleAtoi(parts[1], &task.outputs) || !absl::SimpleAtoi(parts[2], &task.inputs) ||
+      !absl::SimpleAtod(parts[3], &task.seconds)) {
+    return std::nullopt;
+  }
+  for (size_t i = 4; i < parts.size(); ++i) {
+    if (i == 4 && parts[i] == "residual") {
+      task.residual = true;
+    } else if (std::find(kProducts.begin(), kProducts.end(), parts[i]) != kProducts.end()) {
+      task.products.insert(parts[i]);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return task;
+}
+
 class Tuner {
  public:
   Tuner() : memory_(at::empty({tandem::ops::kGpuLinearWorkBytes}, Of(at::kByte))) {
@@ -118,17 +163,24 @@ class Tuner {
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
 
-  void Tune(int64_t tokens, int64_t outputs, int64_t inputs, double seconds, bool residual) {
-    const at::Tensor x = Random(tokens, inputs);
-    const at::Tensor weight = Random(outputs, inputs);
-    at::Tensor y = Random(tokens, outputs);
-    at::Tensor grad_x = Random(tokens, inputs);
-    Search(residual ? "y, residual" : "y", x, weight.t(), residual ? Random(tokens, outputs) : at::Tensor(),
-           y, seconds);
-    Search("grad x", y, weight, {}, grad_x, seconds);
+  void Tune(const Task& task) {
+    const at::Tensor x = Random(task.tokens, task.inputs);
+    const at::Tensor weight = Random(task.outputs, task.inputs);
+    at::Tensor y = Random(task.tokens, task.outputs);
+    if (task.Has("y")) {
+      Search(task.residual ? "y, residual" : "y", x, weight.t(),
+             task.residual ? Random(task.tokens, task.outputs) : at::Tensor(), y, task.seconds);
+    }
+    if (task.Has("grad_x")) {
+      at::Tensor grad_x = Random(task.tokens, task.inputs);
+      Search("grad x", y, weight, {}, grad_x, task.seconds);
+    }
     for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
-      at::Tensor grad_weight = at::empty({outputs, inputs}, Of(type));
-      Search(type == at::kFloat ? "grad weight in float" : "grad weight", y.t(), x, {}, grad_weight, seconds);
+      const bool in_float = type == at::kFloat;
+      if (task.Has(in_float ? "grad_weight_in_float" : "grad_weight")) {
+        at::Tensor grad_weight = at::empty({task.outputs, task.inputs}, Of(type));
+        Search(in_float ? "grad weight in float" : "grad weight", y.t(), x, {}, grad_weight, task.seconds);
+      }
     }
     c10::cuda::CUDACachingAllocator::emptyCache();
   }
@@ -372,26 +424,26 @@ class Tuner {
 }  // namespace
 
 int main(int argc, char** argv) {
+  constexpr const char* kForm =
+      "TOKENS,OUTPUTS,INPUTS,SECONDS[,residual], then perhaps products: y, grad_x, grad_weight, "
+      "grad_weight_in_float";
   if (argc < 2) {
-    std::fprintf(stderr, "usage: tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS[,residual] ...\n");
+    std::fprintf(stderr, "usage: tandem-tune-products ARGUMENT ...; an argument is %s\n", kForm);
     return 2;
+  }
+  std::vector<Task> tasks;
+  for (int i = 1; i < argc; ++i) {
+    const std::optional<Task> task = Read(argv[i]);
+    if (!task) {
+      std::fprintf(stderr, "%s: allowed: %s\n", argv[i], kForm);
+      return 2;
+    }
+    tasks.push_back(*task);
   }
   const c10::InferenceMode inference;
   Tuner tuner;
-  for (int i = 1; i < argc; ++i) {
-    long long tokens = 0;
-    long long outputs = 0;
-    long long inputs = 0;
-    double seconds = 0;
-    int read = 0;
-    const int found =
-        std::sscanf(argv[i], "%lld,%lld,%lld,%lf%n", &tokens, &outputs, &inputs, &seconds, &read);
-    const bool residual = found == 4 && std::strcmp(argv[i] + read, ",residual") == 0;
-    if (found != 4 || (!residual && argv[i][read] != '\0')) {
-      std::fprintf(stderr, "%s: allowed: TOKENS,OUTPUTS,INPUTS,SECONDS, then perhaps ,residual\n", argv[i]);
-      return 2;
-    }
-    tuner.Tune(tokens, outputs, inputs, seconds, residual);
+  for (const Task& task : tasks) {
+    tuner.Tune(task);
   }
   return 0;
 }

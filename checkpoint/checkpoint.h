@@ -30,13 +30,18 @@ namespace tandem::checkpoint {
 // coordinates, so any number of ranks can load it. It is written as `step-N.tmp.<attempt>.<job>`, every
 // file with its XXH3-128 digest, fsynced, and published by one rename that never replaces.
 
-// A 1-D array of `elements` elements of which this rank holds [begin, begin + data.numel()).
+// A 1-D array of `elements` elements of which this rank holds [begin, begin + data.numel()), on the host or a
+// device.
 struct Shard {
   std::string name;  // "model.norm.weight/exp_avg"
   int64_t elements = 0;
   int64_t begin = 0;
   const at::Tensor* data = nullptr;
+  // Of the array's elements, which a save converts to; none: data's.
+  std::optional<c10::ScalarType> type = std::nullopt;
 };
+
+c10::ScalarType TypeInFile(const Shard& shard);
 
 // What the manifest says beside the arrays.
 struct Info {
@@ -118,11 +123,11 @@ Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::st
 // where another try may succeed.
 Found Inspect(platform::Files& files, const std::string& path);
 
-// Collective: fills `data` of each shard from whatever files hold those elements; the digests of these files
-// are verified, and of those that hold none. Of a file a part at a time is in memory. unit_shards: the same
-// memory as the arrays of a checkpoint of version 1, which go in its place where `path` is of that version
-// (manifest.h). Throws CommError, and CheckpointError: on every rank where one could not read; what `data`
-// holds is undefined then.
+// Collective: fills `data`, of the array's type, of each shard from whatever files hold those elements; the
+// digests of these files are verified, and of those that hold none. Of a file a part at a time is in memory.
+// unit_shards: the same memory as the arrays of a checkpoint of version 1, which go in its place where `path`
+// is of that version (manifest.h). Throws CommError, and CheckpointError: on every rank where one could not
+// read; what `data` holds is undefined then.
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
           const OnReadProgress& on_progress);

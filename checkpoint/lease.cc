@@ -23,10 +23,10 @@ Lease::~Lease() { Stop(); }
 
 void Lease::Stop() {
   {
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     stopping_ = true;
   }
-  stopped_.notify_all();
+  stopped_.NotifyAll();
   if (thread_.joinable()) {
     thread_.join();
   }
@@ -42,12 +42,12 @@ void Lease::Release() {
 }
 
 void HeldLease::Hold(std::unique_ptr<Lease> lease) {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   lease_ = std::move(lease);
 }
 
 void HeldLease::Release() {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   if (lease_ != nullptr) {
     lease_->Release();
   }
@@ -71,8 +71,9 @@ void Lease::Run() {
   bool complained = false;
   while (true) {
     {
-      std::unique_lock lock(mu_);
-      if (stopped_.wait_for(lock, absl::ToChronoNanoseconds(period_), [this] { return stopping_; })) {
+      const absl::MutexLock lock(&mu_);
+      if (stopped_.AwaitFor(mu_, period_,
+                            [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; })) {
         return;
       }
     }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "checkpoint/owner.h"
 #include "platform/boot_clock.h"
+#include "platform/clock.h"
 #include "platform/files.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::checkpoint {
 
@@ -26,17 +30,17 @@ class Lease {
         const platform::Clock& clock = platform::BootClock());
 
   // Stops the renewals; the directory stays this owner's until a newcomer finds the file unchanged.
-  ~Lease();
+  ~Lease() ABSL_LOCKS_EXCLUDED(mu_);
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
   // Stops the renewals and gives the directory back. A failure is logged; the next job then waits kPatience.
-  void Release();
+  void Release() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void Run();
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Renew();
-  void Stop();
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   platform::Files& files_;
   const std::string directory_;
@@ -44,10 +48,10 @@ class Lease {
   const std::function<void(const std::string&)> lost_;
   const absl::Duration period_;
   const platform::Clock& clock_;
-  std::mutex mu_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;  // mu_
-  absl::Time seen_;        // when the owner was last read, or was seen to be nobody; of the thread
+  absl::Mutex mu_;
+  platform::SteadyCondition stopped_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time seen_;  // when the owner was last read, or was seen to be nobody; used by the thread alone
   std::thread thread_;
 };
 
@@ -55,14 +59,14 @@ class Lease {
 // back.
 class HeldLease {
  public:
-  void Hold(std::unique_ptr<Lease> lease);
+  void Hold(std::unique_ptr<Lease> lease) ABSL_LOCKS_EXCLUDED(mu_);
 
   // As Lease::Release, once; a second caller returns when the first has. Nothing where there is no lease.
-  void Release();
+  void Release() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  std::mutex mu_;
-  std::unique_ptr<Lease> lease_;  // mu_
+  absl::Mutex mu_;
+  std::unique_ptr<Lease> lease_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::checkpoint

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
@@ -52,12 +54,25 @@ absl::StatusOr<const ManifestArray*> FindArray(const std::map<std::string, const
   return &array;
 }
 
-// A copy, in bytes of the file and in memory.
+// A copy, in bytes of the file and of the shard's data.
 struct Move {
   int64_t begin = 0;
   int64_t end = 0;
-  char* to = nullptr;
+  const at::Tensor* data = nullptr;
+  int64_t to = 0;
 };
+
+// Copies to bytes of `data`, wherever that lies.
+void CopyBytes(std::string_view from, const at::Tensor& data, int64_t to) {
+  if (data.is_cpu()) {
+    std::memcpy(static_cast<char*>(data.mutable_data_ptr()) + to, from.data(), from.size());
+    return;
+  }
+  const auto size = static_cast<int64_t>(from.size());
+  data.view(at::kByte)
+      .narrow(0, to, size)
+      .copy_(at::from_blob(const_cast<char*>(from.data()), {size}, at::kByte));
+}
 
 // Which files this rank reads, and what of them.
 absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& manifest,
@@ -167,10 +182,10 @@ class Loading final : public Reading {
           absl::StrCat(file.name, ": array ", shard.name, " is not there as the manifest says"));
     }
     const int64_t begin = tensor->second.begin + (copy.begin - copy.piece->begin) * bytes;
-    return Move{
-        .begin = begin,
-        .end = begin + (copy.end - copy.begin) * bytes,
-        .to = static_cast<char*>(shard.data->mutable_data_ptr()) + (copy.begin - shard.begin) * bytes};
+    return Move{.begin = begin,
+                .end = begin + (copy.end - copy.begin) * bytes,
+                .data = shard.data,
+                .to = (copy.begin - shard.begin) * bytes};
   }
 
   void TakeFromPart() {
@@ -183,8 +198,9 @@ class Loading final : public Reading {
       const int64_t begin = std::max(move.begin, place_);
       const int64_t end = std::min(move.end, part_end);
       if (begin < end) {
-        std::memcpy(move.to + (begin - move.begin), part_.data() + (begin - place_),
-                    static_cast<size_t>(end - begin));
+        CopyBytes(std::string_view(part_).substr(static_cast<size_t>(begin - place_),
+                                                 static_cast<size_t>(end - begin)),
+                  *move.data, move.to + (begin - move.begin));
       }
     }
     bytes_ += part_end - place_;
@@ -231,6 +247,8 @@ void Load(platform::Files& files, comm::Communicator& comm, const std::string& p
     throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", loaded.message()));
   }
 }
+
+c10::ScalarType TypeInFile(const Shard& shard) { return shard.type.value_or(shard.data->scalar_type()); }
 
 std::string SafetensorsDtype(c10::ScalarType type) {
   using enum c10::ScalarType;

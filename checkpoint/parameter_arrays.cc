@@ -42,62 +42,79 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
 
 ParameterArrays::~ParameterArrays() = default;
 
-void ParameterArrays::MakeShards() {
-  if (!host_.empty()) {
-    return;
-  }
+template <typename Visit>
+void ParameterArrays::ForEachPiece(const std::vector<at::Tensor>& arrays, const Visit& visit) const {
   for (size_t u = 0; u < units_.size(); ++u) {
     const fsdp::UnitShard& unit = units_[u];
     for (size_t kind = 0; kind < kSuffixes.size(); ++kind) {
-      const at::Tensor& on_device = device_[u * kSuffixes.size() + kind];
-      if (!on_device.defined()) {
-        host_.emplace_back();
+      const at::Tensor& array = arrays[u * kSuffixes.size() + kind];
+      if (!array.defined()) {
         continue;
       }
-      const bool is_there = on_device.is_cpu() && on_device.scalar_type() == type_;
-      host_.push_back(is_there
-                          ? on_device
-                          : at::zeros_like(on_device, on_device.options().dtype(type_).device(at::kCPU)));
-      const auto piece_of = [&](fsdp::Range range) {
-        return &pieces_.emplace_back(host_.back().narrow(0, range.begin - unit.held().begin, range.size()));
-      };
       for (const fsdp::Piece& piece : unit.pieces()) {
-        const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
-        const auto shard_of = [&](fsdp::Range range) {
-          return Shard{.name = parameter.name + kSuffixes[kind],
-                       .elements = parameter.range.size(),
-                       .begin = range.begin - parameter.range.begin,
-                       .data = piece_of(range)};
-        };
-        shards_.push_back(shard_of(piece.range));
-        unit_shards_.push_back({.name = unit.name() + kUnitSuffixes[kind],
-                                .elements = unit.layout().elements,
-                                .begin = piece.range.begin,
-                                .data = shards_.back().data});
-        const fsdp::Range owned = fsdp::Intersect(piece.range, unit.owned());
-        if (!owned.empty()) {
-          owned_shards_.push_back(shard_of(owned));
-        }
+        visit(kind, unit, piece, array);
       }
-    }
-  }
-  for (size_t i = 0; i < whole_.size(); ++i) {
-    const at::Tensor& on_device = device_[units_.size() * kSuffixes.size() + i];
-    host_.push_back(on_device.is_cpu() ? on_device : at::zeros_like(on_device, at::kCPU));
-    const Shard shard{.name = whole_[i],
-                      .elements = on_device.numel(),
-                      .begin = 0,
-                      .data = &pieces_.emplace_back(host_.back())};
-    shards_.push_back(shard);
-    unit_shards_.push_back(shard);
-    if (is_first_) {
-      owned_shards_.push_back(shard);
     }
   }
 }
 
+void ParameterArrays::MakeOwnedShards() {
+  if (!owned_shards_.empty()) {
+    return;
+  }
+  ForEachPiece(device_, [&](size_t kind, const fsdp::UnitShard& unit, const fsdp::Piece& piece,
+                            const at::Tensor& array) {
+    const fsdp::Range owned = fsdp::Intersect(piece.range, unit.owned());
+    if (owned.empty()) {
+      return;
+    }
+    const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
+    owned_shards_.push_back(
+        {.name = parameter.name + kSuffixes[kind],
+         .elements = parameter.range.size(),
+         .begin = owned.begin - parameter.range.begin,
+         .data = &owned_pieces_.emplace_back(array.narrow(0, owned.begin - unit.held().begin, owned.size())),
+         .type = type_});
+  });
+  for (size_t i = 0; is_first_ && i < whole_.size(); ++i) {
+    const at::Tensor& array = device_[units_.size() * kSuffixes.size() + i];
+    owned_shards_.push_back({.name = whole_[i], .elements = array.numel(), .begin = 0, .data = &array});
+  }
+}
+
+void ParameterArrays::MakeShards() {
+  if (!loaded_.empty()) {
+    return;
+  }
+  for (const at::Tensor& array : device_) {
+    const bool is_there = !array.defined() || array.scalar_type() == type_;
+    loaded_.push_back(is_there ? array
+                               : at::zeros_like(array, array.options().dtype(type_).device(at::kCPU)));
+  }
+  ForEachPiece(loaded_, [&](size_t kind, const fsdp::UnitShard& unit, const fsdp::Piece& piece,
+                            const at::Tensor& array) {
+    const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
+    const at::Tensor* const data =
+        &pieces_.emplace_back(array.narrow(0, piece.range.begin - unit.held().begin, piece.range.size()));
+    shards_.push_back({.name = parameter.name + kSuffixes[kind],
+                       .elements = parameter.range.size(),
+                       .begin = piece.range.begin - parameter.range.begin,
+                       .data = data});
+    unit_shards_.push_back({.name = unit.name() + kUnitSuffixes[kind],
+                            .elements = unit.layout().elements,
+                            .begin = piece.range.begin,
+                            .data = data});
+  });
+  for (size_t i = 0; i < whole_.size(); ++i) {
+    const at::Tensor& array = loaded_[units_.size() * kSuffixes.size() + i];
+    const Shard shard{.name = whole_[i], .elements = array.numel(), .begin = 0, .data = &array};
+    shards_.push_back(shard);
+    unit_shards_.push_back(shard);
+  }
+}
+
 const std::vector<Shard>& ParameterArrays::owned_shards() {
-  MakeShards();
+  MakeOwnedShards();
   return owned_shards_;
 }
 
@@ -111,21 +128,16 @@ const std::vector<Shard>& ParameterArrays::unit_shards() {
   return unit_shards_;
 }
 
-void ParameterArrays::FromDevice() {
-  MakeShards();
-  for (size_t i = 0; i < device_.size(); ++i) {
-    if (device_[i].defined() && !host_[i].is_same(device_[i])) {
-      host_[i].copy_(device_[i]);
+void ParameterArrays::Loaded() {
+  for (size_t i = 0; i < loaded_.size(); ++i) {
+    if (device_[i].defined() && !loaded_[i].is_same(device_[i])) {
+      device_[i].copy_(loaded_[i]);
     }
   }
-}
-
-void ParameterArrays::ToDevice() {
-  for (size_t i = 0; i < host_.size(); ++i) {
-    if (device_[i].defined() && !host_[i].is_same(device_[i])) {
-      device_[i].copy_(host_[i]);
-    }
-  }
+  shards_.clear();
+  unit_shards_.clear();
+  pieces_.clear();
+  loaded_.clear();
 }
 
 }  // namespace tandem::checkpoint

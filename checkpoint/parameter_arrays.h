@@ -27,9 +27,9 @@ struct WholeArray {
 // row-major order, so they depend neither on units nor on ranks. A rank saves what it alone owns of every
 // parameter, and loads what it holds: where several ranks hold the same, that is more.
 //
-// The shards are of host memory: on the CPU the units' own, on a GPU copies as large as that state, which are
-// made at their first use and kept. Used by the issuing thread, while no run is
-// in flight.
+// The shards are of the units' own memory, wherever that is: neither a save nor a load has a copy of it on
+// the host. But what a frozen unit holds in a type of its own is loaded into copies on the host, of
+// checkpoints' type. Used by the issuing thread, while no run is in flight.
 class ParameterArrays {
  public:
   // states: of the units, in their order, in `device`'s memory. Elements of checkpoints and of what is held
@@ -44,18 +44,22 @@ class ParameterArrays {
   ParameterArrays& operator=(const ParameterArrays&) = delete;
 
   const std::vector<Shard>& owned_shards();  // for Save
-  const std::vector<Shard>& shards();        // for Load
+  const std::vector<Shard>& shards();        // for Load; until Loaded
 
   // What `shards` are, as a checkpoint of version 1 names it: "<unit>/weights" and so on, in the coordinates
   // of the unit's flat buffer.
   const std::vector<Shard>& unit_shards();
 
-  // Copies the units' state to the shards, or the shards to the units, and waits.
-  void FromDevice();
-  void ToDevice();
+  // After a Load: what `shards` got is the units' state. Waits.
+  void Loaded();
 
  private:
+  void MakeOwnedShards();
   void MakeShards();
+  // Calls visit(kind, unit, piece, tensor) for every piece of a parameter that is held, with its elements in
+  // `arrays`, which are as device_.
+  template <typename Visit>
+  void ForEachPiece(const std::vector<at::Tensor>& arrays, const Visit& visit) const;
 
   const std::vector<fsdp::UnitShard>& units_;
   const c10::ScalarType type_;
@@ -63,9 +67,10 @@ class ParameterArrays {
   const bool is_first_;
   // Per unit and kind: what is held of the unit; undefined: nothing. Behind them the whole arrays.
   std::vector<at::Tensor> device_;
-  std::vector<at::Tensor> host_;   // the same tensors where they are on the host
-  std::deque<at::Tensor> pieces_;  // of the above, per parameter; shards point to its elements
+  std::deque<at::Tensor> owned_pieces_;  // owned_shards_ point to these, the others to the next
   std::vector<Shard> owned_shards_;
+  std::vector<at::Tensor> loaded_;  // as device_, in type_; empty: no load is in progress
+  std::deque<at::Tensor> pieces_;
   std::vector<Shard> shards_;
   std::vector<Shard> unit_shards_;
 };

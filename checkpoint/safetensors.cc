@@ -119,13 +119,12 @@ int64_t BytesOfDtype(std::string_view dtype) {
   return 0;
 }
 
-absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& tensors,
-                                             const std::map<std::string, std::string>& metadata) {
+absl::StatusOr<std::string> SafetensorsBeginning(const std::vector<TensorToWrite>& tensors,
+                                                 const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) {
     header[kMetadata] = metadata;
   }
-  std::vector<int64_t> sizes;
   int64_t offset = 0;
   for (const TensorToWrite& tensor : tensors) {
     int64_t bytes = BytesOfDtype(tensor.dtype);
@@ -142,7 +141,6 @@ absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& t
     }
     header[tensor.name] = {
         {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
-    sizes.push_back(bytes);
     offset += bytes;
   }
   std::string text;
@@ -153,16 +151,11 @@ absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& t
   }
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
 
-  std::string content(kLengthBytes, '\0');
+  std::string beginning(kLengthBytes, '\0');
   for (size_t i = 0; i < kLengthBytes; ++i) {
-    content[i] = static_cast<char>(text.size() >> (8 * i));
+    beginning[i] = static_cast<char>(text.size() >> (8 * i));
   }
-  content.reserve(kLengthBytes + text.size() + static_cast<size_t>(offset));
-  content += text;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    content.append(static_cast<const char*>(tensors[i].data), static_cast<size_t>(sizes[i]));
-  }
-  return content;
+  return beginning + text;
 }
 
 absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes) {
@@ -230,20 +223,6 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, 
   }
   if (covered != buffer_bytes) {
     return Bad(absl::StrCat(buffer_bytes - covered, " bytes at its end belong to no tensor"));
-  }
-  return file;
-}
-
-absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content) {
-  TANDEM_ASSIGN_OR_RETURN(SafetensorsHeader header,
-                          ReadSafetensorsHeader(content, static_cast<int64_t>(content.size())));
-  SafetensorsFile file{.metadata = std::move(header.metadata)};
-  for (auto& [name, place] : header.tensors) {
-    file.tensors.emplace(name,
-                         TensorInFile{.dtype = std::move(place.dtype),
-                                      .shape = std::move(place.shape),
-                                      .data = content.substr(static_cast<size_t>(place.begin),
-                                                             static_cast<size_t>(place.end - place.begin))});
   }
   return file;
 }

@@ -21,24 +21,13 @@ struct TensorToWrite {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;
-  const void* data = nullptr;  // numel × BytesOfDtype(dtype) bytes
 };
 
-// The whole file. Tensors lie in the order given, data 8-byte aligned in the file as far as element sizes
-// keep it so. InvalidArgument for names that are not unique or dtypes that are unknown.
-absl::StatusOr<std::string> WriteSafetensors(const std::vector<TensorToWrite>& tensors,
-                                             const std::map<std::string, std::string>& metadata);
-
-struct TensorInFile {
-  std::string dtype;
-  std::vector<int64_t> shape;
-  std::string_view data;  // of the content given to ReadSafetensors
-};
-
-struct SafetensorsFile {
-  std::map<std::string, TensorInFile> tensors;
-  std::map<std::string, std::string> metadata;
-};
+// The beginning of a file; the tensors' data follow, in this order, one behind the other, numel ×
+// BytesOfDtype(dtype) bytes each. They are 8-byte aligned in the file as far as element sizes keep it so.
+// InvalidArgument for names that are not unique or dtypes that are unknown.
+absl::StatusOr<std::string> SafetensorsBeginning(const std::vector<TensorToWrite>& tensors,
+                                                 const std::map<std::string, std::string>& metadata);
 
 // Where a tensor lies in its file.
 struct TensorPlace {
@@ -59,13 +48,10 @@ inline constexpr int64_t kSafetensorsLengthBytes = 8;
 // kSafetensorsLengthBytes at least where the file has them. InvalidArgument where no such file can begin so.
 absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes);
 
-// As ReadSafetensors, of a file of `file_bytes` that need not be in memory. Requires as many bytes of its
-// beginning as SafetensorsHeaderBytes says.
+// Of a file of `file_bytes`, which need not be in memory: requires as many bytes of its beginning as
+// SafetensorsHeaderBytes says. Checks all that the format demands before anything is allocated by what the
+// file says: header length, unique names, known dtypes, sizes with overflow, a buffer covered without hole or
+// overlap, no byte behind it. InvalidArgument with the reason.
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, int64_t file_bytes);
-
-// Checks all that the format demands before anything is allocated by what the file says: header length,
-// unique names, known dtypes, sizes with overflow, a buffer covered without hole or overlap, no byte
-// behind it. InvalidArgument with the reason; views of `content`.
-absl::StatusOr<SafetensorsFile> ReadSafetensors(std::string_view content);
 
 }  // namespace tandem::checkpoint

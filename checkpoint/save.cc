@@ -6,16 +6,16 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/digest.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/shards_file.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/whole_steps.h"
 #include "comm/communicator.h"
@@ -234,31 +234,23 @@ class Saving {
   }
 
   absl::Status WriteOwnFile(Contribution& own) {
-    std::vector<TensorToWrite> tensors;
+    TANDEM_ASSIGN_OR_RETURN(ShardsFile file, ShardsFile::Make(shards_));
+    own.file.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank());
+    TANDEM_RETURN_IF_ERROR(
+        files_.WriteParts(absl::StrCat(temporary_, "/", own.file.name),
+                          [&]() -> absl::StatusOr<std::string_view> { return file.Next(); }));
+    own.file.bytes = file.bytes();
+    own.file.digest = file.digest();
     for (const Shard& shard : shards_) {
-      const int64_t elements = shard.data->numel();
-      if (shard.data->dim() != 1 || !shard.data->is_contiguous() || shard.begin < 0 ||
-          shard.begin + elements > shard.elements) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("array ", shard.name, ": its shard is not a contiguous part of it"));
-      }
-      const std::string dtype = SafetensorsDtype(shard.data->scalar_type());
       ManifestArray& array = own.arrays.emplace_back();
       array.name = shard.name;
-      array.dtype = dtype;
+      array.dtype = SafetensorsDtype(TypeInFile(shard));
       array.elements = shard.elements;
-      if (elements == 0) {
-        continue;  // nothing to write; the array must be known all the same
+      if (const int64_t elements = shard.data->numel();
+          elements > 0) {  // the array must be known all the same
+        array.pieces.push_back({.file = comm_.rank(), .begin = shard.begin, .elements = elements});
       }
-      array.pieces.push_back({.file = comm_.rank(), .begin = shard.begin, .elements = elements});
-      tensors.push_back(
-          {.name = shard.name, .dtype = dtype, .shape = {elements}, .data = shard.data->const_data_ptr()});
     }
-    TANDEM_ASSIGN_OR_RETURN(const std::string content, WriteSafetensors(tensors, {{"format", "pt"}}));
-    own.file = {.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank()),
-                .bytes = static_cast<int64_t>(content.size()),
-                .digest = Digest(content)};
-    TANDEM_RETURN_IF_ERROR(files_.Write(absl::StrCat(temporary_, "/", own.file.name), content));
     return files_.SyncFolder(temporary_);
   }
 

@@ -11,7 +11,8 @@
 namespace tandem::checkpoint {
 
 absl::Status VerifiedFile::Next(std::string& part) {
-  const int64_t wanted = std::min(kPartBytes, file_.bytes - read_);
+  part = std::string();  // before there is another
+  const int64_t wanted = std::min(platform::kFilePartBytes, file_.bytes - read_);
   absl::StatusOr<std::string> next = files_.ReadRange(absl::StrCat(path_, "/", file_.name), read_, wanted);
   if (!next.ok()) {
     return absl::UnavailableError(next.status().message());

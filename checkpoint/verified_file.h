@@ -19,14 +19,12 @@ class VerifiedFile {
   VerifiedFile(platform::Files& files, const std::string& path, const ManifestFile& file)
       : files_(files), path_(path), file_(file) {}
 
-  // Sets `part` to what follows, at most kPartBytes. With the last one it is done: InvalidArgument unless the
-  // digest of all is the manifest's. Unavailable where it cannot be read, or ends before the size that the
-  // manifest says. Requires !done().
+  // Sets `part` to what follows, at most platform::kFilePartBytes. With the last one it is done:
+  // InvalidArgument unless the digest of all is the manifest's. Unavailable where it cannot be read, or ends
+  // before the size that the manifest says. Requires !done().
   absl::Status Next(std::string& part);
 
   bool done() const { return done_; }
-
-  static constexpr int64_t kPartBytes = int64_t{16} << 20;
 
  private:
   platform::Files& files_;

@@ -11,6 +11,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/console.h"
 #include "cli/terminal/error.h"
+#include "platform/lock_cycles.h"
 
 namespace {
 
@@ -64,6 +65,7 @@ int Ended(tandem::cli::Console& console, int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tandem::platform::IgnoreLockCycles();
   const tandem::cli::Environment environment = ReadEnvironment();
   const std::unique_ptr<tandem::cli::Console> console = tandem::cli::MakeSystemConsole(environment);
   try {

@@ -15,11 +15,20 @@ function(tandem_library name)
   endif()
 endfunction()
 
+# ThreadSanitizer does not see the locks of a shared Abseil; it sees these.
+function(tandem_visible_locks name)
+  if(TANDEM_TSAN)
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/tsan/visible_mutex.cc)
+    target_link_libraries(${name} PRIVATE absl::synchronization absl::time)
+  endif()
+endfunction()
+
 function(tandem_binary name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  tandem_visible_locks(${name})
 endfunction()
 
 function(tandem_test name)
@@ -30,6 +39,7 @@ function(tandem_test name)
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  tandem_visible_locks(${name})
   # What is tested is optimised; the test around it need not be, and compiles a third faster.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)

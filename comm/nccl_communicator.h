@@ -1,39 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "comm/communicator.h"
-#include "comm/communicator_factory.h"
+#include "parallel/group_options.h"
 
 namespace tandem::comm {
 
-// Groups of ranks with a GPU each, over NCCL. Collectives are enqueued on the current stream of GPU `device`
-// (an index among those that this process sees) and never block the host for longer than NCCL takes to start
-// them. Nothing here waits forever: creation, starts, and what is pending end with a CommError at `timeout`,
-// which counts from when the GPU has reached a collective, however long before that it was enqueued.
-//
-// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watchdog does.
-// Abort returns within 0.3 s even where NCCL does not; such a process must then be left.
+struct Collective;
 
-// Collective: all `size` ranks make theirs. Rank 0 sets the group's id in `store` under `prefix`, unique per
-// group and attempt. job_rank: what errors call this one; without it its place in the group.
-std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
-                                                   const std::string& prefix, int rank, int size, int device,
-                                                   absl::Duration timeout,
-                                                   const parallel::GroupOptions& options = {},
-                                                   std::optional<int> job_rank = {});
+// The collectives of one group of NCCL, from when it is made until it is aborted or ended. What users may
+// rely on is in nccl_factory.h, which makes these.
+class NcclCommunicator final : public Communicator {
+ public:
+  // Begins to make a communicator of NCCL's with that configuration. Throws CommError.
+  using Begin = std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>;
 
-// Collective over the ranks of `parent`, one of the above: another communicator of the same members in the
-// same order, made from the live one (ncclCommSplit), which shares no resources with it, nor options.
-std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
-                                                    const parallel::GroupOptions& options = {});
+  // Waits until what `begin` has begun has succeeded. job_rank: what errors call this rank. device: an index
+  // among the GPUs that this process sees. Throws CommError, at `timeout` at the latest.
+  NcclCommunicator(std::string name, int rank, int size, int job_rank, int device, absl::Duration timeout,
+                   const parallel::GroupOptions& options, const Begin& begin);
+  ~NcclCommunicator() override;  // ends the group together with the others, or aborts it
 
-// Groups on GPU `device`; clones where there is a live communicator. Memory is ncclMemAlloc's, so that
-// windows over it can be registered.
-std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device);
+  const std::string& name() const override { return name_; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int job_rank() const { return job_rank_; }
+  int device() const { return device_; }
+  absl::Duration timeout() const { return timeout_; }
+
+  void AllGather(const at::Tensor& input, at::Tensor& output) override;
+  void AllToAll(const at::Tensor& input, at::Tensor& output) override;
+  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
+                    const std::vector<int64_t>& receives) override;
+  void Gather(const at::Tensor& input, at::Tensor& output) override;
+
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override ABSL_LOCKS_EXCLUDED(mu_);
+  void Abort() override ABSL_LOCKS_EXCLUDED(mu_);
+  void CheckPending() override ABSL_LOCKS_EXCLUDED(mu_);
+
+  uint64_t num_collectives() const override { return num_collectives_; }
+  uint64_t num_ended() const override { return num_ended_; }
+
+  // Begins to make a clone, over the same ranks; for its constructor.
+  ncclResult_t Split(ncclComm_t* clone, ncclConfig_t* config) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // A collective that has been started, and the points in the stream before and behind it.
+  struct Pending {
+    const char* operation = "";
+    uint64_t sequence = 0;
+    cudaEvent_t begin = nullptr;
+    cudaEvent_t end = nullptr;
+  };
+  struct Window {
+    ncclWindow_t window = nullptr;
+    std::shared_ptr<const device::Region> region;  // is there as long as the window
+  };
+
+  std::string Where(const std::string& operation) const;
+  void Check(ncclResult_t result, const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ThrowIfAborted(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // NCCL may still be at work after a call: setting up connections takes the peers.
+  void AwaitStart(const std::string& where, absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
+  void AwaitStart(const std::string& where) ABSL_LOCKS_EXCLUDED(mu_) { AwaitStart(where, timeout_); }
+
+  // False: others have held mu_ for that long.
+  bool LockWithin(absl::Duration patience) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
+
+  // Enqueues what `launch` gives to NCCL on the current stream.
+  template <typename Launch>
+  void Start(const Collective& call, const at::Tensor& input, const at::Tensor& output, const Launch& launch)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // An event behind all that `stream` has been given.
+  cudaEvent_t Mark(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Forgets what has ended; the stream reports errors of the GPU.
+  void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // After Prune. Runs are enqueued ahead of the GPU: a collective may be pending for a whole step before the
+  // GPU comes to it, and no peer is missing meanwhile.
+  bool IsLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void Farewell() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const std::string name_;
+  const int rank_;
+  const int size_;
+  const int job_rank_;
+  const int device_;
+  const absl::Duration timeout_;
+  std::vector<Window> windows_;
+  // Held for calls into NCCL. None waits for a peer, but a GPU that waits for one may take no more work, and
+  // then a call hangs that should not: who watches or aborts must not wait for this for long.
+  absl::Mutex mu_;
+  ncclComm_t comm_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: aborted
+  std::deque<Pending> pending_ ABSL_GUARDED_BY(mu_);
+  std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mu_);       // all that were made
+  std::vector<cudaEvent_t> free_events_ ABSL_GUARDED_BY(mu_);  // those of collectives that have ended
+  // Since when the GPU is at the first that is pending.
+  std::optional<absl::Time> oldest_reached_ ABSL_GUARDED_BY(mu_);
+  std::atomic<uint64_t> num_collectives_{0};
+  std::atomic<uint64_t> num_ended_{0};
+};
 
 }  // namespace tandem::comm

@@ -2,14 +2,14 @@
 #include "comm/thread_communicator.h"
 
 #include <atomic>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "comm/collective.h"
 #include "device/device.h"
 
@@ -34,42 +34,55 @@ class Meeting {
   void Leave(const std::string& where) { Arrive(where); }
 
   // Ends every pending and later call of all ranks.
-  void End(const std::string& why) {
+  void End(const std::string& why) ABSL_LOCKS_EXCLUDED(mu_) {
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       if (ended_.empty()) {
         ended_ = why;
       }
     }
-    changed_.notify_all();
+    changed_.SignalAll();
   }
 
  private:
-  void Arrive(const std::string& where) {
-    std::unique_lock lock(mu_);
-    if (!ended_.empty()) {
-      throw CommError(where + ": " + ended_);
+  void Arrive(const std::string& where) ABSL_LOCKS_EXCLUDED(mu_) {
+    uint64_t generation = 0;
+    {
+      absl::ReleasableMutexLock lock(&mu_);
+      if (!ended_.empty()) {
+        throw CommError(where + ": " + ended_);
+      }
+      generation = generation_;
+      if (++arrived_ == size()) {
+        arrived_ = 0;
+        ++generation_;
+        lock.Release();
+        changed_.SignalAll();
+        return;
+      }
+      if (!wait_until_) {
+        while (IsOpen(generation)) {
+          changed_.Wait(&mu_);
+        }
+        ThrowIfNotMet(generation, where);
+        return;
+      }
     }
-    const uint64_t generation = generation_;
-    if (++arrived_ == size()) {
-      arrived_ = 0;
-      ++generation_;
-      lock.unlock();
-      changed_.notify_all();
-      return;
-    }
-    const auto ready = [&] { return generation_ != generation || !ended_.empty(); };
-    if (wait_until_) {
-      lock.unlock();
-      wait_until_([&] {
-        const std::lock_guard asking(mu_);
-        return ready();
-      });
-      lock.lock();
-    } else {
-      changed_.wait(lock, ready);
-    }
-    // A rank that left after all had arrived does not undo that.
+    wait_until_([&] {
+      const absl::MutexLock lock(&mu_);
+      return !IsOpen(generation);
+    });
+    const absl::MutexLock lock(&mu_);
+    ThrowIfNotMet(generation, where);
+  }
+
+  // Whether ranks still arrive at the barrier of that generation.
+  bool IsOpen(uint64_t generation) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return generation_ == generation && ended_.empty();
+  }
+
+  // A rank that left after all had arrived does not undo that.
+  void ThrowIfNotMet(uint64_t generation, const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (generation_ == generation) {
       throw CommError(where + ": " + ended_);
     }
@@ -77,11 +90,11 @@ class Meeting {
 
   const WaitUntil wait_until_;
   std::vector<Collective> calls_;  // [r] is written by rank r alone, between its Leave and its Enter
-  std::mutex mu_;
-  std::condition_variable changed_;
-  int arrived_ = 0;  // guarded by mu_, like the two below
-  uint64_t generation_ = 0;
-  std::string ended_;  // why; empty: not ended
+  absl::Mutex mu_;
+  absl::CondVar changed_;
+  int arrived_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t generation_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string ended_ ABSL_GUARDED_BY(mu_);  // why; empty: not ended
 };
 
 class ThreadCommunicator final : public HostCommunicator {

@@ -24,15 +24,16 @@ Watchdog::~Watchdog() {
 }
 
 bool Watchdog::Leave(absl::Duration patience) {
-  std::unique_lock lock(mu_);
+  const absl::MutexLock lock(&mu_);
   leaving_ = true;
-  changed_.notify_all();
-  return changed_.wait_for(lock, absl::ToChronoNanoseconds(patience), [this] { return ended_; });
+  changed_.NotifyAll();
+  return changed_.AwaitFor(mu_, patience, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; });
 }
 
 bool Watchdog::Leaving(absl::Duration wait) {
-  std::unique_lock lock(mu_);
-  return changed_.wait_for(lock, absl::ToChronoNanoseconds(wait), [this] { return leaving_ || ended_; });
+  const absl::MutexLock lock(&mu_);
+  return changed_.AwaitFor(mu_, wait,
+                           [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return leaving_ || ended_; });
 }
 
 void Watchdog::Run() {
@@ -48,9 +49,9 @@ void Watchdog::Run() {
       Lost();
     }
   }
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   ended_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void Watchdog::LookAfterPending() {

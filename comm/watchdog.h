@@ -2,15 +2,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "comm/communicator.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::comm {
 
@@ -30,14 +31,14 @@ class Watchdog {
   Watchdog& operator=(const Watchdog&) = delete;
 
   // This rank is done: the others stop watching. False where they have not heard within `patience`.
-  bool Leave(absl::Duration patience);
+  bool Leave(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void Run();
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void LookAfterPending();
   void Lost();  // reports the current exception, unless the other thread has reported one
   // Waits; true where this rank leaves, or another has left.
-  bool Leaving(absl::Duration wait);
+  bool Leaving(absl::Duration wait) ABSL_LOCKS_EXCLUDED(mu_);
   // False: a rank has left, and so nothing more is to be noticed.
   bool Exchange(bool leaving, const at::Tensor& mine, at::Tensor& all);
 
@@ -45,10 +46,10 @@ class Watchdog {
   const std::vector<Communicator*> watched_;
   const absl::Duration interval_;
   const std::function<void(std::exception_ptr)> lost_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool leaving_ = false;  // mu_
-  bool ended_ = false;    // mu_
+  absl::Mutex mu_;
+  platform::SteadyCondition changed_;
+  bool leaving_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
   std::atomic<bool> reported_{false};
   std::thread pending_thread_;
   std::thread thread_;

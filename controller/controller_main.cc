@@ -20,6 +20,7 @@
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
 #include "platform/failpoint.h"
+#include "platform/lock_cycles.h"
 #include "platform/log.h"
 
 namespace {
@@ -118,6 +119,7 @@ int main(int argc, char** argv) {
   }
 #endif
 
+  tandem::platform::IgnoreLockCycles();
   // Blocked before the first thread starts, so that only sigwait sees them.
   sigset_t signals;
   sigemptyset(&signals);

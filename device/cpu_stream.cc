@@ -4,15 +4,21 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "device/event_pool.h"
 #include "device/stream.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::device {
 namespace {
@@ -23,33 +29,47 @@ class CpuEvent final : public PooledEvent<CpuEvent> {
 
   void Reset() { reached_ = false; }
 
-  void Reach() {
+  void Reach() ABSL_LOCKS_EXCLUDED(mu_) {
+    bool host_waits = false;
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       reached_ = true;
+      host_waits = num_hosts_ > 0;
     }
-    changed_.notify_all();
+    changed_.SignalAll();
+    if (host_waits) {
+      host_changed_.NotifyAll();
+    }
   }
-  void Await() {
-    std::unique_lock lock(mu_);
-    changed_.wait(lock, [this] { return reached_.load(); });
+  // For streams.
+  void Await() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    while (!reached_) {
+      changed_.Wait(&mu_);
+    }
   }
-  // False when the time is over.
-  bool AwaitFor(std::chrono::milliseconds time) {
-    std::unique_lock lock(mu_);
-    return changed_.wait_for(lock, time, [this] { return reached_.load(); });
+  // For the host; false when the time is over.
+  bool AwaitFor(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    ++num_hosts_;
+    const bool reached = host_changed_.AwaitFor(mu_, time, [this] { return reached_.load(); });
+    --num_hosts_;
+    return reached;
   }
 
  private:
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::atomic<bool> reached_ = false;  // changed to true under mu_
+  absl::Mutex mu_;
+  absl::CondVar changed_;
+  // Waits with a limit take one by CLOCK_MONOTONIC, which costs twice as much: nearly all waits are streams'.
+  platform::SteadyCondition host_changed_;
+  int num_hosts_ ABSL_GUARDED_BY(mu_) = 0;  // that wait
+  std::atomic<bool> reached_ = false;       // changed to true under mu_
 };
 
 CpuEvent& Own(const Event& event) { return static_cast<CpuEvent&>(*event.state()); }
 
 // How late an error may be noticed by a host that waits for a stream.
-constexpr std::chrono::milliseconds kErrorPoll{5};
+constexpr absl::Duration kErrorPoll = absl::Milliseconds(5);
 
 // Events are reached and waited for after an error too: only work is skipped, so nobody waits forever for
 // a stream whose work failed.
@@ -69,10 +89,10 @@ class CpuStream final : public Stream {
   // Runs what is queued first.
   ~CpuStream() override {
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       ending_ = true;
     }
-    changed_.notify_one();
+    changed_.Signal();
     thread_.join();
   }
 
@@ -101,20 +121,20 @@ class CpuStream final : public Stream {
   }
 
  private:
-  void Push(Task task) {
+  void Push(Task task) ABSL_LOCKS_EXCLUDED(mu_) {
     bool wake = false;
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       queue_.push_back(std::move(task));
       wake = idle_;
       idle_ = false;  // one wake-up is enough
     }
     if (wake) {
-      changed_.notify_one();
+      changed_.Signal();
     }
   }
 
-  void Run(const std::string& name) {
+  void Run(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_) {
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
     at::set_num_threads(1);
     // Neither graphs nor version counters; a node that wraps autograd lifts this inside itself.
@@ -122,13 +142,13 @@ class CpuStream final : public Stream {
     std::vector<Task> batch;
     while (true) {
       {
-        std::unique_lock lock(mu_);
+        const absl::MutexLock lock(&mu_);
         while (queue_.empty()) {
           if (ending_) {
             return;
           }
           idle_ = true;
-          changed_.wait(lock);
+          changed_.Wait(&mu_);
           idle_ = false;
         }
         batch.swap(queue_);
@@ -159,11 +179,11 @@ class CpuStream final : public Stream {
 
   StreamError error_;
   const std::shared_ptr<EventPool<CpuEvent>> events_ = std::make_shared<EventPool<CpuEvent>>();
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::vector<Task> queue_;  // guarded by mu_, like the two below
-  bool idle_ = false;
-  bool ending_ = false;
+  absl::Mutex mu_;
+  absl::CondVar changed_;
+  std::vector<Task> queue_ ABSL_GUARDED_BY(mu_);
+  bool idle_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // last: it uses all of the above
 };
 

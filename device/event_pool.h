@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "device/stream.h"
 
 namespace tandem::device {
@@ -18,10 +20,10 @@ class EventPool : public std::enable_shared_from_this<EventPool<Pooled>> {
  public:
   // One that is used again, or what `make` returns.
   template <typename Make>
-  Pooled* Take(const Make& make) {
+  Pooled* Take(const Make& make) ABSL_LOCKS_EXCLUDED(mu_) {
     std::unique_ptr<Pooled> event;
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       if (!free_.empty()) {
         event = std::move(free_.back());
         free_.pop_back();
@@ -29,22 +31,22 @@ class EventPool : public std::enable_shared_from_this<EventPool<Pooled>> {
     }
     if (event == nullptr) {
       event = make();
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       free_.reserve(++made_);  // so that Put never allocates
     }
     event->pool_ = this->shared_from_this();
     return event.release();
   }
 
-  void Put(Pooled* event) {
-    const std::lock_guard lock(mu_);
+  void Put(Pooled* event) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     free_.emplace_back(event);
   }
 
  private:
-  std::mutex mu_;
-  std::vector<std::unique_ptr<Pooled>> free_;  // guarded by mu_, like the one below
-  size_t made_ = 0;
+  absl::Mutex mu_;
+  std::vector<std::unique_ptr<Pooled>> free_ ABSL_GUARDED_BY(mu_);
+  size_t made_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 template <typename Pooled>

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
-#include <mutex>
+#include <exception>
+#include <memory>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "device/stream.h"
 
 namespace tandem::device {
 
 struct StreamError::State {
-  std::mutex mu;
-  std::exception_ptr error;         // guarded by mu until is_set
-  std::atomic<bool> is_set{false};  // read before every piece of work
+  absl::Mutex mu;
+  std::exception_ptr error ABSL_GUARDED_BY(mu);
+  std::atomic<bool> is_set{false};  // read before every piece of work, without the lock
 };
 
 StreamError::StreamError() : state_(std::make_shared<State>()) {}
 
 void StreamError::Set(std::exception_ptr error) {
-  const std::lock_guard lock(state_->mu);
+  const absl::MutexLock lock(&state_->mu);
   if (state_->is_set) {
     return;
   }
@@ -26,9 +30,15 @@ void StreamError::Set(std::exception_ptr error) {
 bool StreamError::is_set() const { return state_->is_set; }
 
 void StreamError::RethrowIfSet() const {
-  if (state_->is_set) {
-    std::rethrow_exception(state_->error);
+  if (!state_->is_set) {
+    return;
   }
+  std::exception_ptr error;
+  {
+    const absl::MutexLock lock(&state_->mu);
+    error = state_->error;
+  }
+  std::rethrow_exception(error);
 }
 
 }  // namespace tandem::device

@@ -78,15 +78,16 @@ void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model) {
 
 void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model) {
   if (model.has_latent_attention()) {
-    check.Refuse("model.latent_attention", absl::StrCat("nothing with ", check.Named("model.model_type")),
-                 "omit the block, or give model_type: deepseek_v3");
+    check.Forbid("model.latent_attention",
+                 absl::StrCat(check.Named("model.model_type"),
+                              " has no such attention: omit the block, or give model_type: deepseek_v3"));
   }
   for (const char* path :
        {"model.moe.first_k_dense_replace", "model.moe.n_shared_experts", "model.moe.n_group",
         "model.moe.topk_group", "model.moe.routed_scaling_factor", "model.moe.router_bias_update_rate"}) {
     if (check.IsWritten(path)) {
-      check.Refuse(path, absl::StrCat("nothing with ", check.Named("model.model_type")),
-                   "omit the key, or use model_type: deepseek_v3");
+      check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
+                                      " has no use for it: omit the key, or use model_type: deepseek_v3"));
     }
   }
 }

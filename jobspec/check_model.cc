@@ -50,8 +50,9 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
       check.Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe, deepseek_v3 with a block moe",
                    "use one of these, or omit the block");
     } else if (model.has_moe()) {
-      check.Refuse("model.moe", absl::StrCat("nothing with ", check.Named("model.model_type")),
-                   "omit the block, or give model_type: mixtral, qwen3_moe, or deepseek_v3");
+      check.Forbid("model.moe", absl::StrCat(check.Named("model.model_type"),
+                                             " has no experts: omit the block, or give model_type: mixtral, "
+                                             "qwen3_moe, or deepseek_v3"));
     }
     return;
   }
@@ -99,13 +100,14 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   }
   if (check.Usable({"model.moe.router_aux_loss_coef"}) && moe.router_aux_loss_coef() == 0 &&
       moe.router_aux_loss_scope() != v1::BALANCE_SCOPE_MICROBATCH) {
-    check.Refuse("model.moe.router_aux_loss_scope", "nothing without a router_aux_loss_coef",
-                 "omit the key, or give the coefficient");
+    check.Forbid(
+        "model.moe.router_aux_loss_scope",
+        "without a router_aux_loss_coef there is no such loss: omit the key, or give the coefficient");
   }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
       moe.drop_policy() == v1::DROP_POLICY_POSITION) {
-    check.Refuse("model.moe.drop_policy", "nothing without a capacity_factor",
-                 "omit the key, or give the factor");
+    check.Forbid("model.moe.drop_policy",
+                 "without a capacity_factor no token is dropped: omit the key, or give the factor");
   }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 && moe.pad_to_capacity()) {
     check.Refuse(
@@ -115,10 +117,11 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   }
   if (check.Usable({"model.moe.pad_to_capacity", "parallelism.dispatch.rows_at_a_time"}) &&
       moe.pad_to_capacity() && check.Has("parallelism.dispatch.rows_at_a_time")) {
-    check.Refuse(
+    check.Forbid(
         "parallelism.dispatch.rows_at_a_time",
-        absl::StrCat("nothing with pad_to_capacity: true", check.Origin("model.moe.pad_to_capacity")),
-        "padded rows are computed all at once, and are no more than the factor says: omit one of the two");
+        absl::StrCat("with pad_to_capacity: true", check.Origin("model.moe.pad_to_capacity"),
+                     " rows are computed all at once, and are no more than the factor says: omit one "
+                     "of the two"));
   }
   if (check.Usable({"model.moe.capacity_factor", "model.moe.router_bias_update_rate"}) &&
       moe.capacity_factor() > 0 && moe.router_bias_update_rate() > 0) {
@@ -221,12 +224,12 @@ void CheckModel(FieldChecker& check) {
   }
   if (model.has_hugging_face()) {
     if (model.has_preset()) {
-      check.Refuse("model.hugging_face", model.hugging_face(), "nothing beside model.preset",
-                   "omit one of the two");
+      check.Forbid("model.hugging_face", "model.preset is given too: omit one of the two");
     } else {
-      check.Refuse(
-          "model.hugging_face", model.hugging_face(), "nothing but the fields of that file",
-          "tandem submit and tandem run replace it by the fields: use them, or give the fields yourself");
+      check.Forbid(
+          "model.hugging_face",
+          "tandem submit and tandem run replace it by the fields of that file: use them, or give the "
+          "fields yourself");
     }
     return;
   }

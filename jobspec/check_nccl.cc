@@ -71,12 +71,10 @@ void CheckNccl(FieldChecker& check) {
     return;
   }
   if (check.IsOk({"resources.device"}) && spec.resources().device() != v1::DEVICE_CUDA) {
-    check.Refuse(
-        kNccl,
-        absl::StrCat("nothing with resources.device ", ValueText(FindValue(spec, "resources.device")),
-                     check.Origin("resources.device")),
-        "ranks on CPUs communicate over TCP, which has no such options: omit the block, or use device: "
-        "cuda");
+    check.Forbid(kNccl, absl::StrCat("resources.device is ", ValueText(FindValue(spec, "resources.device")),
+                                     check.Origin("resources.device"),
+                                     ", and ranks on CPUs communicate over TCP, which has no such options: "
+                                     "omit the block, or use device: cuda"));
     return;
   }
   const parallel::GridSizes sizes = parallel::GridOf(spec.parallelism());

@@ -74,15 +74,15 @@ void CheckPrefetch(FieldChecker& check) {
 void CheckSchedule(FieldChecker& check) {
   if (check.spec().parallelism().has_overlap() && check.Usable({"parallelism.schedule"}) &&
       check.spec().parallelism().schedule() != v1::SCHEDULE_OVERLAP) {
-    check.Refuse("parallelism.overlap",
-                 absl::StrCat("nothing with schedule: sequential", check.Origin("parallelism.schedule")),
-                 "omit the block, or use schedule: overlap");
+    check.Forbid("parallelism.overlap",
+                 absl::StrCat("schedule: sequential", check.Origin("parallelism.schedule"),
+                              " overlaps no passes: omit the block, or use schedule: overlap"));
   }
   const v1::Parallelism& parallelism = check.spec().parallelism();
   if (parallelism.has_dispatch() && check.Usable({"parallelism.expert"}) && parallelism.expert() == 1) {
-    check.Refuse("parallelism.dispatch",
-                 absl::StrCat("nothing with expert: 1", check.Origin("parallelism.expert")),
-                 "no ranks share experts: omit the block, or give expert");
+    check.Forbid("parallelism.dispatch",
+                 absl::StrCat("with expert: 1", check.Origin("parallelism.expert"),
+                              " no ranks share experts: omit the block, or give expert"));
   } else if (check.Usable({"parallelism.schedule", "parallelism.dispatch.separate_weight_gradients"}) &&
              parallelism.dispatch().separate_weight_gradients() &&
              parallelism.schedule() == v1::SCHEDULE_OVERLAP) {

@@ -35,14 +35,14 @@ void CheckData(FieldChecker& check) {
   if (data.has_validation()) {
     CheckPath(check, "data.validation", data.validation());
     if (data.has_validation_fraction()) {
-      check.Refuse("data.validation_fraction", "nothing beside data.validation", "omit one of the two");
+      check.Forbid("data.validation_fraction", "data.validation is given too: omit one of the two");
     }
   }
   if (data.has_end_of_document() && data.documents() == v1::DOCUMENTS_STREAM &&
       check.IsOk({"data.documents", "data.end_of_document"})) {
-    check.Refuse("data.end_of_document",
-                 absl::StrCat("nothing with documents: stream", check.Origin("data.documents")),
-                 "use documents: packed, or omit the key");
+    check.Forbid("data.end_of_document",
+                 absl::StrCat("documents: stream", check.Origin("data.documents"),
+                              " does not tell documents apart: use documents: packed, or omit the key"));
   }
   if (data.tokenizer() != "bytes") {
     check.Refuse("data.tokenizer", "not built yet: other tokenizers; use bytes");

@@ -57,6 +57,8 @@ void FieldChecker::Refuse(std::string_view path, std::string_view remedy) {
   Refuse(path, AllowedText(path), remedy);
 }
 
+void FieldChecker::Forbid(std::string_view path, std::string_view remedy) { Refuse(path, "", remedy); }
+
 bool FieldChecker::Has(std::string_view path) const { return FindValue(spec_, path).message != nullptr; }
 
 bool FieldChecker::IsOk(std::initializer_list<std::string_view> paths) const {
@@ -147,7 +149,7 @@ void FieldChecker::CheckText(const std::string& path, const std::string& text) {
 void FieldChecker::CheckBuilt() {
   for (const AbsentRule& rule : AbsentRules()) {
     if (Has(rule.path)) {
-      Refuse(rule.path, rule.remedy);
+      Forbid(rule.path, rule.remedy);
     }
   }
   for (const BuiltRule& rule : BuiltRules()) {

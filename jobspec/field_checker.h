@@ -29,6 +29,9 @@ class FieldChecker {
   void Refuse(std::string_view path, std::string_view allowed, std::string_view remedy);
   void Refuse(std::string_view path, std::string_view remedy);
 
+  // Refuses the value that stands at `path`, where this job may have none. `remedy` is why, and what to do.
+  void Forbid(std::string_view path, std::string_view remedy);
+
   bool Has(std::string_view path) const;
 
   // Whether nothing has been said about these fields, so that what follows from them means something.

@@ -201,6 +201,8 @@ const std::vector<BuiltRule>& BuiltRules() {
   return rules;
 }
 
+const AbsentRule* FindAbsentRule(std::string_view path) { return FindRule(AbsentRules(), path); }
+
 const IntegerRule* FindWordRule(std::string_view path) {
   const IntegerRule* rule = FindRule(IntegerRules(), path);
   return rule != nullptr && rule->word != nullptr ? rule : nullptr;
@@ -216,8 +218,8 @@ std::string AllowedText(std::string_view path) {
   if (path == "training.seed") {
     return "0 to 18446744073709551615";
   }
-  if (FindRule(AbsentRules(), path) != nullptr) {
-    return "nothing";
+  if (FindAbsentRule(path) != nullptr) {
+    return "";
   }
   if (const auto* rule = FindRule(kTextRules, path)) {
     return rule->allowed;

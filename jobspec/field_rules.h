@@ -60,8 +60,12 @@ const std::vector<RequiredRule>& RequiredRules();
 const std::vector<AbsentRule>& AbsentRules();
 const std::vector<BuiltRule>& BuiltRules();
 
-// What may stand at the path, in words: "1 to 1000000000". Falls back on the type's name.
+// What may stand at the path, in words: "1 to 1000000000". Falls back on the type's name. Empty where no
+// value may stand.
 std::string AllowedText(std::string_view path);
+
+// The rule of a field that no job may have yet; null where it may.
+const AbsentRule* FindAbsentRule(std::string_view path);
 
 // The rule of an integer that a word may stand for; null where none may.
 const IntegerRule* FindWordRule(std::string_view path);

@@ -87,29 +87,29 @@ class Reader {
   void ReadValue(const YamlNode& key, const YamlNode& value, const std::string& path,
                  const FieldDescriptor& field, Message& message) {
     if (value.kind == YamlNode::Kind::kAlias) {
-      Refuse(key, path, "an alias (*name)", AllowedText(path), "write the value out");
+      RefuseValue(key, path, "an alias (*name)", "write the value out");
     } else if (value.anchor) {
-      Refuse(key, path, "an anchor (&name)", AllowedText(path), "write the value without it");
+      RefuseValue(key, path, "an anchor (&name)", "write the value without it");
     } else if (!value.tag.empty()) {
-      Refuse(key, path, absl::StrCat("the tag ", value.tag), AllowedText(path), "write the value without it");
+      RefuseValue(key, path, absl::StrCat("the tag ", value.tag), "write the value without it");
     } else if (value.kind == YamlNode::Kind::kNull) {
-      Refuse(key, path, "null", AllowedText(path),
-             IsRequired(path) ? "give a value" : "give a value, or omit the key for the default");
+      RefuseValue(key, path, "null",
+                  IsRequired(path) ? "give a value" : "give a value, or omit the key for the default");
     } else if (field.message_type() != nullptr) {
       if (value.kind == YamlNode::Kind::kMap) {
         ReadMap(value, path, *message.GetReflection()->MutableMessage(&message, &field));
       } else {
-        Refuse(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : value.text, AllowedText(path),
-               "write a block of keys");
+        RefuseValue(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : value.text,
+                    "write a block of keys");
       }
     } else if (value.kind != YamlNode::Kind::kScalar) {
-      Refuse(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : "a block", AllowedText(path),
-             "write one value");
+      RefuseValue(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : "a block",
+                  "write one value");
     } else {
       std::string why;
       if (!SetScalar(value, path, field, message, why)) {
         const std::string written = value.quoted ? absl::StrCat("\"", value.text, "\"") : value.text;
-        Refuse(key, path, written, AllowedText(path), why);
+        RefuseValue(key, path, written, why);
       }
     }
   }
@@ -262,6 +262,14 @@ class Reader {
     if (!meant.empty()) {
       result_.unusable.push_back(meant);  // the misspelt field is not "missing", too
     }
+  }
+
+  // What stands at the path is no value of its field. `why`: how to write one, which is idle advice for a
+  // field that no job may have.
+  void RefuseValue(const YamlNode& key, const std::string& path, const std::string& written,
+                   const std::string& why) {
+    const AbsentRule* absent = FindAbsentRule(path);
+    Refuse(key, path, written, AllowedText(path), absent == nullptr ? why : absent->remedy);
   }
 
   void Refuse(const YamlNode& at, const std::string& path, const std::string& value,

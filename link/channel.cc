@@ -56,7 +56,7 @@ absl::Status Channel::Send(const google::protobuf::MessageLite& message) {
     return absl::InternalError("a message does not serialise");
   }
 
-  const std::lock_guard lock(send_mu_);
+  const absl::MutexLock lock(&send_mu_);
   size_t put = 0;
   while (put < frame.size()) {
     const ssize_t n = send(fd_, frame.data() + put, frame.size() - put, MSG_NOSIGNAL);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <mutex>
-
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "google/protobuf/message_lite.h"
 
 namespace tandem::link {
@@ -23,7 +23,7 @@ class Channel {
   int fd() const { return fd_; }
 
   // Blocks while the peer's buffer is full. UnavailableError when the peer is gone.
-  absl::Status Send(const google::protobuf::MessageLite& message);
+  absl::Status Send(const google::protobuf::MessageLite& message) ABSL_LOCKS_EXCLUDED(send_mu_);
 
   // Blocks for the next frame. false: the peer closed between frames. Errors: torn or oversized frame.
   absl::StatusOr<bool> Receive(google::protobuf::MessageLite& message);
@@ -33,7 +33,7 @@ class Channel {
 
  private:
   const int fd_;
-  std::mutex send_mu_;
+  absl::Mutex send_mu_;  // guards what is written to fd_
 };
 
 }  // namespace tandem::link

@@ -24,7 +24,8 @@ struct EmbeddingArgs {
 // The gradient of the table (+)= the sum of the rows of grad_output that belong to each id, in token order;
 // rows of other ids become zero unless `add`. One of the two tables is null: sums are in grad_weight, or each
 // element is rounded once to `rounded`, where grad_output is of bfloat16. On a GPU ids outside the vocabulary
-// add to none.
+// add to none, and an id of more than 128 tokens has sixteen sums, each of every sixteenth of its tokens in
+// token order, which are then added in order.
 template <typename E>
 struct EmbeddingBackwardArgs {
   static constexpr const char* kName = "EmbeddingBackward";

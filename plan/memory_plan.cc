@@ -3,10 +3,30 @@
 
 #include <algorithm>
 
+#include "fsdp/layout.h"
+#include "platform/files.h"
 #include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
 
 namespace tandem::plan {
+namespace {
+
+int64_t CheckpointBytes(const JobPlan& plan) {
+  if (plan.train.checkpoint.directory.empty() && plan.train.checkpoint.resume.empty()) {
+    return 0;
+  }
+  int64_t bytes = platform::kFilePartBytes;
+  for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+    const model::UnitTypes& types = plan.precision.Of(plan.units[unit].name);
+    if (plan.outline.units[unit].frozen && types.compute != types.main) {  // loaded as a copy
+      bytes += fsdp::HeldRange(plan.layouts[unit], MeshOf(plan, unit, /*rank=*/0)).size() *
+               model::ElementBytes(types.main);
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
 
 MemoryPlan PlanMemory(const JobPlan& plan) {
   MemoryPlan memory;
@@ -29,6 +49,7 @@ MemoryPlan PlanMemory(const JobPlan& plan) {
   memory.alive_bytes = std::min(memory.alive_bytes, memory.arena_bytes - memory.persistent_bytes);
   memory.gap_bytes = memory.arena_bytes - memory.persistent_bytes - memory.alive_bytes;
   memory.host_bytes = plan.stage.host_bytes;
+  memory.checkpoint_bytes = CheckpointBytes(plan);
   return memory;
 }
 

@@ -121,6 +121,9 @@ void AppendMemory(const MemoryPlan& memory, std::string& text) {
                   memory.arena_bytes - schedules::Total(memory.persistent) - memory.alive_bytes);
   AppendMemoryRow(text, "arena", memory.arena_bytes);
   AppendMemoryRow(text, "pinned on the host", memory.host_bytes);
+  if (memory.checkpoint_bytes > 0) {
+    AppendMemoryRow(text, "host, a checkpoint", memory.checkpoint_bytes);
+  }
   AppendRow(text, "budget of a run",
             absl::StrCat(SizeText(memory.budget_bytes), "; at least ", SizeText(memory.least_budget_bytes),
                          ", by default ", SizeText(memory.default_budget_bytes),
@@ -321,6 +324,7 @@ json MemoryJson(const JobPlan& plan) {
           {"least_budget_bytes", memory.least_budget_bytes},
           {"default_budget_bytes", memory.default_budget_bytes},
           {"host_bytes", memory.host_bytes},
+          {"checkpoint_bytes", memory.checkpoint_bytes},
           {"kinds", kinds}};
 }
 

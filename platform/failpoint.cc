@@ -5,13 +5,14 @@
 #include <unistd.h>
 
 #include <map>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 
 namespace tandem::platform {
 
@@ -19,8 +20,8 @@ namespace {
 
 // What the flag --failpoint asked for: by name, how many hits are left until the kill.
 struct Armed {
-  std::mutex mu;
-  std::map<std::string, int64_t, std::less<>> hits_left;
+  absl::Mutex mu;
+  std::map<std::string, int64_t, std::less<>> hits_left ABSL_GUARDED_BY(mu);
 };
 
 Armed& TheArmed() {
@@ -54,14 +55,14 @@ absl::Status SetFailpoints(std::string_view spec) {
     parsed[std::string(parts.first)] = count;
   }
   Armed& armed = TheArmed();
-  const std::lock_guard lock(armed.mu);
+  const absl::MutexLock lock(&armed.mu);
   armed.hits_left = std::move(parsed);
   return absl::OkStatus();
 }
 
 void HitFailpoint(const char* name) {
   Armed& armed = TheArmed();
-  const std::lock_guard lock(armed.mu);
+  const absl::MutexLock lock(&armed.mu);
   const auto it = armed.hits_left.find(std::string_view(name));
   if (it == armed.hits_left.end() || --it->second > 0) {
     return;

@@ -13,6 +13,7 @@
 #include <exception>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "platform/regular_file.h"
@@ -42,16 +43,27 @@ class MachineFiles final : public Files {
   }
 
   absl::Status Write(const std::string& path, std::string_view content) override {
+    return WriteParts(path, [&]() -> absl::StatusOr<std::string_view> { return std::exchange(content, {}); });
+  }
+
+  absl::Status WriteParts(const std::string& path,
+                          const std::function<absl::StatusOr<std::string_view>()>& next) override {
     TANDEM_ASSIGN_OR_RETURN(Descriptor file, OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
-    while (!content.empty()) {
-      const ssize_t put = write(file.get(), content.data(), content.size());
-      if (put < 0 && errno == EINTR) {
-        continue;
+    while (true) {
+      TANDEM_ASSIGN_OR_RETURN(std::string_view part, next());
+      if (part.empty()) {
+        break;
       }
-      if (put < 0) {
-        return Failed("write", path);
+      while (!part.empty()) {
+        const ssize_t put = write(file.get(), part.data(), part.size());
+        if (put < 0 && errno == EINTR) {
+          continue;
+        }
+        if (put < 0) {
+          return Failed("write", path);
+        }
+        part.remove_prefix(static_cast<size_t>(put));
       }
-      content.remove_prefix(static_cast<size_t>(put));
     }
     if (fsync(file.get()) != 0) {
       return Failed("fsync", path);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,9 @@
 #include "absl/time/time.h"
 
 namespace tandem::platform {
+
+// How much of a large file its reader or writer has in memory at a time.
+inline constexpr int64_t kFilePartBytes = int64_t{16} << 20;
 
 // The file operations whose failure the system must survive; tests inject ENOSPC and EIO here.
 // Files are regular files: a FIFO, a device, a socket or a folder in place of one is an error that names it,
@@ -32,6 +36,11 @@ class Files {
 
   // Creates or truncates `path`, writes and fsyncs it. Not atomic; see Replace.
   virtual absl::Status Write(const std::string& path, std::string_view content) = 0;
+
+  // The same of content that need not fit in memory: the parts that `next` returns, one behind the other,
+  // until it returns an empty one, or an error, which this returns then. A part is used until the next call.
+  virtual absl::Status WriteParts(const std::string& path,
+                                  const std::function<absl::StatusOr<std::string_view>()>& next) = 0;
 
   // Fsyncs the folder, so that names created or renamed in it are durable.
   virtual absl::Status SyncFolder(const std::string& path) = 0;

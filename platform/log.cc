@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include <mutex>
-
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
@@ -14,8 +14,8 @@ namespace tandem::platform {
 namespace {
 
 struct Settings {
-  std::mutex mu;
-  std::string component;
+  absl::Mutex mu;
+  std::string component ABSL_GUARDED_BY(mu);
 };
 
 Settings& TheSettings() {
@@ -74,14 +74,14 @@ std::string Line(bool terminal, const std::string& component, LogLevel level, st
 
 void SetLogComponent(std::string component) {
   Settings& settings = TheSettings();
-  const std::lock_guard lock(settings.mu);
+  const absl::MutexLock lock(&settings.mu);
   settings.component = std::move(component);
 }
 
 void Log(LogLevel level, std::string_view message,
          std::initializer_list<std::pair<std::string_view, std::string>> fields) {
   Settings& settings = TheSettings();
-  const std::lock_guard lock(settings.mu);
+  const absl::MutexLock lock(&settings.mu);
   const std::string line = Line(isatty(STDERR_FILENO) == 1, settings.component, level, message, fields);
   // A log that cannot be written has nowhere to complain.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());

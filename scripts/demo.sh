@@ -14,13 +14,40 @@ esac
 example=headers
 if [ "${1:-}" = --moe ]; then example="headers-moe"; shift; fi
 
-gpus=0
-if command -v nvidia-smi >/dev/null; then
-  gpus=$({ nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU' || true)
+# The GPUs to train on, by nvidia-smi's numbers: those that the build has code for, under a driver for CUDA 13.
+gpus=()
+find_gpus() {
+  command -v nvidia-smi >/dev/null || return 0
+  local listed line
+  if ! listed=$(nvidia-smi --query-gpu=index,driver_version,compute_cap --format=csv,noheader 2>&1); then
+    echo "demo: on CPUs, since nvidia-smi fails: $listed" >&2
+    return
+  fi
+  while read -r line; do
+    if ! [[ $line =~ ^([0-9]+),\ (([0-9]+)\.[0-9.]+),\ (([0-9]+)\.[0-9]+)$ ]]; then
+      echo "demo: no GPU, says nvidia-smi: $line" >&2
+    elif [ "${BASH_REMATCH[3]}" -lt 580 ]; then
+      echo "demo: not on GPU ${BASH_REMATCH[1]}: CUDA 13 needs a driver 580 or later, and this one is ${BASH_REMATCH[2]}" >&2
+    elif [ "${BASH_REMATCH[5]}" -lt 8 ]; then
+      echo "demo: not on GPU ${BASH_REMATCH[1]}: its compute capability is ${BASH_REMATCH[4]}, and the kernels need 8.0" >&2
+    else
+      gpus+=("${BASH_REMATCH[1]}")
+    fi
+  done <<<"$listed"
+}
+find_gpus
+# Whoever names GPUs gets those. Workers offer what the variable says.
+if [ ${#gpus[@]} -gt 0 ] && [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
+  case $CUDA_VISIBLE_DEVICES in
+    ""|-1|NoDevFiles) gpus=() ;;
+    *) IFS=, read -ra gpus <<<"$CUDA_VISIBLE_DEVICES" ;;
+  esac
 fi
-if [ "$example" = headers-moe ] && [ "$gpus" -lt 2 ]; then gpus=0; fi
+if [ "$example" = headers-moe ] && [ ${#gpus[@]} -lt 2 ]; then gpus=(); fi
+CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]}")
+export CUDA_VISIBLE_DEVICES
 cuda=() targets=(tandem tandem-controller tandem-worker tandem-trainer)
-if [ "$gpus" -gt 0 ]; then cuda=(--cuda) targets+=(tandem-trainer-cuda); fi
+if [ ${#gpus[@]} -gt 0 ]; then cuda=(--cuda) targets+=(tandem-trainer-cuda); fi
 scripts/build.sh "${cuda[@]}" "$@" --target "${targets[@]}"
 
 # The newest headers that a compiler brought: /usr/include/c++/12 on Debian 12.
@@ -30,9 +57,9 @@ run=runs/demo-$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
 sed -e "s#/usr/include/c++/12#$headers#" -e "s#runs/$example#$run/checkpoints#" "examples/$example.yaml" >"$run/job.yaml"
 shape=(--workers 2 --slots 1)
-if [ "$gpus" -gt 0 ]; then
+if [ ${#gpus[@]} -gt 0 ]; then
   shape=(--workers 1)
-  [ "$gpus" -gt 1 ] || sed -i 's/^  ranks: 2$/  ranks: 1/' "$run/job.yaml"
+  [ ${#gpus[@]} -gt 1 ] || sed -i 's/^  ranks: 2$/  ranks: 1/' "$run/job.yaml"
 fi
 echo "demo: tandem run -f $run/job.yaml ${shape[*]}"
 exec build/release/bin/tandem run -f "$run/job.yaml" "${shape[@]}"

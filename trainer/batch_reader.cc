@@ -16,87 +16,96 @@ BatchReader::BatchReader() : thread_([this] { Read(); }) {}
 
 BatchReader::~BatchReader() {
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const absl::MutexLock lock(&mu_);
     ending_ = true;
   }
-  changed_.notify_all();
+  changed_.SignalAll();
   thread_.join();
 }
 
 void BatchReader::Request(int64_t run, std::vector<int64_t*> destinations, Load load) {
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const absl::MutexLock lock(&mu_);
     if (jobs_.size() == 2) {
       jobs_.pop_front();  // its run has ended, so it is read
     }
     jobs_.push_back({.run = run, .destinations = std::move(destinations), .load = std::move(load)});
   }
-  changed_.notify_all();
+  changed_.SignalAll();
 }
 
 void BatchReader::Await(int64_t run, int microbatch) {
-  std::unique_lock<std::mutex> lock(mu_);
-  changed_.wait(lock,
-                [&] { return cancelled_ || Find(run).done > microbatch || Find(run).error != nullptr; });
-  if (cancelled_) {
-    throw std::runtime_error("loading of batches was stopped");
+  const absl::MutexLock lock(&mu_);
+  while (!cancelled_) {
+    const Job* const job = Find(run);  // again after each wait: it may have moved
+    if (job == nullptr) {
+      throw std::logic_error(absl::StrCat("the batches were not requested of run ", run));
+    }
+    if (job->done > microbatch) {
+      return;
+    }
+    if (job->error != nullptr) {
+      std::rethrow_exception(job->error);
+    }
+    changed_.Wait(&mu_);
   }
-  const Job& job = Find(run);
-  if (job.done <= microbatch) {
-    std::rethrow_exception(job.error);
-  }
+  throw std::runtime_error("loading of batches was stopped");
 }
 
 void BatchReader::Cancel() {
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const absl::MutexLock lock(&mu_);
     cancelled_ = true;
   }
-  changed_.notify_all();
+  changed_.SignalAll();
 }
 
-BatchReader::Job& BatchReader::Find(int64_t run) {
+BatchReader::Job* BatchReader::Unfinished() {
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) {
+    return job.error == nullptr && job.done < static_cast<int>(job.destinations.size());
+  });
+  return found == jobs_.end() ? nullptr : &*found;
+}
+
+BatchReader::Job* BatchReader::Find(int64_t run) {
   const auto found =
       std::find_if(jobs_.begin(), jobs_.end(), [run](const Job& job) { return job.run == run; });
-  if (found == jobs_.end()) {
-    throw std::logic_error(absl::StrCat("the batches were not requested of run ", run));
-  }
-  return *found;
+  return found == jobs_.end() ? nullptr : &*found;
 }
 
 void BatchReader::Read() {
   pthread_setname_np(pthread_self(), "data");
-  std::unique_lock<std::mutex> lock(mu_);
   while (true) {
-    Job* next = nullptr;
-    changed_.wait(lock, [&] {
-      const auto found = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) {
-        return job.error == nullptr && job.done < static_cast<int>(job.destinations.size());
-      });
-      next = found == jobs_.end() ? nullptr : &*found;
-      return ending_ || next != nullptr;
-    });
-    if (ending_) {
-      return;
+    int64_t run = 0;
+    int microbatch = 0;
+    Load load;
+    int64_t* tokens = nullptr;
+    {
+      const absl::MutexLock lock(&mu_);
+      const Job* next = nullptr;
+      while (!ending_ && (next = Unfinished()) == nullptr) {
+        changed_.Wait(&mu_);
+      }
+      if (ending_) {
+        return;
+      }
+      run = next->run;
+      microbatch = next->done;
+      load = next->load;
+      tokens = next->destinations[microbatch];
     }
-    const int64_t run = next->run;
-    const int microbatch = next->done;
-    const Load load = next->load;
-    int64_t* const tokens = next->destinations[microbatch];
-    lock.unlock();
     std::exception_ptr error;
     try {
       load(microbatch, tokens);
     } catch (...) {
       error = std::current_exception();
     }
-    lock.lock();
-    const auto job = std::find_if(jobs_.begin(), jobs_.end(), [run](const Job& j) { return j.run == run; });
-    if (job != jobs_.end()) {
+    const absl::MutexLock lock(&mu_);
+    if (Job* const job = Find(run); job != nullptr) {
       job->error = error;
       job->done += error == nullptr ? 1 : 0;
     }
-    changed_.notify_all();
+    changed_.SignalAll();
   }
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "model/config.h"
 
 namespace tandem::trainer {
@@ -24,20 +24,20 @@ class BatchReader {
   using Load = std::function<void(int microbatch, int64_t* tokens)>;
 
   BatchReader();
-  ~BatchReader();  // drops what has not begun
+  ~BatchReader() ABSL_LOCKS_EXCLUDED(mu_);  // drops what has not begun
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
 
   // Asks for the microbatches of run `run`: microbatch m goes to destinations[m], which stay alive and
   // untouched until the run has ended. Runs come in ascending order; a run's record goes when the run but one
   // after it is asked for.
-  void Request(int64_t run, std::vector<int64_t*> destinations, Load load);
+  void Request(int64_t run, std::vector<int64_t*> destinations, Load load) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns once the microbatch is there. Throws what its Load threw; std::runtime_error after Cancel.
-  void Await(int64_t run, int microbatch);
+  void Await(int64_t run, int microbatch) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whoever waits, now or later, waits no more: the runs end with an error, and data may be slow.
-  void Cancel();
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Job {
@@ -48,14 +48,15 @@ class BatchReader {
     std::exception_ptr error;
   };
 
-  void Read();
-  Job& Find(int64_t run);  // requires mu_
+  void Read() ABSL_LOCKS_EXCLUDED(mu_);
+  Job* Unfinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // the first that has microbatches to read; or null
+  Job* Find(int64_t run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // or null
 
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::deque<Job> jobs_;    // the newest two; mu_
-  bool cancelled_ = false;  // mu_
-  bool ending_ = false;     // mu_
+  absl::Mutex mu_;
+  absl::CondVar changed_;
+  std::deque<Job> jobs_ ABSL_GUARDED_BY(mu_);  // the newest two
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
 

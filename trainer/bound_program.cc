@@ -7,7 +7,8 @@ using schedules::Instruction;
 using schedules::Program;
 using schedules::Wait;
 
-BoundProgram::BoundProgram(const Program& program, const std::function<Call(const Instruction&, int)>& bind)
+BoundProgram::BoundProgram(const Program& program,
+                           const std::function<std::shared_ptr<const Call>(const Instruction&, int)>& bind)
     : program_(program), instructions_(program.instructions.size()) {
   for (size_t i = 0; i < instructions_.size(); ++i) {
     BoundInstruction& bound = instructions_[i];

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,8 @@ using Call = std::function<void()>;
 // alone.
 struct BoundInstruction {
   const schedules::Instruction* instruction = nullptr;
-  int index = -1;  // in the program
-  std::array<Call, 2> calls;
+  int index = -1;                                    // in the program
+  std::array<std::shared_ptr<const Call>, 2> calls;  // others may have them too
 };
 
 // Consecutive work of one stream: nothing in it waits but its first instruction, and others wait for nothing
@@ -37,7 +38,8 @@ class BoundProgram {
  public:
   // bind: the call of an instruction in runs of that parity. `program` outlives it.
   BoundProgram(const schedules::Program& program,
-               const std::function<Call(const schedules::Instruction& instruction, int parity)>& bind);
+               const std::function<std::shared_ptr<const Call>(const schedules::Instruction& instruction,
+                                                               int parity)>& bind);
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
 

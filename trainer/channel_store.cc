@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/channel_store.h"
 
-#include <chrono>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -35,7 +34,7 @@ void ChannelStore::Set(const std::string& key, const std::string& value) {
 std::string ChannelStore::Get(const std::string& key, absl::Duration patience) {
   bool ask = false;
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const absl::MutexLock lock(&mu_);
     ask = values_.count(key) == 0 && asked_.insert(key).second;
   }
   if (ask) {
@@ -46,19 +45,18 @@ std::string ChannelStore::Get(const std::string& key, absl::Duration patience) {
     get.set_rank(rank_);
     ThrowIfNotOk(channel_.Send(message));
   }
-  std::unique_lock<std::mutex> lock(mu_);
-  const bool there =
-      changed_.wait_for(lock, absl::ToChronoNanoseconds(patience), [&] { return values_.count(key) > 0; });
-  if (!there) {
+  const absl::MutexLock lock(&mu_);
+  const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return values_.count(key) > 0; };
+  if (!changed_.AwaitFor(mu_, patience, there)) {
     throw comm::CommError("rendezvous: nobody has set " + key + " within " + absl::FormatDuration(patience));
   }
   return values_[key];
 }
 
 void ChannelStore::Deliver(const v1::KvValue& value) {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   values_[value.key()] = value.value();
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 }  // namespace tandem::trainer

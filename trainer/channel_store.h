@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "comm/communicator_factory.h"
 #include "link/channel.h"
+#include "platform/steady_condition.h"
 #include "tandem/v1/workers.pb.h"
 
 namespace tandem::trainer {
@@ -20,18 +22,18 @@ class ChannelStore final : public comm::Store {
   ChannelStore(link::Channel& channel, v1::AttemptId attempt, int rank);
 
   void Set(const std::string& key, const std::string& value) override;
-  std::string Get(const std::string& key, absl::Duration patience) override;
+  std::string Get(const std::string& key, absl::Duration patience) override ABSL_LOCKS_EXCLUDED(mu_);
 
-  void Deliver(const v1::KvValue& value);
+  void Deliver(const v1::KvValue& value) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   link::Channel& channel_;
   const v1::AttemptId attempt_;
   const int rank_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::set<std::string> asked_;
-  std::map<std::string, std::string> values_;
+  absl::Mutex mu_;
+  platform::SteadyCondition changed_;
+  std::set<std::string> asked_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::trainer

@@ -27,7 +27,7 @@ CollectiveLog::CollectiveLog(comm::Communicators& communicators, link::SharedPag
 }
 
 void CollectiveLog::Begin(int parity, int64_t number) {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   runs_[parity].number = number;
   runs_[parity].entries.clear();
 }
@@ -35,7 +35,7 @@ void CollectiveLog::Begin(int parity, int64_t number) {
 size_t CollectiveLog::Starts(int parity, int use, const schedules::Instruction& instruction, int64_t step) {
   comm::Communicator& communicator = communicators_[use];
   page_.collectives[use].store(communicator.num_collectives() + 1, std::memory_order_relaxed);
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   std::vector<Entry>& entries = runs_[parity].entries;
   entries.push_back(
       {.communicator = &communicator, .last_sequence = kNotKnown, .instruction = &instruction, .step = step});
@@ -45,14 +45,14 @@ size_t CollectiveLog::Starts(int parity, int use, const schedules::Instruction& 
 void CollectiveLog::Started(int parity, int use, size_t entry) {
   const uint64_t sequence = communicators_[use].num_collectives();
   page_.collectives[use].store(sequence, std::memory_order_relaxed);
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   runs_[parity].entries[entry].last_sequence = sequence;
 }
 
 std::optional<CollectiveLog::Entry> CollectiveLog::OldestPending() const {
   std::vector<Entry> entries;
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const absl::MutexLock lock(&mu_);
     const size_t older = runs_[0].number < runs_[1].number ? 0 : 1;
     entries = runs_[older].entries;
     const std::vector<Entry>& newer = runs_[1 - older].entries;

@@ -4,10 +4,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "comm/communicators.h"
 #include "link/shared_page.h"
 #include "schedules/program/program.h"
@@ -31,17 +32,18 @@ class CollectiveLog {
   CollectiveLog(comm::Communicators& communicators, link::SharedPage& page);
 
   // A run is issued; forgets the one before the former.
-  void Begin(int parity, int64_t number);
+  void Begin(int parity, int64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Before the call of an instruction that starts collectives on communicators[use]; returns what Started
   // wants. The instruction outlives the log.
-  size_t Starts(int parity, int use, const schedules::Instruction& instruction, int64_t step);
+  size_t Starts(int parity, int use, const schedules::Instruction& instruction, int64_t step)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Behind that call, which has started all of them.
-  void Started(int parity, int use, size_t entry);
+  void Started(int parity, int use, size_t entry) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The oldest instruction with a collective that has not ended.
-  std::optional<Entry> OldestPending() const;
+  std::optional<Entry> OldestPending() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Run {
@@ -51,8 +53,8 @@ class CollectiveLog {
 
   comm::Communicators& communicators_;
   link::SharedPage& page_;
-  mutable std::mutex mu_;
-  std::array<Run, 2> runs_;  // by parity; mu_
+  mutable absl::Mutex mu_;
+  std::array<Run, 2> runs_ ABSL_GUARDED_BY(mu_);  // by parity
 };
 
 }  // namespace tandem::trainer

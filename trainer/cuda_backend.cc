@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "comm/nccl_communicator.h"
+#include "comm/nccl_factory.h"
 #include "comm/network_interface.h"
 #include "device/cuda/device.h"
 #include "fsdp/cuda/shard_kernels.h"

@@ -21,6 +21,7 @@
 #include "trainer/failure.h"
 #include "trainer/progress.h"
 #include "trainer/run_memory.h"
+#include "trainer/shared_calls.h"
 #include "trainer/step_recorder.h"
 
 namespace tandem::trainer {
@@ -64,10 +65,11 @@ class Executor::Impl {
       slots_[parity].parity = parity;
     }
     const std::set<std::string> urgent = plan::HighPriorityStreams(plan);
+    SharedCalls calls(binder_, memory);
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {
       programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
-                                                               plan::CommunicatorUses(plan), binder_, first));
+                                                               plan::CommunicatorUses(plan), calls, first));
       first += static_cast<int>(program->instructions.size());
       for (const schedules::Stream& stream : program->streams) {
         StreamEntry& entry = streams_[stream.name];
@@ -164,13 +166,13 @@ class Executor::Impl {
   // A program and where its instructions are among those of all programs, which the shared page counts.
   struct Bound {
     Bound(const Program& program, const comm::Communicators& communicators,
-          const std::vector<schedules::CommunicatorUse>& uses, const Binder& binder, int first)
+          const std::vector<schedules::CommunicatorUse>& uses, SharedCalls& calls, int first)
         : program(program,
                   [&](const Instruction& instruction, int parity) {
                     const int use = instruction.communicator < 0
                                         ? -1
                                         : Find(uses, program.communicators[instruction.communicator]);
-                    return binder.Bind(program, instruction, parity, use < 0 ? nullptr : &communicators[use]);
+                    return calls.Get(program, instruction, parity, use < 0 ? nullptr : &communicators[use]);
                   }),
           first(first) {
       for (const schedules::CommunicatorUse& use : program.communicators) {
@@ -323,7 +325,7 @@ class Executor::Impl {
       const size_t entry = use < 0 ? 0
                                    : collectives_.Starts(slot.parity, use, *bound.instruction,
                                                          StepOf(slot, *bound.instruction));
-      const Call& call = bound.calls[slot.parity];
+      const Call& call = *bound.calls[slot.parity];
       if (slot.recorder == nullptr) {
         call();
       } else {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "link/bounded_reports.h"
 #include "link/channel.h"
+#include "platform/steady_condition.h"
 #include "tandem/v1/trainer.pb.h"
 
 namespace tandem::trainer {
@@ -21,14 +22,14 @@ class Outbox {
   static constexpr size_t kMaxBytes = size_t{64} << 20;
 
   explicit Outbox(link::Channel& channel, size_t max_bytes = kMaxBytes);  // `channel` outlives it
-  ~Outbox();                                                              // drops what is not sent
+  ~Outbox() ABSL_LOCKS_EXCLUDED(mu_);                                     // drops what is not sent
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  void Push(v1::FromTrainer message);
+  void Push(v1::FromTrainer message) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Waits until everything pushed before has been sent or the daemon is gone; false at the deadline.
-  bool Flush(absl::Duration timeout);
+  bool Flush(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Entry {
@@ -38,15 +39,15 @@ class Outbox {
     v1::StepReport* report() { return message.has_report() ? message.mutable_report() : nullptr; }
   };
 
-  void Run();
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
 
   link::Channel& channel_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  link::BoundedReports<Entry> queue_;
-  bool sending_ = false;
-  bool ending_ = false;
-  bool gone_ = false;  // the daemon
+  absl::Mutex mu_;
+  platform::SteadyCondition changed_;
+  link::BoundedReports<Entry> queue_ ABSL_GUARDED_BY(mu_);
+  bool sending_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  bool gone_ ABSL_GUARDED_BY(mu_) = false;  // the daemon
   std::thread thread_;
 };
 

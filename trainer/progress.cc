@@ -28,10 +28,10 @@ Progress::Progress(link::SharedPage& page, bool looks) : page_(page) {
 Progress::~Progress() {
   if (thread_.joinable()) {
     {
-      const std::lock_guard<std::mutex> lock(mu_);
+      const absl::MutexLock lock(&mu_);
       ending_ = true;
     }
-    ending_changed_.notify_all();
+    ending_changed_.NotifyAll();
     thread_.join();
   }
 }
@@ -54,12 +54,12 @@ void Progress::Finished(const Position& position) {
 }
 
 void Progress::Issued(const device::Stream* stream, const Position& position, const device::Event& end) {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   queues_[stream].issued.push_back({position, end});
 }
 
 void Progress::Look() {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   Position newest;
   try {
     for (auto& [stream, queue] : queues_) {
@@ -88,11 +88,15 @@ void Progress::Look() {
 
 void Progress::Run() {
   pthread_setname_np(pthread_self(), "progress");
-  std::unique_lock<std::mutex> lock(mu_);
-  while (!ending_changed_.wait_for(lock, kPeriod, [this] { return ending_; })) {
-    lock.unlock();
+  while (true) {
+    {
+      const absl::MutexLock lock(&mu_);
+      if (ending_changed_.AwaitFor(mu_, kPeriod,
+                                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ending_; })) {
+        return;
+      }
+    }
     Look();
-    lock.lock();
   }
 }
 

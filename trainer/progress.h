@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "device/stream.h"
 #include "link/shared_page.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::trainer {
 
@@ -23,7 +24,7 @@ namespace tandem::trainer {
 // page is behind by kPeriod at most.
 class Progress {
  public:
-  static constexpr std::chrono::milliseconds kPeriod{10};
+  static constexpr absl::Duration kPeriod = absl::Milliseconds(10);
 
   struct Position {
     int64_t run = -1;  // its number: runs end in their order
@@ -33,7 +34,7 @@ class Progress {
 
   // looks: calls only issue. Starts the thread. `page` outlives it.
   Progress(link::SharedPage& page, bool looks);
-  ~Progress();
+  ~Progress() ABSL_LOCKS_EXCLUDED(mu_);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
@@ -45,13 +46,14 @@ class Progress {
 
   // It will have finished when `end`, an event behind it on `stream`, is reached. In the stream's order.
   // Requires that it looks.
-  void Issued(const device::Stream* stream, const Position& position, const device::Event& end);
+  void Issued(const device::Stream* stream, const Position& position, const device::Event& end)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Something finished that has no place of its own.
   void Moved();
 
   // Looks now: what has finished before the call is on the page after it.
-  void Look();
+  void Look() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Issue {
@@ -64,14 +66,14 @@ class Progress {
     size_t next = 0;
   };
 
-  void Run();
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
 
   link::SharedPage& page_;
-  std::mutex mu_;
-  std::condition_variable ending_changed_;
-  std::map<const device::Stream*, Queue> queues_;  // guarded by mu_, like the two below
-  int64_t run_ = -1;                               // of the position on the page, where it looks
-  bool ending_ = false;
+  absl::Mutex mu_;
+  platform::SteadyCondition ending_changed_;
+  std::map<const device::Stream*, Queue> queues_ ABSL_GUARDED_BY(mu_);
+  int64_t run_ ABSL_GUARDED_BY(mu_) = -1;  // of the position on the page, where it looks
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // where it looks
 };
 

@@ -6,39 +6,27 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
-#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/exchange.h"
-#include "checkpoint/parameter_arrays.h"
-#include "checkpoint/whole_steps.h"
+#include "checkpoint/lease.h"
 #include "data/corpus.h"
 #include "data/loader.h"
 #include "device/device.h"
-#include "jobspec/model_function.h"
 #include "model/node.h"
 #include "ops/operations.h"
 #include "plan/step_work.h"
 #include "platform/build_info.h"
-#include "platform/clock.h"
-#include "platform/host.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
-#include "trainer/canaries.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
-#include "trainer/job_start.h"
 #include "trainer/progress.h"
-#include "trainer/resume_checks.h"
 #include "trainer/run_sequence.h"
-#include "trainer/shown_progress.h"
-#include "trainer/stage_memory.h"
 #include "trainer/step_reports.h"
+#include "trainer/training_state.h"
 
 namespace tandem::trainer {
 namespace {
@@ -50,18 +38,6 @@ std::optional<data::Documents> DocumentsOf(const plan::JobPlan& plan) {
     return std::nullopt;
   }
   return data::Documents{.end_of_document = plan.train.data.end_of_document};
-}
-
-std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
-  std::vector<std::string> names;
-  for (const checkpoint::WholeArray& array : arrays) {
-    names.push_back(array.name);
-  }
-  return names;
-}
-
-int64_t SequencesPerStep(const plan::JobPlan& plan) {
-  return plan::TokensPerStep(plan) / plan.batch.sequence_length;
 }
 
 SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
@@ -90,10 +66,6 @@ class Rank::Impl {
       : plan_(plan),
         config_(config),
         communicators_(communicators),
-        self_{.job = config.job,
-              .name = plan.train.name,
-              .attempt = config.attempt,
-              .host = platform::HostName()},
         files_(files),
         requests_(requests),
         page_(page),
@@ -109,16 +81,10 @@ class Rank::Impl {
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
-        units_(MakeUnits(plan, config.rank, backend)),
-        memory_(plan.stage, backend.device(),
-                communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
-                config.executor.fill_with_nan),
-        states_(StatesOf(plan, memory_)),
-        updated_states_(UpdatedStatesOf(plan, memory_)),
-        arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
-                updated_states_, config.rank == 0),
-        executor_(plan, nodes_, units_, memory_, communicators.programs, page, backend, config.executor) {
-    for (const std::string& refused : communicators.programs.RegisterWindows(memory_.region())) {
+        state_(plan, config_, communicators, files, backend, train_loader_.digest(), tell_),
+        executor_(plan, nodes_, state_.units(), state_.memory(), communicators.programs, page, backend,
+                  config.executor) {
+    for (const std::string& refused : communicators.programs.RegisterWindows(state_.memory().region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
                     {{"reason", refused}});
     }
@@ -148,20 +114,22 @@ class Rank::Impl {
   void ReleaseDirectory() { lease_.Release(); }
 
   int64_t step() const { return sequence_.has_value() ? sequence_->step() : 0; }
-  const std::vector<fsdp::UnitShard>& units() const { return units_; }
-  const fsdp::StateMemory& StateOf(size_t unit) const { return states_.at(unit); }
-  device::Memory arena() const { return memory_.arena(); }
+  const std::vector<fsdp::UnitShard>& units() const { return state_.units(); }
+  const fsdp::StateMemory& StateOf(size_t unit) const { return state_.states().at(unit); }
+  device::Memory arena() const { return state_.memory().arena(); }
 
  private:
   RankOutcome Train() {
     SetPhase(v1::RANK_PHASE_LOADING);
-    const int64_t first_step = Load();
+    const TrainingState::Start start = state_.Load(
+        lease_, [this](const std::exception_ptr& error) { executor_.Fail(error); },
+        [this] { Progress(page_, /*looks=*/false).Moved(); });
     device_.Synchronize();  // the streams of the executor wait for no other
-    sequence_.emplace(Sequence(plan_, first_step));
+    sequence_.emplace(Sequence(plan_, start.step));
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
-                     first_step, config_.attempt, tell_,
+                     start.step, config_.attempt, tell_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
-    TellReady(first_step);
+    TellReady(start);
     SetPhase(v1::RANK_PHASE_READY);
     Lap();
 
@@ -188,7 +156,11 @@ class Rank::Impl {
           break;
         case RunSequence::Action::kSave:
           reports_->Submit();
-          save_error_ = Save();
+          // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is
+          // there.
+          reports_->Flush();
+          SetPhase(v1::RANK_PHASE_CHECKPOINTING);
+          save_error_ = state_.Save(sequence_->step(), sequence_->is_final());
           sequence_->Saved();
           Lap();
           break;
@@ -216,28 +188,22 @@ class Rank::Impl {
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
 
-  void TellReady(int64_t first_step) const {
+  void TellReady(const TrainingState::Start& start) const {
     v1::FromTrainer message;
     v1::Ready& ready = *message.mutable_ready();
     ready.set_program_digest(plan_.program_digest);
     ready.set_layout_digest(plan_.layout_digest);
     ready.set_data_digest(train_loader_.digest());
     ready.set_kernels_digest(kernels_digest_);
-    ready.set_resumed_step(first_step);
+    ready.set_resumed_step(start.step);
     ready.set_build(platform::BuildVersion());
-    ready.set_resumed_from(resumed_from_);
+    ready.set_resumed_from(start.checkpoint);
     ready.set_arena_bytes(plan_.stage.arena_bytes);
     const device::MemoryUse memory = device_.memory_use();
     ready.set_device_used_bytes(memory.used);
     ready.set_device_total_bytes(memory.total);
     const std::map<std::string, double> sent = plan::SentBytes(plan_);
     ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
-    tell_(std::move(message));
-  }
-
-  void TellOf(const v1::CheckpointWarning& warning) const {
-    v1::FromTrainer message;
-    *message.mutable_checkpoint_warning() = warning;
     tell_(std::move(message));
   }
 
@@ -251,81 +217,6 @@ class Rank::Impl {
   }
 
   bool HasDirectory() const { return !plan_.train.checkpoint.directory.empty(); }
-
-  // Initial weights, or those of a checkpoint; returns the step that is done.
-  int64_t Load() {
-    JobStart job = StartJob(
-        files_, communicators_.report,
-        {.self = self_,
-         .directory = plan_.train.checkpoint.directory,
-         .resume = plan_.train.checkpoint.resume,
-         .resume_from = config_.resume_from,
-         .last_step = plan_.train.steps,
-         .layout_digests = plan_.resumable_layouts,
-         .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
-         .model = plan_.resolved_model,
-         .seed = plan_.train.seed,
-         .global_batch_size = SequencesPerStep(plan_),
-         .sequence_length = plan_.batch.sequence_length,
-         .data_digest = train_loader_.digest(),
-         .states = NamesOf(updated_states_)},
-        lease_,
-        {.lost =
-             [this](const std::string& reason) {
-               executor_.Fail(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
-             },
-         .moved = moved_});
-    whole_ = std::move(job.whole);
-    for (const v1::CheckpointWarning& warning : job.warnings) {
-      TellOf(warning);
-    }
-    const checkpoint::Found& start = job.from;
-    resumed_from_ = start.path;
-    const int64_t step = start.path.empty() ? Initialize() : Resume(start);
-    for (size_t unit = 0; unit < units_.size(); ++unit) {
-      units_[unit].Publish(states_[unit]);
-    }
-    if (plan_.train.canaries) {
-      canaries_ = std::make_unique<Canaries>(plan_, config_.rank, memory_, device_);
-      canaries_->Plant();
-    }
-    return step;
-  }
-
-  int64_t Initialize() {
-    for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
-      std::vector<fsdp::ParameterInit> inits;
-      for (const model::Parameter& parameter : plan_.units[unit].parameters) {
-        inits.push_back(
-            {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
-      }
-      units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
-    }
-    return 0;
-  }
-
-  int64_t Resume(const checkpoint::Found& start) {
-    checkpoint::Load(files_, communicators_.report, start.path, arrays_.shards(), arrays_.unit_shards(),
-                     ShownProgress(config_.rank == 0, "the ranks load a checkpoint", moved_));
-    arrays_.ToDevice();
-    if (config_.rank == 0) {
-      platform::Log(platform::LogLevel::kInfo, "resumed",
-                    {{"checkpoint", start.path}, {"step", absl::StrCat(start.info.step)}});
-    }
-    return start.info.step;
-  }
-
-  // After a run of that step. The run behind it is in flight and may have written them.
-  void CheckCanaries(int64_t step) const {
-    if (canaries_ == nullptr) {
-      return;
-    }
-    try {
-      canaries_->Check();
-    } catch (const std::logic_error&) {
-      throw InstructionError(std::current_exception(), step, /*instruction=*/"", /*group=*/"");
-    }
-  }
 
   void Issue(const trainer::Run& run) {
     if (run.kind == RunKind::kBegin) {
@@ -352,7 +243,7 @@ class Rank::Impl {
   // losses.
   void Await() {
     RunRecord record = executor_.Await();
-    CheckCanaries(std::max(record.run.applied, record.run.computed));
+    state_.CheckCanaries(std::max(record.run.applied, record.run.computed));
     if (record.run.applied > 0) {
       reports_->Applied(record);
       if (record.run.computed > 0) {
@@ -436,75 +327,9 @@ class Rank::Impl {
 
   int GlobalMicrobatch(int round) const { return round * plan_.train.ranks + config_.rank; }
 
-  // A save that fails while there are more to come is reported, and training goes on: a full disk may be
-  // emptied, and the checkpoint before this one is still there. Returns the error.
-  std::string Save() {
-    const int64_t step = sequence_->step();
-    // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there.
-    reports_->Flush();
-    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-    arrays_.FromDevice();
-    checkpoint::Saved saved;
-    try {
-      saved = checkpoint::Save(files_, communicators_.report, plan_.train.checkpoint.directory,
-                               plan_.train.checkpoint.keep, self_,
-                               {.step = step,
-                                .attempt = config_.attempt,
-                                .job = config_.job,
-                                .spec_digest = config_.spec_digest,
-                                .layout_digest = plan_.layout_digest,
-                                .seed = plan_.train.seed,
-                                .data_digest = train_loader_.digest(),
-                                .model = jobspec::ModelFunctionText(plan_.resolved_model),
-                                .global_batch_size = SequencesPerStep(plan_),
-                                .sequence_length = plan_.batch.sequence_length},
-                               arrays_.owned_shards(), whole_);
-    } catch (const checkpoint::DirectoryLost&) {
-      throw;
-    } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
-      Warn(v1::CHECKPOINT_PROBLEM_SAVE_FAILED, error.what());
-      if (sequence_->is_final()) {
-        throw;
-      }
-      return error.what();
-    }
-    if (config_.rank == 0) {
-      v1::FromTrainer message;
-      v1::CheckpointCommitted& committed = *message.mutable_checkpoint();
-      committed.set_step(step);
-      committed.set_path(saved.path);
-      committed.set_bytes(saved.bytes);
-      committed.set_manifest_digest(saved.manifest_digest);
-      committed.set_seconds(saved.seconds);
-      committed.mutable_removed_steps()->Add(saved.removed_steps.begin(), saved.removed_steps.end());
-      tell_(std::move(message));
-    }
-    // Every save tries again and fails again; one warning of each says enough.
-    std::vector<std::string> news;
-    for (const std::string& reason : saved.not_removed) {
-      if (not_removed_.insert(reason).second) {
-        news.push_back(reason);
-      }
-    }
-    if (!news.empty()) {
-      Warn(v1::CHECKPOINT_PROBLEM_NOT_REMOVED, absl::StrJoin(news, "; "));
-    }
-    return "";
-  }
-
-  // Reports a problem of the save of this step.
-  void Warn(v1::CheckpointProblem problem, const std::string& message) {
-    platform::Log(platform::LogLevel::kError, "a checkpoint failed",
-                  {{"step", absl::StrCat(step())}, {"error", message}});
-    if (config_.rank == 0) {
-      TellOf(WarningOf(problem, step(), "", message));
-    }
-  }
-
   const plan::JobPlan& plan_;
   const RankConfig config_;
   const RankCommunicators communicators_;
-  const checkpoint::Owner self_;
   platform::Files& files_;
   RequestBox& requests_;
   link::SharedPage& page_;
@@ -515,22 +340,13 @@ class Rank::Impl {
   std::optional<RunSequence> sequence_;  // once it is known where the job starts
   int64_t nonfinite_step_ = 0;           // whose gradients were not finite, where the job is to stop then
   std::string save_error_;               // of the newest save; empty: it succeeded
-  std::set<std::string> not_removed_;    // of all saves: what was reported
-  std::string resumed_from_;
-  checkpoint::WholeSteps whole_;  // rank 0
-  const std::function<void()> moved_ = [this] { Progress(page_, /*looks=*/false).Moved(); };
 
   const std::shared_ptr<const data::Corpus> corpus_;
   const std::string kernels_digest_;
   const data::Loader train_loader_;
   std::optional<data::Loader> validation_loader_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
-  const std::vector<fsdp::UnitShard> units_;
-  const StageMemory memory_;
-  const std::vector<fsdp::StateMemory> states_;
-  std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
-  const std::vector<checkpoint::WholeArray> updated_states_;
-  checkpoint::ParameterArrays arrays_;
+  TrainingState state_;
   Executor executor_;
   std::optional<StepReports> reports_;  // once it is known where the job starts
   checkpoint::HeldLease lease_;         // of the checkpoint directory; rank 0

@@ -53,52 +53,63 @@ Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements,
 
 Reporter::~Reporter() {
   {
-    const std::lock_guard<std::mutex> lock(mu_);
+    const absl::MutexLock lock(&mu_);
     ending_ = true;
-    changed_.notify_all();
+    changed_.SignalAll();
   }
   thread_.join();
 }
 
 void Reporter::Submit(StepRecord record) {
-  std::unique_lock<std::mutex> lock(mu_);
-  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || error_ != nullptr; });
+  const absl::MutexLock lock(&mu_);
+  AwaitIdle();
   if (error_ == nullptr) {
     waiting_ = std::move(record);
-    changed_.notify_all();
+    changed_.SignalAll();
   }
 }
 
 void Reporter::Flush() {
-  std::unique_lock<std::mutex> lock(mu_);
-  changed_.wait(lock, [this] { return (!busy_ && !waiting_) || error_ != nullptr; });
+  const absl::MutexLock lock(&mu_);
+  AwaitIdle();
   if (error_ != nullptr) {
     std::rethrow_exception(error_);
   }
 }
 
+void Reporter::AwaitIdle() {
+  while ((busy_ || waiting_) && error_ == nullptr) {
+    changed_.Wait(&mu_);
+  }
+}
+
 void Reporter::Run() {
-  std::unique_lock<std::mutex> lock(mu_);
   while (true) {
-    changed_.wait(lock, [this] { return waiting_ || ending_; });
-    if (ending_) {
-      return;
+    StepRecord record;
+    {
+      const absl::MutexLock lock(&mu_);
+      while (!waiting_ && !ending_) {
+        changed_.Wait(&mu_);
+      }
+      if (ending_) {
+        return;
+      }
+      record = *std::exchange(waiting_, std::nullopt);
+      busy_ = true;
     }
-    const StepRecord record = *std::exchange(waiting_, std::nullopt);
-    busy_ = true;
-    lock.unlock();
     std::exception_ptr error;
     try {
       Fold(record);
     } catch (...) {
       error = std::current_exception();
     }
-    lock.lock();
-    busy_ = false;
-    error_ = error;
-    changed_.notify_all();
+    {
+      const absl::MutexLock lock(&mu_);
+      busy_ = false;
+      error_ = error;
+      changed_.SignalAll();
+    }
     if (error != nullptr) {
-      lock.unlock();
       failed_(record.report.step(), error);
       return;
     }

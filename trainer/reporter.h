@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "fsdp/parameter_norms.h"
 #include "tandem/v1/report.pb.h"
 #include "trainer/router_load.h"
@@ -61,19 +61,21 @@ class Reporter {
   Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
            double seconds_at_peak, Report report,
            std::function<void(int64_t step, std::exception_ptr)> failed);
-  ~Reporter();  // drops what is not folded yet; does not end a collective that is in progress
+  // Drops what is not folded yet; does not end a collective that is in progress.
+  ~Reporter() ABSL_LOCKS_EXCLUDED(mu_);
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
   // Returns at once after a failure.
-  void Submit(StepRecord record);
+  void Submit(StepRecord record) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Waits until everything submitted has been reported; on other ranks than 0, sent. Throws what a record
   // failed with.
-  void Flush();
+  void Flush() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  void Run();
+  void Run() ABSL_LOCKS_EXCLUDED(mu_);
+  void AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // nothing is in progress, or one has failed
   void Fold(const StepRecord& record);
 
   comm::Communicator& comm_;
@@ -83,12 +85,12 @@ class Reporter {
   const Report report_;
   const std::function<void(int64_t, std::exception_ptr)> failed_;
 
-  std::mutex mu_;
-  std::condition_variable changed_;
-  std::optional<StepRecord> waiting_;  // mu_
-  bool busy_ = false;                  // mu_
-  bool ending_ = false;                // mu_
-  std::exception_ptr error_;           // of the record that failed; mu_
+  absl::Mutex mu_;
+  absl::CondVar changed_;
+  std::optional<StepRecord> waiting_ ABSL_GUARDED_BY(mu_);
+  bool busy_ ABSL_GUARDED_BY(mu_) = false;
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  std::exception_ptr error_ ABSL_GUARDED_BY(mu_);  // of the record that failed
   std::thread thread_;
 };
 

@@ -6,7 +6,7 @@
 namespace tandem::trainer {
 
 void RequestBox::Add(uint32_t bits, uint64_t id) {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   if (id != 0) {
     if (!seen_.insert(id).second) {
       return;
@@ -17,37 +17,37 @@ void RequestBox::Add(uint32_t bits, uint64_t id) {
 }
 
 uint32_t RequestBox::Take() {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   in_flight_.insert(in_flight_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
   return std::exchange(bits_, 0);
 }
 
 void RequestBox::AddProfile(const ProfileSteps& asked) {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   if (seen_profiles_.insert(asked.id).second) {
     profiles_.push_back(asked);
   }
 }
 
 ProfileSteps RequestBox::WantedProfile() {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   return profiles_.empty() ? ProfileSteps{} : profiles_.front();
 }
 
 void RequestBox::ProfileAgreed(uint64_t id) {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   seen_profiles_.insert(id);
   std::erase_if(profiles_, [id](const ProfileSteps& asked) { return asked.id == id; });
 }
 
 std::vector<uint64_t> RequestBox::Finish() {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   return std::exchange(in_flight_, {});
 }
 
 std::vector<uint64_t> RequestBox::FinishAll() {
-  const std::lock_guard<std::mutex> lock(mu_);
+  const absl::MutexLock lock(&mu_);
   std::vector<uint64_t> ids = std::exchange(in_flight_, {});
   ids.insert(ids.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();

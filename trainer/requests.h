@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <set>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "trainer/profiling.h"
 
 namespace tandem::trainer {
@@ -24,34 +25,34 @@ class RequestBox {
  public:
   // `id` is acknowledged once the ranks have acted; 0: nobody waits for it. An id that came before is
   // ignored.
-  void Add(uint32_t bits, uint64_t id);
+  void Add(uint32_t bits, uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The bits of everything that has come since the last Take; those are in flight until Finish.
-  uint32_t Take();
+  uint32_t Take() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Steps to record. An id that came before is ignored.
-  void AddProfile(const ProfileSteps& asked);
+  void AddProfile(const ProfileSteps& asked) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The first of those that the ranks have not agreed on; id 0: none.
-  ProfileSteps WantedProfile();
+  ProfileSteps WantedProfile() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The ranks have, perhaps before this one was asked.
-  void ProfileAgreed(uint64_t id);
+  void ProfileAgreed(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The ids in flight: the ranks have acted on them.
-  std::vector<uint64_t> Finish();
+  std::vector<uint64_t> Finish() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Every id not yet answered, in flight or not: the job ends.
-  std::vector<uint64_t> FinishAll();
+  std::vector<uint64_t> FinishAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  std::mutex mu_;
-  uint32_t bits_ = 0;
-  std::set<uint64_t> seen_;
-  std::vector<uint64_t> waiting_;
-  std::vector<uint64_t> in_flight_;
-  std::deque<ProfileSteps> profiles_;  // not agreed on
-  std::set<uint64_t> seen_profiles_;
+  absl::Mutex mu_;
+  uint32_t bits_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<uint64_t> seen_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint64_t> waiting_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint64_t> in_flight_ ABSL_GUARDED_BY(mu_);
+  std::deque<ProfileSteps> profiles_ ABSL_GUARDED_BY(mu_);  // not agreed on
+  std::set<uint64_t> seen_profiles_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::trainer

@@ -15,7 +15,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "comm/communicator_factory.h"
 #include "comm/communicators.h"
 #include "comm/watchdog.h"
@@ -35,6 +35,7 @@
 #include "plan/job_plan.h"
 #include "platform/build_info.h"
 #include "platform/files.h"
+#include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "proto/names.h"
 #include "proto/time.h"
@@ -304,7 +305,7 @@ class TrainerProcess {
 
   // Says why, and leaves. The streams are not joined. The thread that comes first reports.
   [[noreturn]] void Fail(const std::exception_ptr& error) {
-    failing_.lock();
+    failing_.Lock();
     Failure failure = Describe(error);
     v1::Cause& cause = failure.cause;
     if (cause.step() == 0) {
@@ -339,7 +340,7 @@ class TrainerProcess {
     Leave(code);
   }
 
-  std::mutex failing_;  // never unlocked
+  absl::Mutex failing_;  // never unlocked
   link::Channel channel_;
   const MakeBackend make_backend_;
   std::optional<link::MappedPage> page_;
@@ -380,6 +381,7 @@ int TrainerMain(int argc, char** argv, const MakeBackend& make_backend) {
     return static_cast<int>(ExitCode::kStopped);
   }
   at::set_num_threads(1);  // a rank's parallelism is its streams
+  platform::IgnoreLockCycles();
   try {
     return TrainerProcess(*args, make_backend).Run();
   } catch (const std::exception& error) {

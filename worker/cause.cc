@@ -21,8 +21,8 @@ void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause)
 // Of a rank that died only the last finished instruction is known.
 void SetLastInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
   const int64_t index = rank.sample.instruction;
-  if (index >= 0 && index < static_cast<int64_t>(attempt.program.size())) {
-    cause.set_last_instruction(attempt.program[index].text);
+  if (index >= 0 && index < attempt.program.size()) {
+    cause.set_last_instruction(attempt.program.Text(index));
   }
 }
 
@@ -197,8 +197,8 @@ std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {
   if (sample.instruction < 0) {
     return where;
   }
-  if (sample.instruction < static_cast<int64_t>(attempt.program.size())) {
-    return absl::StrCat(where, ", after ", attempt.program[sample.instruction].phrase);
+  if (sample.instruction < attempt.program.size()) {
+    return absl::StrCat(where, ", after ", attempt.program.Phrase(sample.instruction));
   }
   return absl::StrCat(where, ", after instruction ", sample.instruction);
 }

@@ -5,12 +5,15 @@
 #include <grpcpp/security/credentials.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/steady_condition.h"
 #include "tandem/v1/workers.grpc.pb.h"
 #include "tls/client_tls.h"
 #include "worker/mailbox.h"
@@ -24,7 +27,7 @@ constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
 // gives the worker's jobs up.
 constexpr absl::Duration kLongestOfRefused = absl::Seconds(5);
 constexpr absl::Duration kTellAway = absl::Seconds(2);  // then twice as long, and so on
-constexpr std::chrono::seconds kLongestDial{20};
+constexpr absl::Duration kLongestDial = absl::Seconds(20);
 
 // A connection of its own, dialled at the first call. It is not used again once it broke: gRPC would time its
 // next dial by a timer, and those stand still after the wall clock was set back, until it is again what it
@@ -38,8 +41,7 @@ std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
               static_cast<int>(absl::ToInt64Milliseconds(address.keepalive_timeout)));
   args.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS,
-              static_cast<int>(std::chrono::milliseconds(kLongestDial).count()));
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, static_cast<int>(absl::ToInt64Milliseconds(kLongestDial)));
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetMaxReceiveMessageSize(64 << 20);
   if (address.tls == nullptr) {
@@ -86,7 +88,7 @@ class ControllerClient::Session {
   }
 
   // Dials. False: nobody answers there within kLongestDial, or it was cancelled; only Finish may follow.
-  bool Open() {
+  bool Open() ABSL_LOCKS_EXCLUDED(mu_) {
     stream_ = stub_->Session(&context_);
     Opened();
     return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
@@ -104,36 +106,37 @@ class ControllerClient::Session {
 
   // No more is sent after what was; waits until the controller, who then ends the stream, has read all of it,
   // at most `limit`.
-  void Flush(absl::Duration limit) {
+  void Flush(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_) {
     outbox_.Close();
-    std::unique_lock lock(mu_);
-    changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return ended_; });
+    const absl::MutexLock lock(&mu_);
+    changed_.AwaitFor(mu_, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; });
   }
 
   // After Receive returned false.
-  grpc::Status Finish() {
+  grpc::Status Finish() ABSL_LOCKS_EXCLUDED(mu_) {
     outbox_.Close();
     const grpc::Status status = stream_->Finish();
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     ended_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
     return status;
   }
 
  private:
-  void Opened() {
-    const std::lock_guard lock(mu_);
+  void Opened() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     opened_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
-  void Write() {
+  void Write() ABSL_LOCKS_EXCLUDED(mu_) {
     {
-      std::unique_lock lock(mu_);
-      if (!changed_.wait_for(lock, kLongestDial, [this] { return opened_; })) {
+      const auto opened = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return opened_; };
+      const absl::MutexLock lock(&mu_);
+      if (!changed_.AwaitFor(mu_, kLongestDial, opened)) {
         context_.TryCancel();
       }
-      changed_.wait(lock, [this] { return opened_; });
+      changed_.AwaitFor(mu_, absl::InfiniteDuration(), opened);
     }
     if (stream_ == nullptr) {
       return;  // the session ends before it was opened
@@ -152,10 +155,10 @@ class ControllerClient::Session {
   std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;  // by Open
   Mailbox<v1::WorkerMessage> outbox_;
   bool greeted_ = false;  // of the thread that sends
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool opened_ = false;  // guarded by mu_: Open is over
-  bool ended_ = false;   // guarded by mu_
+  absl::Mutex mu_;
+  platform::SteadyCondition changed_;         // of what follows
+  bool opened_ ABSL_GUARDED_BY(mu_) = false;  // Open is over
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
   std::thread writer_;
 };
 
@@ -208,14 +211,14 @@ ControllerClient::ControllerClient(const ControllerAddress& address, platform::R
 ControllerClient::~ControllerClient() { Stop(absl::ZeroDuration()); }
 
 void ControllerClient::Send(v1::WorkerMessage message) {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   if (session_) {
     session_->Send(std::move(message));
   }
 }
 
 void ControllerClient::Drop() {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   if (session_) {
     session_->Cancel();
   }
@@ -224,19 +227,19 @@ void ControllerClient::Drop() {
 void ControllerClient::Stop(absl::Duration limit) {
   std::shared_ptr<Session> session;
   {
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     stopping_ = true;
     if (connected_) {
       session = session_;
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   if (session && limit > absl::ZeroDuration()) {
     session->Flush(limit);
   }
   session.reset();
   {
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     if (session_) {
       session_->Cancel();
     }
@@ -254,18 +257,18 @@ void ControllerClient::Stop(absl::Duration limit) {
 }
 
 std::shared_ptr<grpc::Channel> ControllerClient::bulk_channel() const {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   return bulk_channel_;
 }
 
 bool ControllerClient::stopping() const {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   return stopping_;
 }
 
 bool ControllerClient::Pause(absl::Duration pause) {
-  std::unique_lock lock(mu_);
-  return !changed_.wait_for(lock, absl::ToChronoNanoseconds(pause), [this] { return stopping_; });
+  const absl::MutexLock lock(&mu_);
+  return !changed_.AwaitFor(mu_, pause, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; });
 }
 
 void ControllerClient::RunSessions() {
@@ -279,7 +282,7 @@ void ControllerClient::RunSessions() {
         address_.data_address.empty() ? address_.local_address(address_.target) : address_.data_address;
     auto session = std::make_shared<Session>(address_);
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       if (stopping_) {
         return;
       }
@@ -288,7 +291,7 @@ void ControllerClient::RunSessions() {
     const bool there = session->Open();
     if (!there || !data_address.ok()) {
       {
-        const std::lock_guard lock(mu_);
+        const absl::MutexLock lock(&mu_);
         session_.reset();
       }
       session->Cancel();
@@ -310,9 +313,9 @@ void ControllerClient::RunSessions() {
       continue;
     }
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       connected_ = true;
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
     sink_(Connected{*data_address});
     const absl::Time begin = platform::SteadyClock().Now();
@@ -327,7 +330,7 @@ void ControllerClient::RunSessions() {
       backoff.Reset();
     }
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       session_.reset();
       connected_ = false;
       if (report_stream_) {
@@ -356,8 +359,9 @@ void ControllerClient::RunReports() {
   while (true) {
     std::shared_ptr<ReportStream> stream;
     {
-      std::unique_lock lock(mu_);
-      changed_.wait(lock, [this] { return stopping_ || connected_; });
+      const absl::MutexLock lock(&mu_);
+      changed_.AwaitFor(mu_, absl::InfiniteDuration(),
+                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || connected_; });
       if (stopping_) {
         return;
       }
@@ -369,7 +373,7 @@ void ControllerClient::RunReports() {
     const grpc::Status status = stream->Run();
     bool alone = false;  // the session goes on
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       report_stream_.reset();
       alone = connected_ && !stopping_;
     }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "platform/random.h"
+#include "platform/steady_condition.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/data_address.h"
 #include "worker/input.h"
@@ -49,40 +51,40 @@ class ControllerClient {
   ~ControllerClient();
 
   // On the session's stream that Connected last named; dropped where it is gone.
-  void Send(v1::WorkerMessage message);
+  void Send(v1::WorkerMessage message) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Closes the session's stream; dials again later.
-  void Drop();
+  void Drop() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The controller reads what was sent, if that takes no longer than `limit`; then no more streams.
-  void Stop(absl::Duration limit);
+  void Stop(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
 
   // For what is large: on the session's connection its bytes would hold heartbeats up where the link is slow,
   // and the controller would take this worker for lost. Reports go there too.
   // Another one after it broke, so ask for it at each use.
-  std::shared_ptr<grpc::Channel> bulk_channel() const;
+  std::shared_ptr<grpc::Channel> bulk_channel() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   class Session;
   class ReportStream;
 
-  void RunSessions();
-  void RunReports();
+  void RunSessions() ABSL_LOCKS_EXCLUDED(mu_);
+  void RunReports() ABSL_LOCKS_EXCLUDED(mu_);
   // false: stopping.
-  bool Pause(absl::Duration pause);
-  bool stopping() const;
+  bool Pause(absl::Duration pause) ABSL_LOCKS_EXCLUDED(mu_);
+  bool stopping() const ABSL_LOCKS_EXCLUDED(mu_);
 
   platform::Random& random_;
   ReportQueue& reports_;
   const Sink sink_;
   const ControllerAddress address_;
-  mutable std::mutex mu_;
-  std::condition_variable changed_;
-  bool stopping_ = false;                        // guarded by mu_
-  std::shared_ptr<Session> session_;             // guarded by mu_; the one that dials or is open
-  bool connected_ = false;                       // guarded by mu_; it is open
-  std::shared_ptr<grpc::Channel> bulk_channel_;  // guarded by mu_
-  std::shared_ptr<ReportStream> report_stream_;  // guarded by mu_; the open one
+  mutable absl::Mutex mu_;
+  platform::SteadyCondition changed_;  // of stopping_ and connected_
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // the one that dials or is open
+  bool connected_ ABSL_GUARDED_BY(mu_) = false;            // it is open
+  std::shared_ptr<grpc::Channel> bulk_channel_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<ReportStream> report_stream_ ABSL_GUARDED_BY(mu_);  // the open one
   std::thread sessions_thread_;
   std::thread reports_thread_;
 };

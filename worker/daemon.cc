@@ -69,7 +69,7 @@ Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clo
           .log_file = [this](const RankKey& rank) { return records_.LogFile(rank); },
           .is_live =
               [this](const AttemptKey& attempt) {
-                const std::lock_guard lock(live_mu_);
+                const absl::MutexLock lock(&live_mu_);
                 return live_.contains(attempt);
               },
           .kept = LogLimits().ToText(),
@@ -191,7 +191,7 @@ void Daemon::Note(const Change& change) {
                  },
                  [&](const AttemptAccepted& e) {
                    {
-                     const std::lock_guard lock(live_mu_);
+                     const absl::MutexLock lock(&live_mu_);
                      live_.insert(e.attempt);
                    }
                    attempt_fields(e.attempt, absl::StrCat("assigned ", e.num_ranks, " rank(s)"));
@@ -222,7 +222,7 @@ void Daemon::Note(const Change& change) {
                  },
                  [&](const AttemptEnded& e) {
                    {
-                     const std::lock_guard lock(live_mu_);
+                     const absl::MutexLock lock(&live_mu_);
                      live_.erase(e.attempt);
                    }
                    checks_->Drop(e.attempt);

@@ -3,12 +3,13 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "platform/clock.h"
 #include "platform/files.h"
 #include "platform/random.h"
@@ -68,8 +69,9 @@ class Daemon {
   bool ended_ = false;
   std::string problem_;
 
-  std::mutex live_mu_;
-  std::set<AttemptKey> live_;  // guarded by live_mu_; copy of the keys of state_.live, for the uploads
+  absl::Mutex live_mu_;
+  // Copy of the keys of state_.live, for the uploads.
+  std::set<AttemptKey> live_ ABSL_GUARDED_BY(live_mu_);
 
   Records records_;                              // records_thread_ only, except LogFile
   std::map<AttemptKey, RanksRecord> processes_;  // records_thread_ only

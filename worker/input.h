@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "worker/cause.h"
+#include "worker/instruction_names.h"
 #include "worker/state.h"
 
 namespace tandem::worker {
@@ -33,7 +34,7 @@ struct Checked {
   AttemptKey attempt;
   std::string violations;  // of the files that the job needs; empty: none
   std::string problem;     // of this machine: a path of the job hangs here; empty: none
-  std::vector<InstructionName> program;
+  InstructionNames program;
 };
 
 // The answer to the command RecordRanks.

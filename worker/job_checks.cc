@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/job_checks.h"
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <list>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "jobspec/text.h"
 #include "platform/log.h"
 #include "worker/step.h"
@@ -24,10 +25,9 @@ class CheckThreads::Shared {
       : checks_(checks), clock_(clock), sink_(std::move(sink)) {}
 
   // True: another thread is needed, which is to call Work.
-  bool Put(const AttemptKey& attempt, const v1::JobSpec& resolved) {
-    const std::lock_guard lock(mu_);
+  bool Put(const AttemptKey& attempt, const v1::JobSpec& resolved) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     waiting_.push_back({attempt, resolved});
-    changed_.notify_one();
     if (waiting_.size() <= static_cast<size_t>(idle_)) {
       return false;
     }
@@ -42,25 +42,24 @@ class CheckThreads::Shared {
     return false;
   }
 
-  void Drop(const AttemptKey& attempt) {
-    const std::lock_guard lock(mu_);
+  void Drop(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; });
   }
 
-  void Close() {
-    const std::lock_guard lock(mu_);
+  void Close() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     closed_ = true;
-    changed_.notify_all();
   }
 
   // One thread, until Close.
-  void Work() {
+  void Work() ABSL_LOCKS_EXCLUDED(mu_) {
     while (true) {
       Task task;
       {
-        std::unique_lock lock(mu_);
+        const absl::MutexLock lock(&mu_);
         ++idle_;
-        changed_.wait(lock, [this] { return closed_ || !waiting_.empty(); });
+        mu_.Await(absl::Condition(this, &Shared::HasNews));
         --idle_;
         if (closed_) {
           return;
@@ -83,7 +82,10 @@ class CheckThreads::Shared {
     absl::Time since;
   };
 
-  Checked Check(const Task& task) {
+  // For a thread that is idle.
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return closed_ || !waiting_.empty(); }
+
+  Checked Check(const Task& task) ABSL_LOCKS_EXCLUDED(mu_) {
     Checked checked{.attempt = task.attempt};
     const auto look = BeginLook();
     checked.violations = checks_.check_files(task.resolved, [&](const char* field, const std::string& path) {
@@ -100,20 +102,20 @@ class CheckThreads::Shared {
     return checked;
   }
 
-  std::list<Look>::iterator BeginLook() {
-    const std::lock_guard lock(mu_);
+  std::list<Look>::iterator BeginLook() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     return looks_.insert(looks_.end(), Look{});
   }
-  void EndLook(std::list<Look>::iterator look) {
-    const std::lock_guard lock(mu_);
+  void EndLook(std::list<Look>::iterator look) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     looks_.erase(look);
   }
 
   // False, and why: the path hangs already.
   bool Enter(const AttemptKey& attempt, const char* field, const std::string& path, Look& look,
-             std::string& problem) {
+             std::string& problem) ABSL_LOCKS_EXCLUDED(mu_) {
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       if (closed_) {
         return false;
       }
@@ -130,8 +132,7 @@ class CheckThreads::Shared {
     return true;
   }
 
-  // With mu_.
-  std::set<std::string> PathsThatHang() const {
+  std::set<std::string> PathsThatHang() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     std::set<std::string> paths;
     const absl::Time now = clock_.Now();
     for (const Look& look : looks_) {
@@ -143,8 +144,8 @@ class CheckThreads::Shared {
   }
 
   // Under the lock, so that Close waits for it.
-  void Say(Input input) {
-    const std::lock_guard lock(mu_);
+  void Say(Input input) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     if (!closed_) {
       sink_(std::move(input));
     }
@@ -153,14 +154,12 @@ class CheckThreads::Shared {
   const JobChecks checks_;
   const platform::Clock& clock_;  // until Close
   const Sink sink_;               // until Close
-  std::mutex mu_;
-  std::condition_variable changed_;
-  // All below is guarded by mu_.
-  std::deque<Task> waiting_;
-  std::list<Look> looks_;  // of the threads at work
-  int num_threads_ = 0;
-  int idle_ = 0;
-  bool closed_ = false;
+  absl::Mutex mu_;
+  std::deque<Task> waiting_ ABSL_GUARDED_BY(mu_);
+  std::list<Look> looks_ ABSL_GUARDED_BY(mu_);  // of the threads at work
+  int num_threads_ ABSL_GUARDED_BY(mu_) = 0;
+  int idle_ ABSL_GUARDED_BY(mu_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 CheckThreads::CheckThreads(const JobChecks& checks, const platform::Clock& clock, Sink sink)

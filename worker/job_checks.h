@@ -11,6 +11,7 @@
 #include "tandem/v1/job.pb.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/input.h"
+#include "worker/instruction_names.h"
 #include "worker/state.h"
 
 namespace tandem::worker {
@@ -21,7 +22,7 @@ struct JobChecks {
   // What is wrong with the files that it needs, one line each; empty: nothing.
   std::function<std::string(const v1::JobSpec& resolved, const jobspec::BeforePath& before)> check_files;
   // The instructions of its program, for messages; empty where they are not known.
-  std::function<std::vector<InstructionName>(const v1::JobSpec& resolved)> name_program;
+  std::function<InstructionNames(const v1::JobSpec& resolved)> name_program;
 };
 
 // The threads on which jobs are checked. A path may be on a file system that never answers, and then its

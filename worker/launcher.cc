@@ -10,10 +10,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "link/channel.h"
 #include "link/shared_page.h"
 #include "platform/failpoint.h"
@@ -78,8 +79,8 @@ class Launcher::Rank {
   void Send(v1::ToTrainer message) { outbox_.Put(std::move(message)); }
 
   // Also while it is being started: then as soon as it runs.
-  void Kill() {
-    const std::lock_guard lock(mu_);
+  void Kill() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     killed_ = true;
     if (!process_) {
       return;
@@ -88,8 +89,8 @@ class Launcher::Rank {
     kill(-process_->id.pid, SIGKILL);
   }
 
-  void SetOrphanDeadline(int64_t ns) {
-    const std::lock_guard lock(mu_);
+  void SetOrphanDeadline(int64_t ns) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     orphan_deadline_ns_ = ns;
     if (page_) {
       (*page_)->orphan_deadline_boottime_ns.store(ns, std::memory_order_relaxed);
@@ -97,8 +98,8 @@ class Launcher::Rank {
   }
 
   // nullopt: not running.
-  std::optional<PageSample> Sample() {
-    const std::lock_guard lock(mu_);
+  std::optional<PageSample> Sample() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     if (!process_) {
       return std::nullopt;
     }
@@ -109,22 +110,23 @@ class Launcher::Rank {
 
  private:
   void Run() {
-    if (const absl::Status status = Start(); !status.ok()) {
-      launcher_.sink_(SpawnFailed{key_, std::string(status.message())});
+    const absl::StatusOr<SpawnedProcess> process = Start();
+    if (!process.ok()) {
+      launcher_.sink_(SpawnFailed{key_, std::string(process.status().message())});
       return;
     }
-    launcher_.spawned_(key_, process_->id);
-    launcher_.sink_(RankSpawned{key_, process_->id.pid});
+    launcher_.spawned_(key_, process->id);
+    launcher_.sink_(RankSpawned{key_, process->id.pid});
     TANDEM_FAILPOINT("worker.after_spawn");
     std::thread writer([this] { Write(); });
-    Read();
+    Read(process->pidfd);
     outbox_.Close();
     writer.join();
     const Exit exit = Reap();
-    launcher_.sink_(RankExited{key_, exit, Look(**page_)});
+    launcher_.sink_(RankExited{key_, exit, LookAtPage()});
   }
 
-  absl::Status Start() {
+  absl::StatusOr<SpawnedProcess> Start() ABSL_LOCKS_EXCLUDED(mu_) {
     TANDEM_ASSIGN_OR_RETURN(link::MappedPage page, link::MappedPage::Create());
     page->attempt.store(key_.attempt.attempt);
     int ends[2];
@@ -132,18 +134,18 @@ class Launcher::Rank {
       return absl::ErrnoToStatus(errno, "make a socket pair");
     }
     channel_.emplace(ends[0]);
-    const absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
+    absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
         {.program = program_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page.fd()});
     close(ends[1]);
     TANDEM_RETURN_IF_ERROR(process.status());
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     page_ = std::move(page);
     (*page_)->orphan_deadline_boottime_ns.store(orphan_deadline_ns_, std::memory_order_relaxed);
     process_ = *process;
     if (killed_) {
       kill(-process_->id.pid, SIGKILL);
     }
-    return absl::OkStatus();
+    return process;
   }
 
   void Write() {
@@ -155,12 +157,11 @@ class Launcher::Rank {
   }
 
   // Until the process has ended and all that it said is read.
-  void Read() {
+  void Read(int pidfd) {
     bool open = true;
     bool reported = false;
     while (true) {
-      pollfd fds[2] = {{.fd = process_->pidfd, .events = POLLIN},
-                       {.fd = open ? channel_->fd() : -1, .events = POLLIN}};
+      pollfd fds[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = open ? channel_->fd() : -1, .events = POLLIN}};
       const int ready = poll(fds, 2, open || reported ? -1 : kExitAfterCloseMs);
       if (ready < 0) {
         continue;  // interrupted
@@ -219,14 +220,20 @@ class Launcher::Rank {
   void Forward(v1::FromTrainer message) {
     FromRank input{.rank = key_};
     if (message.has_failed()) {
-      input.sample = Look(**page_);
+      input.sample = LookAtPage();
     }
     input.message = std::move(message);
     launcher_.sink_(std::move(input));
   }
 
-  Exit Reap() {
-    const std::lock_guard lock(mu_);
+  // Once Start has succeeded.
+  PageSample LookAtPage() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    return Look(**page_);
+  }
+
+  Exit Reap() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     // Until it is reaped its group's number cannot be given again: children of the trainer go with it.
     kill(-process_->id.pid, SIGKILL);
     int status = 0;
@@ -244,12 +251,12 @@ class Launcher::Rank {
   const std::string program_;
   std::optional<link::Channel> channel_;
   Mailbox<v1::ToTrainer> outbox_;
-  std::mutex mu_;
-  bool killed_ = false;                    // guarded by mu_
-  bool dying_before_kill_ = false;         // guarded by mu_
-  int64_t orphan_deadline_ns_;             // guarded by mu_
-  std::optional<link::MappedPage> page_;   // set by the rank's thread, under mu_
-  std::optional<SpawnedProcess> process_;  // while it runs; set by the rank's thread, under mu_
+  absl::Mutex mu_;
+  bool killed_ ABSL_GUARDED_BY(mu_) = false;
+  bool dying_before_kill_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t orphan_deadline_ns_ ABSL_GUARDED_BY(mu_);
+  std::optional<link::MappedPage> page_ ABSL_GUARDED_BY(mu_);   // once it was started
+  std::optional<SpawnedProcess> process_ ABSL_GUARDED_BY(mu_);  // while it runs
   std::thread thread_;
 };
 

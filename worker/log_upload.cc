@@ -9,11 +9,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "platform/regular_file.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 constexpr size_t kChunkBytes = size_t{256} << 10;
 constexpr size_t kMaxUploads = 64;
-constexpr std::chrono::milliseconds kFollowPeriod{100};
+constexpr absl::Duration kFollowPeriod = absl::Milliseconds(100);
 constexpr int kIdlePeriods = 10;  // then an empty chunk asks whether the controller still listens
 
 // As many bytes as there are, up to `size`; -1 with errno on error.
@@ -75,10 +76,10 @@ LogUploads::LogUploads(std::function<std::shared_ptr<grpc::Channel>()> channel, 
 LogUploads::~LogUploads() {
   std::list<std::unique_ptr<Upload>> uploads;
   {
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     stopping_ = true;
     uploads.swap(uploads_);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   for (const std::unique_ptr<Upload>& upload : uploads) {
     upload->context.TryCancel();
@@ -89,7 +90,7 @@ LogUploads::~LogUploads() {
 }
 
 void LogUploads::Start(const v1::UploadRequest& request) {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   for (auto it = uploads_.begin(); it != uploads_.end();) {
     if ((*it)->done) {
       (*it)->thread.join();
@@ -106,8 +107,9 @@ void LogUploads::Start(const v1::UploadRequest& request) {
 }
 
 bool LogUploads::Pause() {
-  std::unique_lock lock(mu_);
-  return !changed_.wait_for(lock, kFollowPeriod, [this] { return stopping_; });
+  const absl::MutexLock lock(&mu_);
+  return !changed_.AwaitFor(mu_, kFollowPeriod,
+                            [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; });
 }
 
 void LogUploads::Run(Upload& upload, const v1::UploadRequest& request, bool too_many) {

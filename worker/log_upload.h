@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "platform/steady_condition.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/state.h"
 
@@ -35,26 +36,26 @@ class LogUploads {
   LogUploads(std::function<std::shared_ptr<grpc::Channel>()> channel, Sources sources);
 
   // Cancels uploads in progress.
-  ~LogUploads();
+  ~LogUploads() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The tail that was asked for, and with `follow` what comes, until the attempt ends or the controller ends
   // the stream (an empty chunk a second finds that out while nothing is written). A log that cannot be read
   // gives one chunk with the error.
-  void Start(const v1::UploadRequest& request);
+  void Start(const v1::UploadRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Upload;
 
   void Run(Upload& upload, const v1::UploadRequest& request, bool too_many);
   // false: it is being broken off.
-  bool Pause();
+  bool Pause() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<std::shared_ptr<grpc::Channel>()> channel_;
   const Sources sources_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool stopping_ = false;                       // guarded by mu_
-  std::list<std::unique_ptr<Upload>> uploads_;  // guarded by mu_
+  absl::Mutex mu_;
+  platform::SteadyCondition changed_;  // of stopping_
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::list<std::unique_ptr<Upload>> uploads_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::worker

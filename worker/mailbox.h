@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::worker {
 
@@ -20,24 +20,20 @@ template <typename Item>
 class Mailbox {
  public:
   // After Close nothing is taken any more.
-  void Put(Item item) {
-    const std::lock_guard lock(mu_);
+  void Put(Item item) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     if (closed_) {
       return;
     }
     items_.push_back(std::move(item));
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
 
   // The oldest item; nullopt: none came within `limit` (infinite: never), or the box is closed and empty.
-  std::optional<Item> Take(absl::Duration limit) {
-    std::unique_lock lock(mu_);
-    const auto ready = [this] { return closed_ || !items_.empty(); };
-    if (limit == absl::InfiniteDuration()) {
-      changed_.wait(lock, ready);
-    } else {
-      changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), ready);
-    }
+  std::optional<Item> Take(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    changed_.AwaitFor(mu_, limit,
+                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return closed_ || !items_.empty(); });
     if (items_.empty()) {
       return std::nullopt;
     }
@@ -47,22 +43,22 @@ class Mailbox {
   }
 
   // Queued items remain readable.
-  void Close() {
-    const std::lock_guard lock(mu_);
+  void Close() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     closed_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
-  bool closed() const {
-    const std::lock_guard lock(mu_);
+  bool closed() const ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
     return closed_;
   }
 
  private:
-  mutable std::mutex mu_;
-  std::condition_variable changed_;
-  std::deque<Item> items_;
-  bool closed_ = false;
+  mutable absl::Mutex mu_;
+  platform::SteadyCondition changed_;
+  std::deque<Item> items_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 // A thread that runs tasks one after the other, until its end; tasks put by then are run.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <list>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "tandem/v1/trainer.pb.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/state.h"
@@ -25,34 +25,35 @@ namespace tandem::worker {
 class ProfileUploads {
  public:
   ProfileUploads();
-  ~ProfileUploads();
+  ~ProfileUploads() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Sends steps until that request's last; an error instead where the rank ends before it, or a step is too
   // large to be sent. An empty chunk first, and one a second, find out whether anybody reads still.
-  void Start(const std::shared_ptr<grpc::Channel>& channel, const v1::UploadRequest& request);
+  void Start(const std::shared_ptr<grpc::Channel>& channel, const v1::UploadRequest& request)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
-  void Add(const RankKey& rank, v1::ProfiledStep step);
-  void RankStarted(const RankKey& rank);
-  void RankGone(const RankKey& rank);
+  void Add(const RankKey& rank, v1::ProfiledStep step) ABSL_LOCKS_EXCLUDED(mu_);
+  void RankStarted(const RankKey& rank) ABSL_LOCKS_EXCLUDED(mu_);
+  void RankGone(const RankKey& rank) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Cancels uploads in progress; none starts afterwards.
-  void Stop();
+  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Upload;
+  class Upload;
   struct Kept {
     uint64_t id = 0;
     std::vector<v1::ProfiledStep> steps;
   };
 
-  void Run(Upload& upload);
+  // To the uploads of that rank.
+  void SetRankRuns(const RankKey& rank, bool runs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool stopping_ = false;                       // guarded by mu_
-  std::set<RankKey> ranks_;                     // that run; guarded by mu_
-  std::map<RankKey, Kept> kept_;                // guarded by mu_
-  std::list<std::unique_ptr<Upload>> uploads_;  // guarded by mu_
+  absl::Mutex mu_;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<RankKey> ranks_ ABSL_GUARDED_BY(mu_);  // that run
+  std::map<RankKey, Kept> kept_ ABSL_GUARDED_BY(mu_);
+  std::list<std::unique_ptr<Upload>> uploads_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::worker

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/program_names.h"
 
-#include <exception>
+#include <malloc.h>
 
-#include "absl/strings/str_cat.h"
+#include <exception>
+#include <string>
+
 #include "plan/job_plan.h"
 #include "platform/log.h"
 #include "schedules/program/text.h"
 
 namespace tandem::worker {
 
-std::vector<InstructionName> NameProgram(const v1::JobSpec& resolved) {
-  std::vector<InstructionName> names;
+InstructionNames NameProgram(const v1::JobSpec& resolved) {
+  InstructionNames names;
   try {
     const plan::JobPlan plan = plan::MakeJobPlan(resolved);
     for (const schedules::Program* program : plan.stage.All()) {
       for (const schedules::Instruction& instruction : program->instructions) {
-        InstructionName& name = names.emplace_back();
-        name.text = schedules::ToText(instruction, plan.outline);
-        name.phrase = instruction.microbatch < 0 ? name.text
-                                                 : absl::StrCat(schedules::ToText(instruction.opcode),
-                                                                " of microbatch ", instruction.microbatch);
+        const schedules::Instruction kind{.opcode = instruction.opcode, .target = instruction.target};
+        names.Add(schedules::ToText(kind, plan.outline), std::string(schedules::ToText(instruction.opcode)),
+                  instruction.microbatch);
       }
     }
   } catch (const std::exception& e) {
     platform::Log(platform::LogLevel::kWarning, "the program of a job cannot be named",
                   {{"error", e.what()}});
-    names.clear();
+    names = InstructionNames();
   }
+  // The programs were a kilobyte an instruction in small pieces, which the C library keeps otherwise.
+  malloc_trim(0);
   return names;
 }
 

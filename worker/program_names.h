@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "tandem/v1/job.pb.h"
-#include "worker/state.h"
+#include "worker/instruction_names.h"
 
 namespace tandem::worker {
 
 // The instructions of all programs of the job, in the order of StagePrograms::All(), which the shared page's
 // instruction counts through: to say where a rank was when it died. Empty where the programs cannot be worked
 // out from the spec; the cause then has the bare index.
-std::vector<InstructionName> NameProgram(const v1::JobSpec& resolved);
+InstructionNames NameProgram(const v1::JobSpec& resolved);
 
 }  // namespace tandem::worker

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "tandem/v1/trainer.pb.h"
 #include "tandem/v1/workers.pb.h"
+#include "worker/instruction_names.h"
 
 namespace tandem::worker {
 
@@ -41,12 +42,6 @@ struct PageSample {
   absl::Duration since_progress = absl::InfiniteDuration();  // since its last instruction; infinite: none yet
   std::vector<uint64_t> collectives;  // started, by communicator, as SharedPage has them
   bool stopped = false;               // the process, by a signal or a debugger
-};
-
-// How messages name one instruction of the job's program.
-struct InstructionName {
-  std::string text;    // as the program prints it
-  std::string phrase;  // "forward of microbatch 2"
 };
 
 enum class Life { kWaiting, kStarting, kRunning, kGone };
@@ -94,7 +89,7 @@ struct AttemptState {
   Preparation preparation = Preparation::kNew;
   std::string looking_at;  // while it is checked: the path; empty: none yet, or none any more
   absl::Time check_by = absl::InfiniteFuture();  // when that path counts as one that hangs
-  std::vector<InstructionName> program;          // empty where it could not be worked out
+  InstructionNames program;                      // empty where it could not be worked out
   std::optional<v1::Cause> refused;
   std::map<int, RankState> ranks;  // by rank
   std::optional<Stop> stop;

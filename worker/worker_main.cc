@@ -28,6 +28,7 @@
 #include "platform/failpoint.h"
 #include "platform/files.h"
 #include "platform/host.h"
+#include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "tls/client_tls.h"
@@ -239,6 +240,7 @@ int main(int argc, char** argv) {
   for (tandem::v1::Slot& slot : CpuSlots(slots, static_cast<int>(all_slots.size()))) {
     all_slots.push_back(std::move(slot));
   }
+  platform::IgnoreLockCycles();
   platform::RaiseDescriptorLimit();  // every rank and every log that is read costs a few
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
   // way.

@@ -74,8 +74,8 @@ absl::StatusOr<NamedCluster> FindCluster(const TargetFlags& flags, const Environ
   if (found == contexts.clusters.end()) {
     return absl::InvalidArgumentError(absl::StrCat(
         by_flag ? "--context: " : "TANDEM_CONTEXT: ", Escape(name), " is not in ",
-        contexts.file.empty() ? "~/.config/tandem/config.yaml, which is not there" : contexts.file,
-        "; allowed: ", NamesOf(contexts)));
+        contexts.file.empty() ? "~/.config/tandem/config.yaml, which is not there" : contexts.file, "; ",
+        AllowedNames(contexts)));
   }
   return found->second;
 }

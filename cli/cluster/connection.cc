@@ -28,8 +28,8 @@ CallLimit::CallLimit(grpc::ClientContext& context, absl::Duration limit) {
     return;
   }
   thread_ = std::thread([this, &context, limit] {
-    std::unique_lock lock(mu_);
-    if (!changed_.wait_for(lock, absl::ToChronoNanoseconds(limit), [this] { return ended_; })) {
+    const absl::MutexLock lock(&mu_);
+    if (!changed_.AwaitFor(mu_, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; })) {
       passed_ = true;
       context.TryCancel();
     }
@@ -38,9 +38,9 @@ CallLimit::CallLimit(grpc::ClientContext& context, absl::Duration limit) {
 
 CallLimit::~CallLimit() {
   {
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     ended_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   if (thread_.joinable()) {
     thread_.join();
@@ -48,7 +48,7 @@ CallLimit::~CallLimit() {
 }
 
 bool CallLimit::passed() const {
-  const std::lock_guard lock(mu_);
+  const absl::MutexLock lock(&mu_);
   return passed_;
 }
 

@@ -3,15 +3,16 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cli/cluster/address.h"
+#include "platform/steady_condition.h"
 #include "tandem/v1/jobs.grpc.pb.h"
 
 namespace tandem::cli {
@@ -25,15 +26,15 @@ class CallLimit {
  public:
   // `context` outlives this object.
   CallLimit(grpc::ClientContext& context, absl::Duration limit);
-  ~CallLimit();
+  ~CallLimit() ABSL_LOCKS_EXCLUDED(mu_);
 
-  bool passed() const;
+  bool passed() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  mutable std::mutex mu_;
-  std::condition_variable changed_;
-  bool ended_ = false;   // guarded by mu_
-  bool passed_ = false;  // guarded by mu_
+  mutable absl::Mutex mu_;
+  platform::SteadyCondition changed_;  // of ended_
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  bool passed_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
 

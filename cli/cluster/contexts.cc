@@ -180,12 +180,13 @@ absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& 
   return Reader(file, folder).Read(root);
 }
 
-std::string NamesOf(const Contexts& contexts) {
+std::string AllowedNames(const Contexts& contexts) {
   std::vector<std::string> names;
   for (const auto& [name, cluster] : contexts.clusters) {
     names.push_back(Escape(name));
   }
-  return names.empty() ? "none" : absl::StrJoin(names, ", ");
+  return names.empty() ? "`tandem context set NAME --addr HOST:PORT` makes one"
+                       : absl::StrCat("allowed: ", absl::StrJoin(names, ", "));
 }
 
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {

@@ -36,8 +36,9 @@ struct Contexts {
 absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& file,
                                       const std::string& folder);
 
-// "a, b", for a terminal; "none".
-std::string NamesOf(const Contexts& contexts);
+// For a terminal, after the name of a context that is not among them: "allowed: a, b"; where there are none,
+// how to make one.
+std::string AllowedNames(const Contexts& contexts);
 
 // No contexts where there is no such file.
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment);

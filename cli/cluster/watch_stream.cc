@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/cluster/watch_stream.h"
 
-#include <condition_variable>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "cli/cluster/connection.h"
+#include "platform/steady_condition.h"
 
 namespace tandem::cli {
 
@@ -17,26 +20,26 @@ class WatchStream::Reader {
   Reader(const Address& address, const v1::WatchRequest& request)
       : connection_(address), request_(request), thread_([this] { Run(); }) {}
 
-  ~Reader() {
+  ~Reader() ABSL_LOCKS_EXCLUDED(mu_) {
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       stopping_ = true;
       if (context_ != nullptr) {
         context_->TryCancel();
       }
-      changed_.notify_all();
+      changed_.NotifyAll();
     }
     thread_.join();
   }
 
-  Event Next(absl::Duration limit, v1::WatchResponse& response) {
-    std::unique_lock lock(mu_);
-    changed_.wait_for(lock, absl::ToChronoNanoseconds(limit),
-                      [this] { return response_.has_value() || closed_; });
+  Event Next(absl::Duration limit, v1::WatchResponse& response) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    changed_.AwaitFor(
+        mu_, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return response_.has_value() || closed_; });
     if (response_.has_value()) {
       response = *std::move(response_);
       response_.reset();
-      changed_.notify_all();
+      changed_.NotifyAll();
       return Event::kResponse;
     }
     return closed_ ? Event::kClosed : Event::kTimeout;
@@ -46,20 +49,21 @@ class WatchStream::Reader {
   const absl::Status& status() const { return status_; }
 
  private:
-  void Run() {
+  void Run() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::Status status = connection_.Call(
         absl::InfiniteDuration(), [this](v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began) {
           return Read(stub, context, began);
         });
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     status_ = std::move(status);
     closed_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
-  grpc::Status Read(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began) {
+  grpc::Status Read(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)
+      ABSL_LOCKS_EXCLUDED(mu_) {
     {
-      const std::lock_guard lock(mu_);
+      const absl::MutexLock lock(&mu_);
       if (stopping_) {
         return grpc::Status::CANCELLED;
       }
@@ -72,28 +76,30 @@ class WatchStream::Reader {
       Hand(std::exchange(response, {}));
     }
     const grpc::Status status = reader->Finish();
-    const std::lock_guard lock(mu_);
+    const absl::MutexLock lock(&mu_);
     context_ = nullptr;
     return status;
   }
 
   // Waits until the response before was taken.
-  void Hand(v1::WatchResponse response) {
-    std::unique_lock lock(mu_);
-    changed_.wait(lock, [this] { return !response_.has_value() || stopping_; });
+  void Hand(v1::WatchResponse response) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    changed_.AwaitFor(mu_, absl::InfiniteDuration(), [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return !response_.has_value() || stopping_;
+    });
     response_ = std::move(response);
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   Connection connection_;
   const v1::WatchRequest request_;
-  std::mutex mu_;
-  std::condition_variable changed_;
-  bool stopping_ = false;                      // guarded by mu_
-  grpc::ClientContext* context_ = nullptr;     // guarded by mu_; of the call that is open
-  std::optional<v1::WatchResponse> response_;  // guarded by mu_
-  bool closed_ = false;                        // guarded by mu_
-  absl::Status status_;                        // written before closed_
+  absl::Mutex mu_;
+  platform::SteadyCondition changed_;  // of what follows
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;  // of the call that is open
+  std::optional<v1::WatchResponse> response_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_;  // written before closed_, and not afterwards
   std::thread thread_;
 };
 

@@ -28,7 +28,7 @@ absl::Status CheckNoTarget(const TargetFlags& target) {
 
 absl::Status NotThere(const std::string& what, const std::string& name, const Contexts& contexts) {
   return Failure(kNotFound,
-                 absl::StrCat(what, ": there is no ", Escape(name), "; there are: ", NamesOf(contexts)));
+                 absl::StrCat(what, ": there is no context ", Escape(name), "; ", AllowedNames(contexts)));
 }
 
 bool IsGoodContextName(const std::string& name) {

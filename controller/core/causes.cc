@@ -136,6 +136,16 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   return std::nullopt;
 }
 
+// Whether a rank has read a part of a checkpoint since `since`: to read all of a large one takes as long as
+// it takes.
+bool LoadsOn(const State& state, const v1::RankSlot& slot, const AttemptKey& key,
+             const v1::RankStatus& status, absl::Time since) {
+  if (status.phase() != v1::RANK_PHASE_LOADING || !status.has_since_progress()) {
+    return false;
+  }
+  return state.workers.at(slot.worker()).heard.at(key) - proto::FromProto(status.since_progress()) > since;
+}
+
 // Ranks that are not ready although their time is over, and what they do instead. While one of the workers is
 // away its timeout counts; a controller that was away itself gives them all of the time again.
 std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
@@ -153,7 +163,8 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
       return std::nullopt;
     }
     const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job));
-    if (status != nullptr && status->has_ready()) {
+    if (status != nullptr && (status->has_ready() || LoadsOn(state, slot, CurrentAttempt(job), *status,
+                                                             now - state.limits.start_timeout))) {
       continue;
     }
     if (cause.missing_ranks().empty()) {

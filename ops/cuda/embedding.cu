@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime.h>
 
-#include <cub/device/device_radix_sort.cuh>
-
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/sorted_tokens.h"
 #include "ops/cuda/tokens.cuh"
 
 namespace tandem::ops::cuda {
@@ -48,73 +47,189 @@ __global__ void EmbeddingRows(EmbeddingArgs<E> args) {
   }
 }
 
-// Keys for the sort, ids outside the vocabulary behind all others, and where their tokens are.
-__global__ void FillKeys(Tokens tokens, int64_t vocabulary, uint32_t* keys, int32_t* places) {
-  TANDEM_EACH(i, tokens.sequences * tokens.length) {
-    const int64_t id = IdOf(tokens, i);
-    keys[i] = static_cast<uint32_t>(id >= 0 && id < vocabulary ? id : vocabulary);
-    places[i] = static_cast<int32_t>(i);
+constexpr int kRowsAtOnce = 8;  // that a thread reads before it adds
+// Few ids have most tokens of a text. An id of more than so many is shared among blocks and their threads.
+constexpr int kFewTokens = 128;
+constexpr int kLanePacks = 16;  // then a block has so many packs of a row, and for each kLanes threads
+constexpr int kLanes = kThreads / kLanePacks;
+
+template <typename G>
+struct SumArgs {
+  SortedTokens sorted;
+  int64_t vocabulary;
+  int64_t columns;
+  bool add;
+  G* table;
+};
+
+// The rows of kRowsAtOnce places, and those of the same id that follow them, but ids of many tokens and
+// those that begin before. Each warp finds out what it adds up: lane q knows place q.
+template <int N, typename E, typename G>
+__device__ void SumFew(const SumArgs<G>& args, const E* grad_output, int64_t first) {
+  using T = Arithmetic<E>;
+  constexpr uint32_t kNone = ~0U;
+  const SortedTokens& sorted = args.sorted;
+  const auto key_at = [&](int64_t at) { return at >= 0 && at < sorted.size ? sorted.keys[at] : kNone; };
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto packs = static_cast<int>(args.columns / N);
+  for (int of_warp = static_cast<int>(threadIdx.x) - lane; of_warp < packs; of_warp += kThreads) {
+    const int i = of_warp + lane;
+    const bool inside = i < packs;
+    bool open = false;  // whether sums are of `id`
+    uint32_t id = kNone;
+    T sums[N] = {};
+    const auto write = [&] {
+      Pack<G, N> result;
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        Narrow(sums[k], result.e[k]);
+      }
+      if (inside) {
+        SetPack(args.table + id * args.columns, i, result);
+      }
+    };
+    int64_t begin = first;
+    do {
+      const int64_t at = begin + lane % kRowsAtOnce;
+      const uint32_t key = key_at(at);
+      const uint32_t before = key_at(at - 1);
+      const bool many = key_at(at + kFewTokens) == key;
+      const int32_t place = at < sorted.size ? sorted.places[at] : 0;
+      // Of the first places, ids that begin there are added up; of those that follow, the last one alone.
+      const bool starts = key != before && begin == first;
+      const unsigned all_starts = __ballot_sync(0xFFFFFFFF, starts);
+      const unsigned taken_starts = __ballot_sync(0xFFFFFFFF, starts && !many && key < args.vocabulary);
+      const unsigned up_to = all_starts & ((2U << lane % kRowsAtOnce) - 1);
+      const bool reads =
+          begin == first ? up_to != 0 && (taken_starts >> (31 - __clz(up_to)) & 1) != 0 : key == id;
+      const unsigned all_reads = __ballot_sync(0xFFFFFFFF, reads);
+      Pack<E, N> rows[kRowsAtOnce];
+#pragma unroll
+      for (int q = 0; q < kRowsAtOnce; ++q) {
+        const int64_t row = __shfl_sync(0xFFFFFFFF, place, q);
+        if ((all_reads >> q & 1) != 0 && inside) {
+          rows[q] = PackAt<E, N>(grad_output + row * args.columns, i);
+        }
+      }
+#pragma unroll
+      for (int q = 0; q < kRowsAtOnce; ++q) {
+        const uint32_t key_of = __shfl_sync(0xFFFFFFFF, key, q);
+        if (key_of != id) {
+          if (open) {
+            write();
+          }
+          id = key_of;
+          open = (all_reads >> q & 1) != 0;
+          Pack<G, N> there{};
+          if (open && args.add && inside) {
+            there = PackAt<G, N>(args.table + id * args.columns, i);
+          }
+#pragma unroll
+          for (int k = 0; k < N; ++k) {
+            sums[k] = Widen(there.e[k]);
+          }
+        }
+        if ((all_reads >> q & 1) != 0) {
+#pragma unroll
+          for (int k = 0; k < N; ++k) {
+            sums[k] += Widen(rows[q].e[k]);
+          }
+        }
+      }
+      begin += kRowsAtOnce;
+    } while (open && key_at(begin) == id);
+    if (open) {
+      write();
+    }
   }
 }
 
-constexpr int kSumThreads = 64;  // few: an id of many tokens is then shared among many blocks
-constexpr int kRowsAtOnce = 8;   // that a thread reads before it adds
-
-// A block has kSumThreads packs of the row of one id, the one whose first token is at its place among the
-// sorted keys; blocks of other places have nothing to do. An id a block, since few ids have most tokens of a
-// text.
+// kLanePacks packs, from first_pack on, of the row of the id that `place`, a multiple of kFewTokens, is the
+// first such place of, where the id has many tokens. Lane l adds up every kLanes-th of them, from the l-th
+// on.
 template <int N, typename E, typename G>
-__global__ void EmbeddingSums(EmbeddingBackwardArgs<E> args, const uint32_t* keys, const int32_t* places,
-                              int64_t size, G* grad_weight) {
+__device__ void SumMany(const SumArgs<G>& args, const E* grad_output, int64_t place, int first_pack) {
   using T = Arithmetic<E>;
-  const int64_t first = blockIdx.x;
-  const uint32_t id = keys[first];
-  const int64_t columns = args.columns;
-  if (id >= args.vocabulary || (first > 0 && keys[first - 1] == id)) {
+  __shared__ T shared[kLanes][kLanePacks * N];
+  const SortedTokens& sorted = args.sorted;
+  const uint32_t id = sorted.keys[place];
+  const auto is_of_id = [&](int64_t at) { return at >= 0 && at < sorted.size && sorted.keys[at] == id; };
+  // Not that of many: it would reach so far.
+  if (id >= args.vocabulary || !is_of_id(place + 1) || is_of_id(place - kFewTokens)) {
     return;
   }
-  const int64_t i = static_cast<int64_t>(blockIdx.y) * kSumThreads + threadIdx.x;
-  if (i >= columns / N) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t begin = place + 1 - __syncthreads_count(thread < kFewTokens && is_of_id(place - thread));
+  if (!is_of_id(begin + kFewTokens)) {
     return;
   }
-  G* const row = grad_weight + id * columns;
+  int64_t end = begin + kFewTokens;  // of a whole step in which all are of the id
+  for (int step = kThreads; step == kThreads; end += step) {
+    step = __syncthreads_count(is_of_id(end + thread));
+  }
+  const int lane = thread / kLanePacks;
+  const int pack = thread % kLanePacks;
+  const int i = first_pack + pack;
+  const bool inside = i < args.columns / N;
   T sums[N] = {};
-  Pack<G, N> result{};
-  if (args.add) {
-    result = PackAt<G, N>(row, i);
+  int32_t places[kRowsAtOnce];
+  const auto find = [&](int64_t from) {
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      sums[k] = Widen(result.e[k]);
+    for (int q = 0; q < kRowsAtOnce; ++q) {
+      const int64_t at = from + q * kLanes;
+      places[q] = inside && at < end ? sorted.places[at] : -1;
     }
-  }
-  bool more = true;
-  for (int64_t begin = first; more; begin += kRowsAtOnce) {
+  };
+  find(begin + lane);
+  for (int64_t at = begin + lane; at < end; at += kRowsAtOnce * kLanes) {
     Pack<E, N> rows[kRowsAtOnce];
-    int count = 0;
+    unsigned there = 0;
 #pragma unroll
     for (int q = 0; q < kRowsAtOnce; ++q) {
-      more = more && begin + q < size && keys[begin + q] == id;
-      if (more) {
-        rows[q] = PackAt<E, N>(args.grad_output + places[begin + q] * columns, i);
-        count = q + 1;
+      if (places[q] >= 0) {
+        rows[q] = PackAt<E, N>(grad_output + places[q] * args.columns, i);
+        there |= 1U << q;
       }
     }
+    find(at + kRowsAtOnce * kLanes);  // while the rows are read
 #pragma unroll
     for (int q = 0; q < kRowsAtOnce; ++q) {
-      if (q >= count) {
-        continue;
-      }
+      if ((there >> q & 1) != 0) {
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        sums[k] += Widen(rows[q].e[k]);
+        for (int k = 0; k < N; ++k) {
+          sums[k] += Widen(rows[q].e[k]);
+        }
       }
     }
   }
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    Narrow(sums[k], result.e[k]);
+    shared[lane][pack * N + k] = sums[k];
   }
-  SetPack(row, i, result);
+  __syncthreads();
+  const int64_t column = int64_t{first_pack} * N + thread;
+  if (thread >= kLanePacks * N || column >= args.columns) {
+    return;
+  }
+  G& to = args.table[id * args.columns + column];
+  T sum = args.add ? Widen(to) : T{0};
+#pragma unroll
+  for (int l = 0; l < kLanes; ++l) {
+    sum += shared[l][thread];
+  }
+  Narrow(sum, to);
+}
+
+// The first of_many blocks, which take longest, have ids of many tokens.
+template <int N, typename E, typename G>
+__global__ void __launch_bounds__(kThreads, 3)
+    EmbeddingSums(SumArgs<G> args, const E* grad_output, unsigned of_many, unsigned shares) {
+  if (blockIdx.x < of_many) {
+    SumMany<N>(args, grad_output, int64_t{blockIdx.x / shares} * kFewTokens,
+               static_cast<int>(blockIdx.x % shares) * kLanePacks);
+  } else {
+    SumFew<N>(args, grad_output, int64_t{blockIdx.x - of_many} * kRowsAtOnce);
+  }
 }
 
 }  // namespace
@@ -137,55 +252,31 @@ namespace {
 
 // G: E, or Arithmetic<E>.
 template <typename E, typename G>
-int SumRows(const EmbeddingBackwardArgs<E>& args, G* grad_weight, Stream stream) {
+int SumRows(const EmbeddingBackwardArgs<E>& args, G* table, Stream stream) {
   const int64_t size = args.tokens.sequences * args.tokens.length;
-  const int64_t vocabulary = args.vocabulary;
-  const int64_t columns = args.columns;
-  if (!args.add) {
-    const int error = cudaMemsetAsync(grad_weight, 0, vocabulary * columns * sizeof(G), stream);
-    if (error != cudaSuccess) {
-      return error;
+  const TableBytes bytes{table, args.vocabulary, args.columns * static_cast<int64_t>(sizeof(G))};
+  if (size == 0 || args.columns == 0) {
+    return args.add ? cudaSuccess : cudaMemsetAsync(table, 0, bytes.rows * bytes.row_bytes, stream);
+  }
+  SortedTokens sorted;
+  int error = SortTokens(args.tokens, bytes, /*clear=*/!args.add, args.work, sorted, stream);
+  if (error != cudaSuccess) {
+    return error;
+  }
+  WithPacks<E>({args.columns}, {args.grad_output, table}, [&]<int N>(Packed<N>) {
+    const int64_t shares = (args.columns / N + kLanePacks - 1) / kLanePacks;
+    const int64_t of_many = (size + kFewTokens - 1) / kFewTokens * shares;
+    const int64_t of_few = (size + kRowsAtOnce - 1) / kRowsAtOnce;
+    if (of_many + of_few > INT32_MAX) {
+      error = cudaErrorInvalidValue;
+      return;
     }
-  }
-  if (size == 0 || columns == 0) {
-    return cudaSuccess;
-  }
-  if (size > INT32_MAX || vocabulary >= UINT32_MAX) {
-    return cudaErrorInvalidValue;
-  }
-  const int64_t piece = (size * 4 + 255) / 256 * 256;
-  char* const memory = static_cast<char*>(args.work.begin);
-  auto* const keys = reinterpret_cast<uint32_t*>(memory);
-  auto* const places = reinterpret_cast<int32_t*>(memory + piece);
-  auto* const sorted_keys = reinterpret_cast<uint32_t*>(memory + 2 * piece);
-  auto* const sorted_places = reinterpret_cast<int32_t*>(memory + 3 * piece);
-  int bits = 1;
-  while (bits < 32 && vocabulary >> bits > 0) {
-    ++bits;
-  }
-  size_t needed = 0;
-  const auto sort = [&](void* sort_memory) {  // stable: the tokens of an id stay in order
-    return cub::DeviceRadixSort::SortPairs(sort_memory, needed, keys, sorted_keys, places, sorted_places,
-                                           static_cast<int>(size), 0, bits, stream);
-  };
-  int error = sort(nullptr);
-  if (error != cudaSuccess) {
-    return error;
-  }
-  if (4 * piece + static_cast<int64_t>(needed) > args.work.bytes) {
-    return cudaErrorMemoryAllocation;
-  }
-  FillKeys<<<Blocks(size), kThreads, 0, stream>>>(args.tokens, vocabulary, keys, places);
-  error = sort(memory + 4 * piece);
-  if (error != cudaSuccess) {
-    return error;
-  }
-  WithPacks<E>({columns}, {args.grad_output, grad_weight}, [&]<int N>(Packed<N>) {
-    const dim3 blocks(static_cast<unsigned>(size),
-                      static_cast<unsigned>((columns / N + kSumThreads - 1) / kSumThreads));
-    EmbeddingSums<N><<<blocks, kSumThreads, 0, stream>>>(args, sorted_keys, sorted_places, size, grad_weight);
+    EmbeddingSums<N><<<static_cast<unsigned>(of_many + of_few), kThreads, 0, stream>>>(
+        SumArgs<G>{sorted, args.vocabulary, args.columns, args.add, table}, args.grad_output,
+        static_cast<unsigned>(of_many), static_cast<unsigned>(shares));
   });
-  return cudaGetLastError();
+  const int launched = cudaGetLastError();
+  return error != cudaSuccess ? error : launched;
 }
 
 }  // namespace

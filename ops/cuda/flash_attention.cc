@@ -10,11 +10,12 @@
 #include <array>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "ops/attention_work.h"
 
 namespace tandem::ops::cuda {
@@ -201,9 +202,9 @@ class FlashAttention::Graphs {
 
   // Calls body(handle, entry), one call at a time: a handle is of one thread, and has one stream.
   template <typename Body>
-  void With(const AttentionShape& shape, bool backward, const Body& body) {
+  void With(const AttentionShape& shape, bool backward, const Body& body) ABSL_LOCKS_EXCLUDED(mu_) {
     const int device = c10::cuda::current_device();
-    const std::lock_guard lock(mutex_);
+    const absl::MutexLock lock(&mu_);
     cudnnHandle_t& handle = handles_[device];
     if (handle == nullptr) {
       Check(cudnnCreate(&handle), "no handle");
@@ -222,10 +223,10 @@ class FlashAttention::Graphs {
   }
 
  private:
-  std::mutex mutex_;
+  absl::Mutex mu_;
   // Of the process, like what LibTorch keeps: cuDNN may be gone when statics are destroyed.
-  std::map<int, cudnnHandle_t> handles_;
-  std::map<std::array<int64_t, 9>, Entry> entries_;
+  std::map<int, cudnnHandle_t> handles_ ABSL_GUARDED_BY(mu_);
+  std::map<std::array<int64_t, 9>, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };
 
 FlashAttention::FlashAttention() : graphs_(std::make_unique<Graphs>()) {}

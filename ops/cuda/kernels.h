@@ -20,7 +20,7 @@ using device::Bf16;
 
 // The kernels behind the operations but attention, each of float, double and Bf16, on the current GPU: what
 // the struct of its arguments says. Each call launches on `stream` and returns the runtime's error
-// (cudaError_t). No atomics.
+// (cudaError_t). Nothing is added atomically.
 using Stream = CUstream_st*;
 
 template <typename E>

@@ -6,9 +6,10 @@
 
 #include <array>
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "ops/cuda/product_plan.h"
 #include "ops/linear_work.h"
 #include "ops/tensor_access.h"
@@ -17,9 +18,10 @@ namespace tandem::ops::cuda {
 class MatrixProduct::Plans {
  public:
   // The handle is of the current GPU; both live as long as this.
-  std::pair<cublasLtHandle_t, const ProductPlan*> Find(const ProductOperands& operands) {
+  std::pair<cublasLtHandle_t, const ProductPlan*> Find(const ProductOperands& operands)
+      ABSL_LOCKS_EXCLUDED(mu_) {
     const int device = c10::cuda::current_device();
-    const std::lock_guard lock(mutex_);
+    const absl::MutexLock lock(&mu_);
     cublasLtHandle_t& handle = handles_[device];
     if (handle == nullptr) {
       CheckProduct(cublasLtCreate(&handle), "no handle");
@@ -43,10 +45,10 @@ class MatrixProduct::Plans {
   }
 
  private:
-  std::mutex mutex_;
+  absl::Mutex mu_;
   // Of the process: cuBLASLt may be gone when statics are destroyed.
-  std::map<int, cublasLtHandle_t> handles_;
-  std::map<std::array<int64_t, 18>, std::unique_ptr<ProductPlan>> plans_;
+  std::map<int, cublasLtHandle_t> handles_ ABSL_GUARDED_BY(mu_);
+  std::map<std::array<int64_t, 18>, std::unique_ptr<ProductPlan>> plans_ ABSL_GUARDED_BY(mu_);
 };
 
 MatrixProduct::MatrixProduct() : plans_(std::make_unique<Plans>()) {}

@@ -100,7 +100,6 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, cons
   comm::RunThreadRanks(mesh.inner * mesh.outer, [&](comm::Communicator& comm) {
     RankUnits rank(At(mesh, comm.rank()));
     rank.Set();
-    rank.arrays->FromDevice();
     std::vector<at::Tensor> whole;  // of the units, gaps and all
     std::vector<Shard> shards = rank.arrays->owned_shards();
     if (unit_arrays) {
@@ -132,7 +131,7 @@ void ExpectLoads(const std::string& path, const fsdp::UnitMesh& mesh) {
     RankUnits units(At(mesh, rank));
     EXPECT_FALSE(units.units[0].pieces().size() > 0 && units.IsSet()) << "before";
     LoadAlone(platform::SystemFiles(), path, units.arrays->shards(), units.arrays->unit_shards());
-    units.arrays->ToDevice();
+    units.arrays->Loaded();
     EXPECT_TRUE(units.IsSet()) << "rank " << rank;
   }
 }
@@ -230,7 +229,7 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
     at::Tensor held = at::full({6}, -1, at::kFloat);
     ParameterArrays arrays = arrays_of(rank, held, r == 0);
     LoadAlone(files_, path, arrays.shards());
-    arrays.ToDevice();
+    arrays.Loaded();
     EXPECT_TRUE(held.equal(at::arange(6, at::kFloat)));
     EXPECT_TRUE(rank.IsSet());
   }

@@ -20,7 +20,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/verified_file.h"
+#include "platform/files.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/watched_files.h"
@@ -292,7 +292,7 @@ TEST_F(LoadTogetherTest, WhatOneRankCannotReadIsEveryRanksError) {
 
 TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
   // More than two parts, which begin and end within its arrays.
-  constexpr int64_t kElements = 5 * VerifiedFile::kPartBytes / 8 + 3;
+  constexpr int64_t kElements = 5 * platform::kFilePartBytes / 8 + 3;
   const at::Tensor first = at::arange(kElements, at::kFloat);
   const at::Tensor second = at::arange(kElements, at::kFloat).neg();
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {

@@ -174,11 +174,20 @@ TEST_F(ResolveTest, ContextsAreMadeChosenChangedAndForgotten) {
   EXPECT_EQ(ResolveAddress({}, environment_)->source, Address::Source::kDefault) << "there is no current one";
 }
 
+TEST_F(ResolveTest, WhereThereIsNoContextAMessageSaysHowToMakeOne) {
+  std::filesystem::remove(folder_ + "/.config/tandem/config.yaml");
+  constexpr char kRemedy[] = "; `tandem context set NAME --addr HOST:PORT` makes one";
+  EXPECT_EQ(Tandem({"--context", "lab", "get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr(std::string("config.yaml, which is not there") + kRemedy));
+  EXPECT_EQ(Tandem({"context", "use", "lab"}), kNotFound);
+  EXPECT_THAT(console_.err, HasSubstr(std::string("there is no context lab") + kRemedy));
+}
+
 TEST_F(ResolveTest, AContextThatCannotWorkIsNotSaved) {
   const auto before = LoadContexts(environment_);
   ASSERT_TRUE(before.ok());
   EXPECT_EQ(Tandem({"context", "use", "labb"}), kNotFound);
-  EXPECT_THAT(console_.err, HasSubstr("context use: there is no labb; there are: lab, other"));
+  EXPECT_THAT(console_.err, HasSubstr("context use: there is no context labb; allowed: lab, other"));
   EXPECT_EQ(Tandem({"context", "remove", "labb"}), kNotFound);
   EXPECT_EQ(Tandem({"context", "set", "new"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("context set: new is new; give its --addr"));

@@ -9,6 +9,7 @@
 #include "controller/core/assignments.h"
 #include "controller/core/decide.h"
 #include "controller/wakefulness.h"
+#include "proto/time.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {
@@ -158,6 +159,30 @@ TEST(AbsenceTest, ARankThatIsNotReadyInTimeIsNamedWithWhatItDoes) {
   EXPECT_EQ(driver.Job().cause().rank(), 1);
   EXPECT_EQ(driver.Job().cause().worker(), "b");
   EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr(": rank 1 on worker b is connecting; "));
+}
+
+// A checkpoint of some 100 GB takes longer to read than a start may take otherwise.
+TEST(AbsenceTest, RanksThatReadACheckpointHaveTimeAsLongAsTheyMove) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  const absl::Duration timeout = driver.state.limits.start_timeout;
+  const auto say = [&](absl::Duration since_progress) {
+    for (const int rank : {0, 1}) {
+      v1::AttemptStatus status = StatusOf("id-job");
+      *AddRank(status, rank, v1::RANK_PHASE_LOADING).mutable_since_progress() =
+          proto::ToProto(since_progress);
+      driver.Say(rank == 0 ? "a" : "b", status);
+    }
+  };
+  for (int part = 0; part < 10; ++part) {
+    driver.Wait(timeout / 4);
+    say(absl::Seconds(3));
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
+  }
+  driver.Wait(timeout - absl::Seconds(4));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.Job().reason(), "StartTimeout") << "they no longer do";
 }
 
 TEST(AbsenceTest, ReadyRanksHaveNoDeadline) {

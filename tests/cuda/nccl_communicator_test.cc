@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/nccl_communicator.h"
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -11,6 +9,7 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/nccl_factory.h"
 #include "device/cuda/device.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"

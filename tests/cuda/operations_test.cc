@@ -291,16 +291,36 @@ TEST_P(CudaOperationsTest, ATargetOutsideTheVocabularyMakesTheLossNan) {
   EXPECT_TRUE(std::isnan(loss.item<double>()));
 }
 
+// Rows of whole packs, and others; ids of a few tokens, of more than a block adds up, and of many, whose
+// order matters; as many tokens as a block sorts, and more; a table that is larger than it clears beside
+// that.
 TEST_P(CudaOperationsTest, Embedding) {
-  for (const int64_t columns : {70, 1024}) {
+  struct Case {
+    int64_t sequences;
+    int64_t length;
+    int64_t ids;  // among the tokens
+    int64_t vocabulary;
+    int64_t columns;
+  };
+  for (const Case& c : std::vector<Case>{{7, 100, 11, 13, 70},
+                                         {7, 100, 11, 13, 1024},
+                                         {5, 300, 3, 9, 264},
+                                         {3, 700, 1, 2, 33},
+                                         {1, 16384, 2000, 4000, 24},
+                                         {3, 6001, 60, 70, 40},
+                                         {2, 50, 90, 300'000, 16}}) {
     for (const bool add : {false, true}) {
-      // Many tokens of few ids: the order in which they are added matters.
-      const at::Tensor ids = numbers_.Integers({7, 101}, 11);
-      Compare({Normal({13, columns}), Normal({700, columns})},
-              {NanOf({700, columns}), add ? Normal({13, columns}) : NanOf({13, columns}),
-               add ? NormalStatistics({13, columns}) : NanStatistics({13, columns})},
+      SCOPED_TRACE(testing::Message()
+                   << c.sequences << " x " << c.length << " tokens of " << c.ids << " ids, a table of "
+                   << c.vocabulary << " x " << c.columns << (add ? ", added" : ""));
+      const std::vector<int64_t> table = {c.vocabulary, c.columns};
+      const std::vector<int64_t> rows = {c.sequences * c.length, c.columns};
+      const at::Tensor ids = numbers_.Integers({c.sequences, c.length + 1}, c.ids);
+      Compare({Normal(table), Normal(rows)},
+              {NanOf(rows), add ? Normal(table) : NanOf(table),
+               add ? NormalStatistics(table) : NanStatistics(table)},
               [&](const Operations& ops, const Tensors& in, Tensors& out) {
-                const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, 100);
+                const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, c.length);
                 const WorkMemory work(EmbeddingBackwardWorkBytes(KindOf(ops), tokens.numel()),
                                       in[0].device().type());
                 ops.Embedding(tokens, in[0], out[0]);
@@ -422,6 +442,22 @@ TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyGivesNoNumber) {
   at::Tensor output = Normal({4, 8}).to(at::kCUDA);
   CudaOperations().Embedding(tokens, weight, output);
   EXPECT_TRUE(std::isnan(output.sum().item<double>()));
+}
+
+TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyAddsToNoRow) {
+  for (const int64_t tokens : {8, 20'000}) {  // that a block sorts, and more
+    at::Tensor ids = at::Tensor(numbers_.Integers({1, tokens}, 1)).fill_(3);
+    ids.narrow(1, 0, 3).fill_(-1);
+    ids.narrow(1, 3, 1).fill_(1);
+    at::Tensor table = NanOf({3, 8}).to(at::kCUDA);
+    const WorkMemory work(EmbeddingBackwardWorkBytes(DeviceKind::kGpu, tokens), at::kCUDA);
+    const at::Tensor grad = Normal({tokens, 8}).fill_(0.125).to(at::kCUDA);
+    CudaOperations().EmbeddingBackward(ids.to(at::kCUDA), grad, /*add=*/false, table, work);
+    const at::Tensor sums = table.to(at::kDouble).sum(1).cpu();
+    EXPECT_EQ(sums[0].item<double>(), 0);
+    EXPECT_EQ(sums[1].item<double>(), 1);
+    EXPECT_EQ(sums[2].item<double>(), 0);
+  }
 }
 
 // Of rows whose bytes are whole packs of 16, and others; large enough that sums are split; and of one row.

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/nccl_communicator.h"
+#include "comm/nccl_factory.h"
 #include "device/cuda/device.h"
 #include "fsdp/cuda/shard_kernels.h"
 #include "tests/comm/memory_store.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/communicators.h"
-#include "comm/nccl_communicator.h"
+#include "comm/nccl_factory.h"
 #include "device/cuda/device.h"
 #include "device/static_arena.h"
 #include "tests/comm/memory_store.h"

@@ -216,9 +216,9 @@ const BadSpec kScalars[] = {
     {"unknown schedule", "", "parallelism: {schedule: magic}",
      "job.yaml:4:15: parallelism.schedule: magic is not allowed; allowed: sequential, overlap; use one of "
      "these\n"},
-    {"size without unit", "", "resources: {memory_bytes: 64Mib}",
-     "job.yaml:4:13: resources.memory_bytes: 64Mib is not allowed; allowed: nothing; write a number "
-     "of bytes, for instance 64MiB or 2GB\n"},
+    {"unreadable size of a field that no job may have", "", "resources: {memory_bytes: 64Mib}",
+     "job.yaml:4:13: resources.memory_bytes: 64Mib is not allowed; not built yet: placement by memory; omit "
+     "the key and compare tandem plan with the machine\n"},
 };
 
 TEST(BadSpecTest, StructureIsRefusedWithPlaceAndRemedy) { ExpectMessages(kStructure); }

@@ -155,10 +155,10 @@ TEST(ValidateTest, AConfigFileMustBeReplacedByItsFields) {
   v1::JobSpec spec = Good();
   spec.mutable_model()->Clear();
   spec.mutable_model()->set_hugging_face("/m/config.json");
-  EXPECT_EQ(ToText(Validate(spec)),
-            "model.hugging_face: /m/config.json is not allowed; allowed: nothing but the fields of that "
-            "file; tandem "
-            "submit and tandem run replace it by the fields: use them, or give the fields yourself\n");
+  EXPECT_EQ(
+      ToText(Validate(spec)),
+      "model.hugging_face: /m/config.json is not allowed; tandem submit and tandem run replace it by the "
+      "fields of that file: use them, or give the fields yourself\n");
 }
 
 TEST(ValidateTest, ViolationsComeInTheOrderOfTheProto) {

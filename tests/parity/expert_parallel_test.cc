@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <memory>
 #include <numeric>
 #include <ostream>
 #include <set>
@@ -116,8 +117,9 @@ TEST(ExpertParallelJobTest, TheHostOfAGpuReadsHowManyRowsTravelBeforeItSendsThem
   const auto reads_of = [&options](const char* chunks) {
     options.chunks = chunks;
     const plan::JobPlan plan = MakeJob(options);
-    const trainer::BoundProgram bound(plan.stage.train,
-                                      [](const schedules::Instruction&, int) { return trainer::Call(); });
+    const trainer::BoundProgram bound(plan.stage.train, [](const schedules::Instruction&, int) {
+      return std::make_shared<const trainer::Call>();
+    });
     std::set<std::pair<schedules::ValueId, int>> known;  // of which microbatch
     int reads = 0;
     for (const trainer::Segment& segment : bound.segments()) {

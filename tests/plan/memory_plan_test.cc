@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "fsdp/layout.h"
 #include "jobspec/jobspec.h"
 #include "plan/prediction.h"
+#include "platform/files.h"
 #include "schedules/passes/live_locals.h"
 #include "tests/plan/test_job.h"
 #include "tests/schedules/overlap_bound.h"
@@ -51,6 +53,25 @@ TEST(MemoryPlanTest, ShardsShrinkWithRanks) {
   EXPECT_EQ(BytesOf(one, BufferKind::kOptimizerState), 2 * BytesOf(one, BufferKind::kWeights));
   EXPECT_EQ(BytesOf(one, BufferKind::kGradients), BytesOf(one, BufferKind::kWeights));
   EXPECT_LT(two.arena_bytes, one.arena_bytes);
+}
+
+TEST(MemoryPlanTest, ACheckpointTakesAPartOfAFileOfTheHostsMemoryAndCopiesOfFrozenUnitsOfAnotherType) {
+  const auto bytes = [](const std::string& precision, const std::string& frozen,
+                        const std::string& checkpoint) {
+    JobPlan plan = MakeJobPlan(TestJob("{ranks: 2}", precision));
+    plan.train.checkpoint.directory = checkpoint;
+    for (size_t unit = 0; unit < plan.units.size(); ++unit) {
+      plan.outline.units[unit].frozen = plan.units[unit].name == frozen;
+    }
+    return PlanMemory(plan).checkpoint_bytes;
+  };
+  EXPECT_EQ(bytes("{compute: fp32}", "", ""), 0);
+  EXPECT_EQ(bytes("{compute: fp32}", "", "/runs/a"), platform::kFilePartBytes);
+  EXPECT_EQ(bytes("{compute: fp32}", "layers.0", "/runs/a"), platform::kFilePartBytes) << "of the same type";
+  EXPECT_EQ(bytes("{compute: bf16}", "", "/runs/a"), platform::kFilePartBytes);
+  const JobPlan plan = MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16}"));
+  EXPECT_EQ(bytes("{compute: bf16}", "embedding", "/runs/a"),
+            platform::kFilePartBytes + 4 * fsdp::HeldRange(plan.layouts[0], MeshOf(plan, 0, 0)).size());
 }
 
 TEST(MemoryPlanTest, OutsideCountsTheCommunicatorsOfSeveralRanksAndOfOne) {

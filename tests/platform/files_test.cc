@@ -57,6 +57,17 @@ TEST_F(FilesTest, APartIsReadFromWhereItBeginsToTheEndAtMost) {
   EXPECT_TRUE(absl::IsNotFound(files_.ReadRange(Path("none"), 0, 1).status()));
 }
 
+TEST_F(FilesTest, PartsAreWrittenOneBehindTheOtherUntilThereIsNoneOrAnError) {
+  std::vector<absl::StatusOr<std::string_view>> parts = {"0123", "4", "56789", ""};
+  size_t next = 0;
+  const auto take = [&] { return parts.at(next++); };
+  ASSERT_TRUE(files_.WriteParts(Path("a"), take).ok());
+  EXPECT_EQ(*files_.Read(Path("a")), "0123456789");
+  parts[1] = absl::DataLossError("the disk has lost it");
+  next = 0;
+  EXPECT_EQ(files_.WriteParts(Path("a"), take), parts[1].status());
+}
+
 TEST_F(FilesTest, WhatIsReadTakesNoMoreMemoryThanItsSize) {
   const std::string content((3 << 20) + 1, 'x');
   ASSERT_TRUE(files_.Write(Path("large"), content).ok());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,21 @@ class ForwardingFiles : public Files {
   absl::StatusOr<int64_t> Size(const std::string& path) override { return files_.Size(path); }
   absl::Status Write(const std::string& path, std::string_view content) override {
     return files_.Write(path, content);
+  }
+  // So that a test overrides one of the two.
+  absl::Status WriteParts(const std::string& path,
+                          const std::function<absl::StatusOr<std::string_view>()>& next) override {
+    std::string content;
+    while (true) {
+      const absl::StatusOr<std::string_view> part = next();
+      if (!part.ok()) {
+        return part.status();
+      }
+      if (part->empty()) {
+        return Write(path, content);
+      }
+      content += *part;
+    }
   }
   absl::Status SyncFolder(const std::string& path) override { return files_.SyncFolder(path); }
   absl::Status Rename(const std::string& from, const std::string& to) override {

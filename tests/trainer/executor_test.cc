@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -160,7 +161,8 @@ TEST_F(ExecutorTest, IssuingAllocatesNothingForASegment) {
   for (auto& [name, stream] : backend.issuing.streams) {
     stream.runs = false;
   }
-  const BoundProgram bound(plan_.stage.train, [](const schedules::Instruction&, int) { return Call(); });
+  const BoundProgram bound(plan_.stage.train,
+                           [](const schedules::Instruction&, int) { return std::make_shared<const Call>(); });
   ASSERT_GT(bound.segments().size(), 30u);
   executor.Issue(Begin(1), Load());
   for (int64_t step = 2; step <= 4; ++step) {
@@ -259,7 +261,8 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
 // would reorder what the program orders.
 TEST_F(ExecutorTest, SegmentsKeepTheOrderOfEveryStreamAndEveryWait) {
   const schedules::Program& program = plan_.stage.train;
-  const BoundProgram bound(program, [](const schedules::Instruction&, int) { return Call(); });
+  const BoundProgram bound(program,
+                           [](const schedules::Instruction&, int) { return std::make_shared<const Call>(); });
   std::vector<int> segment_of(program.instructions.size(), -1);
   std::map<schedules::StreamId, int> last;
   for (size_t s = 0; s < bound.segments().size(); ++s) {

@@ -121,7 +121,7 @@ TEST(AttemptTest, OneDeadRankStopsTheOthersWithoutAskingAnyone) {
   v1::AttemptStatus status = core.TakeStatus();
   EXPECT_EQ(status.ranks(1).cause().message(),
             "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2");
-  EXPECT_EQ(status.ranks(1).cause().last_instruction(), "op 3");
+  EXPECT_EQ(status.ranks(1).cause().last_instruction(), "op 3 mb 2");
   EXPECT_FALSE(status.ranks(1).stop_requested());
   EXPECT_TRUE(status.ranks(0).stop_requested());
   const std::vector<SendToRank> stops = core.Take<SendToRank>();

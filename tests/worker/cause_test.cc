@@ -31,8 +31,10 @@ class DeathTest : public testing::TestWithParam<Death> {};
 TEST_P(DeathTest, HasClassReasonAndMessage) {
   const Death& death = GetParam();
   AttemptState attempt{.assignment = CoreHarness::Job("j", 2)};
-  attempt.program = {
-      {"a", "a"}, {"a", "a"}, {"a", "a"}, {"forward layers.0.mlp mb 2", "forward of microbatch 2"}};
+  for (int i = 0; i < 3; ++i) {
+    attempt.program.Add("a", "a", -1);
+  }
+  attempt.program.Add("forward layers.0.mlp", "forward", 2);
   if (death.stop_sent) {
     attempt.stop = Stop{.reason = "Cancelled"};
   }

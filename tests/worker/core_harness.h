@@ -135,7 +135,7 @@ class CoreHarness {
     Assign({assignment});
     Checked checked{.attempt = KeyOf(assignment.id())};
     for (int i = 0; i < 7; ++i) {
-      checked.program.push_back({"op " + std::to_string(i), "forward of microbatch 2"});
+      checked.program.Add("op " + std::to_string(i), "forward", 2);
     }
     Feed(checked);
     Feed(RanksRecorded{.attempt = checked.attempt});

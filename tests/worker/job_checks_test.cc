@@ -50,7 +50,7 @@ class DeadMount {
                   }
                   return std::string();
                 },
-            .name_program = [](const v1::JobSpec&) { return std::vector<InstructionName>(); }};
+            .name_program = [](const v1::JobSpec&) { return InstructionNames(); }};
   }
 
  private:

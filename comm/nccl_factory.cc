@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl_factory.h"
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "comm/nccl_communicator.h"
+#include "comm/nccl_error.h"
+#include "comm/nccl_memory.h"
+#include "device/cuda/check.h"
+#include "device/device.h"
+
+namespace tandem::comm {
+namespace {
+
+class NcclFactory final : public CommunicatorFactory {
+ public:
+  NcclFactory(Rendezvous rendezvous, int device) : rendezvous_(std::move(rendezvous)), device_(device) {}
+
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    TakeMultiprocessors(membership);
+    if (live != nullptr) {
+      return CloneNcclCommunicator(membership.group, *live, membership.options);
+    }
+    return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
+                                membership.size, device_, rendezvous_.timeout, membership.options,
+                                membership.ranks.empty()
+                                    ? membership.rank
+                                    : membership.ranks.at(static_cast<size_t>(membership.rank)));
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device&, int64_t bytes) override {
+    return std::make_unique<NcclRegion>(device_, bytes);
+  }
+
+ private:
+  // Collectives of all communicators may run at once. Where their thread blocks do not fit beside each other,
+  // two ranks may each start another one first and wait forever.
+  void TakeMultiprocessors(const Membership& membership) {
+    int multiprocessors = 0;
+    device::CheckCuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
+                      "multiprocessors of the GPU");
+    ctas_ += membership.size > 1 ? parallel::MostCtas(membership.options) : 0;
+    if (ctas_ > multiprocessors) {
+      throw CommError("group " + membership.group + ": with it, collectives that run at once take up to " +
+                      std::to_string(ctas_) + " thread blocks, and the GPU has " +
+                      std::to_string(multiprocessors) +
+                      " multiprocessors: they could wait for each other forever; lower max_ctas of "
+                      "parallelism.nccl (min_ctas without it counts as " +
+                      std::to_string(parallel::kMostCtas) + ")");
+    }
+  }
+
+  const Rendezvous rendezvous_;
+  const int device_;
+  int ctas_ = 0;  // of the communicators made so far
+};
+
+}  // namespace
+
+std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device) {
+  return std::make_unique<NcclFactory>(std::move(rendezvous), device);
+}
+
+std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
+                                                   const std::string& prefix, int rank, int size, int device,
+                                                   absl::Duration timeout,
+                                                   const parallel::GroupOptions& options,
+                                                   std::optional<int> job_rank) {
+  const std::string key = prefix + "/nccl";
+  ncclUniqueId id;
+  if (rank == 0) {
+    const ncclResult_t result = ncclGetUniqueId(&id);
+    if (result != ncclSuccess) {
+      throw CommError("group " + name + " rank 0 creation: NCCL: " + NcclErrorText(result, nullptr));
+    }
+    store.Set(key, std::string(id.internal, sizeof(id.internal)));
+  } else {
+    const std::string value = store.Get(key, timeout);
+    if (value.size() != sizeof(id.internal)) {
+      throw CommError("group " + name + ": the rendezvous holds no id of NCCL under " + key);
+    }
+    std::memcpy(id.internal, value.data(), value.size());
+  }
+  return std::make_unique<NcclCommunicator>(name, rank, size, job_rank.value_or(rank), device, timeout,
+                                            options, [&](ncclComm_t* comm, ncclConfig_t* config) {
+                                              return ncclCommInitRankConfig(comm, size, id, rank, config);
+                                            });
+}
+
+std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
+                                                    const parallel::GroupOptions& options) {
+  auto* const live = dynamic_cast<NcclCommunicator*>(&parent);
+  if (live == nullptr) {
+    throw std::logic_error("group " + parent.name() + " is not an NCCL group");
+  }
+  return std::make_unique<NcclCommunicator>(
+      name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options,
+      [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });
+}
+
+}  // namespace tandem::comm

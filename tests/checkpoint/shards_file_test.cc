@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/shards_file.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/digest.h"
+#include "checkpoint/safetensors.h"
+#include "platform/files.h"
+#include "tests/checkpoint/checkpoint_folder.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+std::string ContentOf(const std::vector<Shard>& shards) {
+  absl::StatusOr<ShardsFile> file = ShardsFile::Make(shards);
+  EXPECT_TRUE(file.ok()) << file.status();
+  std::string content;
+  for (std::string_view part = file->Next(); !part.empty(); part = file->Next()) {
+    EXPECT_LE(static_cast<int64_t>(part.size()), platform::kFilePartBytes);
+    content += part;
+  }
+  EXPECT_EQ(file->bytes(), static_cast<int64_t>(content.size()));
+  EXPECT_EQ(file->digest(), Digest(content));
+  return content;
+}
+
+TEST(ShardsFileTest, HoldsTheShardsInTheirOrderAndTheTypeThatIsWanted) {
+  const at::Tensor floats = at::arange(5, at::kFloat);
+  const at::Tensor nothing = at::empty({0}, at::kFloat);
+  const at::Tensor narrow = at::arange(7, at::kBFloat16);
+  const std::string content = ContentOf({{.name = "a", .elements = 9, .begin = 2, .data = &floats},
+                                         {.name = "none", .elements = 9, .begin = 9, .data = &nothing},
+                                         {.name = "b", .elements = 7, .data = &narrow, .type = at::kFloat}});
+  const auto header = ReadSafetensorsHeader(content, static_cast<int64_t>(content.size()));
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->tensors.size(), 2u);
+  for (const auto& [name, size] : {std::pair("a", 5), std::pair("b", 7)}) {
+    const TensorPlace& place = header->tensors.at(name);
+    EXPECT_EQ(place.dtype, "F32");
+    ASSERT_EQ(place.end - place.begin, 4 * size);
+    const auto* const values = reinterpret_cast<const float*>(content.data() + place.begin);
+    for (int i = 0; i < size; ++i) {
+      EXPECT_EQ(values[i], static_cast<float>(i));
+    }
+  }
+}
+
+TEST(ShardsFileTest, PartsOfALargeArrayAreThatArray) {
+  const at::Tensor large = at::arange(5 * platform::kFilePartBytes / 8 + 3, at::kFloat);
+  const at::Tensor doubles = large.to(at::kDouble);
+  const std::string in_place = ContentOf({{.name = "a", .elements = large.numel(), .data = &large}});
+  EXPECT_EQ(ContentOf({{.name = "a", .elements = large.numel(), .data = &doubles, .type = at::kFloat}}),
+            in_place);
+  EXPECT_EQ(in_place.substr(in_place.size() - large.nbytes()),
+            std::string(static_cast<const char*>(large.const_data_ptr()), large.nbytes()));
+}
+
+TEST(ShardsFileTest, AShardThatIsNoContiguousPartIsRefusedByName) {
+  const at::Tensor strided = at::zeros({8}).slice(0, 0, 8, 2);
+  EXPECT_THAT(ShardsFile::Make({{.name = "a", .elements = 4, .data = &strided}}).status().message(),
+              HasSubstr("array a: its shard is not a contiguous part of it"));
+}
+
+// In bytes; 0: the kernel does not say.
+int64_t StatusNumber(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) {
+      return std::stoll(line.substr(key.size() + 1)) << 10;
+    }
+  }
+  return 0;
+}
+
+class SaveMemoryTest : public CheckpointTest {};
+
+// A rank's state is 12 bytes a parameter; a copy of it more may not fit in the host's memory. `tandem plan`
+// says that a part of a file is all that it takes (MemoryPlan::checkpoint_bytes).
+TEST_F(SaveMemoryTest, ASaveAndALoadTakeAPartOfAFileOfTheHostsMemory) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "its allocator keeps what was given back";
+#endif
+  constexpr int64_t kSlack = 8 << 20;  // names, the manifest, what allocators keep
+  const at::Tensor state = at::ones({12 * platform::kFilePartBytes / 8}, at::kDouble);  // in parts of its own
+  const auto growth = [](const std::function<void()>& work) {
+    std::ofstream("/proc/self/clear_refs") << "5";  // the peak is what there is
+    const int64_t before = StatusNumber("VmRSS");
+    work();
+    return StatusNumber("VmHWM") - before;
+  };
+  const int64_t saving = growth([&] {
+    comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+      WholeSteps whole;
+      Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+           {{.name = "w", .elements = state.numel(), .data = &state, .type = at::kFloat}}, whole);
+    });
+  });
+  EXPECT_LE(saving, platform::kFilePartBytes + kSlack);
+  const at::Tensor loaded = at::zeros({state.numel()});
+  const int64_t loading = growth(
+      [&] { LoadAlone(files_, Path(10), {{.name = "w", .elements = state.numel(), .data = &loaded}}); });
+  EXPECT_LE(loading, platform::kFilePartBytes + kSlack);
+  EXPECT_TRUE(at::equal(loaded, at::ones({state.numel()})));
+}
+
+}  // namespace
+}  // namespace tandem::checkpoint

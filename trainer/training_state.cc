@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/training_state.h"
+
+#include <cstddef>
+#include <stdexcept>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "jobspec/model_function.h"
+#include "model/node.h"
+#include "plan/step_work.h"
+#include "platform/host.h"
+#include "platform/log.h"
+#include "tandem/v1/trainer.pb.h"
+#include "tandem/v1/workers.pb.h"
+#include "trainer/backend.h"
+#include "trainer/failure.h"
+#include "trainer/job_start.h"
+#include "trainer/resume_checks.h"
+#include "trainer/shown_progress.h"
+
+namespace tandem::trainer {
+namespace {
+
+std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
+  std::vector<std::string> names;
+  for (const checkpoint::WholeArray& array : arrays) {
+    names.push_back(array.name);
+  }
+  return names;
+}
+
+int64_t SequencesPerStep(const plan::JobPlan& plan) {
+  return plan::TokensPerStep(plan) / plan.batch.sequence_length;
+}
+
+}  // namespace
+
+TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config,
+                             RankCommunicators communicators, platform::Files& files, Backend& backend,
+                             std::string data_digest, Tell tell)
+    : plan_(plan),
+      config_(config),
+      report_(communicators.report),
+      self_{.job = config.job,
+            .name = plan.train.name,
+            .attempt = config.attempt,
+            .host = platform::HostName()},
+      files_(files),
+      device_(backend.device()),
+      data_digest_(std::move(data_digest)),
+      tell_(std::move(tell)),
+      units_(MakeUnits(plan, config.rank, backend)),
+      memory_(plan.stage, backend.device(),
+              communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
+              config.executor.fill_with_nan),
+      states_(StatesOf(plan, memory_)),
+      updated_states_(UpdatedStatesOf(plan, memory_)),
+      arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
+              updated_states_, config.rank == 0) {}
+
+TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
+                                         std::function<void(std::exception_ptr)> lost,
+                                         const std::function<void()>& moved) {
+  JobStart job = StartJob(
+      files_, report_,
+      {.self = self_,
+       .directory = plan_.train.checkpoint.directory,
+       .resume = plan_.train.checkpoint.resume,
+       .resume_from = config_.resume_from,
+       .last_step = plan_.train.steps,
+       .layout_digests = plan_.resumable_layouts,
+       .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
+       .model = plan_.resolved_model,
+       .seed = plan_.train.seed,
+       .global_batch_size = SequencesPerStep(plan_),
+       .sequence_length = plan_.batch.sequence_length,
+       .data_digest = data_digest_,
+       .states = NamesOf(updated_states_)},
+      lease,
+      {.lost =
+           [lost = std::move(lost)](const std::string& reason) {
+             lost(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
+           },
+       .moved = moved});
+  whole_ = std::move(job.whole);
+  for (const v1::CheckpointWarning& warning : job.warnings) {
+    TellOf(warning);
+  }
+  if (job.from.path.empty()) {
+    Initialize();
+  } else {
+    Resume(job.from, moved);
+  }
+  for (size_t unit = 0; unit < units_.size(); ++unit) {
+    units_[unit].Publish(states_[unit]);
+  }
+  if (plan_.train.canaries) {
+    canaries_ = std::make_unique<Canaries>(plan_, config_.rank, memory_, device_);
+    canaries_->Plant();
+  }
+  return {.step = job.from.path.empty() ? 0 : job.from.info.step, .checkpoint = job.from.path};
+}
+
+void TrainingState::Initialize() {
+  for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
+    std::vector<fsdp::ParameterInit> inits;
+    for (const model::Parameter& parameter : plan_.units[unit].parameters) {
+      inits.push_back(
+          {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
+    }
+    units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
+  }
+}
+
+void TrainingState::Resume(const checkpoint::Found& start, const std::function<void()>& moved) {
+  checkpoint::Load(files_, report_, start.path, arrays_.shards(), arrays_.unit_shards(),
+                   ShownProgress(config_.rank == 0, "the ranks load a checkpoint", moved));
+  arrays_.Loaded();
+  if (config_.rank == 0) {
+    platform::Log(platform::LogLevel::kInfo, "resumed",
+                  {{"checkpoint", start.path}, {"step", absl::StrCat(start.info.step)}});
+  }
+}
+
+void TrainingState::CheckCanaries(int64_t step) const {
+  if (canaries_ == nullptr) {
+    return;
+  }
+  try {
+    canaries_->Check();
+  } catch (const std::logic_error&) {
+    throw InstructionError(std::current_exception(), step, /*instruction=*/"", /*group=*/"");
+  }
+}
+
+std::string TrainingState::Save(int64_t step, bool is_final) {
+  checkpoint::Saved saved;
+  try {
+    saved = checkpoint::Save(files_, report_, plan_.train.checkpoint.directory, plan_.train.checkpoint.keep,
+                             self_,
+                             {.step = step,
+                              .attempt = config_.attempt,
+                              .job = config_.job,
+                              .spec_digest = config_.spec_digest,
+                              .layout_digest = plan_.layout_digest,
+                              .seed = plan_.train.seed,
+                              .data_digest = data_digest_,
+                              .model = jobspec::ModelFunctionText(plan_.resolved_model),
+                              .global_batch_size = SequencesPerStep(plan_),
+                              .sequence_length = plan_.batch.sequence_length},
+                             arrays_.owned_shards(), whole_);
+  } catch (const checkpoint::DirectoryLost&) {
+    throw;
+  } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
+    Warn(v1::CHECKPOINT_PROBLEM_SAVE_FAILED, step, error.what());
+    if (is_final) {
+      throw;
+    }
+    return error.what();
+  }
+  if (config_.rank == 0) {
+    TellOf(saved, step);
+  }
+  // Every save tries again and fails again; one warning of each says enough.
+  std::vector<std::string> news;
+  for (const std::string& reason : saved.not_removed) {
+    if (not_removed_.insert(reason).second) {
+      news.push_back(reason);
+    }
+  }
+  if (!news.empty()) {
+    Warn(v1::CHECKPOINT_PROBLEM_NOT_REMOVED, step, absl::StrJoin(news, "; "));
+  }
+  return "";
+}
+
+void TrainingState::Warn(v1::CheckpointProblem problem, int64_t step, const std::string& message) const {
+  platform::Log(platform::LogLevel::kError, "a checkpoint failed",
+                {{"step", absl::StrCat(step)}, {"error", message}});
+  if (config_.rank == 0) {
+    TellOf(WarningOf(problem, step, "", message));
+  }
+}
+
+void TrainingState::TellOf(const v1::CheckpointWarning& warning) const {
+  v1::FromTrainer message;
+  *message.mutable_checkpoint_warning() = warning;
+  tell_(std::move(message));
+}
+
+void TrainingState::TellOf(const checkpoint::Saved& saved, int64_t step) const {
+  v1::FromTrainer message;
+  v1::CheckpointCommitted& committed = *message.mutable_checkpoint();
+  committed.set_step(step);
+  committed.set_path(saved.path);
+  committed.set_bytes(saved.bytes);
+  committed.set_manifest_digest(saved.manifest_digest);
+  committed.set_seconds(saved.seconds);
+  committed.mutable_removed_steps()->Add(saved.removed_steps.begin(), saved.removed_steps.end());
+  tell_(std::move(message));
+}
+
+}  // namespace tandem::trainer

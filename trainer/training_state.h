@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/lease.h"
+#include "checkpoint/owner.h"
+#include "checkpoint/parameter_arrays.h"
+#include "checkpoint/whole_steps.h"
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "fsdp/unit_shard.h"
+#include "plan/job_plan.h"
+#include "platform/files.h"
+#include "tandem/v1/state.pb.h"
+#include "trainer/canaries.h"
+#include "trainer/rank.h"
+#include "trainer/stage_memory.h"
+
+namespace tandem::trainer {
+
+class Backend;
+
+// What one rank trains: its shards of weights and moments, and its routers' states, in the memory of its
+// programs. Begins as the job's seed or a checkpoint says, and is saved to checkpoints. Used by the rank's
+// thread, while no run is in flight unless said otherwise.
+class TrainingState {
+ public:
+  // data_digest: of the text that is trained on. All but it and `tell` outlive this. Throws
+  // device::OutOfMemory.
+  TrainingState(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
+                platform::Files& files, Backend& backend, std::string data_digest, Tell tell);
+
+  struct Start {
+    int64_t step = 0;        // that is done
+    std::string checkpoint;  // its path; empty: initial weights
+  };
+
+  // Collective: initial weights, or those of a checkpoint, which are then published to the programs. Holds
+  // the lease of the checkpoint directory in `lease`, where there is one; `lost` is called on the lease's
+  // thread when the directory gets another owner, and `moved` on this one whenever the ranks have read
+  // another part of a checkpoint. Throws UserError, CheckpointError, CommError.
+  Start Load(checkpoint::HeldLease& lease, std::function<void(std::exception_ptr)> lost,
+             const std::function<void()>& moved);
+
+  // Collective: a checkpoint of the state after `step`. One that fails while there are more to come is
+  // reported, and training goes on: a full disk may be emptied, and the checkpoint before this one is still
+  // there. Returns the error; empty: none. Throws it where this was the last (is_final), and DirectoryLost.
+  std::string Save(int64_t step, bool is_final);
+
+  // After a run of that step; the run behind it may be in flight, and may have written them. Throws
+  // InstructionError where the job asks for canaries and one is gone.
+  void CheckCanaries(int64_t step) const;
+
+  const std::vector<fsdp::UnitShard>& units() const { return units_; }
+  const std::vector<fsdp::StateMemory>& states() const { return states_; }
+  const StageMemory& memory() const { return memory_; }
+
+ private:
+  void Initialize();
+  void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
+  void TellOf(const v1::CheckpointWarning& warning) const;
+  void TellOf(const checkpoint::Saved& saved, int64_t step) const;
+  // Reports a problem of the save of that step.
+  void Warn(v1::CheckpointProblem problem, int64_t step, const std::string& message) const;
+
+  const plan::JobPlan& plan_;
+  const RankConfig& config_;
+  comm::Communicator& report_;
+  const checkpoint::Owner self_;
+  platform::Files& files_;
+  device::Device& device_;
+  const std::string data_digest_;
+  const Tell tell_;
+
+  const std::vector<fsdp::UnitShard> units_;
+  const StageMemory memory_;
+  const std::vector<fsdp::StateMemory> states_;
+  std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
+  const std::vector<checkpoint::WholeArray> updated_states_;
+  checkpoint::ParameterArrays arrays_;
+  std::set<std::string> not_removed_;  // of all saves: what was reported
+  checkpoint::WholeSteps whole_;       // of the checkpoint directory; rank 0
+};
+
+}  // namespace tandem::trainer
