@@ -18,6 +18,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "platform/boot_clock.h"
 #include "platform/clock.h"
 #include "tests/checkpoint/owned_folder.h"
 #include "tests/platform/fake_clock.h"
