@@ -2,36 +2,17 @@
 #include "checkpoint/owner.h"
 
 #include <gmock/gmock.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <functional>
+#include <filesystem>
 #include <mutex>
+#include <string>
 #include <thread>
-#include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
-#include "checkpoint/lease.h"
-#include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
-#include "tests/platform/fake_clock.h"
-#include "tests/platform/irregular_files.h"
-
-// For how long this machine has slept, which of its clocks only CLOCK_BOOTTIME counts.
-std::atomic<int64_t> slept_seconds = 0;
-extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
-  const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, now));
-  if (result == 0 && clock == CLOCK_BOOTTIME) {
-    now->tv_sec += slept_seconds;
-  }
-  return result;
-}
+#include "tests/checkpoint/owned_folder.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -39,10 +20,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr char kJob[] = "0123456789ab";  // of InfoOf
-
-// Two jobs, or two attempts of one, in a directory that each takes for its own.
-class OwnerTest : public CheckpointTest {
+// Saves of a job whose directory another takes.
+class OwnerTest : public OwnedFolderTest {
  protected:
   // The error of every one of two ranks; empty: saved.
   std::string ErrorOfSave(platform::Files& files, const Info& info) {
@@ -63,32 +42,6 @@ class OwnerTest : public CheckpointTest {
     });
     EXPECT_EQ(errors[0], errors[1]);
     return errors[0];
-  }
-  static Owner Mine() { return OwnerOf(InfoOf(0)); }
-  static Owner Other() { return OwnerOf(Of("other", 0)); }
-
-  // From its owner, once that one is taken for dead.
-  absl::Status Take(const Owner& self) {
-    return TakeOwnership(files_, directory_, self, [] {});
-  }
-  // From an owner that is alive, as a program without manners would.
-  void Steal(const std::string& job) {
-    WriteAll(directory_ + "/.owner",
-             absl::StrCat(R"({"job": ")", job, R"(", "name": "", "attempt": 1, "host": ""})"));
-  }
-  // Renews; the file's time is later than before also where the file system's clock has not moved since.
-  void RenewLater(const Owner& self) {
-    const auto before = std::filesystem::last_write_time(directory_ + "/.owner");
-    ASSERT_TRUE(RenewOwnership(files_, directory_, self).ok());
-    if (std::filesystem::last_write_time(directory_ + "/.owner") <= before) {
-      std::filesystem::last_write_time(directory_ + "/.owner", before + std::chrono::milliseconds(1));
-    }
-  }
-
-  static Info Of(const std::string& job, int64_t step) {
-    Info info = InfoOf(step);
-    info.job = job;
-    return info;
   }
 };
 
@@ -186,300 +139,6 @@ TEST_F(OwnerTest, ALostDirectoryIsAnErrorOfItsOwnKindOnEveryRank) {
     WholeSteps whole;
     EXPECT_THROW(Save(files_, comm, directory_, 3, Mine(), InfoOf(10), state.shards(), whole), DirectoryLost);
   });
-}
-
-TEST_F(OwnerTest, AnOwnerThatLivesKeepsItsDirectory) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  int pauses = 0;
-  const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
-    ++pauses;
-    RenewLater(Mine());
-  });
-  EXPECT_TRUE(absl::IsFailedPrecondition(taken));
-  EXPECT_EQ(taken.message(), "checkpoint.directory " + directory_ +
-                                 " is in use by job 0123456789ab (0123456789ab-name) on host here, which is "
-                                 "alive; job other (other-name) on host here cannot save there: give every "
-                                 "job a checkpoint.directory of its own, or end the other job first");
-  EXPECT_EQ(pauses, 1);
-  EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
-}
-
-TEST_F(OwnerTest, AnOwnerThatIsDeadGivesWayAfterItsPatience) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  absl::Duration waited;
-  ASSERT_TRUE(TakeOwnership(files_, directory_, Other(), [&] { waited += kRenewal; }).ok());
-  EXPECT_EQ(waited, kPatience + kRenewal) << "and once more, for another newcomer";
-  EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
-  EXPECT_THAT(Names(), ElementsAre(".owner"));
-}
-
-TEST_F(OwnerTest, AnOwnerWhoseClockJumpsBackIsAlive) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
-    const auto now = std::filesystem::last_write_time(directory_ + "/.owner");
-    std::filesystem::last_write_time(directory_ + "/.owner", now - std::chrono::hours(1));
-  });
-  EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
-}
-
-// The owner waits for the disk to renew its file. Reads come from memory.
-TEST_F(OwnerTest, AnOwnerOnADiskThatHangsIsAlive) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  absl::Duration hangs = 2 * kPatience;
-  class HangingDisk final : public platform::ForwardingFiles {
-   public:
-    explicit HangingDisk(std::function<void()> wait) : wait_(std::move(wait)) {}
-    absl::Status Write(const std::string& path, std::string_view content) override {
-      wait_();
-      return ForwardingFiles::Write(path, content);
-    }
-
-   private:
-    const std::function<void()> wait_;
-  } disk([&] {
-    if (std::exchange(hangs, absl::ZeroDuration()) > absl::ZeroDuration()) {
-      RenewLater(Mine());
-    }
-  });
-  const absl::Status taken = TakeOwnership(disk, directory_, Other(),
-                                           [&] { hangs = std::max(hangs - kRenewal, absl::ZeroDuration()); });
-  EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
-  EXPECT_TRUE(RenewOwnership(files_, directory_, Mine()).ok());
-  EXPECT_THAT(Names(), ElementsAre(".owner"));
-}
-
-TEST_F(OwnerTest, OfTwoThatFindTheSameDeadOwnerOneIsRefusedBeforeItTouchesAnything) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  int pauses = 0;
-  const absl::Status first = TakeOwnership(files_, directory_, {.job = "first", .name = "", .host = ""}, [&] {
-    // Their last looks were at the dead owner; the second replaces the first.
-    if (++pauses == kPatience / kRenewal + 1) {
-      Steal("second");
-    }
-  });
-  EXPECT_TRUE(absl::IsFailedPrecondition(first)) << first;
-  EXPECT_THAT(std::string(first.message()), HasSubstr("is in use by job second, which is alive; job first"));
-}
-
-TEST_F(OwnerTest, AnOwnerFileThatIsNotRegularOrADanglingLinkIsAnErrorThatNamesIt) {
-  const std::string path = directory_ + "/.owner";
-  for (const std::string kind : platform::kIrregularKinds) {
-    std::filesystem::remove_all(directory_);
-    std::filesystem::create_directories(directory_);
-    platform::PutIrregularFile(kind, path);
-    const absl::Status expected =
-        absl::InvalidArgumentError("open " + path + ": it is " + kind + ", not a regular file");
-    EXPECT_EQ(Take(Mine()), expected);
-    EXPECT_EQ(RenewOwnership(files_, directory_, Mine()), expected);
-    EXPECT_EQ(CheckOwner(files_, directory_, Mine()), expected);
-  }
-  std::filesystem::remove_all(path);
-  std::filesystem::create_symlink("nothing", path);
-  int pauses = 0;
-  EXPECT_EQ(TakeOwnership(files_, directory_, Mine(), [&] { ++pauses; }),
-            absl::UnavailableError(path + " exists but cannot be read (a dangling link?); remove it"));
-  EXPECT_LE(pauses, 4);
-  EXPECT_THAT(Names(), ElementsAre(".owner"));
-}
-
-TEST_F(OwnerTest, AnOwnerThatRenewsLateButInTimeIsAlive) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  int pauses = 0;
-  const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
-    if (++pauses == kPatience / kRenewal) {
-      RenewLater(Mine());
-    }
-  });
-  EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
-}
-
-TEST_F(OwnerTest, ANewAttemptNeedNotWaitAndTheOldOneMayNotReturn) {
-  Owner second = Mine();
-  second.attempt = 2;
-  ASSERT_TRUE(Take(Mine()).ok());
-  ASSERT_TRUE(TakeOwnership(files_, directory_, second, [] { FAIL() << "it waited"; }).ok());
-  const absl::Status renewed = RenewOwnership(files_, directory_, Mine());
-  EXPECT_TRUE(absl::IsAborted(renewed));
-  EXPECT_EQ(renewed.message(), "checkpoint.directory " + directory_ +
-                                   " belongs to job 0123456789ab (0123456789ab-name, attempt 2) on host here "
-                                   "now; job 0123456789ab (0123456789ab-name) on host here ends");
-  EXPECT_TRUE(absl::IsAborted(Take(Mine())));
-  EXPECT_TRUE(RenewOwnership(files_, directory_, second).ok());
-}
-
-TEST_F(OwnerTest, ADirectoryThatWasGivenBackIsFreeAtOnce) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok()) << "which is not its owner";
-  EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
-  ASSERT_TRUE(ReleaseOwnership(files_, directory_, Mine()).ok());
-  EXPECT_THAT(Names(), ElementsAre());
-  EXPECT_TRUE(TakeOwnership(files_, directory_, Other(), [] { FAIL() << "it waited"; }).ok());
-}
-
-// Of two that come at the same instant, one is refused at once or by its next renewal; never do both go on.
-TEST_F(OwnerTest, TwoThatComeAtOnceDoNotBothOwn) {
-  RacingFiles files("/.owner", [&] { ASSERT_TRUE(Take(Other()).ok()); });  // between its look and its write
-  const absl::Status first = TakeOwnership(files, directory_, Mine(), [&] { RenewLater(Other()); });
-  EXPECT_TRUE(absl::IsFailedPrecondition(first)) << first;
-  EXPECT_TRUE(RenewOwnership(files_, directory_, Other()).ok());
-
-  // Both found the same dead one.
-  ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
-  ASSERT_TRUE(Take({.job = "dead"}).ok());
-  ASSERT_TRUE(Take(Mine()).ok());
-  ASSERT_TRUE(Take(Other()).ok());
-  EXPECT_TRUE(absl::IsAborted(RenewOwnership(files_, directory_, Mine())));
-  EXPECT_TRUE(RenewOwnership(files_, directory_, Other()).ok());
-}
-
-TEST_F(OwnerTest, AFileThatSomebodyRemovedOrTheDirectoryItselfIsNoLoss) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  std::filesystem::remove(directory_ + "/.owner");
-  EXPECT_TRUE(absl::IsNotFound(RenewOwnership(files_, directory_, Mine())));
-  EXPECT_TRUE(RestoreOwnership(files_, directory_, Mine(), kRenewal).ok());
-  EXPECT_TRUE(RenewOwnership(files_, directory_, Mine()).ok());
-  EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
-  std::filesystem::remove_all(directory_);
-  EXPECT_TRUE(absl::IsNotFound(RenewOwnership(files_, directory_, Mine())));
-  const absl::Status restored = RestoreOwnership(files_, directory_, Mine(), kRenewal);
-  EXPECT_TRUE(absl::IsNotFound(restored)) << restored;
-}
-
-// The files, for an owner that does not run for an hour from a look at its file on.
-class StoppedFiles final : public platform::ForwardingFiles {
- public:
-  explicit StoppedFiles(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
-  absl::StatusOr<std::string> Read(const std::string& path) override {
-    if (path.ends_with("/.owner") && meanwhile_) {
-      std::exchange(meanwhile_, nullptr)();
-    }
-    return ForwardingFiles::Read(path);
-  }
-
- private:
-  std::function<void()> meanwhile_;
-};
-
-TEST_F(OwnerTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  platform::FakeClock clock;
-  StoppedFiles files([&] {
-    ASSERT_TRUE(Take(Other()).ok());
-    ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
-    clock.Advance(absl::Hours(1));
-  });
-  absl::Notification lost;
-  std::string reason;
-  Lease lease(
-      files, directory_, Mine(),
-      [&](const std::string& text) {
-        reason = text;
-        lost.Notify();
-      },
-      absl::Milliseconds(5), clock);
-  ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Seconds(10)));
-  EXPECT_EQ(reason,
-            "checkpoint.directory " + directory_ +
-                " no longer has an owner: job 0123456789ab (0123456789ab-name) on host here could not "
-                "look for 3600 s, in which another job may have saved there; it ends: submit it again "
-                "with checkpoint: {resume: newest}");
-  EXPECT_THAT(Names(), ElementsAre());
-}
-
-TEST_F(OwnerTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  StoppedFiles files([&] {
-    ASSERT_TRUE(Take(Other()).ok());
-    ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
-    slept_seconds += 3600;
-  });
-  absl::Notification lost;
-  std::string reason;
-  Lease lease(
-      files, directory_, Mine(),
-      [&](const std::string& text) {
-        reason = text;
-        lost.Notify();
-      },
-      absl::Milliseconds(5));
-  ASSERT_TRUE(lost.WaitForNotificationWithTimeout(absl::Seconds(10)));
-  EXPECT_THAT(reason, HasSubstr("could not look for 3600 s, in which another job may have saved there"));
-  EXPECT_THAT(Names(), ElementsAre());
-}
-
-TEST_F(OwnerTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  std::filesystem::remove_all(directory_);
-  platform::FakeClock clock;
-  class LookedAtFiles final : public platform::ForwardingFiles {
-   public:
-    explicit LookedAtFiles(std::function<void(int)> look) : look_(std::move(look)) {}
-    absl::StatusOr<int64_t> Size(const std::string& path) override {
-      look_(++looks_);
-      return ForwardingFiles::Size(path);
-    }
-
-   private:
-    const std::function<void(int)> look_;
-    int looks_ = 0;
-  } files([&](int look) {
-    clock.Advance(kRenewal);
-    if (look == 3 * (kPatience / kRenewal)) {
-      std::filesystem::create_directories(directory_);
-    }
-  });
-  Lease lease(
-      files, directory_, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
-      absl::Milliseconds(5), clock);
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  ASSERT_TRUE(ReadOwner(files_, directory_).ok());
-  EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
-  lease.Release();
-}
-
-TEST_F(OwnerTest, ATextThatIsNoOwnersIsSomebodyElses) {
-  std::filesystem::create_directories(directory_);
-  const std::string mine = R"({"job": "0123456789ab", "name": "", "attempt": 1, "host": ""})";
-  for (const std::string& text : {std::string(), std::string("0123456789ab"), std::string("{}"),
-                                  std::string("{\"job\": 7}"), mine + std::string(100'000, ' ')}) {
-    WriteAll(directory_ + "/.owner", text);
-    EXPECT_TRUE(absl::IsAborted(RenewOwnership(files_, directory_, Mine()))) << text;
-    EXPECT_TRUE(Take(Mine()).ok()) << text;
-    EXPECT_TRUE(RenewOwnership(files_, directory_, Mine()).ok());
-  }
-}
-
-TEST_F(OwnerTest, ALeaseThatIsLostSaysSoOnceAndOneThatIsHeldGoesBackWhenReleased) {
-  ASSERT_TRUE(Take(Mine()).ok());
-  std::mutex mu;
-  std::condition_variable changed;
-  std::vector<std::string> reasons;
-  Lease lease(
-      files_, directory_, Mine(),
-      [&](const std::string& reason) {
-        const std::lock_guard lock(mu);
-        reasons.push_back(reason);
-        changed.notify_all();
-      },
-      absl::Milliseconds(5));
-  Steal("other");
-  {
-    std::unique_lock lock(mu);
-    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return !reasons.empty(); }));
-  }
-  lease.Release();
-  EXPECT_THAT(reasons, ElementsAre(HasSubstr("belongs to job other now")));
-  EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
-  {
-    Lease held(
-        files_, directory_, Other(), [](const std::string& reason) { FAIL() << reason; },
-        absl::Milliseconds(5));
-    held.Release();
-  }
-  EXPECT_TRUE(absl::IsNotFound(ReadOwner(files_, directory_).status()));
 }
 
 // The control plane may take an attempt for dead that is only slow: both save the same numbers.

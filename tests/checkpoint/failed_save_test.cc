@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/faulty_files.h"
+#include "tests/comm/run_thread_ranks.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Saves that do not get to their end.
+using FailedSaveTest = CheckpointTest;
+
+TEST_F(FailedSaveTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
+  SaveOn(files_, directory_, 3, 10);
+  std::vector<std::string> errors(3);
+  FaultyFiles broken(FaultyFiles::Fault::kFullDisk, 1);
+  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), 3);
+    state.Set(20);
+    WholeSteps whole;
+    try {
+      Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, directory_, 3,
+           OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
+    } catch (const CheckpointError& error) {
+      errors[static_cast<size_t>(comm.rank())] = error.what();
+    }
+  });
+  EXPECT_EQ(errors[0],
+            absl::StrCat("checkpoint: rank 1: write ", directory_,
+                         "/step-20.tmp.1.0123456789ab/rank-00001.safetensors: No space left on device"));
+  EXPECT_EQ(errors[1], errors[0]);
+  EXPECT_EQ(errors[2], errors[0]);
+  EXPECT_THAT(Names(), ElementsAre("step-10"));
+}
+
+// A power cut at every operation: what is found afterwards is the old checkpoint or the new one, whole; and
+// the next attempt can save.
+TEST_F(FailedSaveTest, APowerCutAtEveryOperationLeavesTheOldOrTheNew) {
+  bool finished = false;
+  bool found_old = false;
+  for (int k = 1; !finished; ++k) {
+    SCOPED_TRACE(k);
+    std::filesystem::remove_all(directory_);
+    SaveOn(files_, directory_, 2, 10);
+    SaveOn(files_, directory_, 2, 20);
+    FaultyFiles files(FaultyFiles::Fault::kPowerCut, k);
+    try {
+      SaveOn(files, directory_, 2, 30, /*keep=*/2);
+      finished = files.operations() < k;
+    } catch (const CheckpointError&) {
+    }
+    const Found found = Newest();
+    EXPECT_TRUE(skipped_.empty()) << skipped_[0];
+    ASSERT_TRUE(found.info.step == 20 || found.info.step == 30);
+    found_old |= found.info.step == 20;
+    EXPECT_TRUE(LoadsAs(found.path, 3, found.info.step));
+    SaveOn(files_, directory_, 3, 40, /*keep=*/2, /*attempt=*/2);
+    EXPECT_EQ(Newest().path, Path(40));
+    for (const std::string& name : Names()) {
+      EXPECT_FALSE(absl::StrContains(name, ".tmp.")) << name;
+    }
+    ASSERT_LT(k, 100);
+  }
+  EXPECT_TRUE(found_old);
+}
+
+TEST_F(FailedSaveTest, AFullDiskLeavesNoTemporaryFilesAndTheOldOnes) {
+  for (int k = 1; k <= 12; ++k) {
+    SCOPED_TRACE(k);
+    std::filesystem::remove_all(directory_);
+    SaveOn(files_, directory_, 2, 10);
+    FaultyFiles files(FaultyFiles::Fault::kFullDisk, k);
+    try {
+      SaveOn(files, directory_, 2, 20, /*keep=*/1);
+      EXPECT_THAT(Names(), ElementsAre("step-20"));
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("No space left on device"));
+      EXPECT_THAT(Names(), ElementsAre("step-10"));
+    }
+  }
+}
+
+TEST_F(FailedSaveTest, OneErrorAtAnyOperationReachesAllRanksAndTheNextSaveWorks) {
+  bool finished = false;
+  for (int k = 1; !finished; ++k) {
+    SCOPED_TRACE(k);
+    std::filesystem::remove_all(directory_);
+    SaveOn(files_, directory_, 2, 10);
+    FaultyFiles files(FaultyFiles::Fault::kOneError, k);
+    try {
+      finished = SaveOn(files, directory_, 2, 20, /*keep=*/1).not_removed.empty();
+      EXPECT_EQ(finished, files.operations() < k);
+    } catch (const CheckpointError&) {
+    }
+    const Found found = Newest();
+    EXPECT_TRUE(skipped_.empty());
+    EXPECT_TRUE(LoadsAs(found.path, 1, found.info.step));
+    if (finished) {
+      break;
+    }
+    SaveOn(files, directory_, 2, 20, /*keep=*/1);
+    EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
+    ASSERT_LT(k, 100);
+  }
+}
+
+}  // namespace
+}  // namespace tandem::checkpoint

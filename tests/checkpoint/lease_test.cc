@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/lease.h"
+
+#include <gmock/gmock.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "platform/boot_clock.h"
+#include "platform/clock.h"
+#include "tests/checkpoint/owned_folder.h"
+#include "tests/platform/fake_clock.h"
+#include "tests/platform/forwarding_files.h"
+
+// For how long this machine has slept, which of its clocks only CLOCK_BOOTTIME counts.
+std::atomic<int64_t> slept_seconds = 0;
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const auto result = static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+  if (result == 0 && clock == CLOCK_BOOTTIME) {
+    now->tv_sec += slept_seconds;
+  }
+  return result;
+}
+
+namespace tandem::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class LeaseTest : public OwnedFolderTest {
+ protected:
+  void OtherComesAndGoes() {
+    ASSERT_TRUE(Take(Other()).ok());
+    ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
+  }
+
+  // Why a lease of Mine() is lost.
+  std::string ReasonOfLoss(platform::Files& files, const platform::Clock& clock) {
+    absl::Notification lost;
+    std::string reason;
+    {
+      Lease lease(
+          files, directory_, Mine(),
+          [&](const std::string& text) {
+            reason = text;
+            lost.Notify();
+          },
+          absl::Milliseconds(5), clock);
+      EXPECT_TRUE(lost.WaitForNotificationWithTimeout(absl::Seconds(10)));
+    }
+    return reason;
+  }
+};
+
+// The files, for an owner that does not run for an hour from a look at its file on.
+class StoppedFiles final : public platform::ForwardingFiles {
+ public:
+  explicit StoppedFiles(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    if (path.ends_with("/.owner") && meanwhile_) {
+      std::exchange(meanwhile_, nullptr)();
+    }
+    return ForwardingFiles::Read(path);
+  }
+
+ private:
+  std::function<void()> meanwhile_;
+};
+
+TEST_F(LeaseTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  platform::FakeClock clock;
+  StoppedFiles files([&] {
+    OtherComesAndGoes();
+    clock.Advance(absl::Hours(1));
+  });
+  EXPECT_EQ(ReasonOfLoss(files, clock),
+            "checkpoint.directory " + directory_ +
+                " no longer has an owner: job 0123456789ab (0123456789ab-name) on host here could not "
+                "look for 3600 s, in which another job may have saved there; it ends: submit it again "
+                "with checkpoint: {resume: newest}");
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(LeaseTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  StoppedFiles files([&] {
+    OtherComesAndGoes();
+    slept_seconds += 3600;
+  });
+  EXPECT_THAT(ReasonOfLoss(files, platform::BootClock()),
+              HasSubstr("could not look for 3600 s, in which another job may have saved there"));
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+TEST_F(LeaseTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  std::filesystem::remove_all(directory_);
+  platform::FakeClock clock;
+  class LookedAtFiles final : public platform::ForwardingFiles {
+   public:
+    explicit LookedAtFiles(std::function<void(int)> look) : look_(std::move(look)) {}
+    absl::StatusOr<int64_t> Size(const std::string& path) override {
+      look_(++looks_);
+      return ForwardingFiles::Size(path);
+    }
+
+   private:
+    const std::function<void(int)> look_;
+    int looks_ = 0;
+  } files([&](int look) {
+    clock.Advance(kRenewal);
+    if (look == 3 * (kPatience / kRenewal)) {
+      std::filesystem::create_directories(directory_);
+    }
+  });
+  Lease lease(
+      files, directory_, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+      absl::Milliseconds(5), clock);
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  ASSERT_TRUE(ReadOwner(files_, directory_).ok());
+  EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
+  lease.Release();
+}
+
+TEST_F(LeaseTest, ALeaseThatIsLostSaysSoOnceAndOneThatIsHeldGoesBackWhenReleased) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  std::mutex mu;
+  std::condition_variable changed;
+  std::vector<std::string> reasons;
+  Lease lease(
+      files_, directory_, Mine(),
+      [&](const std::string& reason) {
+        const std::lock_guard lock(mu);
+        reasons.push_back(reason);
+        changed.notify_all();
+      },
+      absl::Milliseconds(5));
+  Steal("other");
+  {
+    std::unique_lock lock(mu);
+    ASSERT_TRUE(changed.wait_for(lock, std::chrono::seconds(10), [&] { return !reasons.empty(); }));
+  }
+  lease.Release();
+  EXPECT_THAT(reasons, ElementsAre(HasSubstr("belongs to job other now")));
+  EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
+  {
+    Lease held(
+        files_, directory_, Other(), [](const std::string& reason) { FAIL() << reason; },
+        absl::Milliseconds(5));
+    held.Release();
+  }
+  EXPECT_TRUE(absl::IsNotFound(ReadOwner(files_, directory_).status()));
+}
+
+}  // namespace
+}  // namespace tandem::checkpoint

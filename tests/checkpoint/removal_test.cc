@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <new>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/faulty_files.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+using testing::ElementsAre;
+
+// What a save removes of earlier ones, and what it does where that fails.
+using RemovalTest = CheckpointTest;
+
+TEST_F(RemovalTest, LeftoversOfEarlierAttemptsAndOtherJobsAreRemovedAndThoseOfLaterAttemptsAreNot) {
+  for (const char* name :
+       {"step-5.tmp.1.0123456789ab", "step-6.tmp.2.0123456789ab", "step-7.tmp.3.0123456789ab",
+        "step-7.tmp.3.other", "step-7.tmp.3", "step-x.tmp.1", "notes"}) {
+    std::filesystem::create_directories(directory_ + "/" + name);
+    WriteAll(directory_ + "/" + name + "/file", "x");
+  }
+  SaveOn(files_, directory_, 2, 10, /*keep=*/3, /*attempt=*/2);
+  EXPECT_THAT(Names(), ElementsAre("notes", "step-10", "step-7.tmp.3.0123456789ab", "step-x.tmp.1"));
+}
+
+TEST_F(RemovalTest, TheNewestValidOnesAreKept) {
+  for (int step = 1; step <= 5; ++step) {
+    SaveOn(files_, directory_, 2, step * 10, /*keep=*/3);
+  }
+  EXPECT_THAT(Names(), ElementsAre("step-30", "step-40", "step-50"));
+  // A damaged one does not count: without it, two older valid ones stay.
+  WriteAll(Path(40) + "/rank-00000.safetensors", "damage");
+  SaveOn(files_, directory_, 2, 60, /*keep=*/3);
+  EXPECT_THAT(Names(), ElementsAre("step-30", "step-40", "step-50", "step-60"));
+  SaveOn(files_, directory_, 2, 70, /*keep=*/3);
+  EXPECT_THAT(Names(), ElementsAre("step-40", "step-50", "step-60", "step-70"));
+  // Ones of later steps, of a line that was given up, are not older.
+  SaveOn(files_, directory_, 2, 45, /*keep=*/1);
+  EXPECT_THAT(Names(), ElementsAre("step-40", "step-45", "step-50", "step-60", "step-70"));
+}
+
+TEST_F(RemovalTest, ASaveSaysWhichOlderOnesAreGone) {
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 10, /*keep=*/2).removed_steps, ElementsAre());
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 20, /*keep=*/2).removed_steps, ElementsAre());
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 30, /*keep=*/2).removed_steps, ElementsAre(10));
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 40, /*keep=*/1).removed_steps, ElementsAre(30, 20));
+}
+
+// Whatever comes of an old checkpoint, the new one is there and counts as saved.
+TEST_F(RemovalTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
+  class Stuck final : public platform::ForwardingFiles {
+   public:
+    absl::Status Rename(const std::string& from, const std::string& to) override {
+      return absl::PermissionDeniedError("rename " + from + " to " + to + ": Operation not permitted");
+    }
+  } stuck;
+  SaveOn(files_, directory_, 2, 10);
+  const Saved saved = SaveOn(stuck, directory_, 2, 20, /*keep=*/1);
+  EXPECT_EQ(saved.path, Path(20));
+  EXPECT_THAT(saved.not_removed,
+              ElementsAre(absl::StrCat("rename ", Path(10), " to ", Path(10),
+                                       ".tmp.1.0123456789ab.gone: Operation not permitted")));
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+}
+
+TEST_F(RemovalTest, WhatCannotBeRemovedIsInNoLaterSavesWayAndGoesOnceItCan) {
+  SaveOn(files_, directory_, 2, 10);
+  StuckFiles stuck("/step-10.");
+  const std::string reason =
+      absl::StrCat("remove ", Path(10), ".tmp.1.0123456789ab.gone: Device or resource busy");
+  for (const int64_t step : {20, 30, 40}) {
+    const Saved saved = SaveOn(stuck, directory_, 2, step, /*keep=*/1);
+    EXPECT_EQ(saved.path, Path(step));
+    EXPECT_THAT(saved.not_removed, ElementsAre(reason)) << "in the same words, to be told once";
+    EXPECT_THAT(Names(), ElementsAre("step-10.tmp.1.0123456789ab.gone", absl::StrCat("step-", step)));
+  }
+  EXPECT_THAT(SaveOn(stuck, directory_, 2, 40, /*keep=*/1).not_removed, ElementsAre(reason))
+      << "there already";
+  EXPECT_THAT(SaveOn(files_, directory_, 2, 50, /*keep=*/1, /*attempt=*/2).not_removed, ElementsAre());
+  EXPECT_THAT(Names(), ElementsAre("step-50"));
+}
+
+// Also not where it has the name that this save takes, and where it belongs to another user, who alone may
+// rename it.
+TEST_F(RemovalTest, TemporaryFilesThatCannotBeRemovedAreInNoSavesWay) {
+  for (const bool may_rename : {true, false}) {
+    for (const std::string name : {"step-10.tmp.1.0123456789ab", "step-7.tmp.3.other"}) {
+      std::filesystem::remove_all(directory_);
+      std::filesystem::create_directories(directory_ + "/" + name);
+      WriteAll(directory_ + "/" + name + "/file", "x");
+      StuckFiles stuck(directory_ + "/" + name, may_rename);
+      const std::string left = directory_ + "/" + name + (may_rename ? ".gone" : "");
+      const Saved saved = SaveOn(stuck, directory_, 2, 10);
+      EXPECT_THAT(saved.not_removed, ElementsAre("remove " + left + ": Device or resource busy"));
+      EXPECT_EQ(Newest().path, Path(10));
+      EXPECT_TRUE(LoadsAs(Path(10), 3, 10));
+      if (may_rename) {
+        EXPECT_TRUE(std::filesystem::exists(left + "/file"));
+        EXPECT_FALSE(std::filesystem::exists(Path(10) + "/file"));
+      }
+    }
+  }
+}
+
+// The other ranks have gone on, and nobody would learn of a checkpoint that is there.
+TEST_F(RemovalTest, ASaveThatHasCommittedIsSavedAlsoWhereNoMemoryIsLeftToLookAtTheOlderOnes) {
+  class NoMemory final : public platform::ForwardingFiles {
+   public:
+    absl::Status Rename(const std::string&, const std::string&) override { throw std::bad_alloc(); }
+  } files;
+  SaveOn(files_, directory_, 2, 10);
+  const Saved saved = SaveOn(files, directory_, 2, 20, /*keep=*/1);
+  EXPECT_EQ(saved.path, Path(20));
+  EXPECT_THAT(saved.not_removed, ElementsAre(directory_ + ": std::bad_alloc"));
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+}
+
+}  // namespace
+}  // namespace tandem::checkpoint
