@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/shared_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "tests/trainer/executor_fixture.h"
+#include "trainer/binder.h"
+#include "trainer/bound_program.h"
+
+namespace tandem::trainer {
+namespace {
+
+// A job's train program with its calls.
+class BoundJob {
+ public:
+  explicit BoundJob(int microbatches)
+      : plan_(parity::MakeJob({.microbatches_per_rank = microbatches})),
+        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
+        memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
+                /*fill_with_nan=*/false),
+        units_(MakeUnits(plan_, 0, *backend_)),
+        binder_(plan_, nodes_, units_, memory_, *backend_, /*fill_with_nan=*/false, [](int, int) {}),
+        calls_(binder_, memory_) {
+    const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
+    std::vector<comm::Membership> groups;
+    for (const comm::CommunicatorUse& use : uses) {
+      groups.push_back({.group = use.group});
+    }
+    communicators_.emplace(factory_, groups, uses);
+    bound_ = std::make_unique<BoundProgram>(
+        program(), [this](const schedules::Instruction& instruction, int parity) {
+          return calls_.Get(program(), instruction, parity,
+                            instruction.communicator < 0 ? nullptr : &(*communicators_)[0]);
+        });
+  }
+
+  const schedules::Program& program() const { return plan_.stage.train; }
+  const std::vector<BoundInstruction>& instructions() const { return bound_->instructions(); }
+  size_t num_calls() const { return calls_.num_calls(); }
+
+  // What the instruction touches in runs of that parity.
+  std::vector<char*> AddressesOf(const schedules::Instruction& instruction, int parity) const {
+    std::vector<char*> addresses;
+    for (const schedules::Operand& operand : instruction.operands) {
+      addresses.push_back(memory_.At(program(), operand, parity).begin);
+    }
+    return addresses;
+  }
+
+ private:
+  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
+  const plan::JobPlan plan_;
+  const std::vector<std::unique_ptr<model::Node>> nodes_;
+  const StageMemory memory_;
+  const std::vector<fsdp::UnitShard> units_;
+  const Binder binder_;
+  SharedCalls calls_;
+  HangingFactory factory_;
+  std::optional<comm::Communicators> communicators_;
+  std::unique_ptr<BoundProgram> bound_;
+};
+
+TEST(SharedCallsTest, OnlyInstructionsThatDoTheSameToTheSameMemoryShareACall) {
+  const BoundJob job(8);
+  for (const BoundInstruction& a : job.instructions()) {
+    for (const BoundInstruction& b : job.instructions()) {
+      for (const int parity : {0, 1}) {
+        if (a.calls[0] != b.calls[parity] || (a.index == b.index && parity == 0)) {
+          continue;
+        }
+        EXPECT_EQ(a.instruction->opcode, b.instruction->opcode);
+        EXPECT_EQ(a.instruction->target, b.instruction->target);
+        EXPECT_EQ(a.instruction->stream, b.instruction->stream);
+        EXPECT_EQ(job.AddressesOf(*a.instruction, 0), job.AddressesOf(*b.instruction, parity));
+      }
+    }
+  }
+}
+
+TEST(SharedCallsTest, BothParitiesShareTheCallsOfWhatTouchesNoRing) {
+  const BoundJob job(2);
+  int shared = 0;
+  for (const BoundInstruction& bound : job.instructions()) {
+    const bool touches_ring =
+        std::any_of(bound.instruction->operands.begin(), bound.instruction->operands.end(),
+                    [&](const schedules::Operand& operand) {
+                      return job.program().buffers[operand.buffer].life == schedules::Life::kRing;
+                    });
+    EXPECT_EQ(bound.calls[0] == bound.calls[1], !touches_ring) << bound.index;
+    shared += bound.calls[0] == bound.calls[1] ? 1 : 0;
+  }
+  EXPECT_GT(shared, 0);
+}
+
+// What a call takes is kilobytes of tensors: in a job of a thousand microbatches, gigabytes.
+TEST(SharedCallsTest, MicrobatchesShareMostCalls) {
+  const BoundJob few(8);
+  const BoundJob many(64);
+  const size_t more_instructions = many.instructions().size() - few.instructions().size();
+  const size_t more_calls = many.num_calls() - few.num_calls();
+  EXPECT_LT(more_calls, more_instructions) << "of two an instruction; what touches rings has its own";
+}
+
+}  // namespace
+}  // namespace tandem::trainer
