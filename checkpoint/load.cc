@@ -16,6 +16,7 @@
 #include "checkpoint/read_together.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/verified_file.h"
+#include "checkpoint/verify.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -128,6 +129,7 @@ class Loading final : public Reading {
         TANDEM_RETURN_IF_ERROR(Open(manifest_.files[static_cast<size_t>(next_->first)], next_->second));
       }
       TANDEM_RETURN_IF_ERROR(file_->Next(part_));
+      TANDEM_RETURN_IF_ERROR(CheckHeader());
       TakeFromPart();
       if (file_->done()) {
         file_.reset();
@@ -153,8 +155,8 @@ class Loading final : public Reading {
     if (!header_bytes.ok()) {
       return of_file(header_bytes.status());
     }
-    TANDEM_ASSIGN_OR_RETURN(const std::string begin, files_.ReadRange(name, 0, *header_bytes));
-    const absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(begin, file.bytes);
+    TANDEM_ASSIGN_OR_RETURN(begin_, files_.ReadRange(name, 0, *header_bytes));
+    const absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(begin_, file.bytes);
     if (!header.ok()) {
       return of_file(header.status());
     }
@@ -188,6 +190,19 @@ class Loading final : public Reading {
                 .to = (copy.begin - shard.begin) * bytes};
   }
 
+  // What said where the arrays lie was read before the file, so it is compared with what the digest is of.
+  absl::Status CheckHeader() const {
+    const auto place = static_cast<size_t>(place_);
+    if (place < begin_.size()) {
+      const size_t both = std::min(begin_.size() - place, part_.size());
+      if (part_.compare(0, both, begin_, place, both) != 0) {
+        return absl::UnavailableError(absl::StrCat(manifest_.files[static_cast<size_t>(next_->first)].name,
+                                                   " changed while it was read"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   void TakeFromPart() {
     const int64_t part_end = place_ + static_cast<int64_t>(part_.size());
     while (next_move_ < moves_.size() && moves_[next_move_].end <= place_) {
@@ -213,6 +228,7 @@ class Loading final : public Reading {
   const std::map<int, std::vector<Copy>>& by_file_;
   std::map<int, std::vector<Copy>>::const_iterator next_;  // the file that is being read
   std::optional<VerifiedFile> file_;
+  std::string begin_;        // of that file: its header
   std::vector<Move> moves_;  // of that file, by begin
   size_t next_move_ = 0;     // those before it are done
   int64_t place_ = 0;        // in that file
@@ -239,6 +255,9 @@ void Load(platform::Files& files, comm::Communicator& comm, const std::string& p
     return absl::OkStatus();
   });
   absl::Status loaded = AgreeOnReading(comm, planned);
+  if (loaded.ok()) {
+    loaded = AgreeOnManifest(comm, manifest.digest);
+  }
   if (loaded.ok()) {
     Loading loading(files, path, manifest, by_file);
     loaded = ReadTogether(comm, path, loading, on_progress);

@@ -215,6 +215,7 @@ class Saving {
           manifest.status().message()));
     }
     if (!manifest.ok()) {
+      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));  // reading it has taken its time
       whole_.erase(info_.step);
       const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
       TANDEM_RETURN_IF_ERROR(files_.RemoveAll(aside));
@@ -284,6 +285,7 @@ class Saving {
         return absl::OkStatus();
       }
       TANDEM_RETURN_IF_ERROR(published);
+      whole_.insert(info_.step);  // it is there, whatever follows
       return files_.SyncFolder(directory_);
     });
     return FromRankZero(is_free);

@@ -84,13 +84,7 @@ absl::StatusOr<Manifest> ReadSameManifest(platform::Files& files, comm::Communic
     });
   }
   TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, status));
-  const std::vector<std::string> digests = ExchangeTexts(comm, manifest->digest);
-  for (size_t rank = 1; rank < digests.size(); ++rank) {
-    if (digests[rank] != digests[0]) {
-      return absl::UnavailableError(
-          absl::StrCat("rank ", rank, ": it sees another ", kManifestName, " than rank 0"));
-    }
-  }
+  TANDEM_RETURN_IF_ERROR(AgreeOnManifest(comm, manifest->digest));
   return *std::move(manifest);
 }
 
@@ -112,6 +106,17 @@ fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ra
     range.end += owner <= rank ? 1 : 0;
   }
   return range;
+}
+
+absl::Status AgreeOnManifest(comm::Communicator& comm, const std::string& digest) {
+  const std::vector<std::string> digests = ExchangeTexts(comm, digest);
+  for (size_t rank = 1; rank < digests.size(); ++rank) {
+    if (digests[rank] != digests[0]) {
+      return absl::UnavailableError(
+          absl::StrCat("rank ", rank, ": it sees another ", kManifestName, " than rank 0"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,

@@ -25,6 +25,10 @@ struct ManifestFile;
 // 0.
 fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks);
 
+// Collective: Unavailable, on every rank, where a rank's manifest has another digest than rank 0's, which is
+// named: a folder that the machines do not share, or a stale cache. Throws CommError.
+absl::Status AgreeOnManifest(comm::Communicator& comm, const std::string& digest);
+
 // Collective. The manifest of a whole checkpoint, or the same error on every rank: one of IsDamage (folder.h)
 // where rank 0 finds a file missing or of another size, or any rank one whose digest is another; else
 // Unavailable: a rank could not read its share, or sees other files than rank 0 (it is named, unless it is

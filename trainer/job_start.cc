@@ -15,6 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/read_together.h"
+#include "checkpoint/verify.h"
 #include "jobspec/resume.h"
 #include "platform/log.h"
 #include "platform/random.h"
@@ -247,6 +249,25 @@ checkpoint::WholeSteps WholeStepsOf(platform::Files& files, const std::string& d
   return *std::move(whole);
 }
 
+// Collective. The checkpoint that rank 0 has found good, which every rank must see there.
+checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator& comm,
+                                     const std::string& path) {
+  checkpoint::Found found;
+  const absl::Status seen = checkpoint::StatusOfPart([&] {
+    found = checkpoint::Inspect(files, path);
+    return absl::OkStatus();
+  });
+  absl::Status same = checkpoint::AgreeOnReading(comm, seen);
+  if (same.ok()) {
+    same = checkpoint::AgreeOnManifest(comm, found.manifest_digest);
+  }
+  if (!same.ok()) {
+    throw UserError(absl::StrCat("checkpoint.resume: ", path, " is not the same for every rank: ",
+                                 same.message(), "; name a folder that all workers share"));
+  }
+  return found;
+}
+
 // Collective. Sets start.from, and what else of `start` follows from it.
 void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
             const StartListener& listener, JobStart& start) {
@@ -275,7 +296,7 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
     return "";
   });
   if (named) {
-    start.from = checkpoint::Inspect(files, start.from.path);
+    start.from = InspectOnEveryRank(files, comm, start.from.path);
   }
   if (!start.from.path.empty()) {
     OnRankZero(comm, [&] {

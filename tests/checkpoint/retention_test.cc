@@ -4,11 +4,13 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/whole_steps.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/watched_files.h"
+#include "tests/platform/forwarding_files.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -112,6 +114,40 @@ TEST_F(RetentionTest, AnErrorOfASaveLeavesWhatIsKnownAsItWas) {
   WriteAll(directory_ + "/.owner", R"({"job": "thief", "name": "", "attempt": 1, "host": ""})");
   EXPECT_THROW(SaveKnowing(whole, 20, /*keep=*/1), DirectoryLost);
   EXPECT_THAT(whole, ElementsAre(10));
+}
+
+// Reading it takes minutes, in which the owner may have been taken for dead.
+TEST_F(RetentionTest, ADamagedOneDoesNotMakeWayOnceAnotherJobHasTheDirectory) {
+  WholeSteps whole;
+  SaveKnowing(whole, 20, /*keep=*/1);
+  FlipABit(Path(20) + "/rank-00001.safetensors");
+  WatchedFiles files([&](const std::string& path) {
+    if (path.ends_with("/rank-00001.safetensors")) {
+      WriteAll(directory_ + "/.owner", R"({"job": "thief", "name": "", "attempt": 1, "host": ""})");
+    }
+  });
+  EXPECT_THROW(SaveOn(files, directory_, 2, 20, /*keep=*/1, /*attempt=*/1, &whole), DirectoryLost);
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-20"));
+}
+
+TEST_F(RetentionTest, OneThatIsThereThoughItsSaveFailedIsKnown) {
+  WholeSteps whole;
+  SaveKnowing(whole, 10, /*keep=*/1);
+  class Unsynced final : public platform::ForwardingFiles {
+   public:
+    explicit Unsynced(std::string directory) : directory_(std::move(directory)) {}
+    absl::Status SyncFolder(const std::string& path) override {
+      return path == directory_ && std::filesystem::exists(path + "/step-20")
+                 ? absl::UnknownError("fsync " + path + ": Input/output error")
+                 : ForwardingFiles::SyncFolder(path);
+    }
+
+   private:
+    const std::string directory_;
+  } files(directory_);
+  EXPECT_THROW(SaveOn(files, directory_, 2, 20, /*keep=*/1, /*attempt=*/1, &whole), CheckpointError);
+  SaveKnowing(whole, 30, /*keep=*/1);
+  EXPECT_THAT(Names(), ElementsAre("step-30"));
 }
 
 }  // namespace

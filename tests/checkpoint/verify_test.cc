@@ -181,6 +181,54 @@ TEST_F(VerifyTest, RanksThatSeeDifferentManifestsDoNotDecideByThem) {
   }
 }
 
+// A folder that the machines do not share has the same name on each.
+TEST_F(VerifyTest, ShardsOfTwoCheckpointsAreNotLoadedTogether) {
+  SaveOn(files_, directory_, 2, 10);
+  SaveOn(files_, directory_, 2, 20);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), 2);
+    try {
+      Load(files_, comm, Path(comm.rank() == 0 ? 10 : 20), state.shards(), {}, [](const ReadProgress&) {});
+      ADD_FAILURE() << "rank " << comm.rank() << " has loaded";
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("rank 1: it sees another manifest.json than rank 0"));
+    }
+  });
+}
+
+// The header of a file says where its arrays lie, and is read before the digest is known.
+TEST_F(VerifyTest, AHeaderThatWasReadWronglyPutsNoArrayInAnothersPlace) {
+  const at::Tensor a = at::arange(8, at::kFloat);
+  const at::Tensor b = at::arange(8, at::kFloat).add(100);
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    WholeSteps whole;
+    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+         {{.name = "a", .elements = 8, .data = &a}, {.name = "b", .elements = 8, .data = &b}}, whole);
+  });
+  class Swapped final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t bytes) override {
+      absl::StatusOr<std::string> content = ForwardingFiles::ReadRange(path, begin, bytes);
+      if (begin == 0 && bytes < *Size(path) && content.ok() && content->find("\"b\"") != std::string::npos) {
+        std::swap(content->at(content->find("\"a\"") + 1), content->at(content->find("\"b\"") + 1));
+        swapped = true;
+      }
+      return content;
+    }
+    bool swapped = false;
+  } files;
+  const at::Tensor to_a = at::zeros({8}, at::kFloat);
+  const at::Tensor to_b = at::zeros({8}, at::kFloat);
+  try {
+    LoadAlone(files, Path(10),
+              {{.name = "a", .elements = 8, .data = &to_a}, {.name = "b", .elements = 8, .data = &to_b}});
+    ADD_FAILURE() << "loaded";
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank-00000.safetensors changed while it was read"));
+  }
+  EXPECT_TRUE(files.swapped);
+}
+
 TEST_F(VerifyTest, AFileThatEndsEarlyOnOneRankIsNobodysDamage) {
   SaveOn(files_, directory_, 2, 10);
   class Short final : public platform::ForwardingFiles {
