@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A gRPC client that knows the service by reflection alone, as a foreign program would."""
 import queue
+import threading
 
 import grpc
 from google.protobuf import descriptor_pool, json_format, message_factory
@@ -14,11 +15,13 @@ class Client:
         self.channel = grpc.insecure_channel(address)
         self.database = ProtoReflectionDescriptorDatabase(self.channel)
         self.pool = descriptor_pool.DescriptorPool(self.database)
+        self.building = threading.Lock()  # a file that two threads ask for at once would be added twice
 
     def _method(self, service, method):
-        descriptor = self.pool.FindServiceByName(service).methods_by_name[method]
-        request = message_factory.GetMessageClass(descriptor.input_type)
-        response = message_factory.GetMessageClass(descriptor.output_type)
+        with self.building:
+            descriptor = self.pool.FindServiceByName(service).methods_by_name[method]
+            request = message_factory.GetMessageClass(descriptor.input_type)
+            response = message_factory.GetMessageClass(descriptor.output_type)
         return request, response, f"/{service}/{method}"
 
     def call(self, service, method, body):
