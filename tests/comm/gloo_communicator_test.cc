@@ -42,6 +42,13 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr absl::Duration kTimeout = absl::Seconds(30);
 
+// Gloo writes to peers that are gone: as a trainer, this program and the ranks that it starts ignore SIGPIPE.
+class IgnoresSigpipe : public testing::Environment {
+ public:
+  void SetUp() override { std::signal(SIGPIPE, SIG_IGN); }
+};
+const testing::Environment* const ignores_sigpipe = testing::AddGlobalTestEnvironment(new IgnoresSigpipe);
+
 std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std::shared_ptr<Store> store,
                                                    const std::string& prefix, int rank, int size,
                                                    const std::string& data_address, absl::Duration timeout,
@@ -54,6 +61,20 @@ void ExpectAllToAllFails(Communicator& comm, const std::string& message) {
   at::Tensor output = at::zeros({2});
   EXPECT_THAT([&] { comm.AllToAll(at::zeros({2}), output); },
               testing::ThrowsMessage<CommError>(HasSubstr(message)));
+}
+
+// All ranks of a group, connected: a rank that leaves while another still connects would fail that one's
+// creation.
+std::vector<std::unique_ptr<Communicator>> MakeGlooCommunicators(const std::string& name, int size,
+                                                                 absl::Duration timeout,
+                                                                 const std::shared_ptr<Store>& store,
+                                                                 const std::string& prefix = "p",
+                                                                 const std::vector<int>& ranks = {}) {
+  std::vector<std::unique_ptr<Communicator>> communicators(static_cast<size_t>(size));
+  RunThreadRanks(size, [&](int rank) {
+    communicators[rank] = MakeGlooCommunicator(name, store, prefix, rank, size, "127.0.0.1", timeout, ranks);
+  });
+  return communicators;
 }
 
 // A rendezvous through a folder, for ranks that are processes.
@@ -146,10 +167,7 @@ TEST(GlooCommunicatorTest, GroupsBesideEachOtherDoNotMix) {
 
 TEST(GlooCommunicatorTest, RendezvousUsesOnlyKeysUnderThePrefix) {
   const auto store = std::make_shared<RecordingStore>();
-  std::vector<std::unique_ptr<Communicator>> comms(2);  // a rank that left would fail one that still connects
-  RunThreadRanks(2, [&](int rank) {
-    comms[rank] = MakeGlooCommunicator("g", store, "job/1/g", rank, 2, "127.0.0.1", kTimeout);
-  });
+  MakeGlooCommunicators("g", 2, kTimeout, store, "job/1/g");
   EXPECT_FALSE(store->keys.empty());
   for (const std::string& key : store->keys) {
     EXPECT_EQ(key.rfind("job/1/g/", 0), 0u) << key;
@@ -183,9 +201,9 @@ TEST(GlooCommunicatorTest, AnAddressThatIsNotOursIsRefusedInOneLine) {
 }
 
 TEST(GlooCommunicatorTest, APeerThatLeavesIsNamedAndFelt) {
-  const auto store = std::make_shared<MemoryStore>();
+  auto communicators = MakeGlooCommunicators("dp_cp", 2, kTimeout, std::make_shared<MemoryStore>());
   RunThreadRanks(2, [&](int rank) {
-    auto comm = MakeGlooCommunicator("dp_cp", store, "p", rank, 2, "127.0.0.1", kTimeout);
+    const auto comm = std::move(communicators[rank]);
     if (rank == 1) {
       return;
     }
@@ -197,30 +215,31 @@ TEST(GlooCommunicatorTest, APeerThatLeavesIsNamedAndFelt) {
     } catch (const CommError& error) {
       EXPECT_THAT(error.what(), HasSubstr("group dp_cp rank 0 AllGather: rank 1 closed the connection"));
     }
-    EXPECT_LT(Seconds(std::chrono::steady_clock::now() - begin).count(), 5);
+    EXPECT_LT(Seconds(std::chrono::steady_clock::now() - begin).count(), 10);
     EXPECT_THROW(comm->AllGather(at::zeros({1}), output), CommError);
   });
 }
 
 TEST(GlooCommunicatorTest, APeerThatDoesNotTakePartIsNamedAtTheDeadline) {
-  const auto store = std::make_shared<MemoryStore>();
+  const auto communicators =
+      MakeGlooCommunicators("dp_cp", 2, absl::Milliseconds(1500), std::make_shared<MemoryStore>());
   std::latch done(1);
   RunThreadRanks(2, [&](int rank) {
-    auto comm = MakeGlooCommunicator("dp_cp", store, "p", rank, 2, "127.0.0.1", absl::Milliseconds(1500));
     if (rank == 1) {
       done.wait();
       return;
     }
-    ExpectAllToAllFails(*comm, "group dp_cp rank 0 AllToAll: rank 1 did not take part within 1.5s");
+    ExpectAllToAllFails(*communicators[rank],
+                        "group dp_cp rank 0 AllToAll: rank 1 did not take part within 1.5s");
     done.count_down();
   });
 }
 
 // A user looks for the rank of the job; a group of experts may consist of any of them.
 TEST(GlooCommunicatorTest, ErrorsNameTheRanksOfTheJob) {
-  const auto store = std::make_shared<MemoryStore>();
+  auto communicators = MakeGlooCommunicators("ep", 2, kTimeout, std::make_shared<MemoryStore>(), "p", {4, 7});
   RunThreadRanks(2, [&](int rank) {
-    auto comm = MakeGlooCommunicator("ep", store, "p", rank, 2, "127.0.0.1", kTimeout, {4, 7});
+    const auto comm = std::move(communicators[rank]);
     if (rank == 0) {
       return;
     }
@@ -229,14 +248,12 @@ TEST(GlooCommunicatorTest, ErrorsNameTheRanksOfTheJob) {
 }
 
 TEST(GlooCommunicatorTest, NoCallStartsAfterAbort) {
-  const auto store = std::make_shared<MemoryStore>();
-  RunThreadRanks(2, [&](int rank) {
-    auto comm = MakeGlooCommunicator("dp_cp", store, "p", rank, 2, "127.0.0.1", kTimeout);
+  for (const auto& comm : MakeGlooCommunicators("dp_cp", 2, kTimeout, std::make_shared<MemoryStore>())) {
     comm->Abort();
     at::Tensor output = at::zeros({2});
     EXPECT_THROW(comm->AllGather(at::zeros({1}), output), CommError);
     EXPECT_EQ(comm->num_collectives(), 0u);
-  });
+  }
 }
 
 // Ranks as processes: this binary again, running one of the tests below as a rank.
@@ -288,8 +305,7 @@ class RankProcesses {
 // The arguments behind gtest's.
 struct RankArguments {
   RankArguments() {
-    at::set_num_threads(1);         // several processes share the cores, and idle OpenMP threads spin
-    std::signal(SIGPIPE, SIG_IGN);  // as a trainer does: Gloo writes to peers that are gone
+    at::set_num_threads(1);  // several processes share the cores, and idle OpenMP threads spin
     const std::vector<std::string> arguments = testing::internal::GetArgvs();
     const size_t count = arguments.size();
     folder = arguments.at(count - 3);
@@ -372,7 +388,7 @@ TEST(GlooProcessesTest, AKilledProcessIsFeltByTheOthersQuickly) {
   EXPECT_EQ(processes.Join(0), 0);
   const double seconds = Seconds(std::chrono::steady_clock::now() - begin).count();
   std::printf("noticed, reported and ended after %.0f ms\n", seconds * 1e3);
-  EXPECT_LT(seconds, 2);
+  EXPECT_LT(seconds, 10);  // far from the timeout of a collective, also on a busy machine
   EXPECT_TRUE(WIFSIGNALED(processes.Join(1)));
 }
 
