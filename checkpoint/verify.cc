@@ -34,7 +34,11 @@ class Share final : public Reading {
       if (!file_.has_value()) {
         file_.emplace(files_, path_, all_[static_cast<size_t>(next_)]);
       }
-      TANDEM_RETURN_IF_ERROR(file_->Next(part_));
+      const absl::Status status = file_->Next(part_);
+      if (!status.ok()) {
+        damaged_ = IsDamage(status) ? std::optional(next_) : std::nullopt;
+        return status;
+      }
       bytes_ += static_cast<int64_t>(part_.size());
       if (file_->done()) {
         file_.reset();
@@ -48,6 +52,9 @@ class Share final : public Reading {
   int64_t bytes() const override { return bytes_; }
   int64_t total() const override { return total_; }
 
+  // The file whose digest is another than the manifest's, as an index; it is the last that was read.
+  std::optional<int64_t> damaged() const { return damaged_; }
+
  private:
   platform::Files& files_;
   const std::string& path_;
@@ -58,7 +65,29 @@ class Share final : public Reading {
   std::string part_;
   int64_t bytes_ = 0;
   int64_t total_ = 0;
+  std::optional<int64_t> damaged_;
 };
+
+// Collective, after a rank has found `damage`. What a second rank finds in the same file, so that a machine
+// that misreads does not condemn a checkpoint: the damage, where it finds it too, or else Unavailable.
+// `own`: the file that this rank found damaged.
+absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const std::string& path,
+                       const std::vector<ManifestFile>& all, const absl::Status& damage,
+                       std::optional<int64_t> own, const OnReadProgress& on_progress) {
+  const std::vector<std::string> found = ExchangeTexts(comm, own.has_value() ? absl::StrCat(*own) : "");
+  const auto first = std::find_if(found.begin(), found.end(), [](const auto& file) { return !file.empty(); });
+  const auto rank = static_cast<int>(first - found.begin());
+  const int second = (rank + comm.size() / 2) % comm.size();  // of another machine, where there are two
+  if (second == rank) {
+    return damage;
+  }
+  const int64_t file = std::stoll(*first);
+  Share again(files, path, all, {.begin = file, .end = comm.rank() == second ? file + 1 : file});
+  TANDEM_RETURN_IF_ERROR(ReadTogether(comm, path, again, on_progress));
+  return absl::UnavailableError(absl::StrCat("rank ", rank, ": ", damage.message(), ", but rank ", second,
+                                             " reads it as it should be: the machine of rank ", rank,
+                                             " misreads it, or has another file there"));
+}
 
 // Collective. The manifest, once rank 0 has found all files with the sizes that they should have, and every
 // rank the manifest that rank 0 has.
@@ -123,7 +152,11 @@ absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicat
                                         const std::string& path, const OnReadProgress& on_progress) {
   TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadSameManifest(files, comm, path));
   Share share(files, path, manifest.files, FilesOfRank(manifest.files, comm.rank(), comm.size()));
-  TANDEM_RETURN_IF_ERROR(ReadTogether(comm, path, share, on_progress));
+  const absl::Status read = ReadTogether(comm, path, share, on_progress);
+  if (IsDamage(read)) {
+    return ReadAgain(files, comm, path, manifest.files, read, share.damaged(), on_progress);
+  }
+  TANDEM_RETURN_IF_ERROR(read);
   return manifest;
 }
 

@@ -3,7 +3,7 @@
 """What waits goes by a clock that nobody sets: finds waits and deadlines by the machine's clock in the product.
 
 A deadline by the wall clock comes early, or an hour late, when somebody sets the machine's clock. Use
-platform::SteadyClock, platform::SteadyCondition, or wait_for.
+platform::SteadyClock or platform::SteadyCondition.
 
 Usage: clocks_test.py REPOSITORY [--expect-violation]   (the second form is the test of this test)
 """

@@ -160,6 +160,35 @@ TEST_F(VerifyTest, WhatOneRankCannotReadIsNobodysDamage) {
   }
 }
 
+// Bad memory, or a cache that another machine's has not: the others would go on from an older checkpoint, and
+// the machine would stay in the job.
+TEST_F(VerifyTest, AFileThatOneRankMisreadsIsNobodysDamageAndTheRankIsNamed) {
+  SaveOn(files_, directory_, 4, 10);
+  SaveOn(files_, directory_, 4, 20);
+  class Misread final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t bytes) override {
+      absl::StatusOr<std::string> content = ForwardingFiles::ReadRange(path, begin, bytes);
+      if (path.find("/step-20/rank-") != std::string::npos && content.ok()) {
+        content->back() ^= 1;
+      }
+      return content;
+    }
+  } misread;
+  for (const int ranks : {2, 3, 4}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int second = (rank + ranks / 2) % ranks;
+      for (const std::string& text : ErrorsOfNewest(ranks, {{rank, &misread}})) {
+        EXPECT_THAT(text, HasSubstr(absl::StrCat("damaged: rank ", rank, ": rank-0000")));
+        EXPECT_THAT(text, HasSubstr(absl::StrCat(
+                              ".safetensors: its digest does not match the manifest, but rank ", second,
+                              " reads it as it should be: the machine of rank ", rank, " misreads it")));
+      }
+    }
+  }
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+}
+
 TEST_F(VerifyTest, RanksThatSeeDifferentManifestsDoNotDecideByThem) {
   SaveOn(files_, directory_, 2, 10);
   SaveOn(files_, directory_, 2, 20);

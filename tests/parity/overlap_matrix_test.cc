@@ -98,7 +98,10 @@ const std::vector<std::vector<Value>>& Lanes() {
        {"packed documents", [](JobOptions& options) { options.end_of_document = ' '; }}},
       {{"everything kept", [](JobOptions&) {}},
        {"layers recomputed", [](JobOptions& options) { options.recompute = "layer"; }},
-       {"nodes recomputed", [](JobOptions& options) { options.recompute = "attention,mlp"; }}},
+       {"nodes recomputed",
+        [](JobOptions& options) {  // a model without dense layers has no mlp
+          options.recompute = options.sparse_step == 2 ? "attention,mlp" : "attention";
+        }}},
       {{"no clipping", [](JobOptions& options) { options.clip = 1e6; }},
        {"clipping", [](JobOptions& options) { options.clip = 0.05; }}},
       {{"fp32", [](JobOptions&) {}},
