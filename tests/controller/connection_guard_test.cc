@@ -56,7 +56,7 @@ class ConnectionGuardTest : public ::testing::Test {
   static void Fill(int fd) {
     const std::string bytes(65536, 'x');
     pollfd writable{.fd = fd, .events = POLLOUT};
-    while (poll(&writable, 1, 100) == 1) {
+    while (poll(&writable, 1, 2000) == 1) {  // the guard has taken all that it takes
       static_cast<void>(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL));
     }
   }

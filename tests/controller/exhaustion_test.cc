@@ -217,7 +217,7 @@ TEST_F(StateDirectoryTest, ADeletedOneIsNoticedWithoutAnyRequest) {
   const auto start = std::chrono::steady_clock::now();
   const int end = daemon_.Wait();
   EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
 }
 
 TEST_F(StateDirectoryTest, AnotherOneInItsPlaceIsNotTouched) {

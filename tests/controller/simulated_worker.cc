@@ -230,7 +230,7 @@ bool SimulatedWorker::SendReports(const v1::AttemptStatus& status) {
     return true;
   }
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(15));
   const auto stream = stub_->Reports(&context);
   v1::ReportBatch batch;
   *batch.mutable_id() = status.id();

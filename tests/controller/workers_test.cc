@@ -15,7 +15,7 @@ namespace {
 
 class TimeoutTest : public ServiceTest {
  protected:
-  static constexpr absl::Duration kTimeout = absl::Seconds(2);
+  static constexpr absl::Duration kTimeout = absl::Seconds(8);
   TimeoutTest() : ServiceTest({.worker_timeout = kTimeout}) {}
 };
 

@@ -122,7 +122,7 @@ def run(root, image, folder):
         assert user.job(first)["attempt"] == 1 and user.steps(first)[:3] == [1, 2, 3]
 
         assert workers[1].delete() == 0
-        user("wait", first, "--timeout", "10s", code=75)
+        user("wait", first, "--timeout", "50s", code=75)
         job = user.job(first)
         assert job["reason"] == "Preempted", job["reason"]
         saved = [int(path.name.removeprefix("step-")) for path in (shared / "moved").glob("step-*")]

@@ -68,7 +68,7 @@ class Batch:
         self.slurm.wait(f"{self.directory.name} makes {more} steps", lambda: len(losses(self.directory)) >= first + more, 60)
 
     def wait_for_end(self, start):
-        self.slurm.wait(f"start {start} ends with 75", lambda: re.search(f"start {start}: exit 75", self.log.read_text()), 20)
+        self.slurm.wait(f"start {start} ends with 75", lambda: re.search(f"start {start}: exit 75", self.log.read_text()), 60)
 
     def state(self):
         return self.slurm.job(self.id)["JobState"]
@@ -118,7 +118,7 @@ def main():
                     print(f"{log.name}:\n{log.read_text()}")
                 raise
         subprocess.run([binaries / "tandem", "run", "--workers", "2", "--slots", "1", "-f", job(folder, "undisturbed")], check=True,
-                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=60, env={**os.environ, "XDG_STATE_HOME": name})
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=120, env={**os.environ, "XDG_STATE_HOME": name})
         assert losses(folder / "disturbed") == losses(folder / "undisturbed")
         assert weights(folder / "disturbed") == weights(folder / "undisturbed") != {}
         print(f"preempted after step {first}, at its time limit after step {second}, done after {last}: the same bits")

@@ -37,7 +37,7 @@ class Browser:
     def click(self, selector):
         self.driver.find_element(By.CSS_SELECTOR, selector).click()
 
-    def until(self, what, condition, seconds=20):
+    def until(self, what, condition, seconds=60):
         try:
             return wait_for(what, condition, seconds)
         except AssertionError:
@@ -45,7 +45,7 @@ class Browser:
 
     def complaints(self):
         """Errors of its script, and answers that were no success; not that nobody answers, or dies before it does."""
-        nobody = ("ERR_CONNECTION", "ERR_EMPTY_RESPONSE")
+        nobody = ("ERR_CONNECTION", "ERR_EMPTY_RESPONSE", "ERR_CONTENT_LENGTH_MISMATCH", "ERR_INCOMPLETE")
         log = self.driver.get_log("browser")
         return [entry["message"] for entry in log if entry["level"] == "SEVERE" and not any(word in entry["message"] for word in nobody)]
 

@@ -81,7 +81,7 @@ class Cluster:
     def start_controller(self, *more):
         self.controller = self._spawn("controller", "tandem-controller", "--state", self.folder / "controller",
                                       "--listen", self.address, "--metrics-listen", self.metrics,
-                                      "--worker-timeout", "2s", *more)
+                                      "--worker-timeout", "5s", *more)
         wait_for("the controller answers", lambda: self.controller.poll() is not None
                  or self.cli("get", "workers", "-o", "json", check=False).returncode == 0)
         assert self.controller.poll() is None, (self.folder / "controller.log").read_text()

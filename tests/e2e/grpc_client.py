@@ -27,7 +27,7 @@ class Client:
     def call(self, service, method, body):
         request, response, path = self._method(service, method)
         stub = self.channel.unary_unary(path, request.SerializeToString, response.FromString)
-        return stub(json_format.ParseDict(body, request()), timeout=20)
+        return stub(json_format.ParseDict(body, request()), timeout=60)
 
     def stream(self, service, method, body):
         request, response, path = self._method(service, method)
@@ -43,7 +43,7 @@ class Client:
         """The answer to a message."""
         _, response, path = self._method(service, method)
         call = self.channel.unary_unary(path, lambda message: message.SerializeToString(), response.FromString)
-        return call(request, timeout=20)
+        return call(request, timeout=60)
 
     def converse(self, service, method, messages, acknowledged, seconds=10):
         """Sends messages (or bodies of some) on a stream of both directions; what was answered until `acknowledged`

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from cluster import tiny_job
+from cluster import tiny_job, wait_for
 
 STEPS = 6
 EXPERTS = 4
@@ -34,6 +34,7 @@ def test_ranks_that_share_experts_have_the_losses_of_ranks_with_all_and_say_wher
                                  overlap={"delay_weight_gradients": True}, dispatch={"chunks": "exact"}))
     assert shared == pytest.approx(whole, rel=1e-12)
 
+    wait_for("every step is reported", lambda: cluster.step("shared") >= STEPS)
     training = tiny_job("sizes", ranks=2)["training"]
     tokens = training["global_batch_size"] * training["sequence_length"]
     rows = [json.loads(line) for line in cluster.cli("metrics", "shared", "--moe", "-o", "json").stdout.splitlines()]

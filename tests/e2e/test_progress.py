@@ -31,15 +31,15 @@ def test_a_stopped_rank_is_named_in_describe_get_watch_and_prometheus_until_it_g
     threading.Thread(target=lambda: seen.extend(watch.stdout), daemon=True).start()
     try:
         stopped = time.monotonic()
-        wait_for("describe names it", lambda: cluster.job("frozen").get("progress", {}).get("stalled"), 10)
-        assert time.monotonic() - stopped < 8
+        wait_for("describe names it", lambda: cluster.job("frozen").get("progress", {}).get("stalled"), 20)
+        assert time.monotonic() - stopped < 15
         progress = cluster.job("frozen")["progress"]
         assert (progress.get("rank", 0), progress["worker"], progress["stopped"]) == (rank, worker, True)
         who = f"rank {rank} on worker {worker} is stopped, by a signal or a debugger, in step "
         text = cluster.cli("describe", "frozen").stdout
         assert re.search(r"^progress +none for \d", text, re.M) and who in " ".join(text.split())
         assert who in " ".join(cluster.cli("get", "jobs").stdout.split())
-        wait_for("watch says so", lambda: any("no progress for 0:" in line and who in line for line in seen), 10)
+        wait_for("watch says so", lambda: any("no progress for 0:" in line and who in line for line in seen), 20)
         scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
         assert float(re.search(r'progress_age_seconds\{job_name="frozen"\} ([0-9.]+)', scrape)[1]) >= 5
         assert f'tandem_train_rank_behind{{job_name="frozen"}} {rank}' in scrape
@@ -47,8 +47,8 @@ def test_a_stopped_rank_is_named_in_describe_get_watch_and_prometheus_until_it_g
         os.kill(pid, signal.SIGCONT)
         before = cluster.step("frozen")
         wait_for("it goes on", lambda: cluster.step("frozen") > before + 5)
-        wait_for("and watch says so", lambda: any("move again" in line for line in seen), 10)
-        wait_for("and describe", lambda: not cluster.job("frozen")["progress"].get("stalled"), 5)
+        wait_for("and watch says so", lambda: any("move again" in line for line in seen), 20)
+        wait_for("and describe", lambda: not cluster.job("frozen")["progress"].get("stalled"), 15)
     finally:
         os.kill(pid, signal.SIGCONT)
         watch.kill()
@@ -61,7 +61,7 @@ def test_a_profile_of_a_stopped_rank_ends_and_names_it(start):
     try:
         asked = time.monotonic()
         done = cluster.cli("profile", "frozen", check=False, timeout=60)
-        assert time.monotonic() - asked < 15
+        assert time.monotonic() - asked < 25
         assert done.returncode == 1
         assert f"rank {rank} on worker {worker} is stopped" in done.stderr and "nothing was written" in done.stderr
     finally:

@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 
-from cluster import tiny_job
+from cluster import tiny_job, wait_for
 
 LENGTH = 24
 SEQUENCES = 8
@@ -107,6 +107,7 @@ def test_loss_and_gradients_are_those_of_transformers(start, tmp_path, name):
     cluster = start(workers=2)
     cluster.submit(spec)
     cluster.wait_state(name, "SUCCEEDED", 120)
+    wait_for("its report", lambda: cluster.step(name) >= 1)
     loss = cluster.reports(name)[0]["loss"]
     ours = arrays_of(tmp_path / "saved" / "step-1")
 

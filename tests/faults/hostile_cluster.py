@@ -63,7 +63,7 @@ class HostileCluster(Cluster):
     def wait_workers(self):
         wait_for("every worker is connected", lambda: set(self.workers) <= set(self.connected()), 20)
 
-    def check_serves(self, seconds=5.0):
+    def check_serves(self, seconds=10.0):
         """The controller runs and answers in time."""
         assert self.controller.poll() is None, f"the controller ended with {self.controller.returncode}"
         begin = time.monotonic()

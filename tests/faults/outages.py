@@ -35,7 +35,7 @@ def clock_set_back_while_a_link_is_held(storm):
         storm.cluster.relays[worker].mode = "held"
         try:
             wait_for("the job stops", lambda: storm.cluster.state(storm.victim) in ("STOPPING", "FAILED"),
-                     2 * WORKER_TIMEOUT)
+                     4 * WORKER_TIMEOUT)
         finally:
             storm.cluster.relays[worker].mode = "on"
         return storm.lost(worker)
@@ -102,7 +102,7 @@ def held_link(storm):
     relay = storm.cluster.relays[worker]
     short = storm.rng.random() < 0.5
     relay.mode = "held"
-    time.sleep(storm.rng.uniform(0.1, 0.4) * WORKER_TIMEOUT if short else 2.5 * WORKER_TIMEOUT)
+    time.sleep(storm.rng.uniform(0.1, 0.2) * WORKER_TIMEOUT if short else 2.5 * WORKER_TIMEOUT)
     if short:
         relay.mode = "on"
         return "shortly: " + storm.trains_on()
@@ -159,7 +159,7 @@ def stopped_worker(storm):
     worker = storm.any_worker()
     short = storm.rng.random() < 0.5
     storm.cluster.workers[worker].send_signal(signal.SIGSTOP)
-    time.sleep(storm.rng.uniform(0.1, 0.4) * WORKER_TIMEOUT if short else 2.5 * WORKER_TIMEOUT)
+    time.sleep(storm.rng.uniform(0.1, 0.2) * WORKER_TIMEOUT if short else 2.5 * WORKER_TIMEOUT)
     storm.cluster.workers[worker].send_signal(signal.SIGCONT)
     return "shortly: " + storm.trains_on() if short else "for long: " + storm.lost(worker)
 

@@ -83,7 +83,7 @@ def second_worker(storm):
         stderr=subprocess.PIPE, text=True)
     try:
         if same_state:
-            assert second.wait(timeout=10) == 1
+            assert second.wait(timeout=30) == 1
             assert str(cluster.folder / name) in second.stderr.read()
         else:
             time.sleep(1.5)
@@ -151,7 +151,7 @@ def raving_worker(storm):
         shown = cluster.cli(*arguments).stdout
         assert shown.replace("\n", "").isprintable() or "-o" in arguments, f"{arguments}: {shown!r}"
     if not cluster.job(name).get("ended"):
-        cluster.cli("cancel", name)
+        cluster.cli("cancel", name, check=False)  # or it has ended just now
     wait_for("its job ends", lambda: cluster.job(name).get("ended"), 20)
     return storm.trains_on()
 

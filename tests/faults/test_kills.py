@@ -95,7 +95,7 @@ def run(cluster, case, number, rng):
     wait_for("it has ended", lambda: cluster.state(name) in ("FAILED", "SUCCEEDED"), 30)
     seconds = time.monotonic() - struck
     if case.target == "worker":
-        cluster.workers[worker].wait(timeout=10)
+        cluster.workers[worker].wait(timeout=30)
         cluster.start_worker(worker)
     job = cluster.job(name)
     if case.moment == "ending" and job["state"] == "SUCCEEDED":
@@ -105,7 +105,7 @@ def run(cluster, case, number, rng):
         wrong += f" ({job.get('message')})"
     events = [json.loads(line) for line in cluster.cli("events", name, "-o", "json").stdout.splitlines()]
     first = next(event for event in events if "failed" in event)
-    wait_for("no trainer is left", lambda: not any(alive(p) for p, _ in started.values()), 5)
+    wait_for("no trainer is left", lambda: not any(alive(p) for p, _ in started.values()), 20)
     for core in cluster.folder.glob("core*"):
         core.unlink()
     return wrong, seconds, first["reason"] != job["reason"]

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "checkpoint/owner.h"
 #include "jobspec/jobspec.h"
 #include "plan/job_plan.h"
@@ -23,6 +24,7 @@ using link::ExitCode;
 // Real tandem-trainer processes over Gloo; the test is their daemon.
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kSoon = absl::Seconds(10);  // far from every timeout that would end it otherwise
 
 class ProcessTest : public TrainerProcesses {
  protected:
@@ -135,7 +137,7 @@ TEST_F(ProcessTest, TheSurvivorOfAKilledRankSaysWhereItStood) {
   Start();
   ASSERT_TRUE(WaitForReport(5).has_value());
   kill(daemon_->pid(1), SIGKILL);
-  ExpectExit(0, ExitCode::kPeerLost, absl::Seconds(2));
+  ExpectExit(0, ExitCode::kPeerLost, kSoon);
   const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
   const v1::Cause& cause = failed->failed();
@@ -153,8 +155,8 @@ TEST_F(ProcessTest, StopNowEndsAtOnce) {
   ASSERT_TRUE(WaitForReport(2).has_value());
   daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
   daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
-  ExpectExit(0, ExitCode::kStopped, absl::Seconds(1));
-  ExpectExit(1, ExitCode::kStopped, absl::Seconds(1));
+  ExpectExit(0, ExitCode::kStopped, kSoon);
+  ExpectExit(1, ExitCode::kStopped, kSoon);
 }
 
 TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
@@ -165,7 +167,7 @@ TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
   ASSERT_TRUE(checkpoint::ReadOwner(platform::SystemFiles(), directory).ok());
   daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
   daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
-  ExpectExit(0, ExitCode::kStopped, absl::Seconds(1));
+  ExpectExit(0, ExitCode::kStopped, kSoon);
   EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
@@ -175,7 +177,7 @@ TEST_F(ProcessTest, ARankThatFailsGivesTheCheckpointDirectoryBack) {
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
   kill(daemon_->pid(1), SIGKILL);
-  ExpectExit(0, ExitCode::kPeerLost, absl::Seconds(2));
+  ExpectExit(0, ExitCode::kPeerLost, kSoon);
   EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
@@ -248,8 +250,12 @@ TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
   const checkpoint::Owner thief{.job = "ba9876543210", .name = "thief", .host = "elsewhere"};
-  ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), directory, thief, [] {}).ok());
-  ExpectExit(0, ExitCode::kUserError, absl::Seconds(3));
+  absl::Status taken = absl::FailedPreconditionError("not tried");
+  for (int i = 0; i < 20 && absl::IsFailedPrecondition(taken); ++i) {  // its owner may renew it meanwhile
+    taken = checkpoint::TakeOwnership(platform::SystemFiles(), directory, thief, [] {});
+  }
+  ASSERT_TRUE(taken.ok()) << taken;
+  ExpectExit(0, ExitCode::kUserError, kSoon);
   const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_USER);
@@ -258,7 +264,7 @@ TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
   EXPECT_NE(message.find("belongs to job ba9876543210 (thief) on host elsewhere now"), std::string::npos)
       << message;
   EXPECT_NE(message.find("job 0123456789ab (process, attempt 3) on host "), std::string::npos) << message;
-  ExpectExit(1, ExitCode::kPeerLost, absl::Seconds(3));
+  ExpectExit(1, ExitCode::kPeerLost, kSoon);
 }
 
 TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
@@ -266,8 +272,8 @@ TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
   ASSERT_TRUE(WaitForReport(2).has_value());
   daemon_->CloseChannel(0);
   daemon_->CloseChannel(1);
-  ExpectExit(0, ExitCode::kStopped, absl::Seconds(2));
-  ExpectExit(1, ExitCode::kStopped, absl::Seconds(2));
+  ExpectExit(0, ExitCode::kStopped, kSoon);
+  ExpectExit(1, ExitCode::kStopped, kSoon);
 }
 
 TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItselfAndGivesTheDirectoryBack) {
@@ -276,7 +282,7 @@ TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItselfAndGivesTheDirect
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
   daemon_->page(0).orphan_deadline_boottime_ns = 1;
-  ExpectExit(0, ExitCode::kFenced, absl::Seconds(2));
+  ExpectExit(0, ExitCode::kFenced, kSoon);
   const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
   EXPECT_EQ(failed->failed().reason(), "ControllerLost");

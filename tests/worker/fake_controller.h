@@ -59,7 +59,7 @@ class FakeController final : public v1::Workers::Service {
   // Copy of what is seen.
   Seen seen() const;
   // Waits until `what` is true of what is seen; false: not within `limit`.
-  bool WaitFor(const std::function<bool(const Seen&)>& what, absl::Duration limit = absl::Seconds(10)) const;
+  bool WaitFor(const std::function<bool(const Seen&)>& what, absl::Duration limit = absl::Seconds(60)) const;
 
   grpc::Status Session(grpc::ServerContext* context,
                        grpc::ServerReaderWriter<v1::ControllerMessage, v1::WorkerMessage>* stream) override;

@@ -36,7 +36,7 @@ class WorkerProcess {
   void LimitDescriptors(int limit);
 
   // The wait status; nullopt: it still runs after `limit`.
-  std::optional<int> Wait(absl::Duration limit = absl::Seconds(10));
+  std::optional<int> Wait(absl::Duration limit = absl::Seconds(60));
 
   // SIGKILL, and gone.
   void Kill();
@@ -48,6 +48,6 @@ class WorkerProcess {
 // Exists, and is not a zombie.
 bool IsAlive(pid_t pid);
 // Polls until none of them is alive; false: not within `limit`.
-bool WaitUntilGone(const std::vector<pid_t>& pids, absl::Duration limit = absl::Seconds(5));
+bool WaitUntilGone(const std::vector<pid_t>& pids, absl::Duration limit = absl::Seconds(30));
 
 }  // namespace tandem::worker
