@@ -74,6 +74,8 @@ class Slurm:
             conf += NODE.format(number=number, host=host, port=ports[number])
         conf += PARTITIONS.format(nodes=f"n[1-{nodes}]")
         (self.folder / "slurm.conf").write_text(conf)
+        # Nothing here uses cgroups, and this is the plugin that starts where none are mounted.
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         self.env = {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
         self.nodes = nodes
         self.daemons = []
