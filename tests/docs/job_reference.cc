@@ -168,12 +168,16 @@ class Page {
     }
     const FieldValue value = FindValue(one, path);
     if (value.message == nullptr) {
-      v1::JobSpec shared = given;  // which alone has blocks for it
+      v1::JobSpec shared = given;  // which alone has blocks, or a model, for it
+      shared.mutable_model()->set_model_type("deepseek_v3");
       shared.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
       shared.mutable_parallelism()->set_expert(2);
       const v1::JobSpec resolved = Resolve(shared);
       const FieldValue of_shared = FindValue(resolved, path);
-      return of_shared.message == nullptr ? "none" : absl::StrCat("`", ValueText(of_shared), "`");
+      return of_shared.message == nullptr
+                 ? "none"
+                 : absl::StrCat("`", ValueText(of_shared), "`",
+                                absl::StartsWith(path, "model.") ? " with `deepseek_v3`" : "");
     }
     const std::string text = ValueText(value);
     const bool differs = text != ValueText(FindValue(other, path)) && !has_default;
