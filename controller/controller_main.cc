@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   CLI::App app(
       "The controller of Tandem: takes jobs, places their ranks on workers, and keeps what they report.");
   app.name("tandem-controller");
-  app.add_option("--state", options.state_directory, "Folder of the store; created if missing")->required();
+  app.add_option("--state", options.state_directory, "State directory; created if missing")->required();
   app.add_option("--listen", options.listen, "host:port or unix:/path; may be repeated")
       ->capture_default_str()
       ->allow_extra_args(false);
@@ -83,12 +83,14 @@ int main(int argc, char** argv) {
   app.add_option("--worker-timeout", worker_timeout, "Jobs fail when one of their workers is away for longer")
       ->capture_default_str()
       ->check(CheckDuration);
-  app.add_option("--start-timeout", start_timeout,
-                 "An attempt fails if its ranks are not all ready this long after placement")
+  app.add_option(
+         "--start-timeout", start_timeout,
+         "An attempt fails if a rank is not ready this long after placement, or after it last read from a "
+         "checkpoint")
       ->capture_default_str()
       ->check(CheckDuration);
   app.add_option("--orphan-timeout", orphan_timeout,
-                 "Ranks exit when they have not heard from a controller for nearly this long")
+                 "Ranks exit when their worker has not heard from a controller for four fifths of this time")
       ->capture_default_str()
       ->check(CheckDuration);
 #ifdef TANDEM_FAILPOINTS

@@ -35,7 +35,7 @@ std::string WordRemedy(const std::string& word, const std::vector<std::string>& 
                        const std::string& nothing, const std::string& unknown) {
   if (word.empty()) {
     return words.size() == 1 ? absl::StrCat("write ", nothing, ", or omit the key")
-                             : "a name between the commas is empty";
+                             : "a name between the commas is empty: remove the extra comma";
   }
   if (word == nothing) {
     return absl::StrCat(nothing, " cannot be combined: omit the others");
@@ -102,7 +102,7 @@ void CheckNoWeightDecay(FieldChecker& check) {
   const auto units = UnitsOf(check);
   for (const std::string& pattern : patterns) {
     if (pattern.empty()) {
-      check.Refuse(kNoWeightDecay, "a name between the commas is empty");
+      check.Refuse(kNoWeightDecay, "a name between the commas is empty: remove the extra comma");
     } else if (pattern.find_first_of("?[]\\") != std::string::npos) {
       check.Refuse(kNoWeightDecay, absl::StrCat(Shown(pattern), " has a wildcard other than *"));
     } else if (units.has_value() && !MatchesAny(pattern, *units) &&

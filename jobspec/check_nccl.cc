@@ -42,7 +42,10 @@ void CheckCtas(FieldChecker& check, const parallel::ProcessGroups& groups) {
                           : absl::StrCat("at least min_ctas ", *options.min_ctas),
                  says_min && says_max
                      ? "use a smaller min_ctas, or a larger max_ctas"
-                     : "a group of gathers takes what is left out from the group that it is a clone of");
+                     : absl::StrCat(says_min ? "use a smaller min_ctas, or give max_ctas here too"
+                                             : "use a larger max_ctas, or give min_ctas here too",
+                                    ": a group for gathers takes what is left out from the group that it is "
+                                    "a clone of"));
   }
 }
 

@@ -31,7 +31,7 @@ void CheckReplicas(FieldChecker& check) {
   } else if (check.Usable({"parallelism.ranks"}) && parallelism.ranks() % replicas != 0) {
     if (check.IsWritten("parallelism.replicas")) {
       refuse(absl::StrCat("a divisor of ranks ", parallelism.ranks()),
-             "every replica is sharded over the same number of ranks");
+             "all replicas have the same number of ranks: use another number of replicas, or of ranks");
     } else {
       check.Refuse("parallelism.fsdp.strategy", name,
                    absl::StrCat("replicate, zero1, zero2, zero3 with ranks ", parallelism.ranks(), ", which ",

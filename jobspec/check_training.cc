@@ -41,7 +41,7 @@ void CheckTraining(FieldChecker& check) {
   if (check.Usable({"training.steps", "training.schedule.warmup_steps"}) &&
       schedule.warmup_steps() > training.steps()) {
     check.Refuse("training.schedule.warmup_steps", absl::StrCat("0 to training.steps ", training.steps()),
-                 "use fewer, or more steps");
+                 "use fewer warm-up steps, or raise training.steps");
   }
   if (check.Usable({"training.schedule.min_learning_rate", "training.optimizer.learning_rate"})) {
     if (schedule.min_learning_rate() > training.optimizer().learning_rate()) {

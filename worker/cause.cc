@@ -30,12 +30,13 @@ struct Verdict {
   v1::FailureClass failure;
   const char* reason;
   const char* meaning;
+  bool log_says_more = false;
 };
 
 // What an exit code without a Failed message says.
 Verdict VerdictOf(int exit_code) {
   if (exit_code >= 64 && exit_code <= 78 && exit_code != static_cast<int>(ExitCode::kPreempted)) {
-    return {v1::FAILURE_CLASS_USER, "UserError", "an error of the job; its log says which"};
+    return {v1::FAILURE_CLASS_USER, "UserError", "an error of the job; its log says which", true};
   }
   switch (static_cast<ExitCode>(exit_code)) {
     case ExitCode::kDone:
@@ -55,7 +56,7 @@ Verdict VerdictOf(int exit_code) {
     case ExitCode::kUserError:
       break;  // above
   }
-  return {v1::FAILURE_CLASS_INFRASTRUCTURE, "RankExited", "its log says more"};
+  return {v1::FAILURE_CLASS_INFRASTRUCTURE, "RankExited", "its log says more", true};
 }
 
 v1::Cause Requested(const std::string& reason, const std::string& message) {
@@ -104,6 +105,10 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
                               ? absl::StrCat("rank ", number, " stopped after step ", rank.sample.step)
                               : absl::StrCat(HowItEnded(number, exit), " ", where);
   cause.set_message(absl::StrCat(how, ": ", verdict.meaning));
+  if (verdict.log_says_more) {
+    absl::StrAppend(cause.mutable_message(), ": `tandem logs ", attempt.assignment.id().job_id(), " --rank ",
+                    number, "`");
+  }
   return cause;
 }
 

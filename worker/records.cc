@@ -38,7 +38,7 @@ absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string&
     char pid[32] = {};
     const ssize_t got = read(fd, pid, sizeof(pid) - 1);
     return absl::FailedPreconditionError(
-        absl::StrCat("the state folder ", folder, " is in use by another tandem-worker",
+        absl::StrCat("the state directory ", folder, " is in use by another tandem-worker",
                      got > 0 ? " with pid " : "", pid, "; give this one another --state, or stop that one"));
   }
   const std::string pid = absl::StrCat(getpid());

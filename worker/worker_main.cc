@@ -136,7 +136,7 @@ int main(int argc, char** argv) {
   app.add_option("--controller", controller, "Address of the controller: unix:/path or host:port")
       ->required();
   app.add_option("--id", id, "Name of this worker, unique in the cluster")->capture_default_str();
-  app.add_option("--state", state, "Folder of the state that must survive a restart, and of the ranks' logs")
+  app.add_option("--state", state, "State directory: what must survive a restart, and the logs of the ranks")
       ->required();
   app.add_option("--slots", slots, "CPU slots: ranks that may run here on CPUs at the same time")
       ->check(CLI::Range(1, 4096))

@@ -232,7 +232,7 @@ absl::Status SaveContexts(const Contexts& contexts, const Environment& environme
   const std::string folder = FolderOf(environment);
   if (folder.empty()) {
     return absl::FailedPreconditionError(
-        "neither HOME nor XDG_CONFIG_HOME is set, so there is no config file");
+        "neither HOME nor XDG_CONFIG_HOME is set, so there is no place for the config file; set one of them");
   }
   platform::Files& files = platform::SystemFiles();
   const std::string file = FileIn(folder);

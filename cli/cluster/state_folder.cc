@@ -112,7 +112,9 @@ absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
   if (::fcntl(file->get(), F_OFD_SETLK, &whole) != 0) {
     const int error = errno;
     return error == EAGAIN || error == EACCES
-               ? absl::AlreadyExistsError(absl::StrCat("another process holds ", path))
+               ? absl::AlreadyExistsError(
+                     absl::StrCat("another process holds ", path,
+                                  "; try again when it has ended, or point XDG_STATE_HOME to another folder"))
                : absl::FailedPreconditionError(
                      absl::StrCat("cannot lock ", path, ": ", std::strerror(error)));
   }

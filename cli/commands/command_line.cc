@@ -20,9 +20,10 @@ Examples:
   tandem submit -f job.yaml --follow     a job for the cluster that --addr, TANDEM_ADDR or `up` names
   tandem plan -f job.yaml                time, memory and step program, before it runs
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout;
-run, watch, wait and submit --wait exit with the job's status: SUCCEEDED 0, FAILED 1, CANCELLED 130, and
-75 where it was preempted (its worker was shut down): submit it again with --resume newest.)";
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout,
+130 interrupted by Ctrl-C. run, watch, wait and submit with --wait or --follow exit with the job's status:
+SUCCEEDED 0, FAILED 1, CANCELLED 130, and 75 where it saved a checkpoint because a worker was shut down:
+submit it again with --resume newest.)";
 
 // An integer. CLI11's own check of positive numbers names the largest double as the limit.
 CLI::Validator AtLeast(int64_t least) {
@@ -99,7 +100,8 @@ class Parser : public CommandTree {
   void AddLocal() {
     auto [up, up_options] = Add<UpOptions>("up", "Run a cluster on this machine until Ctrl-C", Up);
     up->add_option("--workers", up_options->workers, "Workers (default 1)")->check(CLI::Range(1, 1024));
-    up->add_option("--slots", up_options->slots, "Slots for ranks on each worker (default: processors)")
+    up->add_option("--slots", up_options->slots,
+                   "CPU slots on each worker (default: processors); GPUs are slots of their own")
         ->check(CLI::Range(1, 1024));
     up->add_option("--listen", up_options->listen,
                    "Listen on HOST:PORT too, in plain TCP, beside the private socket")
@@ -118,7 +120,7 @@ class Parser : public CommandTree {
     run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
         ->check(CLI::Range(1, 1024));
     run->add_option("--slots", run_options->slots,
-                    "Slots for ranks on each worker (default: ranks / workers)")
+                    "CPU slots on each worker (default: ranks / workers); GPUs are slots of their own")
         ->check(CLI::Range(1, 1024));
     AddFormat(run, run_options->format, {"text", "json"});
     AddDaemons(run, *run_options);
@@ -127,10 +129,11 @@ class Parser : public CommandTree {
   // What submit and run say instead of the file, beside --set.
   template <typename Options>
   void AddJobOverrides(CLI::App* command, Options& options) {
-    command->add_option("--name", options.name, "Name of the job instead of the file's")->type_name("NAME");
+    command->add_option("--name", options.name, "Name of the job, overriding the file's")->type_name("NAME");
     command
         ->add_option("--resume", options.resume,
-                     "checkpoint.resume of the job instead of the file's: newest, none or a checkpoint")
+                     "checkpoint.resume of the job, overriding the file's: newest, none or the path of a "
+                     "checkpoint")
         ->type_name("WHERE");
   }
 
@@ -236,7 +239,7 @@ class Parser : public CommandTree {
         ->type_name("NAME");
 
     auto [metrics, metrics_options] =
-        Add<MetricsOptions>("metrics", "Loss, norm and speed of every step", Metrics);
+        Add<MetricsOptions>("metrics", "Loss, gradient norm and time of every step", Metrics);
     AddJob(metrics, metrics_options->job);
     CLI::Option* moe = metrics->add_flag("--moe", metrics_options->moe,
                                          "How the routers of sparse layers loaded their experts in one step");
@@ -271,7 +274,8 @@ class Parser : public CommandTree {
     AddFile(plan, plan_options->file);
     AddSet(plan, plan_options->set);
     plan->add_option("--profile", plan_options->profile,
-                     "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu)")
+                     "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu, whatever "
+                     "resources.device is)")
         ->type_name("NAME|FILE");
     CLI::Option* compare =
         plan->add_option_function<std::string>(
@@ -312,7 +316,8 @@ class Parser : public CommandTree {
                   "Print them once, the default where standard output is not a terminal");
 
     auto [health, health_options] = Add<HealthOptions>(
-        "health", "Check that the controller serves: exits with 0, or with denied, unreachable or timeout",
+        "health",
+        "Check that the controller serves; exits with 0, or with 5, 6 or 7 (denied, unreachable, timeout)",
         Health);
     health
         ->add_option_function<std::string>(

@@ -33,8 +33,10 @@ namespace {
 absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
   const bool on_cpu = !job.attempts().empty() && job.attempts().rbegin()->device() == v1::DEVICE_CPU;
   if (asked.empty() && !on_cpu) {
-    return Failure(kUsage, absl::StrCat("profile: --base: say on which device the job runs: ",
-                                        absl::StrJoin(schedules::PresetProfileNames(), ", ")));
+    return Failure(
+        kUsage,
+        absl::StrCat("profile: --profile needs --base for a job on GPUs: the preset of its device; allowed: ",
+                     absl::StrJoin(schedules::PresetProfileNames(), ", ")));
   }
   absl::StatusOr<schedules::DeviceProfile> base = schedules::PresetProfile(asked.empty() ? "cpu" : asked);
   return base.ok() ? base : Failure(kUsage, absl::StrCat("profile: --base: ", base.status().message()));

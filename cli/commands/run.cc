@@ -44,7 +44,7 @@ absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& opt
   if (static_cast<int64_t>(shape.workers) * used < ranks) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the job has ", ranks, " ranks, but ", shape.workers, shape.workers == 1 ? " worker" : " workers",
-        " with ", used, used == 1 ? " slot" : " slots",
+        " with ", used, used == 1 ? " CPU slot" : " CPU slots",
         per_worker > 0 && per_worker < shape.slots ? " (resources.ranks_per_worker)" : "",
         " each can only take ", static_cast<int64_t>(shape.workers) * used,
         ", so it would wait forever; give more --workers or --slots, or omit both"));
@@ -136,8 +136,9 @@ Outcome Run(Context& context, const RunOptions& options) {
   // Held so that no other run takes the folder for an old one.
   TANDEM_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Acquire(folder));
   TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
-  Note(console, absl::StrCat("run: ", shape.workers, shape.workers == 1 ? " worker" : " workers", " with ",
-                             shape.slots, shape.slots == 1 ? " slot" : " slots", " each; logs in ", folder));
+  Note(console,
+       absl::StrCat("run: ", shape.workers, shape.workers == 1 ? " worker" : " workers", " with ",
+                    shape.slots, shape.slots == 1 ? " CPU slot" : " CPU slots", " each; logs in ", folder));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
                            .state = folder,

@@ -15,7 +15,7 @@ namespace tandem::cli {
 
 Outcome Version(Context& context, Client& client) {
   const std::string& own = platform::BuildVersion();
-  context.console.Write(Stream::kOut, absl::StrCat("client  ", own, "\n"));
+  context.console.Write(Stream::kOut, absl::StrCat("client      ", own, "\n"));
   const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(absl::Seconds(2));
   const std::string at = client.address().target;
   if (!server.ok()) {
@@ -25,13 +25,14 @@ Outcome Version(Context& context, Client& client) {
     if (asked) {
       return server.status();
     }
-    context.console.Write(Stream::kOut, absl::StrCat("server  none at ", at, "\n"));
+    context.console.Write(Stream::kOut, absl::StrCat("controller  none at ", at, "\n"));
     return kOk;
   }
-  context.console.Write(Stream::kOut, absl::StrCat("server  ", Escape(server->build()), " at ", at, "\n"));
+  context.console.Write(Stream::kOut,
+                        absl::StrCat("controller  ", Escape(server->build()), " at ", at, "\n"));
   if (server->build() != own) {
     Note(context.console,
-         "client and server are of different builds; use the `tandem` that came with the server");
+         "client and controller are of different builds; use the `tandem` that came with the controller");
   }
   return kOk;
 }

@@ -154,7 +154,7 @@ Outcome Up(Context& context, const UpOptions& options) {
   console.Write(Stream::kOut,
                 absl::StrCat("tandem is up: a controller and ", options.workers,
                              options.workers == 1 ? " worker" : " workers", " with ", slots,
-                             slots == 1 ? " slot" : " slots", " each\n", "  address  ", address, "\n",
+                             slots == 1 ? " CPU slot" : " CPU slots", " each\n", "  address  ", address, "\n",
                              options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
                              page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
                              options.metrics_listen == "off"

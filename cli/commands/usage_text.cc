@@ -45,10 +45,10 @@ LineWords WordsOf(const CommandWords& tandem, int argc, const char* const* argv)
 
 // What may follow a command that needs another word.
 const char* FollowersOf(const std::string& command) {
-  return command == "context"      ? "context list, use, set or remove"
+  return command == "context"      ? "context list, context use, context set, context remove"
          : command == "checkpoint" ? "checkpoint now JOB"
-         : command == "certs"      ? "certs init, certs issue, or certs show"
-                                   : "get jobs, or get workers";
+         : command == "certs"      ? "certs init, certs issue, certs show"
+                                   : "get jobs, get workers";
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ std::string UsageText(std::string_view error, const std::vector<CommandWords>& c
   const std::string text(error);
   std::string what;
   if (absl::StrContains(text, "subcommand is required")) {
-    what = absl::StrCat("say what: ", FollowersOf(command));
+    what = absl::StrCat("its second word is missing or unknown; allowed: ", FollowersOf(command));
   } else if (absl::StrContains(text, "--file is required")) {
     const bool named = !words.argument.empty() && words.argument[0] != '-';
     what = absl::StrCat("-f FILE is missing",

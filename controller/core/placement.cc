@@ -196,8 +196,9 @@ Placement Place(const State& state, const v1::Job& job) {
   if (std::none_of(state.workers.begin(), state.workers.end(),
                    [](const auto& worker) { return worker.second.connected; })) {
     out.reason = "NoWorkers";
-    out.message =
-        absl::StrCat("needs ", Count(ranks, "slot"), ", no worker is connected; start tandem-worker");
+    out.message = absl::StrCat(
+        "needs ", Count(ranks, "slot"),
+        ", and no worker is connected; start tandem-worker, or see in its log why it is not connected");
     return out;
   }
   if (!apart.empty()) {

@@ -63,9 +63,9 @@ absl::Status CheckHostAndPort(const std::string& address, const std::string& fla
   int port = 0;
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
       port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(flag, " ", address,
-                                                   ": give host:port, as in 127.0.0.1:7471",
-                                                   flag == "--listen" ? ", or unix:/path" : ", or off"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, " ", address, ": it is not an address; allowed: host:port with a port from 0 to 65535, ",
+        flag == "--listen" ? "as in 127.0.0.1:7471, or unix:/path" : "as in 127.0.0.1:9464, or off"));
   }
   return absl::OkStatus();
 }
@@ -318,8 +318,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
   if (!tls::IsGoodDomain(options.tls_domain)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--tls-domain \"", options.tls_domain, "\" is no DNS name; the default is ", tls::kDefaultDomain));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-domain \"", options.tls_domain,
+                     "\" is not a DNS name; allowed: letters, digits, '.', '-' and '_', as in "
+                     "cluster.example; without the flag it is ",
+                     tls::kDefaultDomain));
   }
   if (!options.tls.given() && !options.tls.revoked.empty()) {
     return absl::InvalidArgumentError(

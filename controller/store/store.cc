@@ -53,8 +53,9 @@ absl::Status MakeDirectory(const std::string& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot make the state directory ", directory, ": ", error.message()));
+    return absl::UnavailableError(absl::StrCat("cannot make the state directory ", directory, ": ",
+                                               error.message(),
+                                               "; make it for this user, or give another --state"));
   }
   // SQLite would only say that it is "unable to open database file".
   if (faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {

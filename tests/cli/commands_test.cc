@@ -59,8 +59,12 @@ TEST_F(CommandTest, UsageErrorsNameWhatIsWrongAndWhatIsAllowed) {
             "127.0.0.1:7471"},
            {{"plan", "-f", "a", "--without-wait", "1", "--program"},
             "plan: --program excludes --without-wait; see `tandem plan --help`"},
-           {{"get"}, "get: say what: get jobs, or get workers; see `tandem get --help`"},
-           {{"get", "checkpoints"}, "get: say what: get jobs, or get workers; see `tandem get --help`"}}) {
+           {{"get"},
+            "get: its second word is missing or unknown; allowed: get jobs, get workers; see `tandem get "
+            "--help`"},
+           {{"get", "checkpoints"},
+            "get: its second word is missing or unknown; allowed: get jobs, get workers; see `tandem get "
+            "--help`"}}) {
     EXPECT_EQ(Tandem(words), kUsage);
     EXPECT_EQ(console_.err, "tandem: " + text + "\n");
   }
@@ -374,15 +378,15 @@ TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {
 
 TEST_F(CommandTest, VersionShowsBothBuildsAndWarnsOfASkew) {
   EXPECT_EQ(Tandem({"version"}), kOk);
-  EXPECT_EQ(console_.out,
-            "client  " + platform::BuildVersion() + "\nserver  other at " + server_->address() + "\n");
+  EXPECT_EQ(console_.out, "client      " + platform::BuildVersion() + "\ncontroller  other at " +
+                              server_->address() + "\n");
   EXPECT_NE(console_.err.find("different builds"), std::string::npos);
   server_->build = platform::BuildVersion();
   EXPECT_EQ(Tandem({"version"}), kOk);
   EXPECT_EQ(console_.err, "");
   environment_.tandem_addr.clear();
   EXPECT_EQ(Tandem({"version"}), kOk);
-  EXPECT_NE(console_.out.find("server  none at 127.0.0.1:7471\n"), std::string::npos);
+  EXPECT_NE(console_.out.find("controller  none at 127.0.0.1:7471\n"), std::string::npos);
 }
 
 }  // namespace

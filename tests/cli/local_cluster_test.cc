@@ -150,7 +150,7 @@ TEST_F(LocalClusterTest, ARunThatWouldWaitForEverIsRefused) {
   const std::string file = GoodJobFile();
   EXPECT_EQ(Tandem({"run", "-f", file, "--workers", "1", "--slots", "1"}), kUsage);
   EXPECT_EQ(console_.err,
-            "tandem: run: the job has 2 ranks, but 1 worker with 1 slot each can only take 1, so it "
+            "tandem: run: the job has 2 ranks, but 1 worker with 1 CPU slot each can only take 1, so it "
             "would wait forever; give more --workers or --slots, or omit both\n");
 }
 

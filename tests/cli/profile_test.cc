@@ -106,7 +106,10 @@ TEST_F(ProfileTest, TimelinesOfAnotherProgramAreRefused) {
 TEST_F(ProfileTest, AProfileOfAnotherDeviceNeedsItsRates) {
   server_->jobs[0].mutable_attempts(0)->set_device(v1::DEVICE_CUDA);
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_}), kUsage);
-  EXPECT_NE(console_.err.find("--base: say on which device the job runs: cpu, h100, h200"), std::string::npos)
+  EXPECT_NE(
+      console_.err.find(
+          "--profile needs --base for a job on GPUs: the preset of its device; allowed: cpu, h100, h200"),
+      std::string::npos)
       << console_.err;
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_, "--base", "abacus"}), kUsage);
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_, "--base", "h100"}), kOk) << console_.err;

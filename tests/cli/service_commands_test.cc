@@ -131,8 +131,10 @@ TEST_F(ServiceCommandTest, CheckpointNowSaysWhyNothingWasSaved) {
   EXPECT_THAT(console_.err, HasSubstr("there is nowhere to save"));
   EXPECT_EQ(Tandem({"checkpoint", "now", "nobody"}), kNotFound);
   EXPECT_EQ(Tandem({"checkpoint"}), kUsage);
-  EXPECT_EQ(console_.err,
-            "tandem: checkpoint: say what: checkpoint now JOB; see `tandem checkpoint --help`\n");
+  EXPECT_EQ(
+      console_.err,
+      "tandem: checkpoint: its second word is missing or unknown; allowed: checkpoint now JOB; see `tandem "
+      "checkpoint --help`\n");
 }
 
 TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {

@@ -91,6 +91,9 @@ TEST(DecideTest, AWaitingJobSaysWhatItWaitsFor) {
   Driver driver;
   driver.Feed(SubmitOf("job", 4));
   EXPECT_EQ(driver.Job().reason(), "NoWorkers");
+  EXPECT_EQ(driver.Job().message(),
+            "needs 4 slots, and no worker is connected; start tandem-worker, or see in its log why it is not "
+            "connected");
   driver.Connect("a", 2);
   EXPECT_EQ(driver.Job().reason(), "WaitingForSlots");
   EXPECT_EQ(driver.Job().message(), "needs 4 slots, 2 free of 2 on 1 worker");

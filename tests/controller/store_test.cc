@@ -296,8 +296,10 @@ TEST_F(StoreTest, AFolderThatCannotBeWrittenIsNamedAsSuch) {
 
 TEST_F(StoreTest, AFolderThatCannotBeMadeIsNamedWithTheReason) {
   std::ofstream(folder_.path() + "/file") << "x";
-  EXPECT_THAT(std::string(Store::Open(folder_.path() + "/file", random_).status().message()),
-              ::testing::HasSubstr("cannot make the state directory " + folder_.path() + "/file: "));
+  EXPECT_THAT(
+      std::string(Store::Open(folder_.path() + "/file", random_).status().message()),
+      ::testing::AllOf(::testing::HasSubstr("cannot make the state directory " + folder_.path() + "/file: "),
+                       ::testing::EndsWith("; make it for this user, or give another --state")));
 }
 
 }  // namespace

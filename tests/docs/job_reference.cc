@@ -43,10 +43,15 @@ out of bounds and combinations that do not work: all of them at once, and all th
 * **Default**: the value of a key that the file does not give. "required" marks a key that every job must give; "none"
   marks a key that has no default value.
 * **Allowed**: the values that the key itself may have. `tandem validate` also checks the values against each other: for
-  example, the ranks must divide the batch, and a sequence must not be longer than the model allows.
+  example, micro_batch_size × ranks must divide global_batch_size, and a sequence must not be longer than the model
+  allows.
 * "Not built yet" marks keys and values that are reserved: they are refused today.
 * A relative path in a file is resolved in the working directory of the command that reads the file; over the API, paths
   must be absolute. The paths of data and checkpoints must lead to the same files on every worker.
+* **Your text**: files are read as they are, and every byte is a token. Nothing is unpacked or parsed: a compressed file
+  is trained on as its compressed bytes, and JSON with its braces.
+* **Your model**: `model: {hugging_face: DIR/config.json}` takes the sizes from that file. Weights are not read: training
+  starts from random ones. A config with rope_scaling, a sliding window or biases is refused.
 * Every field has been there since 0.1.0, unless its description names a later version.
 )";
 
@@ -157,16 +162,22 @@ class Page {
     const bool has_default =
         path == "parallelism.tensor" || path == "parallelism.fsdp.strategy" || path == "precision.compute";
     if (FindValue(given, path).message != nullptr && !has_default) {
-      return absl::StartsWith(path, "model.") ? "the preset's; required without a preset" : "none";
+      return absl::StartsWith(path, "model.moe.") ? "required in this block"  // no preset has experts
+             : absl::StartsWith(path, "model.")   ? "the preset's; required without a preset"
+                                                  : "none";
     }
     const FieldValue value = FindValue(one, path);
     if (value.message == nullptr) {
-      v1::JobSpec shared = given;  // which alone has blocks for it
+      v1::JobSpec shared = given;  // which alone has blocks, or a model, for it
+      shared.mutable_model()->set_model_type("deepseek_v3");
       shared.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
       shared.mutable_parallelism()->set_expert(2);
       const v1::JobSpec resolved = Resolve(shared);
       const FieldValue of_shared = FindValue(resolved, path);
-      return of_shared.message == nullptr ? "none" : absl::StrCat("`", ValueText(of_shared), "`");
+      return of_shared.message == nullptr
+                 ? "none"
+                 : absl::StrCat("`", ValueText(of_shared), "`",
+                                absl::StartsWith(path, "model.") ? " with `deepseek_v3`" : "");
     }
     const std::string text = ValueText(value);
     const bool differs = text != ValueText(FindValue(other, path)) && !has_default;

@@ -158,9 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
               v1::FAILURE_CLASS_USER,
               "UserError",
               "rank 1 exited with code 64 in step 37, after forward of microbatch 2: an error of the job; "
-              "its log "
-              "says "
-              "which"},
+              "its log says which: `tandem logs j --rank 1`"},
         Death{"UserAfterStop",
               {78, 0},
               false,
@@ -169,9 +167,7 @@ INSTANTIATE_TEST_SUITE_P(
               v1::FAILURE_CLASS_USER,
               "UserError",
               "rank 1 exited with code 78 in step 37, after forward of microbatch 2: an error of the job; "
-              "its log "
-              "says "
-              "which"},
+              "its log says which: `tandem logs j --rank 1`"},
         Death{"Preempted",
               {75, 0},
               false,
@@ -215,14 +211,16 @@ INSTANTIATE_TEST_SUITE_P(
               v1::FAILURE_CLASS_OUT_OF_MEMORY,
               "OutOfMemory",
               "rank 1 exited with code 84 in step 37, after forward of microbatch 2: out of memory"},
-        Death{"OtherCode",
-              {3, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "RankExited",
-              "rank 1 exited with code 3 in step 37, after forward of microbatch 2: its log says more"},
+        Death{
+            "OtherCode",
+            {3, 0},
+            false,
+            false,
+            false,
+            v1::FAILURE_CLASS_INFRASTRUCTURE,
+            "RankExited",
+            "rank 1 exited with code 3 in step 37, after forward of microbatch 2: its log says more: `tandem "
+            "logs j --rank 1`"},
         Death{"OtherCodeAfterStop",
               {1, 0},
               false,
