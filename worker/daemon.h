@@ -39,7 +39,7 @@ struct DaemonConfig {
 // and streams. One thread runs it; the inputs come from others.
 class Daemon {
  public:
-  // Takes the state folder and clears up after an earlier daemon. The clock must not jump (SteadyClock).
+  // Takes the state directory and clears up after an earlier daemon. The clock must not jump (SteadyClock).
   static absl::StatusOr<std::unique_ptr<Daemon>> Open(DaemonConfig config, const JobChecks& checks,
                                                       const platform::Clock& clock, platform::Random& random,
                                                       platform::Files& files);

@@ -11,7 +11,7 @@
 
 namespace tandem::worker {
 
-// Below its state folder a worker keeps a folder for each attempt: KIND/JOB/attempt-N.
+// Below its state directory a worker keeps a folder for each attempt: KIND/JOB/attempt-N.
 std::string AttemptPath(const AttemptKey& attempt);  // "JOB/attempt-N"
 
 // The attempts that have a folder below `root`; none where that is not there.

@@ -22,7 +22,7 @@ struct RanksRecord {
   std::map<int, ProcessId> ranks;
 };
 
-// What a worker must still know after its own death, below its state folder:
+// What a worker must still know after its own death, below its state directory:
 //   lock                                held by the running daemon
 //   attempts/JOB/attempt-N/ranks.json   RanksRecord
 //   attempts/JOB/attempt-N/ended.pb     v1.AttemptStatus of an end that the controller has not acknowledged
