@@ -124,6 +124,11 @@ Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::st
 // where another try may succeed.
 Found Inspect(platform::Files& files, const std::string& path);
 
+// Collective: Inspect of a checkpoint that rank 0 has just inspected. Throws CommError, and on every rank,
+// naming the rank unless it is 0: CheckpointUnreadable where one cannot read it now; CheckpointError where
+// one finds none there, may not read it, or finds another than rank 0, so that waiting does not help.
+Found InspectTogether(platform::Files& files, comm::Communicator& comm, const std::string& path);
+
 // Collective: fills `data`, of the array's type, of each shard from whatever files hold those elements; the
 // digests of these files are verified, and of those that hold none. Of a file a part at a time is in memory.
 // unit_shards: the same memory as the arrays of a checkpoint of version 1, which go in its place where `path`

@@ -9,8 +9,10 @@
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/read_together.h"
 #include "checkpoint/verify.h"
 #include "comm/communicator.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -85,6 +87,32 @@ Found Inspect(platform::Files& files, const std::string& path) {
     throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", manifest.status().message()));
   }
   return FoundAt(path, *manifest);
+}
+
+Found InspectTogether(platform::Files& files, comm::Communicator& comm, const std::string& path) {
+  Manifest manifest;
+  absl::Status status = StatusOfPart([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
+    return absl::OkStatus();
+  });
+  if (IsDamage(status) || absl::IsPermissionDenied(status)) {
+    // What rank 0 could read a moment ago it can read again; another rank may see another folder.
+    status = comm.rank() == 0
+                 ? absl::UnavailableError(status.message())
+                 : absl::InvalidArgumentError(absl::StrCat("rank ", comm.rank(), ": ", status.message()));
+  }
+  status = AgreeOnReading(comm, status);
+  if (!status.ok() && !IsDamage(status)) {
+    FailUnreadable(path, status);
+  }
+  if (status.ok()) {
+    status = AgreeOnManifest(comm, manifest.digest);
+  }
+  if (!status.ok()) {
+    throw CheckpointError(
+        absl::StrCat("checkpoint ", path, " is not the same for every rank: ", status.message()));
+  }
+  return FoundAt(path, manifest);
 }
 
 }  // namespace tandem::checkpoint

@@ -15,8 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/read_together.h"
-#include "checkpoint/verify.h"
 #include "jobspec/resume.h"
 #include "platform/log.h"
 #include "platform/random.h"
@@ -249,23 +247,18 @@ checkpoint::WholeSteps WholeStepsOf(platform::Files& files, const std::string& d
   return *std::move(whole);
 }
 
-// Collective. The checkpoint that rank 0 has found good, which every rank must see there.
+// Collective. The checkpoint that rank 0 has found good, which every rank must see there. One that a rank
+// cannot read now is no error of the user's.
 checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator& comm,
                                      const std::string& path) {
-  checkpoint::Found found;
-  const absl::Status seen = checkpoint::StatusOfPart([&] {
-    found = checkpoint::Inspect(files, path);
-    return absl::OkStatus();
-  });
-  absl::Status same = checkpoint::AgreeOnReading(comm, seen);
-  if (same.ok()) {
-    same = checkpoint::AgreeOnManifest(comm, found.manifest_digest);
+  try {
+    return checkpoint::InspectTogether(files, comm, path);
+  } catch (const checkpoint::CheckpointUnreadable&) {
+    throw;
+  } catch (const checkpoint::CheckpointError& error) {
+    throw UserError(
+        absl::StrCat("checkpoint.resume: ", error.what(), "; name a folder that all workers share"));
   }
-  if (!same.ok()) {
-    throw UserError(absl::StrCat("checkpoint.resume: ", path, " is not the same for every rank: ",
-                                 same.message(), "; name a folder that all workers share"));
-  }
-  return found;
 }
 
 // Collective. Sets start.from, and what else of `start` follows from it.
