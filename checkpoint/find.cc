@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/read_together.h"
+#include "checkpoint/steps_together.h"
 #include "checkpoint/verify.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
@@ -44,24 +43,11 @@ Found FoundAt(const std::string& path, const Manifest& manifest) {
   return found;
 }
 
-// Collective: newest first, as rank 0 lists them.
-std::vector<int64_t> StepsAfter(platform::Files& files, comm::Communicator& comm,
-                                const std::string& directory, int64_t after) {
-  absl::StatusOr<std::vector<int64_t>> steps = std::vector<int64_t>();
-  if (comm.rank() == 0) {
-    steps = ListSteps(files, directory);
-  }
-  AgreeOnSuccess(comm, steps.status());
-  std::erase_if(*steps, [&](int64_t step) { return step <= after; });
-  const std::string text = ExchangeTexts(comm, nlohmann::json(*steps).dump())[0];
-  return nlohmann::json::parse(text).get<std::vector<int64_t>>();
-}
-
 }  // namespace
 
 Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                  int64_t after, const FindReports& reports) {
-  for (const int64_t step : StepsAfter(files, comm, directory, after)) {
+  for (const int64_t step : ListStepsTogether(files, comm, directory, after)) {
     const std::string path = absl::StrCat(directory, "/", StepName(step));
     const absl::StatusOr<Manifest> manifest = VerifyTogether(files, comm, path, reports.verified);
     if (manifest.ok()) {

@@ -234,19 +234,6 @@ void CheckNamed(platform::Files& files, const std::string& path) {
   }
 }
 
-// Rank 0. What is known to be whole in the directory, now that `damaged` were read and found not to be.
-checkpoint::WholeSteps WholeStepsOf(platform::Files& files, const std::string& directory,
-                                    const std::vector<v1::CheckpointWarning>& damaged) {
-  absl::StatusOr<checkpoint::WholeSteps> whole = checkpoint::FindWholeSteps(files, directory);
-  if (!whole.ok()) {
-    throw checkpoint::CheckpointError(absl::StrCat("checkpoint: ", whole.status().message()));
-  }
-  for (const v1::CheckpointWarning& warning : damaged) {
-    whole->erase(warning.step());
-  }
-  return *std::move(whole);
-}
-
 // Collective. The checkpoint that rank 0 has found good, which every rank must see there. One that a rank
 // cannot read now is no error of the user's.
 checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator& comm,
@@ -306,10 +293,10 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   if (!newest && !is_new) {
     CheckNothingLater(files, comm, options, start.from, listener, damaged);
   }
-  OnRankZero(comm, [&] {
-    start.whole = WholeStepsOf(files, options.directory, damaged);
-    return "";
-  });
+  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory);
+  for (const v1::CheckpointWarning& warning : damaged) {
+    start.whole.erase(warning.step());  // it was read, and its content is not what it was
+  }
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace tandem::trainer {
 struct JobStart {
   checkpoint::Found from;                       // the same on all ranks; an empty path: step 0
   std::vector<v1::CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
-  checkpoint::WholeSteps whole;                 // rank 0 only: of the job's directory
+  checkpoint::WholeSteps whole;                 // of the job's directory; only rank 0's is used
 };
 
 // Who hears of a start.
