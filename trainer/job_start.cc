@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/remove_together.h"
 #include "jobspec/resume.h"
 #include "platform/log.h"
 #include "platform/random.h"
@@ -113,8 +114,8 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
   }
 }
 
-// Rank 0.
-void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
+// Rank 0. `doomed`: as in checkpoint::TakeOwnership.
+void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::vector<std::string>& doomed) {
   bool logged = false;
   const auto pause = [&] {
     if (!std::exchange(logged, true)) {
@@ -124,7 +125,7 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
     }
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(checkpoint::kRenewal));
   };
-  const absl::Status taken = checkpoint::TakeOwnership(files, options.directory, options.self, pause);
+  const absl::Status taken = checkpoint::TakeOwnership(files, options.directory, options.self, pause, doomed);
   if (absl::IsFailedPrecondition(taken)) {
     throw UserError(std::string(taken.message()), "CheckpointDirectoryInUse");
   }
@@ -306,11 +307,14 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
   JobStart start;
   if (!options.directory.empty()) {
     CheckSameFolder(files, comm, options.directory);
+    std::vector<std::string> doomed;
     OnRankZero(comm, [&] {
-      TakeDirectory(files, options);
+      TakeDirectory(files, options, doomed);
       lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self, listener.lost));
       return "";
     });
+    // The first save tries again to remove what stays, and reports it.
+    checkpoint::RemoveTogether(files, comm, doomed);
   }
   Choose(files, comm, options, listener, start);
   return start;

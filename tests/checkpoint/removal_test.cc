@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -50,6 +51,37 @@ TEST_F(RemovalTest, ASaveSaysWhichOlderOnesAreGone) {
   EXPECT_THAT(SaveOn(files_, directory_, 2, 20, /*keep=*/2).removed_steps, ElementsAre());
   EXPECT_THAT(SaveOn(files_, directory_, 2, 30, /*keep=*/2).removed_steps, ElementsAre(10));
   EXPECT_THAT(SaveOn(files_, directory_, 2, 40, /*keep=*/1).removed_steps, ElementsAre(30, 20));
+}
+
+TEST_F(RemovalTest, WhereFarFewerAreToBeKeptThanBeforeOneSaveRemovesTheOthers) {
+  for (int step = 10; step <= 100; step += 10) {
+    SaveOn(files_, directory_, 3, step, /*keep=*/10);
+  }
+  const Saved saved = SaveOn(files_, directory_, 3, 110, /*keep=*/1);
+  EXPECT_THAT(saved.removed_steps, ElementsAre(100, 90, 80, 70, 60, 50, 40, 30, 20, 10));
+  EXPECT_THAT(saved.not_removed, ElementsAre());
+  EXPECT_THAT(Names(), ElementsAre("step-110"));
+  EXPECT_TRUE(LoadsAs(Path(110), 2, 110));
+}
+
+// Its machine may have lost the file system for a moment.
+TEST_F(RemovalTest, AnOldOneThatOnlyOneRankCannotRemoveGoesAllTheSame) {
+  SaveOn(files_, directory_, 3, 10);
+  SaveOn(files_, directory_, 3, 20);
+  for (int rank = 0; rank < 3; ++rank) {
+    const int64_t step = 30 + 10 * rank;
+    StuckFiles stuck(".gone/");
+    comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+      RankState state(comm.rank(), 3);
+      state.Set(step);
+      WholeSteps whole = FindWholeSteps(files_, comm, directory_);
+      const Saved saved =
+          Save(comm.rank() == rank ? static_cast<platform::Files&>(stuck) : files_, comm, directory_,
+               /*keep=*/2, OwnerOf(InfoOf(step)), InfoOf(step), state.shards(), whole);
+      EXPECT_THAT(saved.not_removed, ElementsAre());
+    });
+    EXPECT_THAT(Names(), ElementsAre(absl::StrCat("step-", step - 10), absl::StrCat("step-", step)));
+  }
 }
 
 // Whatever comes of an old checkpoint, the new one is there and counts as saved.

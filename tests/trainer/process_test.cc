@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "checkpoint/owner.h"
 #include "jobspec/jobspec.h"
@@ -248,7 +249,10 @@ TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
   const checkpoint::Owner thief{.job = "ba9876543210", .name = "thief", .host = "elsewhere"};
-  ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), directory, thief, [] {}).ok());
+  std::vector<std::string> doomed;
+  ASSERT_TRUE(checkpoint::TakeOwnership(
+                  platform::SystemFiles(), directory, thief, [] {}, doomed)
+                  .ok());
   ExpectExit(0, ExitCode::kUserError, absl::Seconds(3));
   const auto failed = WaitForFailed(0);
   ASSERT_TRUE(failed.has_value());
