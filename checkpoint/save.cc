@@ -69,7 +69,8 @@ std::string ToText(const Contribution& contribution) {
 class Saving {
  public:
   Saving(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-         const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole)
+         const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
+         const OnCommitted& committed)
       : files_(files),
         comm_(comm),
         directory_(directory),
@@ -78,10 +79,12 @@ class Saving {
         info_(info),
         shards_(shards),
         whole_(whole),
+        committed_(committed),
         path_(absl::StrCat(directory, "/", StepName(info.step))),
         temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, self))) {}
 
   Saved Run() {
+    const auto start = std::chrono::steady_clock::now();
     const bool is_new = Begin();
     Saved saved;
     if (!is_new) {
@@ -98,10 +101,14 @@ class Saving {
         doomed = SetAsideOlderOnes();
       }
     }
+    saved.removed_steps = std::move(removed_steps_);
+    saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (comm_.rank() == 0 && committed_) {
+      committed_(saved);
+    }
     if (write) {
       Remove(doomed);
     }
-    saved.removed_steps = std::move(removed_steps_);
     saved.not_removed = std::move(not_removed_);
     return saved;
   }
@@ -347,6 +354,7 @@ class Saving {
   const Info& info_;
   const std::vector<Shard>& shards_;
   WholeSteps& whole_;  // rank 0
+  const OnCommitted& committed_;
   const std::string path_;
   const std::string temporary_;
   std::vector<int64_t> removed_steps_;    // rank 0, as in Saved
@@ -356,11 +364,9 @@ class Saving {
 }  // namespace
 
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole) {
-  const auto start = std::chrono::steady_clock::now();
-  Saved saved = Saving(files, comm, directory, keep, self, info, shards, whole).Run();
-  saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return saved;
+           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
+           const OnCommitted& committed) {
+  return Saving(files, comm, directory, keep, self, info, shards, whole, committed).Run();
 }
 
 }  // namespace tandem::checkpoint

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/checkpoint/checkpoint_folder.h"
@@ -82,6 +83,31 @@ TEST_F(RemovalTest, AnOldOneThatOnlyOneRankCannotRemoveGoesAllTheSame) {
     });
     EXPECT_THAT(Names(), ElementsAre(absl::StrCat("step-", step - 10), absl::StrCat("step-", step)));
   }
+}
+
+// To remove them may take minutes, and a job that ends meanwhile has saved all the same.
+TEST_F(RemovalTest, ACheckpointIsAnnouncedBeforeTheFilesOfOlderOnesAreRemoved) {
+  SaveOn(files_, directory_, 2, 10);
+  const std::string gone = Path(10) + ".tmp.1.0123456789ab.gone";
+  StuckFiles stuck(gone);
+  std::vector<int64_t> announced;
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), 2);
+    state.Set(20);
+    WholeSteps whole = FindWholeSteps(files_, comm, directory_);
+    const Saved saved = Save(stuck, comm, directory_, /*keep=*/1, OwnerOf(InfoOf(20)), InfoOf(20),
+                             state.shards(), whole, [&](const Saved& committed) {
+                               EXPECT_EQ(comm.rank(), 0);
+                               EXPECT_EQ(committed.path, Path(20));
+                               EXPECT_GT(committed.seconds, 0);
+                               EXPECT_THAT(committed.not_removed, ElementsAre());
+                               EXPECT_TRUE(std::filesystem::exists(gone + "/rank-00001.safetensors"));
+                               EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
+                               announced = committed.removed_steps;
+                             });
+    EXPECT_EQ(saved.not_removed.size(), comm.rank() == 0 ? 1u : 0u);
+  });
+  EXPECT_THAT(announced, ElementsAre(10));
 }
 
 // Whatever comes of an old checkpoint, the new one is there and counts as saved.
