@@ -62,7 +62,7 @@ struct Saved {
   std::string path;
   int64_t bytes = 0;
   std::string manifest_digest;
-  double seconds = 0;  // wall time of the save
+  double seconds = 0;  // wall time of the save, until the files of older checkpoints are removed
   // Rank 0 only: the steps of the checkpoints that `keep` removed, and for each folder that was to be
   // removed, of these or of a save that failed, why it could not be. Every save tries again.
   std::vector<int64_t> removed_steps;
@@ -87,6 +87,11 @@ class DirectoryLost : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
+// Called on rank 0, on the caller's thread, once the checkpoint is there and the older ones have lost their
+// names. Their files are removed after it, which may take minutes: not_removed says nothing yet. May be
+// empty.
+using OnCommitted = std::function<void(const Saved& saved)>;
+
 // Collective: every rank calls it with its shards. If `step-N` of this job is there already and verifies, it
 // stays; a damaged one is renamed. After the commit rank 0 keeps the newest `keep` and removes older ones, of
 // those in `whole`; only its `whole` is used, and it gets step-N. No checkpoint of another step is read. On
@@ -94,7 +99,8 @@ class DirectoryLost : public CheckpointError {
 // another job or cannot be read, DirectoryLost if `self` does not own the directory any more, or CommError.
 // Requires self.job == info.job and self.attempt == info.attempt.
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole);
+           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
+           const OnCommitted& committed = {});
 
 // A checkpoint whose manifest has been read.
 struct Found {
@@ -123,6 +129,11 @@ Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::st
 // Reads and verifies one manifest; the files are for Load. Throws CheckpointError, and CheckpointUnreadable
 // where another try may succeed.
 Found Inspect(platform::Files& files, const std::string& path);
+
+// Collective: Inspect of a checkpoint that rank 0 has just inspected. Throws CommError, and on every rank,
+// naming the rank unless it is 0: CheckpointUnreadable where one cannot read it now; CheckpointError where
+// one finds none there, may not read it, or finds another than rank 0, so that waiting does not help.
+Found InspectTogether(platform::Files& files, comm::Communicator& comm, const std::string& path);
 
 // Collective: fills `data`, of the array's type, of each shard from whatever files hold those elements; the
 // digests of these files are verified, and of those that hold none. Of a file a part at a time is in memory.

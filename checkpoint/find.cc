@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/read_together.h"
+#include "checkpoint/steps_together.h"
 #include "checkpoint/verify.h"
 #include "comm/communicator.h"
+#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -42,24 +43,11 @@ Found FoundAt(const std::string& path, const Manifest& manifest) {
   return found;
 }
 
-// Collective: newest first, as rank 0 lists them.
-std::vector<int64_t> StepsAfter(platform::Files& files, comm::Communicator& comm,
-                                const std::string& directory, int64_t after) {
-  absl::StatusOr<std::vector<int64_t>> steps = std::vector<int64_t>();
-  if (comm.rank() == 0) {
-    steps = ListSteps(files, directory);
-  }
-  AgreeOnSuccess(comm, steps.status());
-  std::erase_if(*steps, [&](int64_t step) { return step <= after; });
-  const std::string text = ExchangeTexts(comm, nlohmann::json(*steps).dump())[0];
-  return nlohmann::json::parse(text).get<std::vector<int64_t>>();
-}
-
 }  // namespace
 
 Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                  int64_t after, const FindReports& reports) {
-  for (const int64_t step : StepsAfter(files, comm, directory, after)) {
+  for (const int64_t step : ListStepsTogether(files, comm, directory, after)) {
     const std::string path = absl::StrCat(directory, "/", StepName(step));
     const absl::StatusOr<Manifest> manifest = VerifyTogether(files, comm, path, reports.verified);
     if (manifest.ok()) {
@@ -85,6 +73,32 @@ Found Inspect(platform::Files& files, const std::string& path) {
     throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", manifest.status().message()));
   }
   return FoundAt(path, *manifest);
+}
+
+Found InspectTogether(platform::Files& files, comm::Communicator& comm, const std::string& path) {
+  Manifest manifest;
+  absl::Status status = StatusOfPart([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
+    return absl::OkStatus();
+  });
+  if (IsDamage(status) || absl::IsPermissionDenied(status)) {
+    // What rank 0 could read a moment ago it can read again; another rank may see another folder.
+    status = comm.rank() == 0
+                 ? absl::UnavailableError(status.message())
+                 : absl::InvalidArgumentError(absl::StrCat("rank ", comm.rank(), ": ", status.message()));
+  }
+  status = AgreeOnReading(comm, status);
+  if (!status.ok() && !IsDamage(status)) {
+    FailUnreadable(path, status);
+  }
+  if (status.ok()) {
+    status = AgreeOnManifest(comm, manifest.digest);
+  }
+  if (!status.ok()) {
+    throw CheckpointError(
+        absl::StrCat("checkpoint ", path, " is not the same for every rank: ", status.message()));
+  }
+  return FoundAt(path, manifest);
 }
 
 }  // namespace tandem::checkpoint

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -120,9 +121,11 @@ absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& p
 
 bool IsDamage(const absl::Status& error) { return absl::IsInvalidArgument(error) || absl::IsNotFound(error); }
 
-absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self,
-                               std::vector<std::string>& not_removed) {
+absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,
+                                                             const std::string& directory,
+                                                             const Owner& self) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
+  std::vector<std::string> doomed;
   for (const std::string& name : names) {
     const std::optional<TemporaryFolder> folder = ParseTemporaryName(name);
     if (!folder.has_value() || (folder->job == self.job && folder->attempt > self.attempt)) {
@@ -132,16 +135,14 @@ absl::Status RemoveTemporaries(platform::Files& files, const std::string& direct
     if (!name.ends_with(kGone) && files.Rename(path, absl::StrCat(path, kGone)).ok()) {
       absl::StrAppend(&path, kGone);
     }
-    const absl::Status removed = files.RemoveAll(path);
-    if (!removed.ok()) {
-      not_removed.emplace_back(removed.message());
-    }
+    doomed.push_back(std::move(path));
   }
-  return absl::OkStatus();
+  return doomed;
 }
 
-absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                    const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed) {
+absl::Status SetAsideOlder(platform::Files& files, const std::string& directory, int keep, int64_t current,
+                           const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed,
+                           std::vector<std::string>& doomed) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files, directory));
   int kept = 1;  // `current`
   for (const int64_t step : steps) {
@@ -152,12 +153,11 @@ absl::Status Retain(platform::Files& files, const std::string& directory, int ke
       ++kept;
       continue;
     }
-    // Out of its name first: a removal that stops half-way leaves no damaged checkpoint behind.
-    const std::string doomed = absl::StrCat(directory, "/", TemporaryName(step, self), kGone);
-    TANDEM_RETURN_IF_ERROR(files.Rename(absl::StrCat(directory, "/", StepName(step)), doomed));
+    const std::string gone = absl::StrCat(directory, "/", TemporaryName(step, self), kGone);
+    TANDEM_RETURN_IF_ERROR(files.Rename(absl::StrCat(directory, "/", StepName(step)), gone));
     whole.erase(step);
-    removed.push_back(step);  // it has lost its name, whatever becomes of its files
-    TANDEM_RETURN_IF_ERROR(files.RemoveAll(doomed));
+    removed.push_back(step);
+    doomed.push_back(gone);
   }
   return absl::OkStatus();
 }

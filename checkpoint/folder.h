@@ -48,16 +48,18 @@ absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& p
 // other error (ESTALE, EIO, no descriptor left, ...) is of the reading, and the next try may find it whole.
 bool IsDamage(const absl::Status& error);
 
-// Removes the temporary folders of this attempt, of earlier ones and of other jobs: while `self` owns the
-// directory, nobody else may save there. One that cannot be removed gets a name at least under which nobody
-// writes or publishes ("step-200.tmp.3.0123456789ab.gone"), and adds the reason to `not_removed`.
-absl::Status RemoveTemporaries(platform::Files& files, const std::string& directory, const Owner& self,
-                               std::vector<std::string>& not_removed);
+// The temporary folders of this attempt, of earlier ones and of other jobs, to be removed
+// (remove_together.h): while `self` owns the directory, nobody else may save there. Each gets a name, where
+// it can be renamed, under which nobody writes or publishes: "step-200.tmp.3.0123456789ab.gone". Paths.
+absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,
+                                                             const std::string& directory, const Owner& self);
 
 // Keeps `current`, which has just been committed, and the keep - 1 newest before it of those that are known
-// to be whole; removes the known ones older than these, and adds their steps to `removed`. Others do not
-// count and stay. Reads none.
-absl::Status Retain(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                    const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed);
+// to be whole. Of the known ones older than these it takes the name, which comes first, so that a removal
+// that stops half-way leaves no damaged checkpoint behind; it adds their steps to `removed`, and `doomed`
+// gets what is to be removed of them (remove_together.h). Others do not count and stay. Reads none.
+absl::Status SetAsideOlder(platform::Files& files, const std::string& directory, int keep, int64_t current,
+                           const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed,
+                           std::vector<std::string>& doomed);
 
 }  // namespace tandem::checkpoint

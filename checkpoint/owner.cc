@@ -92,8 +92,8 @@ absl::Status ReplaceOwner(platform::Files& files, const std::string& directory, 
 class Newcomer {
  public:
   Newcomer(platform::Files& files, const std::string& directory, const Owner& self,
-           const std::function<void()>& pause)
-      : files_(files), directory_(directory), self_(self), pause_(pause) {}
+           const std::function<void()>& pause, std::vector<std::string>& doomed)
+      : files_(files), directory_(directory), self_(self), pause_(pause), doomed_(doomed) {}
 
   absl::Status Take() {
     while (true) {
@@ -116,10 +116,9 @@ class Newcomer {
         if (!replaced_) {
           return ReplaceOwner(files_, directory_, self_);
         }
-        // What a stopped owner wrote so far it cannot publish when it wakes up. The first save tries again to
-        // remove what stays, and reports it.
-        std::vector<std::string> not_removed;
-        return RemoveTemporaries(files_, directory_, self_, not_removed);
+        // What a stopped owner wrote so far it cannot publish when it wakes up.
+        TANDEM_ASSIGN_OR_RETURN(doomed_, SetAsideTemporaries(files_, directory_, self_));
+        return absl::OkStatus();
       }
       if (first_.has_value() && !first_->SameAs(*seen)) {
         return InUse(seen->owner);
@@ -168,6 +167,7 @@ class Newcomer {
   const std::string& directory_;
   const Owner& self_;
   const std::function<void()>& pause_;
+  std::vector<std::string>& doomed_;
   int num_unseen_ = 0;
   std::optional<Sighting> first_;
   absl::Duration quiet_;  // that the file was the first sighting
@@ -199,9 +199,9 @@ absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& direc
 }
 
 absl::Status TakeOwnership(platform::Files& files, const std::string& directory, const Owner& self,
-                           const std::function<void()>& pause) {
+                           const std::function<void()>& pause, std::vector<std::string>& doomed) {
   TANDEM_RETURN_IF_ERROR(files.CreateFolders(directory));
-  const absl::Status taken = Newcomer(files, directory, self, pause).Take();
+  const absl::Status taken = Newcomer(files, directory, self, pause, doomed).Take();
   if (!taken.ok()) {
     files.RemoveAll(TemporaryIn(directory, self)).IgnoreError();  // the first error counts
   }

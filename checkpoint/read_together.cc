@@ -86,6 +86,21 @@ absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Rea
   }
 }
 
+absl::Status WorkTogether(comm::Communicator& comm, const std::function<bool()>& part) {
+  bool done = false;
+  while (true) {
+    const absl::Status status = StatusOfPart([&] {
+      done = done || part();
+      return absl::OkStatus();
+    });
+    const Meeting meeting = Meet(comm, status, done, 0, 0);
+    TANDEM_RETURN_IF_ERROR(meeting.status);
+    if (meeting.done) {
+      return absl::OkStatus();
+    }
+  }
+}
+
 absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status) {
   return Meet(comm, status, /*done=*/true, 0, 0).status;
 }

@@ -51,7 +51,12 @@ class Reading {
 absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
                           const OnReadProgress& on_progress);
 
-// Collective: likewise of what every rank has done alone.
+// Collective: calls `part` on every rank until it has returned true there, and meets the others after every
+// part; the parts are the caller's to keep short. The same status on every rank: Unavailable, with the rank
+// unless it is 0, where one has thrown; no rank goes on then. Throws CommError.
+absl::Status WorkTogether(comm::Communicator& comm, const std::function<bool()>& part);
+
+// Collective: the status of ReadTogether, of what every rank has done alone.
 absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status);
 
 // `part`'s status, or its exception as one: the other ranks wait for this one, so they must learn of it.

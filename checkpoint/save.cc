@@ -6,15 +6,20 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/remove_together.h"
 #include "checkpoint/shards_file.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/whole_steps.h"
@@ -64,7 +69,8 @@ std::string ToText(const Contribution& contribution) {
 class Saving {
  public:
   Saving(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-         const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole)
+         const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
+         const OnCommitted& committed)
       : files_(files),
         comm_(comm),
         directory_(directory),
@@ -73,10 +79,12 @@ class Saving {
         info_(info),
         shards_(shards),
         whole_(whole),
+        committed_(committed),
         path_(absl::StrCat(directory, "/", StepName(info.step))),
         temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, self))) {}
 
   Saved Run() {
+    const auto start = std::chrono::steady_clock::now();
     const bool is_new = Begin();
     Saved saved;
     if (!is_new) {
@@ -86,13 +94,21 @@ class Saving {
     if (write) {
       saved = Write();
     }
+    std::vector<std::string> doomed;
     if (comm_.rank() == 0) {
       whole_.insert(info_.step);
       if (write) {
-        RemoveOlder();
+        doomed = SetAsideOlderOnes();
       }
     }
     saved.removed_steps = std::move(removed_steps_);
+    saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (comm_.rank() == 0 && committed_) {
+      committed_(saved);
+    }
+    if (write) {
+      Remove(doomed);
+    }
     saved.not_removed = std::move(not_removed_);
     return saved;
   }
@@ -110,9 +126,7 @@ class Saving {
     if (!Publish()) {  // somebody has, since Begin looked
       const Saved there = LookAtExisting();
       if (!there.path.empty()) {
-        if (comm_.rank() == 0) {
-          NotRemoved(files_.RemoveAll(temporary_));
-        }
+        Remove({temporary_});
         return there;
       }
       if (!Publish()) {
@@ -122,20 +136,26 @@ class Saving {
     return FromRankZero(saved);
   }
 
-  // Whatever comes of the older ones, this one is there, and the other ranks have gone on.
-  void RemoveOlder() {
+  // Rank 0. What is to be removed of the older ones. Whatever comes of them, this one is there, and the other
+  // ranks wait to remove them.
+  std::vector<std::string> SetAsideOlderOnes() {
+    std::vector<std::string> doomed;
     absl::Status status;
     try {
-      status = Retain(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_);
+      status = SetAsideOlder(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_, doomed);
     } catch (const std::exception& error) {
       status = absl::InternalError(absl::StrCat(directory_, ": ", error.what()));
     }
-    NotRemoved(status);
+    if (!status.ok()) {
+      not_removed_.push_back(Text(status));
+    }
+    return doomed;
   }
 
-  void NotRemoved(const absl::Status& removed) {
-    if (!removed.ok()) {
-      not_removed_.push_back(Text(removed));
+  // Collective. `doomed`: rank 0's.
+  void Remove(const std::vector<std::string>& doomed) {
+    for (std::string& reason : RemoveTogether(files_, comm_, doomed)) {
+      not_removed_.push_back(std::move(reason));
     }
   }
 
@@ -150,7 +170,7 @@ class Saving {
 
   bool FromRankZero(bool answer) { return ExchangeTexts(comm_, answer ? "yes" : "no")[0] == "yes"; }
 
-  // Runs `part`, which does not communicate, and agrees; where a rank failed, rank 0 removes the temporary
+  // Runs `part`, which does not communicate, and agrees; where a rank failed, the ranks remove the temporary
   // folder once all have stopped.
   template <typename Part>
   void Guarded(Part part) {
@@ -168,11 +188,12 @@ class Saving {
       const absl::Status owned = comm_.rank() == 0 ? CheckOwner(files_, directory_, self_) : absl::OkStatus();
       // That may be why it failed: a new owner removes the temporary folder.
       AgreeOnSuccess(comm_, absl::IsAborted(owned) ? owned : absl::OkStatus());
-      absl::Status removed;
-      if (comm_.rank() == 0 && owned.ok()) {
-        removed = files_.RemoveAll(temporary_);
+      std::vector<std::string> doomed;
+      if (owned.ok()) {
+        doomed.push_back(temporary_);
       }
-      const std::string reason = ExchangeTexts(comm_, Text(removed))[0];
+      const std::vector<std::string> not_removed = RemoveTogether(files_, comm_, doomed);
+      const std::string reason = ExchangeTexts(comm_, absl::StrJoin(not_removed, "; "))[0];
       if (reason.empty()) {
         throw;
       }
@@ -181,20 +202,22 @@ class Saving {
     }
   }
 
-  // Rank 0 makes room. Returns whether nothing has the name yet.
+  // The ranks make room. Returns whether nothing has the name yet.
   bool Begin() {
     bool is_new = true;
+    std::vector<std::string> doomed;
     Guarded([&]() -> absl::Status {
       if (comm_.rank() != 0) {
         return absl::OkStatus();
       }
       TANDEM_RETURN_IF_ERROR(files_.CreateFolders(directory_));
       TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
-      TANDEM_RETURN_IF_ERROR(RemoveTemporaries(files_, directory_, self_, not_removed_));
+      TANDEM_ASSIGN_OR_RETURN(doomed, SetAsideTemporaries(files_, directory_, self_));
       TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
       is_new = std::find(steps.begin(), steps.end(), info_.step) == steps.end();
       return absl::OkStatus();
     });
+    Remove(doomed);
     return FromRankZero(is_new);
   }
 
@@ -331,6 +354,7 @@ class Saving {
   const Info& info_;
   const std::vector<Shard>& shards_;
   WholeSteps& whole_;  // rank 0
+  const OnCommitted& committed_;
   const std::string path_;
   const std::string temporary_;
   std::vector<int64_t> removed_steps_;    // rank 0, as in Saved
@@ -340,11 +364,9 @@ class Saving {
 }  // namespace
 
 Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
-           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole) {
-  const auto start = std::chrono::steady_clock::now();
-  Saved saved = Saving(files, comm, directory, keep, self, info, shards, whole).Run();
-  saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return saved;
+           const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
+           const OnCommitted& committed) {
+  return Saving(files, comm, directory, keep, self, info, shards, whole, committed).Run();
 }
 
 }  // namespace tandem::checkpoint

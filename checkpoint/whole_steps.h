@@ -5,8 +5,11 @@
 #include <set>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "platform/files.h"
+
+namespace tandem::comm {
+class Communicator;
+}
 
 namespace tandem::checkpoint {
 
@@ -19,8 +22,11 @@ namespace tandem::checkpoint {
 // checkpoint, or somebody else has put it there since: it never takes the place of one that is.
 using WholeSteps = std::set<int64_t>;
 
-// What is there when the job starts. Reads manifests and sizes, and the content of no other file. One that
-// cannot be read now is not among them.
-absl::StatusOr<WholeSteps> FindWholeSteps(platform::Files& files, const std::string& directory);
+// Collective: what is there when the job starts, the same on every rank. Reads manifests and sizes, and the
+// content of no other file; the ranks share the files as in verify.h, and meet after every step, so that no
+// collective waits for longer than one rank looks at its share of one checkpoint. One that any rank cannot
+// read now, or finds otherwise, is not among them. Throws CommError, and on every rank CheckpointError where
+// rank 0 cannot list the directory; one that is not there has none.
+WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory);
 
 }  // namespace tandem::checkpoint

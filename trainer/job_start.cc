@@ -15,8 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/read_together.h"
-#include "checkpoint/verify.h"
+#include "checkpoint/remove_together.h"
 #include "jobspec/resume.h"
 #include "platform/log.h"
 #include "platform/random.h"
@@ -115,8 +114,8 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
   }
 }
 
-// Rank 0.
-void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
+// Rank 0. `doomed`: as in checkpoint::TakeOwnership.
+void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::vector<std::string>& doomed) {
   bool logged = false;
   const auto pause = [&] {
     if (!std::exchange(logged, true)) {
@@ -126,7 +125,7 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options) {
     }
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(checkpoint::kRenewal));
   };
-  const absl::Status taken = checkpoint::TakeOwnership(files, options.directory, options.self, pause);
+  const absl::Status taken = checkpoint::TakeOwnership(files, options.directory, options.self, pause, doomed);
   if (absl::IsFailedPrecondition(taken)) {
     throw UserError(std::string(taken.message()), "CheckpointDirectoryInUse");
   }
@@ -236,36 +235,18 @@ void CheckNamed(platform::Files& files, const std::string& path) {
   }
 }
 
-// Rank 0. What is known to be whole in the directory, now that `damaged` were read and found not to be.
-checkpoint::WholeSteps WholeStepsOf(platform::Files& files, const std::string& directory,
-                                    const std::vector<v1::CheckpointWarning>& damaged) {
-  absl::StatusOr<checkpoint::WholeSteps> whole = checkpoint::FindWholeSteps(files, directory);
-  if (!whole.ok()) {
-    throw checkpoint::CheckpointError(absl::StrCat("checkpoint: ", whole.status().message()));
-  }
-  for (const v1::CheckpointWarning& warning : damaged) {
-    whole->erase(warning.step());
-  }
-  return *std::move(whole);
-}
-
-// Collective. The checkpoint that rank 0 has found good, which every rank must see there.
+// Collective. The checkpoint that rank 0 has found good, which every rank must see there. One that a rank
+// cannot read now is no error of the user's.
 checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator& comm,
                                      const std::string& path) {
-  checkpoint::Found found;
-  const absl::Status seen = checkpoint::StatusOfPart([&] {
-    found = checkpoint::Inspect(files, path);
-    return absl::OkStatus();
-  });
-  absl::Status same = checkpoint::AgreeOnReading(comm, seen);
-  if (same.ok()) {
-    same = checkpoint::AgreeOnManifest(comm, found.manifest_digest);
+  try {
+    return checkpoint::InspectTogether(files, comm, path);
+  } catch (const checkpoint::CheckpointUnreadable&) {
+    throw;
+  } catch (const checkpoint::CheckpointError& error) {
+    throw UserError(
+        absl::StrCat("checkpoint.resume: ", error.what(), "; name a folder that all workers share"));
   }
-  if (!same.ok()) {
-    throw UserError(absl::StrCat("checkpoint.resume: ", path, " is not the same for every rank: ",
-                                 same.message(), "; name a folder that all workers share"));
-  }
-  return found;
 }
 
 // Collective. Sets start.from, and what else of `start` follows from it.
@@ -313,10 +294,10 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   if (!newest && !is_new) {
     CheckNothingLater(files, comm, options, start.from, listener, damaged);
   }
-  OnRankZero(comm, [&] {
-    start.whole = WholeStepsOf(files, options.directory, damaged);
-    return "";
-  });
+  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory);
+  for (const v1::CheckpointWarning& warning : damaged) {
+    start.whole.erase(warning.step());  // it was read, and its content is not what it was
+  }
 }
 
 }  // namespace
@@ -326,11 +307,14 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
   JobStart start;
   if (!options.directory.empty()) {
     CheckSameFolder(files, comm, options.directory);
+    std::vector<std::string> doomed;
     OnRankZero(comm, [&] {
-      TakeDirectory(files, options);
+      TakeDirectory(files, options, doomed);
       lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self, listener.lost));
       return "";
     });
+    // The first save tries again to remove what stays, and reports it.
+    checkpoint::RemoveTogether(files, comm, doomed);
   }
   Choose(files, comm, options, listener, start);
   return start;

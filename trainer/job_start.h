@@ -18,7 +18,7 @@ namespace tandem::trainer {
 struct JobStart {
   checkpoint::Found from;                       // the same on all ranks; an empty path: step 0
   std::vector<v1::CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
-  checkpoint::WholeSteps whole;                 // rank 0 only: of the job's directory
+  checkpoint::WholeSteps whole;                 // of the job's directory; only rank 0's is used
 };
 
 // Who hears of a start.
@@ -37,11 +37,13 @@ struct StartListener {
 // * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
 // * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
 // * where not every rank sees the directory, or rank 0 cannot write to it,
-// * where a checkpoint that was named cannot be read, is of another model, has weights of another type,
-//   or biases of routers where this job has none, or none where it has,
+// * where a checkpoint that was named is not whole, may not be read, or is not the same for every rank,
+// * where it is of another model, has weights of another type, or biases of routers where this job has none,
+//   or none where it has,
 // * where the checkpoint is of a step that the job does not have,
 // * where the directory holds later checkpoints of another job, whose names this job will need,
 // * where another job has used a directory that was new or empty when this job was submitted.
+// CheckpointError where a checkpoint, or the directory, cannot be read now; CommError.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                   checkpoint::HeldLease& lease, const StartListener& listener);
 

@@ -136,6 +136,7 @@ void TrainingState::CheckCanaries(int64_t step) const {
 }
 
 std::string TrainingState::Save(int64_t step, bool is_final) {
+  const auto committed = [&](const checkpoint::Saved& now) { TellOf(now, step); };
   checkpoint::Saved saved;
   try {
     saved = checkpoint::Save(files_, report_, plan_.train.checkpoint.directory, plan_.train.checkpoint.keep,
@@ -150,7 +151,7 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
                               .model = jobspec::ModelFunctionText(plan_.resolved_model),
                               .global_batch_size = SequencesPerStep(plan_),
                               .sequence_length = plan_.batch.sequence_length},
-                             arrays_.owned_shards(), whole_);
+                             arrays_.owned_shards(), whole_, committed);
   } catch (const checkpoint::DirectoryLost&) {
     throw;
   } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
@@ -159,9 +160,6 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
       throw;
     }
     return error.what();
-  }
-  if (config_.rank == 0) {
-    TellOf(saved, step);
   }
   // Every save tries again and fails again; one warning of each says enough.
   std::vector<std::string> news;

@@ -136,8 +136,9 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   return std::nullopt;
 }
 
-// Whether a rank has read a part of a checkpoint since `since`: to read all of a large one takes as long as
-// it takes.
+// Whether a rank that loads has moved since `since`. To read all of a large checkpoint takes as long as it
+// takes, so every part of it counts; so does that the rank has begun to load, of which its worker says no
+// more than that it moved, and which therefore gives it the time of a start once more.
 bool LoadsOn(const State& state, const v1::RankSlot& slot, const AttemptKey& key,
              const v1::RankStatus& status, absl::Time since) {
   if (status.phase() != v1::RANK_PHASE_LOADING || !status.has_since_progress()) {

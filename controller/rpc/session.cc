@@ -97,6 +97,7 @@ void Session::Gone() {
   std::string worker;
   bool posted = false;
   {
+    const absl::MutexLock order(&hello_order_);
     const absl::MutexLock lock(&mu_);
     if (std::exchange(gone_, true)) {
       return;
@@ -272,8 +273,12 @@ void Session::HandleHello() {
     Refuse(*refused);
     return;
   }
+  const absl::MutexLock order(&hello_order_);
   {
     const absl::MutexLock lock(&mu_);
+    if (gone_) {
+      return;  // the worker has opened another session since this one was admitted
+    }
     posted_ = true;
     uncommitted_.insert(incoming_.seq());
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/engine.h"
 #include "controller/rpc/callers.h"
@@ -43,10 +44,10 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
 
  private:
   void Handle() ABSL_LOCKS_EXCLUDED(mu_);
-  void HandleHello() ABSL_LOCKS_EXCLUDED(mu_);
+  void HandleHello() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
   void Refuse(const v1::Refused& refused) ABSL_LOCKS_EXCLUDED(mu_);
   void Done(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
-  void Gone() ABSL_LOCKS_EXCLUDED(mu_);
+  void Gone() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
   void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What to call when the message with this number is committed.
@@ -57,6 +58,11 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   const std::string id_;
   const Caller caller_;
   v1::WorkerMessage incoming_;  // of the chain of reads
+
+  // Held while the engine gets the hello, and while gone_ is set: the worker's next session, which ends this
+  // one before it posts its own hello, never posts it before this one's. Before mu_; the engine may answer at
+  // once.
+  absl::Mutex hello_order_;
 
   std::string worker_ ABSL_GUARDED_BY(mu_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;

@@ -80,10 +80,26 @@ inline Owner OwnerOf(const Info& info) {
   return {.job = info.job, .name = info.job + "-name", .attempt = info.attempt, .host = "here"};
 }
 
+// As each of `ranks` ranks finds them when a job starts, of which `files` has those that do not use the
+// machine's.
+inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
+                               const std::map<int, platform::Files*>& files = {}) {
+  std::vector<WholeSteps> found(static_cast<size_t>(ranks));
+  comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+    const auto own = files.find(comm.rank());
+    found[static_cast<size_t>(comm.rank())] =
+        FindWholeSteps(own == files.end() ? platform::SystemFiles() : *own->second, comm, directory);
+  });
+  for (const WholeSteps& other : found) {
+    EXPECT_EQ(other, found[0]);
+  }
+  return found[0];
+}
+
 // whole: what rank 0 knows of the directory; null: what a job finds there that starts now.
 inline Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step,
                     int keep = 10, int attempt = 1, WholeSteps* whole = nullptr) {
-  WholeSteps found = *FindWholeSteps(platform::SystemFiles(), directory);
+  WholeSteps found = WholeStepsOf(directory, 1);
   std::vector<Saved> saved(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), ranks);

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/remove_together.h"
 #include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
 
@@ -18,9 +22,18 @@ class OwnedFolderTest : public CheckpointTest {
   static Owner Mine() { return OwnerOf(InfoOf(0)); }
   static Owner Other() { return OwnerOf(Of("other", 0)); }
 
-  // From its owner, once that one is taken for dead.
-  absl::Status Take(const Owner& self) {
-    return TakeOwnership(files_, directory_, self, [] {});
+  // From its owner, once that one is taken for dead, as a job that starts: what the other has left is
+  // removed.
+  absl::Status Take(
+      const Owner& self, const std::function<void()>& pause = [] {}) {
+    return Take(files_, self, pause);
+  }
+  absl::Status Take(
+      platform::Files& files, const Owner& self, const std::function<void()>& pause = [] {}) {
+    std::vector<std::string> doomed;
+    const absl::Status taken = TakeOwnership(files, directory_, self, pause, doomed);
+    comm::RunThreadRanks(1, [&](comm::Communicator& comm) { RemoveTogether(files, comm, doomed); });
+    return taken;
   }
   // From an owner that is alive, as a program without manners would.
   void Steal(const std::string& job) {

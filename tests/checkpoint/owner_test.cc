@@ -124,7 +124,7 @@ TEST_F(OwnerTest, ADeadOwnersFilesThatCannotBeRemovedKeepNobodyOut) {
   ASSERT_TRUE(Take(Mine()).ok());
   std::filesystem::create_directories(Path(10) + ".tmp.1.0123456789ab");
   StuckFiles stuck("/step-10.tmp");
-  ASSERT_TRUE(TakeOwnership(stuck, directory_, Other(), [] {}).ok());
+  ASSERT_TRUE(Take(stuck, Other()).ok());
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-10.tmp.1.0123456789ab.gone"))
       << "where its owner, if it only sleeps, has nothing to publish";
   EXPECT_EQ(ErrorOfSave(stuck, Of("other", 10)), "");

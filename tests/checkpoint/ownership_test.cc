@@ -34,7 +34,7 @@ class OwnershipTest : public OwnedFolderTest {
 TEST_F(OwnershipTest, AnOwnerThatLivesKeepsItsDirectory) {
   ASSERT_TRUE(Take(Mine()).ok());
   int pauses = 0;
-  const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
+  const absl::Status taken = Take(Other(), [&] {
     ++pauses;
     RenewLater(Mine());
   });
@@ -50,7 +50,7 @@ TEST_F(OwnershipTest, AnOwnerThatLivesKeepsItsDirectory) {
 TEST_F(OwnershipTest, AnOwnerThatIsDeadGivesWayAfterItsPatience) {
   ASSERT_TRUE(Take(Mine()).ok());
   absl::Duration waited;
-  ASSERT_TRUE(TakeOwnership(files_, directory_, Other(), [&] { waited += kRenewal; }).ok());
+  ASSERT_TRUE(Take(Other(), [&] { waited += kRenewal; }).ok());
   EXPECT_EQ(waited, kPatience + kRenewal) << "and once more, for another newcomer";
   EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
   EXPECT_THAT(Names(), ElementsAre(".owner"));
@@ -58,7 +58,7 @@ TEST_F(OwnershipTest, AnOwnerThatIsDeadGivesWayAfterItsPatience) {
 
 TEST_F(OwnershipTest, AnOwnerWhoseClockJumpsBackIsAlive) {
   ASSERT_TRUE(Take(Mine()).ok());
-  const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
+  const absl::Status taken = Take(Other(), [&] {
     const auto now = std::filesystem::last_write_time(directory_ + "/.owner");
     std::filesystem::last_write_time(directory_ + "/.owner", now - std::chrono::hours(1));
   });
@@ -84,8 +84,8 @@ TEST_F(OwnershipTest, AnOwnerOnADiskThatHangsIsAlive) {
       RenewLater(Mine());
     }
   });
-  const absl::Status taken = TakeOwnership(disk, directory_, Other(),
-                                           [&] { hangs = std::max(hangs - kRenewal, absl::ZeroDuration()); });
+  const absl::Status taken =
+      Take(disk, Other(), [&] { hangs = std::max(hangs - kRenewal, absl::ZeroDuration()); });
   EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
   EXPECT_TRUE(RenewOwnership(files_, directory_, Mine()).ok());
   EXPECT_THAT(Names(), ElementsAre(".owner"));
@@ -94,7 +94,7 @@ TEST_F(OwnershipTest, AnOwnerOnADiskThatHangsIsAlive) {
 TEST_F(OwnershipTest, OfTwoThatFindTheSameDeadOwnerOneIsRefusedBeforeItTouchesAnything) {
   ASSERT_TRUE(Take(Mine()).ok());
   int pauses = 0;
-  const absl::Status first = TakeOwnership(files_, directory_, {.job = "first", .name = "", .host = ""}, [&] {
+  const absl::Status first = Take({.job = "first", .name = "", .host = ""}, [&] {
     // Their last looks were at the dead owner; the second replaces the first.
     if (++pauses == kPatience / kRenewal + 1) {
       Steal("second");
@@ -119,7 +119,7 @@ TEST_F(OwnershipTest, AnOwnerFileThatIsNotRegularOrADanglingLinkIsAnErrorThatNam
   std::filesystem::remove_all(path);
   std::filesystem::create_symlink("nothing", path);
   int pauses = 0;
-  EXPECT_EQ(TakeOwnership(files_, directory_, Mine(), [&] { ++pauses; }),
+  EXPECT_EQ(Take(Mine(), [&] { ++pauses; }),
             absl::UnavailableError(path + " exists but cannot be read (a dangling link?); remove it"));
   EXPECT_LE(pauses, 4);
   EXPECT_THAT(Names(), ElementsAre(".owner"));
@@ -128,7 +128,7 @@ TEST_F(OwnershipTest, AnOwnerFileThatIsNotRegularOrADanglingLinkIsAnErrorThatNam
 TEST_F(OwnershipTest, AnOwnerThatRenewsLateButInTimeIsAlive) {
   ASSERT_TRUE(Take(Mine()).ok());
   int pauses = 0;
-  const absl::Status taken = TakeOwnership(files_, directory_, Other(), [&] {
+  const absl::Status taken = Take(Other(), [&] {
     if (++pauses == kPatience / kRenewal) {
       RenewLater(Mine());
     }
@@ -140,7 +140,7 @@ TEST_F(OwnershipTest, ANewAttemptNeedNotWaitAndTheOldOneMayNotReturn) {
   Owner second = Mine();
   second.attempt = 2;
   ASSERT_TRUE(Take(Mine()).ok());
-  ASSERT_TRUE(TakeOwnership(files_, directory_, second, [] { FAIL() << "it waited"; }).ok());
+  ASSERT_TRUE(Take(second, [] { FAIL() << "it waited"; }).ok());
   const absl::Status renewed = RenewOwnership(files_, directory_, Mine());
   EXPECT_TRUE(absl::IsAborted(renewed));
   EXPECT_EQ(renewed.message(), "checkpoint.directory " + directory_ +
@@ -156,13 +156,13 @@ TEST_F(OwnershipTest, ADirectoryThatWasGivenBackIsFreeAtOnce) {
   EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
   ASSERT_TRUE(ReleaseOwnership(files_, directory_, Mine()).ok());
   EXPECT_THAT(Names(), ElementsAre());
-  EXPECT_TRUE(TakeOwnership(files_, directory_, Other(), [] { FAIL() << "it waited"; }).ok());
+  EXPECT_TRUE(Take(Other(), [] { FAIL() << "it waited"; }).ok());
 }
 
 // Of two that come at the same instant, one is refused at once or by its next renewal; never do both go on.
 TEST_F(OwnershipTest, TwoThatComeAtOnceDoNotBothOwn) {
   RacingFiles files("/.owner", [&] { ASSERT_TRUE(Take(Other()).ok()); });  // between its look and its write
-  const absl::Status first = TakeOwnership(files, directory_, Mine(), [&] { RenewLater(Other()); });
+  const absl::Status first = Take(files, Mine(), [&] { RenewLater(Other()); });
   EXPECT_TRUE(absl::IsFailedPrecondition(first)) << first;
   EXPECT_TRUE(RenewOwnership(files_, directory_, Other()).ok());
 

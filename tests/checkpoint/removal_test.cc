@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
+#include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -50,6 +52,62 @@ TEST_F(RemovalTest, ASaveSaysWhichOlderOnesAreGone) {
   EXPECT_THAT(SaveOn(files_, directory_, 2, 20, /*keep=*/2).removed_steps, ElementsAre());
   EXPECT_THAT(SaveOn(files_, directory_, 2, 30, /*keep=*/2).removed_steps, ElementsAre(10));
   EXPECT_THAT(SaveOn(files_, directory_, 2, 40, /*keep=*/1).removed_steps, ElementsAre(30, 20));
+}
+
+TEST_F(RemovalTest, WhereFarFewerAreToBeKeptThanBeforeOneSaveRemovesTheOthers) {
+  for (int step = 10; step <= 100; step += 10) {
+    SaveOn(files_, directory_, 3, step, /*keep=*/10);
+  }
+  const Saved saved = SaveOn(files_, directory_, 3, 110, /*keep=*/1);
+  EXPECT_THAT(saved.removed_steps, ElementsAre(100, 90, 80, 70, 60, 50, 40, 30, 20, 10));
+  EXPECT_THAT(saved.not_removed, ElementsAre());
+  EXPECT_THAT(Names(), ElementsAre("step-110"));
+  EXPECT_TRUE(LoadsAs(Path(110), 2, 110));
+}
+
+// Its machine may have lost the file system for a moment.
+TEST_F(RemovalTest, AnOldOneThatOnlyOneRankCannotRemoveGoesAllTheSame) {
+  SaveOn(files_, directory_, 3, 10);
+  SaveOn(files_, directory_, 3, 20);
+  for (int rank = 0; rank < 3; ++rank) {
+    const int64_t step = 30 + 10 * rank;
+    StuckFiles stuck(".gone/");
+    comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+      RankState state(comm.rank(), 3);
+      state.Set(step);
+      WholeSteps whole = FindWholeSteps(files_, comm, directory_);
+      const Saved saved =
+          Save(comm.rank() == rank ? static_cast<platform::Files&>(stuck) : files_, comm, directory_,
+               /*keep=*/2, OwnerOf(InfoOf(step)), InfoOf(step), state.shards(), whole);
+      EXPECT_THAT(saved.not_removed, ElementsAre());
+    });
+    EXPECT_THAT(Names(), ElementsAre(absl::StrCat("step-", step - 10), absl::StrCat("step-", step)));
+  }
+}
+
+// To remove them may take minutes, and a job that ends meanwhile has saved all the same.
+TEST_F(RemovalTest, ACheckpointIsAnnouncedBeforeTheFilesOfOlderOnesAreRemoved) {
+  SaveOn(files_, directory_, 2, 10);
+  const std::string gone = Path(10) + ".tmp.1.0123456789ab.gone";
+  StuckFiles stuck(gone);
+  std::vector<int64_t> announced;
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), 2);
+    state.Set(20);
+    WholeSteps whole = FindWholeSteps(files_, comm, directory_);
+    const Saved saved = Save(stuck, comm, directory_, /*keep=*/1, OwnerOf(InfoOf(20)), InfoOf(20),
+                             state.shards(), whole, [&](const Saved& committed) {
+                               EXPECT_EQ(comm.rank(), 0);
+                               EXPECT_EQ(committed.path, Path(20));
+                               EXPECT_GT(committed.seconds, 0);
+                               EXPECT_THAT(committed.not_removed, ElementsAre());
+                               EXPECT_TRUE(std::filesystem::exists(gone + "/rank-00001.safetensors"));
+                               EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
+                               announced = committed.removed_steps;
+                             });
+    EXPECT_EQ(saved.not_removed.size(), comm.rank() == 0 ? 1u : 0u);
+  });
+  EXPECT_THAT(announced, ElementsAre(10));
 }
 
 // Whatever comes of an old checkpoint, the new one is there and counts as saved.

@@ -2,14 +2,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cerrno>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/whole_steps.h"
 #include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/watched_files.h"
+#include "tests/comm/run_thread_ranks.h"
 #include "tests/platform/forwarding_files.h"
 
 namespace tandem::checkpoint {
@@ -54,7 +60,7 @@ TEST_F(RetentionTest, WhatWasThereWhenTheJobStartedCountsWithoutItsContentBeingR
     SaveOn(files_, directory_, 2, step);
   }
   WatchedFiles watched;
-  WholeSteps whole = *FindWholeSteps(watched, directory_);
+  WholeSteps whole = WholeStepsOf(directory_, 2, {{0, &watched}, {1, &watched}});
   EXPECT_THAT(whole, ElementsAre(10, 20, 30));
   for (const auto& [path, bytes] : watched.read()) {
     EXPECT_THAT(path, HasSubstr("/manifest.json"));
@@ -70,8 +76,89 @@ TEST_F(RetentionTest, OneThatIsNotAsItsManifestSaysIsNotKnownToBeWhole) {
   std::filesystem::remove(Path(10) + "/rank-00001.safetensors");
   WriteAll(Path(20) + "/rank-00000.safetensors", "short");
   FlipABit(Path(30) + "/manifest.json");
-  EXPECT_THAT(*FindWholeSteps(files_, directory_), ElementsAre(40));
-  EXPECT_THAT(*FindWholeSteps(files_, root_ + "/none"), ElementsAre());
+  for (const int ranks : {1, 2, 3}) {
+    EXPECT_THAT(WholeStepsOf(directory_, ranks), ElementsAre(40));
+    EXPECT_THAT(WholeStepsOf(root_ + "/none", ranks), ElementsAre());
+  }
+}
+
+// On many ranks a checkpoint has many files, and there may be many checkpoints: the others would wait for
+// rank 0 in one collective until its deadline.
+TEST_F(RetentionTest, EveryFileIsLookedAtByOneRankWhenTheJobStarts) {
+  for (const int64_t step : {10, 20}) {
+    SaveOn(files_, directory_, 4, step);
+  }
+  for (const int ranks : {1, 2, 4, 6}) {
+    std::vector<WatchedFiles> watched(static_cast<size_t>(ranks));
+    std::map<int, platform::Files*> files;
+    for (int rank = 0; rank < ranks; ++rank) {
+      files[rank] = &watched[static_cast<size_t>(rank)];
+    }
+    EXPECT_THAT(WholeStepsOf(directory_, ranks, files), ElementsAre(10, 20));
+    std::map<std::string, int> looks;
+    for (const WatchedFiles& own : watched) {
+      int num_files = 0;
+      for (const std::string& path : own.opened()) {
+        if (path.ends_with(".safetensors")) {
+          ++looks[path];
+          ++num_files;
+        }
+      }
+      EXPECT_TRUE(num_files > 0 || ranks > 4);
+      EXPECT_TRUE(num_files < 8 || ranks == 1);
+    }
+    EXPECT_EQ(looks.size(), 8u);
+    for (const auto& [path, count] : looks) {
+      EXPECT_EQ(count, 1) << path << " on " << ranks;
+    }
+  }
+}
+
+TEST_F(RetentionTest, OneThatAnyRankDoesNotFindAsRankZeroDoesIsNotKnownToBeWhole) {
+  for (const int64_t step : {10, 20, 30}) {
+    SaveOn(files_, directory_, 4, step);
+  }
+  for (const int error : {ENOENT, ESTALE, EACCES}) {
+    UnreadableFiles no_file("/step-20/rank-00002.safetensors", error);
+    EXPECT_THAT(WholeStepsOf(directory_, 4, {{2, &no_file}}), ElementsAre(10, 30));
+    EXPECT_THAT(WholeStepsOf(directory_, 4, {{1, &no_file}}), ElementsAre(10, 20, 30)) << "it is rank 2's";
+    UnreadableFiles no_manifest("/step-30/manifest.json", error);
+    for (const int rank : {0, 3}) {
+      EXPECT_THAT(WholeStepsOf(directory_, 4, {{rank, &no_manifest}}), ElementsAre(10, 20));
+    }
+  }
+  class Other final : public platform::ForwardingFiles {
+   public:
+    explicit Other(std::string manifest) : manifest_(std::move(manifest)) {}
+    absl::StatusOr<std::string> Read(const std::string& path) override {
+      return path.ends_with("/step-10/manifest.json") ? manifest_ : ForwardingFiles::Read(path);
+    }
+
+   private:
+    const std::string manifest_;
+  };
+  SaveOn(files_, root_ + "/elsewhere", 3, 10);
+  Other other(ReadAll(root_ + "/elsewhere/step-10/manifest.json"));
+  EXPECT_THAT(WholeStepsOf(directory_, 4, {{1, &other}}), ElementsAre(20, 30));
+}
+
+TEST_F(RetentionTest, ADirectoryThatRankZeroCannotListIsEveryRanksError) {
+  class Unlisted final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+      return absl::UnavailableError("list " + folder + ": Input/output error");
+    }
+  } unlisted;
+  std::atomic<int> failed = 0;
+  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+    try {
+      FindWholeSteps(comm.rank() == 0 ? static_cast<platform::Files&>(unlisted) : files_, comm, directory_);
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.what(), "checkpoint: rank 0: list " + directory_ + ": Input/output error");
+      ++failed;
+    }
+  });
+  EXPECT_EQ(failed, 3);
 }
 
 // The resume has read it and passed it over.

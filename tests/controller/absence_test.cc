@@ -185,6 +185,23 @@ TEST(AbsenceTest, RanksThatReadACheckpointHaveTimeAsLongAsTheyMove) {
   EXPECT_EQ(driver.Job().reason(), "StartTimeout") << "they no longer do";
 }
 
+TEST(AbsenceTest, ARankThatBeginsToLoadHasTheTimeOfAStartOnceMore) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  const absl::Duration timeout = driver.state.limits.start_timeout;
+  driver.Wait(timeout / 2);
+  for (const int rank : {0, 1}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    *AddRank(status, rank, v1::RANK_PHASE_LOADING).mutable_since_progress() =
+        proto::ToProto(absl::ZeroDuration());
+    driver.Say(rank == 0 ? "a" : "b", status);
+  }
+  driver.Wait(timeout - absl::Seconds(1));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.Job().reason(), "StartTimeout");
+}
+
 TEST(AbsenceTest, ReadyRanksHaveNoDeadline) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "proto/protocol.h"
 #include "proto/time.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
@@ -52,6 +56,51 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
   SimulatedWorker second("a", address(), {});
   JobClient::Until([&] { return !second.refused().empty(); });
   EXPECT_EQ(second.refused(), "WorkerIdInUse");
+}
+
+// A daemon that opens another session before its last one was seen to be broken. The engine would send the
+// worker's assignments to a session that is over, and would never hear that the worker has gone.
+TEST_F(ServiceTest, OfSessionsThatComeAtOnceTheEngineKnowsTheLast) {
+  constexpr int kRounds = 50;
+  constexpr int kSessions = 8;
+  const auto workers = v1::Workers::NewStub(client_->channel());
+  const auto connected = [&] {
+    grpc::ClientContext context;
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    return response.workers_size() == 1 && response.workers(0).connected();
+  };
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id("w");
+  hello.mutable_hello()->set_incarnation(7);
+  hello.mutable_hello()->set_protocol_min(proto::kProtocol);
+  hello.mutable_hello()->set_protocol_max(proto::kProtocol);
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<grpc::ClientContext> contexts(kSessions);
+    std::atomic<int> welcomed = 0;
+    std::vector<std::thread> sessions;
+    for (grpc::ClientContext& context : contexts) {
+      JobClient::SetDeadline(context);
+      sessions.emplace_back([&] {
+        const auto stream = workers->Session(&context);
+        stream->Write(hello);
+        v1::ControllerMessage answer;
+        welcomed += stream->Read(&answer) && answer.has_welcome() ? 1 : 0;
+        while (stream->Read(&answer)) {
+        }
+        stream->Finish();
+      });
+    }
+    JobClient::Until([&] { return welcomed > 0 && connected(); });
+    for (grpc::ClientContext& context : contexts) {
+      context.TryCancel();
+    }
+    for (std::thread& session : sessions) {
+      session.join();
+    }
+    JobClient::Until([&] { return !connected(); });
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
 }
 
 // As one that runs on an old copy of its state must not take workers back to the past.

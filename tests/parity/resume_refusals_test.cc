@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
@@ -179,7 +180,10 @@ TEST(ResumeRefusalTest, AnotherNumberOfExpertsATokenIsRefusedAndAnotherLossOfThe
 TEST(ResumeRefusalTest, TheDirectoryOfALiveJobIsRefusedToAnother) {
   const TemporaryFolder folder;
   const checkpoint::Owner owner{.job = "first", .name = "headers", .host = "box"};
-  ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), owner, [] {}).ok());
+  std::vector<std::string> doomed;
+  ASSERT_TRUE(checkpoint::TakeOwnership(
+                  platform::SystemFiles(), folder.path(), owner, [] {}, doomed)
+                  .ok());
   checkpoint::Lease lease(platform::SystemFiles(), folder.path(), owner,
                           [](const std::string& reason) { ADD_FAILURE() << reason; });
   const Refusal refusal = RefusalOf(MakeJob(OnRanks(2, folder.path())), {.job = "second"});

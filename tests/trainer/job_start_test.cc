@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/job_start.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/lease.h"
+#include "comm/communicator.h"
+#include "platform/files.h"
+#include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/faulty_files.h"
+#include "tests/comm/run_thread_ranks.h"
+#include "tests/platform/forwarding_files.h"
+#include "trainer/failure.h"
+
+namespace tandem::trainer {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+// Where a job starts that goes on from a checkpoint which its spec names.
+class NamedStartTest : public checkpoint::CheckpointTest {
+ protected:
+  NamedStartTest() { checkpoint::SaveOn(files_, directory_, 2, 10); }
+
+  // What becomes of each of `ranks` ranks, of which `files` has those that do not use the machine's.
+  std::vector<std::string> Starts(int ranks, const std::map<int, platform::Files*>& files) {
+    ResumeOptions options{.self = {.job = "second", .name = "", .host = ""}, .resume = Path(10)};
+    options.last_step = 100;
+    options.layout_digests = {checkpoint::InfoOf(10).layout_digest};
+    options.weights_dtype = "F32";
+    options.states = {"array0"};
+    std::vector<std::string> starts(static_cast<size_t>(ranks));
+    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+      const auto own = files.find(comm.rank());
+      checkpoint::HeldLease lease;
+      std::string& start = starts[static_cast<size_t>(comm.rank())];
+      try {
+        const JobStart job = StartJob(own == files.end() ? files_ : *own->second, comm, options, lease,
+                                      {.lost = [](const std::string&) {}, .moved = [] {}});
+        start = absl::StrCat("step ", job.from.info.step);
+      } catch (const UserError& error) {
+        start = absl::StrCat("user: ", error.what());
+      } catch (const checkpoint::CheckpointUnreadable& error) {
+        start = absl::StrCat("unreadable: ", error.what());
+      }
+    });
+    return starts;
+  }
+
+  const std::string manifest_ = Path(10) + "/manifest.json";
+};
+
+TEST_F(NamedStartTest, EveryRankGoesOnFromIt) {
+  EXPECT_THAT(Starts(3, {}), Each("step 10"));
+  EXPECT_THAT(Starts(1, {}), Each("step 10"));
+}
+
+// The next attempt may find it; a user's error ends the job.
+TEST_F(NamedStartTest, WhatARankCannotReadForAMomentIsNoErrorOfTheUsers) {
+  for (const int error : {ESTALE, EIO, EMFILE, ETIMEDOUT}) {
+    checkpoint::UnreadableFiles unreadable("/manifest.json", error);
+    EXPECT_THAT(Starts(2, {{1, &unreadable}}),
+                Each(absl::StrCat("unreadable: checkpoint ", Path(10),
+                                  " cannot be read now, which does not say that it is damaged: rank 1: open ",
+                                  manifest_, ": ", strerror(error),
+                                  "; try again when it can be, move it away, or name another with "
+                                  "checkpoint.resume")));
+  }
+  class NoMemory final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::string> Read(const std::string&) override { throw std::bad_alloc(); }
+  } no_memory;
+  EXPECT_THAT(Starts(2, {{1, &no_memory}}),
+              Each(HasSubstr("which does not say that it is damaged: rank 1: std::bad_alloc; try again")));
+}
+
+// Rank 0 reads it twice, and has told the others that it is there.
+TEST_F(NamedStartTest, WhatRankZeroCannotReadASecondTimeIsNoErrorOfTheUsers) {
+  class Once final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::string> Read(const std::string& path) override {
+      return reads++ == 0 ? ForwardingFiles::Read(path)
+                          : absl::NotFoundError("open " + path + ": No such file or directory");
+    }
+    int reads = 0;
+  };
+  for (const int ranks : {1, 2}) {
+    Once once;
+    EXPECT_THAT(
+        Starts(ranks, {{0, &once}}),
+        Each(absl::StrCat("unreadable: checkpoint ", Path(10),
+                          " cannot be read now, which does not say that it is damaged: open ", manifest_,
+                          ": No such file or directory; try again when it can be, move it away, or "
+                          "name another with checkpoint.resume")));
+    EXPECT_EQ(once.reads, 2);
+  }
+}
+
+TEST_F(NamedStartTest, OneThatARankDoesNotFindOrMayNotReadIsTheUsersErrorOnEveryRank) {
+  for (const int error : {ENOENT, EACCES}) {
+    checkpoint::UnreadableFiles unreadable("/manifest.json", error);
+    EXPECT_THAT(Starts(2, {{1, &unreadable}}),
+                Each(absl::StrCat("user: checkpoint.resume: checkpoint ", Path(10),
+                                  " is not the same for every rank: rank 1: open ", manifest_, ": ",
+                                  strerror(error), "; name a folder that all workers share")));
+  }
+}
+
+// A folder of each machine's own.
+TEST_F(NamedStartTest, OneThatIsAnotherOnARankIsTheUsersErrorOnEveryRank) {
+  const std::string other = root_ + "/other";
+  checkpoint::SaveOn(files_, other, 1, 10);
+  class Elsewhere final : public platform::ForwardingFiles {
+   public:
+    explicit Elsewhere(std::string content) : content_(std::move(content)) {}
+    absl::StatusOr<std::string> Read(const std::string&) override { return content_; }
+
+   private:
+    const std::string content_;
+  };
+  Elsewhere elsewhere(checkpoint::ReadAll(other + "/step-10/manifest.json"));
+  EXPECT_THAT(Starts(2, {{1, &elsewhere}}),
+              Each(absl::StrCat("user: checkpoint.resume: checkpoint ", Path(10),
+                                " is not the same for every rank: rank 1: it sees another manifest.json "
+                                "than rank 0; name a folder that all workers share")));
+  Elsewhere torn("{");
+  EXPECT_THAT(Starts(2, {{1, &torn}}),
+              Each(HasSubstr("is not the same for every rank: rank 1: manifest.json")));
+}
+
+}  // namespace
+}  // namespace tandem::trainer
