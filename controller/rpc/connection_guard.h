@@ -47,8 +47,8 @@ class ConnectionGuard {
     size_t most_of_worker = std::numeric_limits<size_t>::max();
   };
 
-  // For most_of_worker: two fifths of what so many descriptors are enough for, so that one certificate cannot use
-  // up the controller's.
+  // For most_of_worker: two fifths of what so many descriptors are enough for, so that one certificate cannot
+  // use up the controller's.
   static size_t MostOfAWorker(uint64_t descriptors);
 
   // `serve` is called with a descriptor, which it owns, for every connection that is to be served: from the
