@@ -105,7 +105,6 @@ Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& 
 // A checkpoint whose manifest has been read.
 struct Found {
   std::string path;  // empty: there is none
-  std::string manifest_digest;
   Info info;
   std::string weights_dtype;        // as safetensors names it: "F32"
   std::vector<std::string> states;  // arrays that are neither weights nor moments, by name

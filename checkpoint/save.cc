@@ -19,6 +19,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/read_together.h"
 #include "checkpoint/remove_together.h"
 #include "checkpoint/shards_file.h"
 #include "checkpoint/verify.h"
@@ -174,12 +175,7 @@ class Saving {
   // folder once all have stopped.
   template <typename Part>
   void Guarded(Part part) {
-    absl::Status status;
-    try {
-      status = part();
-    } catch (const std::exception& error) {  // the other ranks wait for this one, so they must learn of it
-      status = absl::InternalError(error.what());
-    }
+    const absl::Status status = StatusOfPart(part);
     try {
       AgreeOnSuccess(comm_, status);
     } catch (const DirectoryLost&) {
