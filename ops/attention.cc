@@ -16,7 +16,7 @@ void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at
                     const at::Tensor& context, const at::Tensor& lse, DeviceKind on) {
   TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
               shape.kv_heads, " key-value heads evenly");
-  const int64_t tokens = shape.sequences * shape.length;
+  const int64_t tokens = shape.tokens();
   CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, on);
   TORCH_CHECK(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
               " documents comes ", documents.defined() ? "with" : "without", " their starts");
@@ -39,7 +39,9 @@ DocumentStarts StartsIn(const at::Tensor& documents) {
 }  // namespace
 
 void Operations::PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const {
-  kernels_.PrepareAttention(shape, element_bytes);
+  if (shape.tokens() > 0) {
+    kernels_.PrepareAttention(shape, element_bytes);
+  }
 }
 
 void Operations::Attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
@@ -47,6 +49,9 @@ void Operations::Attention(const AttentionShape& shape, const at::Tensor& qkv, c
   const DeviceKind on = kernels_.kind();
   CheckAttention(shape, qkv, documents, context, lse, on);
   CheckWork("Attention", work, AttentionWorkBytes(on, shape, qkv.element_size()));
+  if (shape.tokens() == 0) {
+    return;
+  }
   WithElementType(qkv, [&]<typename E>(E) {
     kernels_.Run(AttentionArgs<E>{shape, ElementsOf<E>(qkv), StartsIn(documents),
                                   MutableElementsOf<E>(context), MutableElementsOf<Arithmetic<E>>(lse),
@@ -63,6 +68,9 @@ void Operations::AttentionBackward(const AttentionShape& shape, const at::Tensor
   CheckMatrix("grad_context", grad_context, context.size(0), context.size(1), on);
   CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1), on);
   CheckWork("AttentionBackward", work, AttentionBackwardWorkBytes(on, shape, qkv.element_size()));
+  if (shape.tokens() == 0) {
+    return;
+  }
   WithElementType(qkv, [&]<typename E>(E) {
     kernels_.Run(AttentionBackwardArgs<E>{.shape = shape,
                                           .qkv = ElementsOf<E>(qkv),

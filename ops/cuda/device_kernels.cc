@@ -28,7 +28,8 @@ class CudaKernels final : public DeviceKernels {
   DeviceKind kind() const override { return DeviceKind::kGpu; }
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
   std::string digest() const override {
-    return platform::Sha256Of(cuda::MatrixProduct::Digest() + cuda::HopperVersion());
+    return platform::Sha256Of(cuda::MatrixProduct::Digest() + cuda::HopperVersion() +
+                              cuda::FlashAttention::Version());
   }
 
   void Run(const KernelCall& call) const override {

@@ -52,19 +52,24 @@ __device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t numb
   return found;
 }
 
+__host__ __device__ unsigned Tiles(int64_t elements, int64_t of_a_tile) {
+  return static_cast<unsigned>((elements + of_a_tile - 1) / of_a_tile);
+}
+
 // y = x W_e of the rows of each expert. x: [R, depth]; y: [R, columns]; kB: how W_e lies, [columns, depth] or
-// [depth, columns].
+// [depth, columns]. Blocks of one dim, of which the others allow too few: those of the same rows are adjacent.
 template <typename E, Along kB, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     RowsProduct(const int64_t* begins, int64_t experts, const E* x, const E* weight, int64_t depth,
                 int64_t columns, E* y) {
   extern __shared__ __align__(128) unsigned char shared[];
   using Product = TileProduct<E, Along::kDepth, kB>;
-  const RowTile tile = FindTile<Product::Shape::kRows>(begins, experts, blockIdx.y);
+  const unsigned column_tiles = Tiles(columns, Product::Shape::kColumns);
+  const RowTile tile = FindTile<Product::Shape::kRows>(begins, experts, blockIdx.x / column_tiles);
   if (tile.expert < 0) {
     return;
   }
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * Product::Shape::kColumns;
+  const int64_t column = static_cast<int64_t>(blockIdx.x % column_tiles) * Product::Shape::kColumns;
   weight += tile.expert * depth * columns;
   E* const out = y + tile.row * columns + column;
   Product::template Run<kPacked>(
@@ -114,10 +119,6 @@ bool IsPacked(std::initializer_list<int64_t> lines, std::initializer_list<const 
   return packed;
 }
 
-unsigned Tiles(int64_t elements, int64_t of_a_tile) {
-  return static_cast<unsigned>((elements + of_a_tile - 1) / of_a_tile);
-}
-
 template <typename Kernel, typename... Args>
 int Start(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&... args) {
   int error = cudaSuccess;
@@ -137,8 +138,8 @@ int MultiplyRows(const int64_t* begins, int64_t experts, int64_t most_rows, cons
   }
   using Product = TileProduct<E, Along::kDepth, kB>;
   // Each expert may have one tile that is not full.
-  const dim3 grid(Tiles(columns, Product::Shape::kColumns),
-                  Tiles(most_rows, Product::Shape::kRows) + static_cast<unsigned>(experts));
+  const unsigned row_tiles = Tiles(most_rows, Product::Shape::kRows) + static_cast<unsigned>(experts);
+  const dim3 grid(row_tiles * Tiles(columns, Product::Shape::kColumns));
   const bool packed = IsPacked<E>({depth, kB == Along::kDepth ? depth : columns}, {x, weight});
   const auto kernel = packed ? RowsProduct<E, kB, true> : RowsProduct<E, kB, false>;
   return Start(kernel, grid, Product::kSharedBytes, stream, begins, experts, x, weight, depth, columns, y);

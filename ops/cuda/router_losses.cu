@@ -157,8 +157,10 @@ int CountBySequence(const Args& args, int* counts, Stream stream) {
   if (error != cudaSuccess) {
     return error;
   }
-  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args.config, length, args.logits,
-                                                                           args.tokens, counts);
+  if (args.tokens > 0) {
+    CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args.config, length, args.logits,
+                                                                             args.tokens, counts);
+  }
   return cudaGetLastError();
 }
 
@@ -168,26 +170,27 @@ template <typename T>
 int Launch(const RouterLossesArgs<T>& args, Stream stream) {
   const int64_t length = args.losses.sequence_length;
   double* const terms = static_cast<double*>(args.work.begin);
-  if (args.counts != nullptr) {
-    LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, args.counts, terms);
-  } else {
-    int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
-    const int error = CountBySequence(args, counts, stream);
-    if (error != cudaSuccess) {
-      return error;
+  const auto sum = [&](const auto* counts) {
+    if (args.tokens > 0) {
+      LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
     }
-    LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
+    SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
+                                         args.values);
+    return cudaGetLastError();
+  };
+  if (args.counts != nullptr) {
+    return sum(args.counts);
   }
-  SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
-                                       args.values);
-  return cudaGetLastError();
+  int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
+  const int error = CountBySequence(args, counts, stream);
+  return error != cudaSuccess ? error : sum(counts);
 }
 TANDEM_STATISTICS_KERNEL(RouterLossesArgs)
 
 template <typename T>
 int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
   const RouterLossConfig& losses = args.losses;
-  if (losses.balance == 0 && losses.z == 0) {
+  if (args.tokens == 0 || (losses.balance == 0 && losses.z == 0)) {
     return cudaSuccess;
   }
   const T balance =
