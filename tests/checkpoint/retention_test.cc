@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/whole_steps.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
@@ -79,6 +82,22 @@ TEST_F(RetentionTest, OneThatIsNotAsItsManifestSaysIsNotKnownToBeWhole) {
   for (const int ranks : {1, 2, 3}) {
     EXPECT_THAT(WholeStepsOf(directory_, ranks), ElementsAre(40));
     EXPECT_THAT(WholeStepsOf(root_ + "/none", ranks), ElementsAre());
+  }
+}
+
+// No file has such a size, and by such sizes no rank would look at any.
+TEST_F(RetentionTest, OneWhoseManifestHasImpossibleSizesIsNotKnownToBeWhole) {
+  SaveOn(files_, directory_, 2, 10);
+  Manifest manifest = *ReadFolderManifest(files_, Path(10));
+  for (const std::pair<int64_t, int64_t>& sizes :
+       {std::pair{int64_t{-10}, int64_t{-10}}, std::pair{INT64_MAX, int64_t{1}}}) {
+    manifest.files[0].bytes = sizes.first;
+    manifest.files[1].bytes = sizes.second;
+    WriteAll(Path(10) + "/manifest.json", WriteManifest(manifest).text);
+    EXPECT_THAT(WholeStepsOf(directory_, 2), ElementsAre());
+    EXPECT_EQ(Newest(2).path, "");
+    EXPECT_THAT(skipped_,
+                ElementsAre("step-10: manifest.json: its files cannot have the sizes that it says"));
   }
 }
 
