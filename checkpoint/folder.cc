@@ -111,14 +111,6 @@ absl::Status CheckSize(platform::Files& files, const std::string& path, const Ma
   return absl::OkStatus();
 }
 
-absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadFolderManifest(files, path));
-  for (const ManifestFile& file : manifest.files) {
-    TANDEM_RETURN_IF_ERROR(CheckSize(files, path, file));
-  }
-  return manifest;
-}
-
 bool IsDamage(const absl::Status& error) { return absl::IsInvalidArgument(error) || absl::IsNotFound(error); }
 
 absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,

@@ -40,10 +40,6 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
 // InvalidArgument where the file has another size than the manifest says.
 absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file);
 
-// The manifest, where every file is there with the size that it says. Reads no file's content, so it does not
-// say that the checkpoint is whole (verify.h).
-absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& path);
-
 // What the error of a function above says: the checkpoint is not whole, or is none that this build reads. Any
 // other error (ESTALE, EIO, no descriptor left, ...) is of the reading, and the next try may find it whole.
 bool IsDamage(const absl::Status& error);

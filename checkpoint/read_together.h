@@ -21,6 +21,10 @@ namespace tandem::checkpoint {
 
 inline constexpr int64_t kMeetingBytes = int64_t{64} << 20;
 
+// How many files a rank removes, or looks at the sizes of, between two meetings. A file system that is busy
+// may take some seconds for each.
+inline constexpr int kMeetingFiles = 16;
+
 // How far all ranks together are with the checkpoint `path`, in bytes.
 struct ReadProgress {
   std::string path;
