@@ -36,7 +36,8 @@ std::string DigestOfShare(platform::Files& files, const comm::Communicator& comm
 
 }  // namespace
 
-WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory) {
+WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
+                          const std::function<void()>& looked) {
   WholeSteps whole;
   for (const int64_t step : ListStepsTogether(files, comm, directory, /*after=*/-1)) {
     // One meeting a step: no rank waits for longer than another looks at a share of one checkpoint.
@@ -45,6 +46,7 @@ WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, cons
     if (!digests[0].empty() && std::count(digests.begin(), digests.end(), digests[0]) == comm.size()) {
       whole.insert(step);
     }
+    looked();
   }
   return whole;
 }

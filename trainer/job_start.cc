@@ -294,7 +294,7 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   if (!newest && !is_new) {
     CheckNothingLater(files, comm, options, start.from, listener, damaged);
   }
-  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory);
+  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory, listener.moved);
   for (const v1::CheckpointWarning& warning : damaged) {
     start.whole.erase(warning.step());  // it was read, and its content is not what it was
   }

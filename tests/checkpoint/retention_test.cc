@@ -133,6 +133,24 @@ TEST_F(RetentionTest, EveryFileIsLookedAtByOneRankWhenTheJobStarts) {
   }
 }
 
+// There may be thousands of them: a rank that looks at them for minutes is alive.
+TEST_F(RetentionTest, EveryStepThatIsLookedAtIsProgressOnEveryRank) {
+  for (const int64_t step : {10, 20, 30}) {
+    SaveOn(files_, directory_, 2, step);
+  }
+  WriteAll(Path(20) + "/manifest.json", "damage");
+  std::vector<WatchedFiles> watched(2);
+  std::vector<int> looks(2);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    const auto rank = static_cast<size_t>(comm.rank());
+    FindWholeSteps(watched[rank], comm, directory_, [&] {
+      ++looks[rank];
+      EXPECT_EQ(watched[rank].read().size(), static_cast<size_t>(looks[rank])) << "a manifest each";
+    });
+  });
+  EXPECT_THAT(looks, ElementsAre(3, 3));
+}
+
 TEST_F(RetentionTest, OneThatAnyRankDoesNotFindAsRankZeroDoesIsNotKnownToBeWhole) {
   for (const int64_t step : {10, 20, 30}) {
     SaveOn(files_, directory_, 4, step);
@@ -171,7 +189,8 @@ TEST_F(RetentionTest, ADirectoryThatRankZeroCannotListIsEveryRanksError) {
   std::atomic<int> failed = 0;
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     try {
-      FindWholeSteps(comm.rank() == 0 ? static_cast<platform::Files&>(unlisted) : files_, comm, directory_);
+      FindWholeSteps(comm.rank() == 0 ? static_cast<platform::Files&>(unlisted) : files_, comm, directory_,
+                     [] { ADD_FAILURE() << "looked"; });
     } catch (const CheckpointError& error) {
       EXPECT_EQ(error.what(), "checkpoint: rank 0: list " + directory_ + ": Input/output error");
       ++failed;
