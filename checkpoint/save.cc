@@ -217,28 +217,48 @@ class Saving {
     return FromRankZero(is_new);
   }
 
-  // What has the name, if it is a valid checkpoint: it stays. A damaged one is moved aside: it can never be
-  // loaded, and while it had the name, this step could not be saved.
+  // What has the name, if it is a valid checkpoint: it stays.
   Saved LookAtExisting() {
     const absl::StatusOr<Manifest> manifest =
         VerifyTogether(files_, comm_, path_, [](const ReadProgress&) {});
+    if (IsDamage(manifest.status())) {
+      MoveAside();
+      return {};
+    }
     Saved there;
     Guarded([&] { return comm_.rank() == 0 ? JudgeExisting(manifest, there) : absl::OkStatus(); });
     return FromRankZero(there);
   }
 
+  // What has the name is damaged: it can never be loaded, and while it had the name, this step could not be
+  // saved. Before each deed rank 0 looks who owns the directory: what came before has taken its time.
+  void MoveAside() {
+    const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
+    Guarded([&]() -> absl::Status {
+      if (comm_.rank() == 0) {
+        TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+        whole_.erase(info_.step);
+      }
+      return absl::OkStatus();
+    });
+    const std::vector<std::string> not_removed = RemoveTogether(files_, comm_, {aside});
+    Guarded([&]() -> absl::Status {
+      if (comm_.rank() != 0) {
+        return absl::OkStatus();
+      }
+      if (!not_removed.empty()) {
+        return absl::UnavailableError(not_removed.front());
+      }
+      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+      return files_.Rename(path_, aside);
+    });
+  }
+
   absl::Status JudgeExisting(const absl::StatusOr<Manifest>& manifest, Saved& there) {
-    if (!manifest.ok() && !IsDamage(manifest.status())) {
+    if (!manifest.ok()) {
       return absl::UnavailableError(absl::StrCat(
           path_, " is there already and cannot be read now, which does not say that it is damaged: ",
           manifest.status().message()));
-    }
-    if (!manifest.ok()) {
-      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));  // reading it has taken its time
-      whole_.erase(info_.step);
-      const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
-      TANDEM_RETURN_IF_ERROR(files_.RemoveAll(aside));
-      return files_.Rename(path_, aside);
     }
     TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));
     if (manifest->info.layout_digest != info_.layout_digest) {
