@@ -114,8 +114,8 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
   }
 }
 
-// Rank 0. `doomed`: as in checkpoint::TakeOwnership.
-void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::vector<std::string>& doomed) {
+// Rank 0. What is to be removed of another job's, as checkpoint::TakeOwnership returns it.
+std::vector<std::string> TakeDirectory(platform::Files& files, const ResumeOptions& options) {
   bool logged = false;
   const auto pause = [&] {
     if (!std::exchange(logged, true)) {
@@ -125,7 +125,9 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::ve
     }
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(checkpoint::kRenewal));
   };
-  const absl::Status taken = checkpoint::TakeOwnership(files, options.directory, options.self, pause, doomed);
+  absl::StatusOr<std::vector<std::string>> doomed =
+      checkpoint::TakeOwnership(files, options.directory, options.self, pause);
+  const absl::Status& taken = doomed.status();
   if (absl::IsFailedPrecondition(taken)) {
     throw UserError(std::string(taken.message()), "CheckpointDirectoryInUse");
   }
@@ -133,6 +135,7 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::ve
     throw UserError(std::string(taken.message()), "CheckpointDirectoryLost");
   }
   ThrowIfUnwritable(taken);
+  return *std::move(doomed);
 }
 
 // Collective. The newest after step `after` that verifies; rank 0 adds those that were passed over for it.
@@ -309,7 +312,7 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
     CheckSameFolder(files, comm, options.directory);
     std::vector<std::string> doomed;
     OnRankZero(comm, [&] {
-      TakeDirectory(files, options, doomed);
+      doomed = TakeDirectory(files, options);
       lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self, listener.lost));
       return "";
     });
