@@ -141,12 +141,9 @@ class Saving {
   // ranks wait to remove them.
   std::vector<std::string> SetAsideOlderOnes() {
     std::vector<std::string> doomed;
-    absl::Status status;
-    try {
-      status = SetAsideOlder(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_, doomed);
-    } catch (const std::exception& error) {
-      status = absl::InternalError(absl::StrCat(directory_, ": ", error.what()));
-    }
+    const absl::Status status = StatusOfPart([&] {
+      return SetAsideOlder(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_, doomed);
+    });
     if (!status.ok()) {
       not_removed_.push_back(Text(status));
     }
