@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/read_together.h"
 #include "checkpoint/whole_steps.h"
+#include "checkpoint/work_together.h"
 #include "platform/files.h"
 
 namespace at {

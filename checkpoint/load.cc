@@ -13,10 +13,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/read_together.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/verified_file.h"
 #include "checkpoint/verify.h"
+#include "checkpoint/work_together.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -139,11 +139,11 @@ class Loading final : public Reading {
     return absl::OkStatus();
   }
 
-  bool done() const override { return next_ == by_file_.end(); }
-  int64_t bytes() const override { return bytes_; }
-  int64_t total() const override { return total_; }
+  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
 
  private:
+  bool done() const { return next_ == by_file_.end(); }
+
   absl::Status Open(const ManifestFile& file, const std::vector<Copy>& copies) {
     TANDEM_RETURN_IF_ERROR(CheckSize(files_, path_, file));
     const std::string name = absl::StrCat(path_, "/", file.name);

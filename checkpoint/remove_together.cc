@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "checkpoint/exchange.h"
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 
 namespace tandem::checkpoint {
@@ -78,7 +78,10 @@ std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicat
   for (const std::string& path : paths) {
     RemovalShare share(files, comm, path);
     // Where a rank throws, as it has no memory left, all leave the rest to rank 0.
-    WorkTogether(comm, [&] { return share.Advance(); }).IgnoreError();
+    WorkTogether(
+        comm, [&]() -> absl::StatusOr<Standing> { return Standing{.done = share.Advance()}; },
+        [](const Standing&) {})
+        .IgnoreError();
     if (comm.rank() != 0) {
       continue;
     }

@@ -19,11 +19,11 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/read_together.h"
 #include "checkpoint/remove_together.h"
 #include "checkpoint/shards_file.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/whole_steps.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 

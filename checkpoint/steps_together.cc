@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 

@@ -49,14 +49,14 @@ class Share final : public Reading {
     return absl::OkStatus();
   }
 
-  bool done() const override { return next_ == end_; }
-  int64_t bytes() const override { return bytes_; }
-  int64_t total() const override { return total_; }
+  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
 
   // The file that is not what the manifest says, as an index; it is the last that was looked at.
   std::optional<int64_t> damaged() const { return damaged_; }
 
  private:
+  bool done() const { return next_ == end_; }
+
   absl::Status Judge(int64_t file, const absl::Status& status) {
     if (IsDamage(status)) {
       damaged_ = file;

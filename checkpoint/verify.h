@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 #include "fsdp/layout.h"
 #include "platform/files.h"
 

@@ -5,11 +5,11 @@
 #include <functional>
 #include <string>
 
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 
 namespace tandem::trainer {
 
-// Shows that the ranks move while they read a checkpoint: an OnReadProgress (checkpoint/read_together.h).
+// Shows that the ranks move while they read a checkpoint: an OnReadProgress (checkpoint/work_together.h).
 class ShownProgress {
  public:
   // logs: the log gets a line for each tenth, with `what`, unless everything is read at the ranks' first

@@ -22,7 +22,7 @@
 #include "checkpoint/digest.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 #include "platform/files.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
