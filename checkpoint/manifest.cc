@@ -20,7 +20,7 @@ constexpr size_t kDigits = 32;
 constexpr std::string_view kBehindDigest = "\",";
 
 absl::Status Damaged(const std::string& reason) {
-  return absl::InvalidArgumentError("manifest.json: " + reason);
+  return absl::InvalidArgumentError(absl::StrCat(kManifestName, ": ", reason));
 }
 
 Json ToJson(const Manifest& manifest) {

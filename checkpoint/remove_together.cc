@@ -72,7 +72,7 @@ class RemovalShare {
 
 std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::vector<std::string>& doomed) {
-  const std::string text = ExchangeTexts(comm, comm.rank() == 0 ? absl::StrJoin(doomed, kSeparator) : "")[0];
+  const std::string text = TextOfRankZero(comm, absl::StrJoin(doomed, kSeparator));
   const std::vector<std::string> paths = absl::StrSplit(text, kSeparator, absl::SkipEmpty());
   std::vector<std::string> not_removed;
   for (const std::string& path : paths) {

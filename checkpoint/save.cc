@@ -158,7 +158,7 @@ class Saving {
   }
 
   Saved FromRankZero(const Saved& saved) {
-    const Json json = Json::parse(ExchangeTexts(comm_, ToText(saved))[0]);
+    const Json json = Json::parse(TextOfRankZero(comm_, ToText(saved)));
     const auto digest = json.at("digest").get<std::string>();
     if (digest.empty()) {
       return {};
@@ -166,7 +166,7 @@ class Saving {
     return {.path = path_, .bytes = json.at("bytes").get<int64_t>(), .manifest_digest = digest};
   }
 
-  bool FromRankZero(bool answer) { return ExchangeTexts(comm_, answer ? "yes" : "no")[0] == "yes"; }
+  bool FromRankZero(bool answer) { return TextOfRankZero(comm_, answer ? "yes" : "no") == "yes"; }
 
   // Runs `part`, which does not communicate, and agrees; where a rank failed, the ranks remove the temporary
   // folder once all have stopped.
@@ -186,7 +186,7 @@ class Saving {
         doomed.push_back(temporary_);
       }
       const std::vector<std::string> not_removed = RemoveTogether(files_, comm_, doomed);
-      const std::string reason = ExchangeTexts(comm_, absl::StrJoin(not_removed, "; "))[0];
+      const std::string reason = TextOfRankZero(comm_, absl::StrJoin(not_removed, "; "));
       if (reason.empty()) {
         throw;
       }

@@ -9,7 +9,6 @@
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/steps_together.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/work_together.h"
 #include "comm/communicator.h"

@@ -48,7 +48,7 @@ std::string OnRankZero(comm::Communicator& comm, const std::function<std::string
   }
   const Json mine = {{"text", text}, {"error", error}, {"reason", reason}};
   const Json json = Json::parse(
-      checkpoint::ExchangeTexts(comm, mine.dump(-1, ' ', false, Json::error_handler_t::replace))[0]);
+      checkpoint::TextOfRankZero(comm, mine.dump(-1, ' ', false, Json::error_handler_t::replace)));
   text = json.at("text").get<std::string>();
   error = json.at("error").get<std::string>();
   reason = json.at("reason").get<std::string>();
