@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/shard.h"
 #include "checkpoint/verified_file.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/work_together.h"
@@ -264,26 +264,6 @@ void Load(platform::Files& files, comm::Communicator& comm, const std::string& p
   }
   if (!loaded.ok()) {
     throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", loaded.message()));
-  }
-}
-
-c10::ScalarType TypeInFile(const Shard& shard) { return shard.type.value_or(shard.data->scalar_type()); }
-
-std::string SafetensorsDtype(c10::ScalarType type) {
-  using enum c10::ScalarType;
-  switch (type) {
-    case Float:
-      return "F32";
-    case Double:
-      return "F64";
-    case BFloat16:
-      return "BF16";
-    case Long:
-      return "I64";
-    case Byte:
-      return "U8";
-    default:
-      throw CheckpointError(std::string("checkpoint: arrays of ") + c10::toString(type) + " cannot be saved");
   }
 }
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -15,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/contribution.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
@@ -45,25 +43,6 @@ int64_t TotalBytes(const Manifest& manifest, int64_t manifest_bytes) {
 // What rank 0 sends to all of what it found or did; no digest: there is no checkpoint. All know the path.
 std::string ToText(const Saved& saved) {
   return Json{{"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
-}
-
-// What a rank sends to rank 0 about its file.
-struct Contribution {
-  ManifestFile file;
-  std::vector<ManifestArray> arrays;  // with this rank's piece, or none
-};
-
-std::string ToText(const Contribution& contribution) {
-  Json arrays = Json::array();
-  for (const ManifestArray& array : contribution.arrays) {
-    const ManifestPiece piece = array.pieces.empty() ? ManifestPiece{} : array.pieces.front();
-    arrays.push_back({array.name, array.dtype, array.elements, piece.begin, piece.elements});
-  }
-  return Json{{"name", contribution.file.name},
-              {"bytes", contribution.file.bytes},
-              {"digest", contribution.file.digest},
-              {"arrays", std::move(arrays)}}
-      .dump();
 }
 
 // One save on one rank. The steps are collective, in this order.
@@ -278,16 +257,7 @@ class Saving {
                           [&]() -> absl::StatusOr<std::string_view> { return file.Next(); }));
     own.file.bytes = file.bytes();
     own.file.digest = file.digest();
-    for (const Shard& shard : shards_) {
-      ManifestArray& array = own.arrays.emplace_back();
-      array.name = shard.name;
-      array.dtype = SafetensorsDtype(TypeInFile(shard));
-      array.elements = shard.elements;
-      if (const int64_t elements = shard.data->numel();
-          elements > 0) {  // the array must be known all the same
-        array.pieces.push_back({.file = comm_.rank(), .begin = shard.begin, .elements = elements});
-      }
-    }
+    own.arrays = ArraysOf(shards_, comm_.rank());
     return files_.SyncFolder(temporary_);
   }
 
@@ -325,38 +295,6 @@ class Saving {
       return files_.SyncFolder(directory_);
     });
     return FromRankZero(is_free);
-  }
-
-  static absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest) {
-    std::map<std::string, size_t> index;
-    for (size_t rank = 0; rank < texts.size(); ++rank) {
-      const Json json = Json::parse(texts[rank]);
-      manifest.files.push_back({.name = json.at("name").get<std::string>(),
-                                .bytes = json.at("bytes").get<int64_t>(),
-                                .digest = json.at("digest").get<std::string>()});
-      for (const Json& entry : json.at("arrays")) {
-        const auto name = entry.at(0).get<std::string>();
-        const auto [place, added] = index.emplace(name, manifest.arrays.size());
-        if (added) {
-          ManifestArray& array = manifest.arrays.emplace_back();
-          array.name = name;
-          array.dtype = entry.at(1).get<std::string>();
-          array.elements = entry.at(2).get<int64_t>();
-        }
-        ManifestArray& array = manifest.arrays[place->second];
-        if (array.dtype != entry.at(1).get<std::string>() || array.elements != entry.at(2).get<int64_t>()) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "array ", name, ": rank ", rank, " has another type or size than the ranks before it"));
-        }
-        const auto elements = entry.at(4).get<int64_t>();
-        if (elements == 0) {
-          continue;
-        }
-        array.pieces.push_back(
-            {.file = static_cast<int>(rank), .begin = entry.at(3).get<int64_t>(), .elements = elements});
-      }
-    }
-    return CheckCoverage(manifest);
   }
 
   platform::Files& files_;
