@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "checkpoint/shard.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/shard.h"
 #include "checkpoint/whole_steps.h"
 #include "checkpoint/work_together.h"
 #include "platform/files.h"
@@ -44,7 +43,7 @@ struct Saved {
   std::string path;
   int64_t bytes = 0;
   std::string manifest_digest;
-  double seconds = 0;  // wall time of the save, until the files of older checkpoints are removed
+  double seconds = 0;  // wall time of the save, up to the removal of older checkpoints' files
   // Rank 0 only: the steps of the checkpoints that `keep` removed, and for each folder that was to be
   // removed, of these or of a save that failed, why it could not be. Every save tries again.
   std::vector<int64_t> removed_steps;

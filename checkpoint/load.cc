@@ -240,18 +240,17 @@ class Loading final : public Reading {
 }  // namespace
 
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
-          const std::vector<Shard>& parameter_shards, const std::vector<Shard>& unit_shards,
+          const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
           const OnReadProgress& on_progress) {
   Manifest manifest;
   std::map<int, std::vector<Copy>> by_file;
   const absl::Status planned = StatusOfPart([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
-    if (manifest.version == 1 && unit_shards.empty() && !parameter_shards.empty()) {
+    if (manifest.version == 1 && unit_shards.empty() && !shards.empty()) {
       return absl::InvalidArgumentError(
           "it is of version 1, which has an array a unit, and what is to be loaded has one a parameter");
     }
-    TANDEM_ASSIGN_OR_RETURN(by_file,
-                            CopiesByFile(manifest, manifest.version == 1 ? unit_shards : parameter_shards));
+    TANDEM_ASSIGN_OR_RETURN(by_file, CopiesByFile(manifest, manifest.version == 1 ? unit_shards : shards));
     return absl::OkStatus();
   });
   absl::Status loaded = AgreeOnReading(comm, planned);
