@@ -251,11 +251,9 @@ TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
   const checkpoint::Owner thief{.job = "ba9876543210", .name = "thief", .host = "elsewhere"};
-  std::vector<std::string> doomed;
   absl::Status taken = absl::FailedPreconditionError("not tried");
   for (int i = 0; i < 20 && absl::IsFailedPrecondition(taken); ++i) {  // its owner may renew it meanwhile
-    taken = checkpoint::TakeOwnership(
-        platform::SystemFiles(), directory, thief, [] {}, doomed);
+    taken = checkpoint::TakeOwnership(platform::SystemFiles(), directory, thief, [] {}).status();
   }
   ASSERT_TRUE(taken.ok()) << taken;
   ExpectExit(0, ExitCode::kUserError, kSoon);
