@@ -8,18 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/read_together.h"
+#include "checkpoint/shard.h"
 #include "checkpoint/whole_steps.h"
+#include "checkpoint/work_together.h"
 #include "platform/files.h"
 
-namespace at {
-class Tensor;
-}
-namespace c10 {
-enum class ScalarType : int8_t;
-}
 namespace tandem::comm {
 class Communicator;
 }
@@ -29,19 +23,6 @@ namespace tandem::checkpoint {
 // A checkpoint is a folder `step-N` with a file per rank (safetensors) and a manifest (JSON): global
 // coordinates, so any number of ranks can load it. It is written as `step-N.tmp.<attempt>.<job>`, every
 // file with its XXH3-128 digest, fsynced, and published by one rename that never replaces.
-
-// A 1-D array of `elements` elements of which this rank holds [begin, begin + data.numel()), on the host or a
-// device.
-struct Shard {
-  std::string name;  // "model.norm.weight/exp_avg"
-  int64_t elements = 0;
-  int64_t begin = 0;
-  const at::Tensor* data = nullptr;
-  // Of the array's elements, which a save converts to; none: data's.
-  std::optional<c10::ScalarType> type = std::nullopt;
-};
-
-c10::ScalarType TypeInFile(const Shard& shard);
 
 // What the manifest says beside the arrays.
 struct Info {
@@ -62,7 +43,7 @@ struct Saved {
   std::string path;
   int64_t bytes = 0;
   std::string manifest_digest;
-  double seconds = 0;  // wall time of the save, until the files of older checkpoints are removed
+  double seconds = 0;  // wall time of the save, up to the removal of older checkpoints' files
   // Rank 0 only: the steps of the checkpoints that `keep` removed, and for each folder that was to be
   // removed, of these or of a save that failed, why it could not be. Every save tries again.
   std::vector<int64_t> removed_steps;
@@ -142,8 +123,5 @@ Found InspectTogether(platform::Files& files, comm::Communicator& comm, const st
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
           const OnReadProgress& on_progress);
-
-// A type of elements as safetensors names it. Throws CheckpointError for those that it has no name for.
-std::string SafetensorsDtype(c10::ScalarType type);
 
 }  // namespace tandem::checkpoint

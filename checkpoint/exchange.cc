@@ -38,6 +38,10 @@ std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::stri
   return result;
 }
 
+std::string TextOfRankZero(comm::Communicator& comm, const std::string& text) {
+  return ExchangeTexts(comm, comm.rank() == 0 ? text : "")[0];
+}
+
 void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status) {
   // The first character says which error it is.
   constexpr char kLost = 'L';

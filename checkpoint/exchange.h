@@ -15,8 +15,11 @@ namespace tandem::checkpoint {
 // Collective: every rank's text, in rank order, on every rank. Throws CommError.
 std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::string& text);
 
+// Collective: rank 0's text, on every rank; what another gives is not used. Throws CommError.
+std::string TextOfRankZero(comm::Communicator& comm, const std::string& text);
+
 // Collective: throws with the same text on every rank if one of them has an error, naming the first such
-// rank: DirectoryLost if that is Aborted, else CheckpointError.
+// rank: DirectoryLost if that is Aborted, else CheckpointError. Throws CommError.
 void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status);
 
 }  // namespace tandem::checkpoint

@@ -7,9 +7,8 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/read_together.h"
-#include "checkpoint/steps_together.h"
 #include "checkpoint/verify.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 

@@ -4,17 +4,21 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/work_together.h"
+#include "comm/communicator.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
 
-constexpr std::string_view kStep = "step-";
-constexpr std::string_view kTemporary = ".tmp.";
+constexpr char kStep[] = "step-";
+constexpr char kTemporary[] = ".tmp.";
 constexpr char kGone[] = ".gone";  // after a temporary name: what is only to be removed
 constexpr int64_t kMostManifestBytes = int64_t{1} << 30;
 
@@ -31,17 +35,17 @@ std::optional<Int> Natural(std::string_view digits) {
 
 }  // namespace
 
-std::string StepName(int64_t step) { return absl::StrCat("step-", step); }
+std::string StepName(int64_t step) { return absl::StrCat(kStep, step); }
 
 std::string TemporaryName(int64_t step, const Owner& owner) {
-  return absl::StrCat("step-", step, ".tmp.", owner.attempt, ".", owner.job);
+  return absl::StrCat(StepName(step), kTemporary, owner.attempt, ".", owner.job);
 }
 
 std::optional<int64_t> StepOfName(std::string_view name) {
-  if (name.substr(0, kStep.size()) != kStep) {
+  if (!name.starts_with(kStep)) {
     return std::nullopt;
   }
-  return Natural<int64_t>(name.substr(kStep.size()));
+  return Natural<int64_t>(name.substr(std::string_view(kStep).size()));
 }
 
 std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name) {
@@ -49,7 +53,7 @@ std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name) {
   if (middle == name.npos || !StepOfName(name.substr(0, middle)).has_value()) {
     return std::nullopt;
   }
-  const std::string_view owner = name.substr(middle + kTemporary.size());
+  const std::string_view owner = name.substr(middle + std::string_view(kTemporary).size());
   const size_t dot = owner.find('.');
   const std::optional<int> attempt = Natural<int>(owner.substr(0, dot));
   if (!attempt.has_value()) {
@@ -77,6 +81,22 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std
   return steps;
 }
 
+std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
+                                       const std::string& directory, int64_t after) {
+  std::vector<int64_t> steps;
+  absl::Status listed;
+  if (comm.rank() == 0) {
+    listed = StatusOfPart([&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(steps, ListSteps(files, directory));
+      return absl::OkStatus();
+    });
+  }
+  AgreeOnSuccess(comm, listed);
+  std::erase_if(steps, [&](int64_t step) { return step <= after; });
+  return nlohmann::json::parse(TextOfRankZero(comm, nlohmann::json(steps).dump()))
+      .get<std::vector<int64_t>>();
+}
+
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path) {
   const std::string file = absl::StrCat(path, "/", kManifestName);
   TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files.Size(file));
@@ -97,7 +117,7 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
   const std::optional<int64_t> step = StepOfName(name);
   if (step.has_value() && *step != manifest->info.step) {
     return absl::InvalidArgumentError(
-        absl::StrCat("manifest.json: it belongs to step ", manifest->info.step, ", not to this folder"));
+        absl::StrCat(kManifestName, ": it belongs to step ", manifest->info.step, ", not to this folder"));
   }
   return manifest;
 }
@@ -109,14 +129,6 @@ absl::Status CheckSize(platform::Files& files, const std::string& path, const Ma
         absl::StrCat(file.name, ": it has ", bytes, " bytes, the manifest says ", file.bytes));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& path) {
-  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadFolderManifest(files, path));
-  for (const ManifestFile& file : manifest.files) {
-    TANDEM_RETURN_IF_ERROR(CheckSize(files, path, file));
-  }
-  return manifest;
 }
 
 bool IsDamage(const absl::Status& error) { return absl::IsInvalidArgument(error) || absl::IsNotFound(error); }

@@ -14,6 +14,10 @@
 #include "checkpoint/whole_steps.h"
 #include "platform/files.h"
 
+namespace tandem::comm {
+class Communicator;
+}
+
 namespace tandem::checkpoint {
 
 // The names in a checkpoint directory, and what makes a folder in it valid.
@@ -34,15 +38,16 @@ std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name);
 // The steps that have a folder, newest first. An absent directory has none.
 absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std::string& directory);
 
+// Collective: those after `after` (-1: all), as rank 0 lists them. Throws CommError, and on every rank
+// CheckpointError where rank 0 cannot.
+std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
+                                       const std::string& directory, int64_t after);
+
 // The manifest of a checkpoint, and that it is of the step that its folder's name says.
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path);
 
 // InvalidArgument where the file has another size than the manifest says.
 absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file);
-
-// The manifest, where every file is there with the size that it says. Reads no file's content, so it does not
-// say that the checkpoint is whole (verify.h).
-absl::StatusOr<Manifest> ReadFolder(platform::Files& files, const std::string& path);
 
 // What the error of a function above says: the checkpoint is not whole, or is none that this build reads. Any
 // other error (ESTALE, EIO, no descriptor left, ...) is of the reading, and the next try may find it whole.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
-#include <c10/core/ScalarType.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,10 +12,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/read_together.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/shard.h"
 #include "checkpoint/verified_file.h"
 #include "checkpoint/verify.h"
+#include "checkpoint/work_together.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -139,11 +139,11 @@ class Loading final : public Reading {
     return absl::OkStatus();
   }
 
-  bool done() const override { return next_ == by_file_.end(); }
-  int64_t bytes() const override { return bytes_; }
-  int64_t total() const override { return total_; }
+  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
 
  private:
+  bool done() const { return next_ == by_file_.end(); }
+
   absl::Status Open(const ManifestFile& file, const std::vector<Copy>& copies) {
     TANDEM_RETURN_IF_ERROR(CheckSize(files_, path_, file));
     const std::string name = absl::StrCat(path_, "/", file.name);
@@ -240,18 +240,17 @@ class Loading final : public Reading {
 }  // namespace
 
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
-          const std::vector<Shard>& parameter_shards, const std::vector<Shard>& unit_shards,
+          const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
           const OnReadProgress& on_progress) {
   Manifest manifest;
   std::map<int, std::vector<Copy>> by_file;
   const absl::Status planned = StatusOfPart([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
-    if (manifest.version == 1 && unit_shards.empty() && !parameter_shards.empty()) {
+    if (manifest.version == 1 && unit_shards.empty() && !shards.empty()) {
       return absl::InvalidArgumentError(
           "it is of version 1, which has an array a unit, and what is to be loaded has one a parameter");
     }
-    TANDEM_ASSIGN_OR_RETURN(by_file,
-                            CopiesByFile(manifest, manifest.version == 1 ? unit_shards : parameter_shards));
+    TANDEM_ASSIGN_OR_RETURN(by_file, CopiesByFile(manifest, manifest.version == 1 ? unit_shards : shards));
     return absl::OkStatus();
   });
   absl::Status loaded = AgreeOnReading(comm, planned);
@@ -264,26 +263,6 @@ void Load(platform::Files& files, comm::Communicator& comm, const std::string& p
   }
   if (!loaded.ok()) {
     throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", loaded.message()));
-  }
-}
-
-c10::ScalarType TypeInFile(const Shard& shard) { return shard.type.value_or(shard.data->scalar_type()); }
-
-std::string SafetensorsDtype(c10::ScalarType type) {
-  using enum c10::ScalarType;
-  switch (type) {
-    case Float:
-      return "F32";
-    case Double:
-      return "F64";
-    case BFloat16:
-      return "BF16";
-    case Long:
-      return "I64";
-    case Byte:
-      return "U8";
-    default:
-      throw CheckpointError(std::string("checkpoint: arrays of ") + c10::toString(type) + " cannot be saved");
   }
 }
 

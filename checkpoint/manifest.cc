@@ -20,7 +20,7 @@ constexpr size_t kDigits = 32;
 constexpr std::string_view kBehindDigest = "\",";
 
 absl::Status Damaged(const std::string& reason) {
-  return absl::InvalidArgumentError("manifest.json: " + reason);
+  return absl::InvalidArgumentError(absl::StrCat(kManifestName, ": ", reason));
 }
 
 Json ToJson(const Manifest& manifest) {
@@ -151,7 +151,11 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
 }
 
 absl::Status CheckCoverage(Manifest& manifest) {
+  int64_t bytes = 0;
   for (const ManifestFile& file : manifest.files) {
+    if (file.bytes < 0 || __builtin_add_overflow(bytes, file.bytes, &bytes)) {
+      return Damaged("its files cannot have the sizes that it says");
+    }
     if (file.name.empty() || file.name[0] == '.' || absl::StrContains(file.name, "/")) {
       return Damaged("'" + file.name + "' is not the name of a file in its folder");
     }

@@ -57,10 +57,11 @@ struct ManifestText {
 // JSON; its first member is the digest of all that follows.
 ManifestText WriteManifest(const Manifest& manifest);
 
-// InvalidArgument with the reason: damaged, of a newer version, or arrays that are not covered exactly once.
+// InvalidArgument with the reason: damaged, of a newer version, or not as CheckCoverage wants it.
 absl::StatusOr<Manifest> ReadManifest(std::string_view text);
 
-// InvalidArgument, naming the array, unless every array's pieces cover it exactly once. Sorts the pieces.
+// InvalidArgument, naming what is wrong, unless the files have names within the folder and sizes that files
+// can have, the sum too, and every array's pieces cover it exactly once. Sorts the pieces.
 absl::Status CheckCoverage(Manifest& manifest);
 
 }  // namespace tandem::checkpoint

@@ -92,14 +92,18 @@ absl::Status ReplaceOwner(platform::Files& files, const std::string& directory, 
 class Newcomer {
  public:
   Newcomer(platform::Files& files, const std::string& directory, const Owner& self,
-           const std::function<void()>& pause, std::vector<std::string>& doomed)
-      : files_(files), directory_(directory), self_(self), pause_(pause), doomed_(doomed) {}
+           const std::function<void()>& pause)
+      : files_(files), directory_(directory), self_(self), pause_(pause) {}
 
-  absl::Status Take() {
+  // As TakeOwnership.
+  absl::StatusOr<std::vector<std::string>> Take() {
     while (true) {
       const absl::StatusOr<Sighting> seen = Look(files_, directory_);
       if (absl::IsNotFound(seen.status())) {
         const absl::Status published = PublishOwner(files_, directory_, self_);
+        if (published.ok()) {
+          return std::vector<std::string>();
+        }
         if (!absl::IsAlreadyExists(published)) {
           return published;
         }
@@ -114,11 +118,11 @@ class Newcomer {
       }
       if (!IsOther(seen->owner, self_)) {
         if (!replaced_) {
-          return ReplaceOwner(files_, directory_, self_);
+          TANDEM_RETURN_IF_ERROR(ReplaceOwner(files_, directory_, self_));
+          return std::vector<std::string>();
         }
         // What a stopped owner wrote so far it cannot publish when it wakes up.
-        TANDEM_ASSIGN_OR_RETURN(doomed_, SetAsideTemporaries(files_, directory_, self_));
-        return absl::OkStatus();
+        return SetAsideTemporaries(files_, directory_, self_);
       }
       if (first_.has_value() && !first_->SameAs(*seen)) {
         return InUse(seen->owner);
@@ -167,7 +171,6 @@ class Newcomer {
   const std::string& directory_;
   const Owner& self_;
   const std::function<void()>& pause_;
-  std::vector<std::string>& doomed_;
   int num_unseen_ = 0;
   std::optional<Sighting> first_;
   absl::Duration quiet_;  // that the file was the first sighting
@@ -198,14 +201,15 @@ absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& direc
   return ParseOwner(text);
 }
 
-absl::Status TakeOwnership(platform::Files& files, const std::string& directory, const Owner& self,
-                           const std::function<void()>& pause, std::vector<std::string>& doomed) {
+absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, const std::string& directory,
+                                                       const Owner& self,
+                                                       const std::function<void()>& pause) {
   TANDEM_RETURN_IF_ERROR(files.CreateFolders(directory));
-  const absl::Status taken = Newcomer(files, directory, self, pause, doomed).Take();
-  if (!taken.ok()) {
+  absl::StatusOr<std::vector<std::string>> doomed = Newcomer(files, directory, self, pause).Take();
+  if (!doomed.ok()) {
     files.RemoveAll(TemporaryIn(directory, self)).IgnoreError();  // the first error counts
   }
-  return taken;
+  return doomed;
 }
 
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self) {

@@ -33,9 +33,9 @@ struct WholeArray {
 class ParameterArrays {
  public:
   // states: of the units, in their order, in `device`'s memory. Elements of checkpoints and of what is held
-  // are of `type`, but a frozen unit holds weights of its own type, and no moments. All but the vectors
-  // outlive it.
+  // are of `type`, but a frozen unit holds weights of its own type, and no moments.
   // whole: arrays of `type` beside the units', which the first rank saves (is_first) and every rank loads.
+  // `units` and all memory outlive it.
   ParameterArrays(const device::Device& device, c10::ScalarType type,
                   const std::vector<fsdp::UnitShard>& units, const std::vector<fsdp::StateMemory>& states,
                   const std::vector<WholeArray>& whole = {}, bool is_first = true);
@@ -67,10 +67,10 @@ class ParameterArrays {
   const bool is_first_;
   // Per unit and kind: what is held of the unit; undefined: nothing. Behind them the whole arrays.
   std::vector<at::Tensor> device_;
-  std::deque<at::Tensor> owned_pieces_;  // owned_shards_ point to these, the others to the next
+  std::deque<at::Tensor> owned_pieces_;  // owned_shards_ point to these, and to device_
   std::vector<Shard> owned_shards_;
   std::vector<at::Tensor> loaded_;  // as device_, in type_; empty: no load is in progress
-  std::deque<at::Tensor> pieces_;
+  std::deque<at::Tensor> pieces_;   // shards_ and unit_shards_ point to these, and to loaded_
   std::vector<Shard> shards_;
   std::vector<Shard> unit_shards_;
 };

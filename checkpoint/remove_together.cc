@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "checkpoint/exchange.h"
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 
 namespace tandem::checkpoint {
@@ -72,13 +72,16 @@ class RemovalShare {
 
 std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::vector<std::string>& doomed) {
-  const std::string text = ExchangeTexts(comm, comm.rank() == 0 ? absl::StrJoin(doomed, kSeparator) : "")[0];
+  const std::string text = TextOfRankZero(comm, absl::StrJoin(doomed, kSeparator));
   const std::vector<std::string> paths = absl::StrSplit(text, kSeparator, absl::SkipEmpty());
   std::vector<std::string> not_removed;
   for (const std::string& path : paths) {
     RemovalShare share(files, comm, path);
     // Where a rank throws, as it has no memory left, all leave the rest to rank 0.
-    WorkTogether(comm, [&] { return share.Advance(); }).IgnoreError();
+    WorkTogether(
+        comm, [&]() -> absl::StatusOr<Standing> { return Standing{.done = share.Advance()}; },
+        [](const Standing&) {})
+        .IgnoreError();
     if (comm.rank() != 0) {
       continue;
     }

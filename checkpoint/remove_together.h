@@ -12,14 +12,10 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// How many files a rank removes between two meetings. A file system that is busy may take some seconds for
-// each.
-inline constexpr int kMeetingFiles = 16;
-
 // Collective: removes folders of checkpoints, which may have many large files, and what else is named. Every
-// rank removes its share of a folder's files and meets the others after kMeetingFiles, so that no collective
-// waits for longer than that; rank 0 then removes the folder, with what another could not remove. `doomed`:
-// paths that nobody writes to, of rank 0; what another rank gives is not used.
+// rank removes its share of a folder's files and meets the others after kMeetingFiles (work_together.h), so
+// that no collective waits for longer than that; rank 0 then removes the folder, with what another could not
+// remove. `doomed`: paths that nobody writes to, of rank 0; what another rank gives is not used.
 //
 // Returns on rank 0 for each that is still there why it cannot be removed, in the same words at each try; on
 // the others nothing. Throws CommError.

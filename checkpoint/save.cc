@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -15,15 +12,16 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/contribution.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/read_together.h"
 #include "checkpoint/remove_together.h"
 #include "checkpoint/shards_file.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/whole_steps.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 
@@ -45,25 +43,6 @@ int64_t TotalBytes(const Manifest& manifest, int64_t manifest_bytes) {
 // What rank 0 sends to all of what it found or did; no digest: there is no checkpoint. All know the path.
 std::string ToText(const Saved& saved) {
   return Json{{"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
-}
-
-// What a rank sends to rank 0 about its file.
-struct Contribution {
-  ManifestFile file;
-  std::vector<ManifestArray> arrays;  // with this rank's piece, or none
-};
-
-std::string ToText(const Contribution& contribution) {
-  Json arrays = Json::array();
-  for (const ManifestArray& array : contribution.arrays) {
-    const ManifestPiece piece = array.pieces.empty() ? ManifestPiece{} : array.pieces.front();
-    arrays.push_back({array.name, array.dtype, array.elements, piece.begin, piece.elements});
-  }
-  return Json{{"name", contribution.file.name},
-              {"bytes", contribution.file.bytes},
-              {"digest", contribution.file.digest},
-              {"arrays", std::move(arrays)}}
-      .dump();
 }
 
 // One save on one rank. The steps are collective, in this order.
@@ -141,12 +120,9 @@ class Saving {
   // ranks wait to remove them.
   std::vector<std::string> SetAsideOlderOnes() {
     std::vector<std::string> doomed;
-    absl::Status status;
-    try {
-      status = SetAsideOlder(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_, doomed);
-    } catch (const std::exception& error) {
-      status = absl::InternalError(absl::StrCat(directory_, ": ", error.what()));
-    }
+    const absl::Status status = StatusOfPart([&] {
+      return SetAsideOlder(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_, doomed);
+    });
     if (!status.ok()) {
       not_removed_.push_back(Text(status));
     }
@@ -161,7 +137,7 @@ class Saving {
   }
 
   Saved FromRankZero(const Saved& saved) {
-    const Json json = Json::parse(ExchangeTexts(comm_, ToText(saved))[0]);
+    const Json json = Json::parse(TextOfRankZero(comm_, ToText(saved)));
     const auto digest = json.at("digest").get<std::string>();
     if (digest.empty()) {
       return {};
@@ -169,7 +145,7 @@ class Saving {
     return {.path = path_, .bytes = json.at("bytes").get<int64_t>(), .manifest_digest = digest};
   }
 
-  bool FromRankZero(bool answer) { return ExchangeTexts(comm_, answer ? "yes" : "no")[0] == "yes"; }
+  bool FromRankZero(bool answer) { return TextOfRankZero(comm_, answer ? "yes" : "no") == "yes"; }
 
   // Runs `part`, which does not communicate, and agrees; where a rank failed, the ranks remove the temporary
   // folder once all have stopped.
@@ -189,7 +165,7 @@ class Saving {
         doomed.push_back(temporary_);
       }
       const std::vector<std::string> not_removed = RemoveTogether(files_, comm_, doomed);
-      const std::string reason = ExchangeTexts(comm_, absl::StrJoin(not_removed, "; "))[0];
+      const std::string reason = TextOfRankZero(comm_, absl::StrJoin(not_removed, "; "));
       if (reason.empty()) {
         throw;
       }
@@ -217,28 +193,48 @@ class Saving {
     return FromRankZero(is_new);
   }
 
-  // What has the name, if it is a valid checkpoint: it stays. A damaged one is moved aside: it can never be
-  // loaded, and while it had the name, this step could not be saved.
+  // What has the name, if it is a valid checkpoint: it stays.
   Saved LookAtExisting() {
     const absl::StatusOr<Manifest> manifest =
         VerifyTogether(files_, comm_, path_, [](const ReadProgress&) {});
+    if (IsDamage(manifest.status())) {
+      MoveAside();
+      return {};
+    }
     Saved there;
     Guarded([&] { return comm_.rank() == 0 ? JudgeExisting(manifest, there) : absl::OkStatus(); });
     return FromRankZero(there);
   }
 
+  // What has the name is damaged: it can never be loaded, and while it had the name, this step could not be
+  // saved. Before each deed rank 0 looks who owns the directory: what came before has taken its time.
+  void MoveAside() {
+    const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
+    Guarded([&]() -> absl::Status {
+      if (comm_.rank() == 0) {
+        TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+        whole_.erase(info_.step);
+      }
+      return absl::OkStatus();
+    });
+    const std::vector<std::string> not_removed = RemoveTogether(files_, comm_, {aside});
+    Guarded([&]() -> absl::Status {
+      if (comm_.rank() != 0) {
+        return absl::OkStatus();
+      }
+      if (!not_removed.empty()) {
+        return absl::UnavailableError(not_removed.front());
+      }
+      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+      return files_.Rename(path_, aside);
+    });
+  }
+
   absl::Status JudgeExisting(const absl::StatusOr<Manifest>& manifest, Saved& there) {
-    if (!manifest.ok() && !IsDamage(manifest.status())) {
+    if (!manifest.ok()) {
       return absl::UnavailableError(absl::StrCat(
           path_, " is there already and cannot be read now, which does not say that it is damaged: ",
           manifest.status().message()));
-    }
-    if (!manifest.ok()) {
-      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));  // reading it has taken its time
-      whole_.erase(info_.step);
-      const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
-      TANDEM_RETURN_IF_ERROR(files_.RemoveAll(aside));
-      return files_.Rename(path_, aside);
     }
     TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));
     if (manifest->info.layout_digest != info_.layout_digest) {
@@ -261,16 +257,7 @@ class Saving {
                           [&]() -> absl::StatusOr<std::string_view> { return file.Next(); }));
     own.file.bytes = file.bytes();
     own.file.digest = file.digest();
-    for (const Shard& shard : shards_) {
-      ManifestArray& array = own.arrays.emplace_back();
-      array.name = shard.name;
-      array.dtype = SafetensorsDtype(TypeInFile(shard));
-      array.elements = shard.elements;
-      if (const int64_t elements = shard.data->numel();
-          elements > 0) {  // the array must be known all the same
-        array.pieces.push_back({.file = comm_.rank(), .begin = shard.begin, .elements = elements});
-      }
-    }
+    own.arrays = ArraysOf(shards_, comm_.rank());
     return files_.SyncFolder(temporary_);
   }
 
@@ -308,38 +295,6 @@ class Saving {
       return files_.SyncFolder(directory_);
     });
     return FromRankZero(is_free);
-  }
-
-  static absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest) {
-    std::map<std::string, size_t> index;
-    for (size_t rank = 0; rank < texts.size(); ++rank) {
-      const Json json = Json::parse(texts[rank]);
-      manifest.files.push_back({.name = json.at("name").get<std::string>(),
-                                .bytes = json.at("bytes").get<int64_t>(),
-                                .digest = json.at("digest").get<std::string>()});
-      for (const Json& entry : json.at("arrays")) {
-        const auto name = entry.at(0).get<std::string>();
-        const auto [place, added] = index.emplace(name, manifest.arrays.size());
-        if (added) {
-          ManifestArray& array = manifest.arrays.emplace_back();
-          array.name = name;
-          array.dtype = entry.at(1).get<std::string>();
-          array.elements = entry.at(2).get<int64_t>();
-        }
-        ManifestArray& array = manifest.arrays[place->second];
-        if (array.dtype != entry.at(1).get<std::string>() || array.elements != entry.at(2).get<int64_t>()) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              "array ", name, ": rank ", rank, " has another type or size than the ranks before it"));
-        }
-        const auto elements = entry.at(4).get<int64_t>();
-        if (elements == 0) {
-          continue;
-        }
-        array.pieces.push_back(
-            {.file = static_cast<int>(rank), .begin = entry.at(3).get<int64_t>(), .elements = elements});
-      }
-    }
-    return CheckCoverage(manifest);
   }
 
   platform::Files& files_;

@@ -17,28 +17,29 @@
 namespace tandem::checkpoint {
 namespace {
 
-// The files of one rank, which only their digests are wanted of.
+// The files of one rank, which only their sizes and digests are wanted of. All sizes come first: to look at
+// them takes seconds, to read the files takes minutes.
 class Share final : public Reading {
  public:
   Share(platform::Files& files, const std::string& path, const std::vector<ManifestFile>& all,
         fsdp::Range range)
-      : files_(files), path_(path), all_(all), next_(range.begin), end_(range.end) {
+      : files_(files), path_(path), all_(all), sized_(range.begin), next_(range.begin), end_(range.end) {
     for (int64_t file = range.begin; file < range.end; ++file) {
       total_ += all[static_cast<size_t>(file)].bytes;
     }
   }
 
   absl::Status Advance(int64_t most_bytes) override {
+    const int64_t sizes_until = std::min(end_, sized_ + kMeetingFiles);
+    for (; sized_ < sizes_until; ++sized_) {
+      TANDEM_RETURN_IF_ERROR(Judge(sized_, CheckSize(files_, path_, all_[static_cast<size_t>(sized_)])));
+    }
     const int64_t until = bytes_ + most_bytes;
-    while (!done() && bytes_ < until) {
+    while (sized_ == end_ && !done() && bytes_ < until) {
       if (!file_.has_value()) {
         file_.emplace(files_, path_, all_[static_cast<size_t>(next_)]);
       }
-      const absl::Status status = file_->Next(part_);
-      if (!status.ok()) {
-        damaged_ = IsDamage(status) ? std::optional(next_) : std::nullopt;
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(Judge(next_, file_->Next(part_)));
       bytes_ += static_cast<int64_t>(part_.size());
       if (file_->done()) {
         file_.reset();
@@ -48,18 +49,26 @@ class Share final : public Reading {
     return absl::OkStatus();
   }
 
-  bool done() const override { return next_ == end_; }
-  int64_t bytes() const override { return bytes_; }
-  int64_t total() const override { return total_; }
+  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
 
-  // The file whose digest is another than the manifest's, as an index; it is the last that was read.
+  // The file that is not what the manifest says, as an index; it is the last that was looked at.
   std::optional<int64_t> damaged() const { return damaged_; }
 
  private:
+  bool done() const { return next_ == end_; }
+
+  absl::Status Judge(int64_t file, const absl::Status& status) {
+    if (IsDamage(status)) {
+      damaged_ = file;
+    }
+    return status;
+  }
+
   platform::Files& files_;
   const std::string& path_;
   const std::vector<ManifestFile>& all_;
-  int64_t next_;  // the file that is being read
+  int64_t sized_;  // the file whose size is looked at next
+  int64_t next_;   // the file that is being read
   const int64_t end_;
   std::optional<VerifiedFile> file_;
   std::string part_;
@@ -89,32 +98,20 @@ absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const s
                                              " misreads it, or has another file there"));
 }
 
-// Collective. The manifest, once rank 0 has found all files with the sizes that they should have, and every
-// rank the manifest that rank 0 has.
+// Collective. The manifest, once every rank has read the one that rank 0 has.
 absl::StatusOr<Manifest> ReadSameManifest(platform::Files& files, comm::Communicator& comm,
                                           const std::string& path) {
-  std::optional<Manifest> manifest;
-  absl::Status status;
-  if (comm.rank() == 0) {
-    status = StatusOfPart([&]() -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolder(files, path));
-      return absl::OkStatus();
-    });
+  Manifest manifest;
+  absl::Status status = StatusOfPart([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
+    return absl::OkStatus();
+  });
+  if (comm.rank() != 0 && IsDamage(status)) {  // which rank 0 alone can say
+    status = absl::UnavailableError(status.message());
   }
   TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, status));
-  if (comm.rank() != 0) {
-    status = StatusOfPart([&]() -> absl::Status {
-      absl::StatusOr<Manifest> read = ReadFolderManifest(files, path);
-      if (!read.ok()) {  // also what would be damage to rank 0, which has read it
-        return absl::UnavailableError(read.status().message());
-      }
-      manifest = *std::move(read);
-      return absl::OkStatus();
-    });
-  }
-  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, status));
-  TANDEM_RETURN_IF_ERROR(AgreeOnManifest(comm, manifest->digest));
-  return *std::move(manifest);
+  TANDEM_RETURN_IF_ERROR(AgreeOnManifest(comm, manifest.digest));
+  return manifest;
 }
 
 }  // namespace

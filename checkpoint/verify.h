@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 #include "fsdp/layout.h"
 #include "platform/files.h"
 
@@ -30,9 +30,10 @@ fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ra
 absl::Status AgreeOnManifest(comm::Communicator& comm, const std::string& digest);
 
 // Collective. The manifest of a whole checkpoint, or the same error on every rank: one of IsDamage (folder.h)
-// where rank 0 finds a file missing or of another size, or two ranks (the only one) one whose digest is
-// another; else Unavailable: a rank could not read its share, misreads it, or sees other files than rank 0
-// (it is named, unless it is 0). Damage goes before that. Throws CommError.
+// where rank 0 finds none or a damaged one, or two ranks (the only one) find a file missing, or of another
+// size or digest than the manifest says; else Unavailable: a rank could not read its share, misreads it, or
+// sees other files than another rank (it is named, unless it is 0). Damage goes before that. Throws
+// CommError.
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::string& path, const OnReadProgress& on_progress);
 

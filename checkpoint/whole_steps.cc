@@ -9,9 +9,8 @@
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/read_together.h"
-#include "checkpoint/steps_together.h"
 #include "checkpoint/verify.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 
@@ -36,7 +35,8 @@ std::string DigestOfShare(platform::Files& files, const comm::Communicator& comm
 
 }  // namespace
 
-WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory) {
+WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
+                          const std::function<void()>& looked) {
   WholeSteps whole;
   for (const int64_t step : ListStepsTogether(files, comm, directory, /*after=*/-1)) {
     // One meeting a step: no rank waits for longer than another looks at a share of one checkpoint.
@@ -45,6 +45,7 @@ WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, cons
     if (!digests[0].empty() && std::count(digests.begin(), digests.end(), digests[0]) == comm.size()) {
       whole.insert(step);
     }
+    looked();
   }
   return whole;
 }

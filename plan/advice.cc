@@ -205,7 +205,7 @@ class Adviser {
 
   // The trial with its numbers. Called from several threads.
   Trial Measure(Trial trial, const v1::JobSpec& changed) const {
-    const JobPlan plan = MakeJobPlan(changed);
+    const JobPlan plan = MakeUndigestedPlan(changed);
     const schedules::Program& program = plan.stage.train;
     const schedules::Timeline timeline =
         schedules::Simulate(plan.outline, program, WorkloadOf(plan), profile_).timeline;

@@ -331,7 +331,7 @@ std::string PrecisionText(const JobPlan& plan) {
   return text;
 }
 
-JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
+JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   JobPlan plan;
   plan.train = Train(resolved);
   plan.model = jobspec::ModelConfigOf(resolved.model());
@@ -354,8 +354,7 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
     }
   }
   plan.units = model::DecoderUnits(plan.model);
-  const int aligned = AlignedElementBytes(plan.precision);
-  plan.layouts = Layouts(plan.units, aligned, plan.train.optimizer);
+  plan.layouts = Layouts(plan.units, AlignedElementBytes(plan.precision), plan.train.optimizer);
   plan.schedule = ScheduleOf(resolved.parallelism());
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
   if (resolved.parallelism().has_nccl()) {
@@ -367,11 +366,17 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
         "parallelism.fsdp.prefetch: auto is for prefetch_choice.h to replace, when a job is submitted");
   }
   BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
+  return plan;
+}
+
+JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
+  JobPlan plan = MakeUndigestedPlan(resolved);
   std::string texts;
   for (const schedules::Program* program : plan.stage.All()) {
     texts += schedules::ToText(*program, plan.outline);
   }
   plan.program_digest = platform::Sha256Of(texts);
+  const int aligned = AlignedElementBytes(plan.precision);
   // The digest is of the whole model: checkpoints are the same however the ranks share the experts.
   const std::vector<model::UnitParameters> whole = model::DecoderUnits(WithAllExperts(plan.model));
   const auto digest = [&](int element_bytes) {

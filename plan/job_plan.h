@@ -100,6 +100,10 @@ struct JobPlan {
 // check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
+// The same without digests and resumable_layouts, which stay empty: for who compares plans by their time and
+// memory. The digest is of the programs' texts, and writing these takes a fifth of MakeJobPlan's time.
+JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved);
+
 // The units' layouts as `rank` has them, which differ from plan.layouts in the names of experts, and in what
 // follows from names: of the ranks that share the experts of a layer, each has its own.
 std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank);

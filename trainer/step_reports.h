@@ -21,6 +21,10 @@
 
 namespace tandem::trainer {
 
+// What norms in reports are of, in their order. Its digest is of the names and shapes, so that jobs whose
+// layouts are the same and that train other parts of them have tables of their own.
+v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters);
+
 // A step's record on its way: put together on each rank from the runs that computed and applied the step,
 // folded by the reporter, and on rank 0 written to metrics.jsonl and TensorBoard's file in the job's
 // directory, told, and logged where gradients are not finite. Used by the rank's thread.
@@ -65,6 +69,7 @@ class StepReports {
   const std::vector<size_t> places_;                      // of this rank's among them
   std::optional<MetricsFile> metrics_;
   std::optional<TensorBoardFile> tensorboard_;
+  std::string table_digest_;
   std::string nonfinite_places_ = "the sum of their squares";  // may overflow where all elements are finite
   bool has_warned_ = false;
   // Complete once the run that applies the step has ended, and what follows that.

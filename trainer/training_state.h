@@ -46,7 +46,7 @@ class TrainingState {
   // Collective: initial weights, or those of a checkpoint, which are then published to the programs. Holds
   // the lease of the checkpoint directory in `lease`, where there is one; `lost` is called on the lease's
   // thread when the directory gets another owner, and `moved` on this one whenever the ranks have read
-  // another part of a checkpoint. Throws UserError, CheckpointError, CommError.
+  // another part of a checkpoint, or looked at another one. Throws UserError, CheckpointError, CommError.
   Start Load(checkpoint::HeldLease& lease, std::function<void(std::exception_ptr)> lost,
              const std::function<void()>& moved);
 

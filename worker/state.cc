@@ -34,15 +34,6 @@ v1::RankPhase PhaseOf(const RankState& rank) {
 
 }  // namespace
 
-AttemptKey KeyOf(const v1::AttemptId& id) { return {.job = id.job_id(), .attempt = id.attempt()}; }
-
-v1::AttemptId IdOf(const AttemptKey& key) {
-  v1::AttemptId id;
-  id.set_job_id(key.job);
-  id.set_attempt(key.attempt);
-  return id;
-}
-
 bool IsDraining(const WorkerState& state, absl::Time now) {
   return state.shutdown_at != absl::InfiniteFuture() && now < state.shutdown_at;
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/attempt_key.h"
 #include "tandem/v1/trainer.pb.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/instruction_names.h"
@@ -19,20 +20,15 @@ namespace tandem::worker {
 
 // What the worker daemon knows, as plain data. Only Step (step.h) changes it.
 
-struct AttemptKey {
-  std::string job;
-  int attempt = 0;
-  auto operator<=>(const AttemptKey&) const = default;
-};
+using proto::AttemptKey;
+using proto::IdOf;
+using proto::KeyOf;
 
 struct RankKey {
   AttemptKey attempt;
   int rank = 0;
   auto operator<=>(const RankKey&) const = default;
 };
-
-AttemptKey KeyOf(const v1::AttemptId& id);
-v1::AttemptId IdOf(const AttemptKey& key);
 
 // One look at the shared page of a rank.
 struct PageSample {

@@ -153,6 +153,13 @@ void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<
   }
 }
 
+// The attempt whose ranks have their slots; null where the job waits for slots, or never had any.
+const v1::Attempt* PlacedAttempt(const v1::Job& job) {
+  return job.attempts_size() > 0 && job.state() != v1::JOB_STATE_QUEUED
+             ? &job.attempts(job.attempts_size() - 1)
+             : nullptr;
+}
+
 }  // namespace
 
 Style StateStyle(v1::JobState state) {
@@ -166,20 +173,27 @@ std::string ReasonText(const v1::Job& job) {
   return absl::StrCat(reason, !reason.empty() && !message.empty() ? ": " : "", message);
 }
 
-std::string PlacementText(const v1::Job& job) {
+std::string RanksText(const v1::Job& job) {
   const int ranks = job.resolved().parallelism().ranks();
-  std::string text = ranks > 0 ? absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks") : "";
-  if (job.attempts_size() > 0 && job.state() != v1::JOB_STATE_QUEUED) {
-    std::set<std::string> workers;
-    for (const v1::RankSlot& slot : job.attempts(job.attempts_size() - 1).slots()) {
+  if (ranks == 0) {
+    return "";
+  }
+  const v1::Attempt* attempt = PlacedAttempt(job);
+  const v1::Device device = attempt != nullptr ? attempt->device() : job.resolved().resources().device();
+  const bool known =
+      device == v1::DEVICE_CPU || device == v1::DEVICE_CUDA;  // auto is decided when it is placed
+  return absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks", known ? " on " : "",
+                      known ? DeviceText(device) : "");
+}
+
+std::string WorkersText(const v1::Job& job) {
+  std::set<std::string> workers;
+  if (const v1::Attempt* attempt = PlacedAttempt(job)) {
+    for (const v1::RankSlot& slot : attempt->slots()) {
       workers.insert(slot.worker());
     }
-    if (!workers.empty()) {
-      absl::StrAppend(&text, text.empty() ? "" : " ", "on ", workers.size(),
-                      workers.size() == 1 ? " worker" : " workers");
-    }
   }
-  return text;
+  return workers.empty() ? "" : absl::StrCat(workers.size(), workers.size() == 1 ? " worker" : " workers");
 }
 
 std::string StandstillText(const WatchState& state, absl::Time now) {
@@ -192,7 +206,8 @@ StyledLine HeaderLine(const WatchState& state, int width) {
   std::vector<Part> parts = {
       {StyledLine(Escape(job.name()), Style::kStrong), 8},
       {StyledLine(StateText(job.state()), StateStyle(job.state())), 9},
-      {StyledLine(PlacementText(job)), 5},
+      {StyledLine(RanksText(job)), 5},
+      {StyledLine(WorkersText(job)), 4},
       {StyledLine(job.attempt() > 1 ? absl::StrCat("attempt ", job.attempt()) : ""), 6},
       {StyledLine(Escape(job.id()), Style::kDim), 3},
   };

@@ -21,15 +21,18 @@ struct FrameShape {
 // back.
 std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& shape, absl::Time now);
 
-// "headers  RUNNING  2 ranks on 2 workers", cut to the width.
+// "headers  RUNNING  2 ranks on cuda  2 workers", cut to the width.
 StyledLine HeaderLine(const WatchState& state, int width);
 
 // "NotEnoughSlots: 2 slots are needed, 1 is free": why the job is in its state; empty where nothing is
 // said.
 std::string ReasonText(const v1::Job& job);
 
-// "2 ranks on 2 workers"; without placement "2 ranks".
-std::string PlacementText(const v1::Job& job);
+// "2 ranks on cuda": the device that the ranks train on; "2 ranks" while `auto` is undecided.
+std::string RanksText(const v1::Job& job);
+
+// "2 workers", on which the ranks run; empty without placement.
+std::string WorkersText(const v1::Job& job);
 
 // "no progress for 0:09: rank 1 on worker b is stopped, ...". Requires state.standstill.
 std::string StandstillText(const WatchState& state, absl::Time now);

@@ -92,9 +92,7 @@ v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
   if (it != state.workers.end()) {
     for (const auto& [key, status] : it->second.attempts) {
       if ((status.ended() || status.has_refused()) && !IsLive(state, key)) {
-        v1::AttemptId& forget = *out.add_forget();
-        forget.set_job_id(key.first);
-        forget.set_attempt(key.second);
+        *out.add_forget() = IdOf(key);
       }
     }
   }

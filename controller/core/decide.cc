@@ -382,11 +382,11 @@ Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl:
   if (!RunsOn(state, key, in.worker)) {
     return out;  // of an older attempt: fenced; or of another worker's
   }
-  const JobEntry& entry = state.jobs.at(key.first);
+  const JobEntry& entry = state.jobs.at(key.job);
   if (in.notice.has_warning() || in.notice.has_training()) {
     return DecideWarning(state, entry, in, now);
   }
-  const bool known = entry.runtime.checkpoint_attempt() == key.second &&
+  const bool known = entry.runtime.checkpoint_attempt() == key.attempt &&
                      entry.runtime.checkpoint_step() >= in.notice.committed().step();
   if (known) {
     return out;  // sent again after a lost connection

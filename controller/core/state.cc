@@ -27,8 +27,6 @@ const v1::Job* FindRequest(const State& state, const std::string& owner, const s
   return nullptr;
 }
 
-AttemptKey KeyOf(const v1::AttemptId& id) { return {id.job_id(), id.attempt()}; }
-
 AttemptKey CurrentAttempt(const v1::Job& job) { return {job.id(), job.attempt()}; }
 
 const v1::Attempt& Current(const v1::Job& job) { return job.attempts(job.attempts_size() - 1); }
@@ -44,15 +42,16 @@ std::vector<std::string> WorkersOf(const v1::Job& job) {
 }
 
 bool IsLive(const State& state, const AttemptKey& key) {
-  const auto it = state.jobs.find(key.first);
-  return it != state.jobs.end() && HasRanks(it->second.job.state()) && it->second.job.attempt() == key.second;
+  const auto it = state.jobs.find(key.job);
+  return it != state.jobs.end() && HasRanks(it->second.job.state()) &&
+         it->second.job.attempt() == key.attempt;
 }
 
 bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker) {
   if (!IsLive(state, key)) {
     return false;
   }
-  const auto& slots = Current(state.jobs.at(key.first).job).slots();
+  const auto& slots = Current(state.jobs.at(key.job).job).slots();
   return std::any_of(slots.begin(), slots.end(),
                      [&](const v1::RankSlot& slot) { return slot.worker() == worker; });
 }

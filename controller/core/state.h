@@ -10,13 +10,15 @@
 
 #include "absl/time/time.h"
 #include "controller/runtime.pb.h"
+#include "proto/attempt_key.h"
 #include "tandem/v1/state.pb.h"
 #include "tandem/v1/workers.pb.h"
 
 namespace tandem::controller {
 
-// An attempt is the only fence: (job id, number from 1).
-using AttemptKey = std::pair<std::string, int>;
+using proto::AttemptKey;
+using proto::IdOf;
+using proto::KeyOf;
 
 // One row of the store: a job, and what only the controller needs to know of it. Changed by Apply alone.
 struct JobEntry {
@@ -67,7 +69,6 @@ bool HasRanks(v1::JobState state);
 // The job that the owner has submitted with that request id; null: none, or the id is empty.
 const v1::Job* FindRequest(const State& state, const std::string& owner, const std::string& request_id);
 
-AttemptKey KeyOf(const v1::AttemptId& id);
 AttemptKey CurrentAttempt(const v1::Job& job);
 
 // The current attempt. Requires job.attempt() > 0.

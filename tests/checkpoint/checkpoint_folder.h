@@ -88,7 +88,7 @@ inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     const auto own = files.find(comm.rank());
     found[static_cast<size_t>(comm.rank())] =
-        FindWholeSteps(own == files.end() ? platform::SystemFiles() : *own->second, comm, directory);
+        FindWholeSteps(own == files.end() ? platform::SystemFiles() : *own->second, comm, directory, [] {});
   });
   for (const WholeSteps& other : found) {
     EXPECT_EQ(other, found[0]);

@@ -202,8 +202,9 @@ TEST_F(DamagedCheckpointTest, OneThatCannotBeReadIsNeitherPassedOverNorReplaced)
     for (const std::string name : {"/manifest.json", "/rank-00001.safetensors"}) {
       SCOPED_TRACE(name + " " + strerror(error));
       UnreadableFiles files("/step-20" + name, error);
-      const std::string reason = "cannot be read now, which does not say that it is damaged: open " +
-                                 Path(20) + name + ": " + strerror(error);
+      const std::string reason = absl::StrCat("cannot be read now, which does not say that it is damaged: ",
+                                              name == "/manifest.json" ? "" : "rank 1: ", "open ", Path(20),
+                                              name, ": ", strerror(error));
       try {
         Newest(2, {{0, &files}, {1, &files}});
         ADD_FAILURE() << "found";

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/remove_together.h"
@@ -30,10 +31,11 @@ class OwnedFolderTest : public CheckpointTest {
   }
   absl::Status Take(
       platform::Files& files, const Owner& self, const std::function<void()>& pause = [] {}) {
-    std::vector<std::string> doomed;
-    const absl::Status taken = TakeOwnership(files, directory_, self, pause, doomed);
-    comm::RunThreadRanks(1, [&](comm::Communicator& comm) { RemoveTogether(files, comm, doomed); });
-    return taken;
+    const absl::StatusOr<std::vector<std::string>> doomed = TakeOwnership(files, directory_, self, pause);
+    if (doomed.ok()) {
+      comm::RunThreadRanks(1, [&](comm::Communicator& comm) { RemoveTogether(files, comm, *doomed); });
+    }
+    return doomed.status();
   }
   // From an owner that is alive, as a program without manners would.
   void Steal(const std::string& job) {

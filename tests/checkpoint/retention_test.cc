@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/whole_steps.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
@@ -82,6 +85,22 @@ TEST_F(RetentionTest, OneThatIsNotAsItsManifestSaysIsNotKnownToBeWhole) {
   }
 }
 
+// No file has such a size, and by such sizes no rank would look at any.
+TEST_F(RetentionTest, OneWhoseManifestHasImpossibleSizesIsNotKnownToBeWhole) {
+  SaveOn(files_, directory_, 2, 10);
+  Manifest manifest = *ReadFolderManifest(files_, Path(10));
+  for (const std::pair<int64_t, int64_t>& sizes :
+       {std::pair{int64_t{-10}, int64_t{-10}}, std::pair{INT64_MAX, int64_t{1}}}) {
+    manifest.files[0].bytes = sizes.first;
+    manifest.files[1].bytes = sizes.second;
+    WriteAll(Path(10) + "/manifest.json", WriteManifest(manifest).text);
+    EXPECT_THAT(WholeStepsOf(directory_, 2), ElementsAre());
+    EXPECT_EQ(Newest(2).path, "");
+    EXPECT_THAT(skipped_,
+                ElementsAre("step-10: manifest.json: its files cannot have the sizes that it says"));
+  }
+}
+
 // On many ranks a checkpoint has many files, and there may be many checkpoints: the others would wait for
 // rank 0 in one collective until its deadline.
 TEST_F(RetentionTest, EveryFileIsLookedAtByOneRankWhenTheJobStarts) {
@@ -112,6 +131,24 @@ TEST_F(RetentionTest, EveryFileIsLookedAtByOneRankWhenTheJobStarts) {
       EXPECT_EQ(count, 1) << path << " on " << ranks;
     }
   }
+}
+
+// There may be thousands of them: a rank that looks at them for minutes is alive.
+TEST_F(RetentionTest, EveryStepThatIsLookedAtIsProgressOnEveryRank) {
+  for (const int64_t step : {10, 20, 30}) {
+    SaveOn(files_, directory_, 2, step);
+  }
+  WriteAll(Path(20) + "/manifest.json", "damage");
+  std::vector<WatchedFiles> watched(2);
+  std::vector<int> looks(2);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    const auto rank = static_cast<size_t>(comm.rank());
+    FindWholeSteps(watched[rank], comm, directory_, [&] {
+      ++looks[rank];
+      EXPECT_EQ(watched[rank].read().size(), static_cast<size_t>(looks[rank])) << "a manifest each";
+    });
+  });
+  EXPECT_THAT(looks, ElementsAre(3, 3));
 }
 
 TEST_F(RetentionTest, OneThatAnyRankDoesNotFindAsRankZeroDoesIsNotKnownToBeWhole) {
@@ -152,7 +189,8 @@ TEST_F(RetentionTest, ADirectoryThatRankZeroCannotListIsEveryRanksError) {
   std::atomic<int> failed = 0;
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     try {
-      FindWholeSteps(comm.rank() == 0 ? static_cast<platform::Files&>(unlisted) : files_, comm, directory_);
+      FindWholeSteps(comm.rank() == 0 ? static_cast<platform::Files&>(unlisted) : files_, comm, directory_,
+                     [] { ADD_FAILURE() << "looked"; });
     } catch (const CheckpointError& error) {
       EXPECT_EQ(error.what(), "checkpoint: rank 0: list " + directory_ + ": Input/output error");
       ++failed;

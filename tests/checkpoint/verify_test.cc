@@ -13,13 +13,16 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
 #include "checkpoint/digest.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/work_together.h"
 #include "platform/files.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
@@ -28,8 +31,13 @@
 namespace tandem::checkpoint {
 namespace {
 
+using testing::_;
+using testing::Contains;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
+using testing::Pair;
 using testing::StartsWith;
 
 std::vector<ManifestFile> FilesOf(const std::vector<int64_t>& bytes) {
@@ -77,6 +85,26 @@ TEST(DigestTest, PartsHaveTheDigestOfTheWhole) {
 
 class VerifyTest : public CheckpointTest {
  protected:
+  // A whole checkpoint of `step` that has no arrays, but that many files of a byte.
+  void PutFiles(int64_t step, int num_files) {
+    std::filesystem::create_directories(Path(step));
+    Manifest manifest{.info = InfoOf(step)};
+    for (int i = 0; i < num_files; ++i) {
+      const std::string name = absl::StrFormat("rank-%05d.safetensors", i);
+      WriteAll(Path(step) + "/" + name, "x");
+      manifest.files.push_back({.name = name, .bytes = 1, .digest = Digest("x")});
+    }
+    WriteAll(Path(step) + "/manifest.json", WriteManifest(manifest).text);
+  }
+
+  static int NumSized(const WatchedFiles& files) {
+    int num_looks = 0;
+    for (const auto& [path, count] : files.sized()) {
+      num_looks += path.ends_with(".safetensors") ? count : 0;
+    }
+    return num_looks;
+  }
+
   // The error of each of `ranks` ranks that look for the newest; empty: it has found one.
   std::vector<std::string> ErrorsOfNewest(int ranks, const std::map<int, platform::Files*>& files) {
     std::vector<std::string> errors(static_cast<size_t>(ranks));
@@ -122,6 +150,51 @@ TEST_F(VerifyTest, EveryFileIsReadByOneRankAndEveryRankReads) {
   }
 }
 
+// A checkpoint of 65,536 ranks has as many files. On a network file system each look takes some milliseconds:
+// the others would wait for rank 0 in one collective for minutes.
+TEST_F(VerifyTest, TheSizeOfEveryFileIsLookedAtByOneRankAndRanksMeetAfterAFew) {
+  constexpr int kMeetings = 3;
+  constexpr int kFiles = 2 * kMeetings * kMeetingFiles;
+  PutFiles(10, kFiles);
+  std::vector<WatchedFiles> watched(2);
+  std::vector<int> meetings(2);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    const auto rank = static_cast<size_t>(comm.rank());
+    const auto progress = [&](const ReadProgress& now) {
+      EXPECT_EQ(now.path, Path(10));
+      EXPECT_EQ(now.total, kFiles);
+      EXPECT_EQ(now.done, ++meetings[rank] < kMeetings ? 0 : kFiles) << "sizes first";
+      EXPECT_EQ(NumSized(watched[rank]), meetings[rank] * kMeetingFiles);
+    };
+    EXPECT_TRUE(VerifyTogether(watched[rank], comm, Path(10), progress).ok());
+  });
+  EXPECT_THAT(meetings, Each(kMeetings));
+  std::map<std::string, int> looks;
+  for (const WatchedFiles& own : watched) {
+    for (const auto& [path, count] : own.sized()) {
+      looks[path] += count;
+    }
+  }
+  looks.erase(Path(10) + "/manifest.json");
+  EXPECT_EQ(looks.size(), static_cast<size_t>(kFiles));
+  EXPECT_THAT(looks, Each(Pair(_, 1)));
+}
+
+// To look at them takes seconds, to read them minutes.
+TEST_F(VerifyTest, NothingOfAShareIsReadWhereOneOfItsFilesIsMissingOrOfAnotherSize) {
+  PutFiles(10, 3);
+  PutFiles(20, 3 * kMeetingFiles);
+  const std::string last = absl::StrFormat("%s/rank-%05d.safetensors", Path(20), 3 * kMeetingFiles - 1);
+  WatchedFiles watched;
+  WriteAll(last, "yz");
+  EXPECT_EQ(Newest(1, {{0, &watched}}).path, Path(10));
+  EXPECT_THAT(skipped_, ElementsAre(HasSubstr("it has 2 bytes, the manifest says 1")));
+  std::filesystem::remove(last);
+  EXPECT_EQ(Newest(1, {{0, &watched}}).path, Path(10));
+  EXPECT_THAT(skipped_, ElementsAre("step-20: open " + last + ": No such file or directory"));
+  EXPECT_THAT(watched.read(), Not(Contains(Pair(HasSubstr("/step-20/rank-"), _))));
+}
+
 TEST_F(VerifyTest, DamageInAnyRanksShareIsEveryRanksVerdict) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
@@ -135,6 +208,18 @@ TEST_F(VerifyTest, DamageInAnyRanksShareIsEveryRanksVerdict) {
       EXPECT_EQ(Newest(ranks).path, Path(10));
       EXPECT_THAT(skipped_, ElementsAre("step-20: " + name + ": its digest does not match the manifest"));
     }
+    WriteAll(Path(20) + "/" + name, content + "x");
+    for (const int ranks : {1, 2, 4}) {
+      EXPECT_EQ(Newest(ranks).path, Path(10));
+      EXPECT_THAT(skipped_, ElementsAre(absl::StrCat("step-20: ", name, ": it has ", content.size() + 1,
+                                                     " bytes, the manifest says ", content.size())));
+    }
+    std::filesystem::remove(Path(20) + "/" + name);
+    for (const int ranks : {1, 2, 4}) {
+      EXPECT_EQ(Newest(ranks).path, Path(10));
+      EXPECT_THAT(skipped_,
+                  ElementsAre("step-20: open " + Path(20) + "/" + name + ": No such file or directory"));
+    }
     WriteAll(Path(20) + "/" + name, content);
   }
   EXPECT_EQ(Newest(4).path, Path(20));
@@ -145,13 +230,16 @@ TEST_F(VerifyTest, DamageInAnyRanksShareIsEveryRanksVerdict) {
 TEST_F(VerifyTest, WhatOneRankCannotReadIsNobodysDamage) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
+  const std::string misread =
+      ", but rank 0 reads it as it should be: the machine of rank 2 misreads it, or has another file there";
   for (const int error : {ESTALE, EIO, ENOENT}) {
     for (const std::string name : {"/manifest.json", "/rank-00002.safetensors"}) {
       UnreadableFiles unreadable("/step-20" + name, error);
       for (const std::string& text : ErrorsOfNewest(4, {{2, &unreadable}})) {
+        const bool judged = error == ENOENT && name.starts_with("/rank");
         EXPECT_EQ(text, "checkpoint " + Path(20) +
                             " cannot be read now, which does not say that it is damaged: rank 2: open " +
-                            Path(20) + name + ": " + strerror(error) +
+                            Path(20) + name + ": " + strerror(error) + (judged ? misread : "") +
                             "; try again when it can be, move it away, or name another with "
                             "checkpoint.resume");
       }
@@ -183,6 +271,37 @@ TEST_F(VerifyTest, AFileThatOneRankMisreadsIsNobodysDamageAndTheRankIsNamed) {
         EXPECT_THAT(text, HasSubstr(absl::StrCat(
                               ".safetensors: its digest does not match the manifest, but rank ", second,
                               " reads it as it should be: the machine of rank ", rank, " misreads it")));
+      }
+    }
+  }
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
+}
+
+// Its cache is of a time when the file was not there, or not done. Rank 0 is no better than the others.
+TEST_F(VerifyTest, AFileThatOneRankMissesOrSeesWithAnotherSizeIsNobodysDamageAndTheRankIsNamed) {
+  SaveOn(files_, directory_, 4, 10);
+  SaveOn(files_, directory_, 4, 20);
+  class Longer final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<int64_t> Size(const std::string& path) override {
+      absl::StatusOr<int64_t> bytes = ForwardingFiles::Size(path);
+      if (path.find("/step-20/rank-") != std::string::npos && bytes.ok()) {
+        ++*bytes;
+      }
+      return bytes;
+    }
+  } longer;
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string name = absl::StrCat("rank-0000", rank, ".safetensors");
+    UnreadableFiles missing("/step-20/" + name, ENOENT);
+    const int64_t bytes = *files_.Size(Path(20) + "/" + name);
+    const std::pair<platform::Files*, std::string> cases[] = {
+        {&missing, absl::StrCat("open ", Path(20), "/", name, ": No such file or directory")},
+        {&longer, absl::StrCat(name, ": it has ", bytes + 1, " bytes, the manifest says ", bytes)}};
+    for (const auto& [files, reason] : cases) {
+      for (const std::string& text : ErrorsOfNewest(4, {{rank, files}})) {
+        EXPECT_THAT(text, HasSubstr(absl::StrCat("damaged: rank ", rank, ": ", reason, ", but rank ",
+                                                 (rank + 2) % 4, " reads it as it should be")));
       }
     }
   }

@@ -13,7 +13,8 @@
 
 namespace tandem::checkpoint {
 
-// The machine's files; keeps which are opened to be read, and how much of their content is.
+// The machine's files; keeps which are opened to be read, how much of their content is, and how often a size
+// is looked at.
 class WatchedFiles final : public platform::ForwardingFiles {
  public:
   // before_read: called with the path before any of a file's content is read.
@@ -30,6 +31,7 @@ class WatchedFiles final : public platform::ForwardingFiles {
     {
       const std::lock_guard lock(mu_);
       opened_.insert(path);
+      ++sized_[path];
     }
     return ForwardingFiles::Size(path);
   }
@@ -37,6 +39,11 @@ class WatchedFiles final : public platform::ForwardingFiles {
   std::set<std::string> opened() const {
     const std::lock_guard lock(mu_);
     return opened_;
+  }
+  // Looks at the size, by path.
+  std::map<std::string, int> sized() const {
+    const std::lock_guard lock(mu_);
+    return sized_;
   }
   // Bytes of content, by path.
   std::map<std::string, int64_t> read() const {
@@ -60,6 +67,7 @@ class WatchedFiles final : public platform::ForwardingFiles {
   const std::function<void(const std::string&)> before_read_;
   mutable std::mutex mu_;
   std::set<std::string> opened_;
+  std::map<std::string, int> sized_;
   std::map<std::string, int64_t> read_;
 };
 

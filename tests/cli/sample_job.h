@@ -41,6 +41,7 @@ inline v1::Job SampleJob(v1::JobState state, int64_t revision) {
     job.set_attempt(1);
     v1::Attempt& attempt = *job.add_attempts();
     attempt.set_number(1);
+    attempt.set_device(v1::DEVICE_CPU);
     *attempt.mutable_started() = At(2);
     for (int rank = 0; rank < 2; ++rank) {
       v1::RankSlot& slot = *attempt.add_slots();

@@ -54,7 +54,7 @@ WatchState RunningState() {
 
 TEST(WatchFrameTest, Running80) {
   EXPECT_EQ(Frame(RunningState(), 80, Moment(134)),
-            R"(headers  RUNNING  2 ranks on 2 workers  3f2a91c07be4
+            R"(headers  RUNNING  2 ranks on cpu  2 workers  3f2a91c07be4
 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━─────────────────  step 134/200  67%  ETA 1:06
 loss 2.0261  █▃▂▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  validation 2.4871 at 100
 8,192 tokens/s   0.500 s/step   grad norm 0.842   lr 7.61e-04
@@ -102,7 +102,7 @@ TEST(WatchFrameTest, AStalledJobNamesTheRankThatIsBehindAndPromisesNoEnd) {
 
 TEST(WatchFrameTest, Running40) {
   EXPECT_EQ(Frame(RunningState(), 40, Moment(134)),
-            R"(headers  RUNNING  2 ranks on 2 workers
+            R"(headers  RUNNING  2 ranks on cpu
 ━━━━━━━────  step 134/200  67%  ETA 1:06
 loss 2.0261  validation 2.4871 at 100
 8,192 tokens/s   grad norm 0.842
@@ -115,7 +115,7 @@ model.embed_tokens.weight       8.94e-04
 
 TEST(WatchFrameTest, Running120) {
   EXPECT_EQ(Frame(RunningState(), 120, Moment(134)),
-            R"(headers  RUNNING  2 ranks on 2 workers  3f2a91c07be4
+            R"(headers  RUNNING  2 ranks on cpu  2 workers  3f2a91c07be4
 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━────────────────────────  step 134/200  67%  ETA 1:06
 loss 2.0261  █▃▂▂▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁  validation 2.4871 at 100
 8,192 tokens/s   0.500 s/step   grad norm 0.842   lr 7.61e-04
@@ -156,11 +156,26 @@ TEST(WatchFrameTest, AJobThatWaitsSaysWhy) {
             "free on 1 connected worker\n");
 }
 
+TEST(WatchFrameTest, TheHeaderSaysWhichDeviceTheRanksTrainOn) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 4);
+  job.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_AUTO);
+  job.mutable_attempts(0)->set_device(v1::DEVICE_CUDA);
+  EXPECT_EQ(RanksText(job), "2 ranks on cuda") << "what auto was decided to be";
+  WatchState state;
+  Apply(Snapshot(job), Moment(0), true, state);
+  EXPECT_EQ(HeaderLine(state, 40).Render(40, false, true), "headers  RUNNING  2 ranks on cuda")
+      << "a narrow terminal shows the device before the workers";
+  job.set_state(v1::JOB_STATE_QUEUED);  // to be placed again
+  EXPECT_EQ(RanksText(job), "2 ranks") << "it may get another device";
+  job.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_CPU);
+  EXPECT_EQ(RanksText(job), "2 ranks on cpu");
+}
+
 TEST(WatchFrameTest, BeforeTheFirstStepTheBarIsEmpty) {
   WatchState state;
   Apply(Snapshot(SampleJob(v1::JOB_STATE_RUNNING, 4)), Moment(0), true, state);
   EXPECT_EQ(Frame(state, 40, Moment(1)),
-            "headers  RUNNING  2 ranks on 2 workers\n"
+            "headers  RUNNING  2 ranks on cpu\n"
             "────────────────────────  step 0/200  0%\n");
 }
 

@@ -50,7 +50,7 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
   // Step 2 comes within a second of step 1.
   EXPECT_EQ(console_.out,
             "headers  QUEUED  2 ranks  3f2a91c07be4  NotEnoughSlots: 2 slots are needed, 1 is free\n"
-            "headers  RUNNING  2 ranks on 2 workers  3f2a91c07be4\n"
+            "headers  RUNNING  2 ranks on cpu  2 workers  3f2a91c07be4\n"
             "step 1/4  loss 5.5000  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:02\n"
             "step 3/4  loss 3.1667  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:01\n"
             "step 3/4  validation loss 3.2500\n"

@@ -184,9 +184,16 @@ TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom
 // What becomes of the state directory while a controller has it.
 class StateDirectoryTest : public ::testing::Test {
  protected:
+  // The daemon may notice by itself before the submit comes: then nobody answers it, and it does not wait for
+  // somebody who does. What a submit is told that comes first: engine_test.cc.
   void ExpectRefusalAndEnd(const std::string& file) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    context.set_wait_for_ready(false);
+    v1::SubmitRequest request;
+    *request.mutable_spec() = JobClient::SpecOf("lost", 1);
     v1::Job job;
-    const grpc::Status status = client_.Submit(JobClient::SpecOf("lost", 1), "", job);
+    const grpc::Status status = client_.stub().Submit(&context, request, &job);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << "it must not be acknowledged";
     const int end = daemon_.Wait();
     EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
@@ -200,15 +207,10 @@ class StateDirectoryTest : public ::testing::Test {
   v1::Job job_;
 };
 
-TEST_F(StateDirectoryTest, ADeletedOneRefusesTheNextSubmitWithTheReasonAndEndsTheDaemon) {
+TEST_F(StateDirectoryTest, ADeletedOneRefusesTheNextSubmitAndEndsTheDaemon) {
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
   std::filesystem::remove_all(state_);
-  const grpc::Status status = client_.Submit(JobClient::SpecOf("lost", 1), "", job_);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
-  EXPECT_THAT(status.error_message(), HasSubstr(state_ + "/controller.db was deleted, moved or replaced"));
-  EXPECT_THAT(status.error_message(), HasSubstr("another --state"));
-  const int end = daemon_.Wait();
-  EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
+  ExpectRefusalAndEnd(state_ + "/controller.db");
 }
 
 TEST_F(StateDirectoryTest, ADeletedOneIsNoticedWithoutAnyRequest) {

@@ -120,12 +120,12 @@ void SimulatedWorker::Send(v1::WorkerMessage message) {
 }
 
 void SimulatedWorker::Converge(const v1::Assignments& assignments) {
-  std::set<std::pair<std::string, int>> listed;
+  std::set<proto::AttemptKey> listed;
   for (const v1::Assignment& assignment : assignments.all()) {
-    const std::pair<std::string, int> key{assignment.id().job_id(), assignment.id().attempt()};
+    const proto::AttemptKey key = proto::KeyOf(assignment.id());
     listed.insert(key);
     if (assignment.desired() == v1::DESIRED_RUN && attempts_.count(key) == 0) {
-      ++starts_[key.first];
+      ++starts_[key.job];
       v1::AttemptStatus& status = attempts_[key];
       *status.mutable_id() = assignment.id();
       for (const v1::RankStart& rank : assignment.ranks()) {
@@ -157,7 +157,7 @@ void SimulatedWorker::Converge(const v1::Assignments& assignments) {
     }
   }
   for (const v1::AttemptId& id : assignments.forget()) {
-    attempts_.erase({id.job_id(), id.attempt()});
+    attempts_.erase(proto::KeyOf(id));
   }
 }
 
@@ -225,7 +225,7 @@ bool SimulatedWorker::SendReports(const v1::AttemptStatus& status) {
   for (const v1::RankStatus& rank : status.ranks()) {
     rank0 = rank0 || rank.rank() == 0;
   }
-  bool& reported = reported_[{status.id().job_id(), status.id().attempt()}];
+  bool& reported = reported_[proto::KeyOf(status.id())];
   if (!rank0 || reported) {
     return true;
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "proto/attempt_key.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
 namespace tandem::controller {
@@ -65,8 +66,8 @@ class SimulatedWorker {
   bool released_ = false;
   std::string refused_;
   std::map<std::string, int> starts_;
-  std::map<std::pair<std::string, int>, v1::AttemptStatus> attempts_;
-  std::map<std::pair<std::string, int>, bool> reported_;
+  std::map<proto::AttemptKey, v1::AttemptStatus> attempts_;
+  std::map<proto::AttemptKey, bool> reported_;
   std::unique_ptr<grpc::ClientContext> context_;
   Stream* stream_ = nullptr;
   v1::Workers::Stub* stub_ = nullptr;

@@ -7,7 +7,6 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/Device.h>
 #include <gtest/gtest.h>
 
@@ -20,22 +19,18 @@
 #include <utility>
 #include <vector>
 
-#include "ops/attention_work.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
 #include "ops/rope.h"
 #include "ops/row_work.h"
 #include "tests/cuda/against_cpu.h"
-#include "tests/ops/attention_run.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
 namespace {
 
-using test::AttentionOutputs;
 using test::FilledWithNan;
 using test::RelativeError;
-using test::RunAttention;
 using test::SameBits;
 using test::StatisticsOf;
 using test::Tolerance;
@@ -79,120 +74,6 @@ TEST_P(CudaOperationsTest, Rope) {
               ops.Rope(in[0], in[1], 4, out[0]);
               ops.RopeBackward(in[0], in[1], 4, out[1]);
             });
-  }
-}
-
-class CudaAttentionTest : public CudaOperationsTest {
- protected:
-  // batch: [sequences, 2 length + 1], of which the last `length` columns say where tokens' documents begin;
-  // undefined where a sequence is one.
-  void CompareAttention(const AttentionShape& shape, const at::Tensor& batch = {}) {
-    SCOPED_TRACE(testing::Message() << shape.sequences << " x " << shape.length << ", " << shape.heads << ":"
-                                    << shape.kv_heads << " heads of " << shape.head_dim
-                                    << (shape.repeats ? "" : ", not repeatable"));
-    const int64_t tokens = shape.sequences * shape.length;
-    const int64_t query = shape.heads * shape.head_dim;
-    const int64_t width = query + 2 * shape.kv_heads * shape.head_dim;
-    CudaOperations().PrepareAttention(shape, static_cast<int64_t>(c10::elementSize(GetParam())));
-    // The backward reads the context, which was rounded, and cuDNN rounds the probabilities and their
-    // gradients before their products.
-    const at::Tensor qkv = Normal({tokens, width});
-    Compare(
-        {qkv, Normal({tokens, query})}, AttentionOutputs(shape, qkv),
-        [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          at::Tensor starts;
-          if (batch.defined()) {
-            starts = batch.to(in[0].device()).narrow(1, shape.length + 1, shape.length);
-          }
-          RunAttention(ops, shape, in[0], starts, in[1], out);
-        },
-        GetParam() == at::kBFloat16 ? 4 : 2, /*repeats=*/shape.repeats ? 2 : 1);
-  }
-};
-
-TEST_P(CudaAttentionTest, IsThatOfTheCpu) {
-  for (AttentionShape shape : std::vector<AttentionShape>{{3, 37, 6, 1, 10},
-                                                          {3, 37, 6, 2, 10},
-                                                          {3, 37, 6, 6, 10},
-                                                          {1, 1, 2, 1, 16},
-                                                          {2, 33, 4, 2, 16},
-                                                          {1, 64, 2, 2, 32},
-                                                          {2, 257, 8, 2, 64},
-                                                          {1, 300, 2, 1, 72},
-                                                          {3, 130, 6, 3, 128},
-                                                          {1, 128, 4, 1, 128},
-                                                          {1, 70, 2, 1, 160}}) {
-    for (const bool repeats : {true, false}) {
-      shape.repeats = repeats;
-      CompareAttention(shape);
-    }
-  }
-}
-
-TEST_P(CudaAttentionTest, StaysWithinDocuments) {
-  for (AttentionShape shape : std::vector<AttentionShape>{
-           {3, 37, 6, 2, 10}, {2, 257, 8, 2, 64}, {1, 300, 2, 1, 72}, {2, 512, 4, 4, 128}}) {
-    // One of a single token, one that fills a sequence, others of 1 to 100.
-    const at::Tensor batch = at::zeros({shape.sequences, 2 * shape.length + 1}, at::kLong);
-    int64_t start = 0;
-    for (int64_t row = 1; shape.sequences > 1 && row < shape.length; ++row) {
-      start = row == start + 1 + start * 7 % 100 ? row : start;
-      batch[shape.sequences - 1][shape.length + 1 + row] = start;
-    }
-    shape.documents = true;
-    CompareAttention(shape, batch);
-  }
-}
-
-// Long sequences: several blocks of scores in float; of bfloat16 several parts, by sequence and by head.
-TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
-  if (GetParam() != at::kBFloat16) {
-    GTEST_SKIP() << "compares bfloat16 with float";
-  }
-  for (const AttentionShape& shape :
-       std::vector<AttentionShape>{{4, 4096, 32, 8, 128}, {1, 8192, 32, 8, 64}}) {
-    const AttentionShape part = FlashBackwardPart(shape);
-    EXPECT_LT(part.sequences * part.kv_heads, shape.sequences * shape.kv_heads);
-    CudaOperations().PrepareAttention(shape, 2);
-    const at::TensorOptions on_gpu(at::kCUDA);
-    const int64_t tokens = shape.sequences * shape.length;
-    const int64_t query = shape.heads * shape.head_dim;
-    const at::Tensor qkv =
-        at::randn({tokens, query + 2 * shape.kv_heads * shape.head_dim}, on_gpu).to(GetParam());
-    const at::Tensor grad = at::randn({tokens, query}, on_gpu).to(GetParam());
-    const auto run = [&](at::ScalarType type, bool repeats) {
-      AttentionShape form = shape;
-      form.repeats = repeats;
-      const at::Tensor typed = qkv.to(type);
-      Tensors out = AttentionOutputs(form, typed);
-      RunAttention(CudaOperations(), form, typed, /*documents=*/{}, grad.to(type), out);
-      return out;
-    };
-    const Tensors expected = run(at::kFloat, true);
-    for (const bool repeats : {true, false}) {
-      const Tensors actual = run(at::kBFloat16, repeats);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        EXPECT_LE(RelativeError(actual[i], expected[i]), 4 * Tolerance(actual[i].scalar_type()))
-            << i << (repeats ? ", repeats" : "");
-      }
-    }
-  }
-}
-
-TEST_P(CudaAttentionTest, ItsBackwardRepeatsItsBits) {
-  const AttentionShape shape{2, 1024, 16, 4, 128};
-  const at::Tensor qkv = at::randn({2048, 24 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
-  const at::Tensor grad = at::randn({2048, 16 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
-  Tensors first;
-  for (int run = 0; run < 50; ++run) {
-    Tensors out = AttentionOutputs(shape, qkv);
-    RunAttention(CudaOperations(), shape, qkv, /*documents=*/{}, grad, out);
-    if (run == 0) {
-      first = out;
-    }
-    for (size_t i = 0; i < out.size(); ++i) {
-      ASSERT_TRUE(at::equal(out[i], first[i])) << "output " << i << ", run " << run;
-    }
   }
 }
 
@@ -504,8 +385,6 @@ TEST_P(CudaOperationsTest, LinearTakesViewsAndNoRows) {
   EXPECT_THROW(CudaOperations().Linear(no_rows, weight.to(at::kCUDA), {}, none, Workspace{}), c10::Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaAttentionTest, testing::Values(at::kFloat, at::kDouble, at::kBFloat16),
-                         [](const auto& info) { return std::string(c10::toString(info.param)); });
 INSTANTIATE_TEST_SUITE_P(Types, CudaOperationsTest, testing::Values(at::kFloat, at::kDouble, at::kBFloat16),
                          [](const auto& info) { return std::string(c10::toString(info.param)); });
 

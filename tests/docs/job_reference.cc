@@ -40,8 +40,8 @@ name of a field; a block is a message. `tandem validate`, `tandem submit` and th
 out of bounds and combinations that do not work: all of them at once, and all three in the same words.
 [examples/headers.yaml](../examples/headers.yaml) is a small job with comments.
 
-* **Default**: the value of a key that the file does not give. "required" marks a key that every job must give; "none"
-  marks a key that has no default value.
+* **Default**: the value of a key that the file does not give. "required" marks a key that every job must give, and
+  "required in this block" one that every job with that block must give; "none" marks a key that has no default value.
 * **Allowed**: the values that the key itself may have. `tandem validate` also checks the values against each other: for
   example, micro_batch_size × ranks must divide global_batch_size, and a sequence must not be longer than the model
   allows.
@@ -172,6 +172,11 @@ class Page {
       shared.mutable_model()->set_model_type("deepseek_v3");
       shared.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
       shared.mutable_parallelism()->set_expert(2);
+      for (const v1::Violation& violation : Validate(shared)) {
+        if (violation.path() == path && violation.value().empty()) {
+          return "required in this block";  // Validate says that it is missing
+        }
+      }
       const v1::JobSpec resolved = Resolve(shared);
       const FieldValue of_shared = FindValue(resolved, path);
       return of_shared.message == nullptr

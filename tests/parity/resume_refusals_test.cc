@@ -180,10 +180,7 @@ TEST(ResumeRefusalTest, AnotherNumberOfExpertsATokenIsRefusedAndAnotherLossOfThe
 TEST(ResumeRefusalTest, TheDirectoryOfALiveJobIsRefusedToAnother) {
   const TemporaryFolder folder;
   const checkpoint::Owner owner{.job = "first", .name = "headers", .host = "box"};
-  std::vector<std::string> doomed;
-  ASSERT_TRUE(checkpoint::TakeOwnership(
-                  platform::SystemFiles(), folder.path(), owner, [] {}, doomed)
-                  .ok());
+  ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), owner, [] {}).ok());
   checkpoint::Lease lease(platform::SystemFiles(), folder.path(), owner,
                           [](const std::string& reason) { ADD_FAILURE() << reason; });
   const Refusal refusal = RefusalOf(MakeJob(OnRanks(2, folder.path())), {.job = "second"});

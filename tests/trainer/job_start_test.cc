@@ -28,6 +28,7 @@ namespace tandem::trainer {
 namespace {
 
 using testing::Each;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Where a job starts that goes on from a checkpoint which its spec names.
@@ -139,6 +140,25 @@ TEST_F(NamedStartTest, OneThatIsAnotherOnARankIsTheUsersErrorOnEveryRank) {
   Elsewhere torn("{");
   EXPECT_THAT(Starts(2, {{1, &torn}}),
               Each(HasSubstr("is not the same for every rank: rank 1: manifest.json")));
+}
+
+// It reads none of them, and there may be thousands.
+TEST_F(NamedStartTest, AStartMovesWithEveryCheckpointOfItsDirectoryThatTheRanksLookAt) {
+  checkpoint::SaveOn(files_, directory_, 2, 20);
+  checkpoint::SaveOn(files_, directory_, 2, 30);
+  const ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
+                              .directory = directory_};
+  std::vector<int> moves(2);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::HeldLease lease;
+    const JobStart job = StartJob(files_, comm, options, lease,
+                                  {.lost = [](const std::string& reason) { ADD_FAILURE() << reason; },
+                                   .moved = [&] { ++moves[static_cast<size_t>(comm.rank())]; }});
+    EXPECT_EQ(job.from.path, "");
+    EXPECT_THAT(job.whole, ElementsAre(10, 20, 30));
+    lease.Release();
+  });
+  EXPECT_THAT(moves, ElementsAre(3, 3));
 }
 
 }  // namespace

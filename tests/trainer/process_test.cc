@@ -16,6 +16,7 @@
 #include "platform/build_info.h"
 #include "platform/files.h"
 #include "tests/trainer/trainer_processes.h"
+#include "trainer/step_reports.h"
 
 namespace tandem::trainer {
 namespace {
@@ -119,6 +120,19 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
   EXPECT_EQ(committed->checkpoint().step(), 6);
   EXPECT_TRUE(std::filesystem::is_directory(committed->checkpoint().path()));
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoints/metrics.jsonl"));
+}
+
+TEST_F(ProcessTest, JobsThatFreezeOtherUnitsHaveTablesOfOtherDigests) {
+  const plan::JobPlan all = plan::MakeJobPlan(jobspec::Resolve(spec_));
+  spec_.mutable_training()->set_frozen("embedding");
+  const plan::JobPlan rest = plan::MakeJobPlan(jobspec::Resolve(spec_));
+  ASSERT_EQ(all.layout_digest, rest.layout_digest);
+  const v1::ParameterTable table = TableOf(plan::TrainedParameters(all));
+  const v1::ParameterTable smaller = TableOf(plan::TrainedParameters(rest));
+  EXPECT_EQ(table.parameters(0).name(), "model.embed_tokens.weight");
+  EXPECT_NE(smaller.parameters(0).name(), "model.embed_tokens.weight");
+  EXPECT_NE(table.digest(), smaller.digest());
+  EXPECT_EQ(table.digest(), TableOf(plan::TrainedParameters(all)).digest());
 }
 
 // Only of a rank that is stepping can the controller say that it does not move.
@@ -251,11 +265,9 @@ TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
   const checkpoint::Owner thief{.job = "ba9876543210", .name = "thief", .host = "elsewhere"};
-  std::vector<std::string> doomed;
   absl::Status taken = absl::FailedPreconditionError("not tried");
   for (int i = 0; i < 20 && absl::IsFailedPrecondition(taken); ++i) {  // its owner may renew it meanwhile
-    taken = checkpoint::TakeOwnership(
-        platform::SystemFiles(), directory, thief, [] {}, doomed);
+    taken = checkpoint::TakeOwnership(platform::SystemFiles(), directory, thief, [] {}).status();
   }
   ASSERT_TRUE(taken.ok()) << taken;
   ExpectExit(0, ExitCode::kUserError, kSoon);

@@ -9,16 +9,18 @@
 //   sigabrt-at-N       the same with SIGABRT
 //   exit-C-at-step-N   the highest rank exits with code C in step N, without a word
 //   fail-at-N          the highest rank sends Failed (a user error) and exits with 64 in step N
-//   peer-at-N          the highest rank kills itself in step N; the others send Failed (peer lost) at once
-//   and exit
-//                      with 80
+//   peer-at-N          the highest rank kills itself in step N; once it is dead, the others send Failed (peer
+//                      lost) and exit with 80
 //   checkpoint-at-N    endless; rank 0 reports a checkpoint in step N
 //   silent             closes its socket in step 3 and stays
-// Before that: every rank sets "rank-R", gets the keys of all ranks, and says Ready. A step takes 5 ms; rank
-// 0 reports each with the norms of two items. Every rank prints a line a step.
+// Before that: every rank sets "rank-R" to "R PID", gets the keys of all ranks, and says Ready. A step takes
+// 5 ms; rank 0 reports each with the norms of two items. Every rank prints a line a step.
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,35 +62,36 @@ struct Script {
   int64_t checkpoint_step = 0;
 };
 
+int64_t Number(absl::string_view text) {
+  int64_t value = 0;
+  TANDEM_CHECK(absl::SimpleAtoi(text, &value), "a number, in the job's name or in a rank's value");
+  return value;
+}
+
 Script Parse(absl::string_view name) {
   Script script;
-  const auto number = [](absl::string_view text) {
-    int64_t value = 0;
-    TANDEM_CHECK(absl::SimpleAtoi(text, &value), "the number in the job's name");
-    return value;
-  };
   if (absl::ConsumePrefix(&name, "steps-")) {
-    return {.end = Script::End::kFinish, .step = number(name)};
+    return {.end = Script::End::kFinish, .step = Number(name)};
   }
   if (absl::ConsumePrefix(&name, "sigkill-at-")) {
-    return {.end = Script::End::kSignal, .step = number(name), .code = SIGKILL};
+    return {.end = Script::End::kSignal, .step = Number(name), .code = SIGKILL};
   }
   if (absl::ConsumePrefix(&name, "sigabrt-at-")) {
-    return {.end = Script::End::kSignal, .step = number(name), .code = SIGABRT};
+    return {.end = Script::End::kSignal, .step = Number(name), .code = SIGABRT};
   }
   if (absl::ConsumePrefix(&name, "exit-")) {
     const std::vector<std::string> parts = absl::StrSplit(name, "-at-step-");
     TANDEM_CHECK(parts.size() == 2, "exit-C-at-step-N");
-    return {.end = Script::End::kExit, .step = number(parts[1]), .code = static_cast<int>(number(parts[0]))};
+    return {.end = Script::End::kExit, .step = Number(parts[1]), .code = static_cast<int>(Number(parts[0]))};
   }
   if (absl::ConsumePrefix(&name, "fail-at-")) {
-    return {.end = Script::End::kFail, .step = number(name)};
+    return {.end = Script::End::kFail, .step = Number(name)};
   }
   if (absl::ConsumePrefix(&name, "peer-at-")) {
-    return {.end = Script::End::kPeer, .step = number(name)};
+    return {.end = Script::End::kPeer, .step = Number(name)};
   }
   if (absl::ConsumePrefix(&name, "checkpoint-at-")) {
-    return {.checkpoint_step = number(name)};
+    return {.checkpoint_step = Number(name)};
   }
   if (name == "hang") {
     return {.end = Script::End::kHang, .step = 3};
@@ -202,7 +205,7 @@ class FakeTrainer {
     v1::KvSet& set = *message.mutable_set();
     *set.mutable_id() = start_.assignment().id();
     set.set_key(absl::StrCat("rank-", rank()));
-    set.set_value(absl::StrCat("value-", rank()));
+    set.set_value(absl::StrCat(rank(), " ", getpid()));
     set.set_rank(rank());
     Tell(message);
     for (int i = 0; i < num_ranks(); ++i) {
@@ -215,7 +218,9 @@ class FakeTrainer {
     std::unique_lock lock(mu_);
     changed_.wait(lock, [this] { return static_cast<int>(values_.size()) == num_ranks(); });
     for (const auto& [key, value] : values_) {
-      TANDEM_CHECK("value-" + key.substr(key.find('-') + 1) == value, "the value that its rank has set");
+      const std::vector<std::string> parts = absl::StrSplit(value, ' ');
+      TANDEM_CHECK(parts.size() == 2 && "rank-" + parts[0] == key, "the value that its rank has set");
+      processes_[key] = static_cast<pid_t>(Number(parts[1]));
     }
   }
 
@@ -309,6 +314,7 @@ class FakeTrainer {
         if (is_last()) {
           Die(SIGKILL);
         }
+        AwaitDeathOfLast();  // earlier, the daemon may stop that rank before it gets to this step
         message.mutable_failed()->set_class_(v1::FAILURE_CLASS_PEER_LOST);
         message.mutable_failed()->set_reason("PeerLost");
         message.mutable_failed()->set_message(absl::StrCat("rank ", rank(), " lost a peer"));
@@ -327,6 +333,19 @@ class FakeTrainer {
     }
   }
 
+  // As a connection to the highest rank would tell.
+  void AwaitDeathOfLast() {
+    const pid_t process = processes_.at(absl::StrCat("rank-", num_ranks() - 1));
+    pollfd death{.fd = static_cast<int>(syscall(SYS_pidfd_open, process, 0)), .events = POLLIN};
+    if (death.fd < 0) {
+      TANDEM_CHECK(errno == ESRCH, "a process can be watched");
+      return;  // dead, and reaped
+    }
+    while (poll(&death, 1, /*timeout=*/-1) != 1) {
+    }
+    close(death.fd);
+  }
+
   [[noreturn]] static void Die(int signal) {
     raise(signal);
     while (true) {
@@ -342,6 +361,7 @@ class FakeTrainer {
   std::mutex mu_;
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;  // guarded by mu_
+  std::map<std::string, pid_t> processes_;     // of all ranks, by their keys; from the rendezvous on
 };
 
 }  // namespace

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/shard.h"
+
+namespace tandem::checkpoint {
+
+// What a rank tells rank 0 of its file, and the manifest that rank 0 makes of what all have told.
+
+struct Contribution {
+  ManifestFile file;
+  std::vector<ManifestArray> arrays;  // with this rank's piece, or none
+};
+
+// Of a Contribution: what `rank` has in its file. Throws CheckpointError for types that safetensors has no
+// name for.
+std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards, int rank);
+
+std::string ToText(const Contribution& contribution);
+
+// Adds the files and arrays to `manifest`, which has none. texts: of the ranks' contributions, in rank order.
+// InvalidArgument, naming the array, where two ranks differ about one or all together do not have it exactly
+// once. Throws where a text is none of ToText.
+absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest);
+
+}  // namespace tandem::checkpoint

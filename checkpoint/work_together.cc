@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/work_together.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/folder.h"
+#include "comm/communicator.h"
+#include "platform/status_macros.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+// The largest of all ranks decides.
+enum State : int64_t { kDone, kWorks, kUnreadable, kDamaged };
+
+State StateOf(const absl::Status& status, const Standing& own) {
+  if (!status.ok()) {
+    return IsDamage(status) ? kDamaged : kUnreadable;
+  }
+  return own.done ? kDone : kWorks;
+}
+
+// Collective: how far all are, or the error that all go by. `status`, and where it is OK `own`: this rank's.
+absl::StatusOr<Standing> Meet(comm::Communicator& comm, const absl::Status& status, const Standing& own) {
+  constexpr int64_t kWidth = 3;
+  const at::Tensor sent = at::empty({kWidth}, at::kLong);
+  auto* const numbers = sent.mutable_data_ptr<int64_t>();
+  numbers[0] = StateOf(status, own);
+  numbers[1] = own.bytes;
+  numbers[2] = own.total;
+  at::Tensor gathered = at::empty({kWidth * comm.size()}, at::kLong);
+  comm.AllGather(sent, gathered);
+  const int64_t* const received = gathered.const_data_ptr<int64_t>();
+  Standing all;
+  int64_t worst = kDone;
+  int first = 0;  // of the ranks whose state that is
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const int64_t* const of_rank = received + rank * kWidth;
+    if (of_rank[0] > worst) {
+      worst = of_rank[0];
+      first = rank;
+    }
+    all.bytes += of_rank[1];
+    all.total += of_rank[2];
+  }
+  all.done = worst == kDone;
+  if (worst <= kWorks) {
+    return all;
+  }
+  const std::string text = ExchangeTexts(comm, std::string(status.message()))[static_cast<size_t>(first)];
+  if (worst == kDamaged) {
+    return absl::InvalidArgumentError(text);
+  }
+  return absl::UnavailableError(first == 0 ? text : absl::StrCat("rank ", first, ": ", text));
+}
+
+}  // namespace
+
+absl::Status WorkTogether(comm::Communicator& comm, const std::function<absl::StatusOr<Standing>()>& part,
+                          const std::function<void(const Standing& all)>& met) {
+  Standing own;
+  while (true) {
+    const absl::Status status = StatusOfPart([&]() -> absl::Status {
+      if (!own.done) {
+        TANDEM_ASSIGN_OR_RETURN(own, part());
+      }
+      return absl::OkStatus();
+    });
+    TANDEM_ASSIGN_OR_RETURN(const Standing all, Meet(comm, status, own));
+    met(all);
+    if (all.done) {
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
+                          const OnReadProgress& on_progress) {
+  return WorkTogether(
+      comm,
+      [&]() -> absl::StatusOr<Standing> {
+        TANDEM_RETURN_IF_ERROR(reading.Advance(kMeetingBytes));
+        return reading.standing();
+      },
+      [&](const Standing& all) { on_progress({.path = path, .done = all.bytes, .total = all.total}); });
+}
+
+absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status) {
+  return Meet(comm, status, {.done = true}).status();
+}
+
+absl::Status StatusOfPart(const std::function<absl::Status()>& part) {
+  try {
+    return part();
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+}  // namespace tandem::checkpoint
