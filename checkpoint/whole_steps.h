@@ -26,9 +26,9 @@ using WholeSteps = std::set<int64_t>;
 // Collective: what is there when the job starts, the same on every rank. Reads manifests and sizes, and the
 // content of no other file; the ranks share the files as in verify.h, and meet after every step, so that no
 // collective waits for longer than one rank looks at its share of one checkpoint. `looked` is called on every
-// rank, on the caller's thread, after each such meeting. One that any rank cannot
-// read now, or finds otherwise, is not among them. Throws CommError, and on every rank CheckpointError where
-// rank 0 cannot list the directory; one that is not there has none.
+// rank, on the caller's thread, after each such meeting. One that any rank cannot read now, or finds
+// otherwise, is not among them. Throws CommError, and on every rank CheckpointError where rank 0 cannot list
+// the directory; one that is not there has none.
 WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                           const std::function<void()>& looked);
 

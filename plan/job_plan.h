@@ -100,8 +100,8 @@ struct JobPlan {
 // check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
-// The same without digests and resumable_layouts, which stay empty: for who compares plans by their time and
-// memory. The digest is of the programs' texts, and writing these takes a fifth of MakeJobPlan's time.
+// The same without digests and resumable_layouts, which stay empty: to compare plans by their time and
+// memory. The digest is of the programs' texts, which take long to write where there are many instructions.
 JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved);
 
 // The units' layouts as `rank` has them, which differ from plan.layouts in the names of experts, and in what
