@@ -52,7 +52,7 @@ class Operations {
   // which of bfloat16 operands may also be of float; c10::Error names the types otherwise. An output
   // is written, or with `add` added to, where it lies: a weight's gradient goes straight into the
   // contribution, and no product keeps a copy of it. The bits depend on shapes and types alone, not on
-  // addresses that are multiples of 32 bytes.
+  // addresses, where those are multiples of 64 bytes (MKL's condition; a GPU's is 16).
   //
   // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: as y, of its type, contiguous like it;
   // or undefined: none.

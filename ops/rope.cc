@@ -45,8 +45,8 @@ void Rotate(const DeviceKernels& kernels, const at::Tensor& cosines, const at::T
   CheckMatrix("sines", sines, length, head_dim / 2, on);
   CheckRows("x", x, on);
   const bool whole = length > 0 ? x.size(0) % length == 0 : x.size(0) == 0;
-  TORCH_CHECK(whole && x.size(1) >= heads * head_dim, "x must have whole sequences of ",
-              length, " rows and at least ", heads * head_dim, " columns, not ", x.sizes());
+  TORCH_CHECK(whole && x.size(1) >= heads * head_dim, "x must have whole sequences of ", length,
+              " rows and at least ", heads * head_dim, " columns, not ", x.sizes());
   WithElementType(x, [&]<typename E>(E) {
     using T = Arithmetic<E>;
     kernels.Run(RopeArgs<E>{.cosines = ElementsOf<T>(cosines),

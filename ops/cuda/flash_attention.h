@@ -33,7 +33,7 @@ class FlashAttention {
   void Forward(const AttentionArgs<device::Bf16>& args, CUstream_st* stream);
   void Backward(const AttentionBackwardArgs<device::Bf16>& args, CUstream_st* stream);
 
-  // Of cuDNN, whose rules choose the kernels.
+  // The release of cuDNN, whose rules choose the kernels.
   static std::string Version();
 
  private:

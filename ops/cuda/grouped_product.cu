@@ -57,7 +57,8 @@ __host__ __device__ unsigned Tiles(int64_t elements, int64_t of_a_tile) {
 }
 
 // y = x W_e of the rows of each expert. x: [R, depth]; y: [R, columns]; kB: how W_e lies, [columns, depth] or
-// [depth, columns]. Blocks of one dim, of which the others allow too few: those of the same rows are adjacent.
+// [depth, columns]. The grid has one dim, as the others end at 65,535 blocks; tiles of the same rows are
+// adjacent.
 template <typename E, Along kB, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     RowsProduct(const int64_t* begins, int64_t experts, const E* x, const E* weight, int64_t depth,

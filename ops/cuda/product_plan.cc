@@ -228,11 +228,11 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle
                  "preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kGpuLinearWorkBytes});
-  // Parts of sums that are added up in an output of bfloat16 would be rounded to it.
+  // Split sums that are added up in an output of bfloat16 would be rounded once a part.
+  const auto in_place =
+      output_type_ == CUDA_R_16BF ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_INPLACE;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         static_cast<uint32_t>(output_type_ == CUDA_R_16BF
-                                   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
-                                   : CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+         static_cast<uint32_t>(in_place | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, operands.right.alignment());
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, operands.left.alignment());
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, operands.addend.alignment());

@@ -176,7 +176,7 @@ int Launch(const RouterLossesArgs<T>& args, Stream stream) {
     }
     SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
                                          args.values);
-    return cudaGetLastError();
+    return static_cast<int>(cudaGetLastError());
   };
   if (args.counts != nullptr) {
     return sum(args.counts);

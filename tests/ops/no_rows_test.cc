@@ -5,16 +5,14 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "ops/attention_work.h"
+#include "ops/attention_shape.h"
 #ifdef TANDEM_TESTS_ON_GPU
 #include "ops/cuda/operations.h"
 #endif
-#include "ops/head_norm.h"
-#include "ops/latent_heads.h"
+#include "ops/latent_shape.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
-#include "ops/rope.h"
-#include "ops/router.h"
+#include "ops/router_config.h"
 #include "ops/sparse_operations.h"
 #include "tests/ops/compare.h"
 
