@@ -193,7 +193,7 @@ class Tuner {
 
   void Search(const char* name, const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
               at::Tensor& output, double seconds) {
-    const ProductOperands product(a, b, addend, output);
+    const ProductOperands product({a, b, addend, output, {}});
     const ProductPlan rules(handle_, product, nullptr);
     const std::vector<Algorithm> proposed = rules.Proposed(handle_, product, kMostProposed);
     const Algorithm* const of_table = ProductTable::OfBuild().Find(ProductMachine(), product.text());
@@ -216,9 +216,12 @@ class Tuner {
       const auto part = [&](const at::Tensor& matrix, int64_t rows, int64_t columns) {
         return matrix.defined() ? matrix.narrow(0, 0, rows).narrow(1, 0, columns) : matrix;
       };
-      const ProductOperands operands(
-          part(a, level.rows, level.sums), part(b, level.sums, product.right.columns),
-          part(addend, level.rows, product.output.columns), part(output, level.rows, product.output.columns));
+      at::Tensor result = part(output, level.rows, product.output.columns);
+      const ProductOperands operands({part(a, level.rows, level.sums),
+                                      part(b, level.sums, product.right.columns),
+                                      part(addend, level.rows, product.output.columns),
+                                      result,
+                                      {}});
       const ProductPlan of_part(handle_, operands, nullptr);
       const Clock::time_point end = within(i + 1 < levels.size() ? kShareOfParts : 1);
       nlohmann::ordered_json said = {{"m", level.rows}, {"k", level.sums}};

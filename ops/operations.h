@@ -75,9 +75,13 @@ class Operations {
                        double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
                        bool add_weight, at::Tensor& grad_weight, Workspace work) const;
 
-  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x) const;
+  // sign: 1, or -1 for the backward.
+  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x,
+            int sign = 1) const;
   void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-                    at::Tensor& grad) const;
+                    at::Tensor& grad) const {
+    Rope(cosines, sines, heads, grad, /*sign=*/-1);
+  }
 
   // What the first call of each of the two would do once: choose kernels of this shape for the current
   // device. Throws c10::Error where there are none, or they need more work memory than was promised.

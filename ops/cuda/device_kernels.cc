@@ -39,10 +39,7 @@ class CudaKernels final : public DeviceKernels {
     std::visit([this](const auto& args) { Start(args); }, call);
   }
 
-  void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
-                Workspace work) const override {
-    product_.Multiply(a, b, addend, output, work, Current());
-  }
+  void Multiply(const ProductArgs& product) const override { product_.Multiply(product, Current()); }
 
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const override {
     if (IsFlashAttention(shape, element_bytes)) {

@@ -30,14 +30,14 @@ struct BalanceScores {
 };
 
 // counts: [sequences, E], how many tokens have the expert among their largest scores.
-template <typename T, typename Count>
-__global__ void CountLargest(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
-                             Count* counts) {
+template <template <typename> typename Args, typename T, typename Count>
+__global__ void CountLargest(Args<T> args, int64_t length, Count* counts) {
+  const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
-  if (token >= tokens) {
+  if (token >= args.tokens) {
     return;
   }
-  logits += token * config.experts;
+  const T* const logits = args.logits + token * config.experts;
   counts += token / length * config.experts;
   Ranked<T> last;
   for (int64_t j = 0; j < config.top_k; ++j) {
@@ -158,8 +158,7 @@ int CountBySequence(const Args& args, int* counts, Stream stream) {
     return error;
   }
   if (args.tokens > 0) {
-    CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args.config, length, args.logits,
-                                                                             args.tokens, counts);
+    CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, length, counts);
   }
   return cudaGetLastError();
 }
@@ -216,8 +215,8 @@ int Launch(const CountLargestArgs<T>& args, Stream stream) {
   if (error != cudaSuccess || args.tokens == 0) {
     return error;
   }
-  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(
-      args.config, /*length=*/args.tokens, args.logits, args.tokens, args.counts);
+  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, /*length=*/args.tokens,
+                                                                           args.counts);
   return cudaGetLastError();
 }
 TANDEM_STATISTICS_KERNEL(CountLargestArgs)

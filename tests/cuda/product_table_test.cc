@@ -62,6 +62,8 @@ class Product {
     }
   }
 
+  ProductOperands operands() { return ProductOperands({left, right, addend, output, {}}); }
+
   at::Tensor left;
   at::Tensor right;
   at::Tensor addend;
@@ -81,7 +83,7 @@ class CudaProductTableTest : public testing::Test {
   // What is computed by that algorithm, or by the rules' first. Every element is written.
   at::Tensor Compute(Product& product, const ProductTable::Algorithm* algorithm) {
     product.output.fill_(std::numeric_limits<double>::quiet_NaN());
-    const ProductOperands operands(product.left, product.right, product.addend, product.output);
+    const ProductOperands operands = product.operands();
     const ProductPlan plan(handle_, operands, algorithm);
     plan.Run(handle_, operands, work_, c10::cuda::getCurrentCUDAStream().stream());
     return product.output.clone();
@@ -106,9 +108,8 @@ TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRules
   for (const auto& [text, algorithm] : products) {
     SCOPED_TRACE(text);
     Product product(text);
-    ASSERT_EQ(ProductOperands(product.left, product.right, product.addend, product.output).text(), text);
-    const ProductPlan plan(
-        handle_, ProductOperands(product.left, product.right, product.addend, product.output), nullptr);
+    ASSERT_EQ(product.operands().text(), text);
+    const ProductPlan plan(handle_, product.operands(), nullptr);
     EXPECT_TRUE(plan.Takes(handle_, algorithm)) << "this cuBLASLt refuses it";
     const at::Tensor first = Compute(product, &algorithm);
     for (int repeat = 1; repeat < kRepeats; ++repeat) {
