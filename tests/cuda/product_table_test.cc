@@ -19,6 +19,7 @@
 #include <memory>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include "ops/cuda/product_plan.h"
 #include "ops/linear_work.h"
@@ -121,6 +122,51 @@ TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRules
               (expected.scalar_type() == at::kFloat ? kFloatTolerance : kBf16Tolerance) * size);
     EXPECT_GT(size, 0);
   }
+}
+
+// Products of a layer and of the head, of few tokens and of many: where matrices are small and sums are long,
+// the rules split them.
+TEST_F(CudaProductTableTest, TheRulesDoNotAddSplitSumsUpInBfloat16) {
+  struct Matrix {
+    int64_t outputs;
+    int64_t inputs;
+  };
+  int splitting = 0;
+  for (const auto& [outputs, inputs] : std::vector<Matrix>{{128, 128},
+                                                           {704, 128},
+                                                           {6144, 4096},
+                                                           {4096, 4096},
+                                                           {28672, 4096},
+                                                           {4096, 14336},
+                                                           {128256, 4096},
+                                                           {4608, 3584},
+                                                           {37888, 3584},
+                                                           {3584, 18944}}) {
+    for (const int64_t tokens : {8, 1024, 16384}) {
+      SCOPED_TRACE(testing::Message() << tokens << " x " << inputs << " -> " << outputs);
+      const auto matrix = [](int64_t rows, int64_t columns) {
+        return at::empty({rows, columns}, OnGpu(at::kBFloat16));
+      };
+      at::Tensor x = matrix(tokens, inputs);
+      at::Tensor y = matrix(tokens, outputs);
+      at::Tensor weight = matrix(outputs, inputs);
+      for (const ProductOperands& product :
+           {ProductOperands({x, weight.t(), {}, y, {}}), ProductOperands({x, weight.t(), y, y, {}}),
+            ProductOperands({y, weight, {}, x, {}}), ProductOperands({y.t(), x, {}, weight, {}}),
+            ProductOperands({y.t(), x, weight, weight, {}})}) {
+        const ProductPlan plan(handle_, product, nullptr);
+        for (const ProductTable::Algorithm& algorithm : plan.Proposed(handle_, product, /*most=*/64)) {
+          if (algorithm.splits <= 1) {
+            continue;
+          }
+          ++splitting;
+          EXPECT_NE(algorithm.reduction, uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE}) << product.text();
+          EXPECT_NE(algorithm.reduction, uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}) << product.text();
+        }
+      }
+    }
+  }
+  EXPECT_GT(splitting, 0) << "no sum was split: this has seen nothing";
 }
 
 TEST_F(CudaProductTableTest, TheRulesComputeWhereCublasltRefusesTheTablesAlgorithm) {
