@@ -261,6 +261,20 @@ TEST_P(CudaOperationsTest, EveryOperationRepeatsItsBits) {
     ops.RmsNormBackward(grad, x, norm, 1e-5, y, false, grad_x, false, grad_norm, work);
     return Tensors{y, grad_x, grad_norm};
   });
+  for (const int64_t columns : {6001, 16'384, 49'152}) {  // more packs, and more sums, than a block has
+    const at::Tensor rows = random({264, columns});
+    const at::Tensor grad_y = random({264, columns});
+    const at::Tensor of_columns = random({columns});
+    const WorkMemory sums(RmsNormBackwardWorkBytes(DeviceKind::kGpu, 264, columns, 8), at::kCUDA);
+    expect_repeats("norm of long rows", [&] {
+      at::Tensor y = at::empty_like(rows);
+      at::Tensor grad_x = at::empty_like(rows);
+      at::Tensor grad_norm = statistics({columns});
+      ops.RmsNorm(rows, of_columns, 1e-5, y);
+      ops.RmsNormBackward(grad_y, rows, of_columns, 1e-5, y, false, grad_x, false, grad_norm, sums);
+      return Tensors{y, grad_x, grad_norm};
+    });
+  }
   at::Tensor cosines = NanStatistics({kRows, 32});
   at::Tensor sines = NanStatistics({kRows, 32});
   RopeTables(10000, cosines, sines);

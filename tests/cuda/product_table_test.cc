@@ -32,7 +32,7 @@ using cuda::ProductMachine;
 using cuda::ProductOperands;
 using cuda::ProductPlan;
 
-constexpr int kRepeats = 5;
+constexpr int kRepeats = 50;
 // Of the norm. Sums in float of up to 128256 products, in another order, and the roundings of bfloat16.
 constexpr double kFloatTolerance = 1e-4;
 constexpr double kBf16Tolerance = 1.0 / 256 + kFloatTolerance;
