@@ -29,7 +29,9 @@ class AgainstCpuTest : public testing::TestWithParam<at::ScalarType> {
   }
 
   // run(operations, in, out): `out` is read and written. Compares `out` after both, numbers to `slack` times
-  // what the types promise and integers exactly; and `repeats` runs on the GPU with the first of them.
+  // Tolerance and integers exactly; and `repeats` runs on the GPU with the first of them. The slack is 2
+  // where both devices may be off by a tolerance, as they are in double; elsewhere it allows for sums that
+  // are four times as long. More is said where it is given.
   void Compare(const Tensors& in, const Tensors& out,
                const std::function<void(const Operations&, const Tensors&, Tensors&)>& run, double slack = 2,
                int repeats = 2);
