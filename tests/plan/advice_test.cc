@@ -93,15 +93,16 @@ TEST(AdviceTest, WhatItTriesOfASparseJobIsASpecThatCanBeWritten) {
       const v1::JobSpec job = SparseJob(schedule, chunks);
       const JobPlan plan = MakeJobPlan(job);
       for (const Trial& trial : Advise(job, plan, *Predict(plan, profile), profile).trials) {
-        SCOPED_TRACE(absl::StrCat(schedule, ", ", chunks, ": ", trial.field.path, " ", trial.field.to));
+        SCOPED_TRACE(
+            absl::StrCat(schedule, ", ", chunks, ": ", trial.change.field.path, " ", trial.change.field.to));
         v1::JobSpec changed = job;
-        Apply(trial.field, changed);
-        for (const FieldChange& field : trial.beside) {
+        Apply(trial.change.field, changed);
+        for (const FieldChange& field : trial.change.beside) {
           Apply(field, changed);
         }
         EXPECT_EQ(jobspec::ToText(jobspec::Validate(changed)), "");
         EXPECT_EQ(Predict(MakeJobPlan(jobspec::Resolve(changed)), profile)->step_ns, trial.step_ns);
-        tried.insert(absl::StrCat(trial.field.path, " ", trial.field.to));
+        tried.insert(absl::StrCat(trial.change.field.path, " ", trial.change.field.to));
       }
     }
   }
@@ -134,7 +135,7 @@ TEST(AdviceTest, AJobThatDoesNotFitIsOfferedTheScheduleThatIsFasterAndNoLarger) 
   const Advice advice = Advise(job, plan, prediction, profile);
   const auto trial = [&](const std::string& path) {
     return *std::find_if(advice.trials.begin(), advice.trials.end(),
-                         [&](const Trial& candidate) { return candidate.field.path == path; });
+                         [&](const Trial& candidate) { return candidate.change.field.path == path; });
   };
   const Trial separate = trial("parallelism.dispatch.separate_weight_gradients");
   const Trial overlap = trial("parallelism.schedule");
@@ -183,31 +184,32 @@ TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
   const Advice advice = Advise(job, plan, prediction, profile);
   const Trial* trial = nullptr;
   for (const Trial& candidate : advice.trials) {
-    if (candidate.field.path == "parallelism.fsdp.prefetch" &&
+    if (candidate.change.field.path == "parallelism.fsdp.prefetch" &&
         (trial == nullptr || candidate.step_ns < trial->step_ns)) {
       trial = &candidate;
     }
   }
   ASSERT_NE(trial, nullptr);
   v1::JobSpec changed = job;
-  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial->field.to));
+  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial->change.field.to));
   const Prediction again = *Predict(MakeJobPlan(changed), profile);
   EXPECT_EQ(trial->step_ns, again.step_ns) << "a trial is that job, planned";
   EXPECT_EQ(trial->arena_bytes, again.memory.arena_bytes);
   EXPECT_EQ(trial->device_bytes, again.device_bytes());
   ASSERT_EQ(advice.sentences.size(), 2u);
   EXPECT_THAT(advice.sentences[1],
-              HasSubstr("parallelism.fsdp.prefetch " + trial->field.to + " instead of 0 saves " +
+              HasSubstr("parallelism.fsdp.prefetch " + trial->change.field.to + " instead of 0 saves " +
                         DurationText(prediction.step_ns - trial->step_ns)));
 }
 
 // The job, planned again with what the advice tried. One plan serves all profiles.
 const JobPlan& PlanWith(const v1::JobSpec& job, const Trial& trial) {
   static std::map<std::tuple<int, std::string, std::string>, JobPlan> plans;
-  const auto key = std::make_tuple(job.parallelism().fsdp().prefetch(), trial.field.path, trial.field.to);
+  const auto key =
+      std::make_tuple(job.parallelism().fsdp().prefetch(), trial.change.field.path, trial.change.field.to);
   if (plans.count(key) == 0) {
     v1::JobSpec changed = job;
-    Apply(trial.field, changed);
+    Apply(trial.change.field, changed);
     plans[key] = MakeJobPlan(changed);
   }
   return plans.at(key);
@@ -234,10 +236,10 @@ TEST(AdviceTest, WhatItSaysOfAChangeIsWhatTheChangedJobDoes) {
           bool fits = false;
           for (const Trial& trial : advice.trials) {
             EXPECT_EQ(trial.step_ns, Predict(PlanWith(job, trial), profile)->step_ns)
-                << trial.field.path << " " << trial.field.to;
+                << trial.change.field.path << " " << trial.change.field.to;
             const int64_t saved = prediction.step_ns - trial.step_ns;
-            const std::string change =
-                absl::StrCat(trial.field.path, " ", trial.field.to, " instead of ", trial.field.from);
+            const std::string change = absl::StrCat(trial.change.field.path, " ", trial.change.field.to,
+                                                    " instead of ", trial.change.field.from);
             if (absl::StrContains(tried, change) && absl::StrContains(tried, " saves ")) {
               ++recommended;
               EXPECT_THAT(text, HasSubstr(absl::StrCat(" saves ", DurationText(saved), " (")));
