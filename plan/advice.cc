@@ -104,6 +104,8 @@ class Adviser {
                                                               " instead of ", change.field.from);
     if (change.kind == ChangeKind::kMicroBatch) {
       text += MicrobatchText();
+    } else if (change.kind == ChangeKind::kRepeatability) {
+      text += " (results then do not repeat bit for bit)";
     }
     for (const FieldChange& field : change.beside) {
       absl::StrAppend(&text, field.to.empty() ? " without " : " with ", field.path,
@@ -165,33 +167,59 @@ class Adviser {
                        [this](ChangeKind kind) { return Saves(Fastest(kind)); });
   }
 
-  void SayMemory() {
-    const int64_t needed = prediction_.device_bytes();
-    if (Fits(needed)) {
-      return;
-    }
-    std::string help = "use more ranks, or shorter sequences";
+  // Of the trials that fit, the one whose step is the shortest; null where there is none.
+  const Trial* FastestThatFits(bool repeats) const {
     const Trial* fastest = nullptr;
-    const Trial* smallest = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (Fits(trial.device_bytes) && (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
+      if ((trial.change.kind != ChangeKind::kRepeatability) == repeats && Fits(trial.device_bytes) &&
+          (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
         fastest = &trial;
       }
-      if (trial.device_bytes < needed &&
-          (smallest == nullptr || trial.device_bytes < smallest->device_bytes)) {
+    }
+    return fastest;
+  }
+
+  // The trial that needs the least; null where all need as much as the job.
+  const Trial* Smallest() const {
+    const Trial* smallest = nullptr;
+    for (const Trial& trial : advice_.trials) {
+      if (trial.device_bytes < (smallest == nullptr ? prediction_.device_bytes() : smallest->device_bytes)) {
         smallest = &trial;
       }
     }
-    if (fastest != nullptr) {
-      help =
-          absl::StrCat(ChangeText(fastest->change), " needs ", SizeText(fastest->device_bytes), " and fits");
-    } else if (smallest != nullptr) {
-      help = absl::StrCat(ChangeText(smallest->change), " needs ", SizeText(smallest->device_bytes),
-                          "; beside it ", help);
+    return smallest;
+  }
+
+  // What would make the job fit. Results that repeat may be worth more than time, so what keeps them is said
+  // wherever it suffices.
+  std::string FittingText() const {
+    const Trial* const repeating = FastestThatFits(/*repeats=*/true);
+    const Trial* const other = FastestThatFits(/*repeats=*/false);
+    if (const Trial* const first = repeating != nullptr ? repeating : other; first != nullptr) {
+      std::string text =
+          absl::StrCat(ChangeText(first->change), " needs ", SizeText(first->device_bytes), " and fits");
+      const double longer = other == nullptr ? 0 : static_cast<double>(first->step_ns - other->step_ns);
+      if (longer >= kWorthwhile * Step()) {
+        absl::StrAppend(&text, "; so does ", ChangeText(other->change), ", which needs ",
+                        SizeText(other->device_bytes), " and ",
+                        ShareText(longer, static_cast<double>(first->step_ns)), " less time");
+      }
+      return text;
     }
-    advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
-                                             profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
-                                             help, "."));
+    const std::string elsewhere = "use more ranks, or shorter sequences";
+    const Trial* const smallest = Smallest();
+    return smallest == nullptr ? elsewhere
+                               : absl::StrCat(ChangeText(smallest->change), " needs ",
+                                              SizeText(smallest->device_bytes), "; beside it ", elsewhere);
+  }
+
+  void SayMemory() {
+    const int64_t needed = prediction_.device_bytes();
+    if (!Fits(needed)) {
+      advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
+                                               profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
+                                               FittingText(), "."));
+    }
   }
 
   // "backward layers.*.mlp 41 %": what takes the most of compute's time.

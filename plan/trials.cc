@@ -27,6 +27,7 @@ constexpr char kSeparate[] = "parallelism.dispatch.separate_weight_gradients";
 constexpr char kRecompute[] = "training.recompute";
 constexpr char kStrategy[] = "parallelism.fsdp.strategy";
 constexpr char kReplicas[] = "parallelism.replicas";
+constexpr char kDeterministic[] = "precision.deterministic";
 
 // The field at `path`, which both specs have.
 FieldChange ChangeOf(const std::string& path, const v1::JobSpec& from, const v1::JobSpec& to) {
@@ -163,6 +164,31 @@ void AddStrategy(const v1::JobSpec& resolved, std::vector<SpecChange>& changes) 
   changes.push_back(std::move(change));
 }
 
+void AddRepeatability(const v1::JobSpec& resolved, std::vector<SpecChange>& changes) {
+  // No other kernels depend on it.
+  const bool has_both = resolved.resources().device() == v1::DEVICE_CUDA &&
+                        resolved.precision().compute() == v1::COMPUTE_TYPE_BF16;
+  if (!has_both || !resolved.precision().deterministic()) {
+    return;
+  }
+  // A long sequence may fit only with both: without what layers keep, and without what this backward takes.
+  const std::string& recompute = resolved.training().recompute();
+  for (const std::string& words : {recompute, std::string("layer"), std::string("layer,head")}) {
+    if (words != recompute && !RecomputesMore(words, recompute)) {
+      continue;
+    }
+    v1::JobSpec job = resolved;
+    job.mutable_precision()->set_deterministic(false);
+    job.mutable_training()->set_recompute(words);
+    SpecChange change{
+        .kind = ChangeKind::kRepeatability, .field = ChangeOf(kDeterministic, resolved, job), .job = job};
+    if (words != recompute) {
+      change.beside.push_back(ChangeOf(kRecompute, resolved, job));
+    }
+    changes.push_back(std::move(change));
+  }
+}
+
 // Called from several threads.
 Trial TryChange(const SpecChange& change, const schedules::DeviceProfile& profile) {
   const JobPlan plan = MakeUndigestedPlan(change.job);
@@ -186,6 +212,7 @@ std::vector<SpecChange> ChangesToTry(const v1::JobSpec& resolved, const StepFind
   if (findings.too_large) {
     AddRecompute(resolved, changes);
     AddStrategy(resolved, changes);
+    AddRepeatability(resolved, changes);
   }
   std::erase_if(changes, [](const SpecChange& change) { return !jobspec::Validate(change.job).empty(); });
   return changes;

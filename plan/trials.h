@@ -25,6 +25,7 @@ enum class ChangeKind : uint8_t {
   kSchedule,
   kRecompute,
   kStrategy,
+  kRepeatability,
 };
 
 struct SpecChange {
@@ -47,6 +48,8 @@ struct StepFindings {
 // and where a rank is too large:
 //   more recomputation;
 //   zero3, where there are ranks to share with;
+//   attention whose bits need not repeat, also with the most recomputation, where the job asks for repeated
+//   ones and has kernels of both kinds (bf16 on GPUs).
 // Only what jobspec::Validate accepts is among them. Requires a prefetch distance (prefetch_choice.h), and a
 // device that is not auto.
 std::vector<SpecChange> ChangesToTry(const v1::JobSpec& resolved, const StepFindings& findings);

@@ -287,9 +287,15 @@ TEST(AdviceTest, MemoryThatDoesNotSufficeIsSaidFirst) {
       ContainsRegex(" instead of .* needs [0-9.]+ MiB; beside it use more ranks, or shorter sequences"));
 }
 
+DeviceProfile FastLinkInBf16() {
+  DeviceProfile profile = FastLink();
+  profile.compute["bf16"] = profile.compute.at("fp32");
+  return profile;
+}
+
 // What is said about a job on a device that has just the memory of another.
 std::string AdviceWithTheMemoryOf(const v1::JobSpec& other, const v1::JobSpec& job) {
-  DeviceProfile profile = FastLink();
+  DeviceProfile profile = FastLinkInBf16();
   profile.memory_bytes = PlanMemory(MakeJobPlan(other)).arena_bytes;
   return AdviceText(job, profile);
 }
@@ -323,6 +329,60 @@ TEST(AdviceTest, ShardingMoreIsProposedWhereItMakesAJobFit) {
   sharded.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_ZERO3);
   EXPECT_THAT(AdviceWithTheMemoryOf(sharded, job),
               HasSubstr("parallelism.fsdp.strategy zero3 instead of replicate needs "));
+}
+
+// A job of one long sequence a microbatch, whose attention is computed by cuDNN.
+v1::JobSpec LongJob() {
+  v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}", "{compute: bf16}", ", head_dim: 16");
+  job.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  job.mutable_training()->set_micro_batch_size(1);
+  job.mutable_training()->set_sequence_length(4096);
+  return job;
+}
+
+v1::JobSpec Unrepeatable(v1::JobSpec job) {
+  job.mutable_precision()->set_deterministic(false);
+  return job;
+}
+
+TEST(AdviceTest, AttentionThatNeedNotRepeatIsProposedWhereItAloneMakesAJobFit) {
+  EXPECT_THAT(AdviceWithTheMemoryOf(Unrepeatable(LongJob()), LongJob()),
+              ContainsRegex("^It does not fit: .*; precision.deterministic false instead of true \\(results "
+                            "then do not repeat bit for bit\\) needs [0-9.]+ MiB and fits\\."));
+  EXPECT_THAT(AdviceWithTheMemoryOf(Unrepeatable(LongJob()), Unrepeatable(LongJob())),
+              Not(HasSubstr("precision.deterministic")));
+}
+
+// Recomputation costs time, and repeatable results may be worth it.
+TEST(AdviceTest, WhatKeepsResultsRepeatableIsProposedBesideWhatIsFaster) {
+  const v1::JobSpec job = LongJob();
+  v1::JobSpec recomputing = job;
+  recomputing.mutable_training()->set_recompute("layer,head");
+  EXPECT_THAT(
+      AdviceWithTheMemoryOf(recomputing, job),
+      ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of off needs [0-9.]+ MiB "
+                    "and fits; so does precision.deterministic false instead of true \\(results then do "
+                    "not repeat bit for bit\\), which needs [0-9.]+ MiB and [0-9.]+ % less time\\."));
+}
+
+TEST(AdviceTest, AJobThatNothingMakesFitIsToldThatSmallerResultsDoNotRepeat) {
+  DeviceProfile profile = FastLinkInBf16();
+  profile.memory_bytes = 1000;
+  EXPECT_THAT(
+      AdviceText(LongJob(), profile),
+      ContainsRegex("precision.deterministic false instead of true \\(results then do not repeat bit for "
+                    "bit\\)( with training.recompute [a-z,]+)? needs [0-9.]+ MiB; beside it use more ranks, "
+                    "or shorter sequences"));
+}
+
+TEST(AdviceTest, AJobThatFitsOnlyWithBothIsOfferedBothAtOnce) {
+  v1::JobSpec both = Unrepeatable(LongJob());
+  both.mutable_training()->set_recompute("layer,head");
+  EXPECT_THAT(
+      AdviceWithTheMemoryOf(both, LongJob()),
+      ContainsRegex("^It does not fit: .*; precision.deterministic false instead of true \\(results then do "
+                    "not repeat bit for bit\\) with training.recompute layer(,head)? needs [0-9.]+ MiB and "
+                    "fits\\."));
 }
 
 }  // namespace

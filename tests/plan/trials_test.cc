@@ -16,16 +16,21 @@ namespace {
 
 using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::IsSupersetOf;
 using testing::Not;
 
 constexpr StepFindings kTooLarge = {.too_large = true};
 
-// "training.micro_batch_size 2 -> 1"
+// "training.micro_batch_size 2 -> 1", and what goes with it: "a 1 -> 2 with b 3".
 std::vector<std::string> TextsOf(const std::vector<SpecChange>& changes) {
   std::vector<std::string> texts;
   for (const SpecChange& change : changes) {
-    texts.push_back(absl::StrCat(change.field.path, " ", change.field.from, " -> ", change.field.to));
+    std::string& text =
+        texts.emplace_back(absl::StrCat(change.field.path, " ", change.field.from, " -> ", change.field.to));
+    for (const FieldChange& field : change.beside) {
+      absl::StrAppend(&text, " with ", field.path, " ", field.to);
+    }
   }
   return texts;
 }
@@ -56,6 +61,27 @@ TEST(ChangesToTryTest, ASpecThatIsRefusedIsNotTried) {
   EXPECT_THAT(TextsOf(ChangesToTry(job, {})), Contains("training.micro_batch_size 3 -> 6"));
   job.mutable_training()->set_micro_batch_size(6);
   EXPECT_THAT(TextsOf(ChangesToTry(job, {})), Not(Contains("training.micro_batch_size 6 -> 12")));
+}
+
+std::vector<std::string> Repeatability(v1::Device device, const std::string& precision,
+                                       const StepFindings& findings = kTooLarge) {
+  v1::JobSpec job = TestJob("{ranks: 2}", precision);
+  job.mutable_resources()->set_device(device);
+  std::vector<SpecChange> changes = ChangesToTry(job, findings);
+  std::erase_if(changes,
+                [](const SpecChange& change) { return change.field.path != "precision.deterministic"; });
+  return TextsOf(changes);
+}
+
+TEST(ChangesToTryTest, RepeatabilityIsGivenUpOnlyWhereKernelsDependOnItAndTheJobIsTooLarge) {
+  EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: bf16}"),
+              ElementsAre("precision.deterministic true -> false",
+                          "precision.deterministic true -> false with training.recompute layer",
+                          "precision.deterministic true -> false with training.recompute layer,head"));
+  EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: bf16, deterministic: false}"), ElementsAre());
+  EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: fp32}"), ElementsAre());
+  EXPECT_THAT(Repeatability(v1::DEVICE_CPU, "{compute: bf16}"), ElementsAre());
+  EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: bf16}", {}), ElementsAre());
 }
 
 }  // namespace
