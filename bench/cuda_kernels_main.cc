@@ -11,14 +11,10 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_rms_norm.h>
 #include <ATen/ops/_fused_rms_norm_backward.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
-#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
-#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -32,29 +28,28 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/Device.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAStream.h>
-#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstring>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "bench/attention_times.h"
 #include "bench/gpu_bounds.h"
-#include "fsdp/buffer_bytes.h"
-#include "fsdp/cuda/shard_kernels.h"
-#include "fsdp/layout.h"
+#include "bench/shard_times.h"
 #include "nlohmann/json.hpp"
-#include "ops/attention_work.h"
+#include "ops/attention_shape.h"
 #include "ops/cuda/operations.h"
+#include "ops/latent_shape.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
 #include "ops/rope.h"
@@ -71,7 +66,6 @@ using tandem::ops::AttentionShape;
 using tandem::ops::DeviceKind;
 using tandem::ops::Workspace;
 namespace ops = tandem::ops;
-namespace fsdp = tandem::fsdp;
 
 struct Shape {
   const char* name;
@@ -79,12 +73,13 @@ struct Shape {
   int64_t hidden;
   int64_t inner;
   int64_t vocabulary;
+  std::vector<std::array<int64_t, 2>> other_lengths = {};  // sequences, and their rows
 };
 
-constexpr Shape kShapes[] = {
-    {"llama-3-8b", {4, 4096, 32, 8, 128}, 4096, 14336, 128256},
+const Shape kShapes[] = {
+    {"llama-3-8b", {4, 4096, 32, 8, 128}, 4096, 14336, 128256, {{2, 4096}, {1, 8192}}},
     {"qwen2.5-7b", {16, 1024, 28, 4, 128}, 3584, 18944, 152064},
-    {"demo", {8, 256, 4, 2, 32}, 128, 384, 512},
+    {"demo", {4, 256, 4, 4, 32}, 128, 352, 256},  // examples/headers.yaml
 };
 
 const at::TensorOptions kBf16 = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
@@ -102,12 +97,23 @@ class Bench {
   void Run() {
     Norm();
     Rotation();
-    Attention();
+    HeadNorms();
+    LatentHeads();
+    tandem::bench::TimeAttention(s_.attention, s_.name, "attention", bounds_);
+    // Batches whose rates cuDNN's own measurements give.
+    for (const auto& [sequences, length] : s_.other_lengths) {
+      AttentionShape other = s_.attention;
+      other.sequences = sequences;
+      other.length = length;
+      tandem::bench::TimeAttention(
+          other, s_.name, "attention " + std::to_string(sequences) + " x " + std::to_string(length), bounds_);
+    }
     Activation();
     Products();
     Loss();
+    LossInBlocks();
     Tokens();
-    Shard();
+    tandem::bench::TimeShard(s_.hidden * (qkv_ + query_ + 3 * s_.inner), s_.name, bounds_);
   }
 
  private:
@@ -175,61 +181,56 @@ class Bench {
         });
   }
 
-  void Attention() {
+  void HeadNorms() {
     const AttentionShape& a = s_.attention;
+    const int64_t normed_heads = a.heads + a.kv_heads;
     const at::Tensor qkv = at::randn({tokens_, qkv_}, kBf16);
-    const at::Tensor grad = at::randn({tokens_, query_}, kBf16);
-    at::Tensor context = at::empty({tokens_, query_}, kBf16);
-    at::Tensor lse = at::empty({a.sequences, a.heads, a.length}, kFloat);
-    at::Tensor grad_qkv = at::empty_like(qkv);
-    const auto heads = [&](int64_t from, int64_t count) {
-      return qkv.narrow(1, from * a.head_dim, count * a.head_dim)
-          .view({a.sequences, a.length, count, a.head_dim})
-          .transpose(1, 2);
-    };
-    const at::Tensor q = heads(0, a.heads);
-    const at::Tensor k = heads(a.heads, a.kv_heads);
-    const at::Tensor v = heads(a.heads + a.kv_heads, a.kv_heads);
-    const double flops = 2.0 * static_cast<double>(tokens_) * static_cast<double>(a.length) *
-                         static_cast<double>(query_);  // two products, half of each
-    const auto forward = [&] {
-      return at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0, true);
-    };
-    // Of 500 tokens, so that the starts are not those of the kernels' tiles.
-    const at::Tensor starts =
-        at::arange(a.length, kBf16.dtype(at::kLong)).floor_divide(500).mul(500).repeat({a.sequences, 1});
-    const auto ours = [&](const AttentionShape& form) {
-      ops_.PrepareAttention(form, 2);
-      ops_.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse,
-                     Work(ops::AttentionWorkBytes(DeviceKind::kGpu, form, 2)));
-    };
-    AttentionShape within = a;
-    within.documents = true;
-    Computes(
-        "attention within documents", flops, [&] { ours(within); }, nullptr);
-    Computes(
-        "attention", flops, [&] { ours(a); }, [&] { forward(); });
-    const auto result = forward();
-    const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
-    const auto backward = [&](const AttentionShape& form) {
-      ops_.PrepareAttention(form, 2);
-      ops_.AttentionBackward(form, qkv, form.documents ? starts : at::Tensor(), context, lse, grad, grad_qkv,
-                             Work(ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, form, 2)));
-    };
-    Computes(
-        "attention backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
-    Computes(
-        "attention backward within documents, repeatable", 2.5 * flops, [&] { backward(within); }, nullptr);
-    AttentionShape free = a;
-    free.repeats = false;
-    Computes(
-        "attention backward, not repeatable", 2.5 * flops, [&] { backward(free); },
+    at::Tensor normed = at::empty_like(qkv);
+    at::Tensor grad = at::randn({tokens_, qkv_}, kBf16);
+    const at::Tensor query_weight = at::ones({a.head_dim}, kBf16);
+    const at::Tensor key_weight = at::ones({a.head_dim}, kBf16);
+    at::Tensor grad_query_weight = at::zeros({a.head_dim}, kFloat);
+    at::Tensor grad_key_weight = at::zeros({a.head_dim}, kFloat);
+    const at::Tensor x =
+        qkv.narrow(1, 0, normed_heads * a.head_dim).view({tokens_, normed_heads, a.head_dim});
+    Moves(
+        "norms of query and key heads", Bytes({qkv, normed}),
+        [&] { ops_.HeadNorm(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5, normed); },
         [&] {
-          at::_scaled_dot_product_cudnn_attention_backward(
-              grad_heads, q, k, v, std::get<0>(result), std::get<1>(result), std::get<6>(result),
-              std::get<7>(result), {}, {}, {}, a.length, a.length, 0.0, true);
+          at::_fused_rms_norm(x.narrow(1, 0, a.heads), {a.head_dim}, query_weight, 1e-5);
+          at::_fused_rms_norm(x.narrow(1, a.heads, a.kv_heads), {a.head_dim}, key_weight, 1e-5);
         });
-    work_ = at::Tensor();
+    const Workspace work =
+        Work(ops::HeadNormBackwardWorkBytes(DeviceKind::kGpu, tokens_, a.head_dim, qkv.element_size()));
+    Moves(
+        "norms of query and key heads, backward", 3 * Bytes({x}),
+        [&] {
+          ops_.HeadNormBackward(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5,
+                                /*add_weights=*/false, grad, grad_query_weight, grad_key_weight, work);
+        },
+        nullptr);
+  }
+
+  // Heads as long as the shape's, half as much again of them rotated apart, as DeepSeek-V2's are.
+  void LatentHeads() {
+    const AttentionShape& a = s_.attention;
+    const ops::LatentHeads heads{
+        .heads = a.heads, .content = a.head_dim, .rotary = a.head_dim / 2, .value = a.head_dim};
+    constexpr int64_t kRank = 512;
+    at::Tensor query = at::randn({tokens_, heads.heads * heads.head_dim()}, kBf16);
+    at::Tensor key_value = at::randn({tokens_, heads.heads * (heads.content + heads.value)}, kBf16);
+    at::Tensor down = at::randn({tokens_, kRank + heads.rotary}, kBf16);
+    at::Tensor qkv = at::empty({tokens_, 3 * heads.heads * heads.head_dim()}, kBf16);
+    const double bytes = Bytes({query, key_value, down.narrow(1, kRank, heads.rotary)});
+    Moves(
+        "latent heads packed", bytes + Bytes({qkv}),
+        [&] { ops_.PackLatentHeads(heads, query, key_value, down, qkv); }, nullptr);
+    // The gradients of the zeros behind the values are not read.
+    const double zeros = Bytes({query}) * static_cast<double>(heads.head_dim() - heads.value) /
+                         static_cast<double>(heads.head_dim());
+    Moves(
+        "latent heads unpacked", bytes + Bytes({qkv}) - zeros,
+        [&] { ops_.UnpackLatentHeads(heads, qkv, query, key_value, down); }, nullptr);
   }
 
   void Activation() {
@@ -307,6 +308,52 @@ class Bench {
         });
   }
 
+  // In eight parts, as where no step keeps all logits: each is read, and later read and written.
+  void LossInBlocks() {
+    const int64_t columns = s_.vocabulary / 8;
+    std::vector<at::Tensor> blocks;
+    for (int i = 0; i < 8; ++i) {
+      blocks.push_back(at::randn({tokens_, columns}, kBf16));
+    }
+    const at::Tensor targets =
+        at::randint(8 * columns, {s_.attention.sequences, s_.attention.length}, kBf16.dtype(at::kLong));
+    at::Tensor lse = at::empty({tokens_}, kFloat);
+    at::Tensor target_logits = at::empty({tokens_}, kFloat);
+    at::Tensor loss = at::empty({1}, kFloat.dtype(at::kDouble));
+    const double bytes = 8 * Bytes({blocks[0]});
+    Moves(
+        "cross entropy in 8 blocks", bytes,
+        [&] {
+          for (int64_t i = 0; i < 8; ++i) {
+            ops_.CrossEntropyBlock(blocks[i], targets, i * columns, 8 * columns, lse, target_logits, loss);
+          }
+        },
+        nullptr);
+    Moves(
+        "cross entropy in 8 blocks, backward, in place", 2 * bytes,
+        [&] {
+          for (int64_t i = 0; i < 8; ++i) {
+            ops_.CrossEntropyBlockBackward(targets, i * columns, 8 * columns, lse, blocks[i]);
+          }
+        },
+        nullptr);
+  }
+
+  // Distributed as the bytes of a text are: 91 ids, of which the most frequent is a fifth.
+  at::Tensor BytesOfText() const {
+    std::vector<double> weights;
+    for (int id = 1; id <= 91; ++id) {
+      weights.push_back(1.0 / id);
+    }
+    std::discrete_distribution<int64_t> distribution(weights.begin(), weights.end());
+    std::mt19937_64 engine(2026);
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < tokens_; ++i) {
+      ids.push_back(distribution(engine));
+    }
+    return at::tensor(ids, at::kLong).to(at::kCUDA).view({s_.attention.sequences, s_.attention.length});
+  }
+
   void Tokens() {
     const at::Tensor table = at::randn({s_.vocabulary, s_.hidden}, kBf16);
     const at::Tensor ids =
@@ -318,68 +365,14 @@ class Bench {
         "embedding backward", Bytes({hidden, grad_table}),
         [&] { ops_.EmbeddingBackward(ids, hidden, false, grad_table, work); },
         [&] { at::embedding_dense_backward(hidden, ids.view({-1}), s_.vocabulary, -1, false); });
+    const at::Tensor of_text = BytesOfText();
+    Moves(
+        "embedding backward, tokens of bytes", Bytes({hidden, grad_table}),
+        [&] { ops_.EmbeddingBackward(of_text, hidden, false, grad_table, work); },
+        [&] { at::embedding_dense_backward(hidden, of_text.view({-1}), s_.vocabulary, -1, false); });
     Moves(
         "embedding", 2 * Bytes({hidden}), [&] { ops_.Embedding(ids, table, hidden); },
         [&] { at::embedding(table, ids.view({-1})); });
-  }
-
-  // The optimizer's pass and the fold of one contribution, over the matrices of one layer on one rank.
-  void Shard() {
-    const int64_t parameters = s_.hidden * (qkv_ + query_ + 3 * s_.inner);
-    const fsdp::Layout layout = fsdp::MakeLayout({{.name = "layer", .shape = {parameters}}}, 2);
-    const auto elements = static_cast<int64_t>(layout.elements);
-    const std::unique_ptr<fsdp::UnitKernels> kernels =
-        fsdp::CudaShardKernels().MakeUnit({.reduces_bf16 = true,
-                                           .shard_elements = elements,
-                                           .num_parameters = 1,
-                                           .pieces = fsdp::PiecesOf(layout, {0, elements})});
-    const fsdp::UnitBufferBytes sizes = fsdp::BufferBytesOf(layout, {}, 4);
-    const auto bytes_of = [&](const auto& value) {
-      at::Tensor host = at::empty({static_cast<int64_t>(sizeof(value))}, at::kByte);
-      std::memcpy(host.mutable_data_ptr(), &value, sizeof(value));
-      return host.to(at::kCUDA);
-    };
-    const at::Tensor outcome = bytes_of(fsdp::NormOutcome{.norm = 1, .clip = 1});
-    const at::Tensor inputs = bytes_of(
-        fsdp::RunInputs{.applied_step = 1, .learning_rate = 1e-4, .correction1 = 0.1, .correction2 = 0.05});
-    const at::Tensor contribution = at::randn({elements}, kBf16);
-    at::Tensor gradients = at::zeros({elements}, kFloat);
-    at::Tensor weights = at::randn({elements}, kFloat);
-    at::Tensor exp_avg = at::zeros({elements}, kFloat);
-    at::Tensor exp_avg_sq = at::zeros({elements}, kFloat);
-    at::Tensor published = at::empty({elements}, kBf16);
-    at::Tensor norms = at::zeros({sizes.update_norms}, kBf16.dtype(at::kByte));
-    at::Tensor terms = at::zeros({sizes.norm_terms}, kBf16.dtype(at::kByte));
-    at::Tensor scratch = at::zeros({sizes.optimizer_scratch}, kBf16.dtype(at::kByte));
-    Moves(
-        "fold with the norm's terms", Bytes({contribution, gradients}),
-        [&] {
-          kernels->Fold(contribution.const_data_ptr(), gradients.mutable_data_ptr(), /*add=*/false,
-                        static_cast<fsdp::UnitNormTerms*>(terms.mutable_data_ptr()));
-        },
-        [&] { gradients.copy_(contribution); });
-    fsdp::OptimizerArrays arrays{.gradients = gradients.const_data_ptr(),
-                                 .weights = weights.mutable_data_ptr(),
-                                 .exp_avg = exp_avg.mutable_data_ptr(),
-                                 .exp_avg_sq = exp_avg_sq.mutable_data_ptr(),
-                                 .published = published.mutable_data_ptr(),
-                                 .outcome = static_cast<const fsdp::NormOutcome*>(outcome.const_data_ptr()),
-                                 .inputs = static_cast<const fsdp::RunInputs*>(inputs.const_data_ptr()),
-                                 .update_norms = static_cast<fsdp::ParameterNorms*>(norms.mutable_data_ptr()),
-                                 .scratch = scratch.mutable_data_ptr()};
-    const fsdp::AdamWConfig config{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
-    std::vector<at::Tensor> steps = {at::ones({}, kFloat)};
-    for (const char* what : {"adamw, norms of the parameter, bf16 copy (ATen: update alone)",
-                             "adamw, bf16 copy (ATen: update alone)"}) {
-      Moves(
-          what, Bytes({gradients, weights, weights, exp_avg, exp_avg, exp_avg_sq, exp_avg_sq, published}),
-          [&] { kernels->OptimizerStep(arrays, config); },
-          [&] {
-            at::_fused_adamw_({weights}, {gradients}, {exp_avg}, {exp_avg_sq}, {}, steps, 1e-4, 0.9, 0.95,
-                              0.1, 1e-8, false, false);
-          });
-      arrays.update_norms = nullptr;
-    }
   }
 
   const Shape& s_;

@@ -28,11 +28,12 @@ class TimedKernels final : public ops::DeviceKernels {
   void Run(const ops::SparseKernelCall& call) const override {
     timer_.Time(NameOf(call), [&] { inner_.Run(call); });
   }
-  void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
-                ops::Workspace work) const override {
+  void Multiply(const ops::ProductArgs& product) const override {
+    const at::Tensor& a = product.a;
+    const at::Tensor& b = product.b;
     timer_.Time(
         absl::StrCat("Multiply [", a.size(0), ", ", a.size(1), "] [", b.size(0), ", ", b.size(1), "]"),
-        [&] { inner_.Multiply(a, b, addend, output, work); });
+        [&] { inner_.Multiply(product); });
   }
   void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
     inner_.PrepareAttention(shape, element_bytes);

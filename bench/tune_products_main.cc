@@ -10,13 +10,18 @@
 // parts of the product (Levels), each time without what was slower than the level's limit; the fastest, the
 // table's and the rules' first are then timed in turns, and those that do not repeat their bits, or whose
 // result is not the rules', are none for a table.
-// After SECONDS of a product the rest is left out, the slowest of the last level first, and counted.
+// After SECONDS of a product the rest is left out, the slowest of the last level first, and counted; with 0
+// what the rules propose is compared, and nothing else is asked for.
 // A JSON object a product goes to stderr: the medians, how much the table's (or, where it is silent, the
-// rules' first) reaches of the best, and what was asked for, taken, timed and left out. A line of the table
-// goes to stdout where the best is faster than the rules' first by more than a hundredth.
+// rules' first) reaches of the best, and what was asked for, taken, timed and left out. LibTorch's mm takes
+// its turns too where it computes the product (bfloat16, no addend): "aten_ms". The turns are of a GPU that
+// has worked for half a second; under "rested" are those of the table's, the rules' first and mm, each after
+// a tenth of a second without work. A line of the table goes to stdout where the best is faster than the
+// rules' first by more than a hundredth.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/norm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sub.h>
@@ -34,11 +39,13 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -50,6 +57,7 @@
 #include "nlohmann/json.hpp"
 #include "ops/cuda/product_plan.h"
 #include "ops/linear_work.h"
+#include "ops/product.h"
 #include "ops/product_table.h"
 
 namespace {
@@ -60,6 +68,7 @@ using tandem::bench::AllAlgorithms;
 using tandem::bench::Clock;
 using tandem::bench::Median;
 using tandem::device::CheckCuda;
+using tandem::ops::ProductArgs;
 using tandem::ops::ProductTable;
 using tandem::ops::Workspace;
 using tandem::ops::cuda::CheckProduct;
@@ -73,6 +82,8 @@ constexpr size_t kFinalists = 12;
 constexpr int kMostProposed = 64;
 constexpr double kShareOfParts = 0.8;    // of a product's time
 constexpr double kRounding = 1.0 / 128;  // twice that of bfloat16, of a norm
+constexpr std::chrono::milliseconds kHeat{500};
+constexpr std::chrono::milliseconds kRest{100};
 
 // A part of a product: rows of the output, and of the sums' elements.
 struct Level {
@@ -168,18 +179,20 @@ class Tuner {
     const at::Tensor weight = Random(task.outputs, task.inputs);
     at::Tensor y = Random(task.tokens, task.outputs);
     if (task.Has("y")) {
-      Search(task.residual ? "y, residual" : "y", x, weight.t(),
-             task.residual ? Random(task.tokens, task.outputs) : at::Tensor(), y, task.seconds);
+      Search(task.residual ? "y, residual" : "y",
+             {x, weight.t(), task.residual ? Random(task.tokens, task.outputs) : at::Tensor(), y, Work()},
+             task.seconds);
     }
     if (task.Has("grad_x")) {
       at::Tensor grad_x = Random(task.tokens, task.inputs);
-      Search("grad x", y, weight, {}, grad_x, task.seconds);
+      Search("grad x", {y, weight, {}, grad_x, Work()}, task.seconds);
     }
     for (const at::ScalarType type : {at::kBFloat16, at::kFloat}) {
       const bool in_float = type == at::kFloat;
       if (task.Has(in_float ? "grad_weight_in_float" : "grad_weight")) {
         at::Tensor grad_weight = at::empty({task.outputs, task.inputs}, Of(type));
-        Search(in_float ? "grad weight in float" : "grad weight", y.t(), x, {}, grad_weight, task.seconds);
+        Search(in_float ? "grad weight in float" : "grad weight", {y.t(), x, {}, grad_weight, Work()},
+               task.seconds);
       }
     }
     c10::cuda::CUDACachingAllocator::emptyCache();
@@ -191,9 +204,10 @@ class Tuner {
     return at::randn({rows, columns}, Of(at::kBFloat16));
   }
 
-  void Search(const char* name, const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
-              at::Tensor& output, double seconds) {
-    const ProductOperands product(a, b, addend, output);
+  Workspace Work() { return {.begin = memory_.mutable_data_ptr(), .bytes = memory_.numel()}; }
+
+  void Search(const char* name, const ProductArgs& matrices, double seconds) {
+    const ProductOperands product(matrices);
     const ProductPlan rules(handle_, product, nullptr);
     const std::vector<Algorithm> proposed = rules.Proposed(handle_, product, kMostProposed);
     const Algorithm* const of_table = ProductTable::OfBuild().Find(ProductMachine(), product.text());
@@ -216,9 +230,10 @@ class Tuner {
       const auto part = [&](const at::Tensor& matrix, int64_t rows, int64_t columns) {
         return matrix.defined() ? matrix.narrow(0, 0, rows).narrow(1, 0, columns) : matrix;
       };
+      at::Tensor result = part(matrices.output, level.rows, product.output.columns);
       const ProductOperands operands(
-          part(a, level.rows, level.sums), part(b, level.sums, product.right.columns),
-          part(addend, level.rows, product.output.columns), part(output, level.rows, product.output.columns));
+          {part(matrices.a, level.rows, level.sums), part(matrices.b, level.sums, product.right.columns),
+           part(matrices.addend, level.rows, product.output.columns), result, Work()});
       const ProductPlan of_part(handle_, operands, nullptr);
       const Clock::time_point end = within(i + 1 < levels.size() ? kShareOfParts : 1);
       nlohmann::ordered_json said = {{"m", level.rows}, {"k", level.sums}};
@@ -252,7 +267,7 @@ class Tuner {
       line["levels"].push_back(said);
     }
     line["seconds"] = std::chrono::duration<double>(Clock::now() - begin).count();
-    Choose(product, rules, proposed.front(), chosen, std::move(candidates), output, line);
+    Choose(matrices, rules, proposed.front(), chosen, std::move(candidates), line);
   }
 
   // What cuBLASLt takes, with `first` among it, timed on a part of the product.
@@ -305,16 +320,16 @@ class Tuner {
     }
     const ProductPlan plan(handle_, operands, &algorithm);
     try {
-      return Time(plan, operands, runs);
+      return Time([&] { RunPlan(plan, operands); }, runs);
     } catch (const c10::Error&) {
       return std::numeric_limits<double>::infinity();
     }
   }
 
-  // The fastest of the candidates, which are sorted, in turns with the rules' first and the table's.
-  void Choose(const ProductOperands& product, const ProductPlan& rules, const Algorithm& first,
-              const Algorithm& chosen, std::vector<Candidate> candidates, at::Tensor& output,
-              nlohmann::ordered_json& line) {
+  // The fastest of the candidates, which are sorted, in turns with the rules' first, the table's and mm.
+  void Choose(const ProductArgs& matrices, const ProductPlan& rules, const Algorithm& first,
+              const Algorithm& chosen, std::vector<Candidate> candidates, nlohmann::ordered_json& line) {
+    const ProductOperands product(matrices);
     if (candidates.size() > kFinalists) {
       candidates.resize(kFinalists);
     }
@@ -326,19 +341,34 @@ class Tuner {
     }
     // A table holds what is the same in every run, and what the rules' first computes.
     RunPlan(rules, product);
-    const at::Tensor expected = output.clone();
+    const at::Tensor expected = matrices.output.clone();
     for (Candidate& candidate : candidates) {
-      candidate.sound = candidate.algorithm == first || IsSound(candidate, product, expected, output);
+      candidate.sound =
+          candidate.algorithm == first || IsSound(candidate, product, expected, matrices.output);
     }
-    std::vector<std::vector<double>> times(candidates.size());
-    for (int turn = 0; turn < kTurns; ++turn) {
-      for (size_t i = 0; i < candidates.size(); ++i) {
-        const ProductPlan plan(handle_, product, &candidates[i].algorithm);
-        times[i].push_back(Time(plan, product, /*runs=*/2));
-      }
+    const bool has_mm = product.output.type == CUDA_R_16BF && !product.adds;
+    const auto mm = [&] { at::mm_out(matrices.output, matrices.a, matrices.b); };
+    const auto run = [&](const Algorithm& algorithm) {
+      return [this, &product, plan = std::make_shared<ProductPlan>(handle_, product, &algorithm)] {
+        RunPlan(*plan, product);
+      };
+    };
+    std::vector<std::function<void()>> all;
+    for (const Candidate& candidate : candidates) {
+      all.push_back(run(candidate.algorithm));
     }
+    std::vector<std::function<void()>> rested = {run(first), run(chosen)};
+    if (has_mm) {
+      all.emplace_back(mm);
+      rested.emplace_back(mm);
+    }
+    const std::vector<double> rested_ms = InTurns(rested, kRest);
+    for (const Clock::time_point end = Clock::now() + kHeat; Clock::now() < end;) {
+      Time(all.front(), /*runs=*/1);
+    }
+    const std::vector<double> all_ms = InTurns(all, std::chrono::milliseconds{0});
     for (size_t i = 0; i < candidates.size(); ++i) {
-      candidates[i].ms = Median(times[i]);
+      candidates[i].ms = all_ms[i];
     }
     const auto ms_of = [&](const Algorithm& algorithm) {
       return std::find_if(candidates.begin(), candidates.end(),
@@ -357,6 +387,11 @@ class Tuner {
     line["best_ms"] = best->ms;
     line["chosen_of_best"] = best->ms / ms_of(chosen);
     line["best_tflop_per_s"] = flops / best->ms * 1e-9;
+    line["rested"] = {{"first_ms", rested_ms[0]}, {"chosen_ms", rested_ms[1]}};
+    if (has_mm) {
+      line["aten_ms"] = all_ms.back();
+      line["rested"]["aten_ms"] = rested_ms.back();
+    }
     std::fprintf(stderr, "%s\n", line.dump().c_str());
     if (best->ms < kWorthIt * ms_of(first)) {
       std::printf("%s\n", ProductTable::Line(ProductMachine(), product.text(), best->algorithm).c_str());
@@ -393,18 +428,34 @@ class Tuner {
   }
 
   void RunPlan(const ProductPlan& plan, const ProductOperands& product) {
-    const Workspace work{.begin = memory_.mutable_data_ptr(), .bytes = memory_.numel()};
-    plan.Run(handle_, product, work, c10::cuda::getCurrentCUDAStream().stream());
+    plan.Run(handle_, product, Work(), c10::cuda::getCurrentCUDAStream().stream());
   }
 
-  // Milliseconds of the last of some runs.
-  double Time(const ProductPlan& plan, const ProductOperands& product, int runs) {
+  // The medians of several turns of each, in ms, with so long a rest before each.
+  std::vector<double> InTurns(const std::vector<std::function<void()>>& products,
+                              std::chrono::milliseconds rest) {
+    std::vector<std::vector<double>> times(products.size());
+    for (int turn = 0; turn < kTurns; ++turn) {
+      for (size_t i = 0; i < products.size(); ++i) {
+        std::this_thread::sleep_for(rest);
+        times[i].push_back(Time(products[i], /*runs=*/2));
+      }
+    }
+    std::vector<double> medians;
+    for (const std::vector<double>& of_one : times) {
+      medians.push_back(Median(of_one));
+    }
+    return medians;
+  }
+
+  // Milliseconds of the last of some runs; the GPU then has nothing to do.
+  double Time(const std::function<void()>& run, int runs) {
     const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
     for (int i = 1; i < runs; ++i) {
-      RunPlan(plan, product);
+      run();
     }
     CheckCuda(cudaEventRecord(events_[0], stream), "event");
-    RunPlan(plan, product);
+    run();
     CheckCuda(cudaEventRecord(events_[1], stream), "event");
     CheckCuda(cudaEventSynchronize(events_[1]), "a product");
     float ms = 0;

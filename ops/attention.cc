@@ -12,12 +12,11 @@ namespace tandem::ops {
 namespace {
 
 // Throws unless heads share key-value heads evenly and the tensors are of `shape`.
-void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
-                    const at::Tensor& context, const at::Tensor& lse, DeviceKind on) {
+void CheckInputs(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
+                 DeviceKind on) {
   TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
               shape.kv_heads, " key-value heads evenly");
-  const int64_t tokens = shape.sequences * shape.length;
-  CheckMatrix("qkv", qkv, tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim, on);
+  CheckMatrix("qkv", qkv, shape.tokens(), (shape.heads + 2 * shape.kv_heads) * shape.head_dim, on);
   TORCH_CHECK(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
               " documents comes ", documents.defined() ? "with" : "without", " their starts");
   if (shape.documents) {
@@ -25,8 +24,12 @@ void CheckAttention(const AttentionShape& shape, const at::Tensor& qkv, const at
     TORCH_CHECK(documents.size(0) == shape.sequences && documents.size(1) == shape.length,
                 "documents must be [", shape.sequences, ", ", shape.length, "], not ", documents.sizes());
   }
-  CheckMatrix("context", context, tokens, shape.heads * shape.head_dim, on);
-  CheckElements("lse", lse, tokens * shape.heads, on);
+}
+
+void CheckOutputs(const AttentionShape& shape, const at::Tensor& context, const at::Tensor& lse,
+                  DeviceKind on) {
+  CheckMatrix("context", context, shape.tokens(), shape.heads * shape.head_dim, on);
+  CheckElements("lse", lse, shape.tokens() * shape.heads, on);
 }
 
 DocumentStarts StartsIn(const at::Tensor& documents) {
@@ -39,14 +42,20 @@ DocumentStarts StartsIn(const at::Tensor& documents) {
 }  // namespace
 
 void Operations::PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const {
-  kernels_.PrepareAttention(shape, element_bytes);
+  if (shape.tokens() > 0) {
+    kernels_.PrepareAttention(shape, element_bytes);
+  }
 }
 
 void Operations::Attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
                            at::Tensor& context, at::Tensor& lse, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  CheckAttention(shape, qkv, documents, context, lse, on);
+  CheckInputs(shape, qkv, documents, on);
+  CheckOutputs(shape, context, lse, on);
   CheckWork("Attention", work, AttentionWorkBytes(on, shape, qkv.element_size()));
+  if (shape.tokens() == 0) {
+    return;
+  }
   WithElementType(qkv, [&]<typename E>(E) {
     kernels_.Run(AttentionArgs<E>{shape, ElementsOf<E>(qkv), StartsIn(documents),
                                   MutableElementsOf<E>(context), MutableElementsOf<Arithmetic<E>>(lse),
@@ -59,10 +68,14 @@ void Operations::AttentionBackward(const AttentionShape& shape, const at::Tensor
                                    const at::Tensor& lse, const at::Tensor& grad_context,
                                    at::Tensor& grad_qkv, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  CheckAttention(shape, qkv, documents, context, lse, on);
+  CheckInputs(shape, qkv, documents, on);
+  CheckOutputs(shape, context, lse, on);
   CheckMatrix("grad_context", grad_context, context.size(0), context.size(1), on);
   CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1), on);
   CheckWork("AttentionBackward", work, AttentionBackwardWorkBytes(on, shape, qkv.element_size()));
+  if (shape.tokens() == 0) {
+    return;
+  }
   WithElementType(qkv, [&]<typename E>(E) {
     kernels_.Run(AttentionBackwardArgs<E>{.shape = shape,
                                           .qkv = ElementsOf<E>(qkv),

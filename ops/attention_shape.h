@@ -17,6 +17,8 @@ struct AttentionShape {
   // Rows attend within their documents, of which a sequence holds several (DocumentStarts); otherwise to all
   // rows before them.
   bool documents = false;
+
+  int64_t tokens() const { return sequences * length; }
 };
 
 // Of row s of sequence b, the first row in the sequence of its document: starts[b * stride + s], from 0 to s,

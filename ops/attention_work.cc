@@ -30,7 +30,7 @@ int64_t FlashStartsBytes(const AttentionShape& shape) {
 
 AttentionShape FlashBackwardPart(const AttentionShape& shape) {
   AttentionShape part = shape;
-  if (!shape.repeats) {
+  if (!shape.repeats || shape.tokens() == 0) {
     return part;
   }
   const int64_t group = shape.heads / shape.kv_heads;
@@ -59,6 +59,9 @@ int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& s, int64_t e
     const int64_t bytes = StatisticsBytes(element_bytes);
     return AttentionWorkElements(s.length, s.head_dim, bytes) * bytes;
   }
+  if (s.tokens() == 0) {
+    return 0;
+  }
   if (IsFlashAttention(s, element_bytes)) {
     return FlashStartsBytes(s) + kFlashSlackBytes;
   }
@@ -69,6 +72,9 @@ int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, i
   if (device == DeviceKind::kCpu) {
     const int64_t bytes = StatisticsBytes(element_bytes);
     return AttentionBackwardWorkElements(s.length, s.head_dim, bytes) * bytes;
+  }
+  if (s.tokens() == 0) {
+    return 0;
   }
   if (IsFlashAttention(s, element_bytes)) {
     // The gradients of scores, or those of queries in float, to which blocks add; the sums of context times

@@ -13,17 +13,14 @@
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
 #include "ops/permute.h"
+#include "ops/product.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/router.h"
 #include "ops/router_losses.h"
 #include "ops/sends.h"
 #include "ops/swiglu.h"
-#include "ops/workspace.h"
 
-namespace at {
-class Tensor;
-}
 namespace c10 {
 struct Device;
 }
@@ -62,14 +59,11 @@ class DeviceKernels {
   virtual std::string digest() const = 0;  // Operations::kernels_digest
 
   // On a GPU: launches it on the current stream. The order of every addition depends on sizes, and on
-  // whether rows begin at multiples of 16 bytes, alone.
+  // whether rows begin at multiples of 32 bytes, alone.
   virtual void Run(const KernelCall& call) const = 0;
   virtual void Run(const SparseKernelCall& call) const = 0;
 
-  // output = addend + a b, views as Operations says of its products. addend: as output, may be it, or
-  // undefined: none.
-  virtual void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
-                        at::Tensor& output, Workspace work) const = 0;
+  virtual void Multiply(const ProductArgs& product) const = 0;
 
   // Operations::PrepareAttention
   virtual void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const = 0;

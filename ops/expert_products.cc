@@ -56,8 +56,8 @@ void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearArgs<E>& args
     const at::Tensor weight =
         Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
     at::Tensor y = Matrix(kernels, args.y + row * args.outputs, rows, args.outputs);
-    kernels.Multiply(Matrix(kernels, args.x + row * args.inputs, rows, args.inputs), weight.t(),
-                     /*addend=*/{}, y, args.work);
+    kernels.Multiply({Matrix(kernels, args.x + row * args.inputs, rows, args.inputs), weight.t(),
+                      /*addend=*/{}, y, args.work});
   });
 }
 TANDEM_INSTANTIATE(GroupedLinearArgs)
@@ -71,8 +71,8 @@ void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearBackwardInput
     const at::Tensor weight =
         Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
     at::Tensor grad_x = Matrix(kernels, args.grad_x + row * args.inputs, rows, args.inputs);
-    kernels.Multiply(Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs), weight,
-                     /*addend=*/{}, grad_x, args.work);
+    kernels.Multiply({Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs), weight,
+                      /*addend=*/{}, grad_x, args.work});
   });
 }
 TANDEM_INSTANTIATE(GroupedLinearBackwardInputArgs)
@@ -85,9 +85,9 @@ void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearBackwardWeigh
                           ? Matrix(kernels, args.rounded + weight, args.outputs, args.inputs)
                           : Matrix(kernels, args.grad_weight + weight, args.outputs, args.inputs);
     if (rows > 0) {
-      kernels.Multiply(Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs).t(),
-                       Matrix(kernels, args.x + row * args.inputs, rows, args.inputs),
-                       args.add ? sums : at::Tensor(), sums, args.work);
+      kernels.Multiply({Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs).t(),
+                        Matrix(kernels, args.x + row * args.inputs, rows, args.inputs),
+                        args.add ? sums : at::Tensor(), sums, args.work});
     } else if (!args.add) {
       sums.zero_();
     }

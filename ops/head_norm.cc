@@ -13,12 +13,11 @@ namespace {
 
 // Returns the dims of a head.
 int64_t CheckHeads(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const at::Tensor& query_weight,
-                   const at::Tensor& key_weight, const at::Tensor& other, DeviceKind on) {
+                   const at::Tensor& key_weight, DeviceKind on) {
   const int64_t head_dim = query_weight.numel();
   CheckElements("query_weight", query_weight, head_dim, on);
   CheckElements("key_weight", key_weight, head_dim, on);
   CheckMatrix("qkv", qkv, qkv.size(0), (heads + 2 * kv_heads) * head_dim, on);
-  CheckMatrix("what is normalised", other, qkv.size(0), qkv.size(1), on);
   return head_dim;
 }
 
@@ -27,8 +26,9 @@ int64_t CheckHeads(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const
 void Operations::HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
                           const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
                           at::Tensor& normed) const {
-  const int64_t head_dim =
-      CheckHeads(qkv, heads, kv_heads, query_weight, key_weight, normed, kernels_.kind());
+  const DeviceKind on = kernels_.kind();
+  const int64_t head_dim = CheckHeads(qkv, heads, kv_heads, query_weight, key_weight, on);
+  CheckMatrix("normed", normed, qkv.size(0), qkv.size(1), on);
   WithElementType(qkv, [&]<typename E>(E) {
     kernels_.Run(HeadNormArgs<E>{.qkv = ElementsOf<E>(qkv),
                                  .tokens = qkv.size(0),
@@ -48,7 +48,8 @@ void Operations::HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t 
                                   at::Tensor& grad_query_weight, at::Tensor& grad_key_weight,
                                   Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t head_dim = CheckHeads(qkv, heads, kv_heads, query_weight, key_weight, grad, on);
+  const int64_t head_dim = CheckHeads(qkv, heads, kv_heads, query_weight, key_weight, on);
+  CheckMatrix("grad", grad, qkv.size(0), qkv.size(1), on);
   CheckElements("grad_query_weight", grad_query_weight, head_dim, on);
   CheckElements("grad_key_weight", grad_key_weight, head_dim, on);
   TORCH_CHECK(on == DeviceKind::kCpu || head_dim <= kMostGpuNormedHeadDim,

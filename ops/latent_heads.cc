@@ -14,27 +14,31 @@
 namespace tandem::ops {
 namespace {
 
-// Throws unless the tensors, or their gradients, fit.
-void CheckLatentHeads(const LatentHeads& h, const at::Tensor& query, const at::Tensor& key_value,
-                      const at::Tensor& down, const at::Tensor& qkv, DeviceKind on) {
+// Throws unless `qkv`, or its gradient, are heads that ops/attention.h reads.
+void CheckPacked(const LatentHeads& h, const at::Tensor& qkv, DeviceKind on) {
   TORCH_CHECK(h.heads > 0 && h.content >= 0 && h.rotary > 0 && h.rotary % 2 == 0 && h.content % 2 == 0 &&
                   h.rotary <= kMostRotary,
               "a head's ", h.rotary, " rotated and ", h.content, " other dims must be even, and at most ",
               kMostRotary, " rotated");
   TORCH_CHECK(h.value > 0 && h.value <= h.head_dim(), "values of ", h.value, " dims do not fit in heads of ",
               h.head_dim());
-  const int64_t tokens = query.size(0);
+  CheckMatrix("qkv", qkv, qkv.size(0), 3 * h.heads * h.head_dim(), on);
+}
+
+// Throws unless what is packed, or its gradients, fit.
+void CheckParts(const LatentHeads& h, int64_t tokens, const at::Tensor& query, const at::Tensor& key_value,
+                const at::Tensor& down, DeviceKind on) {
   CheckMatrix("query", query, tokens, h.heads * h.head_dim(), on);
   CheckMatrix("key_value", key_value, tokens, h.heads * (h.content + h.value), on);
   CheckMatrix("down", down, tokens, std::max(h.rotary, down.size(1)), on);
-  CheckMatrix("qkv", qkv, tokens, 3 * h.heads * h.head_dim(), on);
 }
 
 }  // namespace
 
 void Operations::PackLatentHeads(const LatentHeads& heads, const at::Tensor& query,
                                  const at::Tensor& key_value, const at::Tensor& down, at::Tensor& qkv) const {
-  CheckLatentHeads(heads, query, key_value, down, qkv, kernels_.kind());
+  CheckPacked(heads, qkv, kernels_.kind());
+  CheckParts(heads, qkv.size(0), query, key_value, down, kernels_.kind());
   WithElementType(qkv, [&]<typename E>(E) {
     kernels_.Run(PackLatentHeadsArgs<E>{.heads = heads,
                                         .tokens = qkv.size(0),
@@ -49,7 +53,8 @@ void Operations::PackLatentHeads(const LatentHeads& heads, const at::Tensor& que
 void Operations::UnpackLatentHeads(const LatentHeads& heads, const at::Tensor& grad_qkv,
                                    at::Tensor& grad_query, at::Tensor& grad_key_value,
                                    at::Tensor& grad_down) const {
-  CheckLatentHeads(heads, grad_query, grad_key_value, grad_down, grad_qkv, kernels_.kind());
+  CheckPacked(heads, grad_qkv, kernels_.kind());
+  CheckParts(heads, grad_qkv.size(0), grad_query, grad_key_value, grad_down, kernels_.kind());
   WithElementType(grad_qkv, [&]<typename E>(E) {
     kernels_.Run(UnpackLatentHeadsArgs<E>{.heads = heads,
                                           .tokens = grad_qkv.size(0),

@@ -15,17 +15,17 @@ at::Tensor Operations::Constant(const at::Tensor& host) const { return host.to(d
 
 void Operations::Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual,
                         at::Tensor& y, Workspace work) const {
-  kernels_.Multiply(x, weight.t(), residual, y, work);
+  kernels_.Multiply({x, weight.t(), residual, y, work});
 }
 
 void Operations::LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add,
                                      at::Tensor& grad_x, Workspace work) const {
-  kernels_.Multiply(grad_y, weight, add ? grad_x : at::Tensor(), grad_x, work);
+  kernels_.Multiply({grad_y, weight, add ? grad_x : at::Tensor(), grad_x, work});
 }
 
 void Operations::LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add,
                                       at::Tensor& grad_weight, Workspace work) const {
-  kernels_.Multiply(grad_y.t(), x, add ? grad_weight : at::Tensor(), grad_weight, work);
+  kernels_.Multiply({grad_y.t(), x, add ? grad_weight : at::Tensor(), grad_weight, work});
 }
 
 }  // namespace tandem::ops

@@ -52,7 +52,7 @@ class Operations {
   // which of bfloat16 operands may also be of float; c10::Error names the types otherwise. An output
   // is written, or with `add` added to, where it lies: a weight's gradient goes straight into the
   // contribution, and no product keeps a copy of it. The bits depend on shapes and types alone, not on
-  // addresses that are multiples of 16 bytes.
+  // addresses, where those are multiples of 64 bytes (MKL's condition; a GPU's is 16).
   //
   // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: as y, of its type, contiguous like it;
   // or undefined: none.
@@ -75,9 +75,13 @@ class Operations {
                        double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
                        bool add_weight, at::Tensor& grad_weight, Workspace work) const;
 
-  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x) const;
+  // sign: 1, or -1 for the backward.
+  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x,
+            int sign = 1) const;
   void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-                    at::Tensor& grad) const;
+                    at::Tensor& grad) const {
+    Rope(cosines, sines, heads, grad, /*sign=*/-1);
+  }
 
   // What the first call of each of the two would do once: choose kernels of this shape for the current
   // device. Throws c10::Error where there are none, or they need more work memory than was promised.

@@ -12,16 +12,19 @@ namespace tandem::ops {
 namespace {
 
 // How many slots each token has.
-int64_t SlotsOf(const at::Tensor& tokens, const at::Tensor& rows, const at::Tensor& row_of, DeviceKind on) {
+int64_t SlotsOf(const at::Tensor& tokens, const at::Tensor& row_of, DeviceKind on) {
   const int64_t count = tokens.size(0);
   const int64_t slots = row_of.numel();
   TORCH_CHECK(count > 0 ? slots % count == 0 : slots == 0, slots, " slots are not as many for each of ",
               count, " tokens");
   CheckMatrix("tokens", tokens, count, tokens.size(1), on);
-  CheckMatrix("rows", rows, rows.size(0), tokens.size(1), on);
   CheckElements("row_of", row_of, slots, on);
-  TORCH_CHECK(tokens.scalar_type() == rows.scalar_type(), "rows are of the type of their tokens");
   return count > 0 ? slots / count : 0;
+}
+
+void CheckRowsOf(const at::Tensor& tokens, const at::Tensor& rows, DeviceKind on) {
+  CheckMatrix("rows", rows, rows.size(0), tokens.size(1), on);
+  TORCH_CHECK(tokens.scalar_type() == rows.scalar_type(), "rows are of the type of their tokens");
 }
 
 }  // namespace
@@ -56,7 +59,8 @@ bool SparseOperations::PlanWindow(const at::Tensor& counts, int64_t first, int64
 
 void SparseOperations::Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first,
                                at::Tensor& rows) const {
-  const int64_t slots = SlotsOf(tokens, rows, row_of, kernels_.kind());
+  const int64_t slots = SlotsOf(tokens, row_of, kernels_.kind());
+  CheckRowsOf(tokens, rows, kernels_.kind());
   kernels_.Run(PermuteArgs{.tokens = tokens.const_data_ptr(),
                            .count = tokens.size(0),
                            .slots_of_a_token = slots,
@@ -70,7 +74,8 @@ void SparseOperations::Permute(const at::Tensor& tokens, const at::Tensor& row_o
 
 void SparseOperations::Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add,
                                  at::Tensor& tokens) const {
-  const int64_t slots = SlotsOf(tokens, rows, row_of, kernels_.kind());
+  const int64_t slots = SlotsOf(tokens, row_of, kernels_.kind());
+  CheckRowsOf(tokens, rows, kernels_.kind());
   WithElementType(rows, [&]<typename E>(E) {
     kernels_.Run(UnpermuteArgs<E>{.rows = ElementsOf<E>(rows),
                                   .num_rows = rows.size(0),

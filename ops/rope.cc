@@ -34,42 +34,29 @@ void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines) {
   });
 }
 
-namespace {
-
-void Rotate(const DeviceKernels& kernels, const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-            int sign, at::Tensor& x) {
-  const DeviceKind on = kernels.kind();
+void Operations::Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x,
+                      int sign) const {
+  const DeviceKind on = kernels_.kind();
   const int64_t length = cosines.size(0);
   const int64_t head_dim = 2 * cosines.size(1);
   CheckMatrix("cosines", cosines, length, head_dim / 2, on);
   CheckMatrix("sines", sines, length, head_dim / 2, on);
   CheckRows("x", x, on);
-  TORCH_CHECK(x.size(0) % length == 0 && x.size(1) >= heads * head_dim, "x must have whole sequences of ",
-              length, " rows and at least ", heads * head_dim, " columns, not ", x.sizes());
+  const bool whole = length > 0 ? x.size(0) % length == 0 : x.size(0) == 0;
+  TORCH_CHECK(whole && x.size(1) >= heads * head_dim, "x must have whole sequences of ", length,
+              " rows and at least ", heads * head_dim, " columns, not ", x.sizes());
   WithElementType(x, [&]<typename E>(E) {
     using T = Arithmetic<E>;
-    kernels.Run(RopeArgs<E>{.cosines = ElementsOf<T>(cosines),
-                            .sines = ElementsOf<T>(sines),
-                            .sign = static_cast<T>(sign),
-                            .rows = x.size(0),
-                            .length = length,
-                            .heads = heads,
-                            .head_dim = head_dim,
-                            .row_stride = x.stride(0),
-                            .x = MutableElementsOf<E>(x)});
+    kernels_.Run(RopeArgs<E>{.cosines = ElementsOf<T>(cosines),
+                             .sines = ElementsOf<T>(sines),
+                             .sign = static_cast<T>(sign),
+                             .rows = x.size(0),
+                             .length = length,
+                             .heads = heads,
+                             .head_dim = head_dim,
+                             .row_stride = x.stride(0),
+                             .x = MutableElementsOf<E>(x)});
   });
-}
-
-}  // namespace
-
-void Operations::Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-                      at::Tensor& x) const {
-  Rotate(kernels_, cosines, sines, heads, 1, x);
-}
-
-void Operations::RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-                              at::Tensor& grad) const {
-  Rotate(kernels_, cosines, sines, heads, -1, grad);
 }
 
 }  // namespace tandem::ops

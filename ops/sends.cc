@@ -13,15 +13,19 @@
 namespace tandem::ops {
 namespace {
 
-void CheckSlots(const at::Tensor& chosen, const at::Tensor& place, const at::Tensor& row_probabilities,
-                const at::Tensor& probabilities, int64_t experts_of_a_rank, DeviceKind on) {
+void CheckTokens(const at::Tensor& chosen, const at::Tensor& place, const at::Tensor& probabilities,
+                 DeviceKind on) {
   const int64_t tokens = chosen.size(0);
   CheckMatrix("chosen", chosen, tokens, chosen.size(1), on);
   CheckMatrix("place", place, tokens, place.size(1), on);
   CheckMatrix("probabilities", probabilities, tokens, chosen.size(1), on);
+}
+
+void CheckSlots(const at::Tensor& row_probabilities, int64_t top_k, int64_t experts_of_a_rank,
+                DeviceKind on) {
   CheckMatrix("row_probabilities", row_probabilities, row_probabilities.size(0), row_probabilities.size(1),
               on);
-  TORCH_CHECK(row_probabilities.size(1) >= std::min(chosen.size(1), experts_of_a_rank),
+  TORCH_CHECK(row_probabilities.size(1) >= std::min(top_k, experts_of_a_rank),
               "a row has too few slots: ", row_probabilities.size(1));
 }
 
@@ -52,7 +56,8 @@ void SparseOperations::SendSlots(const at::Tensor& chosen, const at::Tensor& pro
                                  const at::Tensor& place, int64_t experts_of_a_rank, at::Tensor& slots,
                                  at::Tensor& row_probabilities) const {
   const DeviceKind on = kernels_.kind();
-  CheckSlots(chosen, place, row_probabilities, probabilities, experts_of_a_rank, on);
+  CheckTokens(chosen, place, probabilities, on);
+  CheckSlots(row_probabilities, chosen.size(1), experts_of_a_rank, on);
   CheckMatrix("slots", slots, row_probabilities.size(0), row_probabilities.size(1), on);
   WithStatisticsType(probabilities, [&]<typename T>(T) {
     kernels_.Run(SendSlotsArgs<T>{.chosen = chosen.const_data_ptr<int64_t>(),
@@ -72,7 +77,8 @@ void SparseOperations::SendSlots(const at::Tensor& chosen, const at::Tensor& pro
 void SparseOperations::CollectSlots(const at::Tensor& row_probabilities, const at::Tensor& chosen,
                                     const at::Tensor& place, int64_t experts_of_a_rank, bool add,
                                     at::Tensor& probabilities) const {
-  CheckSlots(chosen, place, row_probabilities, probabilities, experts_of_a_rank, kernels_.kind());
+  CheckTokens(chosen, place, probabilities, kernels_.kind());
+  CheckSlots(row_probabilities, chosen.size(1), experts_of_a_rank, kernels_.kind());
   WithStatisticsType(probabilities, [&]<typename T>(T) {
     kernels_.Run(CollectSlotsArgs<T>{.row_probabilities = ElementsOf<T>(row_probabilities),
                                      .chosen = chosen.const_data_ptr<int64_t>(),

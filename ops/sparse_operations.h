@@ -73,7 +73,7 @@ class SparseOperations {
   void GroupedLinearBackwardWeight(const at::Tensor& begins, const at::Tensor& grad_y, const at::Tensor& x,
                                    bool add, at::Tensor& grad_weight, Workspace work) const;
 
-  // SwiGlu of the rows that the last of `begins` says there are, with weights.
+  // SwiGlu of the rows that the last of `begins` says there are, with weights. Both undefined: SwiGlu of all.
   void WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
                       at::Tensor& activated) const;
   void WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,

@@ -18,10 +18,22 @@ const int64_t* RowsThere(const at::Tensor& begins, DeviceKind on) {
   return begins.const_data_ptr<int64_t>() + begins.numel() - 1;
 }
 
-// begins and weights: undefined, or neither.
-void Forward(const DeviceKernels& kernels, const at::Tensor& begins, const at::Tensor& gate_up,
-             const at::Tensor& weights, at::Tensor& activated) {
-  const DeviceKind on = kernels.kind();
+}  // namespace
+
+void Operations::SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const {
+  sparse_.WeightedSwiGlu(/*begins=*/{}, gate_up, /*weights=*/{}, activated);
+}
+
+void Operations::SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
+                                at::Tensor& grad_gate_up, at::Tensor& activated) const {
+  at::Tensor no_weights;
+  sparse_.WeightedSwiGluBackward(/*begins=*/{}, gate_up, /*weights=*/{}, grad_activated, grad_gate_up,
+                                 activated, no_weights);
+}
+
+void SparseOperations::WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up,
+                                      const at::Tensor& weights, at::Tensor& activated) const {
+  const DeviceKind on = kernels_.kind();
   const int64_t rows = activated.size(0);
   const int64_t inner = activated.size(1);
   CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
@@ -30,19 +42,20 @@ void Forward(const DeviceKernels& kernels, const at::Tensor& begins, const at::T
     CheckElements("weights", weights, rows, on);
   }
   WithElementType(gate_up, [&]<typename E>(E) {
-    kernels.Run(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
-                              .weights = weights.defined() ? ElementsOf<Arithmetic<E>>(weights) : nullptr,
-                              .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
-                              .rows = rows,
-                              .inner = inner,
-                              .activated = MutableElementsOf<E>(activated)});
+    kernels_.Run(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
+                               .weights = weights.defined() ? ElementsOf<Arithmetic<E>>(weights) : nullptr,
+                               .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
+                               .rows = rows,
+                               .inner = inner,
+                               .activated = MutableElementsOf<E>(activated)});
   });
 }
 
-void Backward(const DeviceKernels& kernels, const at::Tensor& begins, const at::Tensor& gate_up,
-              const at::Tensor& weights, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
-              at::Tensor& activated, at::Tensor& grad_weights) {
-  const DeviceKind on = kernels.kind();
+void SparseOperations::WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up,
+                                              const at::Tensor& weights, const at::Tensor& grad_activated,
+                                              at::Tensor& grad_gate_up, at::Tensor& activated,
+                                              at::Tensor& grad_weights) const {
+  const DeviceKind on = kernels_.kind();
   const int64_t rows = grad_activated.size(0);
   const int64_t inner = grad_activated.size(1);
   CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
@@ -55,7 +68,7 @@ void Backward(const DeviceKernels& kernels, const at::Tensor& begins, const at::
   }
   WithElementType(gate_up, [&]<typename E>(E) {
     using T = Arithmetic<E>;
-    kernels.Run(SwiGluBackwardArgs<E>{
+    kernels_.Run(SwiGluBackwardArgs<E>{
         .gate_up = ElementsOf<E>(gate_up),
         .weights = weights.defined() ? ElementsOf<T>(weights) : nullptr,
         .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
@@ -66,30 +79,6 @@ void Backward(const DeviceKernels& kernels, const at::Tensor& begins, const at::
         .activated = MutableElementsOf<E>(activated),
         .grad_weights = weights.defined() ? MutableElementsOf<T>(grad_weights) : nullptr});
   });
-}
-
-}  // namespace
-
-void Operations::SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const {
-  Forward(kernels_, {}, gate_up, {}, activated);
-}
-
-void Operations::SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
-                                at::Tensor& grad_gate_up, at::Tensor& activated) const {
-  at::Tensor no_weights;
-  Backward(kernels_, {}, gate_up, {}, grad_activated, grad_gate_up, activated, no_weights);
-}
-
-void SparseOperations::WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up,
-                                      const at::Tensor& weights, at::Tensor& activated) const {
-  Forward(kernels_, begins, gate_up, weights, activated);
-}
-
-void SparseOperations::WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up,
-                                              const at::Tensor& weights, const at::Tensor& grad_activated,
-                                              at::Tensor& grad_gate_up, at::Tensor& activated,
-                                              at::Tensor& grad_weights) const {
-  Backward(kernels_, begins, gate_up, weights, grad_activated, grad_gate_up, activated, grad_weights);
 }
 
 }  // namespace tandem::ops

@@ -45,7 +45,7 @@ if [ ${#arguments[@]} = 0 ]; then
   if command -v compute-sanitizer >/dev/null; then
     # NCCL asks the runtime questions whose answer is an error; that is not ours.
     compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 "$test" --gtest_brief=1 \
-      --gtest_filter='*CudaOperationsTest.*:*CudaUnitShardTest.GivesTheBits*:CudaDeviceTest.Arenas*:WindowTest.*:CudaParityTest.TheArenas*'
+      --gtest_filter='*CudaOperationsTest.*:*CudaAttentionTest.IsThat*:*CudaAttentionTest.StaysWithin*:*CudaHeadsTest.*:*CudaSparseOperationsTest.*:*NoRowsTest.*:*CudaUnitShardTest.GivesTheBits*:CudaDeviceTest.Arenas*:WindowTest.*:CudaParityTest.TheArena*'
   else
     echo "test-cuda: no compute-sanitizer here, memory is not checked" >&2
   fi

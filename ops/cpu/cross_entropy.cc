@@ -31,28 +31,28 @@ Arithmetic<E> LogitAt(const E* logits, int64_t at) {
 
 int64_t Count(const Tokens& tokens) { return tokens.sequences * tokens.length; }
 
-// Columns [first, first + columns) of logits, and of their gradients, whose rows have that many.
+// The gradients of a block, from logits that may lie elsewhere.
 template <typename E>
-void Gradients(const Tokens& targets, int64_t first, int64_t columns, int64_t vocabulary,
-               const Arithmetic<E>* lse, const E* logits, E* grad_logits) {
+void Gradients(const E* logits, const CrossEntropyBlockBackwardArgs<E>& block) {
   using T = Arithmetic<E>;
   const Kernels<E>& kernels = BestKernels<E>();
-  const double scale = 1.0 / static_cast<double>(Count(targets));
-  ForEachToken(targets, vocabulary, [&](int64_t row, int64_t id) {
+  const int64_t columns = block.columns;
+  const double scale = 1.0 / static_cast<double>(Count(block.targets));
+  ForEachToken(block.targets, block.vocabulary, [&](int64_t row, int64_t id) {
     const E* const in = logits + row * columns;
-    E* const out = grad_logits + row * columns;
-    const int64_t at = id - first;
+    E* const out = block.logits + row * columns;
+    const int64_t at = id - block.first;
     const bool has_target = at >= 0 && at < columns;
     // The probability of the target is not rounded before the subtraction.
     T target = has_target ? LogitAt(in, at) : T{0};
-    kernels.softmax(in, lse + row, scale, 1, columns, out);
+    kernels.softmax(in, block.lse + row, scale, 1, columns, out);
     if (!has_target) {
       return;
     }
     if constexpr (std::is_same_v<E, T>) {
       target = out[at];
     } else {
-      target = std::exp(target - lse[row]) * static_cast<T>(scale);
+      target = std::exp(target - block.lse[row]) * static_cast<T>(scale);
     }
     target -= static_cast<T>(scale);
     kernels.narrow(&target, 1, out + at);
@@ -71,7 +71,12 @@ void Run(const CrossEntropyArgs<E>& args) {
              static_cast<double>(LogitAt(args.logits, row * args.columns + id));
   });
   *args.loss = total / static_cast<double>(rows);
-  Gradients(args.targets, 0, args.columns, args.columns, args.lse, args.logits, args.grad_logits);
+  Gradients<E>(args.logits, {.targets = args.targets,
+                             .first = 0,
+                             .columns = args.columns,
+                             .vocabulary = args.columns,
+                             .lse = args.lse,
+                             .logits = args.grad_logits});
 }
 TANDEM_CPU_KERNEL(CrossEntropyArgs)
 
@@ -99,7 +104,7 @@ TANDEM_CPU_KERNEL(CrossEntropyBlockArgs)
 
 template <typename E>
 void Run(const CrossEntropyBlockBackwardArgs<E>& args) {
-  Gradients<E>(args.targets, args.first, args.columns, args.vocabulary, args.lse, args.logits, args.logits);
+  Gradients<E>(args.logits, args);
 }
 TANDEM_CPU_KERNEL(CrossEntropyBlockBackwardArgs)
 

@@ -73,10 +73,7 @@ class CpuKernels final : public DeviceKernels {
     std::visit([](const auto& args) { cpu::Run(args); }, call);
   }
 
-  void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
-                Workspace work) const override {
-    cpu::Multiply(a, b, addend, output, work);
-  }
+  void Multiply(const ProductArgs& product) const override { cpu::Multiply(product); }
 
   void PrepareAttention(const AttentionShape&, int64_t) const override {}
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/head_norm.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ops/cpu/kernels.h"
@@ -27,7 +28,11 @@ TANDEM_CPU_KERNEL(HeadNormArgs)
 template <typename E>
 void Run(const HeadNormBackwardArgs<E>& args) {
   const int64_t columns = (args.heads + 2 * args.kv_heads) * args.head_dim;
-  const auto norm = [&](int64_t begin, const E* weight, int64_t heads, bool add, Arithmetic<E>* grad_weight) {
+  if (!args.add_weights) {  // zeros also where there are no tokens
+    std::fill_n(args.grad_query_weight, args.head_dim, 0);
+    std::fill_n(args.grad_key_weight, args.head_dim, 0);
+  }
+  const auto norm = [&](int64_t begin, const E* weight, int64_t heads, Arithmetic<E>* grad_weight) {
     BestKernels<E>().rms_norm_backward({.grad_y = args.grad + begin,
                                         .x = args.qkv + begin,
                                         .weight = weight,
@@ -37,15 +42,13 @@ void Run(const HeadNormBackwardArgs<E>& args) {
                                         .residual = nullptr,
                                         .add_x = false,
                                         .grad_x = args.grad + begin,
-                                        .add_weight = add,
+                                        .add_weight = true,
                                         .grad_weight = grad_weight,
                                         .work = {}});
   };
   for (int64_t token = 0; token < args.tokens; ++token) {
-    const bool add = args.add_weights || token > 0;
-    norm(token * columns, args.query_weight, args.heads, add, args.grad_query_weight);
-    norm(token * columns + args.heads * args.head_dim, args.key_weight, args.kv_heads, add,
-         args.grad_key_weight);
+    norm(token * columns, args.query_weight, args.heads, args.grad_query_weight);
+    norm(token * columns + args.heads * args.head_dim, args.key_weight, args.kv_heads, args.grad_key_weight);
   }
 }
 TANDEM_CPU_KERNEL(HeadNormBackwardArgs)

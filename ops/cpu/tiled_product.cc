@@ -69,7 +69,11 @@ void WriteRow(const Kernels<Bf16>& kernels, float* sums, int64_t elements, bool 
 
 }  // namespace
 
-void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Tensor& output, Workspace work) {
+void MultiplyInTiles(const ProductArgs& product, bool add) {
+  const at::Tensor& a = product.a;
+  const at::Tensor& b = product.b;
+  at::Tensor& output = product.output;
+  const Workspace work = product.work;
   const int64_t rows = a.size(0);
   const int64_t depth = a.size(1);
   const int64_t columns = b.size(1);

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "ops/workspace.h"
-
-namespace at {
-class Tensor;
-}
+#include "ops/product.h"
 
 namespace tandem::ops::cpu {
 
-// output (+)= a b on the CPU, where a and b are bfloat16 and what is computed in is float: tiles of them are
-// converted to `work`, multiplied by LibTorch, and their products added up in float. a: [M, K], b: [K, N],
-// views whose rows or columns are adjacent; output: [M, N], adjacent columns, float, or bfloat16 and then
-// rounded once. The bits depend on the shapes alone. Throws c10::Error for other types and shapes, and for
-// less than kTileBytes of work.
-void MultiplyInTiles(const at::Tensor& a, const at::Tensor& b, bool add, at::Tensor& output, Workspace work);
+// output (+)= a b of `product` on the CPU, whatever its addend, where a and b are bfloat16 and what is
+// computed in is float: tiles of them are converted to `work`, multiplied by LibTorch, and their products
+// added up in float. a: [M, K], b: [K, N], views whose rows or columns are adjacent; output: [M, N], adjacent
+// columns, float, or bfloat16 and then rounded once. The bits depend on the shapes alone. Throws c10::Error
+// for other types and shapes, and for less than kTileBytes of work.
+void MultiplyInTiles(const ProductArgs& product, bool add);
 
 }  // namespace tandem::ops::cpu

@@ -28,7 +28,8 @@ class CudaKernels final : public DeviceKernels {
   DeviceKind kind() const override { return DeviceKind::kGpu; }
   c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
   std::string digest() const override {
-    return platform::Sha256Of(cuda::MatrixProduct::Digest() + cuda::HopperVersion());
+    return platform::Sha256Of(cuda::MatrixProduct::Digest() + cuda::HopperVersion() +
+                              cuda::FlashAttention::Version());
   }
 
   void Run(const KernelCall& call) const override {
@@ -38,10 +39,7 @@ class CudaKernels final : public DeviceKernels {
     std::visit([this](const auto& args) { Start(args); }, call);
   }
 
-  void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
-                Workspace work) const override {
-    product_.Multiply(a, b, addend, output, work, Current());
-  }
+  void Multiply(const ProductArgs& product) const override { product_.Multiply(product, Current()); }
 
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const override {
     if (IsFlashAttention(shape, element_bytes)) {

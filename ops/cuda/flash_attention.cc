@@ -10,11 +10,13 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "ops/attention_work.h"
 
@@ -302,5 +304,7 @@ void FlashAttention::Backward(const AttentionBackwardArgs<Bf16>& args, CUstream_
     }
   });
 }
+
+std::string FlashAttention::Version() { return absl::StrCat("cuDNN ", cudnnGetVersion()); }
 
 }  // namespace tandem::ops::cuda

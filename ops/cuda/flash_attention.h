@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "device/bf16.h"
 #include "ops/attention.h"
@@ -31,6 +32,9 @@ class FlashAttention {
 
   void Forward(const AttentionArgs<device::Bf16>& args, CUstream_st* stream);
   void Backward(const AttentionBackwardArgs<device::Bf16>& args, CUstream_st* stream);
+
+  // The release of cuDNN, whose rules choose the kernels.
+  static std::string Version();
 
  private:
   class Graphs;

@@ -52,23 +52,28 @@ __device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t numb
   return found;
 }
 
-// y = x W_e of the rows of each expert. x: [R, depth]; y: [R, columns]; kB: how W_e lies, [columns, depth] or
-// [depth, columns].
+__host__ __device__ unsigned Tiles(int64_t elements, int64_t of_a_tile) {
+  return static_cast<unsigned>((elements + of_a_tile - 1) / of_a_tile);
+}
+
+// y = x W_e of the rows of each expert; kB: how W_e lies, [outputs, inputs] or [inputs, outputs]. The grid
+// has one dim, as the others end at 65,535 blocks; tiles of the same rows are adjacent.
 template <typename E, Along kB, bool kPacked>
-__global__ void __launch_bounds__(kThreads)
-    RowsProduct(const int64_t* begins, int64_t experts, const E* x, const E* weight, int64_t depth,
-                int64_t columns, E* y) {
+__global__ void __launch_bounds__(kThreads) RowsProduct(GroupedLinearArgs<E> args) {
   extern __shared__ __align__(128) unsigned char shared[];
   using Product = TileProduct<E, Along::kDepth, kB>;
-  const RowTile tile = FindTile<Product::Shape::kRows>(begins, experts, blockIdx.y);
+  const int64_t depth = args.inputs;
+  const int64_t columns = args.outputs;
+  const unsigned column_tiles = Tiles(columns, Product::Shape::kColumns);
+  const RowTile tile = FindTile<Product::Shape::kRows>(args.begins, args.experts, blockIdx.x / column_tiles);
   if (tile.expert < 0) {
     return;
   }
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * Product::Shape::kColumns;
-  weight += tile.expert * depth * columns;
-  E* const out = y + tile.row * columns + column;
+  const int64_t column = static_cast<int64_t>(blockIdx.x % column_tiles) * Product::Shape::kColumns;
+  const E* const weight = args.weight + tile.expert * depth * columns;
+  E* const out = args.y + tile.row * columns + column;
   Product::template Run<kPacked>(
-      {.a = x + tile.row * depth,
+      {.a = args.x + tile.row * depth,
        .a_stride = depth,
        .b = weight + column * (kB == Along::kDepth ? depth : 1),
        .b_stride = kB == Along::kDepth ? depth : columns,
@@ -78,24 +83,25 @@ __global__ void __launch_bounds__(kThreads)
       shared, [&](int row, int beside, Arithmetic<E> sum) { Narrow(sum, out[row * columns + beside]); });
 }
 
-// grad_weight_e (+)= grad_y^T x over the rows of expert blockIdx.z. [outputs, inputs].
+// sums_e (+)= grad_y^T x over the rows of expert blockIdx.z. [outputs, inputs].
 template <typename E, typename G, bool kPacked>
-__global__ void __launch_bounds__(kThreads)
-    WeightProduct(const int64_t* begins, const E* grad_y, const E* x, int64_t inputs, int64_t outputs,
-                  bool add, G* grad_weight) {
+__global__ void __launch_bounds__(kThreads) WeightProduct(GroupedLinearBackwardWeightArgs<E> args, G* sums) {
   extern __shared__ __align__(128) unsigned char shared[];
   using Product = TileProduct<E, Along::kAcross, Along::kAcross>;
-  const int64_t begin = begins[blockIdx.z];
-  const int64_t rows = begins[blockIdx.z + 1] - begin;
+  const int64_t begin = args.begins[blockIdx.z];
+  const int64_t rows = args.begins[blockIdx.z + 1] - begin;
+  const bool add = args.add;
   if (rows == 0 && add) {
     return;
   }
+  const int64_t inputs = args.inputs;
+  const int64_t outputs = args.outputs;
   const int64_t output = static_cast<int64_t>(blockIdx.y) * Product::Shape::kRows;
   const int64_t input = static_cast<int64_t>(blockIdx.x) * Product::Shape::kColumns;
-  G* const out = grad_weight + (blockIdx.z * outputs + output) * inputs + input;
-  Product::template Run<kPacked>({.a = grad_y + begin * outputs + output,
+  G* const out = sums + (blockIdx.z * outputs + output) * inputs + input;
+  Product::template Run<kPacked>({.a = args.grad_y + begin * outputs + output,
                                   .a_stride = outputs,
-                                  .b = x + begin * inputs + input,
+                                  .b = args.x + begin * inputs + input,
                                   .b_stride = inputs,
                                   .rows = outputs - output,
                                   .columns = inputs - input,
@@ -114,10 +120,6 @@ bool IsPacked(std::initializer_list<int64_t> lines, std::initializer_list<const 
   return packed;
 }
 
-unsigned Tiles(int64_t elements, int64_t of_a_tile) {
-  return static_cast<unsigned>((elements + of_a_tile - 1) / of_a_tile);
-}
-
 template <typename Kernel, typename... Args>
 int Start(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&... args) {
   int error = cudaSuccess;
@@ -130,23 +132,23 @@ int Start(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&
 }
 
 template <typename E, Along kB>
-int MultiplyRows(const int64_t* begins, int64_t experts, int64_t most_rows, const E* x, const E* weight,
-                 int64_t depth, int64_t columns, E* y, Stream stream) {
-  if (most_rows == 0 || columns == 0) {
+int MultiplyRows(const GroupedLinearArgs<E>& args, Stream stream) {
+  if (args.rows == 0 || args.outputs == 0) {
     return cudaSuccess;
   }
   using Product = TileProduct<E, Along::kDepth, kB>;
   // Each expert may have one tile that is not full.
-  const dim3 grid(Tiles(columns, Product::Shape::kColumns),
-                  Tiles(most_rows, Product::Shape::kRows) + static_cast<unsigned>(experts));
-  const bool packed = IsPacked<E>({depth, kB == Along::kDepth ? depth : columns}, {x, weight});
+  const unsigned row_tiles = Tiles(args.rows, Product::Shape::kRows) + static_cast<unsigned>(args.experts);
+  const dim3 grid(row_tiles * Tiles(args.outputs, Product::Shape::kColumns));
+  const int64_t line = kB == Along::kDepth ? args.inputs : args.outputs;
+  const bool packed = IsPacked<E>({args.inputs, line}, {args.x, args.weight});
   const auto kernel = packed ? RowsProduct<E, kB, true> : RowsProduct<E, kB, false>;
-  return Start(kernel, grid, Product::kSharedBytes, stream, begins, experts, x, weight, depth, columns, y);
+  return Start(kernel, grid, Product::kSharedBytes, stream, args);
 }
 
 // G: E, or Arithmetic<E>.
 template <typename E, typename G>
-int MultiplyWeights(const GroupedLinearBackwardWeightArgs<E>& args, G* grad_weight, Stream stream) {
+int MultiplyWeights(const GroupedLinearBackwardWeightArgs<E>& args, G* sums, Stream stream) {
   if (args.inputs == 0 || args.outputs == 0 || args.experts == 0) {
     return cudaSuccess;
   }
@@ -155,8 +157,7 @@ int MultiplyWeights(const GroupedLinearBackwardWeightArgs<E>& args, G* grad_weig
                   static_cast<unsigned>(args.experts));
   const bool packed = IsPacked<E>({args.inputs, args.outputs}, {args.grad_y, args.x});
   const auto kernel = packed ? WeightProduct<E, G, true> : WeightProduct<E, G, false>;
-  return Start(kernel, grid, Product::kSharedBytes, stream, args.begins, args.grad_y, args.x, args.inputs,
-               args.outputs, args.add, grad_weight);
+  return Start(kernel, grid, Product::kSharedBytes, stream, args, sums);
 }
 
 }  // namespace
@@ -168,8 +169,7 @@ int Launch(const GroupedLinearArgs<E>& args, Stream stream) {
       return LaunchHopper(args, stream);
     }
   }
-  return MultiplyRows<E, Along::kDepth>(args.begins, args.experts, args.rows, args.x, args.weight,
-                                        args.inputs, args.outputs, args.y, stream);
+  return MultiplyRows<E, Along::kDepth>(args, stream);
 }
 TANDEM_KERNEL(GroupedLinearArgs)
 
@@ -180,8 +180,17 @@ int Launch(const GroupedLinearBackwardInputArgs<E>& args, Stream stream) {
       return LaunchHopper(args, stream);
     }
   }
-  return MultiplyRows<E, Along::kAcross>(args.begins, args.experts, args.rows, args.grad_y, args.weight,
-                                         args.outputs, args.inputs, args.grad_x, stream);
+  const GroupedLinearArgs<E> transposed{.begins = args.begins,
+                                        .on_host = args.on_host,
+                                        .experts = args.experts,
+                                        .rows = args.rows,
+                                        .x = args.grad_y,
+                                        .weight = args.weight,
+                                        .inputs = args.outputs,
+                                        .outputs = args.inputs,
+                                        .y = args.grad_x,
+                                        .work = args.work};
+  return MultiplyRows<E, Along::kAcross>(transposed, stream);
 }
 TANDEM_KERNEL(GroupedLinearBackwardInputArgs)
 

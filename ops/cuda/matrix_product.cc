@@ -54,10 +54,10 @@ class MatrixProduct::Plans {
 MatrixProduct::MatrixProduct() : plans_(std::make_unique<Plans>()) {}
 MatrixProduct::~MatrixProduct() = default;
 
-void MatrixProduct::Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
-                             at::Tensor& output, Workspace work, CUstream_st* stream) {
-  const ProductOperands operands(a, b, addend, output);
-  CheckWork("a matrix product", work, kGpuLinearWorkBytes);
+void MatrixProduct::Multiply(const ProductArgs& product, CUstream_st* stream) {
+  const ProductOperands operands(product);
+  at::Tensor& output = product.output;
+  CheckWork("a matrix product", product.work, kGpuLinearWorkBytes);
   if (output.numel() == 0) {
     return;
   }
@@ -65,12 +65,12 @@ void MatrixProduct::Multiply(const at::Tensor& a, const at::Tensor& b, const at:
     if (!operands.adds) {
       output.zero_();
     } else if (operands.addend.memory != operands.output.memory) {
-      output.copy_(addend);
+      output.copy_(product.addend);
     }
     return;
   }
   const auto [handle, plan] = plans_->Find(operands);
-  plan->Run(handle, operands, work, stream);
+  plan->Run(handle, operands, product.work, stream);
 }
 
 std::string MatrixProduct::Digest() {

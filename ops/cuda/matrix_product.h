@@ -4,11 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "ops/workspace.h"
+#include "ops/product.h"
 
-namespace at {
-class Tensor;
-}
 struct CUstream_st;
 
 namespace tandem::ops::cuda {
@@ -24,12 +21,10 @@ class MatrixProduct {
   MatrixProduct();
   ~MatrixProduct();
 
-  // output = addend + a b. a: [M, K], b: [K, N], views whose rows or columns are adjacent, of one type:
-  // float, double or bfloat16; output: [M, N], adjacent columns, of that type, or of float beside bfloat16;
-  // addend: as output, may be it, or undefined: none. work: at least LinearWorkBytes (linear_work.h). Throws
-  // c10::Error for anything else, and with cuBLASLt's status.
-  void Multiply(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend, at::Tensor& output,
-                Workspace work, CUstream_st* stream);
+  // a, b: views whose rows or columns are adjacent, of one type: float, double or bfloat16; output: adjacent
+  // columns, of that type, or of float beside bfloat16. Throws c10::Error for anything else, and with
+  // cuBLASLt's status.
+  void Multiply(const ProductArgs& product, CUstream_st* stream);
 
   // Of the current GPU, of cuBLASLt and of what the table says of both.
   static std::string Digest();

@@ -108,24 +108,23 @@ std::string Operand::text() const {
   return absl::StrCat(name, transposed ? " transposed " : " ", rows, "x", columns);
 }
 
-ProductOperands::ProductOperands(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend_or_none,
-                                 const at::Tensor& result)
-    : left(a),
-      right(b),
-      output(result),
-      adds(addend_or_none.defined()),
-      addend(adds ? addend_or_none : result) {
+ProductOperands::ProductOperands(const ProductArgs& product)
+    : left(product.a),
+      right(product.b),
+      output(product.output),
+      adds(product.addend.defined()),
+      addend(adds ? product.addend : product.output) {
   TORCH_CHECK(left.columns == right.rows && output.rows == left.rows && output.columns == right.columns &&
                   !output.transposed,
-              "the product is [", left.rows, ", ", right.columns, "], its output ", result.sizes());
+              "the product is [", left.rows, ", ", right.columns, "], its output ", product.output.sizes());
   TORCH_CHECK(addend.rows == output.rows && addend.columns == output.columns && addend.type == output.type &&
                   !addend.transposed,
-              "what is added to a product is as its output, not ", addend_or_none.sizes());
+              "what is added to a product is as its output, not ", product.addend.sizes());
   TORCH_CHECK(left.type == right.type &&
                   (output.type == left.type || (left.type == CUDA_R_16BF && output.type == CUDA_R_32F)),
               "a matrix product takes operands of one type, and an output of it, or of float32 beside "
               "bfloat16; not ",
-              a.scalar_type(), ", ", b.scalar_type(), " and ", result.scalar_type());
+              product.a.scalar_type(), ", ", product.b.scalar_type(), " and ", product.output.scalar_type());
 }
 
 std::string ProductOperands::text() const {
@@ -228,8 +227,11 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle
                  "preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kGpuLinearWorkBytes});
+  // Split sums that are added up in an output of bfloat16 would be rounded once a part.
+  const auto in_place =
+      output_type_ == CUDA_R_16BF ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_INPLACE;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+         static_cast<uint32_t>(in_place | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, operands.right.alignment());
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, operands.left.alignment());
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, operands.addend.alignment());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/product.h"
 #include "ops/product_table.h"
 #include "ops/workspace.h"
 
@@ -36,9 +37,8 @@ struct Operand {
 
 // output = addend + left right, or without an addend, which is then a second name of the output.
 struct ProductOperands {
-  // Throws c10::Error for what MatrixProduct::Multiply does not take.
-  ProductOperands(const at::Tensor& a, const at::Tensor& b, const at::Tensor& addend,
-                  const at::Tensor& output);
+  // Throws c10::Error for what MatrixProduct::Multiply does not take. Refers to the matrices' memory alone.
+  explicit ProductOperands(const ProductArgs& product);
 
   // "bf16 16384x4096 * bf16 transposed 4096x6144 + addend = bf16 16384x6144". Empty where the table does not
   // name such matrices: whose rows or columns follow each other, from a multiple of 16 bytes on.

@@ -30,14 +30,14 @@ struct BalanceScores {
 };
 
 // counts: [sequences, E], how many tokens have the expert among their largest scores.
-template <typename T, typename Count>
-__global__ void CountLargest(RouterConfig config, int64_t length, const T* logits, int64_t tokens,
-                             Count* counts) {
+template <template <typename> typename Args, typename T, typename Count>
+__global__ void CountLargest(Args<T> args, int64_t length, Count* counts) {
+  const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
-  if (token >= tokens) {
+  if (token >= args.tokens) {
     return;
   }
-  logits += token * config.experts;
+  const T* const logits = args.logits + token * config.experts;
   counts += token / length * config.experts;
   Ranked<T> last;
   for (int64_t j = 0; j < config.top_k; ++j) {
@@ -157,8 +157,9 @@ int CountBySequence(const Args& args, int* counts, Stream stream) {
   if (error != cudaSuccess) {
     return error;
   }
-  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args.config, length, args.logits,
-                                                                           args.tokens, counts);
+  if (args.tokens > 0) {
+    CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, length, counts);
+  }
   return cudaGetLastError();
 }
 
@@ -168,26 +169,27 @@ template <typename T>
 int Launch(const RouterLossesArgs<T>& args, Stream stream) {
   const int64_t length = args.losses.sequence_length;
   double* const terms = static_cast<double*>(args.work.begin);
-  if (args.counts != nullptr) {
-    LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, args.counts, terms);
-  } else {
-    int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
-    const int error = CountBySequence(args, counts, stream);
-    if (error != cudaSuccess) {
-      return error;
+  const auto sum = [&](const auto* counts) {
+    if (args.tokens > 0) {
+      LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
     }
-    LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
+    SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
+                                         args.values);
+    return static_cast<int>(cudaGetLastError());
+  };
+  if (args.counts != nullptr) {
+    return sum(args.counts);
   }
-  SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
-                                       args.values);
-  return cudaGetLastError();
+  int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
+  const int error = CountBySequence(args, counts, stream);
+  return error != cudaSuccess ? error : sum(counts);
 }
 TANDEM_STATISTICS_KERNEL(RouterLossesArgs)
 
 template <typename T>
 int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
   const RouterLossConfig& losses = args.losses;
-  if (losses.balance == 0 && losses.z == 0) {
+  if (args.tokens == 0 || (losses.balance == 0 && losses.z == 0)) {
     return cudaSuccess;
   }
   const T balance =
@@ -213,8 +215,8 @@ int Launch(const CountLargestArgs<T>& args, Stream stream) {
   if (error != cudaSuccess || args.tokens == 0) {
     return error;
   }
-  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(
-      args.config, /*length=*/args.tokens, args.logits, args.tokens, args.counts);
+  CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, /*length=*/args.tokens,
+                                                                           args.counts);
   return cudaGetLastError();
 }
 TANDEM_STATISTICS_KERNEL(CountLargestArgs)

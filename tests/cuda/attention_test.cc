@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -121,18 +122,24 @@ TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
 }
 
 TEST_P(CudaAttentionTest, ItsBackwardRepeatsItsBits) {
-  const AttentionShape shape{2, 1024, 16, 4, 128};
   const at::Tensor qkv = at::randn({2048, 24 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
   const at::Tensor grad = at::randn({2048, 16 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
-  Tensors first;
-  for (int run = 0; run < 50; ++run) {
-    Tensors out = AttentionOutputs(shape, qkv);
-    RunAttention(CudaOperations(), shape, qkv, /*documents=*/{}, grad, out);
-    if (run == 0) {
-      first = out;
-    }
-    for (size_t i = 0; i < out.size(); ++i) {
-      ASSERT_TRUE(at::equal(out[i], first[i])) << "output " << i << ", run " << run;
+  const at::Tensor rows = at::arange(1024, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+  const at::Tensor starts = rows.sub(rows.remainder(300)).repeat({2, 1});
+  for (const bool within : {false, true}) {
+    const AttentionShape shape{
+        .sequences = 2, .length = 1024, .heads = 16, .kv_heads = 4, .head_dim = 128, .documents = within};
+    Tensors first;
+    for (int run = 0; run < 50; ++run) {
+      Tensors out = AttentionOutputs(shape, qkv);
+      RunAttention(CudaOperations(), shape, qkv, within ? starts : at::Tensor(), grad, out);
+      if (run == 0) {
+        first = out;
+      }
+      for (size_t i = 0; i < out.size(); ++i) {
+        ASSERT_TRUE(at::equal(out[i], first[i]))
+            << "output " << i << ", run " << run << (within ? ", within documents" : "");
+      }
     }
   }
 }

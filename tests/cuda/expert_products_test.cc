@@ -99,6 +99,36 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
   }
 }
 
+// More tiles of rows than the second and third dim of a grid allow, of rows too short for CUTLASS's kernels.
+TEST(CudaExpertProductsTest, RowsMayBeMoreThan65535Tiles) {
+  constexpr int64_t kRows = 65'535 * 128 + 1000;  // a tile has 64 of float, 128 of bfloat16
+  constexpr int64_t kFirst = 77;
+  const at::Tensor begins = at::tensor(std::vector<int64_t>{0, kFirst, kRows}, at::kLong).to(at::kCUDA);
+  const SparseOperations& sparse = CudaOperations().sparse();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(c10::toString(type));
+    const at::TensorOptions on_gpu = at::TensorOptions(at::kCUDA).dtype(type);
+    const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, static_cast<int64_t>(c10::elementSize(type)),
+                                           /*known_rows=*/false),
+                          at::kCUDA);
+    const at::Tensor x = at::randn({kRows, 4}, on_gpu);
+    const at::Tensor weight = at::randn({2 * 4, 4}, on_gpu);
+    at::Tensor y = at::full({kRows, 4}, std::numeric_limits<double>::quiet_NaN(), on_gpu);
+    at::Tensor grad_x = at::full({kRows, 4}, std::numeric_limits<double>::quiet_NaN(), on_gpu);
+    sparse.GroupedLinear(begins, x, weight, y, work);
+    sparse.GroupedLinearBackwardInput(begins, x, weight, grad_x, work);
+    for (const bool transposed : {false, true}) {
+      const auto of_expert = [&](int64_t expert, int64_t first, int64_t rows) {
+        const at::Tensor by = weight.narrow(0, 4 * expert, 4).to(at::kFloat);
+        return x.narrow(0, first, rows).to(at::kFloat).mm(transposed ? by : by.t());
+      };
+      const at::Tensor expected = at::cat({of_expert(0, 0, kFirst), of_expert(1, kFirst, kRows - kFirst)});
+      EXPECT_LE(RelativeError(transposed ? grad_x : y, expected), 2 * Tolerance(type))
+          << (transposed ? "backward" : "forward");
+    }
+  }
+}
+
 // Which products are CUTLASS's; those that are not have the numbers too.
 TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
   if (cuda::HopperVersion().empty()) {

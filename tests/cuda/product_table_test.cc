@@ -19,6 +19,7 @@
 #include <memory>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include "ops/cuda/product_plan.h"
 #include "ops/linear_work.h"
@@ -31,7 +32,7 @@ using cuda::ProductMachine;
 using cuda::ProductOperands;
 using cuda::ProductPlan;
 
-constexpr int kRepeats = 5;
+constexpr int kRepeats = 50;
 // Of the norm. Sums in float of up to 128256 products, in another order, and the roundings of bfloat16.
 constexpr double kFloatTolerance = 1e-4;
 constexpr double kBf16Tolerance = 1.0 / 256 + kFloatTolerance;
@@ -62,6 +63,8 @@ class Product {
     }
   }
 
+  ProductOperands operands() { return ProductOperands({left, right, addend, output, {}}); }
+
   at::Tensor left;
   at::Tensor right;
   at::Tensor addend;
@@ -81,7 +84,7 @@ class CudaProductTableTest : public testing::Test {
   // What is computed by that algorithm, or by the rules' first. Every element is written.
   at::Tensor Compute(Product& product, const ProductTable::Algorithm* algorithm) {
     product.output.fill_(std::numeric_limits<double>::quiet_NaN());
-    const ProductOperands operands(product.left, product.right, product.addend, product.output);
+    const ProductOperands operands = product.operands();
     const ProductPlan plan(handle_, operands, algorithm);
     plan.Run(handle_, operands, work_, c10::cuda::getCurrentCUDAStream().stream());
     return product.output.clone();
@@ -106,9 +109,8 @@ TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRules
   for (const auto& [text, algorithm] : products) {
     SCOPED_TRACE(text);
     Product product(text);
-    ASSERT_EQ(ProductOperands(product.left, product.right, product.addend, product.output).text(), text);
-    const ProductPlan plan(
-        handle_, ProductOperands(product.left, product.right, product.addend, product.output), nullptr);
+    ASSERT_EQ(product.operands().text(), text);
+    const ProductPlan plan(handle_, product.operands(), nullptr);
     EXPECT_TRUE(plan.Takes(handle_, algorithm)) << "this cuBLASLt refuses it";
     const at::Tensor first = Compute(product, &algorithm);
     for (int repeat = 1; repeat < kRepeats; ++repeat) {
@@ -120,6 +122,51 @@ TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRules
               (expected.scalar_type() == at::kFloat ? kFloatTolerance : kBf16Tolerance) * size);
     EXPECT_GT(size, 0);
   }
+}
+
+// Products of a layer and of the head, of few tokens and of many: where matrices are small and sums are long,
+// the rules split them.
+TEST_F(CudaProductTableTest, TheRulesDoNotAddSplitSumsUpInBfloat16) {
+  struct Matrix {
+    int64_t outputs;
+    int64_t inputs;
+  };
+  int splitting = 0;
+  for (const auto& [outputs, inputs] : std::vector<Matrix>{{128, 128},
+                                                           {704, 128},
+                                                           {6144, 4096},
+                                                           {4096, 4096},
+                                                           {28672, 4096},
+                                                           {4096, 14336},
+                                                           {128256, 4096},
+                                                           {4608, 3584},
+                                                           {37888, 3584},
+                                                           {3584, 18944}}) {
+    for (const int64_t tokens : {8, 1024, 16384}) {
+      SCOPED_TRACE(testing::Message() << tokens << " x " << inputs << " -> " << outputs);
+      const auto matrix = [](int64_t rows, int64_t columns) {
+        return at::empty({rows, columns}, OnGpu(at::kBFloat16));
+      };
+      at::Tensor x = matrix(tokens, inputs);
+      at::Tensor y = matrix(tokens, outputs);
+      at::Tensor weight = matrix(outputs, inputs);
+      for (const ProductOperands& product :
+           {ProductOperands({x, weight.t(), {}, y, {}}), ProductOperands({x, weight.t(), y, y, {}}),
+            ProductOperands({y, weight, {}, x, {}}), ProductOperands({y.t(), x, {}, weight, {}}),
+            ProductOperands({y.t(), x, weight, weight, {}})}) {
+        const ProductPlan plan(handle_, product, nullptr);
+        for (const ProductTable::Algorithm& algorithm : plan.Proposed(handle_, product, /*most=*/64)) {
+          if (algorithm.splits <= 1) {
+            continue;
+          }
+          ++splitting;
+          EXPECT_NE(algorithm.reduction, uint32_t{CUBLASLT_REDUCTION_SCHEME_INPLACE}) << product.text();
+          EXPECT_NE(algorithm.reduction, uint32_t{CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE}) << product.text();
+        }
+      }
+    }
+  }
+  EXPECT_GT(splitting, 0) << "no sum was split: this has seen nothing";
 }
 
 TEST_F(CudaProductTableTest, TheRulesComputeWhereCublasltRefusesTheTablesAlgorithm) {

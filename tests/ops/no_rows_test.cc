@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations do where there is nothing to compute: nothing but zeros in what they write.
+// What operations do where there is nothing to compute: nothing but zeros in what they write. On the CPU, and
+// in tandem_cuda_test, which defines TANDEM_TESTS_ON_GPU, on the GPU.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "ops/attention_work.h"
+#include "ops/attention_shape.h"
+#ifdef TANDEM_TESTS_ON_GPU
+#include "ops/cuda/operations.h"
+#endif
+#include "ops/latent_shape.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
-#include "ops/rope.h"
-#include "ops/router.h"
+#include "ops/router_config.h"
 #include "ops/sparse_operations.h"
 #include "tests/ops/compare.h"
 
@@ -17,16 +21,30 @@ namespace {
 
 using namespace test;
 
+#ifdef TANDEM_TESTS_ON_GPU
+const Operations& Tested() { return CudaOperations(); }
+#else
+const Operations& Tested() { return CpuOperations(); }
+#endif
+
 class NoRowsTest : public testing::TestWithParam<at::ScalarType> {
  protected:
-  static at::Tensor Of(const std::vector<int64_t>& shape) { return FilledWithNan(shape, GetParam()); }
-  static at::Tensor Statistics(const std::vector<int64_t>& shape) {
-    return FilledWithNan(shape, StatisticsOf(GetParam()));
+  at::Tensor Of(const std::vector<int64_t>& shape) const {
+    return FilledWithNan(shape, GetParam()).to(ops_.device());
+  }
+  at::Tensor Statistics(const std::vector<int64_t>& shape) const {
+    return FilledWithNan(shape, StatisticsOf(GetParam())).to(ops_.device());
+  }
+  at::Tensor Double(const std::vector<int64_t>& shape) const {
+    return FilledWithNan(shape, at::kDouble).to(ops_.device());
+  }
+  at::Tensor Integers(const std::vector<int64_t>& shape) const {
+    return at::full(shape, -7, at::TensorOptions(ops_.device()).dtype(at::kLong));
   }
   static bool IsZero(const at::Tensor& tensor) { return tensor.eq(0).all().item<bool>(); }
 
-  const Operations& ops_ = CpuOperations();
-  const WorkMemory work_{kTileBytes, at::kCPU};
+  const Operations& ops_ = Tested();
+  const WorkMemory work_{kGpuLinearWorkBytes, ops_.device().type()};
 };
 INSTANTIATE_TEST_SUITE_P(Types, NoRowsTest, AllTypes());
 
@@ -51,19 +69,37 @@ TEST_P(NoRowsTest, RowsAreEmptyAndTheNormsGradientIsZero) {
   ops_.RmsNorm(x, weight, 1e-5, x);
   ops_.RmsNormBackward(x, x, weight, 1e-5, /*residual=*/{}, false, x, false, grad_weight, work_);
   EXPECT_TRUE(IsZero(grad_weight));
-  at::Tensor cosines = Statistics({3, 2});
-  at::Tensor sines = Statistics({3, 2});
-  RopeTables(10000, cosines, sines);
   at::Tensor heads = Of({0, 8});
-  ops_.Rope(cosines, sines, 2, heads);
-  ops_.RopeBackward(cosines, sines, 2, heads);
+  for (const int64_t length : {3, 0}) {
+    const at::Tensor table = Statistics({length, 2});
+    ops_.Rope(table, table, 2, heads);
+    ops_.RopeBackward(table, table, 2, heads);
+  }
   at::Tensor activated = Of({0, 4});
   ops_.SwiGlu(heads, activated);
   ops_.SwiGluBackward(heads, activated, heads, activated);
 }
 
+TEST_P(NoRowsTest, HeadsAreEmptyAndTheirNormsGradientsAreZero) {
+  at::Tensor qkv = Of({0, 4 * 6});
+  const at::Tensor weight = Of({6});
+  at::Tensor grad_query = Statistics({6});
+  at::Tensor grad_key = Statistics({6});
+  ops_.HeadNorm(qkv, /*heads=*/2, /*kv_heads=*/1, weight, weight, 1e-5, qkv);
+  ops_.HeadNormBackward(qkv, 2, 1, weight, weight, 1e-5, /*add_weights=*/false, qkv, grad_query, grad_key,
+                        work_);
+  EXPECT_TRUE(IsZero(grad_query) && IsZero(grad_key));
+  const LatentHeads latent{.heads = 2, .content = 4, .rotary = 2, .value = 4};
+  at::Tensor query = Of({0, 2 * 6});
+  at::Tensor key_value = Of({0, 2 * 8});
+  at::Tensor down = Of({0, 9});
+  at::Tensor heads = Of({0, 3 * 2 * latent.head_dim()});
+  ops_.PackLatentHeads(latent, query, key_value, down, heads);
+  ops_.UnpackLatentHeads(latent, heads, query, key_value, down);
+}
+
 TEST_P(NoRowsTest, TokensAreEmptyAndTheTablesGradientIsZero) {
-  const at::Tensor tokens = Numbers(71).Integers({0, 4}, 9);
+  const at::Tensor tokens = Integers({0, 4});
   const at::Tensor table = Of({9, 5});
   at::Tensor output = Of({0, 5});
   at::Tensor grad_table = Of({9, 5});
@@ -73,42 +109,54 @@ TEST_P(NoRowsTest, TokensAreEmptyAndTheTablesGradientIsZero) {
 }
 
 TEST_P(NoRowsTest, NoSequenceHasNoAttention) {
-  const AttentionShape shape{0, 5, 4, 2, 6};
-  const at::Tensor qkv = Of({0, 48});
-  at::Tensor context = Of({0, 24});
-  at::Tensor lse = Statistics({0, 4, 5});
-  at::Tensor grad_qkv = Of({0, 48});
-  const int64_t bytes = AttentionBackwardWorkBytes(DeviceKind::kCpu, {1, 5, 4, 2, 6}, qkv.element_size());
-  const WorkMemory work(bytes, at::kCPU);
-  ops_.Attention(shape, qkv, /*documents=*/{}, context, lse, work);
-  ops_.AttentionBackward(shape, qkv, /*documents=*/{}, context, lse, context, grad_qkv, work);
+  for (const AttentionShape& shape : {AttentionShape{0, 5, 4, 2, 8}, AttentionShape{2, 0, 4, 2, 8}}) {
+    SCOPED_TRACE(testing::Message() << shape.sequences << " x " << shape.length);
+    const at::Tensor qkv = Of({0, 64});
+    at::Tensor context = Of({0, 32});
+    at::Tensor lse = Statistics({shape.sequences, 4, shape.length});
+    at::Tensor grad_qkv = Of({0, 64});
+    ops_.PrepareAttention(shape, qkv.element_size());
+    ops_.Attention(shape, qkv, /*documents=*/{}, context, lse, work_);
+    ops_.AttentionBackward(shape, qkv, /*documents=*/{}, context, lse, context, grad_qkv, work_);
+  }
 }
 
 TEST_P(NoRowsTest, TheMeanLossOfNoTokensIsNoNumber) {
-  const at::Tensor targets = Numbers(72).Integers({0, 4}, 9);
+  const at::Tensor targets = Integers({0, 4});
   at::Tensor logits = Of({0, 9});
   at::Tensor lse = Statistics({0});
-  at::Tensor loss = FilledWithNan({1}, at::kDouble).fill_(0);
+  at::Tensor loss = Double({1}).fill_(0);
   ops_.CrossEntropy(logits, targets, lse, loss, logits);
+  EXPECT_TRUE(loss.isnan().item<bool>());
+  at::Tensor target_logits = Statistics({0});
+  at::Tensor block = Of({0, 3});
+  for (const int64_t first : {0, 3, 6}) {
+    ops_.CrossEntropyBlock(block, targets, first, /*vocabulary=*/9, lse, target_logits, loss.fill_(0));
+    ops_.CrossEntropyBlockBackward(targets, first, 9, lse, block);
+  }
   EXPECT_TRUE(loss.isnan().item<bool>());
 }
 
 TEST_P(NoRowsTest, NoTokenHasAnExpertAndExpertsGradientsAreZero) {
   const SparseOperations& sparse = ops_.sparse();
   const RouterConfig config{.experts = 4, .top_k = 2};
-  const auto integers = [](const std::vector<int64_t>& shape) { return at::full(shape, -7, at::kLong); };
   at::Tensor logits = Statistics({0, 4});
-  at::Tensor chosen = integers({0, 2});
+  at::Tensor chosen = Integers({0, 2});
   at::Tensor probabilities = Statistics({0, 2});
   sparse.Route(config, logits, /*bias=*/{}, chosen, probabilities);
   sparse.RouteBackward(config, logits, chosen, chosen, probabilities, logits);
-  at::Tensor tokens = FilledWithNan({4}, at::kDouble);
-  at::Tensor dropped = FilledWithNan({1}, at::kDouble);
+  at::Tensor losses = Double({2}).fill_(0);
+  const RouterLossConfig terms{.sequence_length = 5, .balance = 0.01, .z = 0.001};
+  sparse.RouterLosses(config, terms, logits, /*counts=*/{}, losses, work_);
+  EXPECT_TRUE(losses.isnan().all().item<bool>()) << "means of no tokens";
+  sparse.RouterLossesBackward(config, terms, logits, /*counts=*/{}, logits, work_);
+  at::Tensor tokens = Double({4});
+  at::Tensor dropped = Double({1});
   sparse.CountTokens(chosen, tokens, dropped);
   EXPECT_TRUE(IsZero(tokens) && IsZero(dropped));
-  at::Tensor counts = integers({4});
-  at::Tensor row_of = integers({0});
-  at::Tensor begins = integers({5});
+  at::Tensor counts = Integers({4});
+  at::Tensor row_of = Integers({0});
+  at::Tensor begins = Integers({5});
   sparse.PlanRows(chosen, /*chunk=*/0, counts, row_of, work_);
   EXPECT_TRUE(IsZero(counts));
   EXPECT_FALSE(sparse.PlanWindow(counts, 0, /*rows=*/3, begins));

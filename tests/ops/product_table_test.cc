@@ -25,6 +25,19 @@ TEST(ProductTableTest, FindsWhatItsLinesSay) {
   EXPECT_TRUE(table.Of("NVIDIA H200|130200").empty());
 }
 
+// Reductions 1 and 4 of cublasLtReductionScheme_t, in place and in the output's type, round every part of a
+// sum.
+TEST(ProductTableTest, NoAlgorithmOfTheBuildAddsSplitSumsUpInBfloat16) {
+  const auto& products = ProductTable::OfBuild().Of(kMachine);
+  EXPECT_FALSE(products.empty());
+  for (const auto& [product, algorithm] : products) {
+    if (product.find(" = bf16 ") != std::string::npos && algorithm.splits > 1) {
+      EXPECT_NE(algorithm.reduction, 1u) << product;
+      EXPECT_NE(algorithm.reduction, 4u) << product;
+    }
+  }
+}
+
 TEST(ProductTableTest, TheDigestIsOfTheMachineAndItsLines) {
   const std::string line = ProductTable::Line(kMachine, "a product", kOne);
   const std::string digest = ProductTable(line).DigestOf(kMachine);

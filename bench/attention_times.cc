@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/attention_times.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/Device.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "ops/attention_work.h"
+#include "ops/cuda/operations.h"
+#include "ops/operations.h"
+#include "ops/workspace.h"
+
+namespace tandem::bench {
+
+using ops::AttentionShape;
+using ops::DeviceKind;
+
+void TimeAttention(const AttentionShape& shape, const std::string& of_shape, const std::string& operation,
+                   const Bounds& bounds) {
+  const at::TensorOptions bf16 = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const AttentionShape& a = shape;
+  const int64_t query = a.heads * a.head_dim;
+  const at::Tensor qkv = at::randn({a.tokens(), query + 2 * a.kv_heads * a.head_dim}, bf16);
+  const at::Tensor grad = at::randn({a.tokens(), query}, bf16);
+  at::Tensor context = at::empty({a.tokens(), query}, bf16);
+  at::Tensor lse = at::empty({a.sequences, a.heads, a.length}, bf16.dtype(at::kFloat));
+  at::Tensor grad_qkv = at::empty_like(qkv);
+  const ops::Operations& operations = ops::CudaOperations();
+  AttentionShape within = a;
+  within.documents = true;
+  AttentionShape free = a;
+  free.repeats = false;
+  int64_t bytes = 0;
+  for (const AttentionShape& form : {a, within, free}) {
+    bytes = std::max({bytes, ops::AttentionWorkBytes(DeviceKind::kGpu, form, 2),
+                      ops::AttentionBackwardWorkBytes(DeviceKind::kGpu, form, 2)});
+  }
+  at::Tensor memory = at::empty({bytes}, bf16.dtype(at::kByte));
+  const ops::Workspace work{.begin = memory.mutable_data_ptr(), .bytes = bytes};
+
+  const auto computes = [&](const std::string& form, double flops, const std::function<void()>& ours,
+                            const std::function<void()>& aten) {
+    Report({{"shape", of_shape}, {"operation", operation + form}}, {Unit::kFlops, flops}, bounds, ours, aten);
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  };
+  const auto heads = [&](int64_t from, int64_t count) {
+    return qkv.narrow(1, from * a.head_dim, count * a.head_dim)
+        .view({a.sequences, a.length, count, a.head_dim})
+        .transpose(1, 2);
+  };
+  const at::Tensor q = heads(0, a.heads);
+  const at::Tensor k = heads(a.heads, a.kv_heads);
+  const at::Tensor v = heads(a.heads + a.kv_heads, a.kv_heads);
+  const double flops = 2.0 * static_cast<double>(a.tokens()) * static_cast<double>(a.length) *
+                       static_cast<double>(query);  // two products, half of each
+  const auto forward = [&] {
+    return at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0, true);
+  };
+  // Of 500 tokens, so that the starts are not those of the kernels' tiles.
+  const at::Tensor starts =
+      at::arange(a.length, bf16.dtype(at::kLong)).floor_divide(500).mul(500).repeat({a.sequences, 1});
+  const auto ours = [&](const AttentionShape& form) {
+    operations.PrepareAttention(form, 2);
+    operations.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse, work);
+  };
+  computes(
+      " within documents", flops, [&] { ours(within); }, nullptr);
+  computes(
+      "", flops, [&] { ours(a); }, [&] { forward(); });
+  const auto result = forward();
+  const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
+  const auto backward = [&](const AttentionShape& form) {
+    operations.PrepareAttention(form, 2);
+    operations.AttentionBackward(form, qkv, form.documents ? starts : at::Tensor(), context, lse, grad,
+                                 grad_qkv, work);
+  };
+  computes(
+      " backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
+  computes(
+      " backward within documents, repeatable", 2.5 * flops, [&] { backward(within); }, nullptr);
+  computes(
+      " backward, not repeatable", 2.5 * flops, [&] { backward(free); },
+      [&] {
+        at::_scaled_dot_product_cudnn_attention_backward(
+            grad_heads, q, k, v, std::get<0>(result), std::get<1>(result), std::get<6>(result),
+            std::get<7>(result), {}, {}, {}, a.length, a.length, 0.0, true);
+      });
+}
+
+}  // namespace tandem::bench
