@@ -2,7 +2,7 @@
 #include "plan/advice.h"
 
 #include <algorithm>
-#include <future>
+#include <iterator>
 #include <map>
 #include <utility>
 #include <vector>
@@ -10,9 +10,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/types/span.h"
-#include "jobspec/jobspec.h"
-#include "jobspec/name_list.h"
 #include "plan/quantity_text.h"
 #include "schedules/program/text.h"
 
@@ -21,18 +18,11 @@ namespace {
 
 using schedules::Opcode;
 
-constexpr char kPrefetch[] = "parallelism.fsdp.prefetch";
-constexpr char kMicroBatch[] = "training.micro_batch_size";
-constexpr char kSchedule[] = "parallelism.schedule";
-constexpr char kRecompute[] = "training.recompute";
-constexpr char kStrategy[] = "parallelism.fsdp.strategy";
-constexpr char kOverlapBlock[] = "parallelism.overlap";
-constexpr char kDelay[] = "parallelism.overlap.delay_weight_gradients";
-constexpr char kSeparate[] = "parallelism.dispatch.separate_weight_gradients";
-// What one says of a schedule, whichever field is changed.
-constexpr const char* kSchedulePaths[] = {kSchedule, kDelay, kSeparate};
 constexpr double kHidden = 0.02;      // of the step: below it, communication counts as hidden
 constexpr double kWorthwhile = 0.01;  // of the step: what a change must save to be recommended
+
+// Of these the best change is said where it saves time.
+constexpr ChangeKind kForTime[] = {ChangeKind::kSchedule, ChangeKind::kPrefetch, ChangeKind::kMicroBatch};
 
 // What a person calls what compute waits for. Node passes that communicate are exchanges; on a stream of
 // their own that is not the rows' they have its name: "sizes of the forward".
@@ -57,64 +47,6 @@ std::string CauseText(const schedules::Program& program, const schedules::StallC
   }
 }
 
-// How microbatches follow each other where ranks share experts.
-struct ScheduleChoice {
-  bool overlaps = false;
-  bool delays = false;
-  bool separates = false;
-  bool operator==(const ScheduleChoice&) const = default;
-};
-
-ScheduleChoice ScheduleOf(const v1::Parallelism& parallelism) {
-  return {.overlaps = parallelism.schedule() == v1::SCHEDULE_OVERLAP,
-          .delays = parallelism.overlap().delay_weight_gradients(),
-          .separates = parallelism.dispatch().separate_weight_gradients()};
-}
-
-v1::JobSpec WithSchedule(v1::JobSpec job, const ScheduleChoice& to) {
-  v1::Parallelism& parallelism = *job.mutable_parallelism();
-  parallelism.set_schedule(to.overlaps ? v1::SCHEDULE_OVERLAP : v1::SCHEDULE_SEQUENTIAL);
-  parallelism.mutable_dispatch()->set_separate_weight_gradients(to.separates);
-  parallelism.clear_overlap();
-  if (to.overlaps) {
-    parallelism.mutable_overlap()->set_delay_weight_gradients(to.delays);
-  }
-  return job;
-}
-
-// The fields of a spec that make the one of the other.
-Trial TrialOf(const ScheduleChoice& from, const ScheduleChoice& to) {
-  const auto truth = [](bool value) { return value ? "true" : "false"; };
-  const auto name = [](bool overlaps) { return overlaps ? "overlap" : "sequential"; };
-  std::vector<FieldChange> fields;
-  if (from.overlaps != to.overlaps) {
-    fields.push_back({kSchedule, name(from.overlaps), name(to.overlaps)});
-  }
-  if (from.overlaps && !to.overlaps) {
-    fields.push_back({kOverlapBlock, "{...}", ""});
-  } else if (from.delays != to.delays) {
-    fields.push_back({kDelay, truth(from.delays), truth(to.delays)});
-  }
-  if (from.separates != to.separates) {
-    fields.push_back({kSeparate, truth(from.separates), to.separates ? "true" : ""});
-  }
-  return {.field = fields.front(), .beside = {fields.begin() + 1, fields.end()}};
-}
-
-// Whether training.recompute `words` computes again all that `now` does, and more.
-bool RecomputesMore(const std::string& words, const std::string& now) {
-  const std::vector<std::string> has = jobspec::NamesIn(words, "off");
-  const std::vector<std::string> needs = jobspec::NamesIn(now, "off");
-  const auto contains = [](const std::vector<std::string>& all, const std::string& word) {
-    return std::find(all.begin(), all.end(), word) != all.end();
-  };
-  const bool covers = std::all_of(needs.begin(), needs.end(), [&](const std::string& word) {
-    return contains(has, word) || (word != "head" && contains(has, "layer"));
-  });
-  return covers &&
-         !std::all_of(has.begin(), has.end(), [&](const std::string& word) { return contains(needs, word); });
-}
-
 class Adviser {
  public:
   Adviser(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
@@ -122,7 +54,11 @@ class Adviser {
       : resolved_(resolved), plan_(plan), prediction_(prediction), profile_(profile) {}
 
   Advice Run() {
-    TryAll();
+    // Where compute hardly ever stands still, a larger prefetch distance has nothing to hide.
+    const StepFindings findings = {
+        .compute_waits = static_cast<double>(prediction_.step_ns - Compute()) >= kWorthwhile * Step(),
+        .too_large = !Fits(prediction_.device_bytes())};
+    advice_.trials = TryChanges(ChangesToTry(resolved_, findings), profile_);
     SayMemory();
     if (static_cast<double>(prediction_.exposed_ns) < kHidden * Step()) {
       SayCompute();
@@ -135,86 +71,6 @@ class Adviser {
  private:
   double Step() const { return static_cast<double>(prediction_.step_ns); }
   int64_t Compute() const { return ComputeNanoseconds(plan_, prediction_); }
-
-  // Plans and simulates all changes side by side: each takes as long as the plan itself.
-  void TryAll() {
-    std::vector<std::future<Trial>> trials;
-    const auto try_with = [&](Trial trial, v1::JobSpec changed) {
-      if (jobspec::Validate(changed).empty()) {
-        trials.push_back(
-            std::async(std::launch::async, [this, trial = std::move(trial), changed = std::move(changed)] {
-              return Measure(trial, changed);
-            }));
-      }
-    };
-    const int prefetch = resolved_.parallelism().fsdp().prefetch();
-    // Where compute hardly ever stands still, a larger distance has nothing to hide.
-    const bool stands_still = static_cast<double>(prediction_.step_ns - Compute()) >= kWorthwhile * Step();
-    const auto number = [](int64_t n) { return absl::StrCat(n); };
-    for (const int distance : {0, 1, 2}) {
-      if (distance < prefetch || (distance > prefetch && stands_still)) {
-        v1::JobSpec changed = resolved_;
-        changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(distance);
-        try_with({.field = {kPrefetch, number(prefetch), number(distance)}}, std::move(changed));
-      }
-    }
-    const int64_t micro = resolved_.training().micro_batch_size();
-    for (const int64_t size : {micro * 2, micro / 2}) {
-      if (size > 0 && size != micro) {
-        v1::JobSpec changed = resolved_;
-        changed.mutable_training()->set_micro_batch_size(size);
-        try_with({.field = {kMicroBatch, number(micro), number(size)}}, std::move(changed));
-      }
-    }
-    if (resolved_.parallelism().expert() > 1) {
-      const ScheduleChoice now = ScheduleOf(resolved_.parallelism());
-      for (const ScheduleChoice& other :
-           {ScheduleChoice{}, ScheduleChoice{.separates = true}, ScheduleChoice{.overlaps = true},
-            ScheduleChoice{.overlaps = true, .delays = true}}) {
-        if (other != now) {
-          try_with(TrialOf(now, other), WithSchedule(resolved_, other));
-        }
-      }
-    }
-    if (!Fits(prediction_.device_bytes())) {
-      const std::string& now = resolved_.training().recompute();
-      for (const char* words :
-           {"head", "attention", "mlp", "attention,mlp", "attention,mlp,head", "layer", "layer,head"}) {
-        if (RecomputesMore(words, now)) {
-          v1::JobSpec changed = resolved_;
-          changed.mutable_training()->set_recompute(words);
-          try_with({.field = {kRecompute, now, words}}, std::move(changed));
-        }
-      }
-      const v1::Strategy strategy = resolved_.parallelism().fsdp().strategy();
-      if (strategy != v1::STRATEGY_ZERO3 && plan_.train.ranks > 1) {
-        v1::JobSpec changed = resolved_;
-        changed.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_ZERO3);
-        changed.mutable_parallelism()->set_replicas(1);
-        Trial trial{.field = {kStrategy, plan_.options.strategy.name, "zero3"}};
-        if (const int replicas = resolved_.parallelism().replicas(); replicas > 1) {
-          trial.beside = {{"parallelism.replicas", absl::StrCat(replicas), "1"}};
-        }
-        try_with(std::move(trial), std::move(changed));
-      }
-    }
-    for (std::future<Trial>& trial : trials) {
-      advice_.trials.push_back(trial.get());
-    }
-  }
-
-  // The trial with its numbers. Called from several threads.
-  Trial Measure(Trial trial, const v1::JobSpec& changed) const {
-    const JobPlan plan = MakeUndigestedPlan(changed);
-    const schedules::Program& program = plan.stage.train;
-    const schedules::Timeline timeline =
-        schedules::Simulate(plan.outline, program, WorkloadOf(plan), profile_).timeline;
-    trial.step_ns = schedules::StepNanoseconds(program, timeline);
-    trial.exposed_ns = schedules::ExposedCommunication(program, timeline);
-    trial.arena_bytes = plan.stage.arena_bytes;
-    trial.device_bytes = plan.stage.arena_bytes + OutsideBytes(plan, profile_);
-    return trial;
-  }
 
   bool Fits(int64_t device_bytes) const {
     return profile_.memory_bytes == 0 || device_bytes <= profile_.memory_bytes;
@@ -242,13 +98,16 @@ class Adviser {
                               counted.size() > 1 ? " are" : " is", " of a microbatch)");
   }
 
-  std::string Change(const Trial& trial) const {
-    std::string text = absl::StrCat(trial.field.path, " ", trial.field.to, " instead of ", trial.field.from,
-                                    trial.field.path == kMicroBatch ? MicrobatchText() : "");
-    if (trial.field.to.empty()) {
-      text = absl::StrCat("no ", trial.field.path);
+  std::string ChangeText(const SpecChange& change) const {
+    std::string text = change.field.to.empty() ? absl::StrCat("no ", change.field.path)
+                                               : absl::StrCat(change.field.path, " ", change.field.to,
+                                                              " instead of ", change.field.from);
+    if (change.kind == ChangeKind::kMicroBatch) {
+      text += MicrobatchText();
+    } else if (change.kind == ChangeKind::kRepeatability) {
+      text += " (results then do not repeat bit for bit)";
     }
-    for (const FieldChange& field : trial.beside) {
+    for (const FieldChange& field : change.beside) {
       absl::StrAppend(&text, field.to.empty() ? " without " : " with ", field.path,
                       field.to.empty() ? "" : " ", field.to);
     }
@@ -262,11 +121,11 @@ class Adviser {
                       : absl::StrCat(SizeText(-more), " less memory");
   }
 
-  // The possible trial whose step is the shortest; null where there is none of these paths.
-  const Trial* Fastest(absl::Span<const char* const> paths) const {
+  // The possible trial of that kind whose step is the shortest; null where there is none.
+  const Trial* Fastest(ChangeKind kind) const {
     const Trial* best = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (std::find(paths.begin(), paths.end(), trial.field.path) != paths.end() && IsPossible(trial) &&
+      if (trial.change.kind == kind && IsPossible(trial) &&
           (best == nullptr || trial.step_ns < best->step_ns)) {
         best = &trial;
       }
@@ -281,15 +140,15 @@ class Adviser {
 
   std::string Saving(const Trial& trial) const {
     const int64_t saved = prediction_.step_ns - trial.step_ns;
-    return absl::StrCat(Change(trial), " saves ", DurationText(saved), " (",
+    return absl::StrCat(ChangeText(trial.change), " saves ", DurationText(saved), " (",
                         ShareText(static_cast<double>(saved), Step()), ") for ", MemoryChange(trial));
   }
 
   // The changes that save something; without them, that nothing did.
   std::string TriedText() const {
     std::vector<std::string> help;
-    for (const absl::Span<const char* const> paths : Kinds()) {
-      if (const Trial* trial = Fastest(paths); Saves(trial)) {
+    for (const ChangeKind kind : kForTime) {
+      if (const Trial* trial = Fastest(kind); Saves(trial)) {
         help.push_back(Saving(*trial));
       }
     }
@@ -304,45 +163,63 @@ class Adviser {
   }
 
   bool AnySaves() const {
-    return std::any_of(Kinds().begin(), Kinds().end(),
-                       [this](absl::Span<const char* const> paths) { return Saves(Fastest(paths)); });
+    return std::any_of(std::begin(kForTime), std::end(kForTime),
+                       [this](ChangeKind kind) { return Saves(Fastest(kind)); });
   }
 
-  // Paths of changes of which the best is said.
-  static const std::vector<absl::Span<const char* const>>& Kinds() {
-    static constexpr const char* kPrefetchPaths[] = {kPrefetch};
-    static constexpr const char* kMicroBatchPaths[] = {kMicroBatch};
-    static const std::vector<absl::Span<const char* const>> kinds = {kSchedulePaths, kPrefetchPaths,
-                                                                     kMicroBatchPaths};
-    return kinds;
+  // Of the trials that fit, the one whose step is the shortest; null where there is none.
+  const Trial* FastestThatFits(bool repeats) const {
+    const Trial* fastest = nullptr;
+    for (const Trial& trial : advice_.trials) {
+      if ((trial.change.kind != ChangeKind::kRepeatability) == repeats && Fits(trial.device_bytes) &&
+          (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
+        fastest = &trial;
+      }
+    }
+    return fastest;
+  }
+
+  // The trial that needs the least; null where all need as much as the job.
+  const Trial* Smallest() const {
+    const Trial* smallest = nullptr;
+    for (const Trial& trial : advice_.trials) {
+      if (trial.device_bytes < (smallest == nullptr ? prediction_.device_bytes() : smallest->device_bytes)) {
+        smallest = &trial;
+      }
+    }
+    return smallest;
+  }
+
+  // What would make the job fit. Results that repeat may be worth more than time, so what keeps them is said
+  // wherever it suffices.
+  std::string FittingText() const {
+    const Trial* const repeating = FastestThatFits(/*repeats=*/true);
+    const Trial* const other = FastestThatFits(/*repeats=*/false);
+    if (const Trial* const first = repeating != nullptr ? repeating : other; first != nullptr) {
+      std::string text =
+          absl::StrCat(ChangeText(first->change), " needs ", SizeText(first->device_bytes), " and fits");
+      const double longer = other == nullptr ? 0 : static_cast<double>(first->step_ns - other->step_ns);
+      if (longer >= kWorthwhile * Step()) {
+        absl::StrAppend(&text, "; so does ", ChangeText(other->change), ", which needs ",
+                        SizeText(other->device_bytes), " and ",
+                        ShareText(longer, static_cast<double>(first->step_ns)), " less time");
+      }
+      return text;
+    }
+    const std::string elsewhere = "use more ranks, or shorter sequences";
+    const Trial* const smallest = Smallest();
+    return smallest == nullptr ? elsewhere
+                               : absl::StrCat(ChangeText(smallest->change), " needs ",
+                                              SizeText(smallest->device_bytes), "; beside it ", elsewhere);
   }
 
   void SayMemory() {
     const int64_t needed = prediction_.device_bytes();
-    if (Fits(needed)) {
-      return;
+    if (!Fits(needed)) {
+      advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
+                                               profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
+                                               FittingText(), "."));
     }
-    std::string help = "use more ranks, or shorter sequences";
-    const Trial* fastest = nullptr;
-    const Trial* smallest = nullptr;
-    for (const Trial& trial : advice_.trials) {
-      if (Fits(trial.device_bytes) && (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
-        fastest = &trial;
-      }
-      if (trial.device_bytes < needed &&
-          (smallest == nullptr || trial.device_bytes < smallest->device_bytes)) {
-        smallest = &trial;
-      }
-    }
-    if (fastest != nullptr) {
-      help = absl::StrCat(Change(*fastest), " needs ", SizeText(fastest->device_bytes), " and fits");
-    } else if (smallest != nullptr) {
-      help =
-          absl::StrCat(Change(*smallest), " needs ", SizeText(smallest->device_bytes), "; beside it ", help);
-    }
-    advice_.sentences.push_back(absl::StrCat("It does not fit: a rank needs ", SizeText(needed), " and ",
-                                             profile_.name, " has ", SizeText(profile_.memory_bytes), "; ",
-                                             help, "."));
   }
 
   // "backward layers.*.mlp 41 %": what takes the most of compute's time.
@@ -384,7 +261,8 @@ class Adviser {
     // A smaller prefetch distance may hide as well and need less memory.
     const Trial* smaller = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (trial.field.path == kPrefetch && trial.field.to < trial.field.from &&  // of one digit
+      if (trial.change.kind == ChangeKind::kPrefetch &&
+          trial.change.field.to < trial.change.field.from &&  // of one digit
           static_cast<double>(trial.step_ns - prediction_.step_ns) < kWorthwhile / 2 * Step() &&
           trial.arena_bytes < prediction_.memory.arena_bytes) {
         if (smaller == nullptr || trial.arena_bytes < smaller->arena_bytes) {
@@ -395,7 +273,7 @@ class Adviser {
     if (!AnySaves() && smaller != nullptr) {
       const int64_t longer = smaller->step_ns - prediction_.step_ns;
       advice_.sentences.push_back(
-          absl::StrCat("Tried: ", Change(*smaller), " takes ", MemoryChange(*smaller), " and ",
+          absl::StrCat("Tried: ", ChangeText(smaller->change), " takes ", MemoryChange(*smaller), " and ",
                        longer > 0 ? absl::StrCat("only ", DurationText(longer), " (",
                                                  ShareText(static_cast<double>(longer), Step()), ") longer.")
                                   : "no longer."));
@@ -482,12 +360,12 @@ nlohmann::json AdviceToJson(const Advice& advice) {
   };
   for (const Trial& trial : advice.trials) {
     nlohmann::json beside = nlohmann::json::array();
-    for (const FieldChange& change : trial.beside) {
+    for (const FieldChange& change : trial.change.beside) {
       beside.push_back(field(change));
     }
-    tried.push_back({{"path", trial.field.path},
-                     {"from", value(trial.field.from)},
-                     {"to", value(trial.field.to)},
+    tried.push_back({{"path", trial.change.field.path},
+                     {"from", value(trial.change.field.from)},
+                     {"to", value(trial.change.field.to)},
                      {"beside", beside},
                      {"step_seconds", static_cast<double>(trial.step_ns) * 1e-9},
                      {"exposed_seconds", static_cast<double>(trial.exposed_ns) * 1e-9},

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of the users' service."""
 import dataclasses
+import operator
 import os
 import time
 import uuid
@@ -8,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import grpc
 
-from tandem.errors import Unreachable, translated
+from tandem.errors import TandemError, Unreachable, translated
 from tandem.spec import spec_from
 from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
 
@@ -146,13 +147,20 @@ class Client:
         return columns
 
     def norms(self, job, step) -> Dict[str, Dict[str, float]]:
-        """Parameter → {"weight", "gradient", "update"}: norms of one step; empty where they are not kept any more."""
+        """Parameter → {"weight", "gradient", "update"}: norms of one step (from 1); empty where they are not kept any
+        more."""
+        if operator.index(step) < 1:  # in a request, 0 is any step
+            raise ValueError(f"step: {step} is not allowed; it must be an integer ≥ 1")
         page = self._call("ListReports", jobs_pb2.ListReportsRequest(job=job, first_step=step, last_step=step, norms=True))
         if not page.reports or not page.reports[0].norms.weight:
             return {}
-        norms = page.reports[0].norms
-        return {parameter.name: {"weight": weight, "gradient": gradient, "update": update}
-                for parameter, weight, gradient, update in zip(page.table.parameters, norms.weight, norms.gradient, norms.update)}
+        names, norms = [parameter.name for parameter in page.table.parameters], page.reports[0].norms
+        if not len(names) == len(norms.weight) == len(norms.gradient) == len(norms.update):
+            raise TandemError(f"norms of step {step}: {len(names)} parameters, but {len(norms.weight)} norms of weights, "
+                              f"{len(norms.gradient)} of gradients, {len(norms.update)} of updates; controller and client "
+                              "may be of different builds")
+        return {name: {"weight": weight, "gradient": gradient, "update": update}
+                for name, weight, gradient, update in zip(names, norms.weight, norms.gradient, norms.update)}
 
     def logs(self, job, rank=None, follow=False, tail_lines=0) -> Iterator[Any]:
         """Pieces {rank, data} of the output of its ranks; of all without `rank`."""

@@ -3,7 +3,9 @@
 import pathlib
 import subprocess
 import sys
+from concurrent import futures
 
+import grpc
 import pytest
 
 from cluster import free_port, tiny_job, wait_for
@@ -80,6 +82,60 @@ def test_checkpoint_and_cancel_are_calls(start, tandem, tmp_path):
     client.cancel(job.id, checkpoint=True)
     assert client.wait(job.id).state == 9  # JOB_STATE_CANCELLED
     assert len(list((tmp_path / "run").glob("step-*"))) == 2
+
+
+@pytest.fixture
+def answering(tandem):
+    """answering(response) gives a Client of a service whose ListReports answers that."""
+    from tandem.v1 import jobs_pb2_grpc
+    started = []
+
+    def make(response):
+        class Jobs(jobs_pb2_grpc.JobsServicer):
+            def ListReports(self, request, context):
+                return response
+
+        server = grpc.server(futures.ThreadPoolExecutor(1))
+        jobs_pb2_grpc.add_JobsServicer_to_server(Jobs(), server)
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        started.append((server, tandem.Client(address)))
+        return started[-1][1]
+
+    yield make
+    for server, client in started:
+        client.close()
+        server.stop(None)
+
+
+def test_norms_are_asked_of_a_step_there_can_be(tandem):
+    client = tandem.Client(f"127.0.0.1:{free_port()}")  # nothing is asked
+    for step in (0, -1):
+        with pytest.raises(ValueError, match=f"step: {step} is not allowed; it must be an integer ≥ 1"):
+            client.norms("any", step)
+    for step in (None, "7", 1.0):
+        with pytest.raises(TypeError, match="integer"):
+            client.norms("any", step)
+
+
+def test_norms_that_do_not_match_their_parameters_are_an_error(tandem, answering):
+    from tandem.v1 import jobs_pb2
+    response = jobs_pb2.ListReportsResponse()
+    response.table.parameters.add(name="a")
+    response.table.parameters.add(name="b")
+    norms = response.reports.add(step=1).norms
+    norms.weight.extend([1, 2])
+    norms.gradient.extend([3, 4])
+    norms.update.extend([5, 6])
+    assert answering(response).norms("any", 1)["b"] == {"weight": 2, "gradient": 4, "update": 6}
+    for extra in (norms.weight, norms.gradient, norms.update):
+        extra.append(7)
+        with pytest.raises(tandem.TandemError, match="norms of step 1: 2 parameters, but .*3"):
+            answering(response).norms("any", 1)
+        extra.pop()
+    response.table.parameters.add(name="c")
+    with pytest.raises(tandem.TandemError, match="3 parameters, but 2 norms of weights, 2 of gradients, 2 of updates"):
+        answering(response).norms("any", 1)
 
 
 def test_what_is_refused_says_why(start, tandem):

@@ -93,15 +93,16 @@ TEST(AdviceTest, WhatItTriesOfASparseJobIsASpecThatCanBeWritten) {
       const v1::JobSpec job = SparseJob(schedule, chunks);
       const JobPlan plan = MakeJobPlan(job);
       for (const Trial& trial : Advise(job, plan, *Predict(plan, profile), profile).trials) {
-        SCOPED_TRACE(absl::StrCat(schedule, ", ", chunks, ": ", trial.field.path, " ", trial.field.to));
+        SCOPED_TRACE(
+            absl::StrCat(schedule, ", ", chunks, ": ", trial.change.field.path, " ", trial.change.field.to));
         v1::JobSpec changed = job;
-        Apply(trial.field, changed);
-        for (const FieldChange& field : trial.beside) {
+        Apply(trial.change.field, changed);
+        for (const FieldChange& field : trial.change.beside) {
           Apply(field, changed);
         }
         EXPECT_EQ(jobspec::ToText(jobspec::Validate(changed)), "");
         EXPECT_EQ(Predict(MakeJobPlan(jobspec::Resolve(changed)), profile)->step_ns, trial.step_ns);
-        tried.insert(absl::StrCat(trial.field.path, " ", trial.field.to));
+        tried.insert(absl::StrCat(trial.change.field.path, " ", trial.change.field.to));
       }
     }
   }
@@ -134,7 +135,7 @@ TEST(AdviceTest, AJobThatDoesNotFitIsOfferedTheScheduleThatIsFasterAndNoLarger) 
   const Advice advice = Advise(job, plan, prediction, profile);
   const auto trial = [&](const std::string& path) {
     return *std::find_if(advice.trials.begin(), advice.trials.end(),
-                         [&](const Trial& candidate) { return candidate.field.path == path; });
+                         [&](const Trial& candidate) { return candidate.change.field.path == path; });
   };
   const Trial separate = trial("parallelism.dispatch.separate_weight_gradients");
   const Trial overlap = trial("parallelism.schedule");
@@ -183,31 +184,32 @@ TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
   const Advice advice = Advise(job, plan, prediction, profile);
   const Trial* trial = nullptr;
   for (const Trial& candidate : advice.trials) {
-    if (candidate.field.path == "parallelism.fsdp.prefetch" &&
+    if (candidate.change.field.path == "parallelism.fsdp.prefetch" &&
         (trial == nullptr || candidate.step_ns < trial->step_ns)) {
       trial = &candidate;
     }
   }
   ASSERT_NE(trial, nullptr);
   v1::JobSpec changed = job;
-  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial->field.to));
+  changed.mutable_parallelism()->mutable_fsdp()->set_prefetch(std::stoi(trial->change.field.to));
   const Prediction again = *Predict(MakeJobPlan(changed), profile);
   EXPECT_EQ(trial->step_ns, again.step_ns) << "a trial is that job, planned";
   EXPECT_EQ(trial->arena_bytes, again.memory.arena_bytes);
   EXPECT_EQ(trial->device_bytes, again.device_bytes());
   ASSERT_EQ(advice.sentences.size(), 2u);
   EXPECT_THAT(advice.sentences[1],
-              HasSubstr("parallelism.fsdp.prefetch " + trial->field.to + " instead of 0 saves " +
+              HasSubstr("parallelism.fsdp.prefetch " + trial->change.field.to + " instead of 0 saves " +
                         DurationText(prediction.step_ns - trial->step_ns)));
 }
 
 // The job, planned again with what the advice tried. One plan serves all profiles.
 const JobPlan& PlanWith(const v1::JobSpec& job, const Trial& trial) {
   static std::map<std::tuple<int, std::string, std::string>, JobPlan> plans;
-  const auto key = std::make_tuple(job.parallelism().fsdp().prefetch(), trial.field.path, trial.field.to);
+  const auto key =
+      std::make_tuple(job.parallelism().fsdp().prefetch(), trial.change.field.path, trial.change.field.to);
   if (plans.count(key) == 0) {
     v1::JobSpec changed = job;
-    Apply(trial.field, changed);
+    Apply(trial.change.field, changed);
     plans[key] = MakeJobPlan(changed);
   }
   return plans.at(key);
@@ -234,10 +236,10 @@ TEST(AdviceTest, WhatItSaysOfAChangeIsWhatTheChangedJobDoes) {
           bool fits = false;
           for (const Trial& trial : advice.trials) {
             EXPECT_EQ(trial.step_ns, Predict(PlanWith(job, trial), profile)->step_ns)
-                << trial.field.path << " " << trial.field.to;
+                << trial.change.field.path << " " << trial.change.field.to;
             const int64_t saved = prediction.step_ns - trial.step_ns;
-            const std::string change =
-                absl::StrCat(trial.field.path, " ", trial.field.to, " instead of ", trial.field.from);
+            const std::string change = absl::StrCat(trial.change.field.path, " ", trial.change.field.to,
+                                                    " instead of ", trial.change.field.from);
             if (absl::StrContains(tried, change) && absl::StrContains(tried, " saves ")) {
               ++recommended;
               EXPECT_THAT(text, HasSubstr(absl::StrCat(" saves ", DurationText(saved), " (")));
@@ -285,9 +287,15 @@ TEST(AdviceTest, MemoryThatDoesNotSufficeIsSaidFirst) {
       ContainsRegex(" instead of .* needs [0-9.]+ MiB; beside it use more ranks, or shorter sequences"));
 }
 
+DeviceProfile FastLinkInBf16() {
+  DeviceProfile profile = FastLink();
+  profile.compute["bf16"] = profile.compute.at("fp32");
+  return profile;
+}
+
 // What is said about a job on a device that has just the memory of another.
 std::string AdviceWithTheMemoryOf(const v1::JobSpec& other, const v1::JobSpec& job) {
-  DeviceProfile profile = FastLink();
+  DeviceProfile profile = FastLinkInBf16();
   profile.memory_bytes = PlanMemory(MakeJobPlan(other)).arena_bytes;
   return AdviceText(job, profile);
 }
@@ -321,6 +329,60 @@ TEST(AdviceTest, ShardingMoreIsProposedWhereItMakesAJobFit) {
   sharded.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_ZERO3);
   EXPECT_THAT(AdviceWithTheMemoryOf(sharded, job),
               HasSubstr("parallelism.fsdp.strategy zero3 instead of replicate needs "));
+}
+
+// A job of one long sequence a microbatch, whose attention is computed by cuDNN.
+v1::JobSpec LongJob() {
+  v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}", "{compute: bf16}", ", head_dim: 16");
+  job.mutable_resources()->set_device(v1::DEVICE_CUDA);
+  job.mutable_training()->set_micro_batch_size(1);
+  job.mutable_training()->set_sequence_length(4096);
+  return job;
+}
+
+v1::JobSpec Unrepeatable(v1::JobSpec job) {
+  job.mutable_precision()->set_deterministic(false);
+  return job;
+}
+
+TEST(AdviceTest, AttentionThatNeedNotRepeatIsProposedWhereItAloneMakesAJobFit) {
+  EXPECT_THAT(AdviceWithTheMemoryOf(Unrepeatable(LongJob()), LongJob()),
+              ContainsRegex("^It does not fit: .*; precision.deterministic false instead of true \\(results "
+                            "then do not repeat bit for bit\\) needs [0-9.]+ MiB and fits\\."));
+  EXPECT_THAT(AdviceWithTheMemoryOf(Unrepeatable(LongJob()), Unrepeatable(LongJob())),
+              Not(HasSubstr("precision.deterministic")));
+}
+
+// Recomputation costs time, and repeatable results may be worth it.
+TEST(AdviceTest, WhatKeepsResultsRepeatableIsProposedBesideWhatIsFaster) {
+  const v1::JobSpec job = LongJob();
+  v1::JobSpec recomputing = job;
+  recomputing.mutable_training()->set_recompute("layer,head");
+  EXPECT_THAT(
+      AdviceWithTheMemoryOf(recomputing, job),
+      ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of off needs [0-9.]+ MiB "
+                    "and fits; so does precision.deterministic false instead of true \\(results then do "
+                    "not repeat bit for bit\\), which needs [0-9.]+ MiB and [0-9.]+ % less time\\."));
+}
+
+TEST(AdviceTest, AJobThatNothingMakesFitIsToldThatSmallerResultsDoNotRepeat) {
+  DeviceProfile profile = FastLinkInBf16();
+  profile.memory_bytes = 1000;
+  EXPECT_THAT(
+      AdviceText(LongJob(), profile),
+      ContainsRegex("precision.deterministic false instead of true \\(results then do not repeat bit for "
+                    "bit\\)( with training.recompute [a-z,]+)? needs [0-9.]+ MiB; beside it use more ranks, "
+                    "or shorter sequences"));
+}
+
+TEST(AdviceTest, AJobThatFitsOnlyWithBothIsOfferedBothAtOnce) {
+  v1::JobSpec both = Unrepeatable(LongJob());
+  both.mutable_training()->set_recompute("layer,head");
+  EXPECT_THAT(
+      AdviceWithTheMemoryOf(both, LongJob()),
+      ContainsRegex("^It does not fit: .*; precision.deterministic false instead of true \\(results then do "
+                    "not repeat bit for bit\\) with training.recompute layer(,head)? needs [0-9.]+ MiB and "
+                    "fits\\."));
 }
 
 }  // namespace
