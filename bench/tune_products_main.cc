@@ -11,7 +11,7 @@
 // table's and the rules' first are then timed in turns, and those that do not repeat their bits, or whose
 // result is not the rules', are none for a table.
 // After SECONDS of a product the rest is left out, the slowest of the last level first, and counted; with 0
-// what the rules propose is compared, and nothing else is asked for.
+// nothing is asked for, and the first of what the rules propose are compared.
 // A JSON object a product goes to stderr: the medians, how much the table's (or, where it is silent, the
 // rules' first) reaches of the best, and what was asked for, taken, timed and left out. LibTorch's mm takes
 // its turns too where it computes the product (bfloat16, no addend): "aten_ms". The turns are of a GPU that
@@ -41,18 +41,15 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
-#include <sstream>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "bench/algorithm_walk.h"
 #include "bench/median.h"
+#include "bench/product_task.h"
 #include "device/cuda/check.h"
 #include "nlohmann/json.hpp"
 #include "ops/cuda/product_plan.h"
@@ -67,6 +64,8 @@ using tandem::bench::AlgorithmWalk;
 using tandem::bench::AllAlgorithms;
 using tandem::bench::Clock;
 using tandem::bench::Median;
+using tandem::bench::ProductTask;
+using tandem::bench::ReadProductTask;
 using tandem::device::CheckCuda;
 using tandem::ops::ProductArgs;
 using tandem::ops::ProductTable;
@@ -117,45 +116,6 @@ struct Candidate {
 
 bool Faster(const Candidate& left, const Candidate& right) { return left.ms < right.ms; }
 
-constexpr std::array<std::string_view, 4> kProducts = {"y", "grad_x", "grad_weight", "grad_weight_in_float"};
-
-// What an argument asks for.
-struct Task {
-  int64_t tokens = 0;
-  int64_t outputs = 0;
-  int64_t inputs = 0;
-  double seconds = 0;
-  bool residual = false;
-  std::set<std::string, std::less<>> products;  // of kProducts; none: all
-
-  bool Has(std::string_view product) const { return products.empty() || products.contains(product); }
-};
-
-// None where the argument is no task.
-std::optional<Task> Read(const std::string& argument) {
-  std::vector<std::string> parts;
-  std::istringstream text(argument);
-  for (std::string part; std::getline(text, part, ',');) {
-    parts.push_back(part);
-  }
-  Task task;
-  if (parts.size() < 4 || !absl::SimpleAtoi(parts[0], &task.tokens) ||
-      !absl::SimpleAtoi(parts[1], &task.outputs) || !absl::SimpleAtoi(parts[2], &task.inputs) ||
-      !absl::SimpleAtod(parts[3], &task.seconds)) {
-    return std::nullopt;
-  }
-  for (size_t i = 4; i < parts.size(); ++i) {
-    if (i == 4 && parts[i] == "residual") {
-      task.residual = true;
-    } else if (std::find(kProducts.begin(), kProducts.end(), parts[i]) != kProducts.end()) {
-      task.products.insert(parts[i]);
-    } else {
-      return std::nullopt;
-    }
-  }
-  return task;
-}
-
 class Tuner {
  public:
   Tuner() : memory_(at::empty({tandem::ops::kGpuLinearWorkBytes}, Of(at::kByte))) {
@@ -174,7 +134,7 @@ class Tuner {
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
 
-  void Tune(const Task& task) {
+  void Tune(const ProductTask& task) {
     const at::Tensor x = Random(task.tokens, task.inputs);
     const at::Tensor weight = Random(task.outputs, task.inputs);
     at::Tensor y = Random(task.tokens, task.outputs);
@@ -482,9 +442,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: tandem-tune-products ARGUMENT ...; an argument is %s\n", kForm);
     return 2;
   }
-  std::vector<Task> tasks;
+  std::vector<ProductTask> tasks;
   for (int i = 1; i < argc; ++i) {
-    const std::optional<Task> task = Read(argv[i]);
+    const std::optional<ProductTask> task = ReadProductTask(argv[i]);
     if (!task) {
       std::fprintf(stderr, "%s: allowed: %s\n", argv[i], kForm);
       return 2;
@@ -493,7 +453,7 @@ int main(int argc, char** argv) {
   }
   const c10::InferenceMode inference;
   Tuner tuner;
-  for (const Task& task : tasks) {
+  for (const ProductTask& task : tasks) {
     tuner.Tune(task);
   }
   return 0;
