@@ -13,7 +13,9 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <tuple>
 
 #include "ops/attention_work.h"
 #include "ops/cuda/operations.h"
