@@ -18,6 +18,9 @@ int64_t CheckHeads(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const
   CheckElements("query_weight", query_weight, head_dim, on);
   CheckElements("key_weight", key_weight, head_dim, on);
   CheckMatrix("qkv", qkv, qkv.size(0), (heads + 2 * kv_heads) * head_dim, on);
+  TORCH_CHECK(on == DeviceKind::kCpu || head_dim <= kMostGpuNormedHeadDim,
+              "heads that are normalised have at most ", kMostGpuNormedHeadDim, " dims on a GPU, not ",
+              head_dim);
   return head_dim;
 }
 
@@ -52,9 +55,6 @@ void Operations::HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t 
   CheckMatrix("grad", grad, qkv.size(0), qkv.size(1), on);
   CheckElements("grad_query_weight", grad_query_weight, head_dim, on);
   CheckElements("grad_key_weight", grad_key_weight, head_dim, on);
-  TORCH_CHECK(on == DeviceKind::kCpu || head_dim <= kMostGpuNormedHeadDim,
-              "heads that are normalised have at most ", kMostGpuNormedHeadDim, " dims on a GPU, not ",
-              head_dim);
   CheckWork("HeadNormBackward", work,
             HeadNormBackwardWorkBytes(on, qkv.size(0), head_dim, qkv.element_size()));
   WithElementType(qkv, [&]<typename E>(E) {

@@ -15,7 +15,7 @@ namespace tandem::ops {
 inline constexpr int64_t kNormGroups = 264;
 inline constexpr int64_t kHeadNormGroups = 528;
 
-// What a head norm's backward has kernels for there. jobspec refuses more.
+// What heads' norms have kernels for there. jobspec refuses more.
 inline constexpr int64_t kMostGpuNormedHeadDim = 256;
 
 // element_bytes: of x; sums of bfloat16 are of float.

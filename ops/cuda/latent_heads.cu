@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layout of latent attention's heads: a block has a token, and moves packs of 16 bytes where the parts of
+// heads consist of such.
+#include <cuda_runtime.h>
+
+#include "ops/cuda/block.cuh"
+#include "ops/cuda/kernels.h"
+
+namespace tandem::ops::cuda {
+namespace {
+
+// Of a head, in packs of N elements. A packed query or key has two halves, each of a half of the rotary part
+// and a half of the content: of the rotary part every second dim.
+template <int N>
+struct HeadPacks {
+  int heads;
+  int content;  // packs of it
+  int turned;   // packs of half the rotary part
+  int half;     // packs of half a packed head
+  int value;
+
+  explicit __device__ HeadPacks(const LatentHeads& h)
+      : heads(static_cast<int>(h.heads)),
+        content(static_cast<int>(h.content) / N),
+        turned(static_cast<int>(h.rotary) / 2 / N),
+        half(static_cast<int>(h.content + h.rotary) / 2 / N),
+        value(static_cast<int>(h.value) / N) {}
+
+  __device__ int query() const { return 2 * half; }
+  __device__ int key_value() const { return content + value; }
+  // Where a pack of the content lies in a packed head.
+  __device__ int OfContent(int pack) const {
+    const int rest = half - turned;
+    return pack < rest ? turned + pack : half + turned + pack - rest;
+  }
+};
+
+// Calls visit(head, pack) for all packs of all heads, in turns among the threads of the block.
+template <typename Visit>
+__device__ void ForEachPack(int heads, int packs, const Visit& visit) {
+  const int all = heads * packs;
+#pragma unroll 2
+  for (int i = static_cast<int>(threadIdx.x); i < all; i += kThreads) {
+    visit(i / packs, i % packs);
+  }
+}
+
+// Dims 2 i and 2 i + 1 of two packs that are neighbours, apart; and the inverse.
+template <typename E, int N>
+__device__ void Separate(const Pack<E, N>* pairs, Pack<E, N>& first, Pack<E, N>& second) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    first.e[k] = pairs[2 * k / N].e[2 * k % N];
+    second.e[k] = pairs[(2 * k + 1) / N].e[(2 * k + 1) % N];
+  }
+}
+template <typename E, int N>
+__device__ void Join(const Pack<E, N>& first, const Pack<E, N>& second, Pack<E, N>* pairs) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    pairs[2 * k / N].e[2 * k % N] = first.e[k];
+    pairs[(2 * k + 1) / N].e[(2 * k + 1) % N] = second.e[k];
+  }
+}
+
+template <int N, typename E>
+__global__ void PackToken(PackLatentHeadsArgs<E> args) {
+  const HeadPacks<N> p(args.heads);
+  const int64_t token = blockIdx.x;
+  const int64_t queries = static_cast<int64_t>(p.heads) * p.query() * N;
+  const E* const query = args.query + token * queries;
+  const E* const key_value = args.key_value + token * p.heads * p.key_value() * N;
+  const E* const key_rotary = args.down + (token + 1) * args.down_columns - args.heads.rotary;
+  E* const packed_query = args.qkv + token * 3 * queries;
+  E* const packed_key = packed_query + queries;
+  E* const packed_value = packed_key + queries;
+  ForEachPack(p.heads, p.content, [&](int head, int pack) {
+    const int to = head * p.query() + p.OfContent(pack);
+    const Pack<E, N> of_query = PackAt<E, N>(query, head * p.query() + pack);
+    const Pack<E, N> of_key = PackAt<E, N>(key_value, head * p.key_value() + pack);
+    SetPack(packed_query, to, of_query);
+    SetPack(packed_key, to, of_key);
+  });
+  ForEachPack(p.heads, p.turned, [&](int head, int pack) {
+    const auto turn = [&](const E* rotary, int begin, E* packed) {
+      const Pack<E, N> pairs[2] = {PackAt<E, N>(rotary, begin + 2 * pack),
+                                   PackAt<E, N>(rotary, begin + 2 * pack + 1)};
+      Pack<E, N> first;
+      Pack<E, N> second;
+      Separate(pairs, first, second);
+      SetPack(packed, head * p.query() + pack, first);
+      SetPack(packed, head * p.query() + p.half + pack, second);
+    };
+    turn(query, head * p.query() + p.content, packed_query);
+    turn(key_rotary, 0, packed_key);
+  });
+  ForEachPack(p.heads, p.query(), [&](int head, int pack) {
+    Pack<E, N> of_value = {};
+    if (pack < p.value) {
+      of_value = PackAt<E, N>(key_value, head * p.key_value() + p.content + pack);
+    }
+    SetPack(packed_value, head * p.query() + pack, of_value);
+  });
+}
+
+template <int N, typename E>
+__global__ void UnpackToken(UnpackLatentHeadsArgs<E> args) {
+  using T = Arithmetic<E>;
+  const HeadPacks<N> p(args.heads);
+  const int64_t token = blockIdx.x;
+  const int64_t queries = static_cast<int64_t>(p.heads) * p.query() * N;
+  const E* const packed_query = args.grad_qkv + token * 3 * queries;
+  const E* const packed_key = packed_query + queries;
+  const E* const packed_value = packed_key + queries;
+  E* const query = args.grad_query + token * queries;
+  E* const key_value = args.grad_key_value + token * p.heads * p.key_value() * N;
+  E* const key_rotary = args.grad_down + (token + 1) * args.down_columns - args.heads.rotary;
+  // A few threads have the longest work, so it begins first.
+  for (int pack = static_cast<int>(threadIdx.x); pack < p.turned; pack += kThreads) {
+    T sums[2][N] = {};
+#pragma unroll 8
+    for (int head = 0; head < p.heads; ++head) {
+#pragma unroll
+      for (int second = 0; second < 2; ++second) {
+        const Pack<E, N> grads = PackAt<E, N>(packed_key, head * p.query() + second * p.half + pack);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          sums[second][k] += Widen(grads.e[k]);
+        }
+      }
+    }
+    Pack<E, N> halves[2];
+#pragma unroll
+    for (int second = 0; second < 2; ++second) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        Narrow(sums[second][k], halves[second].e[k]);
+      }
+    }
+    Pack<E, N> pairs[2];
+    Join(halves[0], halves[1], pairs);
+    SetPack(key_rotary, 2 * pack, pairs[0]);
+    SetPack(key_rotary, 2 * pack + 1, pairs[1]);
+  }
+  ForEachPack(p.heads, p.content, [&](int head, int pack) {
+    const int from = head * p.query() + p.OfContent(pack);
+    const Pack<E, N> of_query = PackAt<E, N>(packed_query, from);
+    const Pack<E, N> of_key = PackAt<E, N>(packed_key, from);
+    SetPack(query, head * p.query() + pack, of_query);
+    SetPack(key_value, head * p.key_value() + pack, of_key);
+  });
+  ForEachPack(p.heads, p.turned, [&](int head, int pack) {
+    Pack<E, N> pairs[2];
+    Join(PackAt<E, N>(packed_query, head * p.query() + pack),
+         PackAt<E, N>(packed_query, head * p.query() + p.half + pack), pairs);
+    SetPack(query, head * p.query() + p.content + 2 * pack, pairs[0]);
+    SetPack(query, head * p.query() + p.content + 2 * pack + 1, pairs[1]);
+  });
+  ForEachPack(p.heads, p.value, [&](int head, int pack) {
+    SetPack(key_value, head * p.key_value() + p.content + pack,
+            PackAt<E, N>(packed_value, head * p.query() + pack));
+  });
+}
+
+}  // namespace
+
+template <typename E>
+int Launch(const PackLatentHeadsArgs<E>& args, Stream stream) {
+  if (args.tokens == 0) {
+    return cudaSuccess;
+  }
+  const LatentHeads& h = args.heads;
+  WithPacks<E>({h.content / 2, h.rotary / 2, h.value, args.down_columns},
+               {args.query, args.key_value, args.down, args.qkv}, [&]<int N>(Packed<N>) {
+                 PackToken<N><<<static_cast<unsigned>(args.tokens), kThreads, 0, stream>>>(args);
+               });
+  return cudaGetLastError();
+}
+TANDEM_KERNEL(PackLatentHeadsArgs)
+
+template <typename E>
+int Launch(const UnpackLatentHeadsArgs<E>& args, Stream stream) {
+  if (args.tokens == 0) {
+    return cudaSuccess;
+  }
+  const LatentHeads& h = args.heads;
+  WithPacks<E>({h.content / 2, h.rotary / 2, h.value, args.down_columns},
+               {args.grad_qkv, args.grad_query, args.grad_key_value, args.grad_down}, [&]<int N>(Packed<N>) {
+                 UnpackToken<N><<<static_cast<unsigned>(args.tokens), kThreads, 0, stream>>>(args);
+               });
+  return cudaGetLastError();
+}
+TANDEM_KERNEL(UnpackLatentHeadsArgs)
+
+}  // namespace tandem::ops::cuda
