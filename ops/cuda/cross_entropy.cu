@@ -28,26 +28,41 @@ constexpr int kOwnBytes = 4 << 10;  // at most what the kernel has of its own
 template <int N, int kBlock, typename E, typename T>
 __device__ void WriteGradients(const E* logits, int64_t columns, int64_t target, T lse, T scale,
                                E* grad_logits) {
+  constexpr int kAtOnce = 4;  // packs that a thread reads before it writes any
   const int64_t target_pack = target >= 0 ? target / N : -1;
-#pragma unroll 2
-  for (int64_t i = threadIdx.x; i < columns / N; i += kBlock) {
-    Pack<E, N> values = PackAt<E, N>(logits, i);
-    T gradients[N];
+  const int64_t packs = columns / N;
+  for (int64_t first = threadIdx.x; first < packs; first += kAtOnce * kBlock) {
+    Pack<E, N> values[kAtOnce];
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
-    }
-    if (i == target_pack) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        gradients[k] -= k == target % N ? scale : T{0};
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * kBlock;
+      if (i < packs) {
+        values[j] = PackAt<E, N>(logits, i);
       }
     }
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      Narrow(gradients[k], values.e[k]);
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * kBlock;
+      if (i >= packs) {
+        continue;
+      }
+      T gradients[N];
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        gradients[k] = Exp(Widen(values[j].e[k]) - lse) * scale;
+      }
+      if (i == target_pack) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          gradients[k] -= k == target % N ? scale : T{0};
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        Narrow(gradients[k], values[j].e[k]);
+      }
+      SetPack(grad_logits, i, values[j]);
     }
-    SetPack(grad_logits, i, values);
   }
 }
 

@@ -84,118 +84,124 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
   }
 }
 
-// kHeadNormGroups blocks run at once on an H100 where each of its multiprocessors has room for so many.
-template <typename E, int N>
-constexpr int kBlocksAtOnce = sizeof(Arithmetic<E>) == 4 && N > 1 ? 4 : 1;
-
-// The heads of all tokens go in turns to the lanes of all blocks that share one. partial_sums: [blocks, 2
-// head_dim], of the queries' and then of the keys' weight.
-template <int N, typename E, typename T = Arithmetic<E>>
-__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N>)
-    HeadNormBackwardHeads(HeadNormBackwardArgs<E> args, int lanes, T* partial_sums) {
+// Of the normed heads of one kind: those of all tokens go in turns to the lanes of all blocks that share one.
+// Returns in `sums`, [head_dim], the block's part of the gradient of their weight; partial: memory for each
+// warp's. first_head: of a token. All threads of the block take part.
+template <int N, typename E, typename T>
+__device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int lanes, int first_head,
+                                     int heads, const E* weight, T (*partial)[kMostGpuNormedHeadDim],
+                                     T* sums) {
   using Held = HeldHead<E, N>;
-  __shared__ T sums[kWarps][2 * kMostGpuNormedHeadDim];
   const int64_t head_dim = args.head_dim;
+  const T of_head_dim = 1 / static_cast<T>(head_dim);
   const int packs = static_cast<int>(head_dim) / N;
-  const int normed = static_cast<int>(args.heads + args.kv_heads);
-  const int all = normed + static_cast<int>(args.kv_heads);
+  const int64_t all = args.heads + 2 * args.kv_heads;
   const int heads_at_once = kThreads / lanes;
-  const int64_t total = args.tokens * normed;
+  const int64_t total = args.tokens * heads;
   const int64_t step = static_cast<int64_t>(gridDim.x) * heads_at_once;
-  const int64_t step_tokens = step / normed;
-  const int step_heads = static_cast<int>(step % normed);
+  const int64_t step_tokens = step / heads;
+  const int step_heads = static_cast<int>(step % heads);
+  Held weights;
+  Held::ForEach(lanes, packs, [&](int j, int at) { weights.packs[j] = PackAt<E, N>(weight, at); });
 
-  // Those of the lane's next head, which is read while the last one is computed.
+  // The lane's next head is read while the last one is computed.
   int64_t number = static_cast<int64_t>(blockIdx.x) * heads_at_once + threadIdx.x / lanes;
-  int64_t token = number / normed;
-  int head = static_cast<int>(number % normed);
+  int64_t token = number / heads;
+  int head = static_cast<int>(number % heads);
   Held next_x;
   Held next_grad;
   const auto read = [&] {
-    const int64_t begin = (token * all + head) * head_dim;
+    const int64_t begin = (token * all + first_head + head) * head_dim;
     Held::ForEach(lanes, number < total ? packs : 0, [&](int j, int at) {
       next_x.packs[j] = PackAt<E, N>(args.qkv + begin, at);
       next_grad.packs[j] = PackAt<E, N>(args.grad + begin, at);
     });
   };
   read();
-  T own[2][kHeldPacks<N>][N] = {};
+  T own[kHeldPacks<N>][N] = {};
   // As many times in all lanes of a warp.
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * heads_at_once; first < total; first += step) {
-    const int64_t begin = (token * all + head) * head_dim;
+    E* const to = args.grad + (token * all + first_head + head) * head_dim;
     const int count = number < total ? packs : 0;
-    const bool is_key = head >= args.heads;
-    const E* const weight = is_key ? args.key_weight : args.query_weight;
     const Held x = next_x;
     Held grad = next_grad;
     number += step;
     token += step_tokens;
     head += step_heads;
-    if (head >= normed) {
-      head -= normed;
+    if (head >= heads) {
+      head -= heads;
       ++token;
     }
     read();
     T squares = 0;
     T dot = 0;
-    Held::ForEach(lanes, count, [&](int j, int at) {
-      const Pack<E, N> w = PackAt<E, N>(weight, at);
+    Held::ForEach(lanes, count, [&](int j, int) {
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const T value = Widen(x.packs[j].e[k]);
         squares += value * value;
-        dot += Widen(grad.packs[j].e[k]) * value * Widen(w.e[k]);
+        dot += Widen(grad.packs[j].e[k]) * value * Widen(weights.packs[j].e[k]);
       }
     });
     squares = HeadSum(squares, lanes);
     dot = HeadSum(dot, lanes);
-    const T r = 1 / sqrt(squares / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
-    const T shrink = r * r * r * dot / static_cast<T>(head_dim);
+    const T r = rsqrt(squares * of_head_dim + static_cast<T>(args.epsilon));
+    const T shrink = r * r * r * (dot * of_head_dim);
     Held::ForEach(lanes, count, [&](int j, int at) {
-      const Pack<E, N> w = PackAt<E, N>(weight, at);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         const T value = Widen(x.packs[j].e[k]);
         const T g = Widen(grad.packs[j].e[k]);
-        const T of_weight = g * value * r;
-        own[0][j][k] += is_key ? T{0} : of_weight;
-        own[1][j][k] += is_key ? of_weight : T{0};
-        Narrow(g * Widen(w.e[k]) * r - value * shrink, grad.packs[j].e[k]);
+        own[j][k] += g * value * r;
+        Narrow(g * (Widen(weights.packs[j].e[k]) * r) - value * shrink, grad.packs[j].e[k]);
       }
-      SetPack(args.grad + begin, at, grad.packs[j]);
+      SetPack(to, at, grad.packs[j]);
     });
   }
 
 #pragma unroll
-  for (int of_keys = 0; of_keys < 2; ++of_keys) {
+  for (int j = 0; j < kHeldPacks<N>; ++j) {
 #pragma unroll
-    for (int j = 0; j < kHeldPacks<N>; ++j) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        for (int apart = lanes; apart < 32; apart *= 2) {
-          own[of_keys][j][k] += __shfl_xor_sync(0xFFFFFFFF, own[of_keys][j][k], apart);
-        }
+    for (int k = 0; k < N; ++k) {
+      for (int apart = lanes; apart < 32; apart *= 2) {
+        own[j][k] += __shfl_xor_sync(0xFFFFFFFF, own[j][k], apart);
       }
     }
   }
+  __syncthreads();  // the last kind's readers
   if (static_cast<int>(threadIdx.x) % 32 < lanes) {
     Held::ForEach(lanes, packs, [&](int j, int at) {
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        sums[threadIdx.x / 32][at * N + k] = own[0][j][k];
-        sums[threadIdx.x / 32][head_dim + at * N + k] = own[1][j][k];
+        partial[threadIdx.x / 32][at * N + k] = own[j][k];
       }
     });
   }
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < 2 * head_dim; i += kThreads) {
-    T sum = sums[0][i];
+  for (int64_t i = threadIdx.x; i < head_dim; i += kThreads) {
+    T sum = partial[0][i];
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) {
-      sum += sums[w][i];
+      sum += partial[w][i];
     }
-    partial_sums[blockIdx.x * 2 * head_dim + i] = sum;
+    sums[i] = sum;
   }
+}
+
+// kHeadNormGroups blocks run at once on an H100 where each of its multiprocessors has room for so many.
+template <typename E, int N>
+constexpr int kBlocksAtOnce = sizeof(Arithmetic<E>) == 4 && N > 1 ? 4 : 1;
+
+// partial_sums: [blocks, 2 head_dim], of the queries' and then of the keys' weight.
+template <int N, typename E, typename T = Arithmetic<E>>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N>)
+    HeadNormBackwardHeads(HeadNormBackwardArgs<E> args, int lanes, T* partial_sums) {
+  __shared__ T partial[kWarps][kMostGpuNormedHeadDim];
+  T* const sums = partial_sums + blockIdx.x * 2 * args.head_dim;
+  const int queries = static_cast<int>(args.heads);
+  HeadNormBackwardKind<N>(args, lanes, 0, queries, args.query_weight, partial, sums);
+  HeadNormBackwardKind<N>(args, lanes, queries, static_cast<int>(args.kv_heads), args.key_weight, partial,
+                          sums + args.head_dim);
 }
 
 constexpr int kSumThreads = 1024;

@@ -115,32 +115,16 @@ __global__ void UnpackToken(UnpackLatentHeadsArgs<E> args) {
   E* const query = args.grad_query + token * queries;
   E* const key_value = args.grad_key_value + token * p.heads * p.key_value() * N;
   E* const key_rotary = args.grad_down + (token + 1) * args.down_columns - args.heads.rotary;
-  // A few threads have the longest work, so it begins first.
-  for (int pack = static_cast<int>(threadIdx.x); pack < p.turned; pack += kThreads) {
-    T sums[2][N] = {};
-#pragma unroll 8
+  // Few threads have the longest work, so it begins first.
+  const int turned = p.turned * N;
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * turned; i += kThreads) {
+    const E* const grad = packed_key + i / 2 + i % 2 * p.half * N;
+    T sum = 0;
+#pragma unroll 16
     for (int head = 0; head < p.heads; ++head) {
-#pragma unroll
-      for (int second = 0; second < 2; ++second) {
-        const Pack<E, N> grads = PackAt<E, N>(packed_key, head * p.query() + second * p.half + pack);
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          sums[second][k] += Widen(grads.e[k]);
-        }
-      }
+      sum += Widen(grad[head * p.query() * N]);
     }
-    Pack<E, N> halves[2];
-#pragma unroll
-    for (int second = 0; second < 2; ++second) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        Narrow(sums[second][k], halves[second].e[k]);
-      }
-    }
-    Pack<E, N> pairs[2];
-    Join(halves[0], halves[1], pairs);
-    SetPack(key_rotary, 2 * pack, pairs[0]);
-    SetPack(key_rotary, 2 * pack + 1, pairs[1]);
+    Narrow(sum, key_rotary[i]);
   }
   ForEachPack(p.heads, p.content, [&](int head, int pack) {
     const int from = head * p.query() + p.OfContent(pack);
