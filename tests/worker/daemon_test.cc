@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/worker/daemon_fixture.h"
 #include "worker/cause.h"
@@ -290,6 +293,19 @@ TEST_F(DaemonTest, WithoutDescriptorsAnAttemptIsRefusedAndTheNextOneRuns) {
   }));
   EXPECT_TRUE(Find(controller_->seen(), 2)->ranks(0).finished());
   EXPECT_EQ(controller_->seen().hellos.size(), 1u) << "the session outlived it";
+}
+
+TEST_F(DaemonTest, AFolderThatIsRemovedUnderTheDaemonIsNoneOfItsRanks) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder_ + "/start");
+  std::filesystem::current_path(folder_ + "/start");
+  StartWorker();
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
+  std::filesystem::remove(folder_ + "/start");
+  controller_->Want({Job("endless", 1)});
+  ASSERT_TRUE(WaitForStep(1));
+  EXPECT_EQ(std::filesystem::read_symlink(absl::StrCat("/proc/", Pids()[0], "/cwd")), "/");
 }
 
 TEST_F(DaemonTest, ACheckpointIsReported) {
