@@ -344,6 +344,22 @@ TEST_F(DaemonTest, LogsAreUploadedFromTheTailAndFollowedToTheEnd) {
   EXPECT_THAT(controller_->seen().log_error, HasSubstr("rank-7.log: No such file or directory"));
 }
 
+// Else the next files that it opens get their numbers, and its log goes into one of these.
+TEST_F(DaemonTest, StandardDescriptorsThatAreClosedLeadToNothing) {
+  const std::string closing = folder_ + "/closing";
+  std::ofstream(closing) << "#!/bin/sh\nexec " << TANDEM_WORKER << " \"$@\" <&- >&- 2>&-\n";
+  std::filesystem::permissions(closing, std::filesystem::perms::owner_all);
+  controller_->Want({Job("endless", 1)});
+  worker_ = std::make_unique<WorkerProcess>(WorkerProcess::Options{
+      .program = closing, .controller = controller_->address(), .state_folder = folder_ + "/state"});
+  ASSERT_TRUE(WaitForStep(1));
+  for (const char* const descriptor : {"0", "1", "2"}) {
+    EXPECT_EQ(std::filesystem::read_symlink(absl::StrCat("/proc/", worker_->pid(), "/fd/", descriptor)),
+              "/dev/null")
+        << descriptor;
+  }
+}
+
 TEST_F(DaemonTest, ATrainerThatIsNotThereIsNamedAtOnce) {
   WorkerProcess worker({.controller = controller_->address(),
                         .state_folder = folder_ + "/state",
