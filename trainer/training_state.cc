@@ -84,6 +84,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
              lost(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
            },
        .moved = moved});
+  folder_ = std::move(job.folder);
   whole_ = std::move(job.whole);
   for (const v1::CheckpointWarning& warning : job.warnings) {
     TellOf(warning);
@@ -139,8 +140,7 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
   const auto committed = [&](const checkpoint::Saved& now) { TellOf(now, step); };
   checkpoint::Saved saved;
   try {
-    saved = checkpoint::Save(files_, report_, plan_.train.checkpoint.directory, plan_.train.checkpoint.keep,
-                             self_,
+    saved = checkpoint::Save(files_, report_, folder_, plan_.train.checkpoint.keep, self_,
                              {.step = step,
                               .attempt = config_.attempt,
                               .job = config_.job,

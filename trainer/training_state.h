@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/parameter_arrays.h"
@@ -87,6 +88,7 @@ class TrainingState {
   const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
   std::set<std::string> not_removed_;  // of all saves: what was reported
+  checkpoint::JobFolder folder_;       // the checkpoint directory, as this rank sees it
   checkpoint::WholeSteps whole_;       // of the checkpoint directory; rank 0
 };
 
