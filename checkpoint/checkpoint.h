@@ -34,10 +34,11 @@ struct Info {
   std::string layout_digest;
   std::optional<uint64_t> seed;  // checkpoints of older builds do not say it
   // Checkpoints of older builds do not say what follows: it is empty or 0 there.
-  std::string data_digest;
-  std::string model;              // JSON object: what the weights are weights of (jobspec/model_function.h)
-  int64_t global_batch_size = 0;  // sequences of a step
-  int64_t sequence_length = 0;    // tokens
+  std::string data_digest;          // of the files' names and sizes
+  std::string data_content_digest;  // and of their contents (data/loader.h)
+  std::string model;                // JSON object: what the weights are weights of (jobspec/model_function.h)
+  int64_t global_batch_size = 0;    // sequences of a step
+  int64_t sequence_length = 0;      // tokens
 };
 
 struct Saved {
