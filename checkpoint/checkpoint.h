@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/job_folder.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/shard.h"
 #include "checkpoint/whole_steps.h"
@@ -33,10 +34,11 @@ struct Info {
   std::string layout_digest;
   std::optional<uint64_t> seed;  // checkpoints of older builds do not say it
   // Checkpoints of older builds do not say what follows: it is empty or 0 there.
-  std::string data_digest;
-  std::string model;              // JSON object: what the weights are weights of (jobspec/model_function.h)
-  int64_t global_batch_size = 0;  // sequences of a step
-  int64_t sequence_length = 0;    // tokens
+  std::string data_digest;          // of the files' names and sizes
+  std::string data_content_digest;  // and of their contents (data/loader.h)
+  std::string model;                // JSON object: what the weights are weights of (jobspec/model_function.h)
+  int64_t global_batch_size = 0;    // sequences of a step
+  int64_t sequence_length = 0;      // tokens
 };
 
 struct Saved {
@@ -76,10 +78,10 @@ using OnCommitted = std::function<void(const Saved& saved)>;
 // Collective: every rank calls it with its shards. If `step-N` of this job is there already and verifies, it
 // stays; a damaged one is renamed. After the commit rank 0 keeps the newest `keep` and removes older ones, of
 // those in `whole`; only its `whole` is used, and it gets step-N. No checkpoint of another step is read. On
-// every rank it throws CheckpointError if one rank fails (its temporary files are removed), or `step-N` is of
-// another job or cannot be read, DirectoryLost if `self` does not own the directory any more, or CommError.
-// Requires self.job == info.job and self.attempt == info.attempt.
-Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
+// every rank it throws CheckpointError if one rank fails (its temporary files are removed) or finds that its
+// `folder` is gone, or `step-N` is of another job or cannot be read, DirectoryLost if `self` does not own the
+// directory any more, or CommError. Requires self.job == info.job and self.attempt == info.attempt.
+Saved Save(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
            const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
            const OnCommitted& committed = {});
 

@@ -7,11 +7,11 @@
 
 namespace tandem::checkpoint {
 
-Lease::Lease(platform::Files& files, std::string directory, Owner self,
+Lease::Lease(platform::Files& files, JobFolder folder, Owner self,
              std::function<void(const std::string&)> lost, absl::Duration period,
              const platform::Clock& clock)
     : files_(files),
-      directory_(std::move(directory)),
+      folder_(std::move(folder)),
       self_(std::move(self)),
       lost_(std::move(lost)),
       period_(period),
@@ -34,7 +34,7 @@ void Lease::Stop() {
 
 void Lease::Release() {
   Stop();
-  const absl::Status released = ReleaseOwnership(files_, directory_, self_);
+  const absl::Status released = ReleaseOwnership(files_, folder_.path, self_);
   if (!released.ok()) {
     platform::Log(platform::LogLevel::kWarning, "the checkpoint directory cannot be given back",
                   {{"error", std::string(released.message())}});
@@ -55,7 +55,11 @@ void HeldLease::Release() {
 }
 
 absl::Status Lease::Renew() {
-  const absl::Status renewed = RenewOwnership(files_, directory_, self_);
+  const absl::Status there = CheckJobFolder(files_, folder_, self_);
+  if (!there.ok() && !absl::IsNotFound(there)) {  // where nothing is, there is no owner either
+    return there;
+  }
+  const absl::Status renewed = RenewOwnership(files_, folder_.path, self_);
   if (!renewed.ok() && !absl::IsNotFound(renewed)) {
     return renewed;
   }
@@ -64,7 +68,7 @@ absl::Status Lease::Renew() {
   if (renewed.ok()) {
     return renewed;
   }
-  return RestoreOwnership(files_, directory_, self_, unseen);
+  return RestoreOwnership(files_, folder_.path, self_, unseen);
 }
 
 void Lease::Run() {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/owner.h"
 #include "platform/boot_clock.h"
 #include "platform/clock.h"
@@ -22,10 +23,11 @@ namespace tandem::checkpoint {
 // step does not look like a death.
 class Lease {
  public:
+  // folder: as this machine has it. While its path leads elsewhere, nothing is written there.
   // Calls `lost` once, on the lease's thread, with the reason (which names both jobs) when another owner has
   // the directory, or may have had it and given it back while this process, or its machine, did not run.
   // `files` and `clock`, by which such a pause is measured, outlive the lease.
-  Lease(platform::Files& files, std::string directory, Owner self,
+  Lease(platform::Files& files, JobFolder folder, Owner self,
         std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal,
         const platform::Clock& clock = platform::BootClock());
 
@@ -43,7 +45,7 @@ class Lease {
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   platform::Files& files_;
-  const std::string directory_;
+  const JobFolder folder_;
   const Owner self_;
   const std::function<void(const std::string&)> lost_;
   const absl::Duration period_;

@@ -53,6 +53,9 @@ Json ToJson(const Manifest& manifest) {
   if (!manifest.info.data_digest.empty()) {
     json["data_digest"] = manifest.info.data_digest;
   }
+  if (!manifest.info.data_content_digest.empty()) {
+    json["data_content_digest"] = manifest.info.data_content_digest;
+  }
   if (!manifest.info.model.empty()) {
     json["model"] = Json::parse(manifest.info.model);
   }
@@ -80,6 +83,9 @@ Manifest FromJson(const Json& json) {
   }
   if (json.contains("data_digest")) {
     manifest.info.data_digest = json.at("data_digest").get<std::string>();
+  }
+  if (json.contains("data_content_digest")) {
+    manifest.info.data_content_digest = json.at("data_content_digest").get<std::string>();
   }
   if (json.contains("model")) {
     manifest.info.model = Json(json.at("model").get_ref<const Json::object_t&>()).dump();

@@ -204,7 +204,6 @@ absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& direc
 absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, const std::string& directory,
                                                        const Owner& self,
                                                        const std::function<void()>& pause) {
-  TANDEM_RETURN_IF_ERROR(files.CreateFolders(directory));
   absl::StatusOr<std::vector<std::string>> doomed = Newcomer(files, directory, self, pause).Take();
   if (!doomed.ok()) {
     files.RemoveAll(TemporaryIn(directory, self)).IgnoreError();  // the first error counts

@@ -42,12 +42,12 @@ std::string ToText(const Owner& owner);
 // NotFound where nobody owns `directory`.
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory);
 
-// Makes `self` the owner; creates the directory. An earlier attempt of the same job gives way at once.
-// Another job gives way if it is dead: `pause` waits for a kRenewal between two looks at its file. Of two
-// newcomers one is refused. Returns what the other job has not finished to save, paths under which it cannot
-// publish it (folder.h): it is to be removed (remove_together.h), and a save that comes first does that.
-// FailedPrecondition, naming both, where the other job is alive. Aborted where a later attempt of this job
-// owns the directory.
+// Makes `self` the owner of the directory, which is there. An earlier attempt of the same job gives way at
+// once. Another job gives way if it is dead: `pause` waits for a kRenewal between two looks at its file. Of
+// two newcomers one is refused. Returns what the other job has not finished to save, paths under which it
+// cannot publish it (folder.h): it is to be removed (remove_together.h), and a save that comes first does
+// that. FailedPrecondition, naming both, where the other job is alive. Aborted where a later attempt of this
+// job owns the directory.
 absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, const std::string& directory,
                                                        const Owner& self, const std::function<void()>& pause);
 

@@ -15,6 +15,7 @@
 #include "checkpoint/contribution.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/remove_together.h"
@@ -48,20 +49,21 @@ std::string ToText(const Saved& saved) {
 // One save on one rank. The steps are collective, in this order.
 class Saving {
  public:
-  Saving(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
+  Saving(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
          const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
          const OnCommitted& committed)
       : files_(files),
         comm_(comm),
-        directory_(directory),
+        folder_(folder),
+        directory_(folder.path),
         keep_(keep),
         self_(self),
         info_(info),
         shards_(shards),
         whole_(whole),
         committed_(committed),
-        path_(absl::StrCat(directory, "/", StepName(info.step))),
-        temporary_(absl::StrCat(directory, "/", TemporaryName(info.step, self))) {}
+        path_(absl::StrCat(folder.path, "/", StepName(info.step))),
+        temporary_(absl::StrCat(folder.path, "/", TemporaryName(info.step, self))) {}
 
   Saved Run() {
     const auto start = std::chrono::steady_clock::now();
@@ -96,7 +98,7 @@ class Saving {
  private:
   Saved Write() {
     Guarded([&]() -> absl::Status {
-      return comm_.rank() == 0 ? files_.CreateFolders(temporary_) : absl::OkStatus();
+      return comm_.rank() == 0 ? files_.CreateFolder(temporary_) : absl::OkStatus();
     });
     Contribution own;
     Guarded([&] { return WriteOwnFile(own); });
@@ -120,7 +122,8 @@ class Saving {
   // ranks wait to remove them.
   std::vector<std::string> SetAsideOlderOnes() {
     std::vector<std::string> doomed;
-    const absl::Status status = StatusOfPart([&] {
+    const absl::Status status = StatusOfPart([&]() -> absl::Status {
+      TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
       return SetAsideOlder(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_, doomed);
     });
     if (!status.ok()) {
@@ -147,17 +150,28 @@ class Saving {
 
   bool FromRankZero(bool answer) { return TextOfRankZero(comm_, answer ? "yes" : "no") == "yes"; }
 
+  // That rank 0 may write there: the folder is the job's, and nobody else owns it.
+  absl::Status CheckOurs() {
+    TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
+    return CheckOwner(files_, directory_, self_);
+  }
+
   // Runs `part`, which does not communicate, and agrees; where a rank failed, the ranks remove the temporary
   // folder once all have stopped.
   template <typename Part>
   void Guarded(Part part) {
-    const absl::Status status = StatusOfPart(part);
+    absl::Status status = StatusOfPart(part);
+    if (!status.ok() && !absl::IsAborted(status)) {
+      // That the folder has gone away meanwhile says more than which of its files is not there.
+      const absl::Status there = StatusOfPart([&] { return CheckJobFolder(files_, folder_, self_); });
+      status = there.ok() ? status : there;
+    }
     try {
       AgreeOnSuccess(comm_, status);
     } catch (const DirectoryLost&) {
       throw;  // the new owner removes what is left of ours
     } catch (const CheckpointError& error) {
-      const absl::Status owned = comm_.rank() == 0 ? CheckOwner(files_, directory_, self_) : absl::OkStatus();
+      const absl::Status owned = comm_.rank() == 0 ? CheckOurs() : absl::OkStatus();
       // That may be why it failed: a new owner removes the temporary folder.
       AgreeOnSuccess(comm_, absl::IsAborted(owned) ? owned : absl::OkStatus());
       std::vector<std::string> doomed;
@@ -180,10 +194,9 @@ class Saving {
     std::vector<std::string> doomed;
     Guarded([&]() -> absl::Status {
       if (comm_.rank() != 0) {
-        return absl::OkStatus();
+        return CheckJobFolder(files_, folder_, self_);
       }
-      TANDEM_RETURN_IF_ERROR(files_.CreateFolders(directory_));
-      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+      TANDEM_RETURN_IF_ERROR(CheckOurs());
       TANDEM_ASSIGN_OR_RETURN(doomed, SetAsideTemporaries(files_, directory_, self_));
       TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
       is_new = std::find(steps.begin(), steps.end(), info_.step) == steps.end();
@@ -212,7 +225,7 @@ class Saving {
     const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
     Guarded([&]() -> absl::Status {
       if (comm_.rank() == 0) {
-        TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+        TANDEM_RETURN_IF_ERROR(CheckOurs());
         whole_.erase(info_.step);
       }
       return absl::OkStatus();
@@ -225,7 +238,7 @@ class Saving {
       if (!not_removed.empty()) {
         return absl::UnavailableError(not_removed.front());
       }
-      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+      TANDEM_RETURN_IF_ERROR(CheckOurs());
       return files_.Rename(path_, aside);
     });
   }
@@ -284,7 +297,7 @@ class Saving {
       if (comm_.rank() != 0) {
         return absl::OkStatus();
       }
-      TANDEM_RETURN_IF_ERROR(CheckOwner(files_, directory_, self_));
+      TANDEM_RETURN_IF_ERROR(CheckOurs());
       const absl::Status published = files_.Publish(temporary_, path_);
       if (absl::IsAlreadyExists(published)) {
         is_free = false;
@@ -299,6 +312,7 @@ class Saving {
 
   platform::Files& files_;
   comm::Communicator& comm_;
+  const JobFolder& folder_;
   const std::string& directory_;
   const int keep_;
   const Owner& self_;
@@ -314,10 +328,10 @@ class Saving {
 
 }  // namespace
 
-Saved Save(platform::Files& files, comm::Communicator& comm, const std::string& directory, int keep,
+Saved Save(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
            const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
            const OnCommitted& committed) {
-  return Saving(files, comm, directory, keep, self, info, shards, whole, committed).Run();
+  return Saving(files, comm, folder, keep, self, info, shards, whole, committed).Run();
 }
 
 }  // namespace tandem::checkpoint

@@ -22,6 +22,7 @@
 #include "platform/failpoint.h"
 #include "platform/lock_cycles.h"
 #include "platform/log.h"
+#include "platform/standard_descriptors.h"
 
 namespace {
 
@@ -51,6 +52,9 @@ std::string CheckDuration(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const absl::Status status = tandem::platform::OpenClosedStandardDescriptors(); !status.ok()) {
+    return Fail(std::string(status.message()));
+  }
   tandem::controller::ServerOptions options;
   std::string worker_timeout = "30s";
   std::string start_timeout = "15m";

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
@@ -15,7 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "data/content_sample.h"
+#include "data/digest.h"
 #include "data/held_out.h"
 #include "platform/check.h"
 #include "platform/file_list.h"
@@ -35,6 +35,11 @@ class Corpus::Mapping {
       throw DataError(absl::StrCat(field, ": cannot look at ", path, ": ", strerror(errno)));
     }
     size_ = info_.st_size;
+    const absl::StatusOr<std::string> sample = ContentSample(file->get(), size_);
+    if (!sample.ok()) {
+      throw DataError(absl::StrCat(field, ": cannot read ", path, ": ", sample.status().message()));
+    }
+    content_sample_ = *sample;
     void* address = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file->get(), 0);
     if (address == MAP_FAILED) {
       const int error = errno;
@@ -58,6 +63,7 @@ class Corpus::Mapping {
   const std::string& name() const { return name_; }
   const uint8_t* bytes() const { return bytes_; }
   int64_t size() const { return size_; }
+  const std::string& content_sample() const { return content_sample_; }
 
   // The file itself, whatever its name.
   std::pair<dev_t, ino_t> file() const { return {info_.st_dev, info_.st_ino}; }
@@ -83,6 +89,7 @@ class Corpus::Mapping {
   struct stat info_ = {};   // when it was opened
   const uint8_t* bytes_ = nullptr;
   int64_t size_ = 0;
+  std::string content_sample_;
 };
 
 void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size) {
@@ -162,21 +169,23 @@ Corpus::Corpus(const CorpusSource& source) {
       validation_.Add(file, 0, file->size());
     }
   }
-  digest_ = ComputeDigest();
+  ComputeDigests();
 }
 
 Corpus::~Corpus() = default;
 
-std::string Corpus::ComputeDigest() const {
+void Corpus::ComputeDigests() {
   std::string list;
+  std::string contents;
   for (const Part* part : {&train_, &validation_}) {
     for (const Span& span : part->spans) {
       absl::StrAppend(&list, span.name.size(), " ", span.name, " ", span.file_begin, " ", span.size, "\n");
+      absl::StrAppend(&contents, span.mapping->content_sample(), "\n");
     }
     list += "held out:\n";
   }
-  const XXH128_hash_t hash = XXH3_128bits(list.data(), list.size());
-  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+  digest_ = Digest(list);
+  content_digest_ = Digest(contents);
 }
 
 std::vector<std::string> Corpus::files(Split split) const {

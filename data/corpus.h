@@ -62,8 +62,11 @@ class Corpus {
   // The positions among those where a file begins, or with the split the held-out end of one: ascending.
   std::vector<int64_t> FileStarts(Split split, int64_t begin, int64_t count) const;
 
-  // Hexadecimal, of names, sizes and who is held out: ranks compare it before they start.
+  // Hexadecimal, of names, sizes and who is held out.
   const std::string& digest() const { return digest_; }
+
+  // Hexadecimal, of what the files contain, as far as content_sample.h reads it.
+  const std::string& content_digest() const { return content_digest_; }
 
  private:
   class Mapping;  // of one file
@@ -89,7 +92,7 @@ class Corpus {
   // Throws where a file is in both.
   static void CheckApart(const Files& train, const Files& validation);
   void HoldOut(const Files& files, double fraction);
-  std::string ComputeDigest() const;
+  void ComputeDigests();
 
   // The file of a token that exists.
   static std::vector<Span>::const_iterator SpanAt(const Part& part, int64_t token);
@@ -99,6 +102,7 @@ class Corpus {
   Part train_;
   Part validation_;
   std::string digest_;
+  std::string content_digest_;
 };
 
 }  // namespace tandem::data

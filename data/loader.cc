@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader.h"
 
-#include <xxhash.h>
-
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "data/digest.h"
 #include "data/permutation.h"
 #include "platform/check.h"
 
@@ -54,12 +52,14 @@ std::string Loader::digest() const {
   if (!documents_.has_value()) {
     return corpus_->digest();
   }
-  const std::string text = absl::StrCat(corpus_->digest(), " documents",
-                                        documents_->end_of_document.has_value()
-                                            ? absl::StrCat(" end with ", *documents_->end_of_document)
-                                            : "");
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+  return Digest(absl::StrCat(corpus_->digest(), " documents",
+                             documents_->end_of_document.has_value()
+                                 ? absl::StrCat(" end with ", *documents_->end_of_document)
+                                 : ""));
+}
+
+std::string Loader::content_digest() const {
+  return Digest(absl::StrCat(digest(), " contents ", corpus_->content_digest()));
 }
 
 int64_t Loader::Window(int64_t sample) const {

@@ -47,9 +47,13 @@ class Loader {
 
   int64_t num_windows() const { return num_windows_; }
 
-  // Hexadecimal, of the corpus and of what its documents are: ranks compare it before they start, and a job
-  // that goes on from a checkpoint with the one in there.
+  // Hexadecimal, of the corpus's digest and of what its documents are: which text this is, by its files'
+  // names and sizes. A job that goes on from a checkpoint compares it with the one in there.
   std::string digest() const;
+
+  // Of the same, and of the files' contents as far as content_sample.h reads them: ranks compare it before
+  // they start, and a job that goes on with the one in the checkpoint.
+  std::string content_digest() const;
 
   // The window of sample n, counted from the first of step 1.
   int64_t Window(int64_t sample) const;

@@ -134,6 +134,26 @@ class MachineFiles final : public Files {
     return absl::OkStatus();
   }
 
+  absl::Status CreateFolder(const std::string& path) override {
+    if (mkdir(path.c_str(), 0777) == 0) {
+      return absl::OkStatus();
+    }
+    const int error = errno;
+    return error == EEXIST && IdOfFolder(path).ok() ? absl::OkStatus()
+                                                    : FileError(error, "create folder", path);
+  }
+
+  absl::StatusOr<FolderId> IdOfFolder(const std::string& path) override {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) {
+      return Failed("look at", path);
+    }
+    if (!S_ISDIR(info.st_mode)) {
+      return FileError(ENOTDIR, "look at", path);
+    }
+    return FolderId{.device = info.st_dev, .inode = info.st_ino};
+  }
+
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     DIR* const dir = opendir(folder.c_str());
     if (dir == nullptr) {

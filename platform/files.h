@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -15,6 +17,14 @@ namespace tandem::platform {
 
 // How much of a large file its reader or writer has in memory at a time.
 inline constexpr int64_t kFilePartBytes = int64_t{16} << 20;
+
+// The folder itself, on this machine, whatever its path, for as long as it exists and its file system is
+// mounted.
+struct FolderId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FolderId&) const = default;
+};
 
 // The file operations whose failure the system must survive; tests inject ENOSPC and EIO here.
 // Files are regular files: a FIFO, a device, a socket or a folder in place of one is an error that names it,
@@ -53,6 +63,13 @@ class Files {
 
   // The folder and what is missing above it, durable: fsyncs the parent of each one that it makes.
   virtual absl::Status CreateFolders(const std::string& path) = 0;
+
+  // The folder alone, in one that is there; fsyncs neither. OK where it is there.
+  virtual absl::Status CreateFolder(const std::string& path) = 0;
+
+  // InvalidArgument where `path` is not a folder.
+  virtual absl::StatusOr<FolderId> IdOfFolder(const std::string& path) = 0;
+
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;  // names, sorted
   virtual absl::Status RemoveAll(const std::string& path) = 0;  // OK where nothing is there
 

@@ -15,10 +15,13 @@
 #include "absl/strings/str_join.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/remove_together.h"
+#include "checkpoint/work_together.h"
 #include "jobspec/resume.h"
 #include "platform/log.h"
 #include "platform/random.h"
+#include "platform/status_macros.h"
 #include "trainer/failure.h"
 #include "trainer/shown_progress.h"
 
@@ -76,7 +79,6 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
   // A name that no other job has, which may start there at the same time.
   const std::string token = OnRankZero(comm, [&] {
     std::string fresh = platform::SystemRandom().HexId(32);
-    ThrowIfUnwritable(files.CreateFolders(directory));
     ThrowIfUnwritable(files.Write(absl::StrCat(directory, "/", kTokenPrefix, fresh), fresh));
     return fresh;
   });
@@ -309,11 +311,20 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
                   checkpoint::HeldLease& lease, const StartListener& listener) {
   JobStart start;
   if (!options.directory.empty()) {
+    OnRankZero(comm, [&] {
+      ThrowIfUnwritable(files.CreateFolders(options.directory));
+      return "";
+    });
     CheckSameFolder(files, comm, options.directory);
+    const absl::Status found = checkpoint::StatusOfPart([&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(start.folder, checkpoint::FindJobFolder(files, options.directory));
+      return absl::OkStatus();
+    });
+    checkpoint::AgreeOnSuccess(comm, found);
     std::vector<std::string> doomed;
     OnRankZero(comm, [&] {
       doomed = TakeDirectory(files, options);
-      lease.Hold(std::make_unique<checkpoint::Lease>(files, options.directory, options.self, listener.lost));
+      lease.Hold(std::make_unique<checkpoint::Lease>(files, start.folder, options.self, listener.lost));
       return "";
     });
     // The first save tries again to remove what stays, and reports it.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/whole_steps.h"
 #include "comm/communicator.h"
@@ -18,6 +19,7 @@ namespace tandem::trainer {
 struct JobStart {
   checkpoint::Found from;                       // the same on all ranks; an empty path: step 0
   std::vector<v1::CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
+  checkpoint::JobFolder folder;                 // each rank's own, where the job has a directory
   checkpoint::WholeSteps whole;                 // of the job's directory; only rank 0's is used
 };
 
@@ -30,10 +32,10 @@ struct StartListener {
   std::function<void()> moved;
 };
 
-// Collective, and waits for the others. Makes the job the owner of its directory (checkpoint/owner.h) and
-// finds the checkpoint that it starts from, the newest one by reading it, which the ranks share
-// (checkpoint/verify.h). Rank 0 decides the rest for all, and holds the lease of the directory, where there
-// is one. Throws UserError on all ranks
+// Collective, and waits for the others. Makes the job's directory, which nobody makes again in this attempt,
+// makes the job its owner (checkpoint/owner.h) and finds the checkpoint that it starts from, the newest one
+// by reading it, which the ranks share (checkpoint/verify.h). Rank 0 decides the rest for all, and holds the
+// lease of the directory, where there is one. Throws UserError on all ranks
 // * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
 // * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
 // * where not every rank sees the directory, or rank 0 cannot write to it,

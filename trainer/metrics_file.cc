@@ -39,9 +39,8 @@ bool IsOfStepUpTo(int64_t last_step, std::string_view line) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, int64_t resumed_step)
+MetricsFile::MetricsFile(const std::string& directory, int64_t resumed_step)
     : path_(directory + "/metrics.jsonl") {
-  ThrowIfNotOk(files.CreateFolders(directory));
   const absl::Status cut = platform::FilterLines(
       path_, kMostLineBytes, [&](std::string_view line) { return IsOfStepUpTo(resumed_step, line); });
   if (!absl::IsNotFound(cut)) {

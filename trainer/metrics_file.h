@@ -14,10 +14,10 @@ namespace tandem::trainer {
 // tokens, seconds, nonfinite, scalars...}; what is not finite is null. Written by rank 0, from one thread.
 class MetricsFile {
  public:
-  // Creates `directory`, and drops the lines of steps that will come again, those after `resumed_step` and
-  // where that is 0 the one before step 1, and a line that was torn by a crash. Throws UserError, naming the
-  // file, where that cannot be read or written.
-  MetricsFile(platform::Files& files, const std::string& directory, int64_t resumed_step);
+  // Drops the lines of steps that will come again, those after `resumed_step` and where that is 0 the one
+  // before step 1, and a line that was torn by a crash. Throws UserError, naming the file, where that cannot
+  // be read or written, or the directory is not there.
+  MetricsFile(const std::string& directory, int64_t resumed_step);
 
   // One write(2), of a whole line or nothing. A failure is logged once and training goes on: the reports go
   // to the service as well.

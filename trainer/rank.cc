@@ -81,7 +81,7 @@ class Rank::Impl {
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
-        state_(plan, config_, communicators, files, backend, train_loader_.digest(), tell_),
+        state_(plan, config_, communicators, files, backend, train_loader_, tell_),
         executor_(plan, nodes_, state_.units(), state_.memory(), communicators.programs, page, backend,
                   config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(state_.memory().region())) {
@@ -193,7 +193,7 @@ class Rank::Impl {
     v1::Ready& ready = *message.mutable_ready();
     ready.set_program_digest(plan_.program_digest);
     ready.set_layout_digest(plan_.layout_digest);
-    ready.set_data_digest(train_loader_.digest());
+    ready.set_data_digest(train_loader_.content_digest());
     ready.set_kernels_digest(kernels_digest_);
     ready.set_resumed_step(start.step);
     ready.set_build(platform::BuildVersion());

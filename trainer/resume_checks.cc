@@ -150,6 +150,12 @@ std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
         options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
         "): data.train, data.validation or data.documents has changed, and the losses before and after "
         "cannot be compared"));
+  } else if (!start.info.data_content_digest.empty() &&
+             start.info.data_content_digest != options.data_content_digest) {
+    of_text.push_back(absl::StrCat(
+        "the text is not what it was up to step ", start.info.step,
+        ": files of data.train or data.validation have the same names and sizes and other contents, and the "
+        "losses before and after cannot be compared"));
   }
   if (const std::string place = OtherPlace(options, start.info); !place.empty()) {
     of_text.push_back(place);

@@ -23,9 +23,10 @@ struct ResumeOptions {
   std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
   v1::Model model;                          // resolved
   uint64_t seed = 0;
-  int64_t global_batch_size = 0;  // sequences of a step
-  int64_t sequence_length = 0;    // tokens
-  std::string data_digest;
+  int64_t global_batch_size = 0;    // sequences of a step
+  int64_t sequence_length = 0;      // tokens
+  std::string data_digest;          // as in checkpoint::Info
+  std::string data_content_digest;  // as there
   std::vector<std::string> states;  // arrays of its routers, beside weights and moments
 };
 

@@ -74,7 +74,7 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
           }) {
   const std::string& directory = plan.train.checkpoint.directory;
   if (comm.rank() == 0 && !directory.empty()) {
-    metrics_.emplace(files, directory, resumed_step);
+    metrics_.emplace(directory, resumed_step);
     tensorboard_.emplace(files, platform::SteadyClock(), directory, resumed_step);
   }
   if (comm.rank() == 0 && plan.train.parameter_norms) {

@@ -86,7 +86,7 @@ TensorBoardFile::TensorBoardFile(platform::Files& files, const platform::Clock& 
                                  const std::string& directory, int64_t resumed_step)
     : clock_(clock) {
   const std::string folder = directory + "/tensorboard";
-  ThrowIfNotOk(files.CreateFolders(folder));
+  ThrowIfNotOk(files.CreateFolder(folder));
   // TensorBoard reads files in the order of their names.
   path_ = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder, absl::ToUnixSeconds(clock.Now()),
                           platform::HostName(), getpid(), resumed_step);

@@ -21,7 +21,7 @@ std::string TensorBoardRecord(std::string_view data);
 // Written by rank 0, from one thread.
 class TensorBoardFile {
  public:
-  // Throws UserError, naming the folder, where it cannot be written.
+  // Throws UserError, naming the folder, where it cannot be written, or the directory is not there.
   TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,
                   int64_t resumed_step);
 

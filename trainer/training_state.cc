@@ -39,7 +39,7 @@ int64_t SequencesPerStep(const plan::JobPlan& plan) {
 
 TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config,
                              RankCommunicators communicators, platform::Files& files, Backend& backend,
-                             std::string data_digest, Tell tell)
+                             const data::Loader& text, Tell tell)
     : plan_(plan),
       config_(config),
       report_(communicators.report),
@@ -49,7 +49,8 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
             .host = platform::HostName()},
       files_(files),
       device_(backend.device()),
-      data_digest_(std::move(data_digest)),
+      data_digest_(text.digest()),
+      data_content_digest_(text.content_digest()),
       tell_(std::move(tell)),
       units_(MakeUnits(plan, config.rank, backend)),
       memory_(plan.stage, backend.device(),
@@ -77,6 +78,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
        .global_batch_size = SequencesPerStep(plan_),
        .sequence_length = plan_.batch.sequence_length,
        .data_digest = data_digest_,
+       .data_content_digest = data_content_digest_,
        .states = NamesOf(updated_states_)},
       lease,
       {.lost =
@@ -84,6 +86,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
              lost(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
            },
        .moved = moved});
+  folder_ = std::move(job.folder);
   whole_ = std::move(job.whole);
   for (const v1::CheckpointWarning& warning : job.warnings) {
     TellOf(warning);
@@ -139,8 +142,7 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
   const auto committed = [&](const checkpoint::Saved& now) { TellOf(now, step); };
   checkpoint::Saved saved;
   try {
-    saved = checkpoint::Save(files_, report_, plan_.train.checkpoint.directory, plan_.train.checkpoint.keep,
-                             self_,
+    saved = checkpoint::Save(files_, report_, folder_, plan_.train.checkpoint.keep, self_,
                              {.step = step,
                               .attempt = config_.attempt,
                               .job = config_.job,
@@ -148,6 +150,7 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
                               .layout_digest = plan_.layout_digest,
                               .seed = plan_.train.seed,
                               .data_digest = data_digest_,
+                              .data_content_digest = data_content_digest_,
                               .model = jobspec::ModelFunctionText(plan_.resolved_model),
                               .global_batch_size = SequencesPerStep(plan_),
                               .sequence_length = plan_.batch.sequence_length},

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/parameter_arrays.h"
 #include "checkpoint/whole_steps.h"
 #include "comm/communicator.h"
+#include "data/loader.h"
 #include "device/device.h"
 #include "fsdp/unit_shard.h"
 #include "plan/job_plan.h"
@@ -33,10 +35,9 @@ class Backend;
 // thread, while no run is in flight unless said otherwise.
 class TrainingState {
  public:
-  // data_digest: of the text that is trained on. All but it and `tell` outlive this. Throws
-  // device::OutOfMemory.
+  // text: that is trained on. All but it and `tell` outlive this. Throws device::OutOfMemory.
   TrainingState(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-                platform::Files& files, Backend& backend, std::string data_digest, Tell tell);
+                platform::Files& files, Backend& backend, const data::Loader& text, Tell tell);
 
   struct Start {
     int64_t step = 0;        // that is done
@@ -78,6 +79,7 @@ class TrainingState {
   platform::Files& files_;
   device::Device& device_;
   const std::string data_digest_;
+  const std::string data_content_digest_;
   const Tell tell_;
 
   const std::vector<fsdp::UnitShard> units_;
@@ -87,6 +89,7 @@ class TrainingState {
   const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
   std::set<std::string> not_removed_;  // of all saves: what was reported
+  checkpoint::JobFolder folder_;       // the checkpoint directory, as this rank sees it
   checkpoint::WholeSteps whole_;       // of the checkpoint directory; rank 0
 };
 

@@ -68,6 +68,9 @@ bool Become(const RunAs& who) {
     _exit(127);  // the daemon died before the line above
   }
   setpgid(0, 0);
+  if (chdir("/") != 0) {
+    FailChild(plan);
+  }
   signal(SIGPIPE, SIG_DFL);  // exec keeps what is ignored
   sigset_t none;
   sigemptyset(&none);

@@ -46,7 +46,8 @@ class Spawner {
 
   // Blocks until the program runs (exec succeeded) or cannot. It leads its own process group, inherits
   // nothing but standard input (/dev/null), output, error and the two descriptors, and dies with this
-  // process.
+  // process. Its working directory is /, since the daemon's may be removed while the daemon runs, and
+  // libraries fail without one; whatever paths a job has are absolute.
   absl::StatusOr<SpawnedProcess> Spawn(const SpawnRequest& request);
 
  private:

@@ -31,6 +31,7 @@
 #include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "platform/random.h"
+#include "platform/standard_descriptors.h"
 #include "tls/client_tls.h"
 #include "worker/daemon.h"
 #include "worker/data_address.h"
@@ -123,6 +124,9 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (const absl::Status status = platform::OpenClosedStandardDescriptors(); !status.ok()) {
+    return Fail(status);
+  }
   std::string controller;
   std::string id = platform::HostName();
   std::string state;

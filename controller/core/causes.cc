@@ -37,6 +37,11 @@ absl::Time PeerLostAt(const State& state, const v1::Job& job) {
   return first;
 }
 
+// "rank 3 on worker a".
+std::string NameOf(const v1::RankSlot& slot) {
+  return absl::StrCat("rank ", slot.rank(), " on worker ", slot.worker());
+}
+
 void FillIn(const v1::RankSlot& slot, const v1::RankStatus& status, v1::Cause& cause) {
   if (!cause.has_rank()) {
     cause.set_rank(slot.rank());
@@ -66,7 +71,7 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
       cause.clear_exit_code();
     }
   } else if (status.exited() && !status.finished()) {
-    const std::string who = absl::StrCat("rank ", slot.rank(), " on worker ", slot.worker());
+    const std::string who = NameOf(slot);
     if (reborn) {
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
       cause.set_reason("WorkerLost");
@@ -102,6 +107,23 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
       continue;
     }
     const v1::Ready& ready = status->ready();
+    const auto refusal = [&](v1::FailureClass failure, const char* reason, const std::string& message) {
+      v1::Cause cause;
+      cause.set_class_(failure);
+      cause.set_reason(reason);
+      cause.set_message(message);
+      cause.set_rank(slot.rank());
+      cause.set_worker(slot.worker());
+      return cause;
+    };
+    // First, since other digests may be a consequence; and where none differs, two builds may still compute
+    // other numbers by the same program.
+    if (expected->build() != ready.build()) {
+      return refusal(v1::FAILURE_CLASS_INFRASTRUCTURE, "BuildMismatch",
+                     absl::StrCat(NameOf(*first), " is of build ", expected->build(), ", and ", NameOf(slot),
+                                  " of build ", ready.build(),
+                                  ", which may compute other numbers; run the same build on every worker"));
+    }
     const struct {
       const char* what;
       const char* remedy;
@@ -120,16 +142,10 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
     };
     for (const auto& check : checks) {
       if (check.a != check.b) {
-        v1::Cause cause;
-        cause.set_class_(check.failure);
-        cause.set_reason("DigestMismatch");
-        cause.set_message(absl::StrCat("rank ", first->rank(), " on worker ", first->worker(), " and rank ",
-                                       slot.rank(), " on worker ", slot.worker(), " disagree on the ",
-                                       check.what, " (", check.a.substr(0, 12), " and ",
-                                       check.b.substr(0, 12), "); ", check.remedy));
-        cause.set_rank(slot.rank());
-        cause.set_worker(slot.worker());
-        return cause;
+        return refusal(
+            check.failure, "DigestMismatch",
+            absl::StrCat(NameOf(*first), " and ", NameOf(slot), " disagree on the ", check.what, " (",
+                         check.a.substr(0, 12), " and ", check.b.substr(0, 12), "); ", check.remedy));
       }
     }
   }

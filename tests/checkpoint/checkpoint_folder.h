@@ -14,8 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/whole_steps.h"
 #include "tests/comm/run_thread_ranks.h"
 
@@ -80,6 +82,14 @@ inline Owner OwnerOf(const Info& info) {
   return {.job = info.job, .name = info.job + "-name", .attempt = info.attempt, .host = "here"};
 }
 
+// As a job finds it that starts, which makes it.
+inline JobFolder FolderAt(const std::string& directory) {
+  std::filesystem::create_directories(directory);
+  const absl::StatusOr<JobFolder> found = FindJobFolder(platform::SystemFiles(), directory);
+  EXPECT_TRUE(found.ok()) << found.status();
+  return found.value_or(JobFolder());
+}
+
 // As each of `ranks` ranks finds them when a job starts, of which `files` has those that do not use the
 // machine's.
 inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
@@ -97,19 +107,19 @@ inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
 }
 
 // whole: what rank 0 knows of the directory; null: what a job finds there that starts now.
-inline Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step,
-                    int keep = 10, int attempt = 1, WholeSteps* whole = nullptr) {
-  WholeSteps found = WholeStepsOf(directory, 1);
+inline Saved SaveIn(platform::Files& files, const JobFolder& folder, int ranks, int64_t step, int keep = 10,
+                    int attempt = 1, WholeSteps* whole = nullptr) {
+  WholeSteps found = WholeStepsOf(folder.path, 1);
   std::vector<Saved> saved(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), ranks);
     state.Set(step);
     WholeSteps unused;
-    saved[static_cast<size_t>(comm.rank())] = Save(
-        files, comm, directory, keep, OwnerOf(InfoOf(step, attempt)), InfoOf(step, attempt), state.shards(),
-        comm.rank() != 0   ? unused
-        : whole != nullptr ? *whole
-                           : found);
+    saved[static_cast<size_t>(comm.rank())] =
+        Save(files, comm, folder, keep, OwnerOf(InfoOf(step, attempt)), InfoOf(step, attempt), state.shards(),
+             comm.rank() != 0   ? unused
+             : whole != nullptr ? *whole
+                                : found);
   });
   for (const Saved& other : saved) {
     EXPECT_EQ(other.path, saved[0].path);
@@ -117,6 +127,12 @@ inline Saved SaveOn(platform::Files& files, const std::string& directory, int ra
     EXPECT_EQ(other.manifest_digest, saved[0].manifest_digest);
   }
   return saved[0];
+}
+
+// The same by a job that has just started.
+inline Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step,
+                    int keep = 10, int attempt = 1, WholeSteps* whole = nullptr) {
+  return SaveIn(files, FolderAt(directory), ranks, step, keep, attempt, whole);
 }
 
 // On one rank.

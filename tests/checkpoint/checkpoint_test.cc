@@ -54,7 +54,7 @@ TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     const at::Tensor part = at::ones({comm.rank() < 2 ? 1 : 0});
     WholeSteps whole;
-    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
          {{.name = "w", .elements = 2, .begin = std::min(comm.rank(), 2), .data = &part}}, whole);
   });
   const at::Tensor whole = at::zeros({2});
@@ -111,7 +111,7 @@ TEST_F(CheckpointTest, ArraysThatAreNotCoveredOnceAreRefusedOnEveryRank) {
       const at::Tensor part = at::zeros({4});
       WholeSteps whole;
       try {
-        Save(files_, comm, directory_, 3, OwnerOf(InfoOf(20)), InfoOf(20),
+        Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(20)), InfoOf(20),
              {{.name = "w", .elements = 9, .begin = comm.rank() == 0 ? 0 : begin, .data = &part}}, whole);
       } catch (const CheckpointError& error) {
         const std::lock_guard lock(mu);

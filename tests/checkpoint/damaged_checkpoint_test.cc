@@ -217,7 +217,7 @@ TEST_F(DamagedCheckpointTest, OneThatCannotBeReadIsNeitherPassedOverNorReplaced)
         state.Set(7);
         try {
           WholeSteps whole;
-          Save(files, comm, directory_, 10, OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
+          Save(files, comm, FolderAt(directory_), 10, OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
           ADD_FAILURE() << "saved";
         } catch (const CheckpointError& failed) {
           EXPECT_EQ(failed.what(), "checkpoint: rank 0: " + Path(20) + " is there already and " + reason);

@@ -30,7 +30,7 @@ TEST_F(FailedSaveTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
     state.Set(20);
     WholeSteps whole;
     try {
-      Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, directory_, 3,
+      Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, FolderAt(directory_), 3,
            OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
     } catch (const CheckpointError& error) {
       errors[static_cast<size_t>(comm.rank())] = error.what();
@@ -116,6 +116,66 @@ TEST_F(FailedSaveTest, OneErrorAtAnyOperationReachesAllRanksAndTheNextSaveWorks)
     EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
     ASSERT_LT(k, 100);
   }
+}
+
+// Unmounting it lazily, or renaming it, is possible while files in it are open.
+TEST_F(FailedSaveTest, AFolderThatGoesAwayInTheMiddleIsNamedAndNotMadeAgain) {
+  for (const char* const when : {"/rank-00001.safetensors", "/manifest.json", "/step-20"}) {
+    SCOPED_TRACE(when);
+    std::filesystem::remove_all(directory_);
+    SaveOn(files_, directory_, 2, 10);
+    const std::string away = directory_ + ".away";
+    RacingFiles files(when, [&] { std::filesystem::rename(directory_, away); });
+    try {
+      SaveOn(files, directory_, 2, 20);
+      ADD_FAILURE() << "saved";
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(": checkpoint.directory " + directory_ + " is no longer there ("));
+    }
+    EXPECT_FALSE(std::filesystem::exists(directory_));
+    std::filesystem::rename(away, directory_);
+    SaveOn(files_, directory_, 2, 30);
+    EXPECT_THAT(Names(), ElementsAre("step-10", "step-30"));
+  }
+}
+
+// The folder, with another device since it was found.
+class MountedAnew final : public platform::ForwardingFiles {
+ public:
+  absl::StatusOr<platform::FolderId> IdOfFolder(const std::string& path) override {
+    absl::StatusOr<platform::FolderId> id = ForwardingFiles::IdOfFolder(path);
+    if (id.ok()) {
+      ++id->device;
+    }
+    return id;
+  }
+};
+
+TEST_F(FailedSaveTest, AnotherFolderOnOneRankAloneFailsTheSaveOfAll) {
+  const JobFolder folder = FolderAt(directory_);
+  MountedAnew elsewhere;
+  comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), 3);
+    WholeSteps whole;
+    try {
+      Save(comm.rank() == 1 ? static_cast<platform::Files&>(elsewhere) : files_, comm, folder, 3,
+           OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
+      ADD_FAILURE() << "saved";
+    } catch (const CheckpointError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("checkpoint: rank 1: checkpoint.directory " + directory_ +
+                                          " is another folder than at the start of the attempt ("));
+    }
+  });
+  EXPECT_THAT(Names(), ElementsAre());
+}
+
+// NFS gives a file system another device each time that it is mounted, as by an automounter.
+TEST_F(FailedSaveTest, AFolderThatIsMountedAnewAndStillTheJobsIsSavedTo) {
+  ASSERT_TRUE(TakeOwnership(files_, FolderAt(directory_).path, OwnerOf(InfoOf(10)), [] {}).ok());
+  MountedAnew files;
+  SaveOn(files, directory_, 2, 10);
+  EXPECT_TRUE(LoadsAs(Path(10), 1, 10));
+  EXPECT_THROW(SaveOn(files, directory_, 2, 20, /*keep=*/10, /*attempt=*/2), CheckpointError);
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ class FaultyFiles final : public platform::ForwardingFiles {
   absl::Status Publish(const std::string& from, const std::string& to) override {
     return Change("publish " + from, [&] { return files_.Publish(from, to); });
   }
-  absl::Status CreateFolders(const std::string& path) override {
-    return Change("create folder " + path, [&] { return files_.CreateFolders(path); });
+  absl::Status CreateFolder(const std::string& path) override {
+    return Change("create folder " + path, [&] { return files_.CreateFolder(path); });
   }
   absl::Status RemoveAll(const std::string& path) override {
     const int order = Count();

@@ -54,7 +54,7 @@ class LeaseTest : public OwnedFolderTest {
     std::string reason;
     {
       Lease lease(
-          files, directory_, Mine(),
+          files, FolderAt(directory_), Mine(),
           [&](const std::string& text) {
             reason = text;
             lost.Notify();
@@ -79,6 +79,20 @@ class StoppedFiles final : public platform::ForwardingFiles {
 
  private:
   std::function<void()> meanwhile_;
+};
+
+// The files; `look` is called with the number of each look at the folder.
+class LookedAtFiles final : public platform::ForwardingFiles {
+ public:
+  explicit LookedAtFiles(std::function<void(int)> look) : look_(std::move(look)) {}
+  absl::StatusOr<platform::FolderId> IdOfFolder(const std::string& path) override {
+    look_(++looks_);
+    return ForwardingFiles::IdOfFolder(path);
+  }
+
+ private:
+  const std::function<void(int)> look_;
+  int looks_ = 0;
 };
 
 TEST_F(LeaseTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
@@ -109,27 +123,18 @@ TEST_F(LeaseTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
 
 TEST_F(LeaseTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) {
   ASSERT_TRUE(Take(Mine()).ok());
-  std::filesystem::remove_all(directory_);
+  const JobFolder folder = FolderAt(directory_);
+  std::filesystem::remove(directory_ + "/.owner");
+  std::filesystem::rename(directory_, root_ + "/away");
   platform::FakeClock clock;
-  class LookedAtFiles final : public platform::ForwardingFiles {
-   public:
-    explicit LookedAtFiles(std::function<void(int)> look) : look_(std::move(look)) {}
-    absl::StatusOr<int64_t> Size(const std::string& path) override {
-      look_(++looks_);
-      return ForwardingFiles::Size(path);
-    }
-
-   private:
-    const std::function<void(int)> look_;
-    int looks_ = 0;
-  } files([&](int look) {
+  LookedAtFiles files([&](int look) {
     clock.Advance(kRenewal);
     if (look == 3 * (kPatience / kRenewal)) {
-      std::filesystem::create_directories(directory_);
+      std::filesystem::rename(root_ + "/away", directory_);
     }
   });
   Lease lease(
-      files, directory_, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+      files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
       absl::Milliseconds(5), clock);
   const absl::Time deadline = absl::Now() + absl::Seconds(10);
   while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) {
@@ -140,13 +145,43 @@ TEST_F(LeaseTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) 
   lease.Release();
 }
 
+TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnGetsNoOwnerAndIsNoLoss) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  std::filesystem::rename(directory_, root_ + "/away");
+  std::filesystem::create_directories(directory_);
+  std::mutex mu;
+  std::condition_variable changed;
+  int more_looks = 0;
+  LookedAtFiles files([&](int) {
+    const std::lock_guard lock(mu);
+    --more_looks;
+    changed.notify_all();
+  });
+  Lease lease(
+      files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+      absl::Milliseconds(5));
+  const auto looks_five_times = [&] {
+    std::unique_lock lock(mu);
+    more_looks = 5;
+    return changed.wait_for(lock, std::chrono::seconds(10), [&] { return more_looks <= 0; });
+  };
+  ASSERT_TRUE(looks_five_times());
+  EXPECT_THAT(Names(), ElementsAre());
+  Steal("other");  // another job may use that one
+  ASSERT_TRUE(looks_five_times());
+  lease.Release();
+  EXPECT_THAT(Names(), ElementsAre(".owner"));
+  EXPECT_EQ(ReadOwner(files_, root_ + "/away")->job, kJob);
+}
+
 TEST_F(LeaseTest, ALeaseThatIsLostSaysSoOnceAndOneThatIsHeldGoesBackWhenReleased) {
   ASSERT_TRUE(Take(Mine()).ok());
   std::mutex mu;
   std::condition_variable changed;
   std::vector<std::string> reasons;
   Lease lease(
-      files_, directory_, Mine(),
+      files_, FolderAt(directory_), Mine(),
       [&](const std::string& reason) {
         const std::lock_guard lock(mu);
         reasons.push_back(reason);
@@ -163,7 +198,7 @@ TEST_F(LeaseTest, ALeaseThatIsLostSaysSoOnceAndOneThatIsHeldGoesBackWhenReleased
   EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
   {
     Lease held(
-        files_, directory_, Other(), [](const std::string& reason) { FAIL() << reason; },
+        files_, FolderAt(directory_), Other(), [](const std::string& reason) { FAIL() << reason; },
         absl::Milliseconds(5));
     held.Release();
   }

@@ -66,7 +66,7 @@ TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
   const at::Tensor second = at::arange(kElements, at::kFloat).neg();
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     WholeSteps whole;
-    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
          {{.name = "first", .elements = kElements, .data = &first},
           {.name = "second", .elements = kElements, .data = &second}},
          whole);
@@ -106,7 +106,7 @@ TEST_F(LoadTogetherTest, AHeaderThatWasReadWronglyPutsNoArrayInAnothersPlace) {
   const at::Tensor b = at::arange(8, at::kFloat).add(100);
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     WholeSteps whole;
-    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
          {{.name = "a", .elements = 8, .data = &a}, {.name = "b", .elements = 8, .data = &b}}, whole);
   });
   class Swapped final : public platform::ForwardingFiles {

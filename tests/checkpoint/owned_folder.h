@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ class OwnedFolderTest : public CheckpointTest {
   }
   absl::Status Take(
       platform::Files& files, const Owner& self, const std::function<void()>& pause = [] {}) {
+    std::filesystem::create_directories(directory_);
     const absl::StatusOr<std::vector<std::string>> doomed = TakeOwnership(files, directory_, self, pause);
     if (doomed.ok()) {
       comm::RunThreadRanks(1, [&](comm::Communicator& comm) { RemoveTogether(files, comm, *doomed); });

@@ -33,7 +33,7 @@ class OwnerTest : public OwnedFolderTest {
       std::string error;
       try {
         WholeSteps whole;
-        Save(files, comm, directory_, 3, OwnerOf(info), info, state.shards(), whole);
+        Save(files, comm, FolderAt(directory_), 3, OwnerOf(info), info, state.shards(), whole);
       } catch (const CheckpointError& e) {
         error = e.what();
       }
@@ -137,7 +137,8 @@ TEST_F(OwnerTest, ALostDirectoryIsAnErrorOfItsOwnKindOnEveryRank) {
     RankState state(comm.rank(), 2);
     state.Set(10);
     WholeSteps whole;
-    EXPECT_THROW(Save(files_, comm, directory_, 3, Mine(), InfoOf(10), state.shards(), whole), DirectoryLost);
+    EXPECT_THROW(Save(files_, comm, FolderAt(directory_), 3, Mine(), InfoOf(10), state.shards(), whole),
+                 DirectoryLost);
   });
 }
 

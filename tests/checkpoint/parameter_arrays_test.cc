@@ -118,7 +118,7 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, cons
     }
     const Info info = InfoOf(unit_arrays ? 1 : 2);
     WholeSteps known;
-    const Saved saved = Save(files, comm, directory, 10, OwnerOf(info), info, shards, known);
+    const Saved saved = Save(files, comm, FolderAt(directory), 10, OwnerOf(info), info, shards, known);
     if (comm.rank() == 0) {
       path = saved.path;
     }
@@ -218,7 +218,8 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
     ParameterArrays arrays = arrays_of(rank, held, comm.rank() == 0);
     const Info info = InfoOf(1);
     WholeSteps known;
-    const Saved saved = Save(files_, comm, directory_, 10, OwnerOf(info), info, arrays.owned_shards(), known);
+    const Saved saved =
+        Save(files_, comm, FolderAt(directory_), 10, OwnerOf(info), info, arrays.owned_shards(), known);
     if (comm.rank() == 0) {
       path = saved.path;
     }

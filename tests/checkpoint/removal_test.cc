@@ -76,9 +76,9 @@ TEST_F(RemovalTest, AnOldOneThatOnlyOneRankCannotRemoveGoesAllTheSame) {
       RankState state(comm.rank(), 3);
       state.Set(step);
       WholeSteps whole = FindWholeSteps(files_, comm, directory_, [] {});
-      const Saved saved =
-          Save(comm.rank() == rank ? static_cast<platform::Files&>(stuck) : files_, comm, directory_,
-               /*keep=*/2, OwnerOf(InfoOf(step)), InfoOf(step), state.shards(), whole);
+      const Saved saved = Save(comm.rank() == rank ? static_cast<platform::Files&>(stuck) : files_, comm,
+                               FolderAt(directory_),
+                               /*keep=*/2, OwnerOf(InfoOf(step)), InfoOf(step), state.shards(), whole);
       EXPECT_THAT(saved.not_removed, ElementsAre());
     });
     EXPECT_THAT(Names(), ElementsAre(absl::StrCat("step-", step - 10), absl::StrCat("step-", step)));
@@ -95,7 +95,7 @@ TEST_F(RemovalTest, ACheckpointIsAnnouncedBeforeTheFilesOfOlderOnesAreRemoved) {
     RankState state(comm.rank(), 2);
     state.Set(20);
     WholeSteps whole = FindWholeSteps(files_, comm, directory_, [] {});
-    const Saved saved = Save(stuck, comm, directory_, /*keep=*/1, OwnerOf(InfoOf(20)), InfoOf(20),
+    const Saved saved = Save(stuck, comm, FolderAt(directory_), /*keep=*/1, OwnerOf(InfoOf(20)), InfoOf(20),
                              state.shards(), whole, [&](const Saved& committed) {
                                EXPECT_EQ(comm.rank(), 0);
                                EXPECT_EQ(committed.path, Path(20));
@@ -185,8 +185,8 @@ TEST_F(RemovalTest, AnOldDamagedOneMakesWayForAnotherByAllRanks) {
     RankState state(comm.rank(), 2);
     state.Set(10);
     WholeSteps whole;
-    Save(counted[static_cast<size_t>(comm.rank())], comm, directory_, /*keep=*/3, OwnerOf(InfoOf(10)),
-         InfoOf(10), state.shards(), whole);
+    Save(counted[static_cast<size_t>(comm.rank())], comm, FolderAt(directory_), /*keep=*/3,
+         OwnerOf(InfoOf(10)), InfoOf(10), state.shards(), whole);
   });
   EXPECT_EQ(counted[0].num_files, 2);
   EXPECT_EQ(counted[1].num_files, 2);

@@ -99,7 +99,7 @@ TEST_F(SaveMemoryTest, ASaveAndALoadTakeAPartOfAFileOfTheHostsMemory) {
   const int64_t saving = growth([&] {
     comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
       WholeSteps whole;
-      Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+      Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
            {{.name = "w", .elements = state.numel(), .data = &state, .type = at::kFloat}}, whole);
     });
   });

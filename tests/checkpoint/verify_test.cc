@@ -378,7 +378,7 @@ TEST_F(VerifyTest, RanksMeetWhileOneOfThemStillReads) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     const at::Tensor part = at::zeros({comm.rank() == 0 ? 1 : kLarge}, at::kByte);
     WholeSteps whole;
-    Save(files_, comm, directory_, 3, OwnerOf(InfoOf(10)), InfoOf(10),
+    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
          {{.name = "w", .elements = kLarge + 1, .begin = comm.rank() == 0 ? 0 : 1, .data = &part}}, whole);
   });
   absl::Notification met;

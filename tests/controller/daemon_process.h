@@ -19,14 +19,14 @@ extern char** environ;
 namespace tandem::controller {
 
 // A tandem-controller process on a socket in its folder. `failpoint`: where it is to die; empty: what users
-// run. `descriptors`: so many it may have; 0: as many as this process.
+// run. `setup`: commands of the shell that becomes it, such as "ulimit -n 256"; empty: there is none.
 class Daemon {
  public:
   Daemon(const std::string& folder, const std::string& failpoint, const std::vector<std::string>& more = {},
-         int descriptors = 0) {
+         const std::string& setup = "") {
     std::vector<std::string> arguments;
-    if (descriptors > 0) {
-      arguments = {"/bin/sh", "-c", "ulimit -n " + std::to_string(descriptors) + "; exec \"$0\" \"$@\""};
+    if (!setup.empty()) {
+      arguments = {"/bin/sh", "-c", setup + "; exec \"$0\" \"$@\""};
     }
     const std::vector<std::string> own = {
         failpoint.empty() ? TANDEM_CONTROLLER_BINARY : TANDEM_CONTROLLER_WITH_FAILPOINTS,

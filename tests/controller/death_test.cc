@@ -258,6 +258,27 @@ TEST(DeathTest, RanksThatDisagreeStopTheAttemptAndBothAreNamed) {
                                ::testing::HasSubstr("rank 1 on worker b"), ::testing::HasSubstr("data")));
 }
 
+TEST(DeathTest, RanksOfTwoBuildsDoNotStartAndBothBuildsAreNamed) {
+  for (const std::string program : {"program", "another, as a consequence"}) {
+    Driver driver;
+    driver.Run(v1::JOB_STATE_STARTING);
+    v1::AttemptStatus status = StatusOf("id-job");
+    AddRank(status, 0, v1::RANK_PHASE_READY).mutable_ready()->set_build("0.1.0+0123456789ab");
+    driver.Say("a", status);
+    status = StatusOf("id-job");
+    v1::Ready& other = *AddRank(status, 1, v1::RANK_PHASE_READY).mutable_ready();
+    other.set_build("0.1.0+ba9876543210");
+    other.set_program_digest(program);
+    driver.Say("b", status);
+    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
+    EXPECT_EQ(driver.Job().reason(), "BuildMismatch");
+    EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+    EXPECT_EQ(driver.Job().message(),
+              "rank 0 on worker a is of build 0.1.0+0123456789ab, and rank 1 on worker b of build "
+              "0.1.0+ba9876543210, which may compute other numbers; run the same build on every worker");
+  }
+}
+
 TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);

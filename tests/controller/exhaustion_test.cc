@@ -103,6 +103,20 @@ TEST(DescriptorsTest, AFloodOfConnectionsIsTurnedAwayAndThoseThatWereThereGoOn) 
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+// Else the next files that it opens get their numbers, and its log goes into one of these.
+TEST(DescriptorsTest, StandardOnesThatAreClosedLeadToNothing) {
+  platform::TemporaryFolder folder;
+  Daemon daemon(folder.path(), "", {}, "exec <&- >&- 2>&-");
+  JobClient client(Daemon::Address(folder.path()));
+  v1::Job job;
+  ASSERT_TRUE(client.Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  for (const char* const descriptor : {"0", "1", "2"}) {
+    const std::string link = "/proc/" + std::to_string(daemon.pid()) + "/fd/" + descriptor;
+    EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/null") << descriptor;
+  }
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
 TEST(DescriptorsTest, WithoutASingleOneItWaitsAndServesAgain) {
   platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");

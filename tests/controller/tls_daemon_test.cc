@@ -30,12 +30,12 @@ using tls::Role;
 // The daemon with TLS on a port of loopback, and a folder of certificates.
 class TlsDaemonTest : public ::testing::Test {
  protected:
-  explicit TlsDaemonTest(int descriptors = 0) {
+  explicit TlsDaemonTest(const std::string& setup = "") {
     const tls::TlsFiles files = certificates_.Files("controller", certificates_.OfServer());
     daemon_.emplace(folder_.path(), "",
                     std::vector<std::string>{"--listen", "127.0.0.1:0", "--tls-ca", files.ca, "--tls-cert",
                                              files.certificate, "--tls-key", files.key},
-                    descriptors);
+                    setup);
     JobClient::Until([&] { return Daemon::Log(folder_.path()).find("\"serving\"") != std::string::npos; });
     const std::string log = Daemon::Log(folder_.path());
     const size_t at = log.find("127.0.0.1:");
@@ -56,7 +56,7 @@ class TlsDaemonTest : public ::testing::Test {
 
 class FewDescriptorsTest : public TlsDaemonTest {
  protected:
-  FewDescriptorsTest() : TlsDaemonTest(256) {}
+  FewDescriptorsTest() : TlsDaemonTest("ulimit -n 256") {}
 };
 
 TEST_F(FewDescriptorsTest, APoolsCertificateDoesNotTakeThemAllAndUsersGetIn) {

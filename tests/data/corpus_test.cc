@@ -203,6 +203,41 @@ TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
   EXPECT_NE(Corpus({.train = folder.path()}).digest(), digest);
 }
 
+TEST(CorpusTest, OtherTextOfTheSameNamesAndSizesHasAnotherContentDigest) {
+  platform::TemporaryFolder folder;
+  folder.Write("a", "aaaa");
+  folder.Write("b", std::string(1'000'000, 'b'));
+  const Corpus first({.train = folder.path()});
+  EXPECT_EQ(first.content_digest().size(), 32);
+  const auto digest_of = [&](const std::string& name, const std::string& content) {
+    folder.Write(name, content);
+    const Corpus corpus({.train = folder.path()});
+    EXPECT_EQ(corpus.digest(), first.digest());
+    return corpus.content_digest();
+  };
+  EXPECT_NE(digest_of("a", "aaba"), first.content_digest());
+  EXPECT_EQ(digest_of("a", "aaaa"), first.content_digest());
+  EXPECT_NE(digest_of("b", std::string(1'000'000, 'c')), first.content_digest());
+  std::string changed(1'000'000, 'b');
+  changed.back() = 'c';
+  EXPECT_NE(digest_of("b", changed), first.content_digest());
+}
+
+TEST(CorpusTest, ACopyElsewhereHasTheSameContentDigest) {
+  platform::TemporaryFolder one;
+  platform::TemporaryFolder two;
+  for (const auto* const folder : {&one, &two}) {
+    folder->Write("a", std::string(100'000, 'a'));
+    folder->Write("b", std::string(100'000, 'b'));
+  }
+  std::filesystem::last_write_time(two.path() + "/a", std::filesystem::file_time_type::min());
+  const Corpus a({.train = one.path(), .validation_fraction = 0.5});
+  const Corpus b({.train = two.path(), .validation_fraction = 0.5});
+  EXPECT_EQ(a.content_digest(), b.content_digest());
+  two.Write("b", std::string(100'000, 'c'));  // the one that is held out, or the other
+  EXPECT_NE(Corpus({.train = two.path(), .validation_fraction = 0.5}).content_digest(), a.content_digest());
+}
+
 TEST(CorpusTest, SaysWhatIsWrong) {
   platform::TemporaryFolder folder;
   EXPECT_EQ(Error({.train = "/does/not/exist"}), "data.train: /does/not/exist: no such file or folder");

@@ -205,15 +205,19 @@ TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
   EXPECT_GT(starts.size(), 1u) << "no document began inside a window";
 }
 
-TEST_F(LoaderTest, TheDigestSaysWhatDocumentsAre) {
+TEST_F(LoaderTest, TheDigestsSayWhatDocumentsAre) {
+  std::set<std::string> of_contents;
   const auto digest = [&](std::optional<Documents> documents) {
-    return Loader(corpus_, Split::kTrain, 1, kLength, documents).digest();
+    const Loader loader(corpus_, Split::kTrain, 1, kLength, documents);
+    of_contents.insert(loader.content_digest());
+    return loader.digest();
   };
   EXPECT_EQ(digest(std::nullopt), corpus_->digest());
   EXPECT_EQ(digest(Documents{}), digest(Documents{}));
   const std::set<std::string> all = {digest(std::nullopt), digest(Documents{}), digest(Documents{0}),
                                      digest(Documents{10})};
   EXPECT_EQ(all.size(), 4u);
+  EXPECT_EQ(of_contents.size(), 4u);
   for (const std::string& one : all) {
     EXPECT_EQ(one.size(), corpus_->digest().size());
   }

@@ -181,7 +181,8 @@ TEST(ResumeRefusalTest, TheDirectoryOfALiveJobIsRefusedToAnother) {
   const TemporaryFolder folder;
   const checkpoint::Owner owner{.job = "first", .name = "headers", .host = "box"};
   ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), owner, [] {}).ok());
-  checkpoint::Lease lease(platform::SystemFiles(), folder.path(), owner,
+  checkpoint::Lease lease(platform::SystemFiles(),
+                          checkpoint::FindJobFolder(platform::SystemFiles(), folder.path()).value(), owner,
                           [](const std::string& reason) { ADD_FAILURE() << reason; });
   const Refusal refusal = RefusalOf(MakeJob(OnRanks(2, folder.path())), {.job = "second"});
   EXPECT_EQ(refusal.reason, "CheckpointDirectoryInUse");

@@ -90,6 +90,39 @@ TEST(ResumeWarningTest, AnotherSeedAndOtherDataAreReported) {
   EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
+TEST(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
+  const TemporaryFolder folder;
+  const TemporaryFolder texts;
+  texts.Write("text", std::string(20'000, 'a'));
+  JobOptions options = OnRanks(2, folder.path());
+  options.text = texts.path();
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
+  texts.Write("text", std::string(20'000, 'b'));
+  options.steps = 4;
+  const JobRun again = RunJob(MakeJob(options));
+  ASSERT_EQ(again.warnings.size(), 1u);
+  EXPECT_EQ(again.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+  EXPECT_EQ(again.warnings[0].message(),
+            "the text is not what it was up to step 3: files of data.train or data.validation have the same "
+            "names and sizes and other contents, and the losses before and after cannot be compared");
+
+  // One of a build that did not look at contents.
+  const std::string path = folder.path() + "/step-4/manifest.json";
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(Content(path));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  manifest->info.data_content_digest = "";
+  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
+  texts.Write("text", std::string(20'000, 'c'));
+  options.steps = 5;
+  const JobRun older = RunJob(MakeJob(options));
+  EXPECT_EQ(older.resumed_step, 4);
+  EXPECT_TRUE(older.warnings.empty());
+}
+
 TEST(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());

@@ -211,6 +211,31 @@ TEST_F(FilesTest, FoldersAreMadeBelowTheWorkingFolderAndWithASlashAtTheEnd) {
   EXPECT_TRUE(absl::IsInvalidArgument(files_.CreateFolders(Path("file/x"))));
 }
 
+TEST_F(FilesTest, AFolderAloneIsMadeOnlyWhereTheOneAboveItIs) {
+  EXPECT_TRUE(absl::IsNotFound(files_.CreateFolder(Path("x/y"))));
+  EXPECT_THAT(*files_.List(folder_), ElementsAre());
+  EXPECT_TRUE(files_.CreateFolder(Path("x")).ok());
+  EXPECT_TRUE(files_.CreateFolder(Path("x")).ok());
+  EXPECT_TRUE(files_.CreateFolder(Path("x/y")).ok());
+  ASSERT_TRUE(files_.Write(Path("file"), "").ok());
+  EXPECT_EQ(files_.CreateFolder(Path("file")).message(), "create folder " + Path("file") + ": File exists");
+}
+
+TEST_F(FilesTest, AFolderKeepsItsIdUnderAnotherNameAndTwoHaveTwo) {
+  ASSERT_TRUE(files_.CreateFolder(Path("a")).ok());
+  const absl::StatusOr<FolderId> id = files_.IdOfFolder(Path("a"));
+  ASSERT_TRUE(id.ok()) << id.status();
+  ASSERT_TRUE(files_.Rename(Path("a"), Path("b")).ok());
+  EXPECT_EQ(*files_.IdOfFolder(Path("b")), *id);
+  EXPECT_EQ(files_.IdOfFolder(Path("a")).status(),
+            absl::NotFoundError("look at " + Path("a") + ": No such file or directory"));
+  ASSERT_TRUE(files_.CreateFolder(Path("a")).ok());
+  EXPECT_NE(*files_.IdOfFolder(Path("a")), *id);
+  ASSERT_TRUE(files_.Write(Path("file"), "").ok());
+  EXPECT_EQ(files_.IdOfFolder(Path("file")).status(),
+            absl::InvalidArgumentError("look at " + Path("file") + ": Not a directory"));
+}
+
 TEST_F(FilesTest, ReplaceLeavesNothingBeside) {
   ASSERT_TRUE(ReplaceFile(files_, Path("a"), "old").ok());
   ASSERT_TRUE(ReplaceFile(files_, Path("a"), "new").ok());

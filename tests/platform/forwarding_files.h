@@ -45,6 +45,8 @@ class ForwardingFiles : public Files {
     return files_.Publish(from, to);
   }
   absl::Status CreateFolders(const std::string& path) override { return files_.CreateFolders(path); }
+  absl::Status CreateFolder(const std::string& path) override { return files_.CreateFolder(path); }
+  absl::StatusOr<FolderId> IdOfFolder(const std::string& path) override { return files_.IdOfFolder(path); }
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
     return files_.List(folder);
   }

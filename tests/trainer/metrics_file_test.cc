@@ -37,7 +37,7 @@ class MetricsFileTest : public testing::Test {
 
 TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
   {
-    MetricsFile file(platform::SystemFiles(), folder_, 0);
+    MetricsFile file(folder_, 0);
     file.Append(
         ReportOf("step: 1 loss: 0.1 grad_norm: 2 learning_rate: 1e-3 tokens: 8 seconds: 0.5 "
                  "scalars { key: 'validation_loss' value: 3 }"));
@@ -57,7 +57,7 @@ TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
 
 TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
-  MetricsFile file(platform::SystemFiles(), folder_, 2);
+  MetricsFile file(folder_, 2);
   EXPECT_EQ(Content(), "{\"step\":1}\n{\"step\":2}\n");
 }
 
@@ -67,7 +67,7 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
     std::filesystem::remove_all(path);
     platform::PutIrregularFile(kind, path);
     try {
-      MetricsFile file(platform::SystemFiles(), folder_, 0);
+      MetricsFile file(folder_, 0);
       FAIL() << "it was opened";
     } catch (const UserError& error) {
       EXPECT_EQ(error.what(), "checkpoint.directory: cannot keep metrics there: open " + path + ": it is " +
@@ -77,7 +77,7 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
 }
 
 TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
-  MetricsFile file(platform::SystemFiles(), folder_, 0);
+  MetricsFile file(folder_, 0);
   file.Append(ReportOf("step: 1"));
   const std::string first = Content();
   const pid_t child = fork();
@@ -105,7 +105,7 @@ TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
 
 TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":0}\n{\"step\":1}\n";
-  MetricsFile file(platform::SystemFiles(), folder_, 0);
+  MetricsFile file(folder_, 0);
   EXPECT_EQ(Content(), "") << "the validation before step 1 comes again too";
 }
 

@@ -240,7 +240,9 @@ TEST_F(ProcessTest, ASaveThatFailsIsReportedAndAnswersTheRequest) {
   const auto refused = daemon_->WaitFor(
       1, [](const auto& m) { return m.request_done() == 11; }, kPatience);
   ASSERT_TRUE(refused.has_value());
-  EXPECT_NE(refused->request_error().find("checkpoint: rank 0: create folder " + directory),
+  EXPECT_NE(refused->request_error().find("checkpoint: rank 0: checkpoint.directory " + directory +
+                                          " cannot be reached (look at " + directory +
+                                          ": Not a directory), so nothing is written"),
             std::string::npos)
       << refused->request_error();
   const auto warning = daemon_->WaitFor(
@@ -257,6 +259,39 @@ TEST_F(ProcessTest, ASaveThatFailsIsReportedAndAnswersTheRequest) {
       1, [](const auto& m) { return m.request_done() == 12; }, kPatience);
   ASSERT_TRUE(done.has_value());
   EXPECT_EQ(done->request_error(), "");
+}
+
+// As when the file system of checkpoint.directory is unmounted: what lies beneath is another disk.
+TEST_F(ProcessTest, NothingIsWrittenWhereTheCheckpointDirectoryWasWhileItIsAway) {
+  const std::string directory = folder_ + "/mount/checkpoints";
+  spec_.mutable_checkpoint()->set_directory(directory);
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  const auto error_of_save = [&](uint64_t id) {
+    daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, id);
+    const auto done = daemon_->WaitFor(
+        1, [&](const auto& m) { return m.request_done() == id; }, kPatience);
+    return done.has_value() ? done->request_error() : "no answer";
+  };
+  std::filesystem::rename(folder_ + "/mount", folder_ + "/away");
+  EXPECT_EQ(
+      error_of_save(11),
+      "checkpoint: rank 0: checkpoint.directory " + directory +
+          " is no longer there (its file system was unmounted, or the folder was renamed or removed), so "
+          "nothing is written; bring it back before the next save");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/mount"));
+
+  std::filesystem::create_directories(directory);
+  EXPECT_EQ(error_of_save(12),
+            "checkpoint: rank 0: checkpoint.directory " + directory +
+                " is another folder than at the start of the attempt (a file system was mounted or unmounted "
+                "there, or the folder was replaced), so nothing is written; bring the first one back before "
+                "the next save");
+  EXPECT_TRUE(std::filesystem::is_empty(directory));
+
+  std::filesystem::remove_all(folder_ + "/mount");
+  std::filesystem::rename(folder_ + "/away", folder_ + "/mount");
+  EXPECT_EQ(error_of_save(13), "");
 }
 
 TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {

@@ -7,9 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/worker/daemon_fixture.h"
 #include "worker/cause.h"
@@ -292,6 +295,19 @@ TEST_F(DaemonTest, WithoutDescriptorsAnAttemptIsRefusedAndTheNextOneRuns) {
   EXPECT_EQ(controller_->seen().hellos.size(), 1u) << "the session outlived it";
 }
 
+TEST_F(DaemonTest, AFolderThatIsRemovedUnderTheDaemonIsNoneOfItsRanks) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::create_directory(folder_ + "/start");
+  std::filesystem::current_path(folder_ + "/start");
+  StartWorker();
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
+  std::filesystem::remove(folder_ + "/start");
+  controller_->Want({Job("endless", 1)});
+  ASSERT_TRUE(WaitForStep(1));
+  EXPECT_EQ(std::filesystem::read_symlink(absl::StrCat("/proc/", Pids()[0], "/cwd")), "/");
+}
+
 TEST_F(DaemonTest, ACheckpointIsReported) {
   controller_->Want({Job("checkpoint-at-5", 1)});
   StartWorker();
@@ -326,6 +342,22 @@ TEST_F(DaemonTest, LogsAreUploadedFromTheTailAndFollowedToTheEnd) {
   controller_->Send(message);
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.uploads_ended == 2; }));
   EXPECT_THAT(controller_->seen().log_error, HasSubstr("rank-7.log: No such file or directory"));
+}
+
+// Else the next files that it opens get their numbers, and its log goes into one of these.
+TEST_F(DaemonTest, StandardDescriptorsThatAreClosedLeadToNothing) {
+  const std::string closing = folder_ + "/closing";
+  std::ofstream(closing) << "#!/bin/sh\nexec " << TANDEM_WORKER << " \"$@\" <&- >&- 2>&-\n";
+  std::filesystem::permissions(closing, std::filesystem::perms::owner_all);
+  controller_->Want({Job("endless", 1)});
+  worker_ = std::make_unique<WorkerProcess>(WorkerProcess::Options{
+      .program = closing, .controller = controller_->address(), .state_folder = folder_ + "/state"});
+  ASSERT_TRUE(WaitForStep(1));
+  for (const char* const descriptor : {"0", "1", "2"}) {
+    EXPECT_EQ(std::filesystem::read_symlink(absl::StrCat("/proc/", worker_->pid(), "/fd/", descriptor)),
+              "/dev/null")
+        << descriptor;
+  }
 }
 
 TEST_F(DaemonTest, ATrainerThatIsNotThereIsNamedAtOnce) {

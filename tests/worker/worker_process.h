@@ -30,6 +30,8 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
+  pid_t pid() const { return pid_; }
+
   void Signal(int signal);
 
   // Of open descriptors, from now on.

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tandem::data {
+
+// What a digest sees of a file's content: all of a small file, and of a larger one a few blocks, so that a
+// job with terabytes of text starts as fast as one with little. So it tells a file that was replaced from the
+// one before, and whatever was inserted or removed; it does not see a change between two blocks that moves
+// nothing. Times of modification are no part of it: copies of a file differ in them.
+//
+// Checkpoints have digests of it: with other blocks, or another hash, these must get another name there.
+
+inline constexpr int64_t kSampledBlockBytes = 16 << 10;
+inline constexpr int64_t kSampledBlocks = 4;
+
+// Bytes [begin, begin + size) of a file.
+struct Block {
+  int64_t begin = 0;
+  int64_t size = 0;
+  bool operator==(const Block&) const = default;
+};
+
+// Of a file of so many bytes, ascending: one of all where it has no more than the sampled blocks together,
+// else these, at equal distances from its begin to its end. None of an empty one.
+std::vector<Block> SampledBlocks(int64_t bytes);
+
+// Hexadecimal, of the sampled blocks of an open file of so many bytes. The error of a read, without a path;
+// OutOfRange where it is shorter.
+absl::StatusOr<std::string> ContentSample(int file, int64_t bytes);
+
+}  // namespace tandem::data

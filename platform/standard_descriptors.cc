@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "platform/standard_descriptors.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "platform/regular_file.h"
+
+namespace tandem::platform {
+
+absl::Status OpenClosedStandardDescriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    // What is to be closed by exec was not there before it: a library has opened it ahead of main, as gRPC
+    // 1.51 does, which opens an eventfd and does not close it where that is 0.
+    const int flags = fcntl(fd, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
+      continue;
+    }
+    const int null = open("/dev/null", O_RDWR);
+    if (null < 0 || (null != fd && dup2(null, fd) < 0)) {
+      return FileError(errno, "open", "/dev/null");
+    }
+    if (null != fd) {
+      close(null);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tandem::platform
