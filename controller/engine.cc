@@ -127,7 +127,7 @@ Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
       reply.status = ended.status();
       return {};
     }
-    if (ended->has_value() && state_.jobs.count((*ended)->id()) == 0) {
+    if (ended->has_value() && !state_.jobs.contains((*ended)->id())) {
       reply.job = **ended;
       reply.status = CheckSameSpec(reply.job, *submit);
       return {};
@@ -224,20 +224,14 @@ absl::Status Engine::Commit(const std::vector<v1::Event>& events) {
   return absl::OkStatus();
 }
 
-// Jobs and queue as they are stored. What was observed of workers stays: all that follows from it is decided
+// Jobs as they are stored. What was observed of workers stays: all that follows from it is decided
 // again by the next input.
 absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
   for (const std::string& id : JobsOf(events)) {
     TANDEM_ASSIGN_OR_RETURN(std::optional<JobEntry> row, store_.Row(id));
-    if (const auto it = state_.jobs.find(id); it != state_.jobs.end()) {
-      state_.queue.erase({it->second.runtime.submitted_seq(), id});
-      state_.jobs.erase(it);
-    }
+    state_.jobs.Remove(id);
     if (row.has_value()) {
-      if (row->job.state() == v1::JOB_STATE_QUEUED) {
-        state_.queue.insert({row->runtime.submitted_seq(), id});
-      }
-      state_.jobs.emplace(id, *std::move(row));
+      state_.jobs.Add(*std::move(row));
     }
   }
   state_.last_seq = store_.LastSeq();

@@ -25,7 +25,7 @@ struct ReadResult {
 // Reads YAML or JSON (JSON is YAML here). `file` names it in messages; empty for none.
 ReadResult ReadText(std::string_view text, const std::string& file);
 
-// Reads a file ("-": standard input). A file that cannot be read is a violation too.
+// Reads a regular file or a pipe ("-": standard input). What cannot be read is a violation too.
 ReadResult ReadFile(const std::string& path);
 
 // CLI only: replaces model.hugging_face by the fields of that config.json, and makes data and checkpoint

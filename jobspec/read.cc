@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <limits>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -264,8 +266,8 @@ class Reader {
     }
   }
 
-  // What stands at the path is no value of its field. `why`: how to write one, which is idle advice for a
-  // field that no job may have.
+  // What stands at the path is no value of its field. `why`: how to write one,
+  // which is idle advice for a field that no job may have.
   void RefuseValue(const YamlNode& key, const std::string& path, const std::string& written,
                    const std::string& why) {
     const AbsentRule* absent = FindAbsentRule(path);
@@ -299,6 +301,23 @@ void RefuseAll(ReadResult& result, const std::string& sentence, const std::strin
   result.unusable.push_back("");
 }
 
+// A pipe is read as well as a regular file: it is what a shell's <(...) names.
+// As everywhere, opening one that nobody writes to waits for whoever does.
+absl::StatusOr<platform::Descriptor> OpenJobFile(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || !S_ISFIFO(info.st_mode)) {
+    return platform::OpenRegularFile(path, O_RDONLY);
+  }
+  int fd = -1;
+  do {
+    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) {
+    return platform::FileError(errno, "open", path);
+  }
+  return platform::Descriptor(fd);
+}
+
 }  // namespace
 
 ReadResult ReadText(std::string_view text, const std::string& file) {
@@ -325,7 +344,7 @@ ReadResult ReadFile(const std::string& path) {
   platform::Descriptor file;
   absl::Status status;
   if (!standard_input) {
-    absl::StatusOr<platform::Descriptor> opened = platform::OpenRegularFile(path, O_RDONLY);
+    absl::StatusOr<platform::Descriptor> opened = OpenJobFile(path);
     status = opened.status();
     if (opened.ok()) {
       file = *std::move(opened);

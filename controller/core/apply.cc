@@ -105,26 +105,7 @@ void ApplyWarning(const v1::Event& event, JobEntry& entry) {
   }
 }
 
-}  // namespace
-
-void Apply(const v1::Event& event, State& state) {
-  TANDEM_CHECK(event.seq() == state.last_seq + 1, "events are applied in order, without gaps");
-  state.last_seq = event.seq();
-  if (event.job_id().empty()) {
-    return;
-  }
-  if (event.has_submitted()) {
-    JobEntry& entry = state.jobs[event.job_id()];
-    entry.job = event.submitted();
-    entry.job.set_state(event.to());
-    entry.job.set_revision(event.seq());
-    entry.runtime.set_submitted_seq(event.seq());
-    state.queue.insert({event.seq(), event.job_id()});
-    return;
-  }
-  const auto it = state.jobs.find(event.job_id());
-  TANDEM_CHECK(it != state.jobs.end(), "an event is about a live job");
-  JobEntry& entry = it->second;
+void ApplyToJob(const v1::Event& event, JobEntry& entry) {
   if (event.has_checkpoint_warning() || event.has_training_warning()) {
     ApplyWarning(event, entry);
   } else if (event.has_checkpoint_requested()) {
@@ -155,12 +136,27 @@ void Apply(const v1::Event& event, State& state) {
     ApplyTransition(event, entry);
   }
   entry.job.set_revision(event.seq());
-  const std::pair<int64_t, std::string> ticket{entry.runtime.submitted_seq(), event.job_id()};
-  if (entry.job.state() == v1::JOB_STATE_QUEUED) {
-    state.queue.insert(ticket);
-  } else {
-    state.queue.erase(ticket);
+}
+
+}  // namespace
+
+void Apply(const v1::Event& event, State& state) {
+  TANDEM_CHECK(event.seq() == state.last_seq + 1, "events are applied in order, without gaps");
+  state.last_seq = event.seq();
+  if (event.job_id().empty()) {
+    return;
   }
+  if (event.has_submitted()) {
+    JobEntry entry;
+    entry.job = event.submitted();
+    entry.job.set_state(event.to());
+    entry.job.set_revision(event.seq());
+    entry.runtime.set_submitted_seq(event.seq());
+    state.jobs.Add(std::move(entry));
+    return;
+  }
+  TANDEM_CHECK(state.jobs.contains(event.job_id()), "an event is about a live job");
+  state.jobs.Change(event.job_id(), [&](JobEntry& entry) { ApplyToJob(event, entry); });
 }
 
 std::string KindOf(const v1::Event& event) {

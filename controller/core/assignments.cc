@@ -63,11 +63,9 @@ void SetGrace(absl::Duration grace, v1::Assignment& out) { *out.mutable_grace() 
 
 v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
   v1::Assignments out;
-  for (const auto& [id, entry] : state.jobs) {
+  for (const std::string& id : state.jobs.with_ranks()) {
+    const JobEntry& entry = state.jobs.at(id);
     const v1::Job& job = entry.job;
-    if (!HasRanks(job.state())) {
-      continue;
-    }
     bool here = false;
     for (const v1::RankSlot& slot : Current(job).slots()) {
       here = here || slot.worker() == worker;

@@ -2,7 +2,6 @@
 #include "controller/core/decide.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <map>
 
@@ -185,86 +184,80 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
   return event;
 }
 
-// The next change of the queue: its head is admitted, or a job waits for another reason than before.
-std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
-  bool head = true;
-  for (const auto& [seq, id] : state.queue) {
-    const v1::Job& job = state.jobs.at(id).job;
-    std::string reason = "BehindOthers";
-    std::string message =
-        "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs "
-        "--state "
-        "QUEUED` lists them)";
-    if (head) {
-      Placement placement = Place(state, job);
-      if (!placement.slots.empty()) {
-        std::set<std::string> workers;
-        for (const v1::RankSlot& slot : placement.slots) {
-          workers.insert(slot.worker());
-        }
-        v1::Event event = EventOf(
-            job, v1::JOB_STATE_ADMITTED, now, kController, "Placed",
-            absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
-                         absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
-        v1::Attempt& attempt = *event.mutable_admitted();
-        attempt.set_number(job.attempt() + 1);
-        attempt.mutable_slots()->Assign(placement.slots.begin(), placement.slots.end());
-        attempt.set_device(placement.device);
-        *attempt.mutable_started() = proto::ToProto(now);
-        event.set_attempt(attempt.number());
-        return event;
-      }
-      reason = std::move(placement.reason);
-      message = std::move(placement.message);
+// The head of the queue is admitted, or waits for another reason than before.
+std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl::Time now) {
+  Placement placement = Place(state, job);
+  if (placement.slots.empty()) {
+    if (job.reason() == placement.reason && job.message() == placement.message) {
+      return std::nullopt;
     }
-    if (job.reason() != reason || job.message() != message) {
-      return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, std::move(reason), std::move(message));
-    }
-    head = false;
+    return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, std::move(placement.reason),
+                   std::move(placement.message));
   }
-  return std::nullopt;
+  std::set<std::string> workers;
+  for (const v1::RankSlot& slot : placement.slots) {
+    workers.insert(slot.worker());
+  }
+  v1::Event event =
+      EventOf(job, v1::JOB_STATE_ADMITTED, now, kController, "Placed",
+              absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
+                           absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
+  v1::Attempt& attempt = *event.mutable_admitted();
+  attempt.set_number(job.attempt() + 1);
+  attempt.mutable_slots()->Assign(placement.slots.begin(), placement.slots.end());
+  attempt.set_device(placement.device);
+  *attempt.mutable_started() = proto::ToProto(now);
+  event.set_attempt(attempt.number());
+  return event;
 }
 
-// A folder's path in one spelling.
-std::filesystem::path Folder(const std::string& path) {
-  return (std::filesystem::path(path) / "").lexically_normal();
+// The next change of the queue: of its head, or of a job that is to say that it waits behind others.
+std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
+  const JobTable::Tickets& queue = state.jobs.queue();
+  if (queue.empty()) {
+    return std::nullopt;
+  }
+  const auto& head = *queue.begin();
+  if (std::optional<v1::Event> event = NextOfHead(state, state.jobs.at(head.second).job, now)) {
+    return event;
+  }
+  for (const auto& ticket : state.jobs.queue_to_update()) {
+    if (ticket != head) {
+      return EventOf(state.jobs.at(ticket.second).job, v1::JOB_STATE_QUEUED, now, kController, kBehindOthers,
+                     kBehindOthersMessage);
+    }
+  }
+  return std::nullopt;
 }
 
 Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {
   Decision out;
   const std::string name = submit.resolved.name().empty() ? submit.id : submit.resolved.name();
-  if (const v1::Job* const known = FindRequest(state, submit.owner, submit.request_id); known != nullptr) {
+  if (const v1::Job* const known = state.jobs.FindRequest(submit.owner, submit.request_id);
+      known != nullptr) {
     out.job_id = known->id();
     out.status = CheckSameSpec(*known, submit);
     return out;
   }
-  const int64_t live = std::count_if(state.jobs.begin(), state.jobs.end(),
-                                     [](const auto& each) { return !IsTerminal(each.second.job.state()); });
-  for (const auto& [id, entry] : state.jobs) {
-    const v1::Job& job = entry.job;
-    if (IsTerminal(job.state())) {
-      continue;
-    }
-    if (job.name() == name) {
-      out.job_id = id;
-      out.status = absl::AlreadyExistsError(absl::StrCat("name: job ", id, " is called ", name, " and is ",
-                                                         proto::ValueName(job.state()),
-                                                         "; cancel it or choose another name"));
-      return out;
-    }
-    // Two that save in one folder would remove each other's steps.
-    const std::string& directory = submit.resolved.checkpoint().directory();
-    if (!directory.empty() && Folder(directory) == Folder(job.resolved().checkpoint().directory())) {
-      out.job_id = id;
-      out.status = absl::AlreadyExistsError(absl::StrCat("checkpoint.directory: job ", id, " saves in ",
-                                                         directory, " and is ", proto::ValueName(job.state()),
-                                                         "; cancel it or choose another directory"));
-      return out;
-    }
+  if (const v1::Job* const other = state.jobs.FindLiveByName(name); other != nullptr) {
+    out.job_id = other->id();
+    out.status = absl::AlreadyExistsError(absl::StrCat("name: job ", other->id(), " is called ", name,
+                                                       " and is ", proto::ValueName(other->state()),
+                                                       "; cancel it or choose another name"));
+    return out;
   }
-  if (live >= static_cast<int64_t>(state.limits.live_jobs)) {
-    out.status = absl::ResourceExhaustedError(
-        absl::StrCat("the queue is full: ", live, " jobs are live; try again when some have ended"));
+  // Two that save in one folder would remove each other's steps.
+  const std::string& directory = submit.resolved.checkpoint().directory();
+  if (const v1::Job* const other = state.jobs.FindLiveByFolder(directory); other != nullptr) {
+    out.job_id = other->id();
+    out.status = absl::AlreadyExistsError(
+        absl::StrCat("checkpoint.directory: job ", other->id(), " saves in ", directory, " and is ",
+                     proto::ValueName(other->state()), "; cancel it or choose another directory"));
+    return out;
+  }
+  if (state.jobs.num_live() >= state.limits.live_jobs) {
+    out.status = absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", state.jobs.num_live(),
+                                                           " jobs are live; try again when some have ended"));
     return out;
   }
   v1::Job job;
@@ -438,11 +431,9 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
           [&](const CheckpointNoticed& in) { return DecideCheckpoint(state, in, now); },
           [&](const Tick&) {
             Decision out;
-            for (const auto& [id, entry] : state.jobs) {
-              if (HasRanks(entry.job.state())) {
-                if (std::optional<v1::Event> event = NextOf(state, entry, now)) {
-                  out.events.push_back(*std::move(event));
-                }
+            for (const std::string& id : state.jobs.with_ranks()) {
+              if (std::optional<v1::Event> event = NextOf(state, state.jobs.at(id), now)) {
+                out.events.push_back(*std::move(event));
               }
             }
             // One change of the queue at a time: each may take slots from the next.

@@ -84,7 +84,7 @@ void Observe(const Input& input, absl::Time now, State& state);
 Decision Decide(const State& state, const Input& input, absl::Time now);
 
 // Makes one event true. Decides nothing, so folding the log of events gives the same rows whatever Decide
-// has become since. Changes only what is stored (jobs, queue, last_seq), never what was observed.
+// has become since. Changes only what is stored (jobs, last_seq), never what was observed.
 void Apply(const v1::Event& event, State& state);
 
 // Observe, then Decide and Apply until nothing more follows. The events have their seq.

@@ -59,10 +59,8 @@ void Observe(const Input& input, absl::Time now, State& state) {
     const bool other_process = worker.incarnation != 0 && worker.incarnation != hello.incarnation();
     std::set<AttemptKey> missing;
     std::set<AttemptKey> reborn;
-    for (const auto& [id, entry] : state.jobs) {
-      if (!HasRanks(entry.job.state())) {
-        continue;
-      }
+    for (const std::string& id : state.jobs.with_ranks()) {
+      const JobEntry& entry = state.jobs.at(id);
       const std::vector<std::string> workers = WorkersOf(entry.job);
       if (!std::binary_search(workers.begin(), workers.end(), hello.worker_id())) {
         continue;

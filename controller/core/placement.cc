@@ -25,11 +25,9 @@ struct Held {
 
 Held HeldSlots(const State& state) {
   Held held;
-  for (const auto& [id, entry] : state.jobs) {
-    if (HasRanks(entry.job.state())) {
-      for (const v1::RankSlot& slot : Current(entry.job).slots()) {
-        held.slots.insert({slot.worker(), slot.slot()});
-      }
+  for (const std::string& id : state.jobs.with_ranks()) {
+    for (const v1::RankSlot& slot : Current(state.jobs.at(id).job).slots()) {
+      held.slots.insert({slot.worker(), slot.slot()});
     }
   }
   for (const auto& [name, worker] : state.workers) {

@@ -5,28 +5,6 @@
 
 namespace tandem::controller {
 
-bool IsTerminal(v1::JobState state) {
-  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
-         state == v1::JOB_STATE_CANCELLED;
-}
-
-bool HasRanks(v1::JobState state) {
-  return state == v1::JOB_STATE_ADMITTED || state == v1::JOB_STATE_STARTING ||
-         state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_STOPPING;
-}
-
-const v1::Job* FindRequest(const State& state, const std::string& owner, const std::string& request_id) {
-  if (request_id.empty()) {
-    return nullptr;
-  }
-  for (const auto& [id, entry] : state.jobs) {
-    if (entry.job.owner() == owner && entry.job.request_id() == request_id) {
-      return &entry.job;
-    }
-  }
-  return nullptr;
-}
-
 AttemptKey CurrentAttempt(const v1::Job& job) { return {job.id(), job.attempt()}; }
 
 const v1::Attempt& Current(const v1::Job& job) { return job.attempts(job.attempts_size() - 1); }
@@ -61,12 +39,8 @@ const JobEntry* FindLive(const State& state, const std::string& id_or_name) {
   if (it != state.jobs.end()) {
     return IsTerminal(it->second.job.state()) ? nullptr : &it->second;
   }
-  for (const auto& [id, entry] : state.jobs) {
-    if (entry.job.name() == id_or_name && !IsTerminal(entry.job.state())) {
-      return &entry;
-    }
-  }
-  return nullptr;
+  const v1::Job* const named = state.jobs.FindLiveByName(id_or_name);
+  return named == nullptr ? nullptr : &state.jobs.at(named->id());
 }
 
 const v1::AttemptStatus* StatusOf(const State& state, const std::string& worker, const AttemptKey& key) {
@@ -131,19 +105,15 @@ v1::Worker Describe(const State& state, const std::string& id) {
                                      [](const v1::Slot& slot) { return slot.device() == v1::DEVICE_CUDA; })));
   out.set_build(worker.build);
   int in_use = 0;
-  for (const auto& [job_id, entry] : state.jobs) {
-    if (HasRanks(entry.job.state())) {
-      for (const v1::RankSlot& slot : Current(entry.job).slots()) {
-        in_use += slot.worker() == id ? 1 : 0;
-      }
+  for (const std::string& job : state.jobs.with_ranks()) {
+    for (const v1::RankSlot& slot : Current(state.jobs.at(job).job).slots()) {
+      in_use += slot.worker() == id ? 1 : 0;
     }
   }
   out.set_slots_in_use(in_use);
   return out;
 }
 
-void Prune(State& state) {
-  std::erase_if(state.jobs, [](const auto& each) { return IsTerminal(each.second.job.state()); });
-}
+void Prune(State& state) { state.jobs.RemoveEnded(); }
 
 }  // namespace tandem::controller

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "controller/runtime.pb.h"
+#include "controller/core/job_table.h"
 #include "proto/attempt_key.h"
 #include "tandem/v1/state.pb.h"
 #include "tandem/v1/workers.pb.h"
@@ -19,12 +19,6 @@ namespace tandem::controller {
 using proto::AttemptKey;
 using proto::IdOf;
 using proto::KeyOf;
-
-// One row of the store: a job, and what only the controller needs to know of it. Changed by Apply alone.
-struct JobEntry {
-  v1::Job job;
-  JobRuntime runtime;
-};
 
 // A worker as it described itself. Never stored: it resends its state when it returns.
 struct WorkerEntry {
@@ -54,20 +48,10 @@ struct State {
   Limits limits;
   absl::Time
       awake_since;  // this controller has run without standing still; who is away counts as away from then on
-  int64_t last_seq = 0;                  // of the last event
-  std::map<std::string, JobEntry> jobs;  // by id: the live ones, and those that ended since the last Prune
-  std::set<std::pair<int64_t, std::string>> queue;  // QUEUED jobs, by (submitted_seq, id)
-  std::map<std::string, WorkerEntry> workers;       // every one seen since `started`
+  int64_t last_seq = 0;  // of the last event
+  JobTable jobs;         // the live ones, and those that ended since the last Prune; changed by Apply alone
+  std::map<std::string, WorkerEntry> workers;  // every one seen since `started`
 };
-
-// SUCCEEDED, FAILED, CANCELLED.
-bool IsTerminal(v1::JobState state);
-
-// ADMITTED to STOPPING: there may be ranks.
-bool HasRanks(v1::JobState state);
-
-// The job that the owner has submitted with that request id; null: none, or the id is empty.
-const v1::Job* FindRequest(const State& state, const std::string& owner, const std::string& request_id);
 
 AttemptKey CurrentAttempt(const v1::Job& job);
 

@@ -127,7 +127,7 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
           return std::nullopt;
         }
         const auto look = [this, submit, response, context, reactor = call.reactor](const State& state) {
-          if (FindRequest(state, submit.owner, submit.request_id) != nullptr) {  // it is chosen already
+          if (state.jobs.FindRequest(submit.owner, submit.request_id) != nullptr) {  // it is chosen already
             PostSubmit(submit, reactor, response);
             return;
           }

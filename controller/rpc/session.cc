@@ -54,6 +54,11 @@ uint64_t Session::incarnation() const {
   return incarnation_;
 }
 
+bool Session::draining() const {
+  const absl::MutexLock lock(&mu_);
+  return draining_;
+}
+
 absl::Time Session::last_seen() const {
   const absl::MutexLock lock(&mu_);
   return last_seen_;
@@ -201,6 +206,10 @@ void Session::Handle() {
       break;
     case v1::WorkerMessage::kHeartbeat:
       if (incoming_.heartbeat().draining()) {
+        {
+          const absl::MutexLock lock(&mu_);
+          draining_ = true;
+        }
         engine_.Post(WorkerDraining{.worker = worker}, [](const Engine::Reply&) {});
       }
       break;
@@ -264,6 +273,7 @@ void Session::HandleHello() {
     hello_seen_ = true;
     worker_ = hello.worker_id();
     incarnation_ = hello.incarnation();
+    draining_ = hello.inventory().draining();
   }
   if (const std::optional<v1::Refused> refused = sessions_.Admit(hello, self)) {
     {

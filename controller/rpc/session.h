@@ -30,6 +30,8 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   std::string worker() const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t incarnation() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Time last_seen() const ABSL_LOCKS_EXCLUDED(mu_);
+  // The worker has said that it was asked to end.
+  bool draining() const ABSL_LOCKS_EXCLUDED(mu_);
 
   void Send(const v1::Assignments& assignments) ABSL_LOCKS_EXCLUDED(mu_);
   void Send(const v1::KvValue& value) ABSL_LOCKS_EXCLUDED(mu_);
@@ -66,6 +68,7 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
 
   std::string worker_ ABSL_GUARDED_BY(mu_);
   uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
+  bool draining_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time last_seen_ ABSL_GUARDED_BY(mu_);
   bool hello_seen_ ABSL_GUARDED_BY(mu_) = false;
   bool welcomed_ ABSL_GUARDED_BY(mu_) = false;

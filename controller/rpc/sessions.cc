@@ -10,6 +10,11 @@
 #include "controller/rpc/session.h"
 
 namespace tandem::controller {
+namespace {
+
+constexpr size_t kMostContenders = 16;  // for one id; others only try again
+
+}  // namespace
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Sessions::Open(Engine& engine,
                                                                                   const Caller& caller) {
@@ -34,17 +39,29 @@ void Sessions::Options::FitTo(absl::Duration worker_timeout) {
 }
 
 std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session) {
+  const absl::Time now = clock_.Now();
+  const absl::Time awake_since = AwakeSince();
   std::shared_ptr<Session> former;
   {
     const absl::MutexLock lock(&mu_);
-    std::shared_ptr<Session>& current = by_worker_[hello.worker_id()];
+    Holder& holder = by_worker_[hello.worker_id()];
+    std::shared_ptr<Session>& current = holder.session;
     if (current != nullptr && current->incarnation() != hello.incarnation()) {
+      if (holder.contenders.size() < kMostContenders) {
+        holder.contenders.emplace(hello.incarnation(), now);
+      }
+      const auto contender = holder.contenders.find(hello.incarnation());
+      // A process that has died, perhaps to be followed by this one, would have been silent for too long.
+      const bool stays =
+          contender != holder.contenders.end() &&
+          now - std::max(contender->second, awake_since) > options_.silence + 2 * options_.heartbeat_interval;
       v1::Refused refused;
       refused.set_reason("WorkerIdInUse");
       refused.set_message(
           absl::StrCat("worker_id ", hello.worker_id(),
                        " is connected from another process; give each worker its own --id, or "
                        "stop the other one"));
+      refused.set_final(stays && !current->draining());
       return refused;
     }
     former = std::exchange(current, session);
@@ -62,7 +79,7 @@ void Sessions::Leave(const Session* session) {
     const absl::MutexLock lock(&mu_);
     all_.erase(session);
     const auto it = by_worker_.find(session->worker());
-    if (it != by_worker_.end() && it->second.get() == session) {
+    if (it != by_worker_.end() && it->second.session.get() == session) {
       worker = it->first;
       by_worker_.erase(it);
     }
@@ -75,7 +92,7 @@ void Sessions::Leave(const Session* session) {
 std::shared_ptr<Session> Sessions::Find(const std::string& worker) const {
   const absl::MutexLock lock(&mu_);
   const auto it = by_worker_.find(worker);
-  return it == by_worker_.end() ? nullptr : it->second;
+  return it == by_worker_.end() ? nullptr : it->second.session;
 }
 
 void Sessions::Push(const std::string& worker, const std::string& id, const v1::Assignments& assignments) {

@@ -71,12 +71,19 @@ class Sessions {
  private:
   friend class Session;
 
-  // Makes `session` the worker's. A refusal where another process of that id is connected.
+  // Makes `session` the worker's. A refusal where another process of that id is connected: a final one where
+  // it stays connected for so long that it cannot have died unnoticed, and is not asked to end.
   std::optional<v1::Refused> Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session);
   // The former session of the worker, if it was another one's slot that `session` has left.
   void Leave(const Session* session);
   std::shared_ptr<Session> Find(const std::string& worker) const;
   std::vector<std::shared_ptr<Session>> All() const;
+
+  // Of a worker's id.
+  struct Holder {
+    std::shared_ptr<Session> session;
+    std::map<uint64_t, absl::Time> contenders;  // incarnations of other processes of that id: first refused
+  };
 
   const Options options_;
   const platform::Clock& clock_;
@@ -86,7 +93,7 @@ class Sessions {
 
   mutable absl::Mutex mu_;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
-  std::map<std::string, std::shared_ptr<Session>> by_worker_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Holder> by_worker_ ABSL_GUARDED_BY(mu_);
   std::map<const Session*, std::weak_ptr<Session>> all_
       ABSL_GUARDED_BY(mu_);  // also those before their Hello
 };

@@ -182,11 +182,7 @@ absl::StatusOr<State> Store::ReadState() {
   TANDEM_ASSIGN_OR_RETURN(std::vector<JobEntry> entries,
                           ReadRows<JobEntry>(live, DataLoss(path_, "a job"), ParseEntry));
   for (JobEntry& entry : entries) {
-    if (entry.job.state() == v1::JOB_STATE_QUEUED) {
-      state.queue.insert({entry.runtime.submitted_seq(), entry.job.id()});
-    }
-    const std::string id = entry.job.id();
-    state.jobs.emplace(id, std::move(entry));
+    state.jobs.Add(std::move(entry));
   }
   return state;
 }

@@ -21,7 +21,6 @@ State Restarted(const State& before, absl::Time now) {
   out.awake_since = now;
   out.last_seq = before.last_seq;
   out.jobs = before.jobs;
-  out.queue = before.queue;
   return out;
 }
 

@@ -300,7 +300,7 @@ TEST(DeathTest, CancelWorksInEveryState) {
     driver.Feed(cancel);
     EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED);
     EXPECT_EQ(driver.Job().reason(), "CancelledByUser");
-    EXPECT_TRUE(driver.state.queue.empty());
+    EXPECT_TRUE(driver.state.jobs.queue().empty());
     EXPECT_TRUE(absl::IsNotFound(driver.Feed(cancel).status));
   }
   for (const v1::JobState state : {v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) {

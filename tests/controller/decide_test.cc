@@ -73,7 +73,7 @@ TEST(DecideTest, FoldingTheLogGivesTheRows) {
     EXPECT_EQ(folded.jobs.at(id).job.SerializeAsString(), entry.job.SerializeAsString()) << id;
     EXPECT_EQ(folded.jobs.at(id).runtime.SerializeAsString(), entry.runtime.SerializeAsString()) << id;
   }
-  EXPECT_EQ(folded.queue, driver.state.queue);
+  EXPECT_EQ(folded.jobs.queue(), driver.state.jobs.queue());
   EXPECT_EQ(folded.last_seq, driver.state.last_seq);
 }
 

@@ -110,7 +110,9 @@ TEST(MetricsTest, SamplesAreSequencesOfTheJobsLength) {
   Metrics metrics(clock);
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
-  driver.state.jobs.at("id-job").job.mutable_resolved()->mutable_training()->set_sequence_length(100);
+  driver.state.jobs.Change("id-job", [](JobEntry& entry) {
+    entry.job.mutable_resolved()->mutable_training()->set_sequence_length(100);
+  });
   metrics.Report("id-job", "job", ReportOf(1));
   metrics.Report("id-job", "job", ReportOf(2));
   metrics.Look(driver.state);
@@ -149,7 +151,7 @@ TEST(MetricsTest, WhatTheRanksOfAJobSendAndHoldIsThatOfAllOfThem) {
   // The worker goes, as at the end of a job: what is known stays until the series of the job go.
   driver.Disconnect("a");
   driver.state.workers.erase("a");
-  driver.state.jobs.clear();
+  driver.state.jobs = {};
   metrics.Look(driver.state);
   EXPECT_THAT(TextOf(metrics), HasSubstr("op=\"gather\"} 400\n"));
 }
@@ -162,7 +164,7 @@ TEST(MetricsTest, WhatAShortJobSentIsKnownThoughItsReportsComeAfterItsEnd) {
   SayReady(driver, {{"gather", 100}});
   metrics.Look(driver.state);
   metrics.Report("id-job", "job", ReportOf(1));
-  driver.state.jobs.clear();
+  driver.state.jobs = {};
   metrics.Look(driver.state);
   EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"gather\"} 200\n"));
 }
@@ -327,9 +329,11 @@ TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
   platform::FakeClock clock;
   Metrics metrics(clock);
   State state;
-  v1::Job& job = state.jobs["id"].job;
+  v1::Job job;
+  job.set_id("id");
   job.set_name("headers");
   job.set_state(v1::JOB_STATE_RUNNING);
+  state.jobs.Add({.job = job});
   const auto value = [&](const std::string& name) {
     for (const prometheus::MetricFamily& family : metrics.Collect()) {
       if (family.name == name && !family.metric.empty()) {
@@ -350,6 +354,7 @@ TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
   record.set_seconds(1.5);
   record.set_last_step(30);
   record.mutable_last_saved()->set_seconds(1'700'000'000);
+  state.jobs.Change("id", [&](JobEntry& entry) { entry.job = job; });
   metrics.Look(state);
   EXPECT_EQ(value("tandem_checkpoint_saves_total"), 3);
   EXPECT_EQ(value("tandem_checkpoint_failures_total"), 12);
@@ -360,7 +365,7 @@ TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
   EXPECT_EQ(value("tandem_checkpoint_last_success_timestamp_seconds"), 1'700'000'000);
   record.set_failed(13);  // with its last step
   metrics.JobEnded(job);
-  state.jobs.clear();
+  state.jobs = {};
   metrics.Look(state);
   clock.Advance(absl::Minutes(4));
   EXPECT_EQ(value("tandem_checkpoint_failures_total"), 13);

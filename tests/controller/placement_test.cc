@@ -176,7 +176,7 @@ TEST(PlacementTest, TheDeviceOfTheFirstAttemptHoldsForAll) {
   EXPECT_EQ(Current(driver.Job()).device(), v1::DEVICE_CPU);
   v1::Job again = driver.Job();
   again.set_state(v1::JOB_STATE_QUEUED);
-  driver.state.jobs.clear();
+  driver.state.jobs = {};
   driver.Connect(HelloWithGpus("b"));
   EXPECT_EQ(Place(driver.state, again).device, v1::DEVICE_CPU);
   EXPECT_EQ(Place(driver.state, again).slots.at(0).worker(), "a");

@@ -96,7 +96,7 @@ TEST_F(StoreTest, ReopeningLoadsLiveJobsAndBeginsTheNextTerm) {
   const absl::StatusOr<State> state = store->Load();
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(state->last_seq, driver.state.last_seq);
-  EXPECT_EQ(state->queue, driver.state.queue);
+  EXPECT_EQ(state->jobs.queue(), driver.state.jobs.queue());
   ASSERT_EQ(state->jobs.size(), 2U) << "ended jobs stay in the store";
   EXPECT_EQ(state->jobs.at("id-job").job.SerializeAsString(), driver.Job().SerializeAsString());
   EXPECT_EQ((*store->Find("gone"))->state(), v1::JOB_STATE_CANCELLED);

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
 #include "tests/controller/service_fixture.h"
@@ -56,6 +59,90 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
   SimulatedWorker second("a", address(), {});
   JobClient::Until([&] { return !second.refused().empty(); });
   EXPECT_EQ(second.refused(), "WorkerIdInUse");
+}
+
+class HeldIdTest : public ServiceTest {
+ protected:
+  // A session that is silent for a second is closed.
+  HeldIdTest() : ServiceTest({.worker_timeout = absl::Seconds(2)}) {}
+
+  static v1::WorkerMessage HelloOf(uint64_t incarnation, bool draining) {
+    v1::WorkerMessage message;
+    v1::Hello& hello = *message.mutable_hello();
+    hello.set_worker_id("a");
+    hello.set_incarnation(incarnation);
+    hello.set_protocol_min(proto::kProtocol);
+    hello.set_protocol_max(proto::kProtocol);
+    hello.mutable_inventory()->set_draining(draining);
+    return message;
+  }
+
+  // What the controller first answers a process of the worker's id.
+  v1::ControllerMessage AnswerTo(uint64_t incarnation) {
+    const auto workers = v1::Workers::NewStub(client_->channel());
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const auto stream = workers->Session(&context);
+    stream->Write(HelloOf(incarnation, false));
+    v1::ControllerMessage answer;
+    EXPECT_TRUE(stream->Read(&answer));
+    context.TryCancel();
+    stream->Finish();
+    return answer;
+  }
+
+  // While it lives, a process has the worker's id and answers heartbeats.
+  class Holder {
+   public:
+    Holder(const std::shared_ptr<grpc::Channel>& channel, bool draining)
+        : stub_(v1::Workers::NewStub(channel)), stream_(stub_->Session(&context_)) {
+      stream_->Write(HelloOf(/*incarnation=*/1, draining));
+      v1::ControllerMessage answer;
+      EXPECT_TRUE(stream_->Read(&answer) && answer.has_welcome());
+      thread_ = std::thread([this] {
+        v1::WorkerMessage heartbeat;
+        heartbeat.mutable_heartbeat();
+        for (v1::ControllerMessage message; stream_->Read(&message);) {
+          stream_->Write(heartbeat);
+        }
+        stream_->Finish();
+      });
+    }
+    ~Holder() {
+      context_.TryCancel();
+      thread_.join();
+    }
+
+   private:
+    grpc::ClientContext context_;
+    std::unique_ptr<v1::Workers::Stub> stub_;
+    std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;
+    std::thread thread_;
+  };
+};
+
+// A worker that was killed and started again is early; two workers of one id are a mistake that lasts.
+TEST_F(HeldIdTest, AProcessWhoseIdStaysTakenIsTurnedAwayForGood) {
+  const Holder holder(client_->channel(), /*draining=*/false);
+  const v1::ControllerMessage first = AnswerTo(2);
+  EXPECT_EQ(first.refused().reason(), "WorkerIdInUse");
+  EXPECT_FALSE(first.refused().final());
+  JobClient::Until([&] { return AnswerTo(2).refused().final(); });
+  EXPECT_FALSE(AnswerTo(3).refused().final()) << "each has its own time";
+}
+
+TEST_F(HeldIdTest, AProcessThatFollowsOneWhichIsAskedToEndTriesAgainUntilThen) {
+  {
+    const Holder holder(client_->channel(), /*draining=*/true);
+    const absl::Time end = absl::Now() + absl::Seconds(3);  // longer than the other test takes
+    JobClient::Until([&] {
+      const v1::ControllerMessage answer = AnswerTo(2);
+      EXPECT_EQ(answer.refused().reason(), "WorkerIdInUse");
+      EXPECT_FALSE(answer.refused().final());
+      return absl::Now() > end;
+    });
+  }
+  JobClient::Until([&] { return AnswerTo(2).has_welcome(); });
 }
 
 // A daemon that opens another session before its last one was seen to be broken. The engine would send the

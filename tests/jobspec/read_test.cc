@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <fstream>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
@@ -232,8 +238,45 @@ TEST(ReadTest, ReadsAFileOrSaysWhyNot) {
               HasSubstr("more than 1048576 bytes"));
 }
 
-TEST(ReadTest, WhatIsNoRegularFileIsNamedAndNotWaitedFor) {
+// Reads a FIFO to which another thread writes the text, which is more than a pipe holds.
+ReadResult ReadFromPipe(const std::string& text) {
+  const platform::TemporaryFolder folder;
+  const std::string path = folder.path() + "/pipe";
+  EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int other_reader = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);  // so that no open waits
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  std::thread writer([&text, fd] {
+    size_t written = 0;
+    while (written < text.size()) {
+      const ssize_t count = write(fd, text.data() + written, text.size() - written);
+      if (count < 0) {
+        EXPECT_EQ(errno, EPIPE);  // nobody reads on
+        break;
+      }
+      written += static_cast<size_t>(count);
+    }
+    close(fd);
+  });
+  ReadResult read = ReadFile(path);
+  close(other_reader);
+  writer.join();
+  return read;
+}
+
+TEST(ReadTest, APipeIsReadToItsEndAndNoFurtherThanAFile) {
+  std::signal(SIGPIPE, SIG_IGN);
+  const ReadResult good = ReadFromPipe(kGoodSpec + std::string(200'000, '#'));  // more than a pipe holds
+  EXPECT_EQ(ToText(good.violations), "");
+  EXPECT_EQ(good.spec.training().steps(), 10);
+  EXPECT_THAT(ToText(ReadFromPipe(std::string(2 << 20, '#')).violations),
+              HasSubstr("more than 1048576 bytes"));
+}
+
+TEST(ReadTest, WhatIsNoFileOrPipeIsNamedAndNotWaitedFor) {
   for (const std::string kind : platform::kIrregularKinds) {
+    if (kind == "a FIFO") {
+      continue;
+    }
     const platform::TemporaryFolder folder;
     const std::string path = folder.path() + "/job.yaml";
     platform::PutIrregularFile(kind, path);

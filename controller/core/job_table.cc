@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/core/job_table.h"
+
+#include <filesystem>
+
+#include "platform/check.h"
+
+namespace tandem::controller {
+namespace {
+
+// A folder's path in one spelling.
+std::string Folder(const std::string& path) {
+  return (std::filesystem::path(path) / "").lexically_normal().string();
+}
+
+template <typename Set>
+void Put(bool present, Set& set, typename Set::value_type value) {
+  if (present) {
+    set.insert(std::move(value));
+  } else {
+    set.erase(value);
+  }
+}
+
+}  // namespace
+
+bool IsTerminal(v1::JobState state) {
+  return state == v1::JOB_STATE_SUCCEEDED || state == v1::JOB_STATE_FAILED ||
+         state == v1::JOB_STATE_CANCELLED;
+}
+
+bool HasRanks(v1::JobState state) {
+  return state == v1::JOB_STATE_ADMITTED || state == v1::JOB_STATE_STARTING ||
+         state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_STOPPING;
+}
+
+void JobTable::Add(JobEntry entry) {
+  const std::string id = entry.job.id();
+  const auto [it, added] = jobs_.emplace(id, std::move(entry));
+  TANDEM_CHECK(added, "a job is added once");
+  File(it->second, /*present=*/true);
+}
+
+void JobTable::Remove(const std::string& id) {
+  if (const auto it = jobs_.find(id); it != jobs_.end()) {
+    File(it->second, /*present=*/false);
+    jobs_.erase(it);
+  }
+}
+
+void JobTable::RemoveEnded() {
+  while (!ended_.empty()) {
+    Remove(std::string(*ended_.begin()));
+  }
+}
+
+void JobTable::File(const JobEntry& entry, bool present) {
+  const v1::Job& job = entry.job;
+  if (!job.request_id().empty()) {
+    Put(present, requests_, {job.owner(), job.request_id(), job.id()});
+  }
+  if (IsTerminal(job.state())) {
+    Put(present, ended_, job.id());
+    return;
+  }
+  Put(present, live_names_, {job.name(), job.id()});
+  if (const std::string& directory = job.resolved().checkpoint().directory(); !directory.empty()) {
+    Put(present, live_folders_, {Folder(directory), job.id()});
+  }
+  if (HasRanks(job.state())) {
+    Put(present, with_ranks_, job.id());
+  }
+  if (job.state() == v1::JOB_STATE_QUEUED) {
+    Put(present, queue_, {entry.runtime.submitted_seq(), job.id()});
+    if (job.reason() != kBehindOthers || job.message() != kBehindOthersMessage) {
+      Put(present, queue_to_update_, {entry.runtime.submitted_seq(), job.id()});
+    }
+  }
+}
+
+const v1::Job* JobTable::FirstOf(const Index& index, const std::string& key) const {
+  const auto it = index.lower_bound({key, ""});
+  return it == index.end() || it->first != key ? nullptr : &jobs_.at(it->second).job;
+}
+
+const v1::Job* JobTable::FindRequest(const std::string& owner, const std::string& request_id) const {
+  if (request_id.empty()) {
+    return nullptr;
+  }
+  const auto it = requests_.lower_bound({owner, request_id, ""});
+  const bool found = it != requests_.end() && std::get<0>(*it) == owner && std::get<1>(*it) == request_id;
+  return found ? &jobs_.at(std::get<2>(*it)).job : nullptr;
+}
+
+const v1::Job* JobTable::FindLiveByName(const std::string& name) const { return FirstOf(live_names_, name); }
+
+const v1::Job* JobTable::FindLiveByFolder(const std::string& directory) const {
+  return directory.empty() ? nullptr : FirstOf(live_folders_, Folder(directory));
+}
+
+}  // namespace tandem::controller
