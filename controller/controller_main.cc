@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
                  "fingerprint; reread when the file changes")
       ->type_name("FILE");
   app.add_option("--metrics-listen", options.metrics_listen,
-                 "host:port of metrics, the page and /healthz, or off")
+                 "IPv4 host:port of metrics, the page and /healthz, or off")
       ->capture_default_str();
   std::string page = "auto";
   app.add_option("--page", page,

@@ -87,6 +87,12 @@ struct HttpServer::Civetweb {
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, Handler handler) {
   const size_t colon = address.rfind(':');
   const std::string host = address.substr(0, colon);
+  if (host.find(':') != std::string::npos) {
+    return absl::UnavailableError(absl::StrCat(
+        "cannot serve metrics and the page on ", address,
+        ": they are served on IPv4 alone; give --metrics-listen an IPv4 address, or :PORT for every one of "
+        "this machine, or --metrics-listen=off"));
+  }
   const std::string listen = host.empty() ? address.substr(colon + 1) : address;
   const char* options[] = {
       "listening_ports", listen.c_str(),

@@ -39,8 +39,8 @@ class HttpServer {
   // Called from many threads at once.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
-  // `address` is "host:port" (no host: every address of this machine; port 0: any). Unavailable, in one line,
-  // where it cannot be had.
+  // `address` is "host:port" (no host: every IPv4 address of this machine; port 0: any). Unavailable, in one
+  // line, where it cannot be had, or is of IPv6, for which Debian does not build civetweb.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Handler handler);
   // Waits for the answers that are being made.
   ~HttpServer();

@@ -117,6 +117,15 @@ TEST_F(HttpServerTest, WithoutAHostItListensOnEveryAddress) {
   EXPECT_THAT(Scrape((*everywhere)->address()), HasSubstr("tandem_build_info"));
 }
 
+TEST_F(HttpServerTest, AnAddressOfIpv6IsRefusedAndSaysWhatIsServed) {
+  for (const char* const address : {"[::1]:0", "[::]:0", "::1:0"}) {
+    const auto server = HttpServer::Start(address, MetricsHandler(metrics_));
+    ASSERT_FALSE(server.ok()) << address;
+    EXPECT_THAT(server.status().message(),
+                AllOf(HasSubstr(address), HasSubstr("IPv4 alone"), Not(HasSubstr("taken"))));
+  }
+}
+
 TEST_F(HttpServerTest, ATakenPortIsOneClearLine) {
   const auto second = HttpServer::Start(server_->address(), MetricsHandler(metrics_));
   ASSERT_FALSE(second.ok());
