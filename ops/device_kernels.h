@@ -59,7 +59,7 @@ class DeviceKernels {
   virtual std::string digest() const = 0;  // Operations::kernels_digest
 
   // On a GPU: launches it on the current stream. The order of every addition depends on sizes, and on
-  // whether rows begin at multiples of 32 bytes, alone.
+  // whether matrices begin at multiples of 32 bytes, alone.
   virtual void Run(const KernelCall& call) const = 0;
   virtual void Run(const SparseKernelCall& call) const = 0;
 

@@ -15,6 +15,8 @@ namespace {
 int64_t CheckHeads(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const at::Tensor& query_weight,
                    const at::Tensor& key_weight, DeviceKind on) {
   const int64_t head_dim = query_weight.numel();
+  TORCH_CHECK(heads > 0 && kv_heads > 0, "there are ", heads, " query heads and ", kv_heads,
+              " key-value heads");
   CheckElements("query_weight", query_weight, head_dim, on);
   CheckElements("key_weight", key_weight, head_dim, on);
   CheckMatrix("qkv", qkv, qkv.size(0), (heads + 2 * kv_heads) * head_dim, on);

@@ -10,8 +10,8 @@ class Tensor;
 namespace tandem::ops {
 
 // output = addend + a b, views as Operations says of its products. addend: as output, may be it, or
-// undefined: none. work: at least LinearWorkBytes (linear_work.h). What it refers to lives as long as the
-// call.
+// undefined: none. work: at least LinearWorkBytes (linear_work.h). Make it in
+// the call, in braces: what it refers to must outlive it.
 struct ProductArgs {
   const at::Tensor& a;  // [M, K]
   const at::Tensor& b;  // [K, N]

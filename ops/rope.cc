@@ -36,6 +36,7 @@ void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines) {
 
 void Operations::Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x,
                       int sign) const {
+  TORCH_CHECK(sign == 1 || sign == -1, "a rotation has the sign 1 or -1, not ", sign);
   const DeviceKind on = kernels_.kind();
   const int64_t length = cosines.size(0);
   const int64_t head_dim = 2 * cosines.size(1);

@@ -38,6 +38,7 @@ void SparseOperations::WeightedSwiGlu(const at::Tensor& begins, const at::Tensor
   const int64_t inner = activated.size(1);
   CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
   CheckMatrix("activated", activated, rows, inner, on);
+  TORCH_CHECK(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
   if (weights.defined()) {
     CheckElements("weights", weights, rows, on);
   }
@@ -62,6 +63,7 @@ void SparseOperations::WeightedSwiGluBackward(const at::Tensor& begins, const at
   CheckMatrix("grad_activated", grad_activated, rows, inner, on);
   CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner, on);
   CheckMatrix("activated", activated, rows, inner, on);
+  TORCH_CHECK(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
   if (weights.defined()) {
     CheckElements("weights", weights, rows, on);
     CheckElements("grad_weights", grad_weights, rows, on);

@@ -52,7 +52,7 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
   const int queries = static_cast<int>(args.heads);
   const int normed = queries + static_cast<int>(args.kv_heads);
   const int all = normed + static_cast<int>(args.kv_heads);
-  const int64_t token = blockIdx.x * all * head_dim;
+  const int64_t token = static_cast<int64_t>(blockIdx.x) * all * head_dim;
   const int heads_at_once = kThreads / lanes;
   for (int first = 0; first < all; first += heads_at_once) {
     const int head = first + static_cast<int>(threadIdx.x) / lanes;

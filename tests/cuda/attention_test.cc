@@ -114,6 +114,7 @@ TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
     for (const bool repeats : {true, false}) {
       const Tensors actual = run(at::kBFloat16, repeats);
       for (size_t i = 0; i < expected.size(); ++i) {
+        // Probabilities and their gradients are rounded to bfloat16 too, before they are multiplied.
         EXPECT_LE(RelativeError(actual[i], expected[i]), 4 * Tolerance(actual[i].scalar_type()))
             << i << (repeats ? ", repeats" : "");
       }

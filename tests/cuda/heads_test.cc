@@ -20,10 +20,18 @@ constexpr int kHeadRepeats = 50;
 class CudaHeadsTest : public AgainstCpuTest {};
 INSTANTIATE_TEST_SUITE_P(Types, CudaHeadsTest, AllTypes());
 
-// More tokens than blocks, heads that a warp has all at once, and others.
+// Heads of a token that go round within a block, and those of all tokens that go round among the blocks, at
+// their begin and in the middle of a token; heads of one pack a lane, of several, and of no whole packs.
 TEST_P(CudaHeadsTest, HeadNorm) {
-  for (const auto& [tokens, heads, kv_heads, head_dim] : std::vector<std::array<int64_t, 4>>{
-           {1, 1, 1, 2}, {7, 6, 2, 40}, {1100, 3, 1, 64}, {9, 32, 4, 128}, {5, 2, 2, 256}}) {
+  for (const auto& [tokens, heads, kv_heads, head_dim] :
+       std::vector<std::array<int64_t, 4>>{{1, 1, 1, 2},
+                                           {7, 6, 2, 40},
+                                           {1100, 37, 12, 64},
+                                           {9, 32, 4, 128},
+                                           {1100, 5, 5, 256},
+                                           {40, 3, 2, 42},
+                                           {600, 9, 3, 130},
+                                           {5, 2, 2, 250}}) {
     for (const bool add : {false, true}) {
       SCOPED_TRACE(testing::Message() << tokens << " tokens, " << heads << ":" << kv_heads << " heads of "
                                       << head_dim << (add ? ", added" : ""));
@@ -40,30 +48,57 @@ TEST_P(CudaHeadsTest, HeadNorm) {
             ops.HeadNorm(in[0], h, kv, in[1], in[2], 1e-5, out[0]);
             ops.HeadNormBackward(in[0], h, kv, in[1], in[2], 1e-5, add, out[1], out[2], out[3], work);
           },
-          3, kHeadRepeats);
+          2, kHeadRepeats);
     }
   }
 }
 
+// Weights that begin between two packs.
+TEST_P(CudaHeadsTest, HeadNormOfWeightsAnywhere) {
+  constexpr int64_t kHeadDim = 64;
+  const auto weight = [](const at::Tensor& padded) { return padded.narrow(0, 1, kHeadDim); };
+  Compare({Normal({70, 8 * kHeadDim}), Normal({kHeadDim + 1}), Normal({kHeadDim + 1})},
+          {NanOf({70, 8 * kHeadDim}), Normal({70, 8 * kHeadDim}), NanStatistics({kHeadDim}),
+           NanStatistics({kHeadDim})},
+          [&](const Operations& ops, const Tensors& in, Tensors& out) {
+            const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+            const WorkMemory work(
+                HeadNormBackwardWorkBytes(device, in[0].size(0), kHeadDim, in[0].element_size()),
+                in[0].device().type());
+            ops.HeadNorm(in[0], 4, 2, weight(in[1]), weight(in[2]), 1e-5, out[0]);
+            ops.HeadNormBackward(in[0], 4, 2, weight(in[1]), weight(in[2]), 1e-5, /*add_weights=*/false,
+                                 out[1], out[2], out[3], work);
+          });
+}
+
+// Parts of heads that are whole packs in every type, and others; key rotary parts that begin at a pack, and
+// others.
 TEST_P(CudaHeadsTest, LatentHeads) {
-  for (const LatentHeads& heads :
-       std::vector<LatentHeads>{{1, 0, 2, 2}, {3, 6, 4, 8}, {4, 128, 64, 128}, {2, 10, 6, 5}}) {
-    SCOPED_TRACE(testing::Message() << heads.heads << " heads of " << heads.content << " + " << heads.rotary
-                                    << ", values of " << heads.value);
-    const int64_t tokens = 21;
-    const int64_t query = heads.heads * heads.head_dim();
-    const int64_t key_value = heads.heads * (heads.content + heads.value);
-    const int64_t down = heads.rotary + 11;
-    Compare(
-        {Normal({tokens, query}), Normal({tokens, key_value}), Normal({tokens, down}),
-         Normal({tokens, 3 * query})},
-        {NanOf({tokens, 3 * query}), NanOf({tokens, query}), NanOf({tokens, key_value}),
-         Normal({tokens, down})},
-        [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          ops.PackLatentHeads(heads, in[0], in[1], in[2], out[0]);
-          ops.UnpackLatentHeads(heads, in[3], out[1], out[2], out[3]);
-        },
-        2, kHeadRepeats);
+  for (const LatentHeads& heads : std::vector<LatentHeads>{{1, 0, 2, 2},
+                                                           {3, 6, 4, 8},
+                                                           {4, 128, 64, 128},
+                                                           {2, 10, 6, 5},
+                                                           {3, 16, 16, 8},
+                                                           {2, 0, 16, 16},
+                                                           {37, 48, 16, 24}}) {
+    for (const int64_t beside : {11, 16}) {
+      SCOPED_TRACE(testing::Message() << heads.heads << " heads of " << heads.content << " + " << heads.rotary
+                                      << ", values of " << heads.value << ", " << beside << " beside");
+      const int64_t tokens = 21;
+      const int64_t query = heads.heads * heads.head_dim();
+      const int64_t key_value = heads.heads * (heads.content + heads.value);
+      const int64_t down = heads.rotary + beside;
+      Compare(
+          {Normal({tokens, query}), Normal({tokens, key_value}), Normal({tokens, down}),
+           Normal({tokens, 3 * query})},
+          {NanOf({tokens, 3 * query}), NanOf({tokens, query}), NanOf({tokens, key_value}),
+           Normal({tokens, down})},
+          [&](const Operations& ops, const Tensors& in, Tensors& out) {
+            ops.PackLatentHeads(heads, in[0], in[1], in[2], out[0]);
+            ops.UnpackLatentHeads(heads, in[3], out[1], out[2], out[3]);
+          },
+          2, kHeadRepeats);
+    }
   }
 }
 

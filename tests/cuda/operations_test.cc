@@ -2,6 +2,7 @@
 #include "ops/cuda/operations.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
@@ -131,14 +132,15 @@ TEST_P(CudaOperationsTest, CrossEntropy) {
 
 TEST_P(CudaOperationsTest, CrossEntropyInBlocks) {
   for (const auto& [vocabulary, block] :
-       std::vector<std::pair<int64_t, int64_t>>{{301, 100}, {4096, 1024}, {9001, 4500}}) {
+       std::vector<std::pair<int64_t, int64_t>>{{301, 100}, {4096, 1024}, {9001, 4500}, {65'536, 16'384}}) {
     SCOPED_TRACE(testing::Message() << "blocks of " << block << " of " << vocabulary);
     const at::Tensor ids = numbers_.Integers({3, 9}, vocabulary);
     Tensors blocks;
     for (int64_t first = 0; first < vocabulary; first += block) {
       blocks.push_back(Normal({24, std::min(block, vocabulary - first)}));
     }
-    Tensors out = blocks;  // their gradients
+    Tensors out = blocks;                                 // their gradients
+    out.insert(out.end(), blocks.begin(), blocks.end());  // beside the targets', which are larger
     out.push_back(FilledWithNan({1}, at::kDouble));
     Compare(blocks, out, [&](const Operations& ops, const Tensors& in, Tensors& out) {
       const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);
@@ -149,7 +151,10 @@ TEST_P(CudaOperationsTest, CrossEntropyInBlocks) {
                               out.back());
       }
       for (size_t i = 0; i < in.size(); ++i) {
-        ops.CrossEntropyBlockBackward(targets, static_cast<int64_t>(i) * block, vocabulary, lse, out[i]);
+        const int64_t first = static_cast<int64_t>(i) * block;
+        ops.CrossEntropyBlockBackward(targets, first, vocabulary, lse, out[i]);
+        const at::Tensor columns = at::arange(first, first + in[i].size(1), targets.options());
+        out[in.size() + i].copy_(out[i].masked_fill(targets.reshape({-1, 1}).eq(columns), 0));
       }
     });
   }

@@ -253,7 +253,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
           at::Tensor by_row = in[2].narrow(0, 0, 1).narrow(1, 0, 1).expand({slots, 1}).contiguous();
           sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7]);
         },
-        3, kSparseRepeats);
+        2, kSparseRepeats);
   }
 }
 
@@ -272,7 +272,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfPaddedExperts) {
                           WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
           sparse.PlanWindow(out[0], 0, experts * (tokens + 5), out[2]);
         },
-        3, kSparseRepeats);
+        2, kSparseRepeats);
   }
 }
 

@@ -59,8 +59,9 @@ class WorkMemory {
 // 10^4 results is four of these; the largest result is three times a usual one where signs are random. So the
 // share is 4/3 sqrt(n) u at most. (Higham and Mary, "A New Approach to Probabilistic Rounding Error
 // Analysis", 2019, prove that errors grow so.) Sums that are longer in these tests are added up in lanes,
-// which are shorter. An exponential adds some u. On the CPU 14 u of float are reached, and 22 u of double,
-// where autograd rounds as well; what loses more to cancellation says so, with a slack of its own.
+// which are shorter; of more results than 10^4 the largest error is larger, of 2 * 10^7 5.5 deviations, for
+// which the GPU's slack has room. An exponential adds some u. On the CPU 14 u of float are reached, and 22 u
+// of double, where autograd rounds as well; what loses more to cancellation says so, with a slack of its own.
 //
 // Of bfloat16 the result of float is rounded once more, to 8 digits: by at most 2^-8 of it.
 inline double Tolerance(at::ScalarType dtype) {
