@@ -7,6 +7,7 @@ import re
 import resource
 import signal
 import subprocess
+import threading
 import urllib.request
 
 import pytest
@@ -170,8 +171,10 @@ def test_a_fifo_in_place_of_metrics_or_text_ends_the_job_with_its_name(start, tm
     done = cluster.cli("submit", "-f", tmp_path / "text.json", check=False, timeout=20)
     assert done.returncode == 4
     assert "is a FIFO" in done.stderr
-    os.mkfifo(tmp_path / "spec.yaml")
-    done = cluster.cli("submit", "-f", tmp_path / "spec.yaml", check=False, timeout=20)
+    os.mkfifo(tmp_path / "spec.json")  # a job file may be one
+    writer = threading.Thread(target=(tmp_path / "spec.json").write_text, args=(json.dumps(spec),), daemon=True)
+    writer.start()
+    done = cluster.cli("submit", "-f", tmp_path / "spec.json", check=False, timeout=20)
     assert done.returncode == 4
     assert "is a FIFO" in done.stderr
 
