@@ -5,7 +5,8 @@
 // Prints one JSON object a line. The first has what is measured against: a copy within the GPU, in bytes read
 // and written a second, and an 8192^3 product of bfloat16. Then one a shape and operation: the median of
 // repeated runs in ms, what the operation must move ("bytes": every operand once) or compute ("flops"), and
-// the share of the bound that follows. "aten_ms": LibTorch's time, null where it has no such operation.
+// the share of the bound that follows. "aten_ms": LibTorch's time for the same, of several of its operations
+// where no single one computes it; null where it has no such operation.
 // Operands are larger than the caches, or stand in a line of several. Each measurement begins on a GPU that
 // has rested (gpu_bounds.h).
 
@@ -15,6 +16,7 @@
 #include <ATen/ops/_fused_rms_norm_backward.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -41,6 +43,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bench/attention_times.h"
@@ -193,22 +196,35 @@ class Bench {
     at::Tensor grad_key_weight = at::zeros({a.head_dim}, kFloat);
     const at::Tensor x =
         qkv.narrow(1, 0, normed_heads * a.head_dim).view({tokens_, normed_heads, a.head_dim});
+    const at::Tensor queries = x.narrow(1, 0, a.heads);
+    const at::Tensor keys = x.narrow(1, a.heads, a.kv_heads);
     Moves(
         "norms of query and key heads", Bytes({qkv, normed}),
         [&] { ops_.HeadNorm(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5, normed); },
         [&] {
-          at::_fused_rms_norm(x.narrow(1, 0, a.heads), {a.head_dim}, query_weight, 1e-5);
-          at::_fused_rms_norm(x.narrow(1, a.heads, a.kv_heads), {a.head_dim}, key_weight, 1e-5);
+          at::_fused_rms_norm(queries, {a.head_dim}, query_weight, 1e-5);
+          at::_fused_rms_norm(keys, {a.head_dim}, key_weight, 1e-5);
         });
     const Workspace work =
         Work(ops::HeadNormBackwardWorkBytes(DeviceKind::kGpu, tokens_, a.head_dim, qkv.element_size()));
+    const at::Tensor query_reciprocals =
+        std::get<1>(at::_fused_rms_norm(queries, {a.head_dim}, query_weight, 1e-5));
+    const at::Tensor key_reciprocals = std::get<1>(at::_fused_rms_norm(keys, {a.head_dim}, key_weight, 1e-5));
+    // ATen takes gradients of queries and of keys apart, each without gaps.
+    const at::Tensor grad_queries = at::randn(queries.sizes(), kBf16);
+    const at::Tensor grad_keys = at::randn(keys.sizes(), kBf16);
     Moves(
         "norms of query and key heads, backward", 3 * Bytes({x}),
         [&] {
           ops_.HeadNormBackward(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5,
                                 /*add_weights=*/false, grad, grad_query_weight, grad_key_weight, work);
         },
-        nullptr);
+        [&] {
+          at::_fused_rms_norm_backward(grad_queries, queries, {a.head_dim}, query_reciprocals, query_weight,
+                                       {true, true});
+          at::_fused_rms_norm_backward(grad_keys, keys, {a.head_dim}, key_reciprocals, key_weight,
+                                       {true, true});
+        });
   }
 
   // Heads as long as the shape's, half as much again of them rotated apart, as DeepSeek-V2's are.
@@ -221,16 +237,55 @@ class Bench {
     at::Tensor key_value = at::randn({tokens_, heads.heads * (heads.content + heads.value)}, kBf16);
     at::Tensor down = at::randn({tokens_, kRank + heads.rotary}, kBf16);
     at::Tensor qkv = at::empty({tokens_, 3 * heads.heads * heads.head_dim()}, kBf16);
-    const double bytes = Bytes({query, key_value, down.narrow(1, kRank, heads.rotary)});
+    const at::Tensor key_rotary = down.narrow(1, kRank, heads.rotary);
+    const double bytes = Bytes({query, key_value, key_rotary});
+
+    // For ATen, the slices that are copied (ops/latent_heads.h). All heads share a key's rotary part.
+    struct Slice {
+      at::Tensor packed;
+      at::Tensor apart;
+    };
+    std::vector<Slice> slices;
+    const at::Tensor packed = qkv.view({tokens_, 3, heads.heads, heads.head_dim()});
+    const auto add_slices = [&](const at::Tensor& to, const at::Tensor& content, const at::Tensor& rotary) {
+      const int64_t half = heads.head_dim() / 2;
+      const int64_t turned = heads.rotary / 2;
+      for (const int64_t i : {0, 1}) {
+        const at::Tensor to_half = to.narrow(2, i * half, half);
+        slices.push_back({to_half.narrow(2, 0, turned), rotary.slice(2, i, heads.rotary, 2)});
+        slices.push_back({to_half.narrow(2, turned, half - turned),
+                          content.narrow(2, i * (half - turned), half - turned)});
+      }
+    };
+    const at::Tensor queries = query.view({tokens_, heads.heads, heads.head_dim()});
+    add_slices(packed.select(1, 0), queries.narrow(2, 0, heads.content),
+               queries.narrow(2, heads.content, heads.rotary));
+    const at::Tensor keys_values = key_value.view({tokens_, heads.heads, heads.content + heads.value});
+    add_slices(packed.select(1, 1), keys_values.narrow(2, 0, heads.content),
+               key_rotary.view({tokens_, 1, heads.rotary}));
+    const at::Tensor values = packed.select(1, 2);
+    slices.push_back({values.narrow(2, 0, heads.value), keys_values.narrow(2, heads.content, heads.value)});
     Moves(
         "latent heads packed", bytes + Bytes({qkv}),
-        [&] { ops_.PackLatentHeads(heads, query, key_value, down, qkv); }, nullptr);
+        [&] { ops_.PackLatentHeads(heads, query, key_value, down, qkv); },
+        [&] {
+          for (const Slice& slice : slices) {
+            slice.packed.copy_(slice.apart);
+          }
+          values.narrow(2, heads.value, heads.head_dim() - heads.value).zero_();
+        });
     // The gradients of the zeros behind the values are not read.
     const double zeros = Bytes({query}) * static_cast<double>(heads.head_dim() - heads.value) /
                          static_cast<double>(heads.head_dim());
     Moves(
         "latent heads unpacked", bytes + Bytes({qkv}) - zeros,
-        [&] { ops_.UnpackLatentHeads(heads, qkv, query, key_value, down); }, nullptr);
+        [&] { ops_.UnpackLatentHeads(heads, qkv, query, key_value, down); },
+        [&] {
+          for (const Slice& slice : slices) {
+            const bool shared = slice.apart.size(1) != heads.heads;
+            slice.apart.copy_(shared ? slice.packed.sum({1}, /*keepdim=*/true) : slice.packed);
+          }
+        });
   }
 
   void Activation() {
@@ -253,17 +308,19 @@ class Bench {
         });
   }
 
-  // y = x W^T and its backwards, of every matrix of a layer and the head's.
+  // y = x W^T and its backwards, of every matrix of a layer and the head's. A layer adds its residual stream
+  // to what two of them compute; the plain rows show what that costs.
   void Products() {
     struct Matrix {
       const char* name;
       int64_t outputs;
       int64_t inputs;
+      bool adds_residual = false;
     };
     for (const Matrix& m : std::vector<Matrix>{{"qkv", qkv_, s_.hidden},
-                                               {"output", s_.hidden, query_},
+                                               {"output", s_.hidden, query_, true},
                                                {"gate_up", 2 * s_.inner, s_.hidden},
-                                               {"down", s_.hidden, s_.inner},
+                                               {"down", s_.hidden, s_.inner, true},
                                                {"head", s_.vocabulary, s_.hidden}}) {
       const at::Tensor x = at::randn({tokens_, m.inputs}, kBf16);
       const at::Tensor weight = at::randn({m.outputs, m.inputs}, kBf16);
@@ -281,11 +338,21 @@ class Bench {
                [&] { ops_.LinearBackwardWeight(y, x, false, grad_weight, work); },
                [&] { at::mm_out(grad_weight, y.t(), x); });
       at::Tensor sums = at::zeros(weight.sizes(), kFloat);
+      Computes((name + " grad weight in float").c_str(), flops,
+               [&] { ops_.LinearBackwardWeight(y, x, false, sums, work); },
+               [&] { at::mm_out(sums, y.t(), x, at::kFloat); });
       Computes((name + " grad weight, added to float").c_str(), flops,
-               [&] { ops_.LinearBackwardWeight(y, x, true, sums, work); }, nullptr);
+               [&] { ops_.LinearBackwardWeight(y, x, true, sums, work); },
+               [&] { at::addmm_out(sums, sums, y.t(), x, at::kFloat); });
       Computes(
           name.c_str(), flops, [&] { ops_.Linear(x, weight, at::Tensor(), y, work); },
           [&] { at::mm_out(y, x, weight.t()); });
+      if (m.adds_residual) {
+        const at::Tensor residual = at::randn({tokens_, m.outputs}, kBf16);
+        Computes((name + " with a residual").c_str(), flops,
+                 [&] { ops_.Linear(x, weight, residual, y, work); },
+                 [&] { at::addmm_out(y, residual, x, weight.t()); });
+      }
     }
   }
 

@@ -12,7 +12,8 @@
 namespace tandem::bench {
 namespace {
 
-constexpr std::array<std::string_view, 4> kProducts = {"y", "grad_x", "grad_weight", "grad_weight_in_float"};
+constexpr std::array<std::string_view, 5> kProducts = {"y", "grad_x", "grad_weight", "grad_weight_in_float",
+                                                       "grad_weight_added"};
 
 }  // namespace
 

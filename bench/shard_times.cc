@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/Device.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -31,11 +32,14 @@ void TimeShard(int64_t parameters, const std::string& of_shape, const Bounds& bo
   };
   const fsdp::Layout layout = fsdp::MakeLayout({{.name = "layer", .shape = {parameters}}}, 2);
   const auto elements = static_cast<int64_t>(layout.elements);
-  const std::unique_ptr<fsdp::UnitKernels> kernels =
-      fsdp::CudaShardKernels().MakeUnit({.reduces_bf16 = true,
-                                         .shard_elements = elements,
-                                         .num_parameters = 1,
-                                         .pieces = fsdp::PiecesOf(layout, {0, elements})});
+  const auto of_ranks = [&](int ranks) {
+    return fsdp::CudaShardKernels().MakeUnit({.reduces_bf16 = true,
+                                              .shard_elements = elements,
+                                              .num_ranks = ranks,
+                                              .num_parameters = 1,
+                                              .pieces = fsdp::PiecesOf(layout, {0, elements})});
+  };
+  const std::unique_ptr<fsdp::UnitKernels> kernels = of_ranks(1);
   const fsdp::UnitBufferBytes sizes = fsdp::BufferBytesOf(layout, {}, 4);
   const auto bytes_of = [&](const auto& value) {
     at::Tensor host = at::empty({static_cast<int64_t>(sizeof(value))}, at::kByte);
@@ -45,7 +49,9 @@ void TimeShard(int64_t parameters, const std::string& of_shape, const Bounds& bo
   const at::Tensor outcome = bytes_of(fsdp::NormOutcome{.norm = 1, .clip = 1});
   const at::Tensor inputs = bytes_of(
       fsdp::RunInputs{.applied_step = 1, .learning_rate = 1e-4, .correction1 = 0.1, .correction2 = 0.05});
-  const at::Tensor contribution = at::randn({elements}, of_float.dtype(at::kBFloat16));
+  constexpr int kRanks = 4;
+  const at::Tensor contributions = at::randn({kRanks, elements}, of_float.dtype(at::kBFloat16));
+  const at::Tensor contribution = contributions.select(0, 0);
   at::Tensor gradients = at::zeros({elements}, of_float);
   at::Tensor weights = at::randn({elements}, of_float);
   at::Tensor exp_avg = at::zeros({elements}, of_float);
@@ -62,13 +68,25 @@ void TimeShard(int64_t parameters, const std::string& of_shape, const Bounds& bo
                                             weights.mutable_data_ptr());
       },
       [&] { weights.normal_(0, 0.02); });
+  // ATen: without the norm's terms.
+  auto* const norm_terms = static_cast<fsdp::UnitNormTerms*>(terms.mutable_data_ptr());
+  const auto fold = [&](const fsdp::UnitKernels& unit, bool add, fsdp::UnitNormTerms* of_norm) {
+    unit.Fold(contributions.const_data_ptr(), gradients.mutable_data_ptr(), add, of_norm);
+  };
   moves(
       "fold with the norm's terms", Bytes({contribution, gradients}),
-      [&] {
-        kernels->Fold(contribution.const_data_ptr(), gradients.mutable_data_ptr(), /*add=*/false,
-                      static_cast<fsdp::UnitNormTerms*>(terms.mutable_data_ptr()));
-      },
-      [&] { gradients.copy_(contribution); });
+      [&] { fold(*kernels, /*add=*/false, norm_terms); }, [&] { gradients.copy_(contribution); });
+  moves(
+      "fold with the norm's terms, added", Bytes({contribution, gradients, gradients}),
+      [&] { fold(*kernels, /*add=*/true, norm_terms); }, [&] { gradients.add_(contribution); });
+  moves(
+      "fold, added", Bytes({contribution, gradients, gradients}),
+      [&] { fold(*kernels, /*add=*/true, nullptr); }, [&] { gradients.add_(contribution); });
+  const std::unique_ptr<fsdp::UnitKernels> of_four = of_ranks(kRanks);
+  moves(
+      "fold of 4 contributions with the norm's terms", Bytes({contributions, gradients}),
+      [&] { fold(*of_four, /*add=*/false, norm_terms); },
+      [&] { at::sum_out(gradients, contributions, {0}, /*keepdim=*/false, at::kFloat); });
   fsdp::OptimizerArrays arrays{.gradients = gradients.const_data_ptr(),
                                .weights = weights.mutable_data_ptr(),
                                .exp_avg = exp_avg.mutable_data_ptr(),

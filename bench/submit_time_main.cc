@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/synchronization/notification.h"
 #include "bench/median.h"
 #include "controller/engine.h"
@@ -107,7 +108,12 @@ int main(int argc, char** argv) {
   if (argc > 2) {
     numbers.clear();
     for (int i = 2; i < argc; ++i) {
-      numbers.push_back(std::atoi(argv[i]));
+      int live = 0;
+      if (!absl::SimpleAtoi(argv[i], &live) || live < 0) {
+        std::cerr << "LIVE is a number of jobs, 0 or more; not '" << argv[i] << "'\n";
+        return 2;
+      }
+      numbers.push_back(live);
     }
   }
   for (const int live : numbers) {
