@@ -279,6 +279,23 @@ TEST(DeathTest, RanksOfTwoBuildsDoNotStartAndBothBuildsAreNamed) {
   }
 }
 
+// An earlier controller let them start.
+TEST(DeathTest, AJobThatAlreadyRunsOnTwoBuildsGoesOn) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.state.workers.clear();  // the controller is started again
+  for (const auto& [worker, rank] : {std::pair<const char*, int>{"a", 0}, {"b", 1}}) {
+    v1::Hello hello = HelloOf(worker, 1);
+    v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
+    status = StatusOf("id-job");
+    AddRank(status, rank, v1::RANK_PHASE_STEPPING)
+        .mutable_ready()
+        ->set_build(std::string("0.1.0+of-") + worker);
+    driver.Connect(hello);
+  }
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << driver.Job().message();
+}
+
 TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
