@@ -48,3 +48,13 @@ execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --short=12 HEAD
 if(NOT TANDEM_COMMIT)
   set(TANDEM_COMMIT unknown)
 endif()
+# Ranks of two builds do not train together, so the name follows every checkout, commit and pull: these change
+# HEAD or its log, and then the next build configures first.
+foreach(file HEAD logs/HEAD)
+  execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --git-path ${file}
+    OUTPUT_VARIABLE path OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  get_filename_component(path "${path}" ABSOLUTE BASE_DIR ${CMAKE_SOURCE_DIR})
+  if(EXISTS "${path}" AND NOT IS_DIRECTORY "${path}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
+  endif()
+endforeach()

@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "config/flags.h"
+#include "controller/http/http_server.h"
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
 #include "platform/failpoint.h"
@@ -78,7 +79,10 @@ int main(int argc, char** argv) {
       ->type_name("FILE");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "IPv4 host:port of metrics, the page and /healthz, or off")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check([](const std::string& address) {
+        return std::string(tandem::controller::HttpServer::CheckAddress(address).message());
+      });
   std::string page = "auto";
   app.add_option("--page", page,
                  "Serve the page at --metrics-listen, to all who reach it: on, off, or auto: on loopback")

@@ -173,10 +173,13 @@ void AddRepeatability(const v1::JobSpec& resolved, std::vector<SpecChange>& chan
   }
   // A long sequence may fit only with both: without what layers keep, and without what this backward takes.
   const std::string& recompute = resolved.training().recompute();
-  for (const std::string& words : {recompute, std::string("layer"), std::string("layer,head")}) {
-    if (words != recompute && !RecomputesMore(words, recompute)) {
-      continue;
+  std::vector<std::string> tried = {recompute};
+  for (const char* words : {"layer", "layer,head"}) {
+    if (RecomputesMore(words, recompute)) {
+      tried.emplace_back(words);
     }
+  }
+  for (const std::string& words : tried) {
     v1::JobSpec job = resolved;
     job.mutable_precision()->set_deterministic(false);
     job.mutable_training()->set_recompute(words);

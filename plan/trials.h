@@ -10,7 +10,7 @@
 
 namespace tandem::plan {
 
-// Specs beside a job's own, and what a step of each would take. What is said about them: advice.h.
+// Specs beside a job's own, and what a step of each would take. advice.h turns them into sentences.
 
 // One field of a spec, as a spec has it.
 struct FieldChange {

@@ -96,6 +96,8 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
 std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   const v1::RankSlot* first = nullptr;
   const v1::Ready* expected = nullptr;
+  // Ranks of two builds that already train were let start by an earlier controller, and are left alone.
+  const bool starts = job.state() == v1::JOB_STATE_ADMITTED || job.state() == v1::JOB_STATE_STARTING;
   for (const v1::RankSlot& slot : Current(job).slots()) {
     const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job));
     if (status == nullptr || !status->has_ready()) {
@@ -118,7 +120,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
     };
     // First, since other digests may be a consequence; and where none differs, two builds may still compute
     // other numbers by the same program.
-    if (expected->build() != ready.build()) {
+    if (starts && expected->build() != ready.build()) {
       return refusal(v1::FAILURE_CLASS_INFRASTRUCTURE, "BuildMismatch",
                      absl::StrCat(NameOf(*first), " is of build ", expected->build(), ", and ", NameOf(slot),
                                   " of build ", ready.build(),

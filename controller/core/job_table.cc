@@ -13,9 +13,10 @@ std::string Folder(const std::string& path) {
   return (std::filesystem::path(path) / "").lexically_normal().string();
 }
 
+// Makes `value` a member of the set, or no member.
 template <typename Set>
-void Put(bool present, Set& set, typename Set::value_type value) {
-  if (present) {
+void SetMember(bool is_member, Set& set, typename Set::value_type value) {
+  if (is_member) {
     set.insert(std::move(value));
   } else {
     set.erase(value);
@@ -38,12 +39,12 @@ void JobTable::Add(JobEntry entry) {
   const std::string id = entry.job.id();
   const auto [it, added] = jobs_.emplace(id, std::move(entry));
   TANDEM_CHECK(added, "a job is added once");
-  File(it->second, /*present=*/true);
+  Index(it->second);
 }
 
 void JobTable::Remove(const std::string& id) {
   if (const auto it = jobs_.find(id); it != jobs_.end()) {
-    File(it->second, /*present=*/false);
+    Unindex(it->second);
     jobs_.erase(it);
   }
 }
@@ -54,31 +55,31 @@ void JobTable::RemoveEnded() {
   }
 }
 
-void JobTable::File(const JobEntry& entry, bool present) {
+void JobTable::SetIndexed(const JobEntry& entry, bool is_indexed) {
   const v1::Job& job = entry.job;
   if (!job.request_id().empty()) {
-    Put(present, requests_, {job.owner(), job.request_id(), job.id()});
+    SetMember(is_indexed, requests_, {job.owner(), job.request_id(), job.id()});
   }
   if (IsTerminal(job.state())) {
-    Put(present, ended_, job.id());
+    SetMember(is_indexed, ended_, job.id());
     return;
   }
-  Put(present, live_names_, {job.name(), job.id()});
+  SetMember(is_indexed, live_names_, {job.name(), job.id()});
   if (const std::string& directory = job.resolved().checkpoint().directory(); !directory.empty()) {
-    Put(present, live_folders_, {Folder(directory), job.id()});
+    SetMember(is_indexed, live_folders_, {Folder(directory), job.id()});
   }
   if (HasRanks(job.state())) {
-    Put(present, with_ranks_, job.id());
+    SetMember(is_indexed, with_ranks_, job.id());
   }
   if (job.state() == v1::JOB_STATE_QUEUED) {
-    Put(present, queue_, {entry.runtime.submitted_seq(), job.id()});
+    SetMember(is_indexed, queue_, {entry.runtime.submitted_seq(), job.id()});
     if (job.reason() != kBehindOthers || job.message() != kBehindOthersMessage) {
-      Put(present, queue_to_update_, {entry.runtime.submitted_seq(), job.id()});
+      SetMember(is_indexed, queue_to_update_, {entry.runtime.submitted_seq(), job.id()});
     }
   }
 }
 
-const v1::Job* JobTable::FirstOf(const Index& index, const std::string& key) const {
+const v1::Job* JobTable::FirstOf(const KeyedIds& index, const std::string& key) const {
   const auto it = index.lower_bound({key, ""});
   return it == index.end() || it->first != key ? nullptr : &jobs_.at(it->second).job;
 }

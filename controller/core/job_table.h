@@ -31,9 +31,9 @@ inline constexpr char kBehindOthersMessage[] =
     "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs --state "
     "QUEUED` lists them)";
 
-// Jobs by id, and by all else that a decision looks for, so that none has to look at every job. It follows
-// from the jobs: tables of the same jobs are the same. Reading is that of a map; all changes go through Add,
-// Change and the two ways to remove.
+// Jobs by id, and by all else that a decision looks for, so that none has to look at every job. The indexes
+// follow from the jobs alone. It is read like a map; all changes go through Add, Change and the two ways to
+// remove.
 class JobTable {
  public:
   using Jobs = std::map<std::string, JobEntry>;
@@ -53,9 +53,9 @@ class JobTable {
   template <typename Changing>
   void Change(const std::string& id, Changing change) {
     JobEntry& entry = jobs_.at(id);
-    File(entry, /*present=*/false);
+    Unindex(entry);
     change(entry);
-    File(entry, /*present=*/true);
+    Index(entry);
   }
 
   // Does nothing where there is no such job.
@@ -82,11 +82,13 @@ class JobTable {
   const v1::Job* FindLiveByFolder(const std::string& directory) const;
 
  private:
-  using Index = std::set<std::pair<std::string, std::string>>;  // (key, id)
+  using KeyedIds = std::set<std::pair<std::string, std::string>>;  // (key, id)
 
-  // Enters a job in all that follows from it, or takes it out.
-  void File(const JobEntry& entry, bool present);
-  const v1::Job* FirstOf(const Index& index, const std::string& key) const;
+  // Enters a job in the indexes, or takes it out.
+  void Index(const JobEntry& entry) { SetIndexed(entry, true); }
+  void Unindex(const JobEntry& entry) { SetIndexed(entry, false); }
+  void SetIndexed(const JobEntry& entry, bool is_indexed);
+  const v1::Job* FirstOf(const KeyedIds& index, const std::string& key) const;
 
   Jobs jobs_;
   std::set<std::string> ended_;
@@ -94,8 +96,8 @@ class JobTable {
   Tickets queue_to_update_;
   std::set<std::string> with_ranks_;
   std::set<std::tuple<std::string, std::string, std::string>> requests_;  // (owner, request id, id)
-  Index live_names_;
-  Index live_folders_;  // in one spelling
+  KeyedIds live_names_;
+  KeyedIds live_folders_;  // in one spelling
 };
 
 }  // namespace tandem::controller

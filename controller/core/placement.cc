@@ -4,10 +4,12 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/check.h"
 #include "proto/names.h"
 
 namespace tandem::controller {
@@ -57,6 +59,16 @@ std::string ReachOf(const WorkerEntry& worker) {
   return IsLoopback(worker.inventory.data_address()) ? "machine " + worker.inventory.hostname() : "";
 }
 
+// Workers of one group are alike in where they are reached, or in that and their build, or in nothing.
+using Group = std::pair<std::string, std::string>;
+using GroupOf = Group (*)(const WorkerEntry&);
+
+Group Everyone(const WorkerEntry& /*worker*/) { return {}; }
+
+Group ByReach(const WorkerEntry& worker) { return {ReachOf(worker), ""}; }
+
+Group ByReachAndBuild(const WorkerEntry& worker) { return {ReachOf(worker), worker.build}; }
+
 // What the connected workers have for the ranks of one job on one device.
 struct Offer {
   std::vector<v1::RankSlot> slots;  // by rank, as far as there are free ones
@@ -65,17 +77,16 @@ struct Offer {
   int num_workers = 0;  // that have such slots
 };
 
-// What the workers offer that are reached there; what all offer where `reach` is null. A GPU that several
-// of them offer counts once.
+// What the connected workers of `group` offer. A GPU that several of them offer counts once.
 Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
-              const std::string* reach) {
+              GroupOf group_of, const Group& group) {
   const v1::Resources& resources = resolved.resources();
   Offer out;
   std::set<std::string> counted;  // uuids
   std::set<std::string> free;
   std::set<std::string> taken;
   for (const auto& [name, worker] : state.workers) {
-    if (!worker.connected || (reach != nullptr && ReachOf(worker) != *reach)) {
+    if (!worker.connected || group_of(worker) != group) {
       continue;
     }
     const bool schedulable = WhyNotSchedulable(state, worker).empty();
@@ -116,16 +127,16 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
   return out;
 }
 
-// The slots of the first workers, in name order, that reach each other and have enough; empty for none.
+// The slots of the first group, in the order of its first worker's name, that has enough; empty for none.
 std::vector<v1::RankSlot> SlotsTogether(const State& state, const Held& held, const v1::JobSpec& resolved,
-                                        v1::Device device) {
-  std::set<std::string> tried;
+                                        v1::Device device, GroupOf group_of) {
+  std::set<Group> tried;
   for (const auto& [name, worker] : state.workers) {
-    const std::string reach = ReachOf(worker);
-    if (!worker.connected || !tried.insert(reach).second) {
+    const Group group = group_of(worker);
+    if (!worker.connected || !tried.insert(group).second) {
       continue;
     }
-    Offer offer = OfferOf(state, held, resolved, device, &reach);
+    Offer offer = OfferOf(state, held, resolved, device, group_of, group);
     if (static_cast<int>(offer.slots.size()) == resolved.parallelism().ranks()) {
       return std::move(offer.slots);
     }
@@ -133,18 +144,17 @@ std::vector<v1::RankSlot> SlotsTogether(const State& state, const Held& held, co
   return {};
 }
 
-// "w0 (127.0.0.1) and w1 (10.0.0.7)": two of the slots' workers that do not reach each other.
-std::string ExampleOfApart(const State& state, const std::vector<v1::RankSlot>& slots) {
-  const auto text = [&](const std::string& name) {
-    return absl::StrCat(name, " (", state.workers.at(name).inventory.data_address(), ")");
-  };
-  const std::string& first = slots.front().worker();
-  for (const v1::RankSlot& slot : slots) {
-    if (ReachOf(state.workers.at(slot.worker())) != ReachOf(state.workers.at(first))) {
-      return absl::StrCat(text(first), " and ", text(slot.worker()));
-    }
-  }
-  return text(first);
+// "w0 (127.0.0.1) and w1 (10.0.0.7)": two workers of the slots that are of different groups, with what `text`
+// says of each. Requires slots of several groups.
+std::string ExampleOfTwo(const State& state, const std::vector<v1::RankSlot>& slots, GroupOf group_of,
+                         const std::string& (*text)(const WorkerEntry&)) {
+  const WorkerEntry& first = state.workers.at(slots.front().worker());
+  const auto other = std::find_if(slots.begin(), slots.end(), [&](const v1::RankSlot& slot) {
+    return group_of(state.workers.at(slot.worker())) != group_of(first);
+  });
+  TANDEM_CHECK(other != slots.end(), "the slots are of several groups");
+  return absl::StrCat(slots.front().worker(), " (", text(first), ") and ", other->worker(), " (",
+                      text(state.workers.at(other->worker())), ")");
 }
 
 // The devices that the job may run on, the better one first.
@@ -170,17 +180,25 @@ Placement Place(const State& state, const v1::Job& job) {
   Placement out;
   std::vector<std::string> offers;
   bool spread_too_thin = false;
+  std::string mixed;
   std::string apart;
   const std::vector<v1::Device> devices = DevicesOf(job);
   for (const v1::Device device : devices) {
-    out.slots = SlotsTogether(state, held, job.resolved(), device);
+    out.slots = SlotsTogether(state, held, job.resolved(), device, ByReachAndBuild);
     if (!out.slots.empty()) {
       out.device = device;
       return out;
     }
-    const Offer offer = OfferOf(state, held, job.resolved(), device, nullptr);
-    if (static_cast<int>(offer.slots.size()) == ranks) {
-      apart = ExampleOfApart(state, offer.slots);
+    const std::vector<v1::RankSlot> of_any_build =
+        SlotsTogether(state, held, job.resolved(), device, ByReach);
+    const Offer offer = OfferOf(state, held, job.resolved(), device, Everyone, {});
+    if (!of_any_build.empty()) {
+      mixed = ExampleOfTwo(state, of_any_build, ByReachAndBuild,
+                           [](const WorkerEntry& worker) -> const std::string& { return worker.build; });
+    } else if (static_cast<int>(offer.slots.size()) == ranks) {
+      apart = ExampleOfTwo(state, offer.slots, ByReach, [](const WorkerEntry& worker) -> const std::string& {
+        return worker.inventory.data_address();
+      });
     }
     spread_too_thin = spread_too_thin || offer.num_free >= ranks;
     // Only a job that asked for GPUs needs to hear that there are none.
@@ -197,6 +215,13 @@ Placement Place(const State& state, const v1::Job& job) {
     out.message = absl::StrCat(
         "needs ", Count(ranks, "slot"),
         ", and no worker is connected; start tandem-worker, or see in its log why it is not connected");
+    return out;
+  }
+  if (!mixed.empty()) {
+    out.reason = "MixedBuilds";
+    out.message = absl::StrCat("needs ", Count(ranks, "slot"), " on workers of one build, and ", mixed,
+                               " are of two, which may compute other numbers; run the same build on every "
+                               "worker");
     return out;
   }
   if (!apart.empty()) {

@@ -18,8 +18,9 @@ struct Placement {
 
 // All ranks or none, on free healthy slots of one device, ranks in order over the workers in name order and
 // their slots in index order. Workers at a loopback address only take ranks together with workers of their
-// own machine that are at one too: ranks elsewhere could not connect to theirs. `auto` is cuda where the
-// whole job fits on free GPUs now, else cpu; the first attempt's answer holds for all.
+// own machine that are at one too: ranks elsewhere could not connect to theirs. All workers of a job are of
+// one build. `auto` is cuda where the whole job fits on free GPUs now, else cpu; the first attempt's answer
+// holds for all.
 Placement Place(const State& state, const v1::Job& job);
 
 }  // namespace tandem::controller

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -84,15 +85,20 @@ struct HttpServer::Civetweb {
   mg_context* context = nullptr;
 };
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, Handler handler) {
-  const size_t colon = address.rfind(':');
-  const std::string host = address.substr(0, colon);
-  if (host.find(':') != std::string::npos) {
-    return absl::UnavailableError(absl::StrCat(
+absl::Status HttpServer::CheckAddress(const std::string& address) {
+  if (address.find(':') != address.rfind(':')) {
+    return absl::InvalidArgumentError(absl::StrCat(
         "cannot serve metrics and the page on ", address,
         ": they are served on IPv4 alone; give --metrics-listen an IPv4 address, or :PORT for every one of "
         "this machine, or --metrics-listen=off"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, Handler handler) {
+  TANDEM_RETURN_IF_ERROR(CheckAddress(address));
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
   const std::string listen = host.empty() ? address.substr(colon + 1) : address;
   const char* options[] = {
       "listening_ports", listen.c_str(),

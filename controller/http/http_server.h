@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tandem::controller {
@@ -39,8 +40,12 @@ class HttpServer {
   // Called from many threads at once.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
+  // InvalidArgument, in one line, where `address` is an IPv6 address: Debian's civetweb is built without
+  // IPv6.
+  static absl::Status CheckAddress(const std::string& address);
+
   // `address` is "host:port" (no host: every IPv4 address of this machine; port 0: any). Unavailable, in one
-  // line, where it cannot be had, or is of IPv6, for which Debian does not build civetweb.
+  // line, where it cannot be had; else fails as CheckAddress.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Handler handler);
   // Waits for the answers that are being made.
   ~HttpServer();

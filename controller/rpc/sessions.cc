@@ -12,7 +12,7 @@
 namespace tandem::controller {
 namespace {
 
-constexpr size_t kMostContenders = 16;  // for one id; others only try again
+constexpr size_t kMostContenders = 16;  // for one id; others try again until there is room
 
 }  // namespace
 
@@ -47,14 +47,20 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
     Holder& holder = by_worker_[hello.worker_id()];
     std::shared_ptr<Session>& current = holder.session;
     if (current != nullptr && current->incarnation() != hello.incarnation()) {
+      // A process that has died, perhaps to be followed by this one, would have been silent for too long.
+      const absl::Duration patience = options_.silence + 2 * options_.heartbeat_interval;
+      if (holder.contenders.size() >= kMostContenders) {
+        // Those have had their answer, or try no more: a service manager may start one process after another.
+        std::erase_if(holder.contenders,
+                      [&](const auto& contender) { return now - contender.second > 2 * patience; });
+      }
       if (holder.contenders.size() < kMostContenders) {
         holder.contenders.emplace(hello.incarnation(), now);
       }
       const auto contender = holder.contenders.find(hello.incarnation());
-      // A process that has died, perhaps to be followed by this one, would have been silent for too long.
-      const bool stays =
-          contender != holder.contenders.end() &&
-          now - std::max(contender->second, awake_since) > options_.silence + 2 * options_.heartbeat_interval;
+      const bool stays = contender != holder.contenders.end() &&
+                         now - std::max(contender->second, awake_since) > patience &&
+                         now - current->last_seen() <= 2 * options_.heartbeat_interval;
       v1::Refused refused;
       refused.set_reason("WorkerIdInUse");
       refused.set_message(

@@ -72,17 +72,18 @@ class Sessions {
   friend class Session;
 
   // Makes `session` the worker's. A refusal where another process of that id is connected: a final one where
-  // it stays connected for so long that it cannot have died unnoticed, and is not asked to end.
+  // it stays connected for so long that it cannot have died unnoticed, was heard of lately, and is not asked
+  // to end.
   std::optional<v1::Refused> Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session);
   // The former session of the worker, if it was another one's slot that `session` has left.
   void Leave(const Session* session);
   std::shared_ptr<Session> Find(const std::string& worker) const;
   std::vector<std::shared_ptr<Session>> All() const;
 
-  // Of a worker's id.
+  // Who has a worker's id.
   struct Holder {
     std::shared_ptr<Session> session;
-    std::map<uint64_t, absl::Time> contenders;  // incarnations of other processes of that id: first refused
+    std::map<uint64_t, absl::Time> contenders;  // when each other process of that id was first refused
   };
 
   const Options options_;

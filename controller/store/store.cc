@@ -182,6 +182,9 @@ absl::StatusOr<State> Store::ReadState() {
   TANDEM_ASSIGN_OR_RETURN(std::vector<JobEntry> entries,
                           ReadRows<JobEntry>(live, DataLoss(path_, "a job"), ParseEntry));
   for (JobEntry& entry : entries) {
+    if (state.jobs.contains(entry.job.id())) {
+      return absl::DataLossError(absl::StrCat(path_, ": the store holds job ", entry.job.id(), " twice"));
+    }
     state.jobs.Add(std::move(entry));
   }
   return state;

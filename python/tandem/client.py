@@ -148,7 +148,8 @@ class Client:
 
     def norms(self, job, step) -> Dict[str, Dict[str, float]]:
         """Parameter → {"weight", "gradient", "update"}: norms of one step (from 1); empty where they are not kept any
-        more."""
+        more. Raises ValueError for a step before 1, TypeError for one that is not an integer, and TandemError where the
+        call fails or norms and parameters do not match."""
         if operator.index(step) < 1:  # in a request, 0 is any step
             raise ValueError(f"step: {step} is not allowed; it must be an integer ≥ 1")
         page = self._call("ListReports", jobs_pb2.ListReportsRequest(job=job, first_step=step, last_step=step, norms=True))
@@ -158,7 +159,7 @@ class Client:
         if not len(names) == len(norms.weight) == len(norms.gradient) == len(norms.update):
             raise TandemError(f"norms of step {step}: {len(names)} parameters, but {len(norms.weight)} norms of weights, "
                               f"{len(norms.gradient)} of gradients, {len(norms.update)} of updates; controller and client "
-                              "may be of different builds")
+                              "may be of different builds, or the job ran under an earlier build")
         return {name: {"weight": weight, "gradient": gradient, "update": update}
                 for name, weight, gradient, update in zip(names, norms.weight, norms.gradient, norms.update)}
 

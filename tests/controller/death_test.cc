@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <string>
+#include <utility>
 
 #include "controller/core/assignments.h"
 #include "controller/core/causes.h"
@@ -277,6 +279,23 @@ TEST(DeathTest, RanksOfTwoBuildsDoNotStartAndBothBuildsAreNamed) {
               "rank 0 on worker a is of build 0.1.0+0123456789ab, and rank 1 on worker b of build "
               "0.1.0+ba9876543210, which may compute other numbers; run the same build on every worker");
   }
+}
+
+// An earlier controller let them start.
+TEST(DeathTest, AJobThatAlreadyRunsOnTwoBuildsGoesOn) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.state.workers.clear();  // the controller is started again
+  for (const auto& [worker, rank] : {std::pair<const char*, int>{"a", 0}, {"b", 1}}) {
+    v1::Hello hello = HelloOf(worker, 1);
+    v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
+    status = StatusOf("id-job");
+    AddRank(status, rank, v1::RANK_PHASE_STEPPING)
+        .mutable_ready()
+        ->set_build(std::string("0.1.0+of-") + worker);
+    driver.Connect(hello);
+  }
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << driver.Job().message();
 }
 
 TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {

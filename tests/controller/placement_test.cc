@@ -78,6 +78,49 @@ TEST(PlacementTest, AJobThatFitsOnWorkersThatReachEachOtherPassesTheOthersOver) 
   EXPECT_EQ(driver.Job("id-third").reason(), "WaitingForSlots");
 }
 
+v1::Hello HelloOfBuild(const std::string& worker, const std::string& build, int slots = 1) {
+  v1::Hello hello = HelloOf(worker, slots);
+  hello.set_build(build);
+  return hello;
+}
+
+TEST(PlacementTest, RanksAreNotPlacedOnWorkersOfTwoBuilds) {
+  Driver driver;
+  driver.Connect(HelloOfBuild("a", "0.1.0+0123456789ab"));
+  driver.Connect(HelloOfBuild("b", "0.1.0+ba9876543210"));
+  driver.Feed(SubmitOf("job", 2));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED);
+  EXPECT_EQ(driver.Job().reason(), "MixedBuilds");
+  EXPECT_EQ(
+      driver.Job().message(),
+      "needs 2 slots on workers of one build, and a (0.1.0+0123456789ab) and b (0.1.0+ba9876543210) are "
+      "of two, which may compute other numbers; run the same build on every worker");
+  driver.Connect(HelloOfBuild("a", "0.1.0+ba9876543210"));
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED) << "the worker was replaced as it says";
+}
+
+TEST(PlacementTest, AJobThatFitsOnWorkersOfOneBuildPassesTheOthersOver) {
+  Driver driver;
+  driver.Connect(HelloOfBuild("a", "new"));
+  driver.Connect(HelloOfBuild("b", "old"));
+  driver.Connect(HelloOfBuild("c", "new"));
+  driver.Feed(SubmitOf("job", 2));
+  ASSERT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED);
+  EXPECT_THAT(WorkersOf(driver.Job()), ElementsAre("a", "c"));
+  driver.Feed(SubmitOf("alone", 1));
+  EXPECT_THAT(WorkersOf(driver.Job("id-alone")), ElementsAre("b")) << "one worker needs no other";
+}
+
+TEST(PlacementTest, WorkersThatAreApartAndOfTwoBuildsAreFirstSaidToBeApart) {
+  Driver driver;
+  v1::Hello loopback = HelloFrom("a", "one", "127.0.0.1");
+  loopback.set_build("old");
+  driver.Connect(loopback);
+  driver.Connect(HelloFrom("b", "two", "10.0.0.7"));
+  driver.Feed(SubmitOf("job", 2));
+  EXPECT_EQ(driver.Job().reason(), "WorkersApart") << "whatever their builds are";
+}
+
 // Workers with two GPUs and a CPU slot each.
 v1::Hello HelloWithGpus(const std::string& worker) {
   v1::Hello hello = HelloOf(worker, 3);

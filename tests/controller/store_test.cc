@@ -243,6 +243,23 @@ TEST_F(StoreTest, ADamagedJobRefusesToStart) {
                                ::testing::HasSubstr("another --state")));
 }
 
+TEST_F(StoreTest, TwoRowsOfOneJobRefuseToStart) {
+  Driver driver;
+  {
+    std::unique_ptr<Store> store = Open();
+    driver.Feed(SubmitOf("one", 1));
+    driver.Feed(SubmitOf("two", 1));
+    Save(*store, driver);
+  }
+  ASSERT_TRUE(Change("UPDATE jobs SET job = (SELECT job FROM jobs WHERE id = 'id-one')").ok());
+  const absl::Status status = Open()->Load().status();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(
+                  ::testing::StartsWith(folder_.path() + "/controller.db: the store holds job id-one twice"),
+                  ::testing::HasSubstr("another --state")));
+}
+
 TEST_F(StoreTest, ADamagedPageAnywhereRefusesToStart) {
   Driver driver;
   {

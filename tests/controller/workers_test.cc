@@ -103,7 +103,9 @@ class HeldIdTest : public ServiceTest {
         v1::WorkerMessage heartbeat;
         heartbeat.mutable_heartbeat();
         for (v1::ControllerMessage message; stream_->Read(&message);) {
-          stream_->Write(heartbeat);
+          if (!silent_) {
+            stream_->Write(heartbeat);
+          }
         }
         stream_->Finish();
       });
@@ -112,8 +114,11 @@ class HeldIdTest : public ServiceTest {
       context_.TryCancel();
       thread_.join();
     }
+    // From now on it answers nothing, as one whose machine has lost its network.
+    void FallSilent() { silent_ = true; }
 
    private:
+    std::atomic<bool> silent_ = false;
     grpc::ClientContext context_;
     std::unique_ptr<v1::Workers::Stub> stub_;
     std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;
@@ -129,6 +134,31 @@ TEST_F(HeldIdTest, AProcessWhoseIdStaysTakenIsTurnedAwayForGood) {
   EXPECT_FALSE(first.refused().final());
   JobClient::Until([&] { return AnswerTo(2).refused().final(); });
   EXPECT_FALSE(AnswerTo(3).refused().final()) << "each has its own time";
+}
+
+// A service manager starts the process whose id is taken again and again.
+TEST_F(HeldIdTest, AfterManyOtherProcessesOfAnIdTheNextIsTurnedAwayForGoodToo) {
+  const Holder holder(client_->channel(), /*draining=*/false);
+  constexpr uint64_t kMany = 20;
+  for (uint64_t incarnation = 2; incarnation < 2 + kMany; ++incarnation) {
+    EXPECT_FALSE(AnswerTo(incarnation).refused().final());
+  }
+  JobClient::Until([&] { return AnswerTo(2 + kMany).refused().final(); });
+}
+
+TEST_F(HeldIdTest, WhileTheHolderOfAnIdIsSilentNobodyIsTurnedAwayForGood) {
+  Holder holder(client_->channel(), /*draining=*/false);
+  const absl::Time first = absl::Now();
+  EXPECT_FALSE(AnswerTo(2).refused().final());
+  JobClient::Until([&] { return absl::Now() > first + absl::Seconds(2); });  // it would be turned away now
+  holder.FallSilent();
+  const absl::Time silent = absl::Now();
+  JobClient::Until([&] { return absl::Now() > silent + absl::Milliseconds(750); });  // three heartbeats
+  JobClient::Until([&] {
+    const v1::ControllerMessage answer = AnswerTo(2);
+    EXPECT_FALSE(answer.refused().final());
+    return answer.has_welcome();
+  });
 }
 
 TEST_F(HeldIdTest, AProcessThatFollowsOneWhichIsAskedToEndTriesAgainUntilThen) {

@@ -43,6 +43,17 @@ def test_everything_wrong_with_a_file_is_said_at_once_and_nothing_is_started(bin
     assert not (tmp_path / "state").exists()
 
 
+def test_metrics_on_ipv6_are_a_mistake_in_a_flag(bin_dir, tmp_path):
+    # A service manager starts the controller again and again, but for the exit code of such a mistake.
+    file = tmp_path / "controller.yaml"
+    file.write_text(f"state: {tmp_path}/state\nmetrics-listen: '[::1]:9464'\n")
+    for args in (("--config", file), ("--state", tmp_path / "state", "--metrics-listen", "[::1]:9464")):
+        done = run(bin_dir, "controller", *args)
+        assert done.returncode == 2
+        assert "cannot serve metrics and the page on [::1]:9464: they are served on IPv4 alone" in done.stderr
+    assert not (tmp_path / "state").exists()
+
+
 class ConfiguredCluster(Cluster):
     """Its daemons get all their flags from files."""
 

@@ -64,8 +64,10 @@ TEST(ChangesToTryTest, ASpecThatIsRefusedIsNotTried) {
 }
 
 std::vector<std::string> Repeatability(v1::Device device, const std::string& precision,
-                                       const StepFindings& findings = kTooLarge) {
+                                       const StepFindings& findings = kTooLarge,
+                                       const std::string& recompute = "off") {
   v1::JobSpec job = TestJob("{ranks: 2}", precision);
+  job.mutable_training()->set_recompute(recompute);
   job.mutable_resources()->set_device(device);
   std::vector<SpecChange> changes = ChangesToTry(job, findings);
   std::erase_if(changes,
@@ -82,6 +84,14 @@ TEST(ChangesToTryTest, RepeatabilityIsGivenUpOnlyWhereKernelsDependOnItAndTheJob
   EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: fp32}"), ElementsAre());
   EXPECT_THAT(Repeatability(v1::DEVICE_CPU, "{compute: bf16}"), ElementsAre());
   EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: bf16}", {}), ElementsAre());
+}
+
+TEST(ChangesToTryTest, WithoutRepeatabilityEveryRecomputationIsTriedOnce) {
+  const std::string given_up = "precision.deterministic true -> false";
+  EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: bf16}", kTooLarge, "layer"),
+              ElementsAre(given_up, given_up + " with training.recompute layer,head"));
+  EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: bf16}", kTooLarge, "layer,head"),
+              ElementsAre(given_up));
 }
 
 }  // namespace
