@@ -56,7 +56,18 @@ void HeldLease::Release() {
 
 absl::Status Lease::Renew() {
   const absl::Status there = CheckJobFolder(files_, folder_, self_);
-  if (!there.ok() && !absl::IsNotFound(there)) {  // where nothing is, there is no owner either
+  if (absl::IsFailedPrecondition(there)) {
+    const absl::Status taken = TakeFolderMadeAgain(files_, folder_, self_);
+    if (!taken.ok()) {
+      return absl::IsFailedPrecondition(taken) ? there : taken;
+    }
+    platform::Log(platform::LogLevel::kWarning,
+                  "the checkpoint directory was removed and made again; saves go there from now on",
+                  {{"directory", folder_.path}});
+    seen_ = clock_.Now();
+    return taken;
+  }
+  if (!there.ok()) {  // while it is away from here, other machines may have it, and another job there
     return there;
   }
   const absl::Status renewed = RenewOwnership(files_, folder_.path, self_);
@@ -64,11 +75,15 @@ absl::Status Lease::Renew() {
     return renewed;
   }
   const absl::Time now = clock_.Now();
-  const absl::Duration unseen = now - std::exchange(seen_, now);
-  if (renewed.ok()) {
-    return renewed;
+  const absl::Duration unseen = now - seen_;
+  absl::Status owned = renewed;
+  if (absl::IsNotFound(renewed)) {
+    owned = RestoreOwnership(files_, folder_.path, self_, unseen);
   }
-  return RestoreOwnership(files_, folder_.path, self_, unseen);
+  if (owned.ok() || unseen < kPatience) {  // else the next look must not take this one for the last
+    seen_ = now;
+  }
+  return owned;
 }
 
 void Lease::Run() {

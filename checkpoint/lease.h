@@ -23,7 +23,8 @@ namespace tandem::checkpoint {
 // step does not look like a death.
 class Lease {
  public:
-  // folder: as this machine has it. While its path leads elsewhere, nothing is written there.
+  // folder: as this machine has it. While its path leads elsewhere, nothing is written there, unless it was
+  // made again (job_folder.h).
   // Calls `lost` once, on the lease's thread, with the reason (which names both jobs) when another owner has
   // the directory, or may have had it and given it back while this process, or its machine, did not run.
   // `files` and `clock`, by which such a pause is measured, outlive the lease.
@@ -45,7 +46,7 @@ class Lease {
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   platform::Files& files_;
-  const JobFolder folder_;
+  JobFolder folder_;  // used by the thread alone, but for its path
   const Owner self_;
   const std::function<void(const std::string&)> lost_;
   const absl::Duration period_;
@@ -53,7 +54,7 @@ class Lease {
   absl::Mutex mu_;
   platform::SteadyCondition stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time seen_;  // when the owner was last read, or was seen to be nobody; used by the thread alone
+  absl::Time seen_;  // when the owner was last read, or seen to be nobody; used by the thread alone
   std::thread thread_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/owner.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -67,19 +68,6 @@ absl::StatusOr<Sighting> Look(platform::Files& files, const std::string& directo
   TANDEM_ASSIGN_OR_RETURN(const Owner owner, ReadOwner(files, directory));
   TANDEM_ASSIGN_OR_RETURN(const absl::Time renewed, files.ModificationTime(PathIn(directory)));
   return Sighting{.owner = owner, .renewed = renewed};
-}
-
-// AlreadyExists where the directory has an owner.
-absl::Status PublishOwner(platform::Files& files, const std::string& directory, const Owner& self) {
-  const std::string temporary = TemporaryIn(directory, self);
-  absl::Status status = files.Write(temporary, ToJson(self));
-  if (status.ok()) {
-    status = files.Publish(temporary, PathIn(directory));
-  }
-  if (!status.ok()) {
-    files.RemoveAll(temporary).IgnoreError();  // the first error counts
-  }
-  return status;
 }
 
 absl::Status ReplaceOwner(platform::Files& files, const std::string& directory, const Owner& self) {
@@ -201,6 +189,25 @@ absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& direc
   return ParseOwner(text);
 }
 
+absl::StatusOr<bool> HoldsNothing(platform::Files& files, const std::string& directory) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.starts_with(kOwnerPrefix) && name != kOwnerPrefix;
+  });
+}
+
+absl::Status PublishOwner(platform::Files& files, const std::string& directory, const Owner& self) {
+  const std::string temporary = TemporaryIn(directory, self);
+  absl::Status status = files.Write(temporary, ToJson(self));
+  if (status.ok()) {
+    status = files.Publish(temporary, PathIn(directory));
+  }
+  if (!status.ok()) {
+    files.RemoveAll(temporary).IgnoreError();  // the first error counts
+  }
+  return status;
+}
+
 absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, const std::string& directory,
                                                        const Owner& self,
                                                        const std::function<void()>& pause) {
@@ -222,11 +229,14 @@ absl::Status RenewOwnership(platform::Files& files, const std::string& directory
 absl::Status RestoreOwnership(platform::Files& files, const std::string& directory, const Owner& self,
                               absl::Duration unseen) {
   if (unseen >= kPatience) {
-    return absl::AbortedError(absl::StrCat(
-        "checkpoint.directory ", directory, " no longer has an owner: ", ToText(self), " could not look for ",
-        absl::ToInt64Seconds(unseen),
-        " s, in which another job may have saved there; it ends: submit it again with checkpoint: {resume: "
-        "newest}"));
+    TANDEM_ASSIGN_OR_RETURN(const bool empty, HoldsNothing(files, directory));
+    if (!empty) {
+      return absl::AbortedError(
+          absl::StrCat("checkpoint.directory ", directory, " no longer has an owner: ", ToText(self),
+                       " could not look for ", absl::ToInt64Seconds(unseen),
+                       " s, in which another job may have saved there; it ends: submit it again with "
+                       "checkpoint: {resume: newest}"));
+    }
   }
   return PublishOwner(files, directory, self);
 }

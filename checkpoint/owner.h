@@ -42,7 +42,14 @@ std::string ToText(const Owner& owner);
 // NotFound where nobody owns `directory`.
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory);
 
-// Makes `self` the owner of the directory, which is there. An earlier attempt of the same job gives way at
+// Whether the directory is empty, but for what jobs write that are about to become its owner. Nobody owns it
+// then, and nobody has saved there what could be taken for another's.
+absl::StatusOr<bool> HoldsNothing(platform::Files& files, const std::string& directory);
+
+// Makes `self` the owner of a directory that has none. AlreadyExists where it has one.
+absl::Status PublishOwner(platform::Files& files, const std::string& directory, const Owner& self);
+
+// Makes `self` the owner of the directory, which must exist. An earlier attempt of the same job gives way at
 // once. Another job gives way if it is dead: `pause` waits for a kRenewal between two looks at its file. Of
 // two newcomers one is refused. Returns what the other job has not finished to save, paths under which it
 // cannot publish it (folder.h): it is to be removed (remove_together.h), and a save that comes first does
@@ -56,7 +63,8 @@ absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, c
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self);
 
 // Writes the file again that somebody has removed. `unseen` is for how long `self` has not looked: Aborted
-// after kPatience, in which another job may have come and gone. AlreadyExists where there is a file again.
+// after kPatience, in which another job may have come and gone, unless the directory holds nothing.
+// AlreadyExists where there is a file again.
 absl::Status RestoreOwnership(platform::Files& files, const std::string& directory, const Owner& self,
                               absl::Duration unseen);
 

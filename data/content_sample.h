@@ -10,9 +10,9 @@
 namespace tandem::data {
 
 // What a digest sees of a file's content: all of a small file, and of a larger one a few blocks, so that a
-// job with terabytes of text starts as fast as one with little. So it tells a file that was replaced from the
-// one before, and whatever was inserted or removed; it does not see a change between two blocks that moves
-// nothing. Times of modification are no part of it: copies of a file differ in them.
+// job with terabytes of text starts as fast as one with little. With the file's size, which a digest has
+// beside it, it tells a file from the one before, unless both have the same size and differ only between two
+// blocks. Times of modification are no part of it: copies of a file differ in them.
 //
 // Checkpoints have digests of it: with other blocks, or another hash, these must get another name there.
 
@@ -27,11 +27,11 @@ struct Block {
 };
 
 // Of a file of so many bytes, ascending: one of all where it has no more than the sampled blocks together,
-// else these, at equal distances from its begin to its end. None of an empty one.
+// else these, at equal distances from its beginning to its end. An empty file has none.
 std::vector<Block> SampledBlocks(int64_t bytes);
 
-// Hexadecimal, of the sampled blocks of an open file of so many bytes. The error of a read, without a path;
-// OutOfRange where it is shorter.
+// Hexadecimal, of the sampled blocks of an open file of so many bytes. Where a read fails this is its error,
+// which names no path; OutOfRange where the file is shorter.
 absl::StatusOr<std::string> ContentSample(int file, int64_t bytes);
 
 }  // namespace tandem::data

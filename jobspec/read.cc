@@ -266,8 +266,8 @@ class Reader {
     }
   }
 
-  // What stands at the path is no value of its field. `why`: how to write one,
-  // which is idle advice for a field that no job may have.
+  // What stands at the path is no value of its field. `why`: how to write one, which is idle advice for a
+  // field that no job may have.
   void RefuseValue(const YamlNode& key, const std::string& path, const std::string& written,
                    const std::string& why) {
     const AbsentRule* absent = FindAbsentRule(path);
@@ -302,7 +302,7 @@ void RefuseAll(ReadResult& result, const std::string& sentence, const std::strin
 }
 
 // A pipe is read as well as a regular file: it is what a shell's <(...) names.
-// As everywhere, opening one that nobody writes to waits for whoever does.
+// As everywhere, opening one that nobody writes to waits until a process opens it for writing.
 absl::StatusOr<platform::Descriptor> OpenJobFile(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISFIFO(info.st_mode)) {

@@ -6,6 +6,7 @@
 #include <linux/fs.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -144,14 +145,17 @@ class MachineFiles final : public Files {
   }
 
   absl::StatusOr<FolderId> IdOfFolder(const std::string& path) override {
-    struct stat info;
-    if (stat(path.c_str(), &info) != 0) {
+    struct statx info = {};
+    if (statx(AT_FDCWD, path.c_str(), AT_NO_AUTOMOUNT, STATX_TYPE | STATX_INO | STATX_MNT_ID, &info) != 0) {
       return Failed("look at", path);
     }
-    if (!S_ISDIR(info.st_mode)) {
+    if (!S_ISDIR(info.stx_mode)) {
       return FileError(ENOTDIR, "look at", path);
     }
-    return FolderId{.device = info.st_dev, .inode = info.st_ino};
+    const bool has_mount = (info.stx_mask & STATX_MNT_ID) != 0;  // since Linux 5.8
+    return FolderId{.device = makedev(info.stx_dev_major, info.stx_dev_minor),
+                    .inode = info.stx_ino,
+                    .mount = has_mount ? info.stx_mnt_id : 0};
   }
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {

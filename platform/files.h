@@ -19,11 +19,12 @@ namespace tandem::platform {
 inline constexpr int64_t kFilePartBytes = int64_t{16} << 20;
 
 // The folder itself, on this machine, whatever its path, for as long as it exists and its file system is
-// mounted.
+// mounted. Through another mount it is the same folder.
 struct FolderId {
   dev_t device = 0;
   ino_t inode = 0;
-  bool operator==(const FolderId&) const = default;
+  uint64_t mount = 0;  // the kernel's number of the mount that the path leads to; 0 where it does not say
+  bool operator==(const FolderId& other) const { return device == other.device && inode == other.inode; }
 };
 
 // The file operations whose failure the system must survive; tests inject ENOSPC and EIO here.
@@ -64,7 +65,7 @@ class Files {
   // The folder and what is missing above it, durable: fsyncs the parent of each one that it makes.
   virtual absl::Status CreateFolders(const std::string& path) = 0;
 
-  // The folder alone, in one that is there; fsyncs neither. OK where it is there.
+  // Makes the folder; the one above must exist. Syncs neither. OK where it exists already.
   virtual absl::Status CreateFolder(const std::string& path) = 0;
 
   // InvalidArgument where `path` is not a folder.

@@ -64,6 +64,10 @@ std::string OnRankZero(comm::Communicator& comm, const std::function<std::string
   throw UserError(error, reason);
 }
 
+bool IsNewest(const ResumeOptions& options) {
+  return options.resume_from.empty() && options.resume == jobspec::kResumeNewest;
+}
+
 void ThrowIfUnwritable(const absl::Status& written) {
   if (!written.ok()) {
     throw UserError(absl::StrCat("checkpoint.directory: rank 0 cannot write there: ", written.message()));
@@ -257,7 +261,7 @@ checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator&
 // Collective. Sets start.from, and what else of `start` follows from it.
 void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
             const StartListener& listener, JobStart& start) {
-  const bool newest = options.resume_from.empty() && options.resume == jobspec::kResumeNewest;
+  const bool newest = IsNewest(options);
   const bool named = !options.resume_from.empty() || jobspec::IsResumePath(options.resume);
   const bool is_new = !newest && !named && options.resume.empty();  // "none" is a decision
   std::vector<v1::CheckpointWarning> damaged;
@@ -310,8 +314,10 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                   checkpoint::HeldLease& lease, const StartListener& listener) {
   JobStart start;
+  bool made = false;  // the directory, on rank 0
   if (!options.directory.empty()) {
     OnRankZero(comm, [&] {
+      made = absl::IsNotFound(files.IdOfFolder(options.directory).status());
       ThrowIfUnwritable(files.CreateFolders(options.directory));
       return "";
     });
@@ -331,6 +337,13 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
     checkpoint::RemoveTogether(files, comm, doomed);
   }
   Choose(files, comm, options, listener, start);
+  if (made && IsNewest(options) && start.from.path.empty()) {
+    start.warnings.push_back(
+        WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, 0, "",
+                  absl::StrCat("checkpoint.resume: newest: made ", options.directory,
+                               ", in which there is no checkpoint, and starts from step 1; if one should be "
+                               "there, is its file system mounted?")));
+  }
   return start;
 }
 

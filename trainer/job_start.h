@@ -35,7 +35,8 @@ struct StartListener {
 // Collective, and waits for the others. Makes the job's directory, which nobody makes again in this attempt,
 // makes the job its owner (checkpoint/owner.h) and finds the checkpoint that it starts from, the newest one
 // by reading it, which the ranks share (checkpoint/verify.h). Rank 0 decides the rest for all, and holds the
-// lease of the directory, where there is one. Throws UserError on all ranks
+// lease of the directory, where there is one. `newest` starts from step 1 where it finds none, and warns
+// where the directory was not there either. Throws UserError on all ranks
 // * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
 // * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
 // * where not every rank sees the directory, or rank 0 cannot write to it,

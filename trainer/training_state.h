@@ -35,7 +35,8 @@ class Backend;
 // thread, while no run is in flight unless said otherwise.
 class TrainingState {
  public:
-  // text: that is trained on. All but it and `tell` outlive this. Throws device::OutOfMemory.
+  // text: what is trained on, used only by the constructor. Everything else outlives this. Throws
+  // device::OutOfMemory.
   TrainingState(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
                 platform::Files& files, Backend& backend, const data::Loader& text, Tell tell);
 

@@ -34,13 +34,19 @@ struct ChildPlan {
   int log_fd = -1;
   int control_fd = -1;
   int page_fd = -1;
-  int error_fd = -1;              // closes with exec; before that, errno goes through it
+  int error_fd = -1;              // closes with exec; before that, a ChildFailure goes through it
   const RunAs* run_as = nullptr;  // null: as we are
 };
 
-[[noreturn]] void FailChild(const ChildPlan& plan) {
-  const int error = errno;
-  [[maybe_unused]] const ssize_t written = write(plan.error_fd, &error, sizeof(error));
+// Why the program does not run.
+struct ChildFailure {
+  int error = 0;          // errno
+  const char* what = "";  // a literal, which the parent has at the same address
+};
+
+[[noreturn]] void FailChild(const ChildPlan& plan, const char* what = "") {
+  const ChildFailure failure{.error = errno, .what = what};
+  [[maybe_unused]] const ssize_t written = write(plan.error_fd, &failure, sizeof(failure));
   _exit(127);
 }
 
@@ -69,7 +75,7 @@ bool Become(const RunAs& who) {
   }
   setpgid(0, 0);
   if (chdir("/") != 0) {
-    FailChild(plan);
+    FailChild(plan, " in its working directory /");
   }
   signal(SIGPIPE, SIG_DFL);  // exec keeps what is ignored
   sigset_t none;
@@ -137,14 +143,14 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
     return absl::ErrnoToStatus(errno, "fork");
   }
   write_end = Descriptor();
-  int error = 0;
+  ChildFailure failure;
   ssize_t got = 0;
   do {
-    got = read(read_end.get(), &error, sizeof(error));
+    got = read(read_end.get(), &failure, sizeof(failure));
   } while (got < 0 && errno == EINTR);
   if (got != 0) {
     Reap(pid);
-    return absl::ErrnoToStatus(error, absl::StrCat("start ", request.program));
+    return absl::ErrnoToStatus(failure.error, absl::StrCat("start ", request.program, failure.what));
   }
   SpawnedProcess process{.id = {.pid = pid}, .pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0))};
   if (process.pidfd < 0) {

@@ -16,8 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "checkpoint/job_folder.h"
 #include "platform/boot_clock.h"
 #include "platform/clock.h"
 #include "tests/checkpoint/owned_folder.h"
@@ -46,6 +49,25 @@ class LeaseTest : public OwnedFolderTest {
   void OtherComesAndGoes() {
     ASSERT_TRUE(Take(Other()).ok());
     ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
+    WriteAll(directory_ + "/metrics.jsonl", "");
+  }
+
+  // Whether Mine() owns the directory, after ten seconds at most.
+  bool BecomesMine() {
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    absl::StatusOr<Owner> owner = ReadOwner(files_, directory_);
+    while (!(owner.ok() && owner->job == kJob) && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(5));
+      owner = ReadOwner(files_, directory_);
+    }
+    return owner.ok() && owner->job == kJob;
+  }
+
+  // Another folder than it was, also where the file system gives a number of a removed one again.
+  void RemoveAndMakeAgain() {
+    std::filesystem::create_directories(root_ + "/new");
+    std::filesystem::remove_all(directory_);
+    std::filesystem::rename(root_ + "/new", directory_);
   }
 
   // Why a lease of Mine() is lost.
@@ -107,7 +129,7 @@ TEST_F(LeaseTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
                 " no longer has an owner: job 0123456789ab (0123456789ab-name) on host here could not "
                 "look for 3600 s, in which another job may have saved there; it ends: submit it again "
                 "with checkpoint: {resume: newest}");
-  EXPECT_THAT(Names(), ElementsAre());
+  EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
 TEST_F(LeaseTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
@@ -118,30 +140,108 @@ TEST_F(LeaseTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
   });
   EXPECT_THAT(ReasonOfLoss(files, platform::BootClock()),
               ContainsRegex("could not look for 36[0-9][0-9] s, in which another job may have saved there"));
-  EXPECT_THAT(Names(), ElementsAre());
+  EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
 TEST_F(LeaseTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
-  std::filesystem::remove(directory_ + "/.owner");
-  std::filesystem::rename(directory_, root_ + "/away");
+  WriteAll(directory_ + "/metrics.jsonl", "");
   platform::FakeClock clock;
+  absl::Notification removed;
   LookedAtFiles files([&](int look) {
     clock.Advance(kRenewal);
     if (look == 3 * (kPatience / kRenewal)) {
-      std::filesystem::rename(root_ + "/away", directory_);
+      std::filesystem::remove(directory_ + "/.owner");
+      removed.Notify();
     }
   });
   Lease lease(
       files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
       absl::Milliseconds(5), clock);
-  const absl::Time deadline = absl::Now() + absl::Seconds(10);
-  while (!ReadOwner(files_, directory_).ok() && absl::Now() < deadline) {
-    absl::SleepFor(absl::Milliseconds(5));
-  }
-  ASSERT_TRUE(ReadOwner(files_, directory_).ok());
-  EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
+  ASSERT_TRUE(removed.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  EXPECT_TRUE(BecomesMine());
+  lease.Release();
+}
+
+// As a shared file system that is unmounted on this machine alone.
+TEST_F(LeaseTest, AnOwnerWhoseFolderWasAwayWhileAnotherCameAndWentDoesNotGoOn) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  platform::FakeClock clock;
+  LookedAtFiles files([&](int look) {
+    clock.Advance(kRenewal);
+    if (look == 2) {
+      OtherComesAndGoes();
+      std::filesystem::rename(directory_, root_ + "/away");
+    }
+    if (look == 2 + 2 * (kPatience / kRenewal)) {
+      std::filesystem::rename(root_ + "/away", directory_);
+    }
+  });
+  EXPECT_THAT(ReasonOfLoss(files, clock), HasSubstr("could not look for 9 s, in which another job may have"));
+  EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
+}
+
+TEST_F(LeaseTest, AnOwnerWhoseFolderComesBackAsItWasGoesOn) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  WriteAll(directory_ + "/metrics.jsonl", "");
+  platform::FakeClock clock;
+  absl::Notification went_on;
+  const int away = 2;
+  const int back = away + 2 * static_cast<int>(kPatience / kRenewal);
+  LookedAtFiles files([&](int look) {
+    clock.Advance(kRenewal);
+    if (look == away) {
+      std::filesystem::rename(directory_, root_ + "/away");
+    }
+    if (look == back) {
+      std::filesystem::rename(root_ + "/away", directory_);
+    }
+    if (look == back + 2) {
+      went_on.Notify();
+    }
+  });
+  Lease lease(
+      files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+      absl::Milliseconds(5), clock);
+  EXPECT_TRUE(went_on.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  lease.Release();
+  EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
+}
+
+TEST_F(LeaseTest, AnOwnerWhoseFolderIsRemovedAndMadeAgainOwnsThatOne) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  RemoveAndMakeAgain();
+  ASSERT_TRUE(absl::IsFailedPrecondition(CheckJobFolder(files_, folder, Mine())));
+  Lease lease(
+      files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+      absl::Milliseconds(5));
+  ASSERT_TRUE(BecomesMine());
+  SaveIn(files_, folder, /*ranks=*/2, /*step=*/20);
+  EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
+  std::filesystem::remove(directory_ + "/.owner");
+  EXPECT_TRUE(BecomesMine());
+  lease.Release();
+  EXPECT_THAT(Names(), ElementsAre("step-20"));
+}
+
+// It may have the number of the one that was removed, and be there only after a while.
+TEST_F(LeaseTest, AnOwnerThatDidNotLookForLongGoesOnInAFolderThatHoldsNothing) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  platform::FakeClock clock;
+  absl::Notification removed;
+  StoppedFiles files([&] {
+    std::filesystem::remove(directory_ + "/.owner");
+    clock.Advance(absl::Hours(1));
+    removed.Notify();
+  });
+  Lease lease(
+      files, FolderAt(directory_), Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+      absl::Milliseconds(5), clock);
+  ASSERT_TRUE(removed.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  EXPECT_TRUE(BecomesMine());
   lease.Release();
 }
 
@@ -150,6 +250,7 @@ TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnGetsNoOwnerAndIsNoLoss) {
   const JobFolder folder = FolderAt(directory_);
   std::filesystem::rename(directory_, root_ + "/away");
   std::filesystem::create_directories(directory_);
+  WriteAll(directory_ + "/notes", "");
   std::mutex mu;
   std::condition_variable changed;
   int more_looks = 0;
@@ -161,17 +262,19 @@ TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnGetsNoOwnerAndIsNoLoss) {
   Lease lease(
       files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
       absl::Milliseconds(5));
-  const auto looks_five_times = [&] {
+  const auto looks_ten_times = [&] {
     std::unique_lock lock(mu);
-    more_looks = 5;
+    more_looks = 10;
     return changed.wait_for(lock, std::chrono::seconds(10), [&] { return more_looks <= 0; });
   };
-  ASSERT_TRUE(looks_five_times());
-  EXPECT_THAT(Names(), ElementsAre());
+  ASSERT_TRUE(looks_ten_times());
+  EXPECT_THAT(Names(), ElementsAre("notes"));
   Steal("other");  // another job may use that one
-  ASSERT_TRUE(looks_five_times());
+  std::filesystem::remove(directory_ + "/notes");
+  ASSERT_TRUE(looks_ten_times());
   lease.Release();
   EXPECT_THAT(Names(), ElementsAre(".owner"));
+  EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
   EXPECT_EQ(ReadOwner(files_, root_ + "/away")->job, kJob);
 }
 

@@ -231,6 +231,7 @@ TEST_F(FilesTest, AFolderKeepsItsIdUnderAnotherNameAndTwoHaveTwo) {
             absl::NotFoundError("look at " + Path("a") + ": No such file or directory"));
   ASSERT_TRUE(files_.CreateFolder(Path("a")).ok());
   EXPECT_NE(*files_.IdOfFolder(Path("a")), *id);
+  EXPECT_EQ(files_.IdOfFolder(Path("a"))->mount, id->mount);
   ASSERT_TRUE(files_.Write(Path("file"), "").ok());
   EXPECT_EQ(files_.IdOfFolder(Path("file")).status(),
             absl::InvalidArgumentError("look at " + Path("file") + ": Not a directory"));

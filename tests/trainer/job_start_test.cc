@@ -161,5 +161,31 @@ TEST_F(NamedStartTest, AStartMovesWithEveryCheckpointOfItsDirectoryThatTheRanksL
   EXPECT_THAT(moves, ElementsAre(3, 3));
 }
 
+// Where the file system of the checkpoints is not mounted, their directory is made beneath.
+TEST_F(NamedStartTest, NewestThatFindsNoCheckpointSaysSoWhereTheDirectoryWasNotThereEither) {
+  const auto warnings = [&](const std::string& directory) {
+    const ResumeOptions options{
+        .self = {.job = "second", .name = "", .host = ""}, .directory = directory, .resume = "newest"};
+    std::vector<std::string> messages;
+    comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+      checkpoint::HeldLease lease;
+      const JobStart job =
+          StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
+      EXPECT_EQ(job.from.path, "");
+      for (const v1::CheckpointWarning& warning : job.warnings) {
+        messages.push_back(warning.message());  // rank 0 alone has any
+      }
+      lease.Release();
+    });
+    return messages;
+  };
+  const std::string directory = root_ + "/mount/run";
+  EXPECT_THAT(warnings(directory),
+              ElementsAre("checkpoint.resume: newest: made " + directory +
+                          ", in which there is no checkpoint, and starts from step 1; if one should be "
+                          "there, is its file system mounted?"));
+  EXPECT_THAT(warnings(directory), ElementsAre());
+}
+
 }  // namespace
 }  // namespace tandem::trainer

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "checkpoint/owner.h"
 #include "jobspec/jobspec.h"
 #include "plan/job_plan.h"
@@ -278,20 +280,34 @@ TEST_F(ProcessTest, NothingIsWrittenWhereTheCheckpointDirectoryWasWhileItIsAway)
       error_of_save(11),
       "checkpoint: rank 0: checkpoint.directory " + directory +
           " is no longer there (its file system was unmounted, or the folder was renamed or removed), so "
-          "nothing is written; bring it back before the next save");
+          "nothing is written; bring it back before the next save, or make it anew where it was removed");
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/mount"));
 
-  std::filesystem::create_directories(directory);
+  std::filesystem::create_directories(folder_ + "/new/checkpoints/beneath");
+  std::filesystem::rename(folder_ + "/new", folder_ + "/mount");  // at once: an empty one would be taken
   EXPECT_EQ(error_of_save(12),
             "checkpoint: rank 0: checkpoint.directory " + directory +
                 " is another folder than at the start of the attempt (a file system was mounted or unmounted "
                 "there, or the folder was replaced), so nothing is written; bring the first one back before "
-                "the next save");
-  EXPECT_TRUE(std::filesystem::is_empty(directory));
+                "the next save, or, if it is gone, leave an empty one there, on the same file system");
+  const auto entries = platform::SystemFiles().List(directory);
+  ASSERT_TRUE(entries.ok());
+  EXPECT_EQ(*entries, std::vector<std::string>{"beneath"});
 
   std::filesystem::remove_all(folder_ + "/mount");
   std::filesystem::rename(folder_ + "/away", folder_ + "/mount");
   EXPECT_EQ(error_of_save(13), "");
+
+  // Removed and made again: another folder, also where the file system gives a removed one's number again.
+  std::filesystem::create_directories(folder_ + "/new/checkpoints");
+  std::filesystem::remove_all(folder_ + "/mount");
+  std::filesystem::rename(folder_ + "/new", folder_ + "/mount");
+  std::string error = "not tried";
+  const absl::Time deadline = absl::Now() + kSoon;
+  for (uint64_t id = 14; !error.empty() && absl::Now() < deadline; ++id) {  // rank 0 takes it within a second
+    error = error_of_save(id);
+  }
+  EXPECT_EQ(error, "");
 }
 
 TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
