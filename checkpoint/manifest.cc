@@ -6,8 +6,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/digest.h"
 #include "platform/status_macros.h"
+#include "platform/xxh3.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -120,7 +120,7 @@ Manifest FromJson(const Json& json) {
 ManifestText WriteManifest(const Manifest& manifest) {
   // The dump begins with '{': what follows it goes behind the digest.
   const std::string rest = ToJson(manifest).dump(1).substr(1) + "\n";
-  const std::string digest = Digest(rest);
+  const std::string digest = platform::Xxh3Of(rest);
   return {.text = absl::StrCat(absl::string_view(kPrefix.data(), kPrefix.size()), digest,
                                absl::string_view(kBehindDigest.data(), kBehindDigest.size()), rest),
           .digest = digest};
@@ -132,7 +132,7 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
       text.substr(kPrefix.size() + kDigits, kBehindDigest.size()) != kBehindDigest) {
     return Damaged("it does not begin with its digest");
   }
-  if (Digest(text.substr(begin)) != text.substr(kPrefix.size(), kDigits)) {
+  if (platform::Xxh3Of(text.substr(begin)) != text.substr(kPrefix.size(), kDigits)) {
     return Damaged("its digest does not match");
   }
   const Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "checkpoint/digest.h"
+#include "platform/xxh3.h"
 
 namespace at {
 class Tensor;
@@ -46,7 +46,7 @@ class ShardsFile {
   size_t shard_ = 0;                     // the next part's
   int64_t element_ = 0;                  // of it, the next
   std::unique_ptr<at::Tensor> staging_;  // bytes; null until it is needed
-  DigestOfParts digest_;
+  platform::Xxh3 digest_;
   int64_t bytes_ = 0;
 };
 

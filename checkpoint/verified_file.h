@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "checkpoint/digest.h"
 #include "platform/files.h"
+#include "platform/xxh3.h"
 
 namespace tandem::checkpoint {
 
@@ -30,7 +30,7 @@ class VerifiedFile {
   platform::Files& files_;
   const std::string& path_;
   const ManifestFile& file_;
-  DigestOfParts digest_;
+  platform::Xxh3 digest_;
   int64_t read_ = 0;
   bool done_ = false;
 };

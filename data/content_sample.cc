@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "absl/status/status.h"
-#include "data/digest.h"
+#include "platform/xxh3.h"
 
 namespace tandem::data {
 
@@ -53,7 +53,7 @@ absl::StatusOr<std::string> ContentSample(int file, int64_t bytes) {
     }
   }
   posix_fadvise(file, 0, 0, POSIX_FADV_NORMAL);
-  return Digest(sample);
+  return platform::Xxh3Of(sample);
 }
 
 }  // namespace tandem::data

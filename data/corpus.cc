@@ -15,11 +15,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "data/content_sample.h"
-#include "data/digest.h"
 #include "data/held_out.h"
 #include "platform/check.h"
 #include "platform/file_list.h"
 #include "platform/regular_file.h"
+#include "platform/xxh3.h"
 
 namespace tandem::data {
 
@@ -184,8 +184,8 @@ void Corpus::ComputeDigests() {
     }
     list += "held out:\n";
   }
-  digest_ = Digest(list);
-  content_digest_ = Digest(contents);
+  digest_ = platform::Xxh3Of(list);
+  content_digest_ = platform::Xxh3Of(contents);
 }
 
 std::vector<std::string> Corpus::files(Split split) const {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "data/digest.h"
 #include "data/permutation.h"
 #include "platform/check.h"
+#include "platform/xxh3.h"
 
 namespace tandem::data {
 
@@ -52,14 +52,14 @@ std::string Loader::digest() const {
   if (!documents_.has_value()) {
     return corpus_->digest();
   }
-  return Digest(absl::StrCat(corpus_->digest(), " documents",
-                             documents_->end_of_document.has_value()
-                                 ? absl::StrCat(" end with ", *documents_->end_of_document)
-                                 : ""));
+  return platform::Xxh3Of(absl::StrCat(corpus_->digest(), " documents",
+                                       documents_->end_of_document.has_value()
+                                           ? absl::StrCat(" end with ", *documents_->end_of_document)
+                                           : ""));
 }
 
 std::string Loader::content_digest() const {
-  return Digest(absl::StrCat(digest(), " contents ", corpus_->content_digest()));
+  return platform::Xxh3Of(absl::StrCat(digest(), " contents ", corpus_->content_digest()));
 }
 
 int64_t Loader::Window(int64_t sample) const {

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/digest.h"
 #include "checkpoint/manifest.h"
+#include "platform/xxh3.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/comm/run_thread_ranks.h"
@@ -131,7 +131,8 @@ TEST_F(DamagedCheckpointTest, AManifestWithMembersOfOtherTypesIsRefused) {
     const size_t place = rest.find(from);
     ASSERT_NE(place, rest.npos) << from;
     rest.replace(place, from.size(), to);
-    WriteAll(Path(10) + "/manifest.json", absl::StrCat("{\"xxh3_128\": \"", Digest(rest), "\",", rest));
+    WriteAll(Path(10) + "/manifest.json",
+             absl::StrCat("{\"xxh3_128\": \"", platform::Xxh3Of(rest), "\",", rest));
     EXPECT_EQ(Newest().path, "") << to;
     EXPECT_THAT(skipped_, ElementsAre(HasSubstr("step-10: "))) << to;
   }
@@ -167,7 +168,7 @@ TEST_F(DamagedCheckpointTest, ACheckpointOfANewerVersionIsPassedOverWithTheReaso
   const size_t version = text.find("\"version\": 2");
   ASSERT_NE(version, text.npos);
   text.replace(version, 12, "\"version\": 3");
-  text = absl::StrCat("{\"xxh3_128\": \"", Digest(text.substr(begin)), "\",", text.substr(begin));
+  text = absl::StrCat("{\"xxh3_128\": \"", platform::Xxh3Of(text.substr(begin)), "\",", text.substr(begin));
   WriteAll(Path(20) + "/manifest.json", text);
   EXPECT_EQ(Newest().path, Path(10));
   EXPECT_THAT(skipped_, ElementsAre(HasSubstr("version 3, this build reads versions 1 to 2")));

@@ -19,11 +19,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/notification.h"
-#include "checkpoint/digest.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/work_together.h"
 #include "platform/files.h"
+#include "platform/xxh3.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/watched_files.h"
@@ -72,17 +72,6 @@ TEST(FilesOfRankTest, RanksReadAboutAsManyBytes) {
   EXPECT_THAT(CountsOf({1, 1, 1}, 2), ElementsAre(2, 1));
 }
 
-TEST(DigestTest, PartsHaveTheDigestOfTheWhole) {
-  const std::string content = "What is read in parts has one digest.";
-  for (size_t cut = 0; cut <= content.size(); ++cut) {
-    DigestOfParts parts;
-    parts.Add(content.substr(0, cut));
-    parts.Add(content.substr(cut));
-    EXPECT_EQ(parts.Get(), Digest(content));
-  }
-  EXPECT_EQ(DigestOfParts().Get(), Digest(""));
-}
-
 class VerifyTest : public CheckpointTest {
  protected:
   // A whole checkpoint of `step` that has no arrays, but that many files of a byte.
@@ -92,7 +81,7 @@ class VerifyTest : public CheckpointTest {
     for (int i = 0; i < num_files; ++i) {
       const std::string name = absl::StrFormat("rank-%05d.safetensors", i);
       WriteAll(Path(step) + "/" + name, "x");
-      manifest.files.push_back({.name = name, .bytes = 1, .digest = Digest("x")});
+      manifest.files.push_back({.name = name, .bytes = 1, .digest = platform::Xxh3Of("x")});
     }
     WriteAll(Path(step) + "/manifest.json", WriteManifest(manifest).text);
   }
