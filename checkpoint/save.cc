@@ -55,7 +55,6 @@ class Saving {
       : files_(files),
         comm_(comm),
         folder_(folder),
-        directory_(folder.path),
         keep_(keep),
         self_(self),
         info_(info),
@@ -124,7 +123,7 @@ class Saving {
     std::vector<std::string> doomed;
     const absl::Status status = StatusOfPart([&]() -> absl::Status {
       TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
-      return SetAsideOlder(files_, directory_, keep_, info_.step, self_, whole_, removed_steps_, doomed);
+      return SetAsideOlder(files_, folder_.path, keep_, info_.step, self_, whole_, removed_steps_, doomed);
     });
     if (!status.ok()) {
       not_removed_.push_back(Text(status));
@@ -153,7 +152,7 @@ class Saving {
   // That rank 0 may write there: the folder is the job's, and nobody else owns it.
   absl::Status CheckOurs() {
     TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
-    return CheckOwner(files_, directory_, self_);
+    return CheckOwner(files_, folder_.path, self_);
   }
 
   // Runs `part`, which does not communicate, and agrees; where a rank failed, the ranks remove the temporary
@@ -197,8 +196,8 @@ class Saving {
         return CheckJobFolder(files_, folder_, self_);
       }
       TANDEM_RETURN_IF_ERROR(CheckOurs());
-      TANDEM_ASSIGN_OR_RETURN(doomed, SetAsideTemporaries(files_, directory_, self_));
-      TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, directory_));
+      TANDEM_ASSIGN_OR_RETURN(doomed, SetAsideTemporaries(files_, folder_.path, self_));
+      TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, folder_.path));
       is_new = std::find(steps.begin(), steps.end(), info_.step) == steps.end();
       return absl::OkStatus();
     });
@@ -305,7 +304,7 @@ class Saving {
       }
       TANDEM_RETURN_IF_ERROR(published);
       whole_.insert(info_.step);  // it is there, whatever follows
-      return files_.SyncFolder(directory_);
+      return files_.SyncFolder(folder_.path);
     });
     return FromRankZero(is_free);
   }
@@ -313,7 +312,6 @@ class Saving {
   platform::Files& files_;
   comm::Communicator& comm_;
   const JobFolder& folder_;
-  const std::string& directory_;
   const int keep_;
   const Owner& self_;
   const Info& info_;
