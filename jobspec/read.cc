@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -301,23 +299,6 @@ void RefuseAll(ReadResult& result, const std::string& sentence, const std::strin
   result.unusable.push_back("");
 }
 
-// A pipe is read as well as a regular file: it is what a shell's <(...) names.
-// As everywhere, opening one that nobody writes to waits until a process opens it for writing.
-absl::StatusOr<platform::Descriptor> OpenJobFile(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0 || !S_ISFIFO(info.st_mode)) {
-    return platform::OpenRegularFile(path, O_RDONLY);
-  }
-  int fd = -1;
-  do {
-    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  } while (fd < 0 && errno == EINTR);
-  if (fd < 0) {
-    return platform::FileError(errno, "open", path);
-  }
-  return platform::Descriptor(fd);
-}
-
 }  // namespace
 
 ReadResult ReadText(std::string_view text, const std::string& file) {
@@ -344,7 +325,7 @@ ReadResult ReadFile(const std::string& path) {
   platform::Descriptor file;
   absl::Status status;
   if (!standard_input) {
-    absl::StatusOr<platform::Descriptor> opened = OpenJobFile(path);
+    absl::StatusOr<platform::Descriptor> opened = platform::OpenRegularFileOrPipe(path);
     status = opened.status();
     if (opened.ok()) {
       file = *std::move(opened);

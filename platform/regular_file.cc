@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
 namespace tandem::platform {
 namespace {
@@ -69,6 +70,22 @@ absl::Status FileError(int error, absl::string_view operation, const std::string
   }
 }
 
+namespace {
+
+absl::StatusOr<Descriptor> Open(absl::string_view operation, const std::string& path, int flags,
+                                mode_t mode) {
+  int fd = -1;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) {
+    return FileError(errno, operation, path);
+  }
+  return Descriptor(fd);
+}
+
+}  // namespace
+
 absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, mode_t mode) {
   const absl::string_view operation = (flags & O_TRUNC) != 0 ? "create" : "open";
   struct stat info;
@@ -76,21 +93,20 @@ absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, m
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return WrongKind(operation, path, info.st_mode);
   }
-  int fd = -1;
-  do {
-    fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode);
-  } while (fd < 0 && errno == EINTR);
-  if (fd < 0) {
-    return FileError(errno, operation, path);
-  }
-  Descriptor file(fd);
-  if (fstat(fd, &info) != 0) {
+  TANDEM_ASSIGN_OR_RETURN(Descriptor file, Open(operation, path, flags | O_NONBLOCK | O_NOCTTY, mode));
+  if (fstat(file.get(), &info) != 0) {
     return FileError(errno, "stat", path);
   }
   if (!S_ISREG(info.st_mode)) {
     return WrongKind(operation, path, info.st_mode);
   }
   return file;
+}
+
+absl::StatusOr<Descriptor> OpenRegularFileOrPipe(const std::string& path) {
+  struct stat info;
+  const bool is_pipe = stat(path.c_str(), &info) == 0 && S_ISFIFO(info.st_mode);
+  return is_pipe ? Open("open", path, O_RDONLY, 0) : OpenRegularFile(path, O_RDONLY);
 }
 
 }  // namespace tandem::platform

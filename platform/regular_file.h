@@ -33,6 +33,10 @@ class Descriptor {
 // O_CLOEXEC. Other errors are those of FileError.
 absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, mode_t mode = 0);
 
+// For reading: a pipe too, as a shell's <(...) names one. As everywhere, opening one that nobody writes to
+// waits until a process opens it for writing. Anything else is refused as above.
+absl::StatusOr<Descriptor> OpenRegularFileOrPipe(const std::string& path);
+
 // "a FIFO", "a folder", ...: what st_mode says.
 const char* FileKind(mode_t mode);
 
