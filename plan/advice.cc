@@ -121,16 +121,21 @@ class Adviser {
                       : absl::StrCat(SizeText(-more), " less memory");
   }
 
-  // The possible trial of that kind whose step is the shortest; null where there is none.
-  const Trial* Fastest(ChangeKind kind) const {
-    const Trial* best = nullptr;
+  // The trial for which `value` is the least, of those for which `counts`; null where there is none.
+  template <typename Counts>
+  const Trial* Least(int64_t Trial::*value, const Counts& counts) const {
+    const Trial* least = nullptr;
     for (const Trial& trial : advice_.trials) {
-      if (trial.change.kind == kind && IsPossible(trial) &&
-          (best == nullptr || trial.step_ns < best->step_ns)) {
-        best = &trial;
+      if (counts(trial) && (least == nullptr || trial.*value < least->*value)) {
+        least = &trial;
       }
     }
-    return best;
+    return least;
+  }
+
+  // The possible trial of that kind whose step is the shortest; null where there is none.
+  const Trial* Fastest(ChangeKind kind) const {
+    return Least(&Trial::step_ns, [&](const Trial& t) { return t.change.kind == kind && IsPossible(t); });
   }
 
   bool Saves(const Trial* trial) const {
@@ -169,25 +174,15 @@ class Adviser {
 
   // Of the trials that fit, the one whose step is the shortest; null where there is none.
   const Trial* FastestThatFits(bool repeats) const {
-    const Trial* fastest = nullptr;
-    for (const Trial& trial : advice_.trials) {
-      if ((trial.change.kind != ChangeKind::kRepeatability) == repeats && Fits(trial.device_bytes) &&
-          (fastest == nullptr || trial.step_ns < fastest->step_ns)) {
-        fastest = &trial;
-      }
-    }
-    return fastest;
+    return Least(&Trial::step_ns, [&](const Trial& t) {
+      return (t.change.kind != ChangeKind::kRepeatability) == repeats && Fits(t.device_bytes);
+    });
   }
 
   // The trial that needs the least; null where all need as much as the job.
   const Trial* Smallest() const {
-    const Trial* smallest = nullptr;
-    for (const Trial& trial : advice_.trials) {
-      if (trial.device_bytes < (smallest == nullptr ? prediction_.device_bytes() : smallest->device_bytes)) {
-        smallest = &trial;
-      }
-    }
-    return smallest;
+    return Least(&Trial::device_bytes,
+                 [&](const Trial& t) { return t.device_bytes < prediction_.device_bytes(); });
   }
 
   // What would make the job fit. Results that repeat may be worth more than time, so what keeps them is said
@@ -259,17 +254,12 @@ class Adviser {
     advice_.sentences.push_back(text + ".");
 
     // A smaller prefetch distance may hide as well and need less memory.
-    const Trial* smaller = nullptr;
-    for (const Trial& trial : advice_.trials) {
-      if (trial.change.kind == ChangeKind::kPrefetch &&
-          trial.change.field.to < trial.change.field.from &&  // of one digit
-          static_cast<double>(trial.step_ns - prediction_.step_ns) < kWorthwhile / 2 * Step() &&
-          trial.arena_bytes < prediction_.memory.arena_bytes) {
-        if (smaller == nullptr || trial.arena_bytes < smaller->arena_bytes) {
-          smaller = &trial;
-        }
-      }
-    }
+    const Trial* const smaller = Least(&Trial::arena_bytes, [&](const Trial& t) {
+      return t.change.kind == ChangeKind::kPrefetch &&
+             t.change.field.to < t.change.field.from &&  // of one digit
+             static_cast<double>(t.step_ns - prediction_.step_ns) < kWorthwhile / 2 * Step() &&
+             t.arena_bytes < prediction_.memory.arena_bytes;
+    });
     if (!AnySaves() && smaller != nullptr) {
       const int64_t longer = smaller->step_ns - prediction_.step_ns;
       advice_.sentences.push_back(
