@@ -77,7 +77,7 @@ class Bench {
  public:
   explicit Bench(const Shape& shape)
       : s_(shape),
-        tokens_(shape.attention.sequences * shape.attention.length),
+        tokens_(shape.attention.tokens()),
         query_(shape.attention.heads * shape.attention.head_dim),
         qkv_(query_ + 2 * shape.attention.kv_heads * shape.attention.head_dim) {}
 

@@ -25,7 +25,7 @@ int64_t ScoreGradientBytes(const AttentionShape& s) {
 }  // namespace
 
 int64_t FlashStartsBytes(const AttentionShape& shape) {
-  return shape.documents ? Aligned(shape.sequences * shape.length * 4) : 0;
+  return shape.documents ? Aligned(shape.tokens() * 4) : 0;
 }
 
 AttentionShape FlashBackwardPart(const AttentionShape& shape) {
