@@ -10,11 +10,9 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/Device.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <tuple>
 
 #include "ops/attention_work.h"
@@ -27,8 +25,7 @@ namespace tandem::bench {
 using ops::AttentionShape;
 using ops::DeviceKind;
 
-void TimeAttention(const AttentionShape& shape, const std::string& of_shape, const std::string& operation,
-                   const Bounds& bounds) {
+void TimeAttention(const AttentionShape& shape, const std::string& operation, const ShapeRows& rows) {
   const at::TensorOptions bf16 = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
   const AttentionShape& a = shape;
   const int64_t query = a.heads * a.head_dim;
@@ -50,11 +47,6 @@ void TimeAttention(const AttentionShape& shape, const std::string& of_shape, con
   at::Tensor memory = at::empty({bytes}, bf16.dtype(at::kByte));
   const ops::Workspace work{.begin = memory.mutable_data_ptr(), .bytes = bytes};
 
-  const auto computes = [&](const std::string& form, double flops, const std::function<void()>& ours,
-                            const std::function<void()>& aten) {
-    Report({{"shape", of_shape}, {"operation", operation + form}}, {Unit::kFlops, flops}, bounds, ours, aten);
-    c10::cuda::CUDACachingAllocator::emptyCache();
-  };
   const auto heads = [&](int64_t from, int64_t count) {
     return qkv.narrow(1, from * a.head_dim, count * a.head_dim)
         .view({a.sequences, a.length, count, a.head_dim})
@@ -75,10 +67,10 @@ void TimeAttention(const AttentionShape& shape, const std::string& of_shape, con
     operations.PrepareAttention(form, 2);
     operations.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse, work);
   };
-  computes(
-      " within documents", flops, [&] { ours(within); }, nullptr);
-  computes(
-      "", flops, [&] { ours(a); }, [&] { forward(); });
+  rows.Computes(
+      operation + " within documents", flops, [&] { ours(within); }, nullptr);
+  rows.Computes(
+      operation, flops, [&] { ours(a); }, [&] { forward(); });
   const auto result = forward();
   const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
   const auto backward = [&](const AttentionShape& form) {
@@ -86,12 +78,12 @@ void TimeAttention(const AttentionShape& shape, const std::string& of_shape, con
     operations.AttentionBackward(form, qkv, form.documents ? starts : at::Tensor(), context, lse, grad,
                                  grad_qkv, work);
   };
-  computes(
-      " backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
-  computes(
-      " backward within documents, repeatable", 2.5 * flops, [&] { backward(within); }, nullptr);
-  computes(
-      " backward, not repeatable", 2.5 * flops, [&] { backward(free); },
+  rows.Computes(
+      operation + " backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
+  rows.Computes(
+      operation + " backward within documents, repeatable", 2.5 * flops, [&] { backward(within); }, nullptr);
+  rows.Computes(
+      operation + " backward, not repeatable", 2.5 * flops, [&] { backward(free); },
       [&] {
         at::_scaled_dot_product_cudnn_attention_backward(
             grad_heads, q, k, v, std::get<0>(result), std::get<1>(result), std::get<6>(result),

@@ -35,12 +35,10 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/Device.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <functional>
 #include <random>
 #include <string>
 #include <tuple>
@@ -48,6 +46,7 @@
 
 #include "bench/attention_times.h"
 #include "bench/gpu_bounds.h"
+#include "bench/shape_rows.h"
 #include "bench/shard_times.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention_shape.h"
@@ -60,11 +59,10 @@
 
 namespace {
 
-using tandem::bench::Amount;
 using tandem::bench::Bounds;
 using tandem::bench::Bytes;
 using tandem::bench::MeasureBounds;
-using tandem::bench::Unit;
+using tandem::bench::ShapeRows;
 using tandem::ops::AttentionShape;
 using tandem::ops::DeviceKind;
 using tandem::ops::Workspace;
@@ -92,8 +90,8 @@ class Bench {
  public:
   Bench(const Shape& shape, const Bounds& bounds)
       : s_(shape),
-        bounds_(bounds),
-        tokens_(shape.attention.sequences * shape.attention.length),
+        rows_(shape.name, bounds),
+        tokens_(shape.attention.tokens()),
         query_(shape.attention.heads * shape.attention.head_dim),
         qkv_(query_ + 2 * shape.attention.kv_heads * shape.attention.head_dim) {}
 
@@ -102,37 +100,24 @@ class Bench {
     Rotation();
     HeadNorms();
     LatentHeads();
-    tandem::bench::TimeAttention(s_.attention, s_.name, "attention", bounds_);
+    tandem::bench::TimeAttention(s_.attention, "attention", rows_);
     // Batches whose rates cuDNN's own measurements give.
     for (const auto& [sequences, length] : s_.other_lengths) {
       AttentionShape other = s_.attention;
       other.sequences = sequences;
       other.length = length;
       tandem::bench::TimeAttention(
-          other, s_.name, "attention " + std::to_string(sequences) + " x " + std::to_string(length), bounds_);
+          other, "attention " + std::to_string(sequences) + " x " + std::to_string(length), rows_);
     }
     Activation();
     Products();
     Loss();
     LossInBlocks();
     Tokens();
-    tandem::bench::TimeShard(s_.hidden * (qkv_ + query_ + 3 * s_.inner), s_.name, bounds_);
+    tandem::bench::TimeShard(s_.hidden * (qkv_ + query_ + 3 * s_.inner), rows_);
   }
 
  private:
-  void Moves(const char* name, double bytes, const std::function<void()>& ours,
-             const std::function<void()>& aten) {
-    Report(name, {Unit::kBytes, bytes}, ours, aten);
-  }
-  void Computes(const char* name, double flops, const std::function<void()>& ours,
-                const std::function<void()>& aten) {
-    Report(name, {Unit::kFlops, flops}, ours, aten);
-  }
-  void Report(const char* name, const Amount& amount, const std::function<void()>& ours,
-              const std::function<void()>& aten) {
-    tandem::bench::Report({{"shape", s_.name}, {"operation", name}}, amount, bounds_, ours, aten);
-    c10::cuda::CUDACachingAllocator::emptyCache();
-  }
   Workspace Work(int64_t bytes) {
     if (work_.numel() < bytes) {
       work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
@@ -147,13 +132,13 @@ class Bench {
     const at::Tensor weight = at::ones({s_.hidden}, kBf16);
     at::Tensor y = at::empty_like(x);
     at::Tensor grad_weight = at::zeros({s_.hidden}, kFloat);
-    Moves(
+    rows_.Moves(
         "rms_norm", Bytes({x, y}), [&] { ops_.RmsNorm(x, weight, 1e-5, y); },
         [&] { at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5); });
     const Workspace work =
         Work(ops::RmsNormBackwardWorkBytes(DeviceKind::kGpu, tokens_, s_.hidden, x.element_size()));
     const at::Tensor reciprocals = std::get<1>(at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5));
-    Moves(
+    rows_.Moves(
         "rms_norm backward, residual added", Bytes({x, grad, residual, y}),
         [&] { ops_.RmsNormBackward(grad, x, weight, 1e-5, residual, false, y, false, grad_weight, work); },
         [&] {
@@ -175,7 +160,7 @@ class Bench {
         qkv.narrow(1, 0, heads * a.head_dim).view({a.sequences, a.length, heads, a.head_dim});
     const at::Tensor wide_c = c.view({1, a.length, 1, -1});
     const at::Tensor wide_s = s.view({1, a.length, 1, -1});
-    Moves(
+    rows_.Moves(
         "rope", 2 * Bytes({x}), [&] { ops_.Rope(c, s, heads, qkv); },
         [&] {
           const at::Tensor first = x.narrow(3, 0, a.head_dim / 2);
@@ -198,7 +183,7 @@ class Bench {
         qkv.narrow(1, 0, normed_heads * a.head_dim).view({tokens_, normed_heads, a.head_dim});
     const at::Tensor queries = x.narrow(1, 0, a.heads);
     const at::Tensor keys = x.narrow(1, a.heads, a.kv_heads);
-    Moves(
+    rows_.Moves(
         "norms of query and key heads", Bytes({qkv, normed}),
         [&] { ops_.HeadNorm(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5, normed); },
         [&] {
@@ -213,7 +198,7 @@ class Bench {
     // ATen takes gradients of queries and of keys apart, each without gaps.
     const at::Tensor grad_queries = at::randn(queries.sizes(), kBf16);
     const at::Tensor grad_keys = at::randn(keys.sizes(), kBf16);
-    Moves(
+    rows_.Moves(
         "norms of query and key heads, backward", 3 * Bytes({x}),
         [&] {
           ops_.HeadNormBackward(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5,
@@ -265,7 +250,7 @@ class Bench {
                key_rotary.view({tokens_, 1, heads.rotary}));
     const at::Tensor values = packed.select(1, 2);
     slices.push_back({values.narrow(2, 0, heads.value), keys_values.narrow(2, heads.content, heads.value)});
-    Moves(
+    rows_.Moves(
         "latent heads packed", bytes + Bytes({qkv}),
         [&] { ops_.PackLatentHeads(heads, query, key_value, down, qkv); },
         [&] {
@@ -277,7 +262,7 @@ class Bench {
     // The gradients of the zeros behind the values are not read.
     const double zeros = Bytes({query}) * static_cast<double>(heads.head_dim() - heads.value) /
                          static_cast<double>(heads.head_dim());
-    Moves(
+    rows_.Moves(
         "latent heads unpacked", bytes + Bytes({qkv}) - zeros,
         [&] { ops_.UnpackLatentHeads(heads, qkv, query, key_value, down); },
         [&] {
@@ -294,10 +279,10 @@ class Bench {
     const at::Tensor up = gate_up.narrow(1, s_.inner, s_.inner);
     at::Tensor activated = at::randn({tokens_, s_.inner}, kBf16);
     at::Tensor grad = at::empty_like(gate_up);
-    Moves(
+    rows_.Moves(
         "swiglu", Bytes({gate_up, activated}), [&] { ops_.SwiGlu(gate_up, activated); },
         [&] { at::silu(gate) * up; });
-    Moves(
+    rows_.Moves(
         "swiglu backward, activation recomputed", 2 * Bytes({gate_up, activated}),
         [&] { ops_.SwiGluBackward(gate_up, activated, grad, activated); },
         [&] {
@@ -331,27 +316,28 @@ class Bench {
       const double flops =
           2.0 * static_cast<double>(tokens_) * static_cast<double>(m.outputs) * static_cast<double>(m.inputs);
       const std::string name = m.name;
-      Computes((name + " grad x").c_str(), flops,
-               [&] { ops_.LinearBackwardInput(y, weight, /*add=*/false, grad_x, work); },
-               [&] { at::mm_out(grad_x, y, weight); });
-      Computes((name + " grad weight").c_str(), flops,
-               [&] { ops_.LinearBackwardWeight(y, x, false, grad_weight, work); },
-               [&] { at::mm_out(grad_weight, y.t(), x); });
+      rows_.Computes(
+          name + " grad x", flops, [&] { ops_.LinearBackwardInput(y, weight, /*add=*/false, grad_x, work); },
+          [&] { at::mm_out(grad_x, y, weight); });
+      rows_.Computes(
+          name + " grad weight", flops, [&] { ops_.LinearBackwardWeight(y, x, false, grad_weight, work); },
+          [&] { at::mm_out(grad_weight, y.t(), x); });
       at::Tensor sums = at::zeros(weight.sizes(), kFloat);
-      Computes((name + " grad weight in float").c_str(), flops,
-               [&] { ops_.LinearBackwardWeight(y, x, false, sums, work); },
-               [&] { at::mm_out(sums, y.t(), x, at::kFloat); });
-      Computes((name + " grad weight, added to float").c_str(), flops,
-               [&] { ops_.LinearBackwardWeight(y, x, true, sums, work); },
-               [&] { at::addmm_out(sums, sums, y.t(), x, at::kFloat); });
-      Computes(
-          name.c_str(), flops, [&] { ops_.Linear(x, weight, at::Tensor(), y, work); },
+      rows_.Computes(
+          name + " grad weight in float", flops, [&] { ops_.LinearBackwardWeight(y, x, false, sums, work); },
+          [&] { at::mm_out(sums, y.t(), x, at::kFloat); });
+      rows_.Computes(
+          name + " grad weight, added to float", flops,
+          [&] { ops_.LinearBackwardWeight(y, x, true, sums, work); },
+          [&] { at::addmm_out(sums, sums, y.t(), x, at::kFloat); });
+      rows_.Computes(
+          name, flops, [&] { ops_.Linear(x, weight, at::Tensor(), y, work); },
           [&] { at::mm_out(y, x, weight.t()); });
       if (m.adds_residual) {
         const at::Tensor residual = at::randn({tokens_, m.outputs}, kBf16);
-        Computes((name + " with a residual").c_str(), flops,
-                 [&] { ops_.Linear(x, weight, residual, y, work); },
-                 [&] { at::addmm_out(y, residual, x, weight.t()); });
+        rows_.Computes(
+            name + " with a residual", flops, [&] { ops_.Linear(x, weight, residual, y, work); },
+            [&] { at::addmm_out(y, residual, x, weight.t()); });
       }
     }
   }
@@ -362,7 +348,7 @@ class Bench {
         at::randint(s_.vocabulary, {s_.attention.sequences, s_.attention.length}, kBf16.dtype(at::kLong));
     at::Tensor lse = at::empty({tokens_}, kFloat);
     at::Tensor loss = at::empty({1}, kFloat.dtype(at::kDouble));
-    Moves(
+    rows_.Moves(
         "cross entropy and its backward, in place", 2 * Bytes({logits}),
         [&] { ops_.CrossEntropy(logits, targets, lse, loss, logits); },
         [&] {
@@ -388,7 +374,7 @@ class Bench {
     at::Tensor target_logits = at::empty({tokens_}, kFloat);
     at::Tensor loss = at::empty({1}, kFloat.dtype(at::kDouble));
     const double bytes = 8 * Bytes({blocks[0]});
-    Moves(
+    rows_.Moves(
         "cross entropy in 8 blocks", bytes,
         [&] {
           for (int64_t i = 0; i < 8; ++i) {
@@ -396,7 +382,7 @@ class Bench {
           }
         },
         nullptr);
-    Moves(
+    rows_.Moves(
         "cross entropy in 8 blocks, backward, in place", 2 * bytes,
         [&] {
           for (int64_t i = 0; i < 8; ++i) {
@@ -428,22 +414,22 @@ class Bench {
     at::Tensor hidden = at::randn({tokens_, s_.hidden}, kBf16);
     at::Tensor grad_table = at::zeros_like(table);
     const Workspace work = Work(ops::EmbeddingBackwardWorkBytes(DeviceKind::kGpu, tokens_));
-    Moves(
+    rows_.Moves(
         "embedding backward", Bytes({hidden, grad_table}),
         [&] { ops_.EmbeddingBackward(ids, hidden, false, grad_table, work); },
         [&] { at::embedding_dense_backward(hidden, ids.view({-1}), s_.vocabulary, -1, false); });
     const at::Tensor of_text = BytesOfText();
-    Moves(
+    rows_.Moves(
         "embedding backward, tokens of bytes", Bytes({hidden, grad_table}),
         [&] { ops_.EmbeddingBackward(of_text, hidden, false, grad_table, work); },
         [&] { at::embedding_dense_backward(hidden, of_text.view({-1}), s_.vocabulary, -1, false); });
-    Moves(
+    rows_.Moves(
         "embedding", 2 * Bytes({hidden}), [&] { ops_.Embedding(ids, table, hidden); },
         [&] { at::embedding(table, ids.view({-1})); });
   }
 
   const Shape& s_;
-  const Bounds bounds_;
+  const ShapeRows rows_;
   const int64_t tokens_;
   const int64_t query_;
   const int64_t qkv_;

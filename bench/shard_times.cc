@@ -9,10 +9,8 @@
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/Device.h>
-#include <c10/cuda/CUDACachingAllocator.h>
 
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,14 +20,9 @@
 
 namespace tandem::bench {
 
-void TimeShard(int64_t parameters, const std::string& of_shape, const Bounds& bounds) {
+void TimeShard(int64_t parameters, const ShapeRows& rows) {
   const at::TensorOptions of_float = at::TensorOptions(at::kCUDA).dtype(at::kFloat);
   const at::TensorOptions of_bytes = of_float.dtype(at::kByte);
-  const auto moves = [&](const char* name, double bytes, const std::function<void()>& ours,
-                         const std::function<void()>& aten) {
-    Report({{"shape", of_shape}, {"operation", name}}, {Unit::kBytes, bytes}, bounds, ours, aten);
-    c10::cuda::CUDACachingAllocator::emptyCache();
-  };
   const fsdp::Layout layout = fsdp::MakeLayout({{.name = "layer", .shape = {parameters}}}, 2);
   const auto elements = static_cast<int64_t>(layout.elements);
   const auto of_ranks = [&](int ranks) {
@@ -60,7 +53,7 @@ void TimeShard(int64_t parameters, const std::string& of_shape, const Bounds& bo
   at::Tensor norms = at::zeros({sizes.update_norms}, of_bytes);
   at::Tensor terms = at::zeros({sizes.norm_terms}, of_bytes);
   at::Tensor scratch = at::zeros({sizes.optimizer_scratch}, of_bytes);
-  moves(
+  rows.Moves(
       "initial values", Bytes({weights}),
       [&] {
         fsdp::CudaShardKernels().Initialize(/*seed=*/1, layout.parameters[0], {.deviation = 0.02},
@@ -73,17 +66,17 @@ void TimeShard(int64_t parameters, const std::string& of_shape, const Bounds& bo
   const auto fold = [&](const fsdp::UnitKernels& unit, bool add, fsdp::UnitNormTerms* of_norm) {
     unit.Fold(contributions.const_data_ptr(), gradients.mutable_data_ptr(), add, of_norm);
   };
-  moves(
+  rows.Moves(
       "fold with the norm's terms", Bytes({contribution, gradients}),
       [&] { fold(*kernels, /*add=*/false, norm_terms); }, [&] { gradients.copy_(contribution); });
-  moves(
+  rows.Moves(
       "fold with the norm's terms, added", Bytes({contribution, gradients, gradients}),
       [&] { fold(*kernels, /*add=*/true, norm_terms); }, [&] { gradients.add_(contribution); });
-  moves(
+  rows.Moves(
       "fold, added", Bytes({contribution, gradients, gradients}),
       [&] { fold(*kernels, /*add=*/true, nullptr); }, [&] { gradients.add_(contribution); });
   const std::unique_ptr<fsdp::UnitKernels> of_four = of_ranks(kRanks);
-  moves(
+  rows.Moves(
       "fold of 4 contributions with the norm's terms", Bytes({contributions, gradients}),
       [&] { fold(*of_four, /*add=*/false, norm_terms); },
       [&] { at::sum_out(gradients, contributions, {0}, /*keepdim=*/false, at::kFloat); });
@@ -100,7 +93,7 @@ void TimeShard(int64_t parameters, const std::string& of_shape, const Bounds& bo
   std::vector<at::Tensor> steps = {at::ones({}, of_float)};
   for (const char* what : {"adamw, norms of the parameter, bf16 copy (ATen: update alone)",
                            "adamw, bf16 copy (ATen: update alone)"}) {
-    moves(
+    rows.Moves(
         what, Bytes({gradients, weights, weights, exp_avg, exp_avg, exp_avg_sq, exp_avg_sq, published}),
         [&] { kernels->OptimizerStep(arrays, config); },
         [&] {
