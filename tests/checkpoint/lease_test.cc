@@ -70,6 +70,14 @@ class LeaseTest : public OwnedFolderTest {
     std::filesystem::rename(root_ + "/new", directory_);
   }
 
+  // A lease of Mine() that may not be lost.
+  Lease KeptLease(platform::Files& files, const JobFolder& folder,
+                  const platform::Clock& clock = platform::BootClock()) {
+    return Lease(
+        files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
+        absl::Milliseconds(5), clock);
+  }
+
   // Why a lease of Mine() is lost.
   std::string ReasonOfLoss(platform::Files& files, const platform::Clock& clock) {
     absl::Notification lost;
@@ -156,9 +164,7 @@ TEST_F(LeaseTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) 
       removed.Notify();
     }
   });
-  Lease lease(
-      files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
-      absl::Milliseconds(5), clock);
+  Lease lease = KeptLease(files, folder, clock);
   ASSERT_TRUE(removed.WaitForNotificationWithTimeout(absl::Seconds(10)));
   EXPECT_TRUE(BecomesMine());
   lease.Release();
@@ -202,9 +208,7 @@ TEST_F(LeaseTest, AnOwnerWhoseFolderComesBackAsItWasGoesOn) {
       went_on.Notify();
     }
   });
-  Lease lease(
-      files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
-      absl::Milliseconds(5), clock);
+  Lease lease = KeptLease(files, folder, clock);
   EXPECT_TRUE(went_on.WaitForNotificationWithTimeout(absl::Seconds(10)));
   lease.Release();
   EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
@@ -215,9 +219,7 @@ TEST_F(LeaseTest, AnOwnerWhoseFolderIsRemovedAndMadeAgainOwnsThatOne) {
   const JobFolder folder = FolderAt(directory_);
   RemoveAndMakeAgain();
   ASSERT_TRUE(absl::IsFailedPrecondition(CheckJobFolder(files_, folder, Mine())));
-  Lease lease(
-      files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
-      absl::Milliseconds(5));
+  Lease lease = KeptLease(files_, folder);
   ASSERT_TRUE(BecomesMine());
   SaveIn(files_, folder, /*ranks=*/2, /*step=*/20);
   EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
@@ -237,9 +239,7 @@ TEST_F(LeaseTest, AnOwnerThatDidNotLookForLongGoesOnInAFolderThatHoldsNothing) {
     clock.Advance(absl::Hours(1));
     removed.Notify();
   });
-  Lease lease(
-      files, FolderAt(directory_), Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
-      absl::Milliseconds(5), clock);
+  Lease lease = KeptLease(files, FolderAt(directory_), clock);
   ASSERT_TRUE(removed.WaitForNotificationWithTimeout(absl::Seconds(10)));
   EXPECT_TRUE(BecomesMine());
   lease.Release();
@@ -259,9 +259,7 @@ TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnGetsNoOwnerAndIsNoLoss) {
     --more_looks;
     changed.notify_all();
   });
-  Lease lease(
-      files, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; },
-      absl::Milliseconds(5));
+  Lease lease = KeptLease(files, folder);
   const auto looks_ten_times = [&] {
     std::unique_lock lock(mu);
     more_looks = 10;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -246,13 +247,18 @@ TEST(DeathTest, ARefusalFailsTheJob) {
   EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_USER);
 }
 
+// The first word of a rank that is ready, with what `set` makes of it.
+void SayReady(Driver& driver, const char* worker, int rank, const std::function<void(v1::Ready&)>& set) {
+  v1::AttemptStatus status = StatusOf("id-job");
+  set(*AddRank(status, rank, v1::RANK_PHASE_READY).mutable_ready());
+  driver.Say(worker, status);
+}
+
 TEST(DeathTest, RanksThatDisagreeStopTheAttemptAndBothAreNamed) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
-  v1::AttemptStatus status = StatusOf("id-job");
-  AddRank(status, 1, v1::RANK_PHASE_READY).mutable_ready()->set_data_digest("other");
-  driver.Say("b", status);
+  SayReady(driver, "b", 1, [](v1::Ready& ready) { ready.set_data_digest("other"); });
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
   EXPECT_EQ(driver.Job().reason(), "DigestMismatch");
   EXPECT_THAT(driver.Job().message(),
@@ -264,14 +270,11 @@ TEST(DeathTest, RanksOfTwoBuildsDoNotStartAndBothBuildsAreNamed) {
   for (const std::string program : {"program", "another, as a consequence"}) {
     Driver driver;
     driver.Run(v1::JOB_STATE_STARTING);
-    v1::AttemptStatus status = StatusOf("id-job");
-    AddRank(status, 0, v1::RANK_PHASE_READY).mutable_ready()->set_build("0.1.0+0123456789ab");
-    driver.Say("a", status);
-    status = StatusOf("id-job");
-    v1::Ready& other = *AddRank(status, 1, v1::RANK_PHASE_READY).mutable_ready();
-    other.set_build("0.1.0+ba9876543210");
-    other.set_program_digest(program);
-    driver.Say("b", status);
+    SayReady(driver, "a", 0, [](v1::Ready& ready) { ready.set_build("0.1.0+0123456789ab"); });
+    SayReady(driver, "b", 1, [&](v1::Ready& ready) {
+      ready.set_build("0.1.0+ba9876543210");
+      ready.set_program_digest(program);
+    });
     EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
     EXPECT_EQ(driver.Job().reason(), "BuildMismatch");
     EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
@@ -301,12 +304,8 @@ TEST(DeathTest, AJobThatAlreadyRunsOnTwoBuildsGoesOn) {
 TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
-  v1::AttemptStatus status = StatusOf("id-job");
-  AddRank(status, 0, v1::RANK_PHASE_READY).mutable_ready()->set_kernels_digest("of one kind of GPU");
-  driver.Say("a", status);
-  status = StatusOf("id-job");
-  AddRank(status, 1, v1::RANK_PHASE_READY).mutable_ready()->set_kernels_digest("of another");
-  driver.Say("b", status);
+  SayReady(driver, "a", 0, [](v1::Ready& ready) { ready.set_kernels_digest("of one kind of GPU"); });
+  SayReady(driver, "b", 1, [](v1::Ready& ready) { ready.set_kernels_digest("of another"); });
   EXPECT_EQ(driver.Job().reason(), "DigestMismatch");
   EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("disagree on the kernels of their GPUs"));
 }

@@ -242,13 +242,11 @@ TEST_P(CudaOperationsTest, EveryOperationRepeatsItsBits) {
     }
   };
   const Operations& ops = CudaOperations();
-  const WorkMemory work(std::max({kGpuLinearWorkBytes, EmbeddingBackwardWorkBytes(DeviceKind::kGpu, kRows),
-                                  RmsNormBackwardWorkBytes(DeviceKind::kGpu, kRows, kHidden, 8)}),
+  const WorkMemory work(std::max(kGpuLinearWorkBytes, EmbeddingBackwardWorkBytes(DeviceKind::kGpu, kRows)),
                         at::kCUDA);
   const at::Tensor x = random({kRows, kHidden});
   const at::Tensor grad = random({kRows, kHidden});
   const at::Tensor weight = random({kHidden, kHidden});
-  const at::Tensor norm = random({kHidden});
   expect_repeats("products", [&] {
     at::Tensor y = at::empty_like(x);
     at::Tensor grad_x = at::empty_like(x);
@@ -258,25 +256,19 @@ TEST_P(CudaOperationsTest, EveryOperationRepeatsItsBits) {
     ops.LinearBackwardWeight(grad, x, /*add=*/true, grad_weight, work);
     return Tensors{y, grad_x, grad_weight};
   });
-  expect_repeats("norm", [&] {
-    at::Tensor y = at::empty_like(x);
-    at::Tensor grad_x = at::empty_like(x);
-    at::Tensor grad_norm = statistics({kHidden});
-    ops.RmsNorm(x, norm, 1e-5, y);
-    ops.RmsNormBackward(grad, x, norm, 1e-5, y, false, grad_x, false, grad_norm, work);
-    return Tensors{y, grad_x, grad_norm};
-  });
-  for (const int64_t columns : {6001, 16'384, 49'152}) {  // more packs, and more sums, than a block has
-    const at::Tensor rows = random({264, columns});
-    const at::Tensor grad_y = random({264, columns});
-    const at::Tensor of_columns = random({columns});
-    const WorkMemory sums(RmsNormBackwardWorkBytes(DeviceKind::kGpu, 264, columns, 8), at::kCUDA);
-    expect_repeats("norm of long rows", [&] {
-      at::Tensor y = at::empty_like(rows);
-      at::Tensor grad_x = at::empty_like(rows);
+  // Rows of a block, and rows of more packs, and more sums, than a block has.
+  for (const auto& [rows, columns] :
+       std::vector<std::array<int64_t, 2>>{{kRows, kHidden}, {264, 6001}, {264, 16'384}, {264, 49'152}}) {
+    const at::Tensor of_rows = random({rows, columns});
+    const at::Tensor grad_y = random({rows, columns});
+    const at::Tensor norm = random({columns});
+    const WorkMemory sums(RmsNormBackwardWorkBytes(DeviceKind::kGpu, rows, columns, 8), at::kCUDA);
+    expect_repeats("norm", [&, columns = columns] {
+      at::Tensor y = at::empty_like(of_rows);
+      at::Tensor grad_x = at::empty_like(of_rows);
       at::Tensor grad_norm = statistics({columns});
-      ops.RmsNorm(rows, of_columns, 1e-5, y);
-      ops.RmsNormBackward(grad_y, rows, of_columns, 1e-5, y, false, grad_x, false, grad_norm, sums);
+      ops.RmsNorm(of_rows, norm, 1e-5, y);
+      ops.RmsNormBackward(grad_y, of_rows, norm, 1e-5, y, false, grad_x, false, grad_norm, sums);
       return Tensors{y, grad_x, grad_norm};
     });
   }
