@@ -62,7 +62,9 @@ class Product {
     right = matrix(5, 6, 7);
     output = matrix(10, 0, 11);
     if (part[9].matched) {
-      addend = matrix(10, 0, 11);
+      // Sums in float are weights' gradients, which layers add to where they are.
+      before = matrix(10, 0, 11);
+      addend = output.scalar_type() == at::kFloat ? output : before;
     }
   }
 
@@ -70,6 +72,7 @@ class Product {
 
   at::Tensor left;
   at::Tensor right;
+  at::Tensor before;  // what is added to; undefined: nothing is
   at::Tensor addend;
   at::Tensor output;
 
@@ -86,7 +89,11 @@ class CudaProductTableTest : public testing::Test {
 
   // What is computed by that algorithm, or by the rules' first. Every element is written.
   at::Tensor Compute(Product& product, const ProductTable::Algorithm* algorithm) {
-    product.output.fill_(std::numeric_limits<double>::quiet_NaN());
+    if (product.addend.is_same(product.output)) {
+      product.output.copy_(product.before);
+    } else {
+      product.output.fill_(std::numeric_limits<double>::quiet_NaN());
+    }
     const ProductOperands operands = product.operands();
     const ProductPlan plan(handle_, operands, algorithm);
     plan.Run(handle_, operands, work_, c10::cuda::getCurrentCUDAStream().stream());
