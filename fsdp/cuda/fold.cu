@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fold of contributions and the terms of its norm. Compiled without contraction (CMakeLists.txt): the
-// bits are those of the CPU's loops.
+// The fold of contributions, and the terms of its norm in the same pass. Compiled without contraction
+// (CMakeLists.txt): the bits are those of the CPU's loops.
 #include <cuda_runtime.h>
 
 #include "fsdp/cuda/launch.h"
@@ -10,19 +10,6 @@ namespace tandem::fsdp::cuda {
 namespace {
 
 template <typename T, typename C>
-__global__ void FoldEach(T* __restrict__ accumulator, const C* __restrict__ contributions, int64_t elements,
-                         int64_t stride, int num_contributions, bool add) {
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < elements;
-       i += static_cast<int64_t>(gridDim.x) * kThreads) {
-    T sum = add ? accumulator[i] + Widen(contributions[i]) : Widen(contributions[i]);
-    for (int r = 1; r < num_contributions; ++r) {
-      sum += Widen(contributions[r * stride + i]);
-    }
-    accumulator[i] = sum;
-  }
-}
-
-template <typename T, typename C>
 struct FoldArrays {
   T* gradients;
   const C* contributions;  // [num_contributions, stride]
@@ -30,9 +17,9 @@ struct FoldArrays {
   int num_contributions;
 };
 
-// Folds the warp's packed round at element `at`; returns the sum of the lane's squares. kAdd: to what is
-// there.
-template <bool kAdd, typename T, typename C>
+// Folds the warp's packed round at element `at`; returns the sum of the lane's squares, where kTerms wants
+// it. kAdd: to what is there.
+template <bool kAdd, bool kTerms, typename T, typename C>
 __device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, Exchange<T>& exchange) {
   constexpr int kSize = kPackSize<T>;
   RoundPacks<T> sums;
@@ -62,7 +49,9 @@ __device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, Exchange
   }
   sums.Write(arrays.gradients + at);
   double squares = 0;
-  exchange.EachOfLane(sums, [&](T value) { AddSquare(squares, value); });
+  if constexpr (kTerms) {
+    exchange.EachOfLane(sums, [&](T value) { AddSquare(squares, value); });
+  }
   return squares;
 }
 
@@ -126,8 +115,9 @@ struct GroupTerms {
   }
 };
 
-// Each block leaves the terms of its tiles in partials[blockIdx.x]. packed: arrays begin where packs may.
-template <bool kAdd, typename T, typename C>
+// packed: arrays begin where packs may. With kTerms each block leaves the terms of its tiles in
+// partials[blockIdx.x].
+template <bool kAdd, bool kTerms, typename T, typename C>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
     FoldTiles(TiledShard shard, FoldArrays<T, C> arrays, bool packed, UnitNormTerms* partials) {
   __shared__ Exchange<T> exchanges[kWarps];
@@ -143,9 +133,11 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
 #pragma unroll 2
       for (int round = 0; round < kTileChunks / kGroups; ++round) {
         const int64_t at = first + (round * kWarps + warp) * kRound;
-        const double lane = FoldRound<kAdd>(arrays, at, exchanges[warp]);
-        const int64_t begin = at + Group() % kChunksOfWarp * kPackedGranule;
-        terms.Add(lane, arrays.gradients, begin, begin + kPackedGranule);
+        [[maybe_unused]] const double lane = FoldRound<kAdd, kTerms>(arrays, at, exchanges[warp]);
+        if constexpr (kTerms) {
+          const int64_t begin = at + Group() % kChunksOfWarp * kPackedGranule;
+          terms.Add(lane, arrays.gradients, begin, begin + kPackedGranule);
+        }
       }
       continue;
     }
@@ -157,25 +149,29 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
       const bool whole = chunk <= chunks.last;
       const int64_t begin = whole ? chunks.begin(chunk) - shard.begin : 0;
       const int64_t end = whole ? chunks.end(chunk) - shard.begin : 0;
-      const double lane =
+      [[maybe_unused]] const double lane =
           packed && chunks.Packed(of_warp)
-              ? FoldRound<kAdd>(arrays, of_warp * kPackedGranule - shard.begin, exchanges[warp])
+              ? FoldRound<kAdd, kTerms>(arrays, of_warp * kPackedGranule - shard.begin, exchanges[warp])
               : FoldElements<kAdd>(arrays, begin, end);
-      __syncwarp();  // what the other lanes of the group have written is there
-      terms.Add(lane, arrays.gradients, begin, end);
+      if constexpr (kTerms) {
+        __syncwarp();  // what the other lanes of the group have written is there
+        terms.Add(lane, arrays.gradients, begin, end);
+      }
     }
   }
-  if (Lane() == 0) {
-    shared[Group()] = terms;
-  }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    UnitNormTerms total;
-    for (const GroupTerms& group : shared) {
-      total.squares.Add(group.squares);
-      total.nonfinite += group.nonfinite;
+  if constexpr (kTerms) {
+    if (Lane() == 0) {
+      shared[Group()] = terms;
     }
-    partials[blockIdx.x] = total;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      UnitNormTerms total;
+      for (const GroupTerms& group : shared) {
+        total.squares.Add(group.squares);
+        total.nonfinite += group.nonfinite;
+      }
+      partials[blockIdx.x] = total;
+    }
   }
 }
 
@@ -204,32 +200,26 @@ __global__ void AddPartialTerms(const UnitNormTerms* partials, int num_partials,
 }  // namespace
 
 template <typename T, typename C>
-int LaunchFold(T* accumulator, const C* contributions, int64_t elements, int64_t stride,
-               int num_contributions, bool add, Stream stream) {
-  const int64_t blocks = (elements + kThreads - 1) / kThreads;
-  FoldEach<<<static_cast<unsigned>(blocks < 65536 ? blocks : 65536), kThreads, 0, stream>>>(
-      accumulator, contributions, elements, stride, num_contributions, add);
-  return cudaGetLastError();
-}
-
-template <typename T, typename C>
-int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,
-                        int num_contributions, bool add, UnitNormTerms* terms, Stream stream) {
+int LaunchFold(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,
+               int num_contributions, bool add, UnitNormTerms* terms, Stream stream) {
+  const bool wants = terms != nullptr;
+  UnitNormTerms* const partials = wants ? terms + 1 : nullptr;
   const int blocks = shard.num_tiles < kMaxTermBlocks ? shard.num_tiles : kMaxTermBlocks;
   if (blocks > 0) {
-    const auto kernel = add ? FoldTiles<true, T, C> : FoldTiles<false, T, C>;
+    const auto kernel = wants ? (add ? FoldTiles<true, true, T, C> : FoldTiles<false, true, T, C>)
+                              : (add ? FoldTiles<true, false, T, C> : FoldTiles<false, false, T, C>);
     kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
         shard, FoldArrays<T, C>{gradients, contributions, stride, num_contributions},
-        ArePacks({gradients, contributions}), terms + 1);
+        ArePacks({gradients, contributions}), partials);
   }
-  AddPartialTerms<<<1, kThreads, 0, stream>>>(terms + 1, blocks, terms);
+  if (wants) {
+    AddPartialTerms<<<1, kThreads, 0, stream>>>(partials, blocks, terms);
+  }
   return cudaGetLastError();
 }
 
-#define TANDEM_INSTANTIATE(T, C)                                                                        \
-  template int LaunchFold(T*, const C*, int64_t, int64_t, int, bool, Stream);                           \
-  template int LaunchFoldWithTerms(const TiledShard&, T*, const C*, int64_t, int, bool, UnitNormTerms*, \
-                                   Stream);
+#define TANDEM_INSTANTIATE(T, C) \
+  template int LaunchFold(const TiledShard&, T*, const C*, int64_t, int, bool, UnitNormTerms*, Stream);
 
 TANDEM_INSTANTIATE(float, float)
 TANDEM_INSTANTIATE(float, Bf16)

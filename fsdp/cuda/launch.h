@@ -48,16 +48,12 @@ struct InitialValues {
 template <typename T>
 int LaunchInitialize(const InitialValues& initial, T* values, Stream stream);
 
-// accumulator[i] = (((accumulator[i] + c0[i]) + c1[i]) + …), as fold.h.
+// gradients[i] = (((gradients[i] + c0[i]) + c1[i]) + …) of the shard's parameters, without gradients[i] where
+// not add, as fold.h; and the terms of what is then there. terms: the terms, and behind them room for the
+// partial sums of min(num_tiles, kMaxTermBlocks) blocks; null: not wanted. stride: between contributions.
 template <typename T, typename C>
-int LaunchFold(T* accumulator, const C* contributions, int64_t elements, int64_t stride,
-               int num_contributions, bool add, Stream stream);
-
-// The same of all parameters of the shard, and the terms of what is then in the accumulator. terms: the
-// terms, and behind them room for the partial sums of min(num_tiles, kMaxTermBlocks) blocks.
-template <typename T, typename C>
-int LaunchFoldWithTerms(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,
-                        int num_contributions, bool add, UnitNormTerms* terms, Stream stream);
+int LaunchFold(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,
+               int num_contributions, bool add, UnitNormTerms* terms, Stream stream);
 
 template <typename T>
 struct OptimizerPointers {

@@ -71,27 +71,15 @@ class CudaUnitKernels final : public UnitKernels {
  public:
   explicit CudaUnitKernels(ShardGeometry geometry)
       : geometry_(std::move(geometry)),
-        runs_(RunsOf(geometry_.pieces)),
         tiled_(TiledPieces(geometry_, num_tiles_)),
         pieces_(tiled_),
         first_tiles_(FirstTiles(tiled_, num_tiles_, geometry_.num_parameters)) {}
 
   void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const override {
-    const auto* const contributions = static_cast<const C*>(staging);
-    auto* const accumulator = static_cast<T*>(gradients);
-    if (norm_terms != nullptr) {
-      device::CheckCuda(
-          cuda::LaunchFoldWithTerms(Shard(), accumulator, contributions, geometry_.shard_elements,
-                                    geometry_.num_ranks, add, norm_terms, CurrentStream()),
-          "fold of gradients");
-      return;
-    }
-    for (const Range& run : runs_) {
-      const int64_t at = run.begin - geometry_.begin;
-      device::CheckCuda(cuda::LaunchFold(accumulator + at, contributions + at, run.size(),
-                                         geometry_.shard_elements, geometry_.num_ranks, add, CurrentStream()),
-                        "fold of gradients");
-    }
+    device::CheckCuda(
+        cuda::LaunchFold(Shard(), static_cast<T*>(gradients), static_cast<const C*>(staging),
+                         geometry_.shard_elements, geometry_.num_ranks, add, norm_terms, CurrentStream()),
+        "fold of gradients");
   }
 
   void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const override {
@@ -119,7 +107,6 @@ class CudaUnitKernels final : public UnitKernels {
   }
 
   const ShardGeometry geometry_;
-  const std::vector<Range> runs_;
   int num_tiles_ = 0;
   const std::vector<cuda::TiledPiece> tiled_;
   const Table<cuda::TiledPiece> pieces_;
