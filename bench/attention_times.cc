@@ -28,10 +28,9 @@ using ops::DeviceKind;
 void TimeAttention(const AttentionShape& shape, const std::string& operation, const ShapeRows& rows) {
   const at::TensorOptions bf16 = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
   const AttentionShape& a = shape;
-  const int64_t query = a.heads * a.head_dim;
-  const at::Tensor qkv = at::randn({a.tokens(), query + 2 * a.kv_heads * a.head_dim}, bf16);
-  const at::Tensor grad = at::randn({a.tokens(), query}, bf16);
-  at::Tensor context = at::empty({a.tokens(), query}, bf16);
+  const at::Tensor qkv = at::randn({a.tokens(), a.qkv_columns()}, bf16);
+  const at::Tensor grad = at::randn({a.tokens(), a.context_columns()}, bf16);
+  at::Tensor context = at::empty({a.tokens(), a.context_columns()}, bf16);
   at::Tensor lse = at::empty({a.sequences, a.heads, a.length}, bf16.dtype(at::kFloat));
   at::Tensor grad_qkv = at::empty_like(qkv);
   const ops::Operations& operations = ops::CudaOperations();
@@ -56,7 +55,7 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
   const at::Tensor k = heads(a.heads, a.kv_heads);
   const at::Tensor v = heads(a.heads + a.kv_heads, a.kv_heads);
   const double flops = 2.0 * static_cast<double>(a.tokens()) * static_cast<double>(a.length) *
-                       static_cast<double>(query);  // two products, half of each
+                       static_cast<double>(a.context_columns());  // two products, half of each
   const auto forward = [&] {
     return at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0, true);
   };

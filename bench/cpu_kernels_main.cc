@@ -78,8 +78,8 @@ class Bench {
   explicit Bench(const Shape& shape)
       : s_(shape),
         tokens_(shape.attention.tokens()),
-        query_(shape.attention.heads * shape.attention.head_dim),
-        qkv_(query_ + 2 * shape.attention.kv_heads * shape.attention.head_dim) {}
+        query_(shape.attention.context_columns()),
+        qkv_(shape.attention.qkv_columns()) {}
 
   void Run() {
     Norm();

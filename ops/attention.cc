@@ -16,7 +16,7 @@ void CheckInputs(const AttentionShape& shape, const at::Tensor& qkv, const at::T
                  DeviceKind on) {
   TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
               shape.kv_heads, " key-value heads evenly");
-  CheckMatrix("qkv", qkv, shape.tokens(), (shape.heads + 2 * shape.kv_heads) * shape.head_dim, on);
+  CheckMatrix("qkv", qkv, shape.tokens(), shape.qkv_columns(), on);
   TORCH_CHECK(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
               " documents comes ", documents.defined() ? "with" : "without", " their starts");
   if (shape.documents) {
@@ -28,7 +28,7 @@ void CheckInputs(const AttentionShape& shape, const at::Tensor& qkv, const at::T
 
 void CheckOutputs(const AttentionShape& shape, const at::Tensor& context, const at::Tensor& lse,
                   DeviceKind on) {
-  CheckMatrix("context", context, shape.tokens(), shape.heads * shape.head_dim, on);
+  CheckMatrix("context", context, shape.tokens(), shape.context_columns(), on);
   CheckElements("lse", lse, shape.tokens() * shape.heads, on);
 }
 

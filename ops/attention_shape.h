@@ -19,6 +19,9 @@ struct AttentionShape {
   bool documents = false;
 
   int64_t tokens() const { return sequences * length; }
+  // Columns of the queries, keys and values of a row, and of its context.
+  int64_t qkv_columns() const { return (heads + 2 * kv_heads) * head_dim; }
+  int64_t context_columns() const { return heads * head_dim; }
 };
 
 // Of row s of sequence b, the first row in the sequence of its document: starts[b * stride + s], from 0 to s,

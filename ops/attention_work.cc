@@ -8,8 +8,6 @@ constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 int64_t StatisticsBytes(int64_t element_bytes) { return std::max<int64_t>(4, element_bytes); }
 
-int64_t Width(const AttentionShape& s) { return (s.heads + 2 * s.kv_heads) * s.head_dim; }
-
 // Blocks of `matrices` scores, and of bfloat16 `columns` columns of a sequence in float.
 int64_t BlockedBytes(const AttentionShape& s, int64_t element_bytes, int64_t matrices, int64_t columns) {
   const int64_t scores =
@@ -65,7 +63,7 @@ int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& s, int64_t e
   if (IsFlashAttention(s, element_bytes)) {
     return FlashStartsBytes(s) + kFlashSlackBytes;
   }
-  return BlockedBytes(s, element_bytes, 1, Width(s) + s.heads * s.head_dim);
+  return BlockedBytes(s, element_bytes, 1, s.qkv_columns() + s.context_columns());
 }
 
 int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, int64_t element_bytes) {
@@ -87,7 +85,7 @@ int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, i
         part.repeats ? part.sequences * part.heads * ScoreGradientBytes(part) : rows * part.head_dim * 4;
     return FlashStartsBytes(s) + sums + rows * 4 + own + kFlashSlackBytes;
   }
-  return BlockedBytes(s, element_bytes, 2, 2 * Width(s) + s.heads * s.head_dim);
+  return BlockedBytes(s, element_bytes, 2, 2 * s.qkv_columns() + s.context_columns());
 }
 
 }  // namespace tandem::ops

@@ -177,8 +177,8 @@ void Attention(const AttentionArgs<E>& args) {
   const int64_t ld = AttentionRowStride(length, sizeof(T));
   const int64_t padded_dim = AttentionPaddedDim(dim, sizeof(T));
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t context_stride = shape.heads * dim;
-  const int64_t stride = (shape.heads + 2 * shape.kv_heads) * dim;  // of qkv
+  const int64_t context_stride = shape.context_columns();
+  const int64_t stride = shape.qkv_columns();
   const E* q = args.qkv;
   const E* k = q + shape.heads * dim;
   const E* v = k + shape.kv_heads * dim;
@@ -238,8 +238,8 @@ void AttentionBackward(const AttentionBackwardArgs<E>& args) {
   const int64_t ld = AttentionRowStride(length, sizeof(T));
   const int64_t padded_dim = AttentionPaddedDim(dim, sizeof(T));
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t context_stride = shape.heads * dim;
-  const int64_t stride = (shape.heads + 2 * shape.kv_heads) * dim;  // of qkv
+  const int64_t context_stride = shape.context_columns();
+  const int64_t stride = shape.qkv_columns();
   const E* q = args.qkv;
   const E* k = q + shape.heads * dim;
   const E* v = k + shape.kv_heads * dim;

@@ -96,8 +96,8 @@ void BlockedAttention(const AttentionArgs<E>& args) {
   const AttentionShape& shape = args.shape;
   const int64_t block = ScoreBlockRows(shape, sizeof(E));
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-  const int64_t context_width = shape.heads * shape.head_dim;
+  const int64_t width = shape.qkv_columns();
+  const int64_t context_width = shape.context_columns();
   constexpr bool kConverts = std::is_same_v<E, Bf16>;
   const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
   Pieces pieces(args.work, Options<T>());
@@ -142,8 +142,8 @@ void BlockedAttention(const AttentionBackwardArgs<E>& args) {
   const AttentionShape& shape = args.shape;
   const int64_t block = ScoreBlockRows(shape, sizeof(E));
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
-  const int64_t context_width = shape.heads * shape.head_dim;
+  const int64_t width = shape.qkv_columns();
+  const int64_t context_width = shape.context_columns();
   constexpr bool kConverts = std::is_same_v<E, Bf16>;
   const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
   Pieces pieces(args.work, Options<T>());

@@ -47,9 +47,6 @@ struct Layout {
   AttentionShape whole;  // what the matrices hold
   AttentionShape part;   // what one call computes
 
-  int64_t width() const { return (whole.heads + 2 * whole.kv_heads) * whole.head_dim; }
-  int64_t context_width() const { return whole.heads * whole.head_dim; }
-
   TensorPtr Heads(Graph& graph, Uid uid, int64_t heads, int64_t row) const {
     return graph.tensor(Attributes(uid, heads, row));
   }
@@ -142,14 +139,14 @@ void SetMask(Graph& graph, const Layout& layout, Options& options) {
 std::unique_ptr<Graph> ForwardGraph(const Layout& layout) {
   auto graph = EmptyGraph();
   const AttentionShape& part = layout.part;
-  const TensorPtr q = layout.Heads(*graph, kQ, part.heads, layout.width());
-  const TensorPtr k = layout.Heads(*graph, kK, part.kv_heads, layout.width());
-  const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.width());
+  const TensorPtr q = layout.Heads(*graph, kQ, part.heads, layout.whole.qkv_columns());
+  const TensorPtr k = layout.Heads(*graph, kK, part.kv_heads, layout.whole.qkv_columns());
+  const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.whole.qkv_columns());
   auto options = cudnn_frontend::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(
       static_cast<float>(AttentionScale(part)));
   SetMask(*graph, layout, options);
   const auto [context, lse] = graph->sdpa(q, k, v, options);
-  layout.SetHeads(context, kContext, part.heads, layout.context_width());
+  layout.SetHeads(context, kContext, part.heads, layout.whole.context_columns());
   layout.SetLse(lse);
   return graph;
 }
@@ -157,20 +154,21 @@ std::unique_ptr<Graph> ForwardGraph(const Layout& layout) {
 std::unique_ptr<Graph> BackwardGraph(const Layout& layout) {
   auto graph = EmptyGraph();
   const AttentionShape& part = layout.part;
-  const TensorPtr q = layout.Heads(*graph, kQ, part.heads, layout.width());
-  const TensorPtr k = layout.Heads(*graph, kK, part.kv_heads, layout.width());
-  const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.width());
-  const TensorPtr context = layout.Heads(*graph, kContext, part.heads, layout.context_width());
-  const TensorPtr grad_context = layout.Heads(*graph, kGradContext, part.heads, layout.context_width());
+  const TensorPtr q = layout.Heads(*graph, kQ, part.heads, layout.whole.qkv_columns());
+  const TensorPtr k = layout.Heads(*graph, kK, part.kv_heads, layout.whole.qkv_columns());
+  const TensorPtr v = layout.Heads(*graph, kV, part.kv_heads, layout.whole.qkv_columns());
+  const TensorPtr context = layout.Heads(*graph, kContext, part.heads, layout.whole.context_columns());
+  const TensorPtr grad_context =
+      layout.Heads(*graph, kGradContext, part.heads, layout.whole.context_columns());
   auto options = cudnn_frontend::graph::SDPA_backward_attributes()
                      .set_attn_scale(static_cast<float>(AttentionScale(part)))
                      .set_deterministic_algorithm(part.repeats);
   SetMask(*graph, layout, options);
   const auto [grad_q, grad_k, grad_v] =
       graph->sdpa_backward(q, k, v, context, grad_context, layout.Lse(*graph), options);
-  layout.SetHeads(grad_q, kGradQ, part.heads, layout.width());
-  layout.SetHeads(grad_k, kGradK, part.kv_heads, layout.width());
-  layout.SetHeads(grad_v, kGradV, part.kv_heads, layout.width());
+  layout.SetHeads(grad_q, kGradQ, part.heads, layout.whole.qkv_columns());
+  layout.SetHeads(grad_k, kGradK, part.kv_heads, layout.whole.qkv_columns());
+  layout.SetHeads(grad_v, kGradV, part.kv_heads, layout.whole.qkv_columns());
   return graph;
 }
 
@@ -274,7 +272,7 @@ void FlashAttention::Backward(const AttentionBackwardArgs<Bf16>& args, CUstream_
   Workspace work = args.work;
   int32_t* const starts = TakeStarts(shape, args.documents, work);
   const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+  const int64_t width = shape.qkv_columns();
   graphs_->With(shape, /*backward=*/true, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
     TORCH_CHECK(entry.work_bytes <= work.bytes, "attention's backward needs ", entry.work_bytes,
                 " bytes of work memory, not ", work.bytes);

@@ -32,15 +32,12 @@ class CudaAttentionTest : public test::AgainstCpuTest {
     SCOPED_TRACE(testing::Message() << shape.sequences << " x " << shape.length << ", " << shape.heads << ":"
                                     << shape.kv_heads << " heads of " << shape.head_dim
                                     << (shape.repeats ? "" : ", not repeatable"));
-    const int64_t tokens = shape.sequences * shape.length;
-    const int64_t query = shape.heads * shape.head_dim;
-    const int64_t width = query + 2 * shape.kv_heads * shape.head_dim;
     CudaOperations().PrepareAttention(shape, static_cast<int64_t>(c10::elementSize(GetParam())));
     // The backward reads the context, which was rounded, and cuDNN rounds the probabilities and their
     // gradients before their products.
-    const at::Tensor qkv = Normal({tokens, width});
+    const at::Tensor qkv = Normal({shape.tokens(), shape.qkv_columns()});
     Compare(
-        {qkv, Normal({tokens, query})}, AttentionOutputs(shape, qkv),
+        {qkv, Normal({shape.tokens(), shape.context_columns()})}, AttentionOutputs(shape, qkv),
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           at::Tensor starts;
           if (batch.defined()) {
@@ -97,11 +94,8 @@ TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
     EXPECT_LT(part.sequences * part.kv_heads, shape.sequences * shape.kv_heads);
     CudaOperations().PrepareAttention(shape, 2);
     const at::TensorOptions on_gpu(at::kCUDA);
-    const int64_t tokens = shape.sequences * shape.length;
-    const int64_t query = shape.heads * shape.head_dim;
-    const at::Tensor qkv =
-        at::randn({tokens, query + 2 * shape.kv_heads * shape.head_dim}, on_gpu).to(GetParam());
-    const at::Tensor grad = at::randn({tokens, query}, on_gpu).to(GetParam());
+    const at::Tensor qkv = at::randn({shape.tokens(), shape.qkv_columns()}, on_gpu).to(GetParam());
+    const at::Tensor grad = at::randn({shape.tokens(), shape.context_columns()}, on_gpu).to(GetParam());
     const auto run = [&](at::ScalarType type, bool repeats) {
       AttentionShape form = shape;
       form.repeats = repeats;

@@ -11,7 +11,7 @@ namespace tandem::ops::test {
 std::vector<at::Tensor> AttentionOutputs(const AttentionShape& shape, const at::Tensor& qkv) {
   const at::ScalarType type = qkv.scalar_type();
   return {
-      FilledWithNan({qkv.size(0), shape.heads * shape.head_dim}, type).to(qkv.device()),
+      FilledWithNan({qkv.size(0), shape.context_columns()}, type).to(qkv.device()),
       FilledWithNan({shape.sequences, shape.heads, shape.length}, StatisticsOf(type)).to(qkv.device()),
       FilledWithNan({qkv.size(0), qkv.size(1)}, type).to(qkv.device()),
   };

@@ -127,9 +127,8 @@ TEST_P(AttentionTest, MatchesAutogradAndRepeatsBitForBit) {
                                                                  {1, 100, 3, 1, 64}}) {
     SCOPED_TRACE(Describe(shape));
     const int64_t tokens = shape.sequences * shape.length;
-    const at::Tensor qkv =
-        Leaf(Rounded(numbers.Normal({tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim}), type));
-    const at::Tensor grad = Rounded(numbers.Normal({tokens, shape.heads * shape.head_dim}), type);
+    const at::Tensor qkv = Leaf(Rounded(numbers.Normal({tokens, shape.qkv_columns()}), type));
+    const at::Tensor grad = Rounded(numbers.Normal({tokens, shape.context_columns()}), type);
     const Results first = RunOps(shape, qkv.detach().to(type), grad.to(type));
     ExpectThoseOfAutograd(first, shape, qkv, grad);
     ExpectSameBits(first, RunOps(shape, qkv.detach().to(type), grad.to(type)));
@@ -143,9 +142,8 @@ TEST_P(AttentionTest, OfDocumentsMatchesAutogradAndRepeatsBitForBit) {
     SCOPED_TRACE(Describe(shape));
     shape.documents = true;
     const int64_t tokens = shape.sequences * shape.length;
-    const at::Tensor qkv =
-        Leaf(Rounded(numbers.Normal({tokens, (shape.heads + 2 * shape.kv_heads) * shape.head_dim}), type));
-    const at::Tensor grad = Rounded(numbers.Normal({tokens, shape.heads * shape.head_dim}), type);
+    const at::Tensor qkv = Leaf(Rounded(numbers.Normal({tokens, shape.qkv_columns()}), type));
+    const at::Tensor grad = Rounded(numbers.Normal({tokens, shape.context_columns()}), type);
     const Results first = RunOps(shape, qkv.detach().to(type), grad.to(type), documents);
     ExpectThoseOfAutograd(first, shape, qkv, grad, documents);
     // The same starts as columns of a wider matrix, which is how a batch has them.
