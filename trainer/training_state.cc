@@ -178,7 +178,9 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
 }
 
 void TrainingState::Warn(v1::CheckpointProblem problem, int64_t step, const std::string& message) const {
-  platform::Log(platform::LogLevel::kError, "a checkpoint failed",
+  const bool saved = problem == v1::CHECKPOINT_PROBLEM_NOT_REMOVED;
+  platform::Log(saved ? platform::LogLevel::kWarning : platform::LogLevel::kError,
+                saved ? "older checkpoints could not be removed" : "a checkpoint could not be saved",
                 {{"step", absl::StrCat(step)}, {"error", message}});
   if (config_.rank == 0) {
     TellOf(WarningOf(problem, step, "", message));
