@@ -70,7 +70,8 @@ bool IsNewest(const ResumeOptions& options) {
 
 void ThrowIfUnwritable(const absl::Status& written) {
   if (!written.ok()) {
-    throw UserError(absl::StrCat("checkpoint.directory: rank 0 cannot write there: ", written.message()));
+    throw UserError(absl::StrCat("checkpoint.directory: rank 0 cannot write there: ", written.message(),
+                                 "; correct that, or use another folder"));
   }
 }
 
