@@ -40,7 +40,13 @@ void CheckNccl(FieldChecker& check);
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
 
-// What a model of model_type deepseek_v3 has beside what others have; CheckModel calls them. Its heads.
+// Sparse layers, and how ranks share their experts. sparse: whether the model type has such layers.
+// CheckModel calls it, and what follows.
+void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse);
+
+inline constexpr char kDeepseek[] = "deepseek_v3";
+
+// What a model of model_type deepseek_v3 has beside what others have. Its heads.
 void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 
 // Checks what only its sparse layers have; the rest is as with other models.

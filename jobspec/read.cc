@@ -264,7 +264,7 @@ class Reader {
     }
   }
 
-  // What stands at the path is no value of its field. `why`: how to write one, which is idle advice for a
+  // What stands at the path is not a value of its field. `why`: how to write one, which is idle advice for a
   // field that no job may have.
   void RefuseValue(const YamlNode& key, const std::string& path, const std::string& written,
                    const std::string& why) {

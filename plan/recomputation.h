@@ -20,7 +20,7 @@ namespace tandem::plan {
 // (RecomputesLogits).
 std::vector<bool> RecomputedValues(const schedules::Outline& outline, std::vector<std::string> words);
 
-// Whether the head's logits are computed again (model/blocked_head.cc).
+// Whether the head's logits are computed again (BlockedHeadNode in model/head_node.cc).
 bool RecomputesLogits(const std::vector<std::string>& words);
 
 // What that changes in a step of one rank, beside the same job that keeps everything. Plans that job, too.

@@ -8,11 +8,16 @@
 #   scripts/demo.sh [--moe] [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-case ${1:-} in
-  -h|--help) sed -n '3,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
-esac
-example=headers
-if [ "${1:-}" = --moe ]; then example="headers-moe"; shift; fi
+example=headers torch=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --moe) example="headers-moe" ;;
+    --torch) [ $# -ge 2 ] || { echo "demo: --torch needs a folder" >&2; exit 2; }; torch=(--torch "$2"); shift ;;
+    -h|--help) sed -n '3,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "demo: unknown argument '$1'; see scripts/demo.sh --help" >&2; exit 2 ;;
+  esac
+  shift
+done
 
 # The GPUs to train on, by nvidia-smi's numbers: those that the build has code for, under a driver for CUDA 13.
 gpus=()
@@ -48,7 +53,7 @@ CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]}")
 export CUDA_VISIBLE_DEVICES
 cuda=() targets=(tandem tandem-controller tandem-worker tandem-trainer)
 if [ ${#gpus[@]} -gt 0 ]; then cuda=(--cuda) targets+=(tandem-trainer-cuda); fi
-scripts/build.sh "${cuda[@]}" "$@" --target "${targets[@]}"
+scripts/build.sh "${cuda[@]}" "${torch[@]}" --target "${targets[@]}"
 
 # The newest headers that a compiler brought: /usr/include/c++/12 on Debian 12.
 headers=$(find /usr/include/c++ -mindepth 1 -maxdepth 1 -type d | sort -V | tail -n 1)

@@ -89,8 +89,10 @@ model::Pass PassOf(Opcode opcode) {
       return model::Pass::kBackward;
     case Opcode::kBackwardInput:
       return model::Pass::kBackwardInput;
-    default:
+    case Opcode::kBackwardWeight:
       return model::Pass::kBackwardWeight;
+    default:
+      throw std::logic_error(absl::StrCat(schedules::ToText(opcode), " is not a pass of a node"));
   }
 }
 

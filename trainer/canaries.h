@@ -40,8 +40,6 @@ class Canaries {
   // issued.
   void Check() const;
 
-  size_t num_places() const { return places_.size(); }
-
  private:
   struct Place {
     device::Memory memory;

@@ -70,7 +70,8 @@ bool IsNewest(const ResumeOptions& options) {
 
 void ThrowIfUnwritable(const absl::Status& written) {
   if (!written.ok()) {
-    throw UserError(absl::StrCat("checkpoint.directory: rank 0 cannot write there: ", written.message()));
+    throw UserError(absl::StrCat("checkpoint.directory: rank 0 cannot write there: ", written.message(),
+                                 "; correct that, or use another folder"));
   }
 }
 
@@ -244,8 +245,8 @@ void CheckNamed(platform::Files& files, const std::string& path) {
   }
 }
 
-// Collective. The checkpoint that rank 0 has found good, which every rank must see there. One that a rank
-// cannot read now is no error of the user's.
+// Collective. The checkpoint that rank 0 has found good, which every rank must see there. That a rank cannot
+// read it now is not an error of the user's.
 checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator& comm,
                                      const std::string& path) {
   try {

@@ -24,7 +24,8 @@ namespace {
 
 void ThrowIfNotOk(const absl::Status& status) {
   if (!status.ok()) {
-    throw UserError(absl::StrCat("checkpoint.directory: cannot keep metrics there: ", status.message()));
+    throw UserError(absl::StrCat("checkpoint.directory: cannot keep metrics there: ", status.message(),
+                                 "; correct that, or use another folder"));
   }
 }
 

@@ -62,14 +62,15 @@ std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan)
 class Rank::Impl {
  public:
   Impl(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend, Tell tell)
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
+       SendToWorker send)
       : plan_(plan),
         config_(config),
         communicators_(communicators),
         files_(files),
         requests_(requests),
         page_(page),
-        tell_(std::move(tell)),
+        send_(std::move(send)),
         device_(backend.device()),
         corpus_(std::make_shared<data::Corpus>(
             data::CorpusSource{.train = plan.train.data.train,
@@ -81,7 +82,7 @@ class Rank::Impl {
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
-        state_(plan, config_, communicators, files, backend, train_loader_, tell_),
+        state_(plan, config_, communicators, files, backend, train_loader_, send_),
         executor_(plan, nodes_, state_.units(), state_.memory(), communicators.programs, page, backend,
                   config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(state_.memory().region())) {
@@ -127,9 +128,9 @@ class Rank::Impl {
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, start.step));
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
-                     start.step, config_.attempt, tell_,
+                     start.step, config_.attempt, send_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
-    TellReady(start);
+    SendReady(start);
     SetPhase(v1::RANK_PHASE_READY);
     Lap();
 
@@ -188,7 +189,7 @@ class Rank::Impl {
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
 
-  void TellReady(const TrainingState::Start& start) const {
+  void SendReady(const TrainingState::Start& start) const {
     v1::FromTrainer message;
     v1::Ready& ready = *message.mutable_ready();
     ready.set_program_digest(plan_.program_digest);
@@ -204,7 +205,7 @@ class Rank::Impl {
     ready.set_device_total_bytes(memory.total);
     const std::map<std::string, double> sent = plan::SentBytes(plan_);
     ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
-    tell_(std::move(message));
+    send_(std::move(message));
   }
 
   void Answer(const std::vector<uint64_t>& ids, const std::string& error) const {
@@ -212,7 +213,7 @@ class Rank::Impl {
       v1::FromTrainer message;
       message.set_request_done(id);
       message.set_request_error(error);
-      tell_(std::move(message));
+      send_(std::move(message));
     }
   }
 
@@ -262,7 +263,7 @@ class Rank::Impl {
       message.mutable_profiled()->set_id(of.id);
       *message.mutable_profiled()->mutable_timeline() = *std::move(recorded);
       message.mutable_profiled()->set_last(of.last);
-      tell_(std::move(message));
+      send_(std::move(message));
     }
     const ProfileSteps profile = ProfileSteps::FromNumber(record.outcome.profile);
     if (profile.id != 0) {
@@ -333,7 +334,7 @@ class Rank::Impl {
   platform::Files& files_;
   RequestBox& requests_;
   link::SharedPage& page_;
-  const Tell tell_;
+  const SendToWorker send_;
   device::Device& device_;
 
   std::chrono::steady_clock::time_point lap_;
@@ -353,9 +354,10 @@ class Rank::Impl {
 };
 
 Rank::Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-           platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend, Tell tell)
+           platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
+           SendToWorker send)
     : impl_(std::make_unique<Impl>(plan, config, communicators, files, requests, page, backend,
-                                   std::move(tell))) {}
+                                   std::move(send))) {}
 
 Rank::~Rank() = default;
 

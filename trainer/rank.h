@@ -43,13 +43,14 @@ struct RankConfig {
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };
 
-// Takes what a rank says, on the rank's thread unless said otherwise: that it is ready; steps that were
-// recorded; and for each request that the ranks have acted on that it is done. Rank 0 alone says
+// Sends a message to the worker; called on the rank's thread unless said otherwise. Every rank sends that it
+// is ready; steps that were recorded; and for each request that the ranks have acted on that it is done. Rank
+// 0 alone sends
 // * where norms are wanted, before the first report: the table in whose order they come;
 // * reports, in step order, on the reporter's thread, which must not be blocked;
 // * before its report, likewise, a warning at the first step whose gradients are not finite;
 // * checkpoints, and warnings of them.
-using Tell = std::function<void(v1::FromTrainer message)>;
+using SendToWorker = std::function<void(v1::FromTrainer message)>;
 
 enum class RankOutcome : uint8_t {
   kFinished,  // every step is done
@@ -70,7 +71,8 @@ struct RankCommunicators {
   comm::Communicator& report;
 };
 
-// One rank's whole life with the communicators that it is given: threads in tests, Gloo in production.
+// One rank's whole life with the communicators that it is given: of threads in tests; of Gloo, and on GPUs of
+// NCCL, in production.
 //
 // After an exception from Run the streams may still be inside a collective that cannot be ended: leave the
 // process without destroying it, or (thread communicators) destroy it, which waits for them.
@@ -78,7 +80,8 @@ class Rank {
  public:
   // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
   Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend, Tell tell);
+       platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
+       SendToWorker send);
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;

@@ -56,12 +56,12 @@ v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters
 }
 
 StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-                         double seconds_at_peak, int64_t resumed_step, int attempt, Tell tell,
+                         double seconds_at_peak, int64_t resumed_step, int attempt, SendToWorker send,
                          std::function<void(std::exception_ptr)> failed)
     : comm_(comm),
       plan_(plan),
       attempt_(attempt),
-      tell_(std::move(tell)),
+      send_(std::move(send)),
       parameters_(plan::TrainedParameters(plan)),
       places_(plan::TrainedParametersOf(plan, comm.rank())),
       reporter_(
@@ -81,7 +81,7 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
     v1::FromTrainer message;
     *message.mutable_table() = TableOf(parameters_);
     table_digest_ = message.table().digest();
-    tell_(std::move(message));
+    send_(std::move(message));
   }
 }
 
@@ -142,7 +142,7 @@ void StepReports::Report(const v1::StepReport& report, const std::vector<Nonfini
   if (report.norms().weight_size() > 0) {
     message.mutable_report()->mutable_norms()->set_table_digest(table_digest_);
   }
-  tell_(std::move(message));
+  send_(std::move(message));
 }
 
 void StepReports::ReportNonfinite(const v1::StepReport& report,
@@ -159,7 +159,7 @@ void StepReports::ReportNonfinite(const v1::StepReport& report,
     message.mutable_training_warning()->set_message(absl::StrCat(
         report.nonfinite(), one ? " element" : " elements", " of the gradients of step ", report.step(),
         one ? " is" : " are", " not finite: ", nonfinite_places_, "; the step was not applied"));
-    tell_(std::move(message));
+    send_(std::move(message));
   }
 }
 

@@ -27,14 +27,14 @@ v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters
 
 // A step's record on its way: put together on each rank from the runs that computed and applied the step,
 // folded by the reporter, and on rank 0 written to metrics.jsonl and TensorBoard's file in the job's
-// directory, told, and logged where gradients are not finite. Used by the rank's thread.
+// directory, sent, and logged where gradients are not finite. Used by the rank's thread.
 class StepReports {
  public:
   // comm, seconds_at_peak: as for the reporter. resumed_step: done before. failed: called once, on the
-  // reporter's thread, with the error that Flush throws. All but the functions outlive it. On rank 0 it tells
+  // reporter's thread, with the error that Flush throws. All but the functions outlive it. On rank 0 it sends
   // the table of parameters first, where norms are wanted. Throws UserError where a file cannot be written.
   StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-              double seconds_at_peak, int64_t resumed_step, int attempt, Tell tell,
+              double seconds_at_peak, int64_t resumed_step, int attempt, SendToWorker send,
               std::function<void(std::exception_ptr)> failed);
 
   // What a run that has ended says of the step that it computed, which takes so long, and of the one that it
@@ -64,7 +64,7 @@ class StepReports {
   comm::Communicator& comm_;
   const plan::JobPlan& plan_;
   const int attempt_;
-  const Tell tell_;
+  const SendToWorker send_;
   const std::vector<plan::TrainedParameter> parameters_;  // of the whole job
   const std::vector<size_t> places_;                      // of this rank's among them
   std::optional<MetricsFile> metrics_;

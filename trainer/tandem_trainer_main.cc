@@ -7,7 +7,9 @@
 int main(int argc, char** argv) {
   return tandem::trainer::TrainerMain(argc, argv, [](const std::string& device, int) {
     if (device == "cuda") {
-      throw tandem::trainer::UserError("resources.device: cuda needs the program tandem-trainer-cuda");
+      throw tandem::trainer::UserError(
+          "resources.device: cuda needs the program tandem-trainer-cuda; install it beside tandem-trainer, "
+          "or use device: cpu");
     }
     return tandem::trainer::MakeCpuBackend();
   });

@@ -66,8 +66,8 @@ std::string TagOf(const std::string& scalar) {
 
 void ThrowIfNotOk(const absl::Status& status) {
   if (!status.ok()) {
-    throw UserError(
-        absl::StrCat("checkpoint.directory: cannot keep TensorBoard's events there: ", status.message()));
+    throw UserError(absl::StrCat("checkpoint.directory: cannot keep TensorBoard's events there: ",
+                                 status.message(), "; correct that, or use another folder"));
   }
 }
 

@@ -39,7 +39,7 @@ int64_t SequencesPerStep(const plan::JobPlan& plan) {
 
 TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config,
                              RankCommunicators communicators, platform::Files& files, Backend& backend,
-                             const data::Loader& text, Tell tell)
+                             const data::Loader& text, SendToWorker send)
     : plan_(plan),
       config_(config),
       report_(communicators.report),
@@ -51,7 +51,7 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
       device_(backend.device()),
       data_digest_(text.digest()),
       data_content_digest_(text.content_digest()),
-      tell_(std::move(tell)),
+      send_(std::move(send)),
       units_(MakeUnits(plan, config.rank, backend)),
       memory_(plan.stage, backend.device(),
               communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
@@ -89,7 +89,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
   folder_ = std::move(job.folder);
   whole_ = std::move(job.whole);
   for (const v1::CheckpointWarning& warning : job.warnings) {
-    TellOf(warning);
+    Send(warning);
   }
   if (job.from.path.empty()) {
     Initialize();
@@ -139,7 +139,7 @@ void TrainingState::CheckCanaries(int64_t step) const {
 }
 
 std::string TrainingState::Save(int64_t step, bool is_final) {
-  const auto committed = [&](const checkpoint::Saved& now) { TellOf(now, step); };
+  const auto committed = [&](const checkpoint::Saved& now) { Send(now, step); };
   checkpoint::Saved saved;
   try {
     saved = checkpoint::Save(files_, report_, folder_, plan_.train.checkpoint.keep, self_,
@@ -178,20 +178,22 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
 }
 
 void TrainingState::Warn(v1::CheckpointProblem problem, int64_t step, const std::string& message) const {
-  platform::Log(platform::LogLevel::kError, "a checkpoint failed",
+  const bool saved = problem == v1::CHECKPOINT_PROBLEM_NOT_REMOVED;
+  platform::Log(saved ? platform::LogLevel::kWarning : platform::LogLevel::kError,
+                saved ? "older checkpoints could not be removed" : "a checkpoint could not be saved",
                 {{"step", absl::StrCat(step)}, {"error", message}});
   if (config_.rank == 0) {
-    TellOf(WarningOf(problem, step, "", message));
+    Send(WarningOf(problem, step, "", message));
   }
 }
 
-void TrainingState::TellOf(const v1::CheckpointWarning& warning) const {
+void TrainingState::Send(const v1::CheckpointWarning& warning) const {
   v1::FromTrainer message;
   *message.mutable_checkpoint_warning() = warning;
-  tell_(std::move(message));
+  send_(std::move(message));
 }
 
-void TrainingState::TellOf(const checkpoint::Saved& saved, int64_t step) const {
+void TrainingState::Send(const checkpoint::Saved& saved, int64_t step) const {
   v1::FromTrainer message;
   v1::CheckpointCommitted& committed = *message.mutable_checkpoint();
   committed.set_step(step);
@@ -200,7 +202,7 @@ void TrainingState::TellOf(const checkpoint::Saved& saved, int64_t step) const {
   committed.set_manifest_digest(saved.manifest_digest);
   committed.set_seconds(saved.seconds);
   committed.mutable_removed_steps()->Add(saved.removed_steps.begin(), saved.removed_steps.end());
-  tell_(std::move(message));
+  send_(std::move(message));
 }
 
 }  // namespace tandem::trainer

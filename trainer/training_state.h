@@ -38,7 +38,7 @@ class TrainingState {
   // text: what is trained on, used only by the constructor. Everything else outlives this. Throws
   // device::OutOfMemory.
   TrainingState(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
-                platform::Files& files, Backend& backend, const data::Loader& text, Tell tell);
+                platform::Files& files, Backend& backend, const data::Loader& text, SendToWorker send);
 
   struct Start {
     int64_t step = 0;        // that is done
@@ -68,8 +68,8 @@ class TrainingState {
  private:
   void Initialize();
   void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
-  void TellOf(const v1::CheckpointWarning& warning) const;
-  void TellOf(const checkpoint::Saved& saved, int64_t step) const;
+  void Send(const v1::CheckpointWarning& warning) const;
+  void Send(const checkpoint::Saved& saved, int64_t step) const;
   // Reports a problem of the save of that step.
   void Warn(v1::CheckpointProblem problem, int64_t step, const std::string& message) const;
 
@@ -81,7 +81,7 @@ class TrainingState {
   device::Device& device_;
   const std::string data_digest_;
   const std::string data_content_digest_;
-  const Tell tell_;
+  const SendToWorker send_;
 
   const std::vector<fsdp::UnitShard> units_;
   const StageMemory memory_;

@@ -10,13 +10,12 @@ from typing import Any, Dict, Iterator, List, Optional
 import grpc
 
 from tandem.errors import TandemError, Unreachable, translated
-from tandem.spec import spec_from
+from tandem.spec import AUTO, spec_from
 from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
 
 ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
 TIMEOUT = 10.0  # seconds, of a call that is not a stream
 PLANNED = 180.0  # of the submission of a job whose step is simulated first (prefetch: auto), behind others'
-AUTO = -1       # of fsdp.prefetch
 PAUSE = 0.5     # before a stream that broke is opened again
 PATIENCE = 2.0  # for the last reports of a job that has ended
 
@@ -78,8 +77,8 @@ class Client:
         return self._call("GetJob", jobs_pb2.GetJobRequest(job=job))
 
     def jobs(self, states=()) -> Iterator[Any]:
-        """Jobs, newest first; `states`: names like "RUNNING"."""
-        numbers = [state_pb2.JobState.Value(f"JOB_STATE_{name}") for name in states]
+        """Jobs, newest first; `states`: names like "RUNNING". Raises ValueError for a name that is none."""
+        numbers = [_state_number(name) for name in states]
         return self._pages("ListJobs", jobs_pb2.ListJobsRequest(states=numbers), "jobs")
 
     def workers(self) -> Iterator[Any]:
@@ -194,6 +193,13 @@ class Client:
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+
+def _state_number(name):
+    known = {state.removeprefix("JOB_STATE_"): number for state, number in state_pb2.JobState.items() if number}
+    if name not in known:
+        raise ValueError(f"states: {name!r} is not allowed; allowed: {', '.join(known)}")
+    return known[name]
 
 
 def _change(response):

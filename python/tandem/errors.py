@@ -44,4 +44,4 @@ def translated():
     try:
         yield
     except grpc.RpcError as error:
-        raise KINDS.get(error.code(), TandemError)(error.details() or str(error.code()), error.code()) from error
+        raise KINDS.get(error.code(), TandemError)((error.details() or str(error.code())).rstrip(), error.code()) from error

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Job files as dictionaries."""
+import difflib
 import json
+import numbers
 import pathlib
 
 from google.protobuf import json_format
@@ -9,12 +11,14 @@ from google.protobuf.descriptor import FieldDescriptor
 from tandem.errors import Refused
 from tandem.v1 import job_pb2
 
+AUTO = -1  # of parallelism.fsdp.prefetch, where a job file says auto
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
 
 
 def spec_from(job):
-    """The JobSpec of a dictionary, of a JSON file (a path), or of a JobSpec. Refused where it is none; what its fields
-    may be is for the service to say."""
+    """The JobSpec of a dictionary, of a JSON file (a path), or of a JobSpec. Refused where it is none: which values a
+    field may have is for the service to say."""
     if isinstance(job, job_pb2.JobSpec):
         return job
     if isinstance(job, (str, pathlib.Path)):
@@ -22,43 +26,62 @@ def spec_from(job):
         try:
             job = json.loads(path.read_text())
         except ValueError as error:
-            raise Refused(f"{path}: no JSON: {error}; `tandem submit -f` takes YAML") from error
+            raise Refused(f"{path}: it is not JSON: {error}; submit YAML with `tandem submit -f`") from error
     if not isinstance(job, dict):
-        raise Refused(f"a job is a dictionary, the path of a JSON file, or a JobSpec; this is a {type(job).__name__}")
+        raise Refused(f"a job is a dictionary, the path of a JSON file, or a JobSpec, but this is a {type(job).__name__}")
     try:
-        return json_format.ParseDict(_full(job, job_pb2.JobSpec.DESCRIPTOR, ""), job_pb2.JobSpec())
+        return json_format.ParseDict(_block(job, job_pb2.JobSpec.DESCRIPTOR, ""), job_pb2.JobSpec())
     except json_format.ParseError as error:
         raise Refused(f"job: {error}") from error
 
 
-def _full(value, message, path):
-    """Enum values of job files are their names without prefix, in lower case; sizes may have units."""
-    if not isinstance(value, dict):
-        raise Refused(f"{path or 'job'}: {value!r} is not a dictionary")
+def _block(block, message, path):
+    """What json_format takes for a block of a job file, where enum values are names in lower case without their prefix,
+    sizes may have units, and neither null nor a number in quotes is allowed."""
     out = {}
-    for name, each in value.items():
+    for name, value in block.items():
+        where = f"{path}.{name}" if path else str(name)
         field = message.fields_by_name.get(name)
         if field is None:
-            raise Refused(f"{path}{name}: there is no such field; {', '.join(sorted(message.fields_by_name))} are there")
-        where = path + name
-        if field.message_type is not None:
-            out[name] = _full(each, field.message_type, where + ".")
-        elif field.enum_type is not None:
-            out[name] = _enum(each, field.enum_type, where)
-        elif name.endswith("_bytes") and isinstance(each, str):
-            out[name] = _bytes(each, where)
-        elif field.type in (FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT) and isinstance(each, bool):
-            raise Refused(f"{where}: {each} is not a number")
+            known = list(message.fields_by_name)
+            close = difflib.get_close_matches(str(name), known, 1)
+            raise Refused(f"{where}: the unknown key {name} is not allowed; allowed: {', '.join(known)}"
+                          + (f"; did you mean {close[0]}?" if close else ""))
+        if field.message_type is None:
+            out[name] = _value(value, field, where)
+        elif isinstance(value, dict):
+            out[name] = _block(value, field.message_type, where)
         else:
-            out[name] = each
+            raise _refused(where, value, "a dictionary with the keys " + ", ".join(field.message_type.fields_by_name))
     return out
+
+
+def _value(value, field, where):
+    if field.enum_type is not None:
+        return _enum(value, field.enum_type, where)
+    if where == "parallelism.fsdp.prefetch" and value == "auto":
+        return AUTO
+    if field.name.endswith("_bytes") and isinstance(value, str):
+        return _bytes(value, where)
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        wanted, fits = "True or False", isinstance(value, bool)
+    elif field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        wanted, fits = "text", isinstance(value, str)
+    elif field.cpp_type in FLOATS:
+        wanted, fits = "a number", number
+    else:
+        wanted, fits = "an integer", number and float(value).is_integer()
+    if not fits:
+        raise _refused(where, value, wanted)
+    return value
 
 
 def _enum(text, enum, where):
     allowed = {value.name.removeprefix(enum.values_by_number[0].name.removesuffix("UNSPECIFIED")).lower(): value.name
                for value in enum.values if value.number}
-    if text not in allowed:
-        raise Refused(f"{where}: {text!r} is not allowed; allowed: {', '.join(allowed)}")
+    if not isinstance(text, str) or text not in allowed:
+        raise _refused(where, text, ", ".join(allowed))
     return allowed[text]
 
 
@@ -66,4 +89,9 @@ def _bytes(text, where):
     for unit, size in UNITS.items():
         if text.endswith(unit) and text[:-len(unit)].strip().isdigit():
             return int(text[:-len(unit)]) * size
-    raise Refused(f"{where}: {text!r} is not a size; write 64MiB, or a number of bytes")
+    raise _refused(where, text, "a number of bytes, or text like 64MiB")
+
+
+def _refused(where, value, allowed):
+    omit = "; give a value, or omit the key for the default" if value is None else ""
+    return Refused(f"{where}: {value!r} is not allowed; allowed: {allowed}{omit}")

@@ -136,7 +136,7 @@ TEST(CudaExpertParallelTest, HasTheNumbersOfRanksWithEveryExpertAndOfTheCpu) {
   }
 }
 
-// Ranks tell each other of the tokens of every microbatch, over NCCL, and a sum goes from one to the next.
+// Ranks exchange the tokens' numbers of every microbatch over NCCL, and a sum goes from one to the next.
 TEST(CudaExpertParallelTest, TheBalanceOfTheGlobalBatchIsThatOfTheCpu) {
   for (const int ranks : RanksThatShareExperts()) {
     SCOPED_TRACE(testing::Message() << ranks << " GPUs");

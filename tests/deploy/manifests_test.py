@@ -13,15 +13,25 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 import kubernetes_validate
 import yaml
 
 VERSIONS = ("1.35.0", "1.36.0", "1.37.0")
 # Kinds of operators, whose schemas kubernetes-validate does not have.
-FOREIGN = {"PodMonitor", "Certificate", "Issuer"}
-# ConfigMaps of one file of deploy/.
+FOREIGN = {"PodMonitor", "PrometheusRule", "Certificate", "Issuer"}
+# What holds a file of deploy/.
 FILES = {"tandem-alerts": "prometheus/alerts.yaml", "tandem-dashboard": "grafana/tandem.json"}
+RULES = """\
+# SPDX-License-Identifier: Apache-2.0
+# tests/deploy/manifests_test.py --update writes this from deploy/prometheus/alerts.yaml: an operator reads rules from nothing else.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: tandem-alerts
+spec:
+"""
 # Of what a ConfigMap holds, as kustomize computes it: another one in each version of kubectl.
 DIGEST = re.compile(r"\btandem-config-[a-z0-9]{10}\b")
 BY_HAND = "tandem-revoked"  # a ConfigMap that the operator makes, and changes
@@ -48,8 +58,12 @@ def kustomize(folder):
     for document in documents:
         if document["metadata"]["name"] in FILES:
             path = pathlib.Path(__file__).parents[2] / "deploy" / FILES[document["metadata"]["name"]]
-            assert document["data"] == {path.name: path.read_text()}
-            document["data"] = {path.name: "that of deploy/"}
+            if document["kind"] == "PrometheusRule":
+                assert document["spec"] == yaml.safe_load(path.read_text()), f"other rules than {path.name}: see --update"
+                document["spec"] = f"{path.name} of deploy/"
+            else:
+                assert document["data"] == {path.name: path.read_text()}
+                document["data"] = {path.name: "that of deploy/"}
     return sorted(map(sorted_by_name, documents), key=order)
 
 
@@ -143,6 +157,9 @@ def main():
     update = "--update" in sys.argv[2:]
     kubernetes, golden = root / "deploy/kubernetes", root / "tests/deploy/kubernetes"
     folders = [kubernetes / "base", *sorted((kubernetes / "overlays").iterdir())]
+    if update:
+        alerts = (root / "deploy" / FILES["tandem-alerts"]).read_text()
+        (kubernetes / "overlays/monitoring/rules.yaml").write_text(RULES + textwrap.indent(alerts, "  "))
     for folder in folders:
         documents = kustomize(folder)
         path = golden / f"{folder.name}.yaml"

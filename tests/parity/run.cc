@@ -109,7 +109,7 @@ class CountingFactory final : public comm::CommunicatorFactory {
   std::map<std::string, std::shared_ptr<Counter>> counters_;
 };
 
-// Keeps what a rank tells.
+// Keeps what a rank sends.
 void Record(const v1::FromTrainer& message, const RunOptions& options, std::mutex& mu, JobRun& run) {
   switch (message.item_case()) {
     case v1::FromTrainer::kReady: {

@@ -49,7 +49,9 @@ TEST(SavingTest, EverySaveThatFailsIsReportedAndARequestedOneIsAnswered) {
   FullDisk files(3);
   RunOptions run = Ask(1, trainer::kRequestCheckpoint, 9);
   run.files = &files;
+  testing::internal::CaptureStderr();
   const JobRun job = RunJob(MakeJob(options), run);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("a checkpoint could not be saved"));
   EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{4, 5, 6, 7, 8}));
   ASSERT_EQ(job.warnings.size(), 3u);
   for (int64_t step = 1; step <= 3; ++step) {
@@ -77,7 +79,11 @@ TEST(SavingTest, ACheckpointThatCannotBeRemovedIsReportedOnce) {
   } files;
   RunOptions run;
   run.files = &files;
+  testing::internal::CaptureStderr();
   const JobRun job = RunJob(MakeJob(options), run);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, testing::HasSubstr("older checkpoints could not be removed"));
+  EXPECT_THAT(log, testing::Not(testing::HasSubstr("could not be saved")));
   EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
   ASSERT_EQ(job.warnings.size(), 1u);
   EXPECT_EQ(job.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_NOT_REMOVED);

@@ -49,12 +49,15 @@ class Machine:
         (self.root / name).write_text(text)
         (self.root / name).chmod(0o755)
 
-    def demo(self, *arguments, visible=None):
+    def run(self, *arguments, visible=None):
         environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
         environment["PATH"] = str(self.root / "path")
         if visible is not None:
             environment["CUDA_VISIBLE_DEVICES"] = visible
-        done = subprocess.run(["scripts/demo.sh", *arguments], cwd=self.root, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(["scripts/demo.sh", *arguments], cwd=self.root, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    def demo(self, *arguments, visible=None):
+        done = self.run(*arguments, visible=visible)
         assert done.returncode == 0, done.stderr
         self.said = done.stderr
         self.built, self.ran, self.visible = ((self.root / name).read_text().strip() for name in ("built", "ran", "visible"))
@@ -127,6 +130,20 @@ class DemoTest(unittest.TestCase):
         machine = Machine(self.folder, [(NEW, "9.0")] * 2)
         machine.demo(visible="")
         self.on_cpus(machine)
+
+    def test_takes_its_options_in_any_order(self):
+        machine = Machine(self.folder)
+        machine.demo("--torch", "/opt/libtorch", "--moe")
+        self.assertIn("--torch /opt/libtorch", machine.built)
+        self.assertIn("headers-moe", (machine.root / re.search(r"-f (\S+)", machine.ran)[1]).read_text())
+
+    def test_refuses_what_it_does_not_know_before_anything_is_built(self):
+        machine = Machine(self.folder)
+        for arguments, said in ((("--mo",), "demo: unknown argument '--mo'; see scripts/demo.sh --help\n"),
+                                (("--torch",), "demo: --torch needs a folder\n")):
+            done = machine.run(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (2, said))
+            self.assertFalse((machine.root / "built").exists())
 
 
 if __name__ == "__main__":

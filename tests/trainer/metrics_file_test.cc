@@ -71,7 +71,7 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
       FAIL() << "it was opened";
     } catch (const UserError& error) {
       EXPECT_EQ(error.what(), "checkpoint.directory: cannot keep metrics there: open " + path + ": it is " +
-                                  kind + ", not a regular file");
+                                  kind + ", not a regular file; correct that, or use another folder");
     }
   }
 }
