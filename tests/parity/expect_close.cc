@@ -23,11 +23,19 @@ using Kind = double Tolerance::*;
 // the first run's.
 using Visit = std::function<void(Kind kind, const std::string& what, double distance)>;
 
-// slack: of the difference, what says nothing.
+// A distance that is NaN comes of a number that is not finite in one run alone: there is none larger.
+double OrInfinity(double distance) {
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
+// slack: of the difference, what says nothing. The norms of a step that is skipped are NaN in both runs.
 void VisitNumbers(Kind kind, const std::string& what, double a, double b, const Visit& visit,
                   double slack = 0) {
-  const double distance = std::max(0.0, std::abs(a - b) - slack);
-  visit(kind, absl::StrCat(what, ": ", a, " and ", b), distance == 0 ? 0 : distance / std::abs(a));
+  const bool same = a == b || (std::isnan(a) && std::isnan(b));
+  const double difference = same ? 0 : OrInfinity(std::abs(a - b));
+  const double distance = std::max(0.0, difference - slack);
+  visit(kind, absl::StrCat(what, ": ", a, " and ", b),
+        distance == 0 ? 0 : OrInfinity(distance / std::abs(a)));
 }
 
 // Between 1 and the next larger number of the main weights' type.
@@ -49,7 +57,7 @@ double RelativeDistance(const std::string& a, const std::string& b) {
     distance += difference * difference;
     length += static_cast<double>(x) * static_cast<double>(x);
   }
-  return distance == 0 ? 0 : std::sqrt(distance / length);
+  return distance == 0 ? 0 : OrInfinity(std::sqrt(distance / length));
 }
 
 // ulp: of the main weights' type.
@@ -57,6 +65,7 @@ void VisitSteps(const v1::StepReport& x, const v1::StepReport& y, double ulp, co
   const std::string step = absl::StrCat("step ", x.step(), ": ");
   const Kind norm = x.step() <= 1 ? &Tolerance::first_norm : &Tolerance::later_norm;
   EXPECT_EQ(x.step(), y.step());
+  EXPECT_EQ(x.tokens(), y.tokens()) << step;
   EXPECT_EQ(x.nonfinite(), y.nonfinite()) << step;
   VisitNumbers(&Tolerance::loss, step + "loss", x.loss(), y.loss(), visit);
   const std::optional<double> v = ValidationLossOf(x);
@@ -105,12 +114,29 @@ void VisitRuns(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, cons
   }
 }
 
+// How many tokens each expert got and turned away.
+void ExpectSameLoads(const v1::StepReport& a, const v1::StepReport& b) {
+  ASSERT_EQ(a.norms().experts_size(), b.norms().experts_size()) << "step " << a.step();
+  for (int i = 0; i < a.norms().experts_size(); ++i) {
+    const v1::ExpertLoad& load = a.norms().experts(i);
+    const v1::ExpertLoad& other = b.norms().experts(i);
+    EXPECT_TRUE(
+        std::equal(load.tokens().begin(), load.tokens().end(), other.tokens().begin(), other.tokens().end()))
+        << "step " << a.step() << ": tokens of the experts of layer " << load.layer();
+    EXPECT_EQ(load.dropped(), other.dropped()) << "step " << a.step() << ": layer " << load.layer();
+  }
+}
+
 }  // namespace
 
 void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, const Tolerance& tolerance) {
   VisitRuns(plan, a, b, [&](Kind kind, const std::string& what, double distance) {
     EXPECT_LE(distance, tolerance.*kind) << what;
   });
+  const bool fp64 = plan.precision.common.main == model::ComputeType::kFp64;  // in fp32 scores change places
+  for (size_t i = 0; fp64 && i < std::min(a.steps.size(), b.steps.size()); ++i) {
+    ExpectSameLoads(a.steps[i], b.steps[i]);
+  }
 }
 
 Tolerance DistanceBetween(const plan::JobPlan& plan, const JobRun& a, const JobRun& b) {

@@ -19,8 +19,10 @@ inline constexpr Tolerance kFp64{.loss = 1e-12, .state = 1e-11, .first_norm = 1e
 inline constexpr Tolerance kFp32{.loss = 2e-6, .state = 1e-5, .first_norm = 1e-6, .later_norm = 1e-4};
 
 // Losses, validation losses (that before the first step too), norms of the gradient and of every parameter
-// (an update's beyond what rounding the weights leaves of it), weights and moments; and that the ranks of one
-// run hold the same where they hold the same elements. plan: of `a`.
+// (an update's beyond what rounding the weights leaves of it), weights and moments; that both count the same
+// tokens, elements that are not finite, and in fp64 tokens of each expert; and that the ranks of one run hold
+// the same where they hold the same elements. A number that is not finite is close to its like alone.
+// plan: of `a`.
 void ExpectClose(const plan::JobPlan& plan, const JobRun& a, const JobRun& b, const Tolerance& tolerance);
 
 // The largest distance of each kind: the least tolerance that ExpectClose takes.

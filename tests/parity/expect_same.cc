@@ -41,6 +41,10 @@ std::string DifferenceOfSteps(const v1::StepReport& x, const v1::StepReport& y) 
     return absl::StrCat(where, "loss ", x.loss(), " and ", y.loss(), ", norm ", x.grad_norm(), " and ",
                         y.grad_norm());
   }
+  if (x.tokens() != y.tokens() || x.nonfinite() != y.nonfinite()) {
+    return absl::StrCat(where, x.tokens(), " and ", y.tokens(), " tokens, ", x.nonfinite(), " and ",
+                        y.nonfinite(), " elements that are not finite");
+  }
   const v1::Norms& a = x.norms();
   const v1::Norms& b = y.norms();
   if (!SameBits(a.weight(), b.weight()) || !SameBits(a.gradient(), b.gradient()) ||

@@ -11,8 +11,8 @@
 namespace tandem::parity {
 
 // The first difference in losses, gradient norms, parameters' norms, validation losses (that before the first
-// step too), weights, optimizer state or node states, bit for bit. Empty: there is none. What depends on time
-// is left out.
+// step too), numbers of tokens and of elements that are not finite, weights, optimizer state or node states,
+// bit for bit. Empty: there is none. What depends on time is left out.
 std::string FirstDifference(const JobRun& a, const JobRun& b);
 
 void ExpectSameBits(const JobRun& a, const JobRun& b);

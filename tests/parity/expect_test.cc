@@ -2,6 +2,9 @@
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "plan/job_plan.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/run.h"
@@ -52,6 +55,49 @@ TEST(ExpectCloseTest, ComparesEveryValidationLossAlsoWhereOneRunHasNone) {
   without = run;
   without.start.reset();
   EXPECT_NONFATAL_FAILURE(ExpectClose(plan, without, run, kFp32), "only one run has a step 0");
+}
+
+TEST(ExpectCloseTest, SeesANumberThatIsNotFiniteInOneRunAlone) {
+  const plan::JobPlan plan{};
+  const JobRun run = Validated(4, 2.5);
+  for (const double bad :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    const JobRun other = Validated(4, bad);
+    ExpectClose(plan, other, other, kFp32);  // as the norms of a step that both skip
+    EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, other, kFp32), "validation loss: 2.5 and");
+    EXPECT_NONFATAL_FAILURE(ExpectClose(plan, other, run, kFp32), "and 2.5");
+    EXPECT_EQ(DistanceBetween(plan, run, other).loss, std::numeric_limits<double>::infinity());
+    EXPECT_EQ(DistanceBetween(plan, other, run).loss, std::numeric_limits<double>::infinity());
+  }
+}
+
+TEST(ExpectCloseTest, SeesOtherCountsOfTokensAndOfNonfiniteElements) {
+  const plan::JobPlan plan{};
+  const JobRun run = Validated(4, 2.5);
+  JobRun other = run;
+  other.steps[1].set_tokens(7);
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, other, kFp32), "tokens");
+  EXPECT_EQ(FirstDifference(run, other), "step 2: 0 and 7 tokens, 0 and 0 elements that are not finite");
+  other = run;
+  other.steps[0].set_nonfinite(2);
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, other, kFp32), "nonfinite");
+  EXPECT_EQ(FirstDifference(run, other), "step 1: 0 and 0 tokens, 0 and 2 elements that are not finite");
+}
+
+TEST(ExpectCloseTest, SeesInFp64AnExpertWithOtherTokens) {
+  plan::JobPlan plan{};
+  plan.precision = model::ComputeType::kFp64;
+  JobRun run = Validated(4, 2.5);
+  v1::ExpertLoad& load = *run.steps[1].mutable_norms()->add_experts();
+  load.add_tokens(3);
+  load.add_tokens(5);
+  ExpectClose(plan, run, run, kFp64);
+  JobRun other = run;
+  other.steps[1].mutable_norms()->mutable_experts(0)->set_tokens(1, 4);
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, other, kFp64), "tokens of the experts of layer 0");
+  other = run;
+  other.steps[1].mutable_norms()->mutable_experts(0)->set_dropped(1);
+  EXPECT_NONFATAL_FAILURE(ExpectClose(plan, run, other, kFp64), "layer 0");
 }
 
 }  // namespace

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <c10/core/Device.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
 #include <utility>
+#include <variant>
 
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
+#include "ops/cross_entropy.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
+#include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -92,6 +100,83 @@ class InfiniteGradientBackend final : public trainer::ForwardingBackend {
  private:
   const InfiniteGradientKernels kernels_;
 };
+
+// The CPU's kernels in a job in fp64; the gradient of the loss of one microbatch of kBadStep has an infinity.
+class InfiniteLossGradient final : public ops::DeviceKernels {
+ public:
+  // rounds: of a step.
+  InfiniteLossGradient(const ops::DeviceKernels& inner, int rounds, bool has_it)
+      : inner_(inner), rounds_(rounds), has_it_(has_it) {}
+
+  ops::DeviceKind kind() const override { return inner_.kind(); }
+  c10::Device device() const override { return inner_.device(); }
+  std::string digest() const override { return inner_.digest(); }
+  void Run(const ops::KernelCall& call) const override {
+    inner_.Run(call);
+    const auto* const losses = std::get_if<ops::CrossEntropyArgs<double>>(&call);
+    if (losses != nullptr && losses_++ == (kBadStep - 1) * rounds_ && has_it_) {
+      *losses->grad_logits = std::numeric_limits<double>::infinity();
+    }
+  }
+  void Run(const ops::SparseKernelCall& call) const override { inner_.Run(call); }
+  void Multiply(const ops::ProductArgs& product) const override { inner_.Multiply(product); }
+  void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
+    inner_.PrepareAttention(shape, element_bytes);
+  }
+
+ private:
+  const ops::DeviceKernels& inner_;
+  const int rounds_;
+  const bool has_it_;           // of the first microbatch of that step
+  mutable int64_t losses_ = 0;  // of one rank, on one stream
+};
+
+class InfiniteLossGradientBackend final : public trainer::ForwardingBackend {
+ public:
+  InfiniteLossGradientBackend(int rounds, bool has_it)
+      : ForwardingBackend(trainer::MakeCpuBackend()),
+        kernels_(ForwardingBackend::operations().kernels(), rounds, has_it),
+        operations_(kernels_) {}
+
+  const ops::Operations& operations() const override { return operations_; }
+
+ private:
+  const InfiniteLossGradient kernels_;
+  const ops::Operations operations_;
+};
+
+// In a job whose ranks hold the same gradient, or sum it over two axes, each element counts once.
+TEST(NonfiniteGradientTest, OfOneMicrobatchIsCountedAndSkippedAsOnOneRankUnderEveryStrategy) {
+  constexpr int kRanks = 4;
+  constexpr int kMicrobatches = 8;
+  const auto job = [](const std::string& strategy, int ranks) {
+    return MakeJob({.strategy = strategy,
+                    .ranks = ranks,
+                    .replicas = ReplicasOf(strategy),
+                    .microbatches_per_rank = kMicrobatches / ranks,
+                    .steps = kBadStep + 1,
+                    .layers = 1,
+                    .fp64 = true});
+  };
+  const auto run = [](const plan::JobPlan& plan) {
+    return RunJob(plan, {.make_backend = [&plan](int rank) -> std::unique_ptr<trainer::Backend> {
+                    return std::make_unique<InfiniteLossGradientBackend>(plan.train.microbatches_per_rank,
+                                                                         /*has_it=*/rank == 0);
+                  }});
+  };
+  const JobRun one = run(job("zero3", 1));
+  EXPECT_GT(one.steps[kBadStep - 1].nonfinite(), 0);
+  EXPECT_EQ(one.steps[kBadStep].nonfinite(), 0);
+  for (const char* strategy : {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"}) {
+    SCOPED_TRACE(strategy);
+    const plan::JobPlan plan = job(strategy, kRanks);
+    const JobRun shared = run(plan);
+    ExpectClose(plan, one, shared, kFp64);
+    for (const double update : shared.steps[kBadStep - 1].norms().update()) {
+      EXPECT_EQ(update, 0);
+    }
+  }
+}
 
 JobRun RunOn(int ranks, int64_t steps, bool stop = false) {
   const int rounds = kMicrobatchesOfAStep / ranks;
