@@ -28,18 +28,19 @@ absl::StatusOr<int> PageSize(int asked) {
   return asked == 0 ? 100 : std::min(asked, 1000);
 }
 
-// What a request asks for; position: the number in its token, 0 on the first page.
+// What a request asks for; position: the number in its token, one less than the least on the first page.
 struct Page {
   int size = 0;
   int64_t position = 0;
 };
 
+// least: of the numbers of what is listed.
 template <typename Request>
-absl::StatusOr<Page> PageOf(const Request& request) {
+absl::StatusOr<Page> PageOf(const Request& request, int64_t least) {
   TANDEM_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
-  Page page{.size = size};
+  Page page{.size = size, .position = least - 1};
   const std::string& token = request.page_token();
-  if (!token.empty() && (!absl::SimpleAtoi(token, &page.position) || page.position <= 0)) {
+  if (!token.empty() && (!absl::SimpleAtoi(token, &page.position) || page.position < least)) {
     return absl::InvalidArgumentError("page_token: must come from an earlier answer of this service");
   }
   return page;
@@ -129,7 +130,7 @@ absl::Status CheckBounds(const v1::ListReportsRequest& request) {
 
 absl::Status ListJobs(const v1::ListJobsRequest& request, Store& store, History& history,
                       const ProgressBoard& progress, v1::ListJobsResponse& response) {
-  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request));
+  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request, /*least=*/1));
   TANDEM_ASSIGN_OR_RETURN(const std::set<v1::JobState> states, StatesOf(request));
   TANDEM_ASSIGN_OR_RETURN(auto jobs, store.List(page.position, page.size + 1, states));
   size_t bytes = 0;
@@ -168,7 +169,7 @@ absl::Status ListWorkers(const v1::ListWorkersRequest& request, const State& sta
 
 absl::Status ListEvents(const v1::ListEventsRequest& request, Store& store,
                         v1::ListEventsResponse& response) {
-  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request));
+  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request, /*least=*/1));
   if (request.after_seq() < 0) {
     return absl::InvalidArgumentError("after_seq: must not be negative");
   }
@@ -194,7 +195,7 @@ absl::Status ListEvents(const v1::ListEventsRequest& request, Store& store,
 
 absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, History& history,
                          v1::ListReportsResponse& response) {
-  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request));
+  TANDEM_ASSIGN_OR_RETURN(const Page page, PageOf(request, /*least=*/0));
   TANDEM_RETURN_IF_ERROR(CheckBounds(request));
   TANDEM_ASSIGN_OR_RETURN(const v1::Job job, store.Lookup(request.job()));
   const bool spread = request.points() > 0;

@@ -56,6 +56,23 @@ def test_a_job_is_submitted_watched_to_its_end_and_its_metrics_are_columns(start
         assert {piece.rank for piece in client.logs("python")} <= {0, 1}
 
 
+def test_metrics_begin_with_the_validation_before_the_first_step(start, tandem):
+    from tandem.v1 import jobs_pb2
+    cluster = start()
+    cluster.submit(tiny_job("validated", steps=3, validate_every_steps=2))
+    cluster.wait_state("validated", "SUCCEEDED")
+    assert [report["step"] for report in cluster.reports("validated")] == [0, 1, 2, 3]
+    client = tandem.Client(cluster.address)
+    columns = client.metrics("validated")
+    assert columns["step"] == [0, 1, 2, 3] and [loss is None for loss in columns["validation_loss"]] == [False, True, False, False]
+    request, steps = jobs_pb2.ListReportsRequest(job="validated", page_size=1), []
+    while not steps or request.page_token:  # a page may end with step 0
+        page = client._call("ListReports", request)
+        steps += [report.step for report in page.reports]
+        request.page_token = page.next_page_token
+    assert steps == [0, 1, 2, 3]
+
+
 def test_a_watch_goes_on_over_a_restart_of_the_controller(start, tandem):
     cluster = start()
     client = tandem.Client(cluster.address)
