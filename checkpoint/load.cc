@@ -139,7 +139,7 @@ class Loading final : public Reading {
     return absl::OkStatus();
   }
 
-  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
+  Standing standing() const override { return {.done = done(), .amount = bytes_, .total = total_}; }
 
  private:
   bool done() const { return next_ == by_file_.end(); }
@@ -241,7 +241,7 @@ class Loading final : public Reading {
 
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
-          const OnReadProgress& on_progress) {
+          const OnWorkProgress& on_progress) {
   Manifest manifest;
   std::map<int, std::vector<Copy>> by_file;
   const absl::Status planned = StatusOfPart([&]() -> absl::Status {

@@ -49,7 +49,7 @@ class Share final : public Reading {
     return absl::OkStatus();
   }
 
-  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
+  Standing standing() const override { return {.done = done(), .amount = bytes_, .total = total_}; }
 
   // The file that is not what the manifest says, as an index; it is the last that was looked at.
   std::optional<int64_t> damaged() const { return damaged_; }
@@ -82,7 +82,7 @@ class Share final : public Reading {
 // `own`: the file that this rank found damaged.
 absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const std::string& path,
                        const std::vector<ManifestFile>& all, const absl::Status& damage,
-                       std::optional<int64_t> own, const OnReadProgress& on_progress) {
+                       std::optional<int64_t> own, const OnWorkProgress& on_progress) {
   const std::vector<std::string> found = ExchangeTexts(comm, own.has_value() ? absl::StrCat(*own) : "");
   const auto first = std::find_if(found.begin(), found.end(), [](const auto& file) { return !file.empty(); });
   const auto rank = static_cast<int>(first - found.begin());
@@ -146,7 +146,7 @@ absl::Status AgreeOnManifest(comm::Communicator& comm, const std::string& digest
 }
 
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
-                                        const std::string& path, const OnReadProgress& on_progress) {
+                                        const std::string& path, const OnWorkProgress& on_progress) {
   TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadSameManifest(files, comm, path));
   Share share(files, path, manifest.files, FilesOfRank(manifest.files, comm.rank(), comm.size()));
   const absl::Status read = ReadTogether(comm, path, share, on_progress);

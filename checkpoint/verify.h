@@ -35,6 +35,6 @@ absl::Status AgreeOnManifest(comm::Communicator& comm, const std::string& digest
 // sees other files than another rank (it is named, unless it is 0). Damage goes before that. Throws
 // CommError.
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
-                                        const std::string& path, const OnReadProgress& on_progress);
+                                        const std::string& path, const OnWorkProgress& on_progress);
 
 }  // namespace tandem::checkpoint

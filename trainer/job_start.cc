@@ -156,10 +156,10 @@ checkpoint::Found Newest(platform::Files& files, comm::Communicator& comm, const
                                     checkpoint::StepOfName(name).value_or(0), path,
                                     absl::StrCat(name, " does not verify (", reason, ")")));
   };
-  return checkpoint::FindNewest(
-      files, comm, options.directory, after,
-      {.skipped = skipped,
-       .verified = ShownProgress(comm.rank() == 0, "the ranks verify a checkpoint", listener.moved)});
+  return checkpoint::FindNewest(files, comm, options.directory, after,
+                                {.skipped = skipped,
+                                 .verified = ShownProgress(comm.rank() == 0, "the ranks verify a checkpoint",
+                                                           "bytes", listener.moved)});
 }
 
 // To start from step 1 would train the same steps again and start metrics.jsonl over: only the user may
@@ -333,8 +333,15 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
       lease.Hold(std::make_unique<checkpoint::Lease>(files, start.folder, options.self, listener.lost));
       return "";
     });
+    if (!doomed.empty()) {
+      platform::Log(platform::LogLevel::kInfo,
+                    "removing what another job has left in the checkpoint directory",
+                    {{"directory", options.directory}, {"folders", absl::StrCat(doomed.size())}});
+    }
     // The first save tries again to remove what stays, and reports it.
-    checkpoint::RemoveTogether(files, comm, doomed);
+    checkpoint::RemoveTogether(files, comm, doomed,
+                               ShownProgress(comm.rank() == 0, "the ranks remove what another job has left",
+                                             "files", listener.moved));
   }
   Choose(files, comm, options, listener, start);
   if (made && IsNewest(options) && start.from.path.empty()) {

@@ -27,8 +27,8 @@ struct JobStart {
 struct StartListener {
   // On the lease's thread, with the reason, when the directory gets another owner.
   std::function<void(const std::string& reason)> lost;
-  // On every rank, on the caller's thread: the ranks have verified another part of a checkpoint, of which
-  // rank 0's log says how far they are, or looked at the files of another one.
+  // On every rank, on the caller's thread: the ranks have verified or removed another part of a checkpoint,
+  // of which rank 0's log says how far they are, or looked at the files of another one.
   std::function<void()> moved;
 };
 

@@ -139,7 +139,7 @@ inline Saved SaveOn(platform::Files& files, const std::string& directory, int ra
 inline void LoadAlone(platform::Files& files, const std::string& path, const std::vector<Shard>& shards,
                       const std::vector<Shard>& unit_shards = {}) {
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-    Load(files, comm, path, shards, unit_shards, [](const ReadProgress&) {});
+    Load(files, comm, path, shards, unit_shards, [](const WorkProgress&) {});
   });
 }
 
@@ -148,7 +148,7 @@ inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
   std::atomic<bool> same = true;
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), ranks);
-    Load(platform::SystemFiles(), comm, path, state.shards(), {}, [](const ReadProgress&) {});
+    Load(platform::SystemFiles(), comm, path, state.shards(), {}, [](const WorkProgress&) {});
     if (!state.Is(step)) {
       same = false;
     }
@@ -199,7 +199,7 @@ class CheckpointTest : public testing::Test {
                             skipped_.push_back(
                                 absl::StrCat(std::filesystem::path(path).filename().string(), ": ", reason));
                           },
-                      .verified = [](const ReadProgress&) {}});
+                      .verified = [](const WorkProgress&) {}});
     });
     for (const Found& other : found) {
       EXPECT_EQ(other.path, found[0].path);

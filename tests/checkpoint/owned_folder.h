@@ -35,7 +35,9 @@ class OwnedFolderTest : public CheckpointTest {
     std::filesystem::create_directories(directory_);
     const absl::StatusOr<std::vector<std::string>> doomed = TakeOwnership(files, directory_, self, pause);
     if (doomed.ok()) {
-      comm::RunThreadRanks(1, [&](comm::Communicator& comm) { RemoveTogether(files, comm, *doomed); });
+      comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+        RemoveTogether(files, comm, *doomed, [](const WorkProgress&) {});
+      });
     }
     return doomed.status();
   }

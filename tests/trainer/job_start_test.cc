@@ -161,6 +161,29 @@ TEST_F(NamedStartTest, AStartMovesWithEveryCheckpointOfItsDirectoryThatTheRanksL
   EXPECT_THAT(moves, ElementsAre(3, 3));
 }
 
+// It may take minutes: the ranks are not to look as if they hung.
+TEST_F(NamedStartTest, AStartMovesWhileTheRanksRemoveWhatADeadJobHasLeft) {
+  const std::string left = Path(20) + ".tmp.1.dead";
+  std::filesystem::create_directories(left);
+  for (int i = 0; i < 3 * checkpoint::kMeetingFiles; ++i) {
+    checkpoint::WriteAll(absl::StrCat(left, "/rank-", i), "");
+  }
+  checkpoint::WriteAll(directory_ + "/.owner",
+                       R"({"job": "dead", "name": "", "attempt": 1, "host": "gone"})");
+  const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
+                              .directory = directory_};
+  std::vector<int> moves(2);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::HeldLease lease;
+    StartJob(files_, comm, options, lease,
+             {.lost = [](const std::string& reason) { ADD_FAILURE() << reason; },
+              .moved = [&] { ++moves[static_cast<size_t>(comm.rank())]; }});
+    lease.Release();
+  });
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_THAT(moves, ElementsAre(4, 4)) << "three of the removal, one of step 10";
+}
+
 // Where the file system of the checkpoints is not mounted, their directory is made beneath.
 TEST_F(NamedStartTest, NewestThatFindsNoCheckpointSaysSoWhereTheDirectoryWasNotThereEither) {
   const auto warnings = [&](const std::string& directory) {
