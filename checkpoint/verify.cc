@@ -98,22 +98,6 @@ absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const s
                                              " misreads it, or has another file there"));
 }
 
-// Collective. The manifest, once every rank has read the one that rank 0 has.
-absl::StatusOr<Manifest> ReadSameManifest(platform::Files& files, comm::Communicator& comm,
-                                          const std::string& path) {
-  Manifest manifest;
-  absl::Status status = StatusOfPart([&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
-    return absl::OkStatus();
-  });
-  if (comm.rank() != 0 && IsDamage(status)) {  // which rank 0 alone can say
-    status = absl::UnavailableError(status.message());
-  }
-  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, status));
-  TANDEM_RETURN_IF_ERROR(AgreeOnManifest(comm, manifest.digest));
-  return manifest;
-}
-
 }  // namespace
 
 fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks) {
@@ -134,20 +118,35 @@ fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ra
   return range;
 }
 
-absl::Status AgreeOnManifest(comm::Communicator& comm, const std::string& digest) {
-  const std::vector<std::string> digests = ExchangeTexts(comm, digest);
+absl::StatusOr<Manifest> ReadManifestTogether(
+    platform::Files& files, comm::Communicator& comm, const std::string& path,
+    const std::function<absl::Status(const absl::Status& read)>& judge) {
+  Manifest manifest;
+  const absl::Status read = StatusOfPart([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
+    return absl::OkStatus();
+  });
+  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, judge(read)));
+  const std::vector<std::string> digests = ExchangeTexts(comm, manifest.digest);
   for (size_t rank = 1; rank < digests.size(); ++rank) {
     if (digests[rank] != digests[0]) {
-      return absl::UnavailableError(
+      return absl::FailedPreconditionError(
           absl::StrCat("rank ", rank, ": it sees another ", kManifestName, " than rank 0"));
     }
   }
-  return absl::OkStatus();
+  return manifest;
+}
+
+absl::Status DamageOnlyOnRankZero(const comm::Communicator& comm, const absl::Status& read) {
+  return comm.rank() != 0 && IsDamage(read) ? absl::UnavailableError(read.message()) : read;
 }
 
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::string& path, const OnWorkProgress& on_progress) {
-  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadSameManifest(files, comm, path));
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest,
+                          ReadManifestTogether(files, comm, path, [&](const absl::Status& read) {
+                            return DamageOnlyOnRankZero(comm, read);
+                          }));
   Share share(files, path, manifest.files, FilesOfRank(manifest.files, comm.rank(), comm.size()));
   const absl::Status read = ReadTogether(comm, path, share, on_progress);
   if (IsDamage(read)) {
