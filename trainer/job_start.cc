@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -31,7 +32,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostPassedOver = 5;  // that a warning each is for; one more says how many there are beside
-constexpr size_t kMostReasons = 3;     // that one error names
+constexpr size_t kMostReasons = 3;     // that one line names
 constexpr char kTokenPrefix[] = ".same-folder.";
 
 // Collective: what rank 0 decides, on every rank. Every rank throws its error.
@@ -162,23 +163,29 @@ checkpoint::Found Newest(platform::Files& files, comm::Communicator& comm, const
                                                            "bytes", listener.moved)});
 }
 
+// One line of them.
+std::string AtMostReasons(std::vector<std::string> reasons) {
+  if (reasons.size() > kMostReasons) {
+    const size_t more = reasons.size() - kMostReasons;
+    reasons.resize(kMostReasons);
+    reasons.push_back(absl::StrCat(more, " more"));
+  }
+  return absl::StrJoin(reasons, "; ");
+}
+
 // To start from step 1 would train the same steps again and start metrics.jsonl over: only the user may
 // decide that.
 [[noreturn]] void FailWithoutValid(const std::string& directory,
                                    const std::vector<v1::CheckpointWarning>& passed_over) {
   std::vector<std::string> reasons;
   for (const v1::CheckpointWarning& warning : passed_over) {
-    if (reasons.size() == kMostReasons) {
-      reasons.push_back(absl::StrCat(passed_over.size() - kMostReasons, " more"));
-      break;
-    }
     reasons.push_back(warning.message());
   }
   const bool one = passed_over.size() == 1;
   throw UserError(
       absl::StrCat("checkpoint.resume: newest: ", directory, " holds ", passed_over.size(),
                    one ? " checkpoint, which does not verify: " : " checkpoints, and none verifies: ",
-                   absl::StrJoin(reasons, "; "),
+                   AtMostReasons(std::move(reasons)),
                    "; restore one, name another with checkpoint.resume, or set checkpoint: {resume: none} to "
                    "start from step 1"),
       "NoValidCheckpoint");
@@ -258,6 +265,39 @@ checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator&
   }
 }
 
+// Collective. Sets start.whole, with a warning of the checkpoints that are not among them and that the user
+// has not heard of as `damaged`: they take up space, and nobody else says why they stay.
+void FindWhole(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
+               const StartListener& listener, const std::vector<v1::CheckpointWarning>& damaged,
+               JobStart& start) {
+  std::set<int64_t> known;
+  for (const v1::CheckpointWarning& warning : damaged) {
+    known.insert(warning.step());
+  }
+  std::vector<std::string> others;
+  start.whole = checkpoint::FindWholeSteps(
+      files, comm, options.directory, [&](int64_t step, const std::string& reason) {
+        if (!reason.empty() && !known.contains(step)) {
+          others.push_back(absl::StrCat(checkpoint::StepName(step), " (", reason, ")"));
+        }
+        listener.moved();
+      });
+  for (const int64_t step : known) {
+    start.whole.erase(step);  // it was read, and its content is not what it was
+  }
+  if (comm.rank() != 0 || others.empty()) {
+    return;
+  }
+  for (const std::string& other : others) {
+    platform::Log(platform::LogLevel::kWarning, "a checkpoint is not known to be whole",
+                  {{"directory", options.directory}, {"checkpoint", other}});
+  }
+  start.warnings.push_back(
+      WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, 0, "",
+                absl::StrCat("checkpoint.keep neither counts nor removes what is not known to be whole: ",
+                             AtMostReasons(std::move(others)), "; remove it if it is not wanted")));
+}
+
 // Collective. Sets start.from, and what else of `start` follows from it.
 void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
             const StartListener& listener, JobStart& start) {
@@ -303,10 +343,7 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   if (!newest && !is_new) {
     CheckNothingLater(files, comm, options, start.from, listener, damaged);
   }
-  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory, listener.moved);
-  for (const v1::CheckpointWarning& warning : damaged) {
-    start.whole.erase(warning.step());  // it was read, and its content is not what it was
-  }
+  FindWhole(files, comm, options, listener, damaged, start);
 }
 
 }  // namespace

@@ -17,10 +17,11 @@
 namespace tandem::trainer {
 
 struct JobStart {
-  checkpoint::Found from;                       // the same on all ranks; an empty path: step 0
-  std::vector<v1::CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
-  checkpoint::JobFolder folder;                 // each rank's own, where the job has a directory
-  checkpoint::WholeSteps whole;                 // of the job's directory; only rank 0's is used
+  checkpoint::Found from;  // the same on all ranks; an empty path: step 0
+  // Rank 0 only; at most 9, of which 8, as many as the job's record keeps, are about the start itself.
+  std::vector<v1::CheckpointWarning> warnings;
+  checkpoint::JobFolder folder;  // each rank's own, where the job has a directory
+  checkpoint::WholeSteps whole;  // of the job's directory; only rank 0's is used
 };
 
 // Who hears of a start.
