@@ -2,11 +2,8 @@
 #include "trainer/metrics_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -18,6 +15,7 @@
 #include "platform/filter_lines.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
+#include "trainer/append_whole.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -68,7 +66,8 @@ void MetricsFile::FollowPath() {
   }
   complained_ = false;
   platform::Log(platform::LogLevel::kWarning,
-                "metrics.jsonl was removed or replaced; it goes on with the next step", {{"path", path_}});
+                "metrics.jsonl was removed or replaced; lines go to what has its path now",
+                {{"path", path_}});
 }
 
 void MetricsFile::Append(const v1::StepReport& report) {
@@ -88,17 +87,10 @@ void MetricsFile::Append(const v1::StepReport& report) {
   }
   const std::string text = line.dump() + "\n";
   FollowPath();
-  const off_t end = lseek(file_.get(), 0, SEEK_END);
-  const ssize_t written = write(file_.get(), text.data(), text.size());
-  if (written == static_cast<ssize_t>(text.size())) {
-    return;
+  const absl::Status appended = AppendWhole(file_, text);
+  if (!appended.ok()) {
+    Complain("cannot write metrics; training goes on without them", std::string(appended.message()));
   }
-  const std::string error = written < 0 ? std::strerror(errno) : "short write";
-  // A part of a line would spoil the next one too. Cutting a file needs no space.
-  const bool cut = written <= 0 || end < 0 || ftruncate(file_.get(), end) == 0;
-  Complain(cut ? "cannot write metrics; training goes on without them"
-               : "cannot write metrics, and a torn line stays; training goes on without them",
-           error);
 }
 
 void MetricsFile::Complain(std::string_view message, const std::string& error) {

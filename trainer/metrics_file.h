@@ -29,7 +29,7 @@ class MetricsFile {
   MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
               int64_t resumed_step);
 
-  // One write(2), of a whole line or nothing. A failure is logged once and training goes on: the reports go
+  // A whole line or nothing (append_whole.h). A failure is logged once and training goes on: the reports go
   // to the service as well.
   void Append(const v1::StepReport& report);
 

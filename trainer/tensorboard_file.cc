@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -18,6 +16,7 @@
 #include "platform/host.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
+#include "trainer/append_whole.h"
 #include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"
 
@@ -105,7 +104,8 @@ absl::Status TensorBoardFile::Open() {
   path_ = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder, absl::ToUnixSeconds(clock_.Now()),
                           platform::HostName(), getpid(), resumed_step_);
   TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644));
-  failed_ = false;
+  torn_ = false;
+  complained_ = false;
   TensorBoardEvent version;
   version.set_wall_time(absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()));
   version.set_file_version("brain.Event:2");
@@ -119,7 +119,7 @@ void TensorBoardFile::FollowPath() {
   }
   const absl::Status opened = Open();
   if (!opened.ok()) {
-    Fail(std::string(opened.message()));
+    Complain(std::string(opened.message()));
   }
 }
 
@@ -148,17 +148,18 @@ void TensorBoardFile::Append(const v1::StepReport& report) {
 }
 
 void TensorBoardFile::Write(const std::string& text) {
-  if (failed_) {
+  if (torn_) {
     return;
   }
-  const ssize_t written = write(file_.get(), text.data(), text.size());
-  if (written != static_cast<ssize_t>(text.size())) {
-    Fail(written < 0 ? std::strerror(errno) : "short write");
+  const absl::Status appended = AppendWhole(file_, text);
+  if (!appended.ok()) {
+    torn_ = absl::IsDataLoss(appended);
+    Complain(std::string(appended.message()));
   }
 }
 
-void TensorBoardFile::Fail(const std::string& error) {
-  if (!std::exchange(failed_, true)) {  // what follows a torn record cannot be read
+void TensorBoardFile::Complain(const std::string& error) {
+  if (!std::exchange(complained_, true)) {
     platform::Log(platform::LogLevel::kError,
                   "cannot write TensorBoard's events; training goes on without them",
                   {{"path", path_}, {"error", error}});

@@ -31,15 +31,15 @@ class TensorBoardFile {
   TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,
                   checkpoint::Owner self, int64_t resumed_step);
 
-  // One write(2), of whole records or nothing. A failure is logged once, nothing more is written to the file
-  // then, and training goes on.
+  // Whole records or nothing (append_whole.h). A failure is logged once, and training goes on. Nothing more
+  // is written to a file in which a part of one stays: what follows could not be read.
   void Append(const v1::StepReport& report);
 
  private:
   absl::Status Open();
   void FollowPath();
   void Write(const std::string& text);
-  void Fail(const std::string& error);
+  void Complain(const std::string& error);
 
   platform::Files& files_;
   const platform::Clock& clock_;
@@ -48,7 +48,8 @@ class TensorBoardFile {
   const int64_t resumed_step_;
   std::string path_;
   platform::Descriptor file_;
-  bool failed_ = false;
+  bool torn_ = false;  // a part of a record stays in the file
+  bool complained_ = false;
 };
 
 }  // namespace tandem::trainer

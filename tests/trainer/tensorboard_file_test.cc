@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -107,6 +111,35 @@ TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
   EXPECT_EQ(events[1].step(), 0);
   EXPECT_EQ(events[4].session_log().status(), 1);
   EXPECT_EQ(events[4].step(), 11);
+}
+
+TEST_F(TensorBoardTest, AFullDiskLosesEventsAndTearsNone) {
+  TensorBoardFile file(files_, clock_, folder_, self_, 0);
+  file.Append(ReportOf("step: 1"));
+  const std::string path = folder_ + "/tensorboard/" + (*files_.List(folder_ + "/tensorboard"))[0];
+  const auto bytes = static_cast<rlim_t>(*files_.Size(path));
+  const pid_t child = fork();
+  if (child == 0) {  // whose files have room for a part of a record, at first
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{.rlim_cur = bytes + 20, .rlim_max = RLIM_INFINITY};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
+    file.Append(ReportOf("step: 2"));
+    limit.rlim_cur = RLIM_INFINITY;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
+    file.Append(ReportOf("step: 3"));
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  const std::vector<TensorBoardEvent> events = Events();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[2].step(), 1);
+  EXPECT_EQ(events[3].step(), 3);
 }
 
 // TensorBoard goes on with the next name, and never returns to a file that it has read to the end.
