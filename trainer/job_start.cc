@@ -265,16 +265,19 @@ checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator&
   }
 }
 
-// Collective. Sets start.whole, with a warning of the checkpoints that are not among them and that the user
-// has not heard of as `damaged`: they take up space, and nobody else says why they stay.
+// Collective. Sets start.whole, with a warning of the checkpoints that are not among them: they take up
+// space, and nobody else says why they stay. told: the user has heard of the damaged ones.
 void FindWhole(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
-               const StartListener& listener, const std::vector<v1::CheckpointWarning>& damaged,
+               const StartListener& listener, const std::vector<v1::CheckpointWarning>& damaged, bool told,
                JobStart& start) {
   std::set<int64_t> known;
+  std::vector<std::string> others;
   for (const v1::CheckpointWarning& warning : damaged) {
     known.insert(warning.step());
+    if (!told) {
+      others.push_back(warning.message());
+    }
   }
-  std::vector<std::string> others;
   start.whole = checkpoint::FindWholeSteps(
       files, comm, options.directory, [&](int64_t step, const std::string& reason) {
         if (!reason.empty() && !known.contains(step)) {
@@ -343,7 +346,7 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   if (!newest && !is_new) {
     CheckNothingLater(files, comm, options, start.from, listener, damaged);
   }
-  FindWhole(files, comm, options, listener, damaged, start);
+  FindWhole(files, comm, options, listener, damaged, /*told=*/newest, start);
 }
 
 }  // namespace

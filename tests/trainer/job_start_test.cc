@@ -190,6 +190,35 @@ TEST_F(NamedStartTest, CheckpointsThatAreNotWholeAreNamedWithTheReasonWhenAJobSt
                   "; 2 more; remove it if it is not wanted"));
 }
 
+// A job that goes on from one that it names looks whether later ones are another job's.
+TEST_F(NamedStartTest, LaterOnesThatAreDamagedAreNamedWhenAJobGoesOnFromAnEarlierOne) {
+  checkpoint::SaveOn(files_, directory_, 2, 20);
+  const std::string file = Path(20) + "/rank-00000.safetensors";
+  std::string content = checkpoint::ReadAll(file);
+  content.back() ^= 1;
+  checkpoint::WriteAll(file, content);
+  ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
+                        .directory = directory_,
+                        .resume = Path(10)};
+  options.last_step = 100;
+  options.layout_digests = {checkpoint::InfoOf(10).layout_digest};
+  options.weights_dtype = "F32";
+  options.states = {"array0"};
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::HeldLease lease;
+    const JobStart job =
+        StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
+    if (comm.rank() == 0) {
+      EXPECT_THAT(job.whole, ElementsAre(10));
+      ASSERT_EQ(job.warnings.size(), 1u);
+      EXPECT_THAT(
+          job.warnings[0].message(),
+          HasSubstr("what is not known to be whole: step-20 does not verify (rank-00000.safetensors"));
+    }
+    lease.Release();
+  });
+}
+
 // A resume that reads it has said so already.
 TEST_F(NamedStartTest, ACheckpointThatIsPassedOverIsNamedOnce) {
   checkpoint::SaveOn(files_, directory_, 2, 20);
