@@ -98,7 +98,7 @@ struct Found {
 struct FindReports {
   // On rank 0: a damaged one was passed over, with the reason.
   std::function<void(const std::string& path, const std::string& reason)> skipped;
-  OnReadProgress verified;
+  OnWorkProgress verified;
 };
 
 // Collective: the newest checkpoint in `directory` of a step after `after` (-1: of any) that is whole
@@ -124,6 +124,6 @@ Found InspectTogether(platform::Files& files, comm::Communicator& comm, const st
 // read; what `data` holds is undefined then.
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
-          const OnReadProgress& on_progress);
+          const OnWorkProgress& on_progress);
 
 }  // namespace tandem::checkpoint

@@ -74,29 +74,24 @@ Found Inspect(platform::Files& files, const std::string& path) {
 }
 
 Found InspectTogether(platform::Files& files, comm::Communicator& comm, const std::string& path) {
-  Manifest manifest;
-  absl::Status status = StatusOfPart([&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
-    return absl::OkStatus();
-  });
-  if (IsDamage(status) || absl::IsPermissionDenied(status)) {
-    // What rank 0 could read a moment ago it can read again; another rank may see another folder.
-    status = comm.rank() == 0
-                 ? absl::UnavailableError(status.message())
-                 : absl::InvalidArgumentError(absl::StrCat("rank ", comm.rank(), ": ", status.message()));
+  const absl::StatusOr<Manifest> manifest =
+      ReadManifestTogether(files, comm, path, [&](const absl::Status& read) {
+        if (!IsDamage(read) && !absl::IsPermissionDenied(read)) {
+          return read;
+        }
+        // What rank 0 could read a moment ago it can read again; another rank may see another folder.
+        return comm.rank() == 0
+                   ? absl::UnavailableError(read.message())
+                   : absl::InvalidArgumentError(absl::StrCat("rank ", comm.rank(), ": ", read.message()));
+      });
+  if (manifest.ok()) {
+    return FoundAt(path, *manifest);
   }
-  status = AgreeOnReading(comm, status);
-  if (!status.ok() && !IsDamage(status)) {
-    FailUnreadable(path, status);
+  if (!IsDamage(manifest.status()) && !absl::IsFailedPrecondition(manifest.status())) {
+    FailUnreadable(path, manifest.status());
   }
-  if (status.ok()) {
-    status = AgreeOnManifest(comm, manifest.digest);
-  }
-  if (!status.ok()) {
-    throw CheckpointError(
-        absl::StrCat("checkpoint ", path, " is not the same for every rank: ", status.message()));
-  }
-  return FoundAt(path, manifest);
+  throw CheckpointError(
+      absl::StrCat("checkpoint ", path, " is not the same for every rank: ", manifest.status().message()));
 }
 
 }  // namespace tandem::checkpoint

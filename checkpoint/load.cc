@@ -139,7 +139,7 @@ class Loading final : public Reading {
     return absl::OkStatus();
   }
 
-  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
+  Standing standing() const override { return {.done = done(), .amount = bytes_, .total = total_}; }
 
  private:
   bool done() const { return next_ == by_file_.end(); }
@@ -241,27 +241,28 @@ class Loading final : public Reading {
 
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
-          const OnReadProgress& on_progress) {
-  Manifest manifest;
-  std::map<int, std::vector<Copy>> by_file;
-  const absl::Status planned = StatusOfPart([&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
-    if (manifest.version == 1 && unit_shards.empty() && !shards.empty()) {
-      return absl::InvalidArgumentError(
-          "it is of version 1, which has an array a unit, and what is to be loaded has one a parameter");
-    }
-    TANDEM_ASSIGN_OR_RETURN(by_file, CopiesByFile(manifest, manifest.version == 1 ? unit_shards : shards));
-    return absl::OkStatus();
-  });
-  absl::Status loaded = AgreeOnReading(comm, planned);
-  if (loaded.ok()) {
-    loaded = AgreeOnManifest(comm, manifest.digest);
-  }
-  if (loaded.ok()) {
+          const OnWorkProgress& on_progress) {
+  const auto load = [&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(const Manifest manifest,
+                            ReadManifestTogether(files, comm, path, [&](const absl::Status& read) {
+                              return DamageOnlyOnRankZero(comm, read);
+                            }));
+    std::map<int, std::vector<Copy>> by_file;
+    TANDEM_RETURN_IF_ERROR(
+        AgreeOnReading(comm, StatusOfPart([&]() -> absl::Status {
+                         if (manifest.version == 1 && unit_shards.empty() && !shards.empty()) {
+                           return absl::InvalidArgumentError(
+                               "it is of version 1, which has an array a unit, and what is to be loaded has "
+                               "one a parameter");
+                         }
+                         TANDEM_ASSIGN_OR_RETURN(
+                             by_file, CopiesByFile(manifest, manifest.version == 1 ? unit_shards : shards));
+                         return absl::OkStatus();
+                       })));
     Loading loading(files, path, manifest, by_file);
-    loaded = ReadTogether(comm, path, loading, on_progress);
-  }
-  if (!loaded.ok()) {
+    return ReadTogether(comm, path, loading, on_progress);
+  };
+  if (const absl::Status loaded = load(); !loaded.ok()) {
     throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", loaded.message()));
   }
 }

@@ -241,6 +241,11 @@ absl::Status RestoreOwnership(platform::Files& files, const std::string& directo
   return PublishOwner(files, directory, self);
 }
 
+bool Owns(platform::Files& files, const std::string& directory, const Owner& self) {
+  const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
+  return owner.ok() && owner->job == self.job && owner->attempt == self.attempt;
+}
+
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self) {
   const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
   if (absl::IsNotFound(owner.status())) {

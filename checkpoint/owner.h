@@ -68,6 +68,9 @@ absl::Status RenewOwnership(platform::Files& files, const std::string& directory
 absl::Status RestoreOwnership(platform::Files& files, const std::string& directory, const Owner& self,
                               absl::Duration unseen);
 
+// Whether `.owner` there names `self`; false where it cannot be read.
+bool Owns(platform::Files& files, const std::string& directory, const Owner& self);
+
 // The next job need not wait. Leaves the file of another owner.
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <system_error>
 
@@ -29,8 +30,8 @@ class RemovalShare {
       : files_(files), comm_(comm), folder_(folder) {}
 
   // Lists the names at the first call, and removes some at each later one: no rank removes any before all
-  // have met, so they list the same. Whether it is done. What it cannot list or remove it leaves to rank 0.
-  bool Advance() {
+  // have met, so they list the same. What it cannot list or remove it leaves to rank 0.
+  Standing Advance() {
     if (!listed_) {
       listed_ = true;
       List();
@@ -40,7 +41,9 @@ class RemovalShare {
         files_.RemoveAll(absl::StrCat(folder_, "/", names_[next_])).IgnoreError();
       }
     }
-    return next_ == names_.size();
+    return {.done = next_ == names_.size(),
+            .amount = static_cast<int64_t>(next_),
+            .total = static_cast<int64_t>(names_.size())};
   }
 
  private:
@@ -71,7 +74,8 @@ class RemovalShare {
 }  // namespace
 
 std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicator& comm,
-                                        const std::vector<std::string>& doomed) {
+                                        const std::vector<std::string>& doomed,
+                                        const OnWorkProgress& on_progress) {
   const std::string text = TextOfRankZero(comm, absl::StrJoin(doomed, kSeparator));
   const std::vector<std::string> paths = absl::StrSplit(text, kSeparator, absl::SkipEmpty());
   std::vector<std::string> not_removed;
@@ -79,8 +83,8 @@ std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicat
     RemovalShare share(files, comm, path);
     // Where a rank throws, as it has no memory left, all leave the rest to rank 0.
     WorkTogether(
-        comm, [&]() -> absl::StatusOr<Standing> { return Standing{.done = share.Advance()}; },
-        [](const Standing&) {})
+        comm, [&]() -> absl::StatusOr<Standing> { return share.Advance(); },
+        [&](const Standing& all) { on_progress({.path = path, .done = all.amount, .total = all.total}); })
         .IgnoreError();
     if (comm.rank() != 0) {
       continue;

@@ -133,7 +133,7 @@ class Saving {
 
   // Collective. `doomed`: rank 0's.
   void Remove(const std::vector<std::string>& doomed) {
-    for (std::string& reason : RemoveTogether(files_, comm_, doomed)) {
+    for (std::string& reason : RemoveTogether(files_, comm_, doomed, [](const WorkProgress&) {})) {
       not_removed_.push_back(std::move(reason));
     }
   }
@@ -177,7 +177,8 @@ class Saving {
       if (owned.ok()) {
         doomed.push_back(temporary_);
       }
-      const std::vector<std::string> not_removed = RemoveTogether(files_, comm_, doomed);
+      const std::vector<std::string> not_removed =
+          RemoveTogether(files_, comm_, doomed, [](const WorkProgress&) {});
       const std::string reason = TextOfRankZero(comm_, absl::StrJoin(not_removed, "; "));
       if (reason.empty()) {
         throw;
@@ -208,7 +209,7 @@ class Saving {
   // What has the name, if it is a valid checkpoint: it stays.
   Saved LookAtExisting() {
     const absl::StatusOr<Manifest> manifest =
-        VerifyTogether(files_, comm_, path_, [](const ReadProgress&) {});
+        VerifyTogether(files_, comm_, path_, [](const WorkProgress&) {});
     if (IsDamage(manifest.status())) {
       MoveAside();
       return {};
@@ -229,7 +230,8 @@ class Saving {
       }
       return absl::OkStatus();
     });
-    const std::vector<std::string> not_removed = RemoveTogether(files_, comm_, {aside});
+    const std::vector<std::string> not_removed =
+        RemoveTogether(files_, comm_, {aside}, [](const WorkProgress&) {});
     Guarded([&]() -> absl::Status {
       if (comm_.rank() != 0) {
         return absl::OkStatus();

@@ -49,7 +49,7 @@ class Share final : public Reading {
     return absl::OkStatus();
   }
 
-  Standing standing() const override { return {.done = done(), .bytes = bytes_, .total = total_}; }
+  Standing standing() const override { return {.done = done(), .amount = bytes_, .total = total_}; }
 
   // The file that is not what the manifest says, as an index; it is the last that was looked at.
   std::optional<int64_t> damaged() const { return damaged_; }
@@ -82,7 +82,7 @@ class Share final : public Reading {
 // `own`: the file that this rank found damaged.
 absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const std::string& path,
                        const std::vector<ManifestFile>& all, const absl::Status& damage,
-                       std::optional<int64_t> own, const OnReadProgress& on_progress) {
+                       std::optional<int64_t> own, const OnWorkProgress& on_progress) {
   const std::vector<std::string> found = ExchangeTexts(comm, own.has_value() ? absl::StrCat(*own) : "");
   const auto first = std::find_if(found.begin(), found.end(), [](const auto& file) { return !file.empty(); });
   const auto rank = static_cast<int>(first - found.begin());
@@ -96,22 +96,6 @@ absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const s
   return absl::UnavailableError(absl::StrCat("rank ", rank, ": ", damage.message(), ", but rank ", second,
                                              " reads it as it should be: the machine of rank ", rank,
                                              " misreads it, or has another file there"));
-}
-
-// Collective. The manifest, once every rank has read the one that rank 0 has.
-absl::StatusOr<Manifest> ReadSameManifest(platform::Files& files, comm::Communicator& comm,
-                                          const std::string& path) {
-  Manifest manifest;
-  absl::Status status = StatusOfPart([&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
-    return absl::OkStatus();
-  });
-  if (comm.rank() != 0 && IsDamage(status)) {  // which rank 0 alone can say
-    status = absl::UnavailableError(status.message());
-  }
-  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, status));
-  TANDEM_RETURN_IF_ERROR(AgreeOnManifest(comm, manifest.digest));
-  return manifest;
 }
 
 }  // namespace
@@ -134,20 +118,35 @@ fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ra
   return range;
 }
 
-absl::Status AgreeOnManifest(comm::Communicator& comm, const std::string& digest) {
-  const std::vector<std::string> digests = ExchangeTexts(comm, digest);
+absl::StatusOr<Manifest> ReadManifestTogether(
+    platform::Files& files, comm::Communicator& comm, const std::string& path,
+    const std::function<absl::Status(const absl::Status& read)>& judge) {
+  Manifest manifest;
+  const absl::Status read = StatusOfPart([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
+    return absl::OkStatus();
+  });
+  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, judge(read)));
+  const std::vector<std::string> digests = ExchangeTexts(comm, manifest.digest);
   for (size_t rank = 1; rank < digests.size(); ++rank) {
     if (digests[rank] != digests[0]) {
-      return absl::UnavailableError(
+      return absl::FailedPreconditionError(
           absl::StrCat("rank ", rank, ": it sees another ", kManifestName, " than rank 0"));
     }
   }
-  return absl::OkStatus();
+  return manifest;
+}
+
+absl::Status DamageOnlyOnRankZero(const comm::Communicator& comm, const absl::Status& read) {
+  return comm.rank() != 0 && IsDamage(read) ? absl::UnavailableError(read.message()) : read;
 }
 
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
-                                        const std::string& path, const OnReadProgress& on_progress) {
-  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadSameManifest(files, comm, path));
+                                        const std::string& path, const OnWorkProgress& on_progress) {
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest,
+                          ReadManifestTogether(files, comm, path, [&](const absl::Status& read) {
+                            return DamageOnlyOnRankZero(comm, read);
+                          }));
   Share share(files, path, manifest.files, FilesOfRank(manifest.files, comm.rank(), comm.size()));
   const absl::Status read = ReadTogether(comm, path, share, on_progress);
   if (IsDamage(read)) {

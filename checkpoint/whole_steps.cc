@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/whole_steps.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,9 +17,12 @@
 namespace tandem::checkpoint {
 namespace {
 
-// The digest of the manifest, where this rank finds its share of the files with the sizes that it says; else
-// empty.
-std::string DigestOfShare(platform::Files& files, const comm::Communicator& comm, const std::string& path) {
+// What a rank tells the others: one of these, and the digest of the manifest or the error.
+constexpr char kAsItSays = 'D';
+constexpr char kOtherwise = 'E';
+
+// Whether this rank finds its share of the files with the sizes that the manifest says.
+std::string LookAtShare(platform::Files& files, const comm::Communicator& comm, const std::string& path) {
   std::string digest;
   const absl::Status looked = StatusOfPart([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, ReadFolderManifest(files, path));
@@ -30,22 +33,37 @@ std::string DigestOfShare(platform::Files& files, const comm::Communicator& comm
     digest = manifest.digest;
     return absl::OkStatus();
   });
-  return looked.ok() ? digest : "";  // whatever the reason, it is not known to be whole
+  return looked.ok() ? kAsItSays + digest : absl::StrCat(std::string(1, kOtherwise), looked.message());
+}
+
+// Why a checkpoint is not known to be whole, of what the ranks have found there; empty: it is.
+std::string ReasonOf(const std::vector<std::string>& found) {
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    const std::string& own = found[rank];
+    const std::string name = rank == 0 ? "" : absl::StrCat("rank ", rank, ": ");
+    if (own[0] == kOtherwise) {
+      return absl::StrCat(name, own.substr(1));
+    }
+    if (own != found[0]) {
+      return absl::StrCat(name, "it sees another ", kManifestName, " than rank 0");
+    }
+  }
+  return "";
 }
 
 }  // namespace
 
 WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
-                          const std::function<void()>& looked) {
+                          const OnLooked& looked) {
   WholeSteps whole;
   for (const int64_t step : ListStepsTogether(files, comm, directory, /*after=*/-1)) {
     // One meeting a step: no rank waits for longer than another looks at a share of one checkpoint.
-    const std::vector<std::string> digests =
-        ExchangeTexts(comm, DigestOfShare(files, comm, absl::StrCat(directory, "/", StepName(step))));
-    if (!digests[0].empty() && std::count(digests.begin(), digests.end(), digests[0]) == comm.size()) {
+    const std::string reason =
+        ReasonOf(ExchangeTexts(comm, LookAtShare(files, comm, absl::StrCat(directory, "/", StepName(step)))));
+    if (reason.empty()) {
       whole.insert(step);
     }
-    looked();
+    looked(step, reason);
   }
   return whole;
 }

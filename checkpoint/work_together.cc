@@ -31,7 +31,7 @@ absl::StatusOr<Standing> Meet(comm::Communicator& comm, const absl::Status& stat
   const at::Tensor sent = at::empty({kWidth}, at::kLong);
   auto* const numbers = sent.mutable_data_ptr<int64_t>();
   numbers[0] = StateOf(status, own);
-  numbers[1] = own.bytes;
+  numbers[1] = own.amount;
   numbers[2] = own.total;
   at::Tensor gathered = at::empty({kWidth * comm.size()}, at::kLong);
   comm.AllGather(sent, gathered);
@@ -45,7 +45,7 @@ absl::StatusOr<Standing> Meet(comm::Communicator& comm, const absl::Status& stat
       worst = of_rank[0];
       first = rank;
     }
-    all.bytes += of_rank[1];
+    all.amount += of_rank[1];
     all.total += of_rank[2];
   }
   all.done = worst == kDone;
@@ -80,14 +80,14 @@ absl::Status WorkTogether(comm::Communicator& comm, const std::function<absl::St
 }
 
 absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
-                          const OnReadProgress& on_progress) {
+                          const OnWorkProgress& on_progress) {
   return WorkTogether(
       comm,
       [&]() -> absl::StatusOr<Standing> {
         TANDEM_RETURN_IF_ERROR(reading.Advance(kMeetingBytes));
         return reading.standing();
       },
-      [&](const Standing& all) { on_progress({.path = path, .done = all.bytes, .total = all.total}); });
+      [&](const Standing& all) { on_progress({.path = path, .done = all.amount, .total = all.total}); });
 }
 
 absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status) {

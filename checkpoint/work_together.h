@@ -30,9 +30,20 @@ inline constexpr int kMeetingFiles = 16;
 // How far one rank is with its share, or all are with theirs together.
 struct Standing {
   bool done = false;
-  int64_t bytes = 0;  // read so far
-  int64_t total = 0;  // to read in all
+  // In bytes of what is read, or files of what is removed.
+  int64_t amount = 0;  // so far
+  int64_t total = 0;
 };
+
+// How far all ranks together are with the checkpoint `path`, in bytes or files.
+struct WorkProgress {
+  std::string path;
+  int64_t done = 0;
+  int64_t total = 0;
+};
+
+// Called on every rank, on the caller's thread, at each meeting.
+using OnWorkProgress = std::function<void(const WorkProgress& progress)>;
 
 // Collective: calls `part` on every rank until that rank is done, and `met` on every rank, on the caller's
 // thread, after each meeting. The parts are the caller's to keep short; what a part throws is its error. The
@@ -54,19 +65,9 @@ class Reading {
   virtual Standing standing() const = 0;
 };
 
-// How far all ranks together are with the checkpoint `path`, in bytes.
-struct ReadProgress {
-  std::string path;
-  int64_t done = 0;
-  int64_t total = 0;
-};
-
-// Called on every rank, on the caller's thread, at each meeting.
-using OnReadProgress = std::function<void(const ReadProgress& progress)>;
-
 // Collective: WorkTogether of what each rank reads of `path`.
 absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
-                          const OnReadProgress& on_progress);
+                          const OnWorkProgress& on_progress);
 
 // Collective: the status of WorkTogether, of what every rank has done alone.
 absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status);

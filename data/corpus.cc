@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "data/content_sample.h"
+#include "data/for_each_file.h"
 #include "data/held_out.h"
 #include "platform/check.h"
 #include "platform/file_list.h"
@@ -22,6 +23,11 @@
 #include "platform/xxh3.h"
 
 namespace tandem::data {
+namespace {
+
+constexpr size_t kBatchFiles = 256;
+
+}  // namespace
 
 class Corpus::Mapping {
  public:
@@ -113,10 +119,17 @@ Corpus::Files Corpus::Open(const char* field, const std::string& pattern) {
   const std::string root = RootOf(pattern);
   Files files;
   std::set<std::pair<dev_t, ino_t>> seen;
-  for (const std::string& path : *paths) {
-    auto file = std::make_shared<const Mapping>(field, path, NameBelow(root, path));
-    if (file->size() > 0 && seen.insert(file->file()).second) {
-      files.push_back(std::move(file));
+  // A batch at a time: names of one file are mapped once each until they are dropped here.
+  for (size_t begin = 0; begin < paths->size(); begin += kBatchFiles) {
+    Files batch(std::min(kBatchFiles, paths->size() - begin));
+    ForEachFile(batch.size(), [&](size_t i) {
+      const std::string& path = (*paths)[begin + i];
+      batch[i] = std::make_shared<const Mapping>(field, path, NameBelow(root, path));
+    });
+    for (std::shared_ptr<const Mapping>& file : batch) {
+      if (file->size() > 0 && seen.insert(file->file()).second) {
+        files.push_back(std::move(file));
+      }
     }
   }
   if (files.empty()) {

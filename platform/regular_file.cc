@@ -36,6 +36,13 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   return *this;
 }
 
+bool LeadsTo(const std::string& path, const Descriptor& file) {
+  struct stat there;
+  struct stat open;
+  return stat(path.c_str(), &there) == 0 && fstat(file.get(), &open) == 0 && there.st_dev == open.st_dev &&
+         there.st_ino == open.st_ino;
+}
+
 const char* FileKind(mode_t mode) {
   if (S_ISREG(mode)) {
     return "a regular file";

@@ -37,6 +37,9 @@ absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, m
 // waits until a process opens it for writing. Anything else is refused as above.
 absl::StatusOr<Descriptor> OpenRegularFileOrPipe(const std::string& path);
 
+// Whether `path` leads to what is open as `file`; false where it cannot be looked at.
+bool LeadsTo(const std::string& path, const Descriptor& file);
+
 // "a FIFO", "a folder", ...: what st_mode says.
 const char* FileKind(mode_t mode);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -31,7 +32,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostPassedOver = 5;  // that a warning each is for; one more says how many there are beside
-constexpr size_t kMostReasons = 3;     // that one error names
+constexpr size_t kMostReasons = 3;     // that one line names
 constexpr char kTokenPrefix[] = ".same-folder.";
 
 // Collective: what rank 0 decides, on every rank. Every rank throws its error.
@@ -157,10 +158,20 @@ checkpoint::Found Newest(platform::Files& files, comm::Communicator& comm, const
                                     checkpoint::StepOfName(name).value_or(0), path,
                                     absl::StrCat(name, " does not verify (", reason, ")")));
   };
-  return checkpoint::FindNewest(
-      files, comm, options.directory, after,
-      {.skipped = skipped,
-       .verified = ShownProgress(comm.rank() == 0, "the ranks verify a checkpoint", listener.moved)});
+  return checkpoint::FindNewest(files, comm, options.directory, after,
+                                {.skipped = skipped,
+                                 .verified = ShownProgress(comm.rank() == 0, "the ranks verify a checkpoint",
+                                                           "bytes", listener.moved)});
+}
+
+// One line of them.
+std::string AtMostReasons(std::vector<std::string> reasons) {
+  if (reasons.size() > kMostReasons) {
+    const size_t more = reasons.size() - kMostReasons;
+    reasons.resize(kMostReasons);
+    reasons.push_back(absl::StrCat(more, " more"));
+  }
+  return absl::StrJoin(reasons, "; ");
 }
 
 // To start from step 1 would train the same steps again and start metrics.jsonl over: only the user may
@@ -169,17 +180,13 @@ checkpoint::Found Newest(platform::Files& files, comm::Communicator& comm, const
                                    const std::vector<v1::CheckpointWarning>& passed_over) {
   std::vector<std::string> reasons;
   for (const v1::CheckpointWarning& warning : passed_over) {
-    if (reasons.size() == kMostReasons) {
-      reasons.push_back(absl::StrCat(passed_over.size() - kMostReasons, " more"));
-      break;
-    }
     reasons.push_back(warning.message());
   }
   const bool one = passed_over.size() == 1;
   throw UserError(
       absl::StrCat("checkpoint.resume: newest: ", directory, " holds ", passed_over.size(),
                    one ? " checkpoint, which does not verify: " : " checkpoints, and none verifies: ",
-                   absl::StrJoin(reasons, "; "),
+                   AtMostReasons(std::move(reasons)),
                    "; restore one, name another with checkpoint.resume, or set checkpoint: {resume: none} to "
                    "start from step 1"),
       "NoValidCheckpoint");
@@ -259,6 +266,42 @@ checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator&
   }
 }
 
+// Collective. Sets start.whole, with a warning of the checkpoints that are not among them: they take up
+// space, and nobody else says why they stay. told: the user has heard of the damaged ones.
+void FindWhole(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
+               const StartListener& listener, const std::vector<v1::CheckpointWarning>& damaged, bool told,
+               JobStart& start) {
+  std::set<int64_t> known;
+  std::vector<std::string> others;
+  for (const v1::CheckpointWarning& warning : damaged) {
+    known.insert(warning.step());
+    if (!told) {
+      others.push_back(warning.message());
+    }
+  }
+  start.whole = checkpoint::FindWholeSteps(
+      files, comm, options.directory, [&](int64_t step, const std::string& reason) {
+        if (!reason.empty() && !known.contains(step)) {
+          others.push_back(absl::StrCat(checkpoint::StepName(step), " (", reason, ")"));
+        }
+        listener.moved();
+      });
+  for (const int64_t step : known) {
+    start.whole.erase(step);  // it was read, and its content is not what it was
+  }
+  if (comm.rank() != 0 || others.empty()) {
+    return;
+  }
+  for (const std::string& other : others) {
+    platform::Log(platform::LogLevel::kWarning, "a checkpoint is not known to be whole",
+                  {{"directory", options.directory}, {"checkpoint", other}});
+  }
+  start.warnings.push_back(
+      WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, 0, "",
+                absl::StrCat("checkpoint.keep neither counts nor removes what is not known to be whole: ",
+                             AtMostReasons(std::move(others)), "; remove it if it is not wanted")));
+}
+
 // Collective. Sets start.from, and what else of `start` follows from it.
 void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
             const StartListener& listener, JobStart& start) {
@@ -304,10 +347,7 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   if (!newest && !is_new) {
     CheckNothingLater(files, comm, options, start.from, listener, damaged);
   }
-  start.whole = checkpoint::FindWholeSteps(files, comm, options.directory, listener.moved);
-  for (const v1::CheckpointWarning& warning : damaged) {
-    start.whole.erase(warning.step());  // it was read, and its content is not what it was
-  }
+  FindWhole(files, comm, options, listener, damaged, /*told=*/newest, start);
 }
 
 }  // namespace
@@ -334,8 +374,15 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
       lease.Hold(std::make_unique<checkpoint::Lease>(files, start.folder, options.self, listener.lost));
       return "";
     });
+    if (!doomed.empty()) {
+      platform::Log(platform::LogLevel::kInfo,
+                    "removing what another job has left in the checkpoint directory",
+                    {{"directory", options.directory}, {"folders", absl::StrCat(doomed.size())}});
+    }
     // The first save tries again to remove what stays, and reports it.
-    checkpoint::RemoveTogether(files, comm, doomed);
+    checkpoint::RemoveTogether(files, comm, doomed,
+                               ShownProgress(comm.rank() == 0, "the ranks remove what another job has left",
+                                             "files", listener.moved));
   }
   Choose(files, comm, options, listener, start);
   if (made && IsNewest(options) && start.from.path.empty()) {

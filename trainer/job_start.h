@@ -17,18 +17,19 @@
 namespace tandem::trainer {
 
 struct JobStart {
-  checkpoint::Found from;                       // the same on all ranks; an empty path: step 0
-  std::vector<v1::CheckpointWarning> warnings;  // rank 0 only; at most 8, as many as the job's record keeps
-  checkpoint::JobFolder folder;                 // each rank's own, where the job has a directory
-  checkpoint::WholeSteps whole;                 // of the job's directory; only rank 0's is used
+  checkpoint::Found from;  // the same on all ranks; an empty path: step 0
+  // Rank 0 only; at most 9, of which 8, as many as the job's record keeps, are about the start itself.
+  std::vector<v1::CheckpointWarning> warnings;
+  checkpoint::JobFolder folder;  // each rank's own, where the job has a directory
+  checkpoint::WholeSteps whole;  // of the job's directory; only rank 0's is used
 };
 
 // Who hears of a start.
 struct StartListener {
   // On the lease's thread, with the reason, when the directory gets another owner.
   std::function<void(const std::string& reason)> lost;
-  // On every rank, on the caller's thread: the ranks have verified another part of a checkpoint, of which
-  // rank 0's log says how far they are, or looked at the files of another one.
+  // On every rank, on the caller's thread: the ranks have verified or removed another part of a checkpoint,
+  // of which rank 0's log says how far they are, or looked at the files of another one.
   std::function<void()> moved;
 };
 

@@ -2,11 +2,8 @@
 #include "trainer/metrics_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -17,6 +14,8 @@
 #include "nlohmann/json.hpp"
 #include "platform/filter_lines.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
+#include "trainer/append_whole.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -40,17 +39,36 @@ bool IsOfStepUpTo(int64_t last_step, std::string_view line) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& directory, int64_t resumed_step)
-    : path_(directory + "/metrics.jsonl") {
+MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
+                         int64_t resumed_step)
+    : files_(files), directory_(directory), self_(std::move(self)), path_(directory + "/metrics.jsonl") {
   const absl::Status cut = platform::FilterLines(
       path_, kMostLineBytes, [&](std::string_view line) { return IsOfStepUpTo(resumed_step, line); });
   if (!absl::IsNotFound(cut)) {
     ThrowIfNotOk(cut);
   }
-  absl::StatusOr<platform::Descriptor> file =
-      platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644);
-  ThrowIfNotOk(file.status());
-  file_ = *std::move(file);
+  ThrowIfNotOk(Open());
+}
+
+absl::Status MetricsFile::Open() {
+  TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644));
+  return absl::OkStatus();
+}
+
+void MetricsFile::FollowPath() {
+  if (platform::LeadsTo(path_, file_) || !checkpoint::Owns(files_, directory_, self_)) {
+    return;
+  }
+  const absl::Status opened = Open();
+  if (!opened.ok()) {
+    Complain("metrics.jsonl was removed or replaced, and cannot be opened again",
+             std::string(opened.message()));
+    return;
+  }
+  complained_ = false;
+  platform::Log(platform::LogLevel::kWarning,
+                "metrics.jsonl was removed or replaced; lines go to what has its path now",
+                {{"path", path_}});
 }
 
 void MetricsFile::Append(const v1::StepReport& report) {
@@ -69,19 +87,16 @@ void MetricsFile::Append(const v1::StepReport& report) {
     line[name] = value;
   }
   const std::string text = line.dump() + "\n";
-  const off_t end = lseek(file_.get(), 0, SEEK_END);
-  const ssize_t written = write(file_.get(), text.data(), text.size());
-  if (written == static_cast<ssize_t>(text.size())) {
-    return;
+  FollowPath();
+  const absl::Status appended = AppendWhole(file_, text);
+  if (!appended.ok()) {
+    Complain("cannot write metrics; training goes on without them", std::string(appended.message()));
   }
-  const std::string error = written < 0 ? std::strerror(errno) : "short write";
-  // A part of a line would spoil the next one too. Cutting a file needs no space.
-  const bool cut = written <= 0 || end < 0 || ftruncate(file_.get(), end) == 0;
+}
+
+void MetricsFile::Complain(std::string_view message, const std::string& error) {
   if (!std::exchange(complained_, true)) {
-    platform::Log(platform::LogLevel::kError,
-                  cut ? "cannot write metrics; training goes on without them"
-                      : "cannot write metrics, and a torn line stays; training goes on without them",
-                  {{"path", path_}, {"error", error}});
+    platform::Log(platform::LogLevel::kError, message, {{"path", path_}, {"error", error}});
   }
 }
 

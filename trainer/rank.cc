@@ -128,7 +128,7 @@ class Rank::Impl {
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, start.step));
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
-                     start.step, config_.attempt, send_,
+                     start.step, state_.self(), send_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
     SendReady(start);
     SetPhase(v1::RANK_PHASE_READY);

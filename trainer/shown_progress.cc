@@ -9,10 +9,10 @@
 
 namespace tandem::trainer {
 
-ShownProgress::ShownProgress(bool logs, std::string what, std::function<void()> moved)
-    : logs_(logs), what_(std::move(what)), moved_(std::move(moved)) {}
+ShownProgress::ShownProgress(bool logs, std::string what, std::string unit, std::function<void()> moved)
+    : logs_(logs), what_(std::move(what)), unit_(std::move(unit)), moved_(std::move(moved)) {}
 
-void ShownProgress::operator()(const checkpoint::ReadProgress& progress) {
+void ShownProgress::operator()(const checkpoint::WorkProgress& progress) {
   moved_();
   if (progress.path != path_) {
     path_ = progress.path;
@@ -27,7 +27,7 @@ void ShownProgress::operator()(const checkpoint::ReadProgress& progress) {
   platform::Log(platform::LogLevel::kInfo, what_,
                 {{"path", progress.path},
                  {"percent", absl::StrCat(10 * tenth)},
-                 {"bytes", absl::StrCat(progress.total)}});
+                 {unit_, absl::StrCat(progress.total)}});
 }
 
 }  // namespace tandem::trainer

@@ -9,18 +9,20 @@
 
 namespace tandem::trainer {
 
-// Shows that the ranks move while they read a checkpoint: an OnReadProgress (checkpoint/work_together.h).
+// Shows that the ranks move while they read or remove a checkpoint: an OnWorkProgress
+// (checkpoint/work_together.h).
 class ShownProgress {
  public:
-  // logs: the log gets a line for each tenth, with `what`, unless everything is read between two of the
-  // ranks' meetings. moved: called every time.
-  ShownProgress(bool logs, std::string what, std::function<void()> moved);
+  // logs: the log gets a line for each tenth, with `what`, unless everything is done between two of the
+  // ranks' meetings. unit: of the amounts, "bytes" or "files". moved: called every time.
+  ShownProgress(bool logs, std::string what, std::string unit, std::function<void()> moved);
 
-  void operator()(const checkpoint::ReadProgress& progress);
+  void operator()(const checkpoint::WorkProgress& progress);
 
  private:
   bool logs_;
   std::string what_;
+  std::string unit_;
   std::function<void()> moved_;
   std::string path_;
   int64_t tenth_ = 0;  // of the path, that the log has

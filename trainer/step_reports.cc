@@ -56,11 +56,11 @@ v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters
 }
 
 StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-                         double seconds_at_peak, int64_t resumed_step, int attempt, SendToWorker send,
-                         std::function<void(std::exception_ptr)> failed)
+                         double seconds_at_peak, int64_t resumed_step, const checkpoint::Owner& self,
+                         SendToWorker send, std::function<void(std::exception_ptr)> failed)
     : comm_(comm),
       plan_(plan),
-      attempt_(attempt),
+      attempt_(self.attempt),
       send_(std::move(send)),
       parameters_(plan::TrainedParameters(plan)),
       places_(plan::TrainedParametersOf(plan, comm.rank())),
@@ -74,8 +74,8 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
           }) {
   const std::string& directory = plan.train.checkpoint.directory;
   if (comm.rank() == 0 && !directory.empty()) {
-    metrics_.emplace(directory, resumed_step);
-    tensorboard_.emplace(files, platform::SteadyClock(), directory, resumed_step);
+    metrics_.emplace(files, directory, self, resumed_step);
+    tensorboard_.emplace(files, platform::SteadyClock(), directory, self, resumed_step);
   }
   if (comm.rank() == 0 && plan.train.parameter_norms) {
     v1::FromTrainer message;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/owner.h"
 #include "comm/communicator.h"
 #include "plan/job_plan.h"
 #include "platform/files.h"
@@ -30,11 +31,12 @@ v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters
 // directory, sent, and logged where gradients are not finite. Used by the rank's thread.
 class StepReports {
  public:
-  // comm, seconds_at_peak: as for the reporter. resumed_step: done before. failed: called once, on the
-  // reporter's thread, with the error that Flush throws. All but the functions outlive it. On rank 0 it sends
-  // the table of parameters first, where norms are wanted. Throws UserError where a file cannot be written.
+  // comm, seconds_at_peak: as for the reporter. resumed_step: done before. self: the job. failed: called
+  // once, on the reporter's thread, with the error that Flush throws. All but the functions outlive it. On
+  // rank 0 it tells the table of parameters first, where norms are wanted. Throws UserError where a file
+  // cannot be written.
   StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-              double seconds_at_peak, int64_t resumed_step, int attempt, SendToWorker send,
+              double seconds_at_peak, int64_t resumed_step, const checkpoint::Owner& self, SendToWorker send,
               std::function<void(std::exception_ptr)> failed);
 
   // What a run that has ended says of the step that it computed, which takes so long, and of the one that it

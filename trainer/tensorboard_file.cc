@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <utility>
 
@@ -17,6 +15,8 @@
 #include "absl/time/time.h"
 #include "platform/host.h"
 #include "platform/log.h"
+#include "platform/status_macros.h"
+#include "trainer/append_whole.h"
 #include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"
 
@@ -83,30 +83,48 @@ std::string TensorBoardRecord(std::string_view data) {
 }
 
 TensorBoardFile::TensorBoardFile(platform::Files& files, const platform::Clock& clock,
-                                 const std::string& directory, int64_t resumed_step)
-    : clock_(clock) {
-  const std::string folder = directory + "/tensorboard";
-  ThrowIfNotOk(files.CreateFolder(folder));
-  // TensorBoard reads files in the order of their names.
-  path_ = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder, absl::ToUnixSeconds(clock.Now()),
-                          platform::HostName(), getpid(), resumed_step);
-  absl::StatusOr<platform::Descriptor> file =
-      platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644);
-  ThrowIfNotOk(file.status());
-  file_ = *std::move(file);
-  TensorBoardEvent version;
-  version.set_wall_time(absl::ToDoubleSeconds(clock.Now() - absl::UnixEpoch()));
-  version.set_file_version("brain.Event:2");
-  std::string text = TensorBoardRecord(version.SerializeAsString());
+                                 const std::string& directory, checkpoint::Owner self, int64_t resumed_step)
+    : files_(files),
+      clock_(clock),
+      directory_(directory),
+      self_(std::move(self)),
+      resumed_step_(resumed_step) {
+  ThrowIfNotOk(Open());
   TensorBoardEvent start;
-  start.set_wall_time(version.wall_time());
+  start.set_wall_time(absl::ToDoubleSeconds(clock.Now() - absl::UnixEpoch()));
   start.set_step(resumed_step > 0 ? resumed_step + 1 : 0);
   start.mutable_session_log()->set_status(kStart);
-  text += TensorBoardRecord(start.SerializeAsString());
-  Write(text);
+  Write(TensorBoardRecord(start.SerializeAsString()));
+}
+
+absl::Status TensorBoardFile::Open() {
+  const std::string folder = directory_ + "/tensorboard";
+  TANDEM_RETURN_IF_ERROR(files_.CreateFolder(folder));
+  // TensorBoard reads files in the order of their names.
+  path_ = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder, absl::ToUnixSeconds(clock_.Now()),
+                          platform::HostName(), getpid(), resumed_step_);
+  TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644));
+  torn_ = false;
+  complained_ = false;
+  TensorBoardEvent version;
+  version.set_wall_time(absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()));
+  version.set_file_version("brain.Event:2");
+  Write(TensorBoardRecord(version.SerializeAsString()));
+  return absl::OkStatus();
+}
+
+void TensorBoardFile::FollowPath() {
+  if (platform::LeadsTo(path_, file_) || !checkpoint::Owns(files_, directory_, self_)) {
+    return;
+  }
+  const absl::Status opened = Open();
+  if (!opened.ok()) {
+    Complain(std::string(opened.message()));
+  }
 }
 
 void TensorBoardFile::Append(const v1::StepReport& report) {
+  FollowPath();
   TensorBoardEvent event;
   event.set_wall_time(absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()));
   event.set_step(report.step());
@@ -130,15 +148,21 @@ void TensorBoardFile::Append(const v1::StepReport& report) {
 }
 
 void TensorBoardFile::Write(const std::string& text) {
-  if (failed_) {
+  if (torn_) {
     return;
   }
-  const ssize_t written = write(file_.get(), text.data(), text.size());
-  if (written != static_cast<ssize_t>(text.size())) {
-    failed_ = true;  // what follows a torn record cannot be read
+  const absl::Status appended = AppendWhole(file_, text);
+  if (!appended.ok()) {
+    torn_ = absl::IsDataLoss(appended);
+    Complain(std::string(appended.message()));
+  }
+}
+
+void TensorBoardFile::Complain(const std::string& error) {
+  if (!std::exchange(complained_, true)) {
     platform::Log(platform::LogLevel::kError,
                   "cannot write TensorBoard's events; training goes on without them",
-                  {{"path", path_}, {"error", written < 0 ? std::strerror(errno) : "short write"}});
+                  {{"path", path_}, {"error", error}});
   }
 }
 

@@ -119,7 +119,7 @@ void TrainingState::Initialize() {
 
 void TrainingState::Resume(const checkpoint::Found& start, const std::function<void()>& moved) {
   checkpoint::Load(files_, report_, start.path, arrays_.shards(), arrays_.unit_shards(),
-                   ShownProgress(config_.rank == 0, "the ranks load a checkpoint", moved));
+                   ShownProgress(config_.rank == 0, "the ranks load a checkpoint", "bytes", moved));
   arrays_.Loaded();
   if (config_.rank == 0) {
     platform::Log(platform::LogLevel::kInfo, "resumed",

@@ -61,6 +61,7 @@ class TrainingState {
   // InstructionError where the job asks for canaries and one is gone.
   void CheckCanaries(int64_t step) const;
 
+  const checkpoint::Owner& self() const { return self_; }  // of the checkpoint directory, where there is one
   const std::vector<fsdp::UnitShard>& units() const { return units_; }
   const std::vector<fsdp::StateMemory>& states() const { return states_; }
   const StageMemory& memory() const { return memory_; }

@@ -91,17 +91,28 @@ inline JobFolder FolderAt(const std::string& directory) {
 }
 
 // As each of `ranks` ranks finds them when a job starts, of which `files` has those that do not use the
-// machine's.
+// machine's. `reasons` gets those of the steps that are not among them.
 inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
-                               const std::map<int, platform::Files*>& files = {}) {
+                               const std::map<int, platform::Files*>& files = {},
+                               std::map<int64_t, std::string>* reasons = nullptr) {
   std::vector<WholeSteps> found(static_cast<size_t>(ranks));
+  std::vector<std::map<int64_t, std::string>> reasons_of(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     const auto own = files.find(comm.rank());
     found[static_cast<size_t>(comm.rank())] =
-        FindWholeSteps(own == files.end() ? platform::SystemFiles() : *own->second, comm, directory, [] {});
+        FindWholeSteps(own == files.end() ? platform::SystemFiles() : *own->second, comm, directory,
+                       [&](int64_t step, const std::string& reason) {
+                         if (!reason.empty()) {
+                           reasons_of[static_cast<size_t>(comm.rank())][step] = reason;
+                         }
+                       });
   });
-  for (const WholeSteps& other : found) {
-    EXPECT_EQ(other, found[0]);
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    EXPECT_EQ(found[rank], found[0]);
+    EXPECT_EQ(reasons_of[rank], reasons_of[0]);
+  }
+  if (reasons != nullptr) {
+    *reasons = reasons_of[0];
   }
   return found[0];
 }
@@ -139,7 +150,7 @@ inline Saved SaveOn(platform::Files& files, const std::string& directory, int ra
 inline void LoadAlone(platform::Files& files, const std::string& path, const std::vector<Shard>& shards,
                       const std::vector<Shard>& unit_shards = {}) {
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-    Load(files, comm, path, shards, unit_shards, [](const ReadProgress&) {});
+    Load(files, comm, path, shards, unit_shards, [](const WorkProgress&) {});
   });
 }
 
@@ -148,7 +159,7 @@ inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
   std::atomic<bool> same = true;
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), ranks);
-    Load(platform::SystemFiles(), comm, path, state.shards(), {}, [](const ReadProgress&) {});
+    Load(platform::SystemFiles(), comm, path, state.shards(), {}, [](const WorkProgress&) {});
     if (!state.Is(step)) {
       same = false;
     }
@@ -199,7 +210,7 @@ class CheckpointTest : public testing::Test {
                             skipped_.push_back(
                                 absl::StrCat(std::filesystem::path(path).filename().string(), ": ", reason));
                           },
-                      .verified = [](const ReadProgress&) {}});
+                      .verified = [](const WorkProgress&) {}});
     });
     for (const Found& other : found) {
       EXPECT_EQ(other.path, found[0].path);

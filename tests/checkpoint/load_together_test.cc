@@ -40,7 +40,7 @@ class LoadTogetherTest : public CheckpointTest {
       std::string& error = errors[static_cast<size_t>(comm.rank())];
       try {
         Load(own == files.end() ? files_ : *own->second, comm, Path(10), state.shards(), {},
-             [](const ReadProgress&) {});
+             [](const WorkProgress&) {});
         error = state.Is(10) ? "" : "other values";
       } catch (const CheckpointError& failed) {
         error = failed.what();
@@ -79,7 +79,7 @@ TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
     Load(files_, comm, Path(10),
          {{.name = "first", .elements = kElements, .begin = begin, .data = &part},
           {.name = "second", .elements = kElements, .begin = begin, .data = &negative}},
-         {}, [](const ReadProgress&) {});
+         {}, [](const WorkProgress&) {});
     EXPECT_TRUE(at::equal(part, first.narrow(0, begin, size)));
     EXPECT_TRUE(at::equal(negative, second.narrow(0, begin, size)));
   });
@@ -92,7 +92,7 @@ TEST_F(LoadTogetherTest, ShardsOfTwoCheckpointsAreNotLoadedTogether) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 2);
     try {
-      Load(files_, comm, Path(comm.rank() == 0 ? 10 : 20), state.shards(), {}, [](const ReadProgress&) {});
+      Load(files_, comm, Path(comm.rank() == 0 ? 10 : 20), state.shards(), {}, [](const WorkProgress&) {});
       ADD_FAILURE() << "rank " << comm.rank() << " has loaded";
     } catch (const CheckpointError& error) {
       EXPECT_THAT(error.what(), HasSubstr("rank 1: it sees another manifest.json than rank 0"));

@@ -35,14 +35,17 @@ class OwnedFolderTest : public CheckpointTest {
     std::filesystem::create_directories(directory_);
     const absl::StatusOr<std::vector<std::string>> doomed = TakeOwnership(files, directory_, self, pause);
     if (doomed.ok()) {
-      comm::RunThreadRanks(1, [&](comm::Communicator& comm) { RemoveTogether(files, comm, *doomed); });
+      comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+        RemoveTogether(files, comm, *doomed, [](const WorkProgress&) {});
+      });
     }
     return doomed.status();
   }
   // From an owner that is alive, as a program without manners would.
   void Steal(const std::string& job) {
-    WriteAll(directory_ + "/.owner",
-             absl::StrCat(R"({"job": ")", job, R"(", "name": "", "attempt": 1, "host": ""})"));
+    const std::string temporary = root_ + "/stolen";  // its owner must not see the half of it
+    WriteAll(temporary, absl::StrCat(R"({"job": ")", job, R"(", "name": "", "attempt": 1, "host": ""})"));
+    std::filesystem::rename(temporary, directory_ + "/.owner");
   }
 
   static Info Of(const std::string& job, int64_t step) {

@@ -75,7 +75,7 @@ TEST_F(RemovalTest, AnOldOneThatOnlyOneRankCannotRemoveGoesAllTheSame) {
     comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
       RankState state(comm.rank(), 3);
       state.Set(step);
-      WholeSteps whole = FindWholeSteps(files_, comm, directory_, [] {});
+      WholeSteps whole = FindWholeSteps(files_, comm, directory_, [](int64_t, const std::string&) {});
       const Saved saved = Save(comm.rank() == rank ? static_cast<platform::Files&>(stuck) : files_, comm,
                                FolderAt(directory_),
                                /*keep=*/2, OwnerOf(InfoOf(step)), InfoOf(step), state.shards(), whole);
@@ -94,7 +94,7 @@ TEST_F(RemovalTest, ACheckpointIsAnnouncedBeforeTheFilesOfOlderOnesAreRemoved) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 2);
     state.Set(20);
-    WholeSteps whole = FindWholeSteps(files_, comm, directory_, [] {});
+    WholeSteps whole = FindWholeSteps(files_, comm, directory_, [](int64_t, const std::string&) {});
     const Saved saved = Save(stuck, comm, FolderAt(directory_), /*keep=*/1, OwnerOf(InfoOf(20)), InfoOf(20),
                              state.shards(), whole, [&](const Saved& committed) {
                                EXPECT_EQ(comm.rank(), 0);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
@@ -59,9 +60,14 @@ class RemoveTogetherTest : public CheckpointTest {
     num_collectives_.assign(static_cast<size_t>(ranks), 0);
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
       const auto own = files.find(comm.rank());
-      const std::vector<std::string> answer =
-          RemoveTogether(own == files.end() ? files_ : *own->second, comm,
-                         comm.rank() == 0 ? doomed : std::vector<std::string>{});
+      const std::vector<std::string> answer = RemoveTogether(
+          own == files.end() ? files_ : *own->second, comm,
+          comm.rank() == 0 ? doomed : std::vector<std::string>{}, [&](const WorkProgress& progress) {
+            const std::lock_guard lock(mu_);
+            progress_[comm.rank()].push_back(
+                absl::StrCat(std::filesystem::path(progress.path).filename().string(), " ", progress.done,
+                             " of ", progress.total));
+          });
       if (comm.rank() == 0) {
         not_removed = answer;
       } else {
@@ -73,6 +79,8 @@ class RemoveTogetherTest : public CheckpointTest {
   }
 
   std::vector<uint64_t> num_collectives_;  // by rank, of the last Remove
+  std::mutex mu_;
+  std::map<int, std::vector<std::string>> progress_;  // by rank, of every Remove
 };
 
 TEST_F(RemoveTogetherTest, EveryFileIsRemovedByOneRankAndEveryRankRemoves) {
@@ -115,6 +123,14 @@ TEST_F(RemoveTogetherTest, RanksMeetAfterAFewFiles) {
   }
   EXPECT_THAT(Remove(2, {}), ElementsAre());
   EXPECT_EQ(num_collectives_[1], 1u) << "there is nothing to do";
+}
+
+// It may take minutes.
+TEST_F(RemoveTogetherTest, EveryRankLearnsHowFarAllAre) {
+  const std::vector<std::string> doomed = {Folder("a", 3 * kMeetingFiles), Folder("b", 1)};
+  EXPECT_THAT(Remove(2, doomed), ElementsAre());
+  EXPECT_THAT(progress_[0], ElementsAre("a 0 of 48", "a 32 of 48", "a 48 of 48", "b 0 of 1", "b 1 of 1"));
+  EXPECT_EQ(progress_[1], progress_[0]);
 }
 
 // A rank that removed while another still looks would change what that one counts.

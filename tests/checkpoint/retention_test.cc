@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
@@ -28,6 +29,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::Pair;
 
 // Which checkpoints a save leaves, and that it decides by what the job knows.
 class RetentionTest : public CheckpointTest {
@@ -83,6 +85,25 @@ TEST_F(RetentionTest, OneThatIsNotAsItsManifestSaysIsNotKnownToBeWhole) {
     EXPECT_THAT(WholeStepsOf(directory_, ranks), ElementsAre(40));
     EXPECT_THAT(WholeStepsOf(root_ + "/none", ranks), ElementsAre());
   }
+}
+
+TEST_F(RetentionTest, WhyOneIsNotKnownToBeWholeIsSaidOnEveryRank) {
+  for (const int64_t step : {10, 20, 30, 40, 50}) {
+    SaveOn(files_, directory_, 2, step);
+  }
+  std::filesystem::remove(Path(10) + "/manifest.json");
+  WriteAll(Path(20) + "/rank-00000.safetensors", "short");
+  FlipABit(Path(30) + "/manifest.json");
+  const int64_t bytes = *files_.Size(Path(40) + "/rank-00000.safetensors");
+  UnreadableFiles unreadable("/step-50/rank-00001.safetensors", EIO);
+  std::map<int64_t, std::string> reasons;
+  EXPECT_THAT(WholeStepsOf(directory_, 2, {{1, &unreadable}}, &reasons), ElementsAre(40));
+  EXPECT_THAT(
+      reasons,
+      ElementsAre(Pair(10, "open " + Path(10) + "/manifest.json: No such file or directory"),
+                  Pair(20, absl::StrCat("rank-00000.safetensors: it has 5 bytes, the manifest says ", bytes)),
+                  Pair(30, "manifest.json: its digest does not match"),
+                  Pair(50, "rank 1: open " + Path(50) + "/rank-00001.safetensors: Input/output error")));
 }
 
 // No file has such a size, and by such sizes no rank would look at any.
@@ -143,7 +164,7 @@ TEST_F(RetentionTest, EveryStepThatIsLookedAtIsProgressOnEveryRank) {
   std::vector<int> looks(2);
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     const auto rank = static_cast<size_t>(comm.rank());
-    FindWholeSteps(watched[rank], comm, directory_, [&] {
+    FindWholeSteps(watched[rank], comm, directory_, [&](int64_t, const std::string&) {
       ++looks[rank];
       EXPECT_EQ(watched[rank].read().size(), static_cast<size_t>(looks[rank])) << "a manifest each";
     });
@@ -190,7 +211,7 @@ TEST_F(RetentionTest, ADirectoryThatRankZeroCannotListIsEveryRanksError) {
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     try {
       FindWholeSteps(comm.rank() == 0 ? static_cast<platform::Files&>(unlisted) : files_, comm, directory_,
-                     [] { ADD_FAILURE() << "looked"; });
+                     [](int64_t, const std::string&) { ADD_FAILURE() << "looked"; });
     } catch (const CheckpointError& error) {
       EXPECT_EQ(error.what(), "checkpoint: rank 0: list " + directory_ + ": Input/output error");
       ++failed;

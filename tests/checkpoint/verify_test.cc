@@ -103,7 +103,7 @@ class VerifyTest : public CheckpointTest {
         FindNewest(own == files.end() ? files_ : *own->second, comm, directory_, /*after=*/-1,
                    {.skipped = [](const std::string& path,
                                   const std::string&) { ADD_FAILURE() << path << " was passed over"; },
-                    .verified = [](const ReadProgress&) {}});
+                    .verified = [](const WorkProgress&) {}});
       } catch (const CheckpointUnreadable& error) {
         errors[static_cast<size_t>(comm.rank())] = error.what();
       }
@@ -149,7 +149,7 @@ TEST_F(VerifyTest, TheSizeOfEveryFileIsLookedAtByOneRankAndRanksMeetAfterAFew) {
   std::vector<int> meetings(2);
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     const auto rank = static_cast<size_t>(comm.rank());
-    const auto progress = [&](const ReadProgress& now) {
+    const auto progress = [&](const WorkProgress& now) {
       EXPECT_EQ(now.path, Path(10));
       EXPECT_EQ(now.total, kFiles);
       EXPECT_EQ(now.done, ++meetings[rank] < kMeetings ? 0 : kFiles) << "sizes first";
@@ -380,7 +380,7 @@ TEST_F(VerifyTest, RanksMeetWhileOneOfThemStillReads) {
   std::vector<std::vector<int64_t>> done(2);
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     platform::Files& files = comm.rank() == 1 ? static_cast<platform::Files&>(rank_one) : files_;
-    const auto progress = [&](const ReadProgress& now) {
+    const auto progress = [&](const WorkProgress& now) {
       EXPECT_EQ(now.path, Path(10));
       EXPECT_GE(now.total, kLarge);
       done[static_cast<size_t>(comm.rank())].push_back(now.done);

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "tests/platform/irregular_files.h"
 #include "tests/platform/temporary_folder.h"
@@ -201,6 +204,22 @@ TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
   EXPECT_EQ(Corpus({.train = folder.path()}).digest(), digest);
   folder.Write("c", "c");
   EXPECT_NE(Corpus({.train = folder.path()}).digest(), digest);
+}
+
+// They are read several at a time, and checkpoints of older builds have these digests.
+TEST(CorpusTest, ManyFilesHaveTheOrderAndDigestsThatTheyHadWhenTheyWereReadOneByOne) {
+  platform::TemporaryFolder folder;
+  std::vector<std::string> names;
+  for (int i = 0; i < 700; ++i) {
+    names.push_back(std::to_string(i) + ".txt");
+    folder.Write(names.back(), "file " + std::to_string(i) + "\n");
+  }
+  const Corpus all({.train = folder.path()});
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(all.files(Split::kTrain), names);
+  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.1});
+  EXPECT_EQ(corpus.digest(), "c8003b877561b242ac91fd2505477378");
+  EXPECT_EQ(corpus.content_digest(), "c601d56bed9e22f9481653830bc888da");
 }
 
 TEST(CorpusTest, OtherTextOfTheSameNamesAndSizesHasAnotherContentDigest) {

@@ -161,6 +161,111 @@ TEST_F(NamedStartTest, AStartMovesWithEveryCheckpointOfItsDirectoryThatTheRanksL
   EXPECT_THAT(moves, ElementsAre(3, 3));
 }
 
+// They take up space, and whoever looks for them asks why they are neither removed nor gone on from.
+TEST_F(NamedStartTest, CheckpointsThatAreNotWholeAreNamedWithTheReasonWhenAJobStarts) {
+  for (const int64_t step : {20, 30, 40, 50, 60}) {
+    checkpoint::SaveOn(files_, directory_, 2, step);
+  }
+  for (const int64_t step : {10, 20, 30, 40, 50}) {
+    checkpoint::WriteAll(Path(step) + "/manifest.json", "damage");
+  }
+  const ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
+                              .directory = directory_};
+  std::vector<std::string> messages;
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::HeldLease lease;
+    const JobStart job =
+        StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
+    EXPECT_THAT(job.whole, ElementsAre(60));
+    for (const v1::CheckpointWarning& warning : job.warnings) {
+      messages.push_back(warning.message());  // rank 0 alone has any
+    }
+    lease.Release();
+  });
+  const std::string reason = " (manifest.json: it does not begin with its digest)";
+  EXPECT_THAT(
+      messages,
+      ElementsAre("checkpoint.keep neither counts nor removes what is not known to be whole: step-50" +
+                  reason + "; step-40" + reason + "; step-30" + reason +
+                  "; 2 more; remove it if it is not wanted"));
+}
+
+// A job that goes on from one that it names looks whether later ones are another job's.
+TEST_F(NamedStartTest, LaterOnesThatAreDamagedAreNamedWhenAJobGoesOnFromAnEarlierOne) {
+  checkpoint::SaveOn(files_, directory_, 2, 20);
+  const std::string file = Path(20) + "/rank-00000.safetensors";
+  std::string content = checkpoint::ReadAll(file);
+  content.back() ^= 1;
+  checkpoint::WriteAll(file, content);
+  ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
+                        .directory = directory_,
+                        .resume = Path(10)};
+  options.last_step = 100;
+  options.layout_digests = {checkpoint::InfoOf(10).layout_digest};
+  options.weights_dtype = "F32";
+  options.states = {"array0"};
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::HeldLease lease;
+    const JobStart job =
+        StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
+    if (comm.rank() == 0) {
+      EXPECT_THAT(job.whole, ElementsAre(10));
+      ASSERT_EQ(job.warnings.size(), 1u);
+      EXPECT_THAT(
+          job.warnings[0].message(),
+          HasSubstr("what is not known to be whole: step-20 does not verify (rank-00000.safetensors"));
+    }
+    lease.Release();
+  });
+}
+
+// A resume that reads it has said so already.
+TEST_F(NamedStartTest, ACheckpointThatIsPassedOverIsNamedOnce) {
+  checkpoint::SaveOn(files_, directory_, 2, 20);
+  checkpoint::WriteAll(Path(20) + "/manifest.json", "damage");
+  ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
+                        .directory = directory_,
+                        .resume = "newest"};
+  options.last_step = 100;
+  options.layout_digests = {checkpoint::InfoOf(10).layout_digest};
+  options.weights_dtype = "F32";
+  options.states = {"array0"};
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::HeldLease lease;
+    const JobStart job =
+        StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
+    EXPECT_EQ(job.from.info.step, 10);
+    if (comm.rank() == 0) {
+      ASSERT_EQ(job.warnings.size(), 1u);
+      EXPECT_EQ(job.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_PASSED_OVER);
+    }
+    lease.Release();
+  });
+}
+
+// It may take minutes: the ranks are not to look as if they hung.
+TEST_F(NamedStartTest, AStartMovesWhileTheRanksRemoveWhatADeadJobHasLeft) {
+  const std::string left = Path(20) + ".tmp.1.dead";
+  std::filesystem::create_directories(left);
+  for (int i = 0; i < 3 * checkpoint::kMeetingFiles; ++i) {
+    checkpoint::WriteAll(absl::StrCat(left, "/rank-", i), "");
+  }
+  checkpoint::WriteAll(directory_ + "/.owner",
+                       R"({"job": "dead", "name": "", "attempt": 1, "host": "gone"})");
+  const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
+                              .directory = directory_};
+  std::vector<int> moves(2);
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::HeldLease lease;
+    StartJob(files_, comm, options, lease,
+             {.lost = [](const std::string& reason) { ADD_FAILURE() << reason; },
+              .moved = [&] { ++moves[static_cast<size_t>(comm.rank())]; }});
+    lease.Release();
+  });
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_THAT(moves, ElementsAre(4, 4)) << "three of the removal, one of step 10";
+}
+
 // Where the file system of the checkpoints is not mounted, their directory is made beneath.
 TEST_F(NamedStartTest, NewestThatFindsNoCheckpointSaysSoWhereTheDirectoryWasNotThereEither) {
   const auto warnings = [&](const std::string& directory) {

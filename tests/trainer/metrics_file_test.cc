@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/metrics_file.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "checkpoint/owner.h"
 #include "nlohmann/json.hpp"
+#include "platform/files.h"
 #include "tests/platform/irregular_files.h"
 #include "tests/platform/temporary_folder.h"
 #include "tests/trainer/report_text.h"
@@ -23,21 +28,47 @@
 namespace tandem::trainer {
 namespace {
 
+using testing::ElementsAre;
+
 class MetricsFileTest : public testing::Test {
  protected:
-  std::string Content() const {
+  std::string Content(const std::string& directory) const {
     std::ostringstream content;
-    content << std::ifstream(folder_ + "/metrics.jsonl").rdbuf();
+    content << std::ifstream(directory + "/metrics.jsonl").rdbuf();
     return content.str();
+  }
+  std::string Content() const { return Content(folder_); }
+
+  // Of the lines of its file.
+  std::vector<int64_t> Steps(const std::string& directory) const {
+    std::vector<int64_t> steps;
+    std::istringstream lines(Content(directory));
+    for (std::string line; std::getline(lines, line);) {
+      steps.push_back(nlohmann::json::parse(line).at("step"));
+    }
+    return steps;
+  }
+
+  void Own(const std::string& directory) {
+    EXPECT_TRUE(checkpoint::PublishOwner(files_, directory, self_).ok());
+  }
+
+  // Empty, and another one than it was, also where the file system gives a number of a removed one again.
+  void RemoveAndMakeAgain(const std::string& directory) {
+    std::filesystem::create_directories(folder_ + "/new");
+    std::filesystem::remove_all(directory);
+    std::filesystem::rename(folder_ + "/new", directory);
   }
 
   const platform::TemporaryFolder temporary_;
   const std::string& folder_ = temporary_.path();
+  platform::Files& files_ = platform::SystemFiles();
+  const checkpoint::Owner self_{.job = "0123456789ab", .attempt = 2};
 };
 
 TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
   {
-    MetricsFile file(folder_, 0);
+    MetricsFile file(files_, folder_, self_, 0);
     file.Append(
         ReportOf("step: 1 loss: 0.1 grad_norm: 2 learning_rate: 1e-3 tokens: 8 seconds: 0.5 "
                  "scalars { key: 'validation_loss' value: 3 }"));
@@ -57,7 +88,7 @@ TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
 
 TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
-  MetricsFile file(folder_, 2);
+  MetricsFile file(files_, folder_, self_, 2);
   EXPECT_EQ(Content(), "{\"step\":1}\n{\"step\":2}\n");
 }
 
@@ -67,7 +98,7 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
     std::filesystem::remove_all(path);
     platform::PutIrregularFile(kind, path);
     try {
-      MetricsFile file(folder_, 0);
+      MetricsFile file(files_, folder_, self_, 0);
       FAIL() << "it was opened";
     } catch (const UserError& error) {
       EXPECT_EQ(error.what(), "checkpoint.directory: cannot keep metrics there: open " + path + ": it is " +
@@ -77,7 +108,7 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
 }
 
 TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
-  MetricsFile file(folder_, 0);
+  MetricsFile file(files_, folder_, self_, 0);
   file.Append(ReportOf("step: 1"));
   const std::string first = Content();
   const pid_t child = fork();
@@ -105,8 +136,73 @@ TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
 
 TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":0}\n{\"step\":1}\n";
-  MetricsFile file(folder_, 0);
+  MetricsFile file(files_, folder_, self_, 0);
   EXPECT_EQ(Content(), "") << "the validation before step 1 comes again too";
+}
+
+TEST_F(MetricsFileTest, LinesGoToADirectoryThatWasMadeAgainOnceTheJobOwnsIt) {
+  const std::string directory = folder_ + "/run";
+  std::filesystem::create_directories(directory);
+  Own(directory);
+  MetricsFile file(files_, directory, self_, 0);
+  file.Append(ReportOf("step: 1"));
+  RemoveAndMakeAgain(directory);
+  file.Append(ReportOf("step: 2"));
+  EXPECT_THAT(*files_.List(directory), ElementsAre()) << "a job takes only an empty one";
+  Own(directory);
+  file.Append(ReportOf("step: 3"));
+  file.Append(ReportOf("step: 4"));
+  EXPECT_THAT(Steps(directory), ElementsAre(3, 4));
+}
+
+// As what lies beneath a file system that was unmounted, and as another job's.
+TEST_F(MetricsFileTest, NothingIsMadeInAFolderOfSomebodyElseAndTheFirstOneGoesOn) {
+  const std::string directory = folder_ + "/run";
+  std::filesystem::create_directories(directory);
+  Own(directory);
+  MetricsFile file(files_, directory, self_, 0);
+  file.Append(ReportOf("step: 1"));
+  std::filesystem::rename(directory, folder_ + "/away");
+  file.Append(ReportOf("step: 2"));
+  EXPECT_FALSE(std::filesystem::exists(directory));
+  std::filesystem::create_directories(directory);
+  for (const checkpoint::Owner& other :
+       {checkpoint::Owner{.job = "other"}, checkpoint::Owner{.job = self_.job, .attempt = 1}}) {
+    ASSERT_TRUE(checkpoint::PublishOwner(files_, directory, other).ok());
+    file.Append(ReportOf("step: 3"));
+    EXPECT_THAT(*files_.List(directory), ElementsAre(".owner"));
+    std::filesystem::remove(directory + "/.owner");
+  }
+  std::filesystem::remove(directory);
+  std::filesystem::rename(folder_ + "/away", directory);
+  file.Append(ReportOf("step: 4"));
+  EXPECT_THAT(Steps(directory), ElementsAre(1, 2, 3, 3, 4));
+}
+
+TEST_F(MetricsFileTest, OneThatIsRemovedOrRenamedAloneIsBegunAgainAndOneInItsPlaceGoesOn) {
+  Own(folder_);
+  MetricsFile file(files_, folder_, self_, 0);
+  file.Append(ReportOf("step: 1"));
+  std::filesystem::rename(folder_ + "/metrics.jsonl", folder_ + "/first");
+  file.Append(ReportOf("step: 2"));
+  EXPECT_THAT(Steps(folder_), ElementsAre(2));
+  std::filesystem::rename(folder_ + "/first", folder_ + "/metrics.jsonl");
+  file.Append(ReportOf("step: 3"));
+  EXPECT_THAT(Steps(folder_), ElementsAre(1, 3));
+  std::filesystem::remove(folder_ + "/metrics.jsonl");
+  file.Append(ReportOf("step: 4"));
+  EXPECT_THAT(Steps(folder_), ElementsAre(4));
+}
+
+TEST_F(MetricsFileTest, LinesAreLostWhileItCannotBeOpenedAgain) {
+  Own(folder_);
+  MetricsFile file(files_, folder_, self_, 0);
+  std::filesystem::remove(folder_ + "/metrics.jsonl");
+  std::filesystem::create_directories(folder_ + "/metrics.jsonl");
+  file.Append(ReportOf("step: 1"));
+  std::filesystem::remove(folder_ + "/metrics.jsonl");
+  file.Append(ReportOf("step: 2"));
+  EXPECT_THAT(Steps(folder_), ElementsAre(2));
 }
 
 }  // namespace

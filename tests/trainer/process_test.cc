@@ -308,6 +308,9 @@ TEST_F(ProcessTest, NothingIsWrittenWhereTheCheckpointDirectoryWasWhileItIsAway)
     error = error_of_save(id);
   }
   EXPECT_EQ(error, "");
+  EXPECT_EQ(error_of_save(1000), "");  // which the lines of its steps come before
+  EXPECT_TRUE(std::filesystem::exists(directory + "/metrics.jsonl"));
+  EXPECT_TRUE(std::filesystem::exists(directory + "/tensorboard"));
 }
 
 TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {

@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +16,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "checkpoint/owner.h"
+#include "platform/files.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/temporary_folder.h"
 #include "tests/trainer/report_text.h"
@@ -52,6 +58,8 @@ class TensorBoardTest : public ::testing::Test {
   const platform::TemporaryFolder temporary_;
   const std::string& folder_ = temporary_.path();
   platform::FakeClock clock_;
+  platform::Files& files_ = platform::SystemFiles();
+  const checkpoint::Owner self_{.job = "0123456789ab", .attempt = 2};
 };
 
 // Made by TensorFlow's own writer.
@@ -72,7 +80,7 @@ TEST_F(TensorBoardTest, RecordsAreThoseThatTensorBoardReads) {
 }
 
 TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
-  TensorBoardFile file(platform::SystemFiles(), clock_, folder_, 0);
+  TensorBoardFile file(files_, clock_, folder_, self_, 0);
   file.Append(
       ReportOf("step: 3 loss: 2.5 grad_norm: 0.5 learning_rate: 0.25 seconds: 0.125 "
                "scalars { key: 'tokens_per_second' value: 1024 } "
@@ -95,9 +103,9 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
 }
 
 TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
-  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 0).Append(ReportOf("step: 12"));
+  TensorBoardFile(files_, clock_, folder_, self_, 0).Append(ReportOf("step: 12"));
   clock_.Advance(absl::Seconds(5));
-  TensorBoardFile(platform::SystemFiles(), clock_, folder_, 10).Append(ReportOf("step: 11"));
+  TensorBoardFile(files_, clock_, folder_, self_, 10).Append(ReportOf("step: 11"));
   const std::vector<TensorBoardEvent> events = Events();
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[1].step(), 0);
@@ -105,9 +113,59 @@ TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
   EXPECT_EQ(events[4].step(), 11);
 }
 
+TEST_F(TensorBoardTest, AFullDiskLosesEventsAndTearsNone) {
+  TensorBoardFile file(files_, clock_, folder_, self_, 0);
+  file.Append(ReportOf("step: 1"));
+  const std::string path = folder_ + "/tensorboard/" + (*files_.List(folder_ + "/tensorboard"))[0];
+  const auto bytes = static_cast<rlim_t>(*files_.Size(path));
+  const pid_t child = fork();
+  if (child == 0) {  // whose files have room for a part of a record, at first
+    signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{.rlim_cur = bytes + 20, .rlim_max = RLIM_INFINITY};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
+    file.Append(ReportOf("step: 2"));
+    limit.rlim_cur = RLIM_INFINITY;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
+      _exit(2);
+    }
+    file.Append(ReportOf("step: 3"));
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  const std::vector<TensorBoardEvent> events = Events();
+  ASSERT_EQ(events.size(), 4u);
+  EXPECT_EQ(events[2].step(), 1);
+  EXPECT_EQ(events[3].step(), 3);
+}
+
+// TensorBoard goes on with the next name, and never returns to a file that it has read to the end.
+TEST_F(TensorBoardTest, EventsGoToAFileOfANewNameWhereTheirFolderWasRemoved) {
+  TensorBoardFile file(files_, clock_, folder_, self_, 0);
+  file.Append(ReportOf("step: 1"));
+  const std::string first = (*files_.List(folder_ + "/tensorboard"))[0];
+  std::filesystem::remove_all(folder_ + "/tensorboard");
+  clock_.Advance(absl::Seconds(5));
+  file.Append(ReportOf("step: 2"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/tensorboard"))
+      << "nobody says that the folder is the job's";
+  ASSERT_TRUE(checkpoint::PublishOwner(files_, folder_, self_).ok());
+  file.Append(ReportOf("step: 3"));
+  file.Append(ReportOf("step: 4"));
+  const std::vector<TensorBoardEvent> events = Events();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].file_version(), "brain.Event:2");
+  EXPECT_EQ(events[1].step(), 3);
+  EXPECT_EQ(events[2].step(), 4);
+  EXPECT_GT((*files_.List(folder_ + "/tensorboard"))[0], first);
+}
+
 TEST_F(TensorBoardTest, AFolderThatCannotBeWrittenIsTheUsersError) {
   std::ofstream(folder_ + "/tensorboard") << "a file";
-  EXPECT_THROW(TensorBoardFile(platform::SystemFiles(), clock_, folder_, 0), UserError);
+  EXPECT_THROW(TensorBoardFile(files_, clock_, folder_, self_, 0), UserError);
 }
 
 }  // namespace

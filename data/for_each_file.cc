@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/for_each_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace tandem::data {
+
+void ForEachFile(size_t count, const std::function<void(size_t index)>& work) {
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::vector<std::exception_ptr> errors(count);
+  const auto run = [&] {
+    // Indices go out in their order, so that those below one that fails have been given out before it.
+    for (size_t index = next++; index < count; index = next++) {
+      try {
+        work(index);
+      } catch (...) {
+        errors[index] = std::current_exception();
+        failed = true;
+      }
+      if (failed) {
+        return;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    const size_t wanted = std::min(count, kMostConcurrentFiles);
+    try {
+      while (threads.size() + 1 < wanted) {
+        threads.emplace_back(run);
+      }
+    } catch (const std::system_error&) {
+      // As many as the machine has left; this one alone would do.
+    }
+    run();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error != nullptr) {
+      std::rethrow_exception(error);
+    }
+  }
+}
+
+}  // namespace tandem::data

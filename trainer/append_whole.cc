@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/append_whole.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace tandem::trainer {
+
+absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text) {
+  const off_t end = lseek(file.get(), 0, SEEK_END);
+  const ssize_t written = write(file.get(), text.data(), text.size());
+  if (written == static_cast<ssize_t>(text.size())) {
+    return absl::OkStatus();
+  }
+  const std::string error = written < 0 ? std::strerror(errno) : "short write";
+  // What follows a part could not be read either. Cutting a file needs no space.
+  if (written <= 0 || (end >= 0 && ftruncate(file.get(), end) == 0)) {
+    return absl::UnavailableError(error);
+  }
+  return absl::DataLossError(absl::StrCat(error, ", of which a part stays: ", std::strerror(errno)));
+}
+
+}  // namespace tandem::trainer
