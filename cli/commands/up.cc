@@ -148,16 +148,15 @@ Outcome Up(Context& context, const UpOptions& options) {
   }
   TANDEM_RETURN_IF_ERROR(lock->Publish(address));
   const bool page = platform::IsLocalAddress(options.metrics_listen);
-  console.Write(Stream::kOut,
-                absl::StrCat("tandem is up: a controller and ", options.workers,
-                             options.workers == 1 ? " worker" : " workers", " with ", slots,
-                             slots == 1 ? " CPU slot" : " CPU slots", " each\n", "  address  ", address, "\n",
-                             options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
-                             page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
-                             options.metrics_listen == "off"
-                                 ? ""
-                                 : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),
-                             "  state    ", folder, "\n", "  logs     ", (*cluster)->logs(), "\n"));
+  console.Write(
+      Stream::kOut,
+      absl::StrCat("tandem is up: a controller and ", (*cluster)->WorkersText(), "\n", "  address  ", address,
+                   "\n", options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
+                   page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
+                   options.metrics_listen == "off"
+                       ? ""
+                       : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),
+                   "  state    ", folder, "\n", "  logs     ", (*cluster)->logs(), "\n"));
   Note(console,
        "up: `tandem submit -f job.yaml` finds it by itself; Ctrl-C ends running jobs, queued ones stay");
   while (interrupts.Count() == 0) {

@@ -47,6 +47,8 @@ def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
     out, err = process.communicate(timeout=90)
     assert process.returncode == 0, out + err
     assert "\x1b" not in out + err and "\r" not in out + err
+    assert err.splitlines()[0].startswith("tandem: run: starting a controller and 2 workers on this machine; logs in /")
+    assert err.splitlines()[1] == "tandem: run: started 2 workers with 1 CPU slot each"
     assert "SUCCEEDED" in (out + err).upper()
     lines = [json.loads(line) for line in (tmp_path / "ckpt" / "metrics.jsonl").read_text().splitlines()]
     assert lines[0].keys() == {"step", "validation_loss"} and lines[0]["step"] == 0  # before the first update
