@@ -2,6 +2,7 @@
 #include "cli/terminal/console.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -71,6 +72,10 @@ class SystemConsole : public Console {
   bool color() const override { return color_; }
   bool unicode() const override { return unicode_; }
   bool OutClosed() const override { return out_error_ != 0; }
+  bool ReaderHasLeft() const override {
+    pollfd out = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+    return ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+  }
   std::string OutError() const override {
     return out_error_ == 0 || out_error_ == EPIPE ? "" : std::strerror(out_error_);
   }

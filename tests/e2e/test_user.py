@@ -89,6 +89,21 @@ def test_a_reader_that_goes_away_cancels_the_job_and_leaves_no_process(bin_dir, 
     assert not left(tmp_path)
 
 
+@pytest.mark.parametrize("command", [["events", "-f", "quiet"], ["logs", "-f", "quiet"], ["logs", "-f", "--all", "quiet"],
+                                     ["watch", "queued"]])
+def test_what_waits_for_the_next_line_ends_when_its_reader_goes_away(start, command):
+    cluster = start()
+    cluster.submit(tiny_job("quiet", steps=1_000_000))
+    wait_for("it runs", lambda: cluster.state("quiet") == "RUNNING")
+    cluster.submit(tiny_job("queued", steps=1))
+    process = subprocess.Popen([cluster.bin / "tandem", "--addr", cluster.address, *command], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    for _ in {"events": cluster.events("quiet"), "logs": [], "watch": [1]}[command[0]]:
+        process.stdout.readline()  # all that there is: a write to a pipe that nobody reads would tell
+    process.stdout.close()
+    assert process.wait(timeout=10) == 141
+
+
 def interrupt(process):
     """SIGINT, until the process has taken it: signals of one kind that wait together are one."""
     process.send_signal(signal.SIGINT)
