@@ -104,6 +104,24 @@ def test_what_waits_for_the_next_line_ends_when_its_reader_goes_away(start, comm
     assert process.wait(timeout=10) == 141
 
 
+def test_an_interrupted_wait_says_that_the_job_goes_on(start):
+    cluster = start()
+    cluster.submit(tiny_job("endless", steps=1_000_000))
+    process = subprocess.Popen([cluster.bin / "tandem", "--addr", cluster.address, "wait", "endless"], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def catches_it():
+        with open(f"/proc/{process.pid}/status") as status:
+            return next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt")) & 1 << signal.SIGINT - 1
+
+    wait_for("it waits", catches_it, 20)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err == "tandem: stopped waiting; the job goes on: `tandem wait endless` waits again, `tandem cancel endless` ends it\n"
+    assert cluster.state("endless") != "CANCELLED"
+
+
 def interrupt(process):
     """SIGINT, until the process has taken it: signals of one kind that wait together are one."""
     process.send_signal(signal.SIGINT)
