@@ -34,8 +34,14 @@ class SystemConsole : public Console {
     // A stream that the caller closed must not become the next file or socket that is opened. Opened the
     // wrong way round, so that using it stays an error.
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-      if (::fcntl(fd, F_GETFD) < 0) {
-        static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+      // What is to be closed by exec was opened ahead of main, as in platform/standard_descriptors.cc.
+      const int flags = ::fcntl(fd, F_GETFD);
+      if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
+        const int null = ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        if (null >= 0 && null != fd) {
+          ::dup2(null, fd);
+          ::close(null);
+        }
       }
     }
   }

@@ -171,6 +171,13 @@ def test_a_closed_standard_output_does_not_become_another_file(bin_dir, tmp_path
     assert "cannot write standard output: Bad file descriptor" in done.stderr
 
 
+def test_a_closed_standard_input_is_said_to_be_closed(bin_dir, tmp_path):
+    done = subprocess.run(["sh", "-c", '"$0" validate -f - <&-', bin_dir / "tandem"], capture_output=True, text=True,
+                          env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, timeout=20)
+    assert done.returncode == 4
+    assert "read standard input: Bad file descriptor" in done.stderr
+
+
 def test_logs_of_ranks_that_wrote_nothing_are_empty_at_once(start):
     cluster = start()
     cluster.submit(tiny_job("quiet", steps=3))
