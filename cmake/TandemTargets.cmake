@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tandem_library(NAME SOURCES a.cc ... DEPS b ...)    a static library; DEPS are exactly what design allows
-# tandem_binary(NAME SOURCES ... DEPS ...)            in build/<preset>/bin
+# tandem_binary(NAME SOURCES ... DEPS ... [SAYS_BUILD])   in build/<preset>/bin
+#   SAYS_BUILD   it says the build's name (platform/build_info.h), so every commit links it again
 # tandem_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS l ...])   one per folder, one ctest entry
 function(tandem_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
@@ -24,10 +25,13 @@ function(tandem_visible_locks name)
 endfunction()
 
 function(tandem_binary name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SAYS_BUILD" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS})
+  if(ARG_SAYS_BUILD)
+    target_sources(${name} PRIVATE $<TARGET_OBJECTS:tandem_build_info>)
+  endif()
   tandem_visible_locks(${name})
 endfunction()
 
@@ -38,7 +42,7 @@ function(tandem_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPS} tandem_build_info_of_tests GTest::gmock GTest::gtest_main)
   tandem_visible_locks(${name})
   # What is tested is optimised; the test around it need not be, and compiles a third faster.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)

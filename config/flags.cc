@@ -20,6 +20,7 @@
 namespace tandem::config {
 namespace {
 
+constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int64_t kMostBytes = 1 << 20;
 
@@ -101,17 +102,10 @@ std::string Take(const Setting& setting, CLI::Option& option) {
   }
 }
 
-// What is wrong with the file that --config names, a line each, in its order; else `app` has its settings.
-std::vector<std::string> Apply(CLI::App& app, const CommandLine& line) {
-  if (line.config->empty()) {  // a variable that is not set, in quotes
-    return {"--config: its path is empty; name a file, or omit the flag"};
-  }
-  const absl::StatusOr<std::string> text =
-      platform::ReadAtMost(platform::SystemFiles(), *line.config, kMostBytes);
-  if (!text.ok()) {
-    return {absl::StrCat("--config: ", std::string(text.status().message()))};
-  }
-  ConfigFile file = ReadConfigText(*text);
+// What is wrong with the text of the file that --config names, a line each, in its order; else `app` has its
+// settings.
+std::vector<std::string> Apply(CLI::App& app, const CommandLine& line, const std::string& text) {
+  ConfigFile file = ReadConfigText(text);
   const std::vector<std::string> keys = Keys(app);
   for (const Setting& setting : file.settings) {
     if (std::find(keys.begin(), keys.end(), setting.key) == keys.end()) {
@@ -137,14 +131,23 @@ std::vector<std::string> Apply(CLI::App& app, const CommandLine& line) {
   return out;
 }
 
-int Refuse(const CLI::App& app, const std::vector<std::string>& lines) {
-  for (const std::string& text : lines) {
-    std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), text.c_str());
+void Say(const CLI::App& app, const std::string& line) {
+  std::fprintf(stderr, "%s: %s\n", app.get_name().c_str(), line.c_str());
+}
+
+int RefuseAll(const CLI::App& app, const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    Say(app, line);
   }
   return kUsage;
 }
 
 }  // namespace
+
+int Refuse(const CLI::App& app, const std::string& line) {
+  Say(app, line);
+  return kUsage;
+}
 
 void AddTlsFlags(CLI::App& app, tls::TlsFiles& files) {
   app.add_option("--tls-ca", files.ca,
@@ -165,8 +168,17 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
   const CommandLine line = Look(argc, argv);
   const bool asks = line.flags.contains("help") || line.flags.contains("version");
   if (line.config.has_value() && !asks) {
-    if (const std::vector<std::string> problems = Apply(app, line); !problems.empty()) {
-      return Refuse(app, problems);
+    if (line.config->empty()) {  // a variable that is not set, in quotes
+      return Refuse(app, "--config: its path is empty; name a file, or omit the flag");
+    }
+    const absl::StatusOr<std::string> text =
+        platform::ReadAtMost(platform::SystemFiles(), *line.config, kMostBytes);
+    if (!text.ok()) {
+      Say(app, absl::StrCat("--config: ", std::string(text.status().message())));
+      return kFailed;
+    }
+    if (const std::vector<std::string> problems = Apply(app, line, *text); !problems.empty()) {
+      return RefuseAll(app, problems);
     }
   }
   try {
@@ -175,8 +187,7 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
     if (error.get_exit_code() == 0) {
       return app.exit(error);  // help and version, which are "errors" of code 0
     }
-    return Refuse(app,
-                  {absl::StrCat(jobspec::Shown(error.what(), 300), "; see ", app.get_name(), " --help")});
+    return Refuse(app, absl::StrCat(jobspec::Shown(error.what(), 500), "; see ", app.get_name(), " --help"));
   }
   // A variable that is not set, in quotes: `--user ""` must not mean that there is no --user.
   std::vector<std::string> empty;
@@ -187,7 +198,7 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
           absl::StrCat("--", option->get_single_name(), ": its value is empty; give one, or omit the flag"));
     }
   }
-  return empty.empty() ? std::nullopt : std::optional(Refuse(app, empty));
+  return empty.empty() ? std::nullopt : std::optional(RefuseAll(app, empty));
 }
 
 }  // namespace tandem::config

@@ -17,7 +17,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "config/flags.h"
-#include "controller/http/http_server.h"
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
 #include "platform/failpoint.h"
@@ -42,12 +41,13 @@ int Fail(const std::string& line) {
   return 1;
 }
 
-// "30s", "500ms", "10m".
+// "30s", "500ms", "10m": below that no message arrives in time, and above it the sum with a time is none.
 std::string CheckDuration(const std::string& text) {
   absl::Duration duration;
-  return absl::ParseDuration(text, &duration) && duration > absl::ZeroDuration()
+  return absl::ParseDuration(text, &duration) && duration >= absl::Milliseconds(100) &&
+                 duration <= absl::Hours(8760)
              ? ""
-             : absl::StrCat(text, " is not a duration; allowed: 500ms, 30s, 10m and the like");
+             : absl::StrCat(text, " is not a duration; allowed: 100ms to 8760h, as in 500ms, 30s or 10m");
 }
 
 }  // namespace
@@ -67,6 +67,7 @@ int main(int argc, char** argv) {
   app.add_option("--state", options.state_directory, "State directory; created if missing")->required();
   app.add_option("--listen", options.listen, "host:port or unix:/path; may be repeated")
       ->capture_default_str()
+      ->check(tandem::controller::WhyNotListen)
       ->allow_extra_args(false);
   tandem::config::AddTlsFlags(app, options.tls);
   app.add_option(
@@ -80,9 +81,7 @@ int main(int argc, char** argv) {
   app.add_option("--metrics-listen", options.metrics_listen,
                  "IPv4 host:port of metrics, the page and /healthz, or off")
       ->capture_default_str()
-      ->check([](const std::string& address) {
-        return std::string(tandem::controller::HttpServer::CheckAddress(address).message());
-      });
+      ->check(tandem::controller::WhyNotMetricsListen);
   std::string page = "auto";
   app.add_option("--page", page,
                  "Serve the page at --metrics-listen, to all who reach it: on, off, or auto: on loopback")
@@ -110,13 +109,16 @@ int main(int argc, char** argv) {
     return *code;
   }
 
+  using tandem::controller::PageMode;
+  options.page = page == "on" ? PageMode::kOn : page == "off" ? PageMode::kOff : PageMode::kAuto;
+  if (const absl::Status status = tandem::controller::CheckOptions(options); !status.ok()) {
+    return tandem::config::Refuse(app, std::string(status.message()));
+  }
   std::error_code error;
   options.state_directory = std::filesystem::absolute(options.state_directory, error).string();
   if (error) {
     return Fail(absl::StrCat("--state: ", error.message()));
   }
-  using tandem::controller::PageMode;
-  options.page = page == "on" ? PageMode::kOn : page == "off" ? PageMode::kOff : PageMode::kAuto;
   absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);
   absl::ParseDuration(start_timeout, &options.limits.start_timeout);
   absl::ParseDuration(orphan_timeout, &options.orphan_timeout);

@@ -4,7 +4,7 @@
 namespace tandem::platform {
 
 const std::string& BuildVersion() {
-  static const std::string* const version = new std::string(TANDEM_VERSION "+" TANDEM_COMMIT);
+  static const std::string* const version = new std::string(TANDEM_BUILD_VERSION);
   return *version;
 }
 

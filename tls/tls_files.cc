@@ -17,20 +17,6 @@
 namespace tandem::tls {
 namespace {
 
-absl::Status CheckNamed(const TlsFiles& files) {
-  for (const auto& [flag, path] :
-       {std::pair("--tls-ca", files.ca), std::pair("--tls-cert", files.certificate),
-        std::pair("--tls-key", files.key)}) {
-    if (path.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          flag,
-          " is missing: TLS takes --tls-ca, --tls-cert and --tls-key together; `tandem certs` makes "
-          "such files"));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::string> Read(const char* flag, const std::string& path) {
   absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), path, kMostPemBytes);
   if (!text.ok()) {
@@ -54,6 +40,20 @@ absl::Status CheckSecret(const std::string& path) {
 }
 
 }  // namespace
+
+absl::Status CheckNamed(const TlsFiles& files) {
+  for (const auto& [flag, path] :
+       {std::pair("--tls-ca", files.ca), std::pair("--tls-cert", files.certificate),
+        std::pair("--tls-key", files.key)}) {
+    if (path.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag,
+          " is missing: TLS takes --tls-ca, --tls-cert and --tls-key together; `tandem certs` makes "
+          "such files"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
   if (now > certificate.not_after) {

@@ -35,6 +35,9 @@ struct TlsTexts {
   Certificate own;
 };
 
+// InvalidArgument, in one line, where some of the three are named and not all.
+absl::Status CheckNamed(const TlsFiles& files);
+
 // Reads and checks them: all three are named and can be read, the key is the certificate's and not open to
 // others of the machine. Errors are one line with the file, what is wrong and what to do; they never hold
 // anything of a key.

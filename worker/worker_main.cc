@@ -20,9 +20,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "config/address.h"
 #include "config/flags.h"
 #include "jobspec/check_files.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/text.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
 #include "platform/failpoint.h"
@@ -32,6 +34,7 @@
 #include "platform/log.h"
 #include "platform/random.h"
 #include "platform/standard_descriptors.h"
+#include "proto/worker_id.h"
 #include "tls/client_tls.h"
 #include "worker/daemon.h"
 #include "worker/data_address.h"
@@ -116,8 +119,26 @@ std::string CheckDuration(const std::string& text) {
              : absl::StrCat(text, " is not a duration; allowed: 0s, 30s, 10m and the like");
 }
 
+// The address of a controller, as gRPC takes it too where it begins with a scheme.
+std::string WhyNotController(const std::string& address) {
+  for (const char* scheme : {"dns:", "ipv4:", "ipv6:", "unix-abstract:"}) {
+    if (address.starts_with(scheme)) {
+      return "";
+    }
+  }
+  return tandem::config::WhyNotAddress(address, {.socket = true});
+}
+
+std::string WhyNotId(const std::string& id) {
+  return tandem::proto::IsWorkerId(id)
+             ? ""
+             : absl::StrCat("\"", tandem::jobspec::Shown(id),
+                            "\" is not the name of a worker; allowed: ", tandem::proto::kWorkerIds);
+}
+
+// A start that fails says why in one line.
 int Fail(const absl::Status& status) {
-  platform::Log(platform::LogLevel::kError, std::string(status.message()));
+  std::fprintf(stderr, "tandem-worker: %s\n", std::string(status.message()).c_str());
   return 1;
 }
 
@@ -138,8 +159,11 @@ int main(int argc, char** argv) {
   std::string user;
   CLI::App app("Runs the ranks that the controller assigns to this machine.", "tandem-worker");
   app.add_option("--controller", controller, "Address of the controller: unix:/path or host:port")
+      ->check(WhyNotController)
       ->required();
-  app.add_option("--id", id, "Name of this worker, unique in the cluster")->capture_default_str();
+  app.add_option("--id", id, "Name of this worker, unique in the cluster")
+      ->check(WhyNotId)
+      ->capture_default_str();
   app.add_option("--state", state, "State directory: what must survive a restart, and the logs of the ranks")
       ->required();
   app.add_option("--slots", slots, "CPU slots: ranks that may run here on CPUs at the same time")
@@ -190,33 +214,39 @@ int main(int argc, char** argv) {
     }
   }
 #endif
+  const bool dials_tls = tls_files.given() && !controller.starts_with("unix:");
+  if (const absl::Status named = tandem::tls::CheckNamed(tls_files); dials_tls && !named.ok()) {
+    return tandem::config::Refuse(app, std::string(named.message()));
+  }
+  // A name that does not resolve yet, or a route that is not there yet, may come; another form does not.
+  if (const absl::Status known = worker::LocalAddressToward(controller).status();
+      data_address.empty() && absl::IsInvalidArgument(known)) {
+    return tandem::config::Refuse(
+        app, absl::StrCat("--controller: ", known.message(), "; name one with --data-address"));
+  }
+  if (!dials_tls && !platform::IsLocalAddress(controller)) {
+    return tandem::config::Refuse(
+        app, absl::StrCat("--controller ", controller,
+                          " is not on this machine, and that machine decides what runs here: give --tls-ca, "
+                          "--tls-cert and --tls-key "
+                          "(`tandem certs` makes them); without TLS allowed: 127.0.0.1:PORT, unix:/PATH"));
+  }
   std::error_code error;
   const std::string folder = std::filesystem::absolute(state, error).string();
   if (error) {
     return Fail(absl::InvalidArgumentError("--state: " + error.message()));
   }
   if (access(trainer.c_str(), X_OK) != 0 || !std::filesystem::is_regular_file(trainer, error)) {
-    return Fail(absl::NotFoundError("there is no program " + trainer + "; name the trainer with --trainer"));
-  }
-  // A name that does not resolve yet, or a route that is not there yet, may come; another form does not.
-  if (const absl::Status known = worker::LocalAddressToward(controller).status();
-      data_address.empty() && absl::IsInvalidArgument(known)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("--controller: ", known.message(), "; name one with --data-address")));
+    return Fail(absl::NotFoundError(
+        absl::StrCat("--trainer: ", trainer, " is not a program that this user may run; name the trainer")));
   }
   std::shared_ptr<tandem::tls::ClientTls> tls;
-  if (tls_files.given() && !controller.starts_with("unix:")) {
+  if (dials_tls) {
     absl::StatusOr<std::unique_ptr<tandem::tls::ClientTls>> opened = tandem::tls::ClientTls::Open(tls_files);
     if (!opened.ok()) {
       return Fail(opened.status());
     }
     tls = *std::move(opened);
-  } else if (!platform::IsLocalAddress(controller)) {
-    return Fail(absl::InvalidArgumentError(
-        absl::StrCat("--controller ", controller,
-                     " is not on this machine, and that machine decides what runs here: give --tls-ca, "
-                     "--tls-cert and --tls-key "
-                     "(`tandem certs` makes them); without TLS allowed: 127.0.0.1:PORT, unix:/PATH")));
   }
   const absl::StatusOr<worker::PathRules> rules = worker::Canonical(paths);
   if (!rules.ok()) {
@@ -229,10 +259,6 @@ int main(int argc, char** argv) {
       return Fail(found.status());
     }
     run_as = *std::move(found);
-  } else if (geteuid() == 0) {
-    platform::Log(
-        platform::LogLevel::kWarning,
-        "ranks run as root, so every user who submits a job reads and writes every file; give --user");
   }
   if (!data_address.empty()) {
     if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {
@@ -278,7 +304,12 @@ int main(int argc, char** argv) {
        .name_program = worker::NameProgram},
       platform::SteadyClock(), platform::SystemRandom(), platform::SystemFiles());
   if (!daemon.ok()) {
-    return Fail(daemon.status());
+    return Fail(absl::Status(daemon.status().code(), absl::StrCat("--state: ", daemon.status().message())));
+  }
+  if (user.empty() && geteuid() == 0) {
+    platform::Log(
+        platform::LogLevel::kWarning,
+        "ranks run as root, so every user who submits a job reads and writes every file; give --user");
   }
 
   absl::Duration drain;
@@ -292,7 +323,7 @@ int main(int argc, char** argv) {
   }).detach();
   const absl::Status status = (*daemon)->Run();
   if (!status.ok()) {
-    Fail(status);
+    platform::Log(platform::LogLevel::kError, std::string(status.message()));
   }
   // All that matters is on disk; a file system that hangs under a check must not keep the process.
   fflush(nullptr);

@@ -14,13 +14,13 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cli/cluster/contexts.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
+#include "config/address.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
@@ -32,23 +32,9 @@ absl::Status CheckAddress(const std::string& text, const std::string& where) {
       return absl::InvalidArgumentError(absl::StrCat(
           where, ": \"", Escape(text), "\": the path of a socket starts with /, as in unix:/run/tandem"));
     }
-    if (path.size() > kMaxSocketPath) {
-      return absl::InvalidArgumentError(absl::StrCat(where, ": the socket path has ", path.size(),
-                                                     " bytes, the system allows ", kMaxSocketPath, ": ",
-                                                     Escape(path), "; choose a shorter folder"));
-    }
-    return absl::OkStatus();
   }
-  const size_t colon = text.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || colon == 0 || !absl::SimpleAtoi(text.substr(colon + 1), &port) ||
-      port < 1 || port > 65535 || text.find_first_of(" \t\n/") != std::string::npos) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ": \"", Escape(text),
-                     "\" is not an address; allowed: unix:/PATH or HOST:PORT with a port "
-                     "from 1 to 65535, as in 127.0.0.1:7471"));
-  }
-  return absl::OkStatus();
+  const std::string why = config::WhyNotAddress(text, {.socket = true});
+  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(where, ": ", why));
 }
 
 namespace {

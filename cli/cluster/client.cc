@@ -35,8 +35,9 @@ absl::Status ReadAll(Connection& connection,
                      std::unique_ptr<grpc::ClientReader<Chunk>> (v1::Jobs::Stub::*method)(
                          grpc::ClientContext*, const Request&),
                      const Request& request, absl::Duration timeout,
-                     const std::function<bool(const Chunk&)>& each) {
-  return connection.Call(timeout, [&](v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began) {
+                     const std::function<bool(const Chunk&)>& each,
+                     const std::function<bool()>& given_up = nullptr) {
+  const Connection::Once once = [&](v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began) {
     const std::unique_ptr<grpc::ClientReader<Chunk>> reader = (stub.*method)(&context, request);
     Chunk chunk;
     while (reader->Read(&chunk)) {
@@ -48,7 +49,8 @@ absl::Status ReadAll(Connection& connection,
       }
     }
     return reader->Finish();
-  });
+  };
+  return connection.Call(timeout, once, given_up);
 }
 
 }  // namespace
@@ -158,9 +160,10 @@ absl::Status Client::ListReports(const std::string& job, int64_t first_step, int
 }
 
 absl::Status Client::ReadLog(const v1::LogRequest& request,
-                             const std::function<bool(const v1::LogChunk&)>& each) {
+                             const std::function<bool(const v1::LogChunk&)>& each,
+                             const std::function<bool()>& given_up) {
   return ReadAll(*connection_, &v1::Jobs::Stub::ReadLog, request,
-                 request.follow() ? absl::InfiniteDuration() : kLogTimeout, each);
+                 request.follow() ? absl::InfiniteDuration() : kLogTimeout, each, given_up);
 }
 
 absl::Status Client::Profile(const v1::ProfileRequest& request,

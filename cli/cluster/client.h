@@ -49,8 +49,10 @@ class Client {
   absl::Status ListReports(const std::string& job, int64_t first_step, int64_t last_step, bool norms,
                            const std::function<bool(const v1::ListReportsResponse&)>& each);
 
-  // Until the log ends (with follow: until its attempt does), or `each` returns false.
-  absl::Status ReadLog(const v1::LogRequest& request, const std::function<bool(const v1::LogChunk&)>& each);
+  // Until the log ends (with follow: until its attempt does), or `each` returns false; Cancelled once
+  // `given_up`, which another thread calls, returns true.
+  absl::Status ReadLog(const v1::LogRequest& request, const std::function<bool(const v1::LogChunk&)>& each,
+                       const std::function<bool()>& given_up = nullptr);
 
   // Until every step of every rank has come, or `each` returns false.
   absl::Status Profile(const v1::ProfileRequest& request,

@@ -3,6 +3,7 @@
 
 #include <grpc/support/log.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int kTries = 3;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kNextLook = absl::Milliseconds(250);  // whether anybody wants the answer
 // A busy controller, or one far away, is not an absent one.
 constexpr int kLongestDialMs = 10'000;
 
@@ -23,17 +25,30 @@ absl::Status ToStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-CallLimit::CallLimit(grpc::ClientContext& context, absl::Duration limit) {
-  if (limit == absl::InfiniteDuration()) {
+CallLimit::CallLimit(grpc::ClientContext& context, absl::Duration limit,
+                     const std::function<bool()>& given_up) {
+  if (limit == absl::InfiniteDuration() && !given_up) {
     return;
   }
-  thread_ = std::thread([this, &context, limit] {
-    const absl::MutexLock lock(&mu_);
-    if (!changed_.AwaitFor(mu_, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; })) {
-      passed_ = true;
-      context.TryCancel();
+  thread_ = std::thread([this, &context, limit, given_up] { Run(context, limit, given_up); });
+}
+
+void CallLimit::Run(grpc::ClientContext& context, absl::Duration limit,
+                    const std::function<bool()>& given_up) {
+  const absl::Time deadline = platform::SteadyClock().Now() + limit;
+  const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; };
+  const absl::MutexLock lock(&mu_);
+  while (true) {
+    const absl::Duration left = deadline - platform::SteadyClock().Now();
+    if (changed_.AwaitFor(mu_, given_up ? std::min(left, kNextLook) : left, ended)) {
+      return;
     }
-  });
+    passed_ = platform::SteadyClock().Now() >= deadline;
+    if (passed_ || (given_up && given_up())) {
+      context.TryCancel();
+      return;
+    }
+  }
 }
 
 CallLimit::~CallLimit() {
@@ -82,7 +97,7 @@ void Connection::Dial() {
   stub_ = v1::Jobs::NewStub(grpc::CreateCustomChannel(address_.target, credentials, arguments));
 }
 
-absl::Status Connection::Call(absl::Duration limit, const Once& once) {
+absl::Status Connection::Call(absl::Duration limit, const Once& once, const std::function<bool()>& given_up) {
   const platform::Clock& clock = platform::SteadyClock();
   const absl::Time deadline = clock.Now() + limit;
   absl::Duration pause = kFirstPause;
@@ -91,7 +106,7 @@ absl::Status Connection::Call(absl::Duration limit, const Once& once) {
     bool began = false;
     grpc::Status status;
     {
-      const CallLimit call_limit(context, deadline - clock.Now());
+      const CallLimit call_limit(context, deadline - clock.Now(), given_up);
       status = once(*stub_, context, began);
       if (call_limit.passed()) {
         return absl::DeadlineExceededError("no answer in time");

@@ -19,18 +19,22 @@ namespace tandem::cli {
 
 absl::Status ToStatus(const grpc::Status& status);
 
-// Cancels a call that lasts longer than `limit`, by the steady clock. gRPC's own deadlines, back-offs and
-// keepalives sleep until a time of the machine's clock where it is built on Abseil's mutexes, as Debian's is:
-// they end an hour late if somebody sets that clock back by an hour.
+// Cancels a call that lasts longer than `limit`, by the steady clock, or that nobody wants any more:
+// `given_up`, where it is given, is asked four times a second, on another thread. gRPC's own deadlines,
+// back-offs and keepalives sleep until a time of the machine's clock where it is built on Abseil's mutexes,
+// as Debian's is: they end an hour late if somebody sets that clock back by an hour.
 class CallLimit {
  public:
   // `context` outlives this object.
-  CallLimit(grpc::ClientContext& context, absl::Duration limit);
+  CallLimit(grpc::ClientContext& context, absl::Duration limit, const std::function<bool()>& given_up);
   ~CallLimit() ABSL_LOCKS_EXCLUDED(mu_);
 
   bool passed() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  void Run(grpc::ClientContext& context, absl::Duration limit, const std::function<bool()>& given_up)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   mutable absl::Mutex mu_;
   platform::SteadyCondition changed_;  // of ended_
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
@@ -47,8 +51,8 @@ class Connection {
   using Once = std::function<grpc::Status(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)>;
 
   // Makes a call, and twice again while nobody is there to take it: over a new connection each time, after a
-  // pause. DeadlineExceeded after `limit`, which counts for all of it.
-  absl::Status Call(absl::Duration limit, const Once& once);
+  // pause. DeadlineExceeded after `limit`, which counts for all of it; Cancelled once `given_up` says so.
+  absl::Status Call(absl::Duration limit, const Once& once, const std::function<bool()>& given_up = nullptr);
 
  private:
   void Dial();

@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/terminal/workers_text.h"
 #include "platform/clock.h"
 #include "platform/status_macros.h"
 
@@ -76,6 +77,10 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
   return cluster;
 }
 
+std::string LocalCluster::WorkersText() const {
+  return cli::WorkersText(options_.workers, options_.slots, gpus_);
+}
+
 std::string LocalCluster::logs() const { return options_.state + "/logs"; }
 
 absl::Status LocalCluster::StartDaemon(const std::string& name, const std::string& program,
@@ -122,6 +127,9 @@ absl::Status LocalCluster::AwaitWorkers(const std::function<bool()>& interrupted
     };
     const auto missing = std::find_if_not(daemons_.begin() + 1, daemons_.end(), is_connected);
     if (missing == daemons_.end()) {
+      for (const v1::Worker& worker : *workers) {
+        gpus_ = std::max(gpus_, worker.gpus());
+      }
       return absl::OkStatus();
     }
     if (platform::SteadyClock().Now() >= deadline) {

@@ -36,6 +36,10 @@ class LocalCluster {
                                                              const std::function<bool()>& interrupted);
 
   Client& client() { return *client_; }
+  // "1 worker with 8 GPU slots and 1 CPU slot".
+  std::string WorkersText() const;
+  // Those of this machine; each of its workers offers all of them.
+  int gpus() const { return gpus_; }
   std::string logs() const;  // folder
 
   // OK while every daemon runs; else which ended, how, and its last log lines.
@@ -59,6 +63,7 @@ class LocalCluster {
   const Options options_;
   std::vector<DaemonProcess> daemons_;  // the controller first, then the workers
   std::unique_ptr<Client> client_;
+  int gpus_ = 0;
 };
 
 }  // namespace tandem::cli

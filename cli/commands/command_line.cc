@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/command_line.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -37,12 +41,18 @@ CLI::Validator AtLeast(int64_t least) {
       absl::StrCat(">= ", least));
 }
 
-CLI::Validator NotEmpty() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        return text.empty() ? "must not be empty; omit the option" : std::string();
-      },
-      "");
+// A variable that is not set, in quotes: `--addr "$CLUSTER"` must not mean the cluster that is found without
+// it.
+void RefuseEmptyValues(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (std::find(values.begin(), values.end(), "") != values.end()) {
+      throw CLI::ValidationError(option->get_name(), "its value is empty; give one, or omit it");
+    }
+  }
+  for (const CLI::App* command : app.get_subcommands()) {
+    RefuseEmptyValues(*command);
+  }
 }
 
 // The value of --timeout.
@@ -84,7 +94,6 @@ class Parser : public CommandTree {
     app().add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
     app()
         .add_option("--context", target.context, "Name of a cluster in ~/.config/tandem/config.yaml")
-        ->check(NotEmpty())
         ->type_name("NAME");
     app()
         .add_option("--tls-ca", target.tls.ca, "CA certificates (PEM) that sign the controller's certificate")
@@ -282,7 +291,6 @@ class Parser : public CommandTree {
                 "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
                 "Also plan other values of one field: prefetch=0,1,2, or accumulation=1,2,4; or other "
                 "schedules: sequential,overlap,overlap+delay")
-            ->check(NotEmpty())
             ->type_name("FIELD=VALUES");
     CLI::Option* trace =
         plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
@@ -447,6 +455,7 @@ Invocation ParseCommandLine(int argc, const char* const* argv) {
   Parser parser(invocation);
   try {
     parser.app().parse(argc, argv);
+    RefuseEmptyValues(parser.app());
   } catch (const CLI::CallForHelp&) {
     CLI::App* deepest = &parser.app();
     std::string before;  // the words before it, for "Usage: tandem get jobs"

@@ -100,7 +100,7 @@ Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
     if (ended) {
       return kOk;
     }
-    if (context.console.OutClosed()) {
+    if (context.console.OutClosed() || context.console.ReaderHasLeft()) {
       return kOutputClosed;
     }
     for (absl::Duration slept; slept < kNextLook && interrupts.Count() == 0; slept += kNextLook / 5) {

@@ -71,17 +71,20 @@ Outcome Logs(Context& context, Client& client, const LogsOptions& options) {
   bool unreadable = false;
   bool any = false;
   const std::string& what = context.what;
-  const absl::Status status = client.ReadLog(request, [&](const v1::LogChunk& chunk) {
-    if (!chunk.error().empty()) {
-      unreadable = true;
-      Note(context.console, absl::StrCat(what, ": rank ", chunk.rank(), ": ", Escape(chunk.error())));
-    }
-    any = any || !chunk.data().empty() || !chunk.error().empty();
-    printer.Add(chunk.rank(), chunk.data());
-    return !context.console.OutClosed();
-  });
+  const absl::Status status = client.ReadLog(
+      request,
+      [&](const v1::LogChunk& chunk) {
+        if (!chunk.error().empty()) {
+          unreadable = true;
+          Note(context.console, absl::StrCat(what, ": rank ", chunk.rank(), ": ", Escape(chunk.error())));
+        }
+        any = any || !chunk.data().empty() || !chunk.error().empty();
+        printer.Add(chunk.rank(), chunk.data());
+        return !context.console.OutClosed();
+      },
+      [&] { return context.console.ReaderHasLeft(); });
   printer.Finish();
-  if (context.console.OutClosed()) {
+  if (context.console.OutClosed() || absl::IsCancelled(status)) {
     return kOutputClosed;
   }
   TANDEM_RETURN_IF_ERROR(status);

@@ -11,6 +11,7 @@
 #include "cli/commands/job_file.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
+#include "cli/terminal/workers_text.h"
 #include "cli/watch/follow.h"
 #include "platform/clock.h"
 #include "platform/random.h"
@@ -42,25 +43,19 @@ absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& opt
     return shape;
   }
   if (static_cast<int64_t>(shape.workers) * used < ranks) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the job has ", ranks, " ranks, but ", shape.workers, shape.workers == 1 ? " worker" : " workers",
-        " with ", used, used == 1 ? " CPU slot" : " CPU slots",
-        per_worker > 0 && per_worker < shape.slots ? " (resources.ranks_per_worker)" : "",
-        " each can only take ", static_cast<int64_t>(shape.workers) * used,
-        ", so it would wait forever; give more --workers or --slots, or omit both"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the job has ", ranks, " ranks, but ", WorkersText(shape.workers, used, 0),
+                     per_worker > 0 && per_worker < shape.slots ? " (resources.ranks_per_worker)" : "",
+                     " can only take ", static_cast<int64_t>(shape.workers) * used,
+                     ", so it would wait forever; give more --workers or --slots, or omit both"));
   }
   return shape;
 }
 
 // No other worker will come, so a job for GPUs that are not there would wait forever.
-absl::Status CheckGpus(Client& client, const v1::JobSpec& resolved) {
+absl::Status CheckGpus(int gpus, const v1::JobSpec& resolved) {
   if (resolved.resources().device() != v1::DEVICE_CUDA) {
     return absl::OkStatus();
-  }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
-  int gpus = 0;  // all workers are on this machine and offer the same ones
-  for (const v1::Worker& worker : workers) {
-    gpus = std::max(gpus, worker.gpus());
   }
   const int ranks = resolved.parallelism().ranks();
   if (gpus >= ranks) {
@@ -137,8 +132,8 @@ Outcome Run(Context& context, const RunOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Acquire(folder));
   TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
   Note(console,
-       absl::StrCat("run: ", shape.workers, shape.workers == 1 ? " worker" : " workers", " with ",
-                    shape.slots, shape.slots == 1 ? " CPU slot" : " CPU slots", " each; logs in ", folder));
+       absl::StrCat("run: starting a controller and ", shape.workers,
+                    shape.workers == 1 ? " worker" : " workers", " on this machine; logs in ", folder));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
                            .state = folder,
@@ -149,10 +144,11 @@ Outcome Run(Context& context, const RunOptions& options) {
                            .trainer = options.trainer},
                           [&] { return interrupts.Count() > 0; });
   if (!cluster.ok()) {
-    return interrupts.Count() > 0 ? Outcome(kCancelled) : cluster.status();
+    return interrupts.Count() > 0 ? Failure(kCancelled, "run: interrupted; nothing was submitted")
+                                  : cluster.status();
   }
-
-  if (const absl::Status gpus = CheckGpus((*cluster)->client(), file.resolved); !gpus.ok()) {
+  Note(console, absl::StrCat("run: started ", (*cluster)->WorkersText()));
+  if (const absl::Status gpus = CheckGpus((*cluster)->gpus(), file.resolved); !gpus.ok()) {
     (*cluster)->Stop(kStopGrace);
     return Failure(kFailed, absl::StrCat("run: ", gpus.message()));
   }

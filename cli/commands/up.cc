@@ -14,6 +14,7 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
+#include "config/address.h"
 #include "platform/clock.h"
 #include "platform/host.h"
 #include "platform/status_macros.h"
@@ -74,24 +75,20 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
 Outcome Up(Context& context, const UpOptions& options) {
   Console& console = context.console;
   TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));
-  for (const auto& [flag, address] :
-       {std::pair("--listen", options.listen),
-        std::pair("--metrics-listen", options.metrics_listen == "off" ? "" : options.metrics_listen)}) {
-    if (address.empty()) {
-      continue;
-    }
-    if (absl::StartsWith(address, "unix:")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, ": \"", Escape(address),
-                       "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket is "
-                       "always there)"));
-    }
-    if (!CheckAddress(address, flag).ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(flag, ": \"", Escape(address),
-                       "\" is not an address; allowed: HOST:PORT with a port from 1 to 65535, as in "
-                       "127.0.0.1:7471"));
-    }
+  if (absl::StartsWith(options.listen, "unix:")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen: \"", Escape(options.listen),
+                     "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket is "
+                     "always there)"));
+  }
+  if (const std::string why = config::WhyNotAddress(options.listen, {});
+      !options.listen.empty() && !why.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen: ", why));
+  }
+  if (const std::string why = config::WhyNotAddress(
+          options.metrics_listen, {.ipv6 = false, .word = "off", .example = "127.0.0.1:9464"});
+      !why.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--metrics-listen: ", why));
   }
   Interrupts interrupts;
   const std::string folder = UpFolder(root);
@@ -151,16 +148,15 @@ Outcome Up(Context& context, const UpOptions& options) {
   }
   TANDEM_RETURN_IF_ERROR(lock->Publish(address));
   const bool page = platform::IsLocalAddress(options.metrics_listen);
-  console.Write(Stream::kOut,
-                absl::StrCat("tandem is up: a controller and ", options.workers,
-                             options.workers == 1 ? " worker" : " workers", " with ", slots,
-                             slots == 1 ? " CPU slot" : " CPU slots", " each\n", "  address  ", address, "\n",
-                             options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
-                             page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
-                             options.metrics_listen == "off"
-                                 ? ""
-                                 : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),
-                             "  state    ", folder, "\n", "  logs     ", (*cluster)->logs(), "\n"));
+  console.Write(
+      Stream::kOut,
+      absl::StrCat("tandem is up: a controller and ", (*cluster)->WorkersText(), "\n", "  address  ", address,
+                   "\n", options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
+                   page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
+                   options.metrics_listen == "off"
+                       ? ""
+                       : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),
+                   "  state    ", folder, "\n", "  logs     ", (*cluster)->logs(), "\n"));
   Note(console,
        "up: `tandem submit -f job.yaml` finds it by itself; Ctrl-C ends running jobs, queued ones stay");
   while (interrupts.Count() == 0) {

@@ -104,7 +104,10 @@ Outcome WatchToEnd(Context& context, Client& client, const std::string& job, For
   const bool norms = format != Format::kJson && context.console.IsTerminal(Stream::kOut);
   const Followed followed = Follow(
       context, client, {.job = job, .norms = norms, .patient = patient},
-      [&]() -> absl::string_view { return context.console.OutClosed() ? kClosed : ""; }, state, *view);
+      [&]() -> absl::string_view {
+        return context.console.OutClosed() || context.console.ReaderHasLeft() ? kClosed : "";
+      },
+      state, *view);
   if (followed.status.ok()) {
     return ExitCodeOf(state.job);
   }
@@ -138,6 +141,8 @@ Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
     return SayHowItEnded(context, state.job);
   }
   if (followed.status.message() == kInterrupted) {
+    Note(context.console, absl::StrCat("stopped waiting; the job goes on: `tandem wait ", Escape(job),
+                                       "` waits again, `tandem cancel ", Escape(job), "` ends it"));
     return kCancelled;
   }
   if (followed.status.message() == kTooLate) {

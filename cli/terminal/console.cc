@@ -2,6 +2,7 @@
 #include "cli/terminal/console.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -33,8 +34,14 @@ class SystemConsole : public Console {
     // A stream that the caller closed must not become the next file or socket that is opened. Opened the
     // wrong way round, so that using it stays an error.
     for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-      if (::fcntl(fd, F_GETFD) < 0) {
-        static_cast<void>(::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+      // What is to be closed by exec was opened ahead of main, as in platform/standard_descriptors.cc.
+      const int flags = ::fcntl(fd, F_GETFD);
+      if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
+        const int null = ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+        if (null >= 0 && null != fd) {
+          ::dup2(null, fd);
+          ::close(null);
+        }
       }
     }
   }
@@ -71,6 +78,10 @@ class SystemConsole : public Console {
   bool color() const override { return color_; }
   bool unicode() const override { return unicode_; }
   bool OutClosed() const override { return out_error_ != 0; }
+  bool ReaderHasLeft() const override {
+    pollfd out = {.fd = STDOUT_FILENO, .events = 0, .revents = 0};
+    return ::poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+  }
   std::string OutError() const override {
     return out_error_ == 0 || out_error_ == EPIPE ? "" : std::strerror(out_error_);
   }

@@ -38,6 +38,10 @@ class Console {
   // Standard output takes no more text: whatever streams to it ends.
   virtual bool OutClosed() const = 0;
 
+  // Nobody reads standard output, a pipe, any more, which no write has met yet: for what waits for the next
+  // line, as `tandem events -f JOB | head -1` does.
+  virtual bool ReaderHasLeft() const = 0;
+
   // Why, where that is a failure ("No space left on device"); empty where its reader went away (EPIPE).
   virtual std::string OutError() const = 0;
 };

@@ -184,21 +184,24 @@ Placement Place(const State& state, const v1::Job& job) {
   std::string apart;
   const std::vector<v1::Device> devices = DevicesOf(job);
   for (const v1::Device device : devices) {
-    out.slots = SlotsTogether(state, held, job.resolved(), device, ByReachAndBuild);
-    if (!out.slots.empty()) {
-      out.device = device;
-      return out;
-    }
-    const std::vector<v1::RankSlot> of_any_build =
-        SlotsTogether(state, held, job.resolved(), device, ByReach);
     const Offer offer = OfferOf(state, held, job.resolved(), device, Everyone, {});
-    if (!of_any_build.empty()) {
-      mixed = ExampleOfTwo(state, of_any_build, ByReachAndBuild,
-                           [](const WorkerEntry& worker) -> const std::string& { return worker.build; });
-    } else if (static_cast<int>(offer.slots.size()) == ranks) {
-      apart = ExampleOfTwo(state, offer.slots, ByReach, [](const WorkerEntry& worker) -> const std::string& {
-        return worker.inventory.data_address();
-      });
+    // Where all together have too few, no group of them has enough: most jobs that wait are looked at once.
+    if (static_cast<int>(offer.slots.size()) == ranks) {
+      out.slots = SlotsTogether(state, held, job.resolved(), device, ByReachAndBuild);
+      if (!out.slots.empty()) {
+        out.device = device;
+        return out;
+      }
+      const std::vector<v1::RankSlot> of_any_build =
+          SlotsTogether(state, held, job.resolved(), device, ByReach);
+      if (!of_any_build.empty()) {
+        mixed = ExampleOfTwo(state, of_any_build, ByReachAndBuild,
+                             [](const WorkerEntry& worker) -> const std::string& { return worker.build; });
+      } else {
+        apart = ExampleOfTwo(
+            state, offer.slots, ByReach,
+            [](const WorkerEntry& worker) -> const std::string& { return worker.inventory.data_address(); });
+      }
     }
     spread_too_thin = spread_too_thin || offer.num_free >= ranks;
     // Only a job that asked for GPUs needs to hear that there are none.

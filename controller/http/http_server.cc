@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "platform/status_macros.h"
+#include "config/address.h"
 
 namespace tandem::controller {
 namespace {
@@ -85,18 +85,12 @@ struct HttpServer::Civetweb {
   mg_context* context = nullptr;
 };
 
-absl::Status HttpServer::CheckAddress(const std::string& address) {
-  if (address.find(':') != address.rfind(':')) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot serve metrics and the page on ", address,
-        ": they are served on IPv4 alone; give --metrics-listen an IPv4 address, or :PORT for every one of "
-        "this machine, or --metrics-listen=off"));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, Handler handler) {
-  TANDEM_RETURN_IF_ERROR(CheckAddress(address));
+  if (const std::string why =
+          config::WhyNotAddress(address, {.every_host = true, .ipv6 = false, .least_port = 0});
+      !why.empty()) {
+    return absl::InvalidArgumentError(why);
+  }
   const size_t colon = address.rfind(':');
   const std::string host = address.substr(0, colon);
   const std::string listen = host.empty() ? address.substr(colon + 1) : address;

@@ -40,12 +40,9 @@ class HttpServer {
   // Called from many threads at once.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
-  // InvalidArgument, in one line, where `address` is an IPv6 address: Debian's civetweb is built without
-  // IPv6.
-  static absl::Status CheckAddress(const std::string& address);
-
   // `address` is "host:port" (no host: every IPv4 address of this machine; port 0: any). Unavailable, in one
-  // line, where it cannot be had; else fails as CheckAddress.
+  // line, where it cannot be had; InvalidArgument where it is none, or one of IPv6: Debian's civetweb is
+  // built without it.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Handler handler);
   // Waits for the answers that are being made.
   ~HttpServer();

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -83,7 +84,15 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address) {
   name.sun_family = AF_UNIX;
   const std::string path = address.substr(5);
   std::memcpy(name.sun_path, path.data(), std::min(path.size(), sizeof(name.sun_path) - 1));
-  unlink(path.c_str());
+  // What an ended controller left there; nothing else is ours to remove.
+  struct stat there {};
+  if (lstat(path.c_str(), &there) == 0) {
+    if (!S_ISSOCK(there.st_mode)) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "cannot listen on ", address, ": it is there and is no socket; give another --listen"));
+    }
+    unlink(path.c_str());
+  }
   const int fd = Listen(reinterpret_cast<const sockaddr*>(&name), sizeof(name), 0, false);
   if (fd < 0) {
     return Failed(address, std::strerror(errno));

@@ -15,7 +15,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
@@ -58,42 +57,21 @@ constexpr int kMostCallsOfAConnection = 1000;
 constexpr int kMostThreadsOfStreams = 64;  // more streams of reflection are refused
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
-absl::Status CheckHostAndPort(const std::string& address, const std::string& flag) {
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 0 ||
-      port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        flag, " ", address, ": it is not an address; allowed: host:port with a port from 0 to 65535, ",
-        flag == "--listen" ? "as in 127.0.0.1:7471, or unix:/path" : "as in 127.0.0.1:9464, or off"));
+// gRPC would take the socket over from the one that listens there.
+absl::Status CheckNobodyListens(const std::string& address) {
+  if (!absl::StartsWith(address, "unix:")) {
+    return absl::OkStatus();  // whose bind fails
   }
-  return absl::OkStatus();
-}
-
-absl::Status CheckAddress(const std::string& address) {
-  if (absl::StartsWith(address, "unix:")) {
-    const size_t length = address.size() - 5;
-    const size_t most = sizeof(sockaddr_un{}.sun_path) - 1;
-    if (length == 0 || length > most) {
-      return absl::InvalidArgumentError(absl::StrCat("--listen ", address, ": a socket's path has 1 to ",
-                                                     most, " bytes, this one ", length,
-                                                     "; choose a shorter folder"));
-    }
-    // gRPC would take the socket over from the one that listens there.
-    sockaddr_un there{};
-    there.sun_family = AF_UNIX;
-    std::memcpy(there.sun_path, address.data() + 5, length);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool answered = connect(fd, reinterpret_cast<const sockaddr*>(&there), sizeof(there)) == 0;
-    close(fd);
-    if (answered) {
-      return absl::UnavailableError(absl::StrCat("--listen ", address,
-                                                 ": another process listens there; stop it, or "
-                                                 "give another --listen"));
-    }
-    return absl::OkStatus();
-  }
-  return CheckHostAndPort(address, "--listen");
+  sockaddr_un there{};
+  there.sun_family = AF_UNIX;
+  std::memcpy(there.sun_path, address.data() + 5, std::min(address.size() - 5, sizeof(there.sun_path) - 1));
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool answered = connect(fd, reinterpret_cast<const sockaddr*>(&there), sizeof(there)) == 0;
+  close(fd);
+  return answered ? absl::UnavailableError(
+                        absl::StrCat("--listen ", address,
+                                     ": another process listens there; stop it, or give another --listen"))
+                  : absl::OkStatus();
 }
 
 void SetArguments(grpc::ServerBuilder& builder) {
@@ -298,36 +276,12 @@ void Server::Parts::OnNoRoom(const absl::Status& status) {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
                                                       const platform::Clock& clock,
                                                       platform::Random& random) {
+  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
   for (const std::string& address : options.listen) {
-    TANDEM_RETURN_IF_ERROR(CheckAddress(address));
-    if (!options.tls.given() && !platform::IsLocalAddress(address)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--listen ", address,
-          ": without TLS only this machine may reach the controller, as at "
-          "127.0.0.1:7471 or unix:/path; give --tls-ca, --tls-cert and --tls-key (`tandem certs init` "
-          "makes them) to listen there"));
-    }
-  }
-  if (options.metrics_listen == "off" && options.page == PageMode::kOn) {
-    return absl::InvalidArgumentError(
-        "--page on: with --metrics-listen off there is no address to serve it at; give one, or omit --page");
-  }
-  if (options.metrics_listen != "off") {
-    TANDEM_RETURN_IF_ERROR(CheckHostAndPort(options.metrics_listen, "--metrics-listen"));
+    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
   }
   platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
-  if (!tls::IsGoodDomain(options.tls_domain)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--tls-domain \"", options.tls_domain,
-                     "\" is not a DNS name; allowed: letters, digits, '.', '-' and '_', as in "
-                     "cluster.example; without the flag it is ",
-                     tls::kDefaultDomain));
-  }
-  if (!options.tls.given() && !options.tls.revoked.empty()) {
-    return absl::InvalidArgumentError(
-        "--tls-revoked: without TLS nobody shows a certificate; give --tls-ca, --tls-cert and --tls-key too");
-  }
   if (options.tls.given()) {
     TANDEM_ASSIGN_OR_RETURN(parts->tls, tls::ServerTls::Open(options.tls, options.tls_domain));
   }

@@ -9,18 +9,12 @@
 #include "platform/log.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
+#include "proto/worker_id.h"
 
 namespace tandem::controller {
 namespace {
 
 constexpr size_t kMostUncommittedMessages = 1024;  // messages; more are not read until some are
-
-bool GoodWorkerId(const std::string& id) {
-  return !id.empty() && id.size() <= 253 && std::all_of(id.begin(), id.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_' || c == '.';
-  });
-}
 
 v1::Refused Refusal(std::string reason, std::string message, bool final) {
   v1::Refused out;
@@ -221,9 +215,8 @@ void Session::Handle() {
 void Session::HandleHello() {
   const v1::Hello& hello = incoming_.hello();
   const int64_t term = sessions_.options_.term;
-  if (!GoodWorkerId(hello.worker_id())) {
-    Refuse(Refusal("BadWorkerId", "worker_id must be 1 to 253 letters, digits, '-', '_' and '.'",
-                   /*final=*/true));
+  if (!proto::IsWorkerId(hello.worker_id())) {
+    Refuse(Refusal("BadWorkerId", absl::StrCat("worker_id must be ", proto::kWorkerIds), /*final=*/true));
     return;
   }
   if (!tls::MayBeWorker(caller_.identity, hello.worker_id())) {

@@ -25,7 +25,7 @@ TORCH_FREE = {
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "fsdp:", "model:"},
     "controller": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
     "worker": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
-    "cli": {"platform", "proto", "link", "tls", "jobspec", "parallel", "schedules", "plan", "fsdp:", "model:"},
+    "cli": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan", "fsdp:", "model:"},
 }
 TORCH_HALF = {
     "device": {"platform"},

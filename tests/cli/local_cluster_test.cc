@@ -150,8 +150,31 @@ TEST_F(LocalClusterTest, ARunThatWouldWaitForEverIsRefused) {
   const std::string file = GoodJobFile();
   EXPECT_EQ(Tandem({"run", "-f", file, "--workers", "1", "--slots", "1"}), kUsage);
   EXPECT_EQ(console_.err,
-            "tandem: run: the job has 2 ranks, but 1 worker with 1 CPU slot each can only take 1, so it "
+            "tandem: run: the job has 2 ranks, but 1 worker with 1 CPU slot can only take 1, so it "
             "would wait forever; give more --workers or --slots, or omit both\n");
+}
+
+TEST_F(LocalClusterTest, AnInterruptWhileARunStartsIsAcknowledged) {
+  Script("tandem-controller", "sleep 100\n");
+  const std::string runs = folder_ + "/state/tandem/runs";
+  std::jthread user([&runs] {
+    const auto started = [&runs] {
+      std::error_code error;
+      for (const auto& run : std::filesystem::directory_iterator(runs, error)) {
+        if (std::filesystem::exists(run.path() / "logs", error)) {
+          return true;
+        }
+      }
+      return false;
+    };
+    while (!started()) {
+      std::this_thread::yield();
+    }
+    ::kill(::getpid(), SIGINT);
+  });
+  EXPECT_EQ(Tandem({"run", "-f", GoodJobFile()}), kCancelled);
+  EXPECT_NE(console_.err.find("tandem: run: interrupted; nothing was submitted\n"), std::string::npos)
+      << console_.err;
 }
 
 TEST_F(LocalClusterTest, RuntimeFoldersThatAreTooLongForASocketAreRefused) {

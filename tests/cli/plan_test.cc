@@ -232,7 +232,7 @@ TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
       {"prefetch",
        "\"prefetch\" is not a comparison; write a field and its values: prefetch=0,1,2, or schedules: "
        "sequential,overlap,overlap+delay"},
-      {"", "--compare: must not be empty; omit the option"},
+      {"", "--compare: its value is empty; give one, or omit it"},
       {"overlap+", "or schedules: sequential,overlap,overlap+delay"},
       {"prefetch=", "is not a comparison"},
       {"=1", "is not a comparison"},

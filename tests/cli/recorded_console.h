@@ -20,6 +20,7 @@ class RecordedConsole : public Console {
   bool color() const override { return use_color; }
   bool unicode() const override { return true; }
   bool OutClosed() const override { return out_closed; }
+  bool ReaderHasLeft() const override { return out_closed; }
   std::string OutError() const override { return ""; }
 
   std::string out;

@@ -95,9 +95,9 @@ TEST_F(FlagsTest, AValueThatTheCommandLineReplacesIsCheckedToo) {
 }
 
 TEST_F(FlagsTest, AFileThatIsNotThereOrNoFileIsNamed) {
-  EXPECT_EQ(Parse("state: /s\n", {"--config=" + folder_ + "/none"}), 2);
+  EXPECT_EQ(Parse("state: /s\n", {"--config=" + folder_ + "/none"}), 1) << "it may come";
   EXPECT_THAT(printed_, HasSubstr("daemon: --config: open " + folder_ + "/none"));
-  EXPECT_EQ(Parse("state: /s\n", {"--config=" + folder_}), 2);
+  EXPECT_EQ(Parse("state: /s\n", {"--config=" + folder_}), 1);
   EXPECT_THAT(printed_, HasSubstr(folder_));
 }
 

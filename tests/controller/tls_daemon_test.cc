@@ -197,16 +197,17 @@ TEST(ListenTest, AnAddressWithoutAPortIsRefusedWithAnExampleOfItsFlag) {
   };
   options.listen = {"localhost"};
   EXPECT_EQ(error(), absl::InvalidArgumentError(
-                         "--listen localhost: it is not an address; allowed: host:port with a port from 0 to "
-                         "65535, as in 127.0.0.1:7471, or unix:/path"));
+                         "--listen: \"localhost\" is not an address; allowed: unix:/PATH or HOST:PORT with a "
+                         "port from 0 to 65535, as in 127.0.0.1:7471"));
   options.listen = {"127.0.0.1:0"};
   options.metrics_listen = "127.0.0.1:94640";
   EXPECT_EQ(error(), absl::InvalidArgumentError(
-                         "--metrics-listen 127.0.0.1:94640: it is not an address; allowed: host:port with a "
-                         "port from 0 to 65535, as in 127.0.0.1:9464, or off"));
+                         "--metrics-listen: \"127.0.0.1:94640\" is not an address; allowed: HOST:PORT, IPv4 "
+                         "alone, with a port from 0 to 65535, as in 127.0.0.1:9464, or off"));
   options.metrics_listen = "off";
   options.tls_domain = "a b";
-  EXPECT_THAT(std::string(error().message()), HasSubstr("--tls-domain \"a b\" is not a DNS name; allowed: "));
+  EXPECT_THAT(std::string(error().message()),
+              HasSubstr("--tls-domain: \"a b\" is not a DNS name; allowed: "));
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ def test_metrics_on_ipv6_are_a_mistake_in_a_flag(bin_dir, tmp_path):
     for args in (("--config", file), ("--state", tmp_path / "state", "--metrics-listen", "[::1]:9464")):
         done = run(bin_dir, "controller", *args)
         assert done.returncode == 2
-        assert "cannot serve metrics and the page on [::1]:9464: they are served on IPv4 alone" in done.stderr
+        assert '"[::1]:9464" is not an address; allowed: HOST:PORT, IPv4 alone' in done.stderr
     assert not (tmp_path / "state").exists()
 
 

@@ -47,6 +47,8 @@ def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
     out, err = process.communicate(timeout=90)
     assert process.returncode == 0, out + err
     assert "\x1b" not in out + err and "\r" not in out + err
+    assert err.splitlines()[0].startswith("tandem: run: starting a controller and 2 workers on this machine; logs in /")
+    assert err.splitlines()[1] == "tandem: run: started 2 workers with 1 CPU slot each"
     assert "SUCCEEDED" in (out + err).upper()
     lines = [json.loads(line) for line in (tmp_path / "ckpt" / "metrics.jsonl").read_text().splitlines()]
     assert lines[0].keys() == {"step", "validation_loss"} and lines[0]["step"] == 0  # before the first update
@@ -85,6 +87,39 @@ def test_a_reader_that_goes_away_cancels_the_job_and_leaves_no_process(bin_dir, 
     process.wait(timeout=30)
     assert process.returncode == 141
     assert not left(tmp_path)
+
+
+@pytest.mark.parametrize("command", [["events", "-f", "quiet"], ["logs", "-f", "quiet"], ["logs", "-f", "--all", "quiet"],
+                                     ["watch", "queued"]])
+def test_what_waits_for_the_next_line_ends_when_its_reader_goes_away(start, command):
+    cluster = start()
+    cluster.submit(tiny_job("quiet", steps=1_000_000))
+    wait_for("it runs", lambda: cluster.state("quiet") == "RUNNING")
+    cluster.submit(tiny_job("queued", steps=1))
+    process = subprocess.Popen([cluster.bin / "tandem", "--addr", cluster.address, *command], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    for _ in {"events": cluster.events("quiet"), "logs": [], "watch": [1]}[command[0]]:
+        process.stdout.readline()  # all that there is: a write to a pipe that nobody reads would tell
+    process.stdout.close()
+    assert process.wait(timeout=10) == 141
+
+
+def test_an_interrupted_wait_says_that_the_job_goes_on(start):
+    cluster = start()
+    cluster.submit(tiny_job("endless", steps=1_000_000))
+    process = subprocess.Popen([cluster.bin / "tandem", "--addr", cluster.address, "wait", "endless"], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def catches_it():
+        with open(f"/proc/{process.pid}/status") as status:
+            return next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt")) & 1 << signal.SIGINT - 1
+
+    wait_for("it waits", catches_it, 20)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err == "tandem: stopped waiting; the job goes on: `tandem wait endless` waits again, `tandem cancel endless` ends it\n"
+    assert cluster.state("endless") != "CANCELLED"
 
 
 def interrupt(process):
@@ -134,6 +169,13 @@ def test_a_closed_standard_output_does_not_become_another_file(bin_dir, tmp_path
                           env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, timeout=20)
     assert done.returncode == 1
     assert "cannot write standard output: Bad file descriptor" in done.stderr
+
+
+def test_a_closed_standard_input_is_said_to_be_closed(bin_dir, tmp_path):
+    done = subprocess.run(["sh", "-c", '"$0" validate -f - <&-', bin_dir / "tandem"], capture_output=True, text=True,
+                          env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, timeout=20)
+    assert done.returncode == 4
+    assert "read standard input: Bad file descriptor" in done.stderr
 
 
 def test_logs_of_ranks_that_wrote_nothing_are_empty_at_once(start):

@@ -369,7 +369,7 @@ TEST_F(DaemonTest, ATrainerThatIsNotThereIsNamedAtOnce) {
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(WEXITSTATUS(*status), 1);
   EXPECT_THAT(ReadAll(folder_ + "/log"),
-              HasSubstr("there is no program /nowhere/tandem-trainer; name the trainer with --trainer"));
+              HasSubstr("--trainer: /nowhere/tandem-trainer is not a program that this user may run"));
 }
 
 class FailpointTest : public DaemonTest, public testing::WithParamInterface<const char*> {};

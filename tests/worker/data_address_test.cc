@@ -93,7 +93,7 @@ TEST_F(DaemonTest, ADataAddressOnWhichNoRankCanListenIsRefusedAtOnce) {
   const std::optional<int> status = worker.Wait();
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(WEXITSTATUS(*status), 1);
-  EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("--data-address: \\\"192.0.2.1\\\" is not an address"));
+  EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("--data-address: \"192.0.2.1\" is not an address"));
 }
 
 TEST_F(DaemonTest, AControllerAddressOfUnknownFormIsRefusedAtOnce) {
@@ -101,8 +101,8 @@ TEST_F(DaemonTest, AControllerAddressOfUnknownFormIsRefusedAtOnce) {
       {.controller = "xds:///controller", .state_folder = folder_ + "/state", .log = folder_ + "/log"});
   const std::optional<int> status = worker.Wait();
   ASSERT_TRUE(status.has_value());
-  EXPECT_EQ(WEXITSTATUS(*status), 1);
-  EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("--controller: the address xds:///controller"));
+  EXPECT_EQ(WEXITSTATUS(*status), 2);
+  EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("--controller: \"xds:///controller\" is not an address"));
 }
 
 }  // namespace

@@ -80,7 +80,7 @@ TEST_F(DaemonTest, WithoutTlsOnlyAControllerOnThisMachineIsDialled) {
       {.controller = "controller.example:7471", .state_folder = folder_ + "/state", .log = folder_ + "/log"});
   const std::optional<int> status = worker.Wait();
   ASSERT_TRUE(status.has_value());
-  EXPECT_EQ(WEXITSTATUS(*status), 1);
+  EXPECT_EQ(WEXITSTATUS(*status), 2);
   EXPECT_THAT(ReadAll(folder_ + "/log"),
               HasSubstr("is not on this machine, and that machine decides what runs here"));
 }

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/rpc/server_options.h"
+
+#include "absl/strings/str_cat.h"
+#include "config/address.h"
+#include "platform/host.h"
+
+namespace tandem::controller {
+
+std::string WhyNotListen(const std::string& address) {
+  return config::WhyNotAddress(address, {.socket = true, .every_host = true, .least_port = 0});
+}
+
+std::string WhyNotMetricsListen(const std::string& address) {
+  return config::WhyNotAddress(
+      address,
+      {.every_host = true, .ipv6 = false, .least_port = 0, .word = "off", .example = "127.0.0.1:9464"});
+}
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  for (const std::string& address : options.listen) {
+    if (const std::string why = WhyNotListen(address); !why.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("--listen: ", why));
+    }
+    if (!options.tls.given() && !platform::IsLocalAddress(address)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--listen ", address,
+          ": without TLS only this machine may reach the controller, as at "
+          "127.0.0.1:7471 or unix:/path; give --tls-ca, --tls-cert and --tls-key (`tandem certs init` "
+          "makes them) to listen there"));
+    }
+  }
+  if (const std::string why = WhyNotMetricsListen(options.metrics_listen); !why.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--metrics-listen: ", why));
+  }
+  if (options.metrics_listen == "off" && options.page == PageMode::kOn) {
+    return absl::InvalidArgumentError(
+        "--page on: with --metrics-listen off there is no address to serve it at; give one, or omit --page");
+  }
+  if (!tls::IsGoodDomain(options.tls_domain)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-domain: \"", options.tls_domain,
+                     "\" is not a DNS name; allowed: letters, digits, '.', '-' and '_', as in "
+                     "cluster.example; without the flag it is ",
+                     tls::kDefaultDomain));
+  }
+  if (options.tls.given()) {
+    return tls::CheckNamed(options.tls);
+  }
+  return options.tls.revoked.empty()
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(
+                   "--tls-revoked: without TLS nobody shows a certificate; give --tls-ca, "
+                   "--tls-cert and --tls-key too");
+}
+
+}  // namespace tandem::controller

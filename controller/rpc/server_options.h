@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "controller/core/state.h"
+#include "tls/identity.h"
+#include "tls/tls_files.h"
+
+namespace tandem::controller {
+
+// Whether the page is served beside the metrics, where everybody who reaches the address may read it.
+enum class PageMode { kOff, kAuto /* where the address is one of this machine alone */, kOn };
+
+struct ServerOptions {
+  std::string state_directory;
+  std::vector<std::string> listen = {"127.0.0.1:7471"};  // "host:port" (port 0: any) or "unix:/path"
+  // For every address but unix sockets, which are guarded by their file's permissions. Not given: addresses
+  // that other machines reach are refused.
+  tls::TlsFiles tls = {};
+  std::string tls_domain = tls::kDefaultDomain;   // of the identities in certificates
+  std::string metrics_listen = "127.0.0.1:9464";  // "off": none
+  PageMode page = PageMode::kAuto;                // there
+  Limits limits;
+  absl::Duration orphan_timeout = absl::Seconds(600);
+  // Called once, from another thread, where the store has failed: nothing more is decided, and every call
+  // fails with the reason. The process should end; this object may not be destroyed by the call itself.
+  std::function<void(const absl::Status&)> fatal;
+};
+
+// What the options say that no machine allows: InvalidArgument, in one line. Nothing is opened, and no name
+// resolved.
+absl::Status CheckOptions(const ServerOptions& options);
+
+// Why --listen and --metrics-listen do not take this address; "" where they do.
+std::string WhyNotListen(const std::string& address);
+std::string WhyNotMetricsListen(const std::string& address);
+
+}  // namespace tandem::controller
