@@ -72,7 +72,7 @@ absl::StatusOr<Address> FindTarget(const TargetFlags& flags, const Environment& 
     const absl::Status status = CheckAddress(flags.addr, "--addr");
     return status.ok() ? absl::StatusOr<Address>(Address{flags.addr, Address::Source::kFlag}) : status;
   }
-  if (!environment.tandem_addr.empty()) {
+  if (!environment.tandem_addr.empty() && flags.context.empty()) {
     const absl::Status status = CheckAddress(environment.tandem_addr, "TANDEM_ADDR");
     return status.ok() ? absl::StatusOr<Address>(Address{environment.tandem_addr, Address::Source::kVariable})
                        : status;
@@ -98,12 +98,18 @@ absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environme
   if (!address.ok() || absl::StartsWith(address->target, "unix:")) {
     return address;
   }
+  const tls::TlsFiles variables = {.ca = environment.tandem_tls_ca,
+                                   .certificate = environment.tandem_tls_cert,
+                                   .key = environment.tandem_tls_key,
+                                   .server_name = environment.tandem_tls_server_name};
+  const bool by_flag = !flags.context.empty();
+  const tls::TlsFiles& second = by_flag ? cluster.tls : variables;
+  const tls::TlsFiles& last = by_flag ? variables : cluster.tls;
   const tls::TlsFiles files = {
-      .ca = FirstOf(flags.tls.ca, environment.tandem_tls_ca, cluster.tls.ca),
-      .certificate = FirstOf(flags.tls.certificate, environment.tandem_tls_cert, cluster.tls.certificate),
-      .key = FirstOf(flags.tls.key, environment.tandem_tls_key, cluster.tls.key),
-      .server_name =
-          FirstOf(flags.tls.server_name, environment.tandem_tls_server_name, cluster.tls.server_name)};
+      .ca = FirstOf(flags.tls.ca, second.ca, last.ca),
+      .certificate = FirstOf(flags.tls.certificate, second.certificate, last.certificate),
+      .key = FirstOf(flags.tls.key, second.key, last.key),
+      .server_name = FirstOf(flags.tls.server_name, second.server_name, last.server_name)};
   if (files.given()) {
     TANDEM_ASSIGN_OR_RETURN(tls::TlsTexts texts, tls::ReadTlsFiles(files));
     address->tls = std::make_shared<const tls::TlsTexts>(std::move(texts));

@@ -34,11 +34,11 @@ struct TargetFlags {
   tls::TlsFiles tls;    // --tls-ca and so on
 };
 
-// --addr, else TANDEM_ADDR, else the context's (contexts.h), else the socket of the `tandem up` that runs,
-// else kDefaultAddress. TLS files, each by itself: the flag, else the variable, else the context's. The
-// context is
-// --context, else TANDEM_CONTEXT, else the current one of the config file, which is not asked where the
-// address is not from it. One line where something is wrong.
+// --addr, else that of the context (contexts.h) that --context names, else TANDEM_ADDR, else that of the
+// context that TANDEM_CONTEXT names, else that of the config file's current one, else the socket of the
+// `tandem up` that runs, else kDefaultAddress. TLS files, each by itself: the flag, else the variable, else
+// the context's, which comes before the variable where --context names it. The current context is not asked
+// where the address is not from it. One line where something is wrong.
 absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment);
 
 // "unix:PATH" (absolute, at most 107 bytes) or "HOST:PORT". `where` names it in the error: "--addr".

@@ -122,6 +122,16 @@ TEST_F(ResolveTest, TheFlagWinsOverTheVariableAndThatOverTheContext) {
             "CN=user/alice");
 }
 
+TEST_F(ResolveTest, AContextThatAFlagNamesWinsOverTheVariables) {
+  environment_.tandem_addr = "variable:1";
+  environment_.tandem_tls_cert = folder_ + "/certs/user-bob.crt";
+  environment_.tandem_tls_key = folder_ + "/certs/user-bob.key";
+  EXPECT_EQ(ResolveAddress({.context = "lab"}, environment_)->target, "ctl:7471");
+  EXPECT_EQ(Subject(ResolveAddress({.context = "lab"}, environment_)), "CN=user/alice");
+  environment_.tandem_context = "lab";
+  EXPECT_EQ(ResolveAddress({}, environment_)->target, "variable:1");
+}
+
 TEST_F(ResolveTest, AnExplicitAddressTakesNothingFromTheCurrentContext) {
   EXPECT_EQ(Subject(ResolveAddress({.addr = "a:1"}, environment_)), "none");
   EXPECT_EQ(Subject(ResolveAddress({.addr = "a:1", .context = "lab"}, environment_)), "CN=user/alice");
