@@ -53,7 +53,9 @@ std::string CheckDuration(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (const absl::Status status = tandem::platform::OpenClosedStandardDescriptors(); !status.ok()) {
+  if (const absl::Status status =
+          tandem::platform::OpenClosedStandardDescriptors(tandem::platform::ClosedDescriptor::kSilent);
+      !status.ok()) {
     return Fail(std::string(status.message()));
   }
   tandem::controller::ServerOptions options;

@@ -10,7 +10,7 @@
 
 namespace tandem::platform {
 
-absl::Status OpenClosedStandardDescriptors() {
+absl::Status OpenClosedStandardDescriptors(ClosedDescriptor becomes) {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     // What is to be closed by exec was not there before it: a library has opened it ahead of main, as gRPC
     // 1.51 does, which opens an eventfd and does not close it where that is 0.
@@ -18,7 +18,8 @@ absl::Status OpenClosedStandardDescriptors() {
     if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
       continue;
     }
-    const int null = open("/dev/null", O_RDWR);
+    const int wrong_way_round = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+    const int null = open("/dev/null", becomes == ClosedDescriptor::kSilent ? O_RDWR : wrong_way_round);
     if (null < 0 || (null != fd && dup2(null, fd) < 0)) {
       return FileError(errno, "open", "/dev/null");
     }

@@ -145,7 +145,9 @@ int Fail(const absl::Status& status) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (const absl::Status status = platform::OpenClosedStandardDescriptors(); !status.ok()) {
+  if (const absl::Status status =
+          platform::OpenClosedStandardDescriptors(platform::ClosedDescriptor::kSilent);
+      !status.ok()) {
     return Fail(status);
   }
   std::string controller;

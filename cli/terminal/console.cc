@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/terminal/console.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "platform/standard_descriptors.h"
 
 namespace tandem::cli {
 namespace {
@@ -31,19 +31,8 @@ class SystemConsole : public Console {
         unicode_(LocaleIsUtf8(environment.locale) && environment.term != "linux") {
     // A write then says EPIPE, and `run` can still cancel its job and stop its daemons.
     std::signal(SIGPIPE, SIG_IGN);
-    // A stream that the caller closed must not become the next file or socket that is opened. Opened the
-    // wrong way round, so that using it stays an error.
-    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-      // What is to be closed by exec was opened ahead of main, as in platform/standard_descriptors.cc.
-      const int flags = ::fcntl(fd, F_GETFD);
-      if (flags < 0 || (flags & FD_CLOEXEC) != 0) {
-        const int null = ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-        if (null >= 0 && null != fd) {
-          ::dup2(null, fd);
-          ::close(null);
-        }
-      }
-    }
+    // Without /dev/null there is nothing better to put there.
+    static_cast<void>(platform::OpenClosedStandardDescriptors(platform::ClosedDescriptor::kUnusable));
   }
 
   void Write(Stream stream, absl::string_view text) override {
