@@ -8,6 +8,7 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/group_table.h"
+#include "cli/terminal/number_text.h"
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "parallel/from_spec.h"
@@ -20,7 +21,7 @@ namespace {
 // "512 ranks, order tp-cp-ep-dp-pp; tensor 8 × context 1 × data 8 × pipeline 8; experts: ..."
 std::string Title(const parallel::GridSizes& sizes, const parallel::Grids& grids) {
   const auto times = [](const char* name, int size) { return absl::StrCat(" × ", name, " ", size); };
-  return absl::StrCat(sizes.world, sizes.world == 1 ? " rank" : " ranks",
+  return absl::StrCat(CountedText(sizes.world, "rank"),
                       sizes.rank_offset > 0 ? absl::StrCat(" from ", sizes.rank_offset) : "", ", order ",
                       Escape(sizes.order), "\ndense    tensor ", sizes.tensor,
                       times("context", sizes.context), times("data", grids.dense_data),

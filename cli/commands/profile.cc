@@ -17,6 +17,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
+#include "cli/terminal/number_text.h"
 #include "plan/job_plan.h"
 #include "plan/quantity_text.h"
 #include "plan/recorded_steps.h"
@@ -74,8 +75,8 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
     }
   }
   return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
-                      first == last ? "" : absl::StrCat(" to ", last), " on ", plan.train.ranks,
-                      plan.train.ranks == 1 ? " rank" : " ranks", ": the longest took ",
+                      first == last ? "" : absl::StrCat(" to ", last), " on ",
+                      CountedText(plan.train.ranks, "rank"), ": the longest took ",
                       plan::DurationText(step_ns), ", compute worked for ", plan::DurationText(compute_ns),
                       " of it, ", plan::DurationText(exposed_ns), " of communication was exposed\n");
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "plan/quantity_text.h"
 #include "proto/time.h"
@@ -100,6 +101,10 @@ std::string SpanText(absl::Duration span) {
 std::string StepTimeText(double seconds) {
   return seconds < 0.1 ? absl::StrFormat("%s ms", MagnitudeText(seconds * 1e3))
                        : absl::StrFormat("%s s", MagnitudeText(seconds));
+}
+
+std::string CountedText(int64_t count, absl::string_view thing) {
+  return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
 }
 
 bool IsSet(const google::protobuf::Timestamp& time) { return time.seconds() != 0 || time.nanos() != 0; }

@@ -2,20 +2,13 @@
 #include "cli/terminal/workers_text.h"
 
 #include "absl/strings/str_cat.h"
+#include "cli/terminal/number_text.h"
 
 namespace tandem::cli {
-namespace {
-
-std::string Counted(int count, const char* thing) {
-  return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
-}
-
-}  // namespace
-
 std::string WorkersText(int workers, int cpu_slots, int gpus) {
-  const std::string who = Counted(workers, "worker");
-  const std::string cpu = Counted(cpu_slots, "CPU slot");
-  const std::string gpu = Counted(gpus, "GPU slot");
+  const std::string who = CountedText(workers, "worker");
+  const std::string cpu = CountedText(cpu_slots, "CPU slot");
+  const std::string gpu = CountedText(gpus, "GPU slot");
   if (workers == 1) {
     return absl::StrCat(who, " with ", gpus > 0 ? absl::StrCat(gpu, " and ") : "", cpu);
   }

@@ -182,8 +182,7 @@ std::string RanksText(const v1::Job& job) {
   const v1::Device device = attempt != nullptr ? attempt->device() : job.resolved().resources().device();
   const bool known =
       device == v1::DEVICE_CPU || device == v1::DEVICE_CUDA;  // auto is decided when it is placed
-  return absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks", known ? " on " : "",
-                      known ? DeviceText(device) : "");
+  return absl::StrCat(CountedText(ranks, "rank"), known ? " on " : "", known ? DeviceText(device) : "");
 }
 
 std::string WorkersText(const v1::Job& job) {
@@ -193,7 +192,7 @@ std::string WorkersText(const v1::Job& job) {
       workers.insert(slot.worker());
     }
   }
-  return workers.empty() ? "" : absl::StrCat(workers.size(), workers.size() == 1 ? " worker" : " workers");
+  return workers.empty() ? "" : CountedText(static_cast<int64_t>(workers.size()), "worker");
 }
 
 std::string StandstillText(const WatchState& state, absl::Time now) {
