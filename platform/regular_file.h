@@ -43,10 +43,11 @@ bool LeadsTo(const std::string& path, const Descriptor& file);
 // "a FIFO", "a folder", ...: what st_mode says.
 const char* FileKind(mode_t mode);
 
-// "`operation` `path`: No space left on device". NotFound means ENOENT, AlreadyExists EEXIST,
-// ResourceExhausted that there is no room, and InvalidArgument that what has the name is not what it should
-// be (ENOTDIR), or that no file can have it. Never FailedPrecondition nor Aborted: callers give these
-// meanings of their own, and a full folder (ENOTEMPTY) or a stale handle (ESTALE) must not pass for them.
+// "`operation` `path`: No space left on device", in one line: control characters of the path are escaped.
+// NotFound means ENOENT, AlreadyExists EEXIST, ResourceExhausted that there is no room, and InvalidArgument
+// that what has the name is not what it should be (ENOTDIR), or that no file can have it. Never
+// FailedPrecondition nor Aborted: callers give these meanings of their own, and a full folder (ENOTEMPTY) or
+// a stale handle (ESTALE) must not pass for them.
 absl::Status FileError(int error, absl::string_view operation, const std::string& path);
 
 }  // namespace tandem::platform

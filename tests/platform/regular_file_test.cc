@@ -116,6 +116,15 @@ TEST(FileErrorTest, CodesThatCallersGiveAMeaningNeverComeFromTheFileSystem) {
   }
 }
 
+TEST_F(RegularFileTest, AnErrorIsOneLineThatDrivesNoTerminalWhateverThePath) {
+  EXPECT_EQ(FileError(ENOENT, "open", "/\x1b[31m\n\x7f it's ü"),
+            absl::NotFoundError("open /\\x1b[31m\\x0a\\x7f it's ü: No such file or directory"));
+  const std::string folder = folder_ + "/a\nb";
+  std::filesystem::create_directory(folder);
+  EXPECT_EQ(OpenRegularFile(folder, O_RDONLY).status().message(),
+            "open " + folder_ + "/a\\x0ab: it is a folder, not a regular file");
+}
+
 TEST_F(RegularFileTest, AWriteWithoutRoomIsReportedAsSuch) {
   const std::string path = folder_ + "/a";
   const pid_t child = fork();
