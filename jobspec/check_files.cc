@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -20,6 +21,7 @@
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
+#include "jobspec/start_token.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
 
@@ -46,6 +48,19 @@ std::string Count(int64_t number, const char* what) {
   return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
 }
 
+// The first name in the folder that says that it is in use; none where it is as good as empty.
+std::optional<std::string> FirstHeld(const std::string& folder, std::error_code& error) {
+  namespace fs = std::filesystem;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (!name.starts_with(kStartTokenPrefix)) {
+      return name;
+    }
+  }
+  return std::nullopt;
+}
+
 // Whether the files of `pattern` would include those of checkpoints that are saved in `folder`.
 bool WouldFind(const std::string& pattern, const std::string& folder) {
   namespace fs = std::filesystem;
@@ -68,13 +83,18 @@ class FileChecker {
   FileChecker(const v1::JobSpec& spec, const BeforePath& before) : spec_(spec), before_(before) {}
 
   std::vector<v1::Violation> Run() {
+    std::optional<Text> train;
     if (spec_.data().has_train() && before_("data.train", spec_.data().train())) {
-      if (const auto files = CheckData("data.train", spec_.data().train()); files.has_value()) {
-        CheckParts(*files);
+      train = CheckData("data.train", spec_.data().train());
+      if (train.has_value()) {
+        CheckParts(train->files);
       }
     }
     if (spec_.data().has_validation() && before_("data.validation", spec_.data().validation())) {
-      CheckData("data.validation", spec_.data().validation());
+      const auto validation = CheckData("data.validation", spec_.data().validation());
+      if (train.has_value() && validation.has_value()) {
+        CheckApart(*train, *validation);
+      }
     }
     if (spec_.checkpoint().has_directory() &&
         before_("checkpoint.directory", spec_.checkpoint().directory())) {
@@ -88,6 +108,14 @@ class FileChecker {
   }
 
  private:
+  using FileId = std::pair<dev_t, ino_t>;
+
+  // The files that hold something, each once; their paths where two texts are compared.
+  struct Text {
+    std::vector<data::NamedSize> files;
+    std::vector<std::pair<FileId, std::string>> paths;
+  };
+
   void Refuse(const char* path, const std::string& value, const std::string& allowed,
               const std::string& remedy) {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
@@ -99,8 +127,8 @@ class FileChecker {
     return absl::StrCat("at least ", Window(), " bytes (sequence_length + 1)");
   }
 
-  // The files that hold something, each once; nothing where they have been refused.
-  std::optional<std::vector<data::NamedSize>> CheckData(const char* path, const std::string& pattern) {
+  // Nothing where they have been refused.
+  std::optional<Text> CheckData(const char* path, const std::string& pattern) {
     constexpr char kAllowed[] = "an existing file, folder or glob";
     const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern);
     if (!paths.ok()) {
@@ -108,9 +136,9 @@ class FileChecker {
       return std::nullopt;
     }
     const std::string root = data::RootOf(pattern);
-    std::vector<data::NamedSize> files;
+    Text text;
     int64_t bytes = 0;
-    std::set<std::pair<dev_t, ino_t>> seen;  // a file of several names is one
+    std::set<FileId> seen;  // a file of several names is one
     for (const std::string& file : *paths) {
       struct stat info;
       if (access(file.c_str(), R_OK) != 0 || stat(file.c_str(), &info) != 0) {
@@ -118,8 +146,12 @@ class FileChecker {
                absl::StrCat("cannot read ", Shown(file, 200), ": ", strerror(errno)));
         return std::nullopt;
       }
-      if (info.st_size > 0 && seen.emplace(info.st_dev, info.st_ino).second) {
-        files.push_back({.name = data::NameBelow(root, file), .size = info.st_size});
+      const FileId id(info.st_dev, info.st_ino);
+      if (info.st_size > 0 && seen.insert(id).second) {
+        text.files.push_back({.name = data::NameBelow(root, file), .size = info.st_size});
+        if (spec_.data().has_validation()) {
+          text.paths.emplace_back(id, file);
+        }
         bytes += info.st_size;
       }
     }
@@ -136,7 +168,22 @@ class FileChecker {
              absl::StrCat(Shown(pattern, 200),
                           " would take the checkpoints for text: use a folder beside it, not in it"));
     }
-    return files;
+    return text;
+  }
+
+  // The trainer refuses the same when it starts.
+  void CheckApart(const Text& train, const Text& validation) {
+    const std::map<FileId, std::string> trained(train.paths.begin(), train.paths.end());
+    for (const auto& [id, path] : validation.paths) {
+      if (const auto found = trained.find(id); found != trained.end()) {
+        Refuse("data.validation", spec_.data().validation(), "files that are not among those of data.train",
+               absl::StrCat(Shown(path, 200), " is also a training file",
+                            found->second == path ? "" : ", " + Shown(found->second, 200),
+                            ": name other files, or hold out a part of data.train with "
+                            "data.validation_fraction"));
+        return;
+      }
+    }
   }
 
   // "README, 12 bytes", of the files of which a part is taken.
@@ -197,8 +244,19 @@ class FileChecker {
     constexpr char kAllowed[] = "a folder that can be made, or written to";
     std::error_code error;
     fs::path existing = fs::path(directory).lexically_normal();
+    if (!existing.has_filename()) {
+      existing = existing.parent_path();  // without the slash at its end, which follows a link
+    }
     while (!fs::exists(existing, error) && !error && existing.has_relative_path()) {
-      existing = existing.has_filename() ? existing.parent_path() : existing.parent_path().parent_path();
+      if (fs::is_symlink(fs::symlink_status(existing, error))) {
+        Refuse(
+            kPath, directory, kAllowed,
+            absl::StrCat(Shown(existing.string(), 200), " is a symbolic link to ",
+                         Shown(fs::read_symlink(existing, error).string(), 200),
+                         ", where nothing is: make that folder, mount its file system, or remove the link"));
+        return;
+      }
+      existing = existing.parent_path();
     }
     if (error) {
       Refuse(kPath, directory, kAllowed,
@@ -215,14 +273,14 @@ class FileChecker {
       return;
     }
     if (!spec_.checkpoint().has_resume() && fs::is_directory(directory, error)) {
-      const fs::directory_iterator first(directory, error);
+      const std::optional<std::string> held = FirstHeld(directory, error);
       if (error) {
         Refuse(kPath, directory, kAllowed, absl::StrCat("cannot be listed: ", error.message()));
         return;
       }
-      if (first != fs::directory_iterator()) {
+      if (held) {
         Refuse(kPath, directory, "a new or empty folder, unless checkpoint.resume says how to go on",
-               absl::StrCat("it holds ", Shown(first->path().filename().string(), 100),
+               absl::StrCat("it holds ", Shown(*held, 100),
                             ": use checkpoint: {resume: newest} to go on from there, or another folder"));
         return;
       }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "jobspec/surrogate_pairs.h"
 #include "jobspec/text.h"
 
 namespace tandem::jobspec {
@@ -171,6 +172,11 @@ YamlProblem ProblemOf(const YAML::Exception& error, std::string_view text) {
     problem.remedy =
         "the indentation does not fit the lines above, or a colon is missing here or a line above";
   }
+  if (error.msg.starts_with("invalid unicode")) {
+    problem.remedy =
+        "write the character itself, or \\U and its eight digits: \\ud83d\\ude00 is one character in JSON "
+        "alone";
+  }
   return problem;
 }
 
@@ -188,7 +194,7 @@ bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, Y
   if (!CheckCharacters(text, problem)) {
     return false;
   }
-  std::istringstream stream{std::string(text)};
+  std::istringstream stream(WithYamlEscapes(text));
   try {
     YAML::Parser parser(stream);
     TreeBuilder builder(root);

@@ -19,6 +19,14 @@ const BadSpec kStructure[] = {
      "JSON\n"},
     {"broken flow", "*", "model: {preset: llama-tiny\n",
      "job.yaml:2:1: not YAML: end of map flow not found; correct the text; JSON is accepted too\n"},
+    {"a pair of escapes in YAML", "", "name: \"\\ud83d\\ude00\"",
+     "job.yaml:4:14: not YAML: invalid unicode: 55357; write the character itself, or \\U and its eight "
+     "digits: "
+     "\\ud83d\\ude00 is one character in JSON alone\n"},
+    {"half of a pair", "*", "{\"name\": \"\\ud83d\"}",
+     "job.yaml:1:17: not YAML: invalid unicode: 55357; write the character itself, or \\U and its eight "
+     "digits: "
+     "\\ud83d\\ude00 is one character in JSON alone\n"},
     {"two documents", "",
      "--- \n"
      "name: b",

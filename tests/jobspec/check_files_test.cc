@@ -34,8 +34,9 @@ TEST_F(CheckFilesTest, FolderFileAndGlobAreGood) {
   EXPECT_EQ(Check(), "");
   spec_.mutable_data()->set_train(folder_.path() + "/data/a.txt");
   EXPECT_EQ(Check(), "");
+  folder_.Write("held/v.txt", std::string(1000, 'x'));
   spec_.mutable_data()->set_train(folder_.path() + "/d*/[a-c].txt");
-  spec_.mutable_data()->set_validation(folder_.path() + "/data");
+  spec_.mutable_data()->set_validation(folder_.path() + "/held");
   EXPECT_EQ(Check(), "");
 }
 
@@ -119,6 +120,26 @@ TEST_F(CheckFilesTest, WhatIsHeldOutOfTheTextMustHaveAWindow) {
                                  "train on; beside what validation_fraction 0.017 holds out there is "));
 }
 
+TEST_F(CheckFilesTest, TextToValidateOnMayNotBeTrainedOn) {
+  const std::string file = folder_.path() + "/data/a.txt";
+  const std::string hard = folder_.path() + "/hard";
+  std::filesystem::create_hard_link(file, hard);
+  const std::string remedy =
+      ": name other files, or hold out a part of data.train with data.validation_fraction\n";
+  for (const auto& [validation, found] : std::initializer_list<std::pair<std::string, std::string>>{
+           {file, file + " is also a training file"},
+           {folder_.path() + "/data", file + " is also a training file"},
+           {hard, hard + " is also a training file, " + file}}) {
+    spec_.mutable_data()->set_validation(validation);
+    EXPECT_EQ(Check(), "data.validation: " + validation +
+                           " is not allowed; allowed: files that are not among those of data.train; " +
+                           found + remedy);
+  }
+  folder_.Write("other", std::string(1000, 'x'));
+  spec_.mutable_data()->set_validation(folder_.path() + "/other");
+  EXPECT_EQ(Check(), "");
+}
+
 TEST_F(CheckFilesTest, CheckpointsMayNotBecomeTextToTrainOn) {
   const std::string data = folder_.path() + "/data";
   std::filesystem::create_directory_symlink(data, folder_.path() + "/link");
@@ -185,6 +206,31 @@ TEST_F(CheckFilesTest, AFolderThatHoldsSomethingNeedsResume) {
     spec_.mutable_checkpoint()->set_resume(word);
     EXPECT_EQ(Check(), "");
   }
+}
+
+// A rank 0 that was killed while the ranks looked whether it is the same folder on all machines.
+TEST_F(CheckFilesTest, AFolderIsEmptyButForWhatAStartThatWasKilledHasLeft) {
+  folder_.Write("run/.same-folder.0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef");
+  spec_.mutable_checkpoint()->set_directory(folder_.path() + "/run");
+  EXPECT_EQ(Check(), "");
+  folder_.Write("run/step-50", "x");
+  EXPECT_THAT(Check(), HasSubstr("; it holds step-50: use "));
+}
+
+TEST_F(CheckFilesTest, ALinkToWhatIsNotThereIsNoCheckpointFolder) {
+  const std::string link = folder_.path() + "/link";
+  const std::string gone = folder_.path() + "/unmounted/runs";
+  std::filesystem::create_symlink(gone, link);
+  for (const char* const below : {"", "/", "/deep/run"}) {
+    spec_.mutable_checkpoint()->set_directory(link + below);
+    EXPECT_EQ(Check(),
+              "checkpoint.directory: " + link + below +
+                  " is not allowed; allowed: a folder that can be made, or written to; " + link +
+                  " is a symbolic link to " + gone +
+                  ", where nothing is: make that folder, mount its file system, or remove the link\n");
+  }
+  std::filesystem::create_directories(gone);
+  EXPECT_EQ(Check(), "");
 }
 
 TEST_F(CheckFilesTest, AFileIsNoCheckpointFolder) {

@@ -71,6 +71,22 @@ TEST(ReadTest, JsonAndYamlOfAJobAreTheSameMessage) {
   EXPECT_EQ(yaml.parallelism().fsdp().strategy(), v1::STRATEGY_ZERO3);
 }
 
+TEST(ReadTest, APairOfEscapesIsOneCharacterInJson) {
+  EXPECT_EQ(Read(R"({"data": {"train": "/\ud83d\ude00\\ud83d\"\uD83D\uDE00"}})").data().train(),
+            "/\U0001F600\\ud83d\"\U0001F600");
+  EXPECT_EQ(Read(R"({"data": {"train": "/\\\ud83d\ude00\\"}})").data().train(), "/\\\U0001F600\\");
+  // What is wrong is where the file has it.
+  EXPECT_EQ(
+      ToText(
+          ReadText(R"({"name": "\ud83d\ude00\ud83d\ude00", "names": "\ud83d\ude00"})", "job.json").violations)
+          .substr(0, 36),
+      "job.json:1:38: names: the unknown ke");
+}
+
+TEST(ReadTest, APairOfEscapesIsTextOutsideOfJson) {
+  EXPECT_EQ(Read(R"(data: {train: '/\ud83d\ude00'})").data().train(), R"(/\ud83d\ude00)");
+}
+
 TEST(ReadTest, AResolvedSpecReadsBackFromItsText) {
   const v1::JobSpec resolved = Resolve(Read(kGoodSpec));
   const v1::JobSpec again = Read(ToJson(resolved));
