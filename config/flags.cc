@@ -160,6 +160,22 @@ void AddTlsFlags(CLI::App& app, tls::TlsFiles& files) {
       ->type_name("FILE");
 }
 
+std::vector<std::string> EmptyValues(const CLI::App& app) {
+  std::vector<std::string> out;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    if (std::find(values.begin(), values.end(), "") != values.end()) {
+      out.push_back(absl::StrCat(option->get_lnames().empty() ? "" : "--", option->get_single_name(),
+                                 ": its value is empty; give one, or omit it"));
+    }
+  }
+  for (const CLI::App* command : app.get_subcommands()) {
+    const std::vector<std::string> more = EmptyValues(*command);
+    out.insert(out.end(), more.begin(), more.end());
+  }
+  return out;
+}
+
 std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) {
   std::string config;
   app.add_option("--config", config,
@@ -189,15 +205,7 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
     }
     return Refuse(app, absl::StrCat(jobspec::Shown(error.what(), 500), "; see ", app.get_name(), " --help"));
   }
-  // A variable that is not set, in quotes: `--user ""` must not mean that there is no --user.
-  std::vector<std::string> empty;
-  for (const CLI::Option* option : app.get_options()) {
-    const std::vector<std::string>& values = option->results();
-    if (std::find(values.begin(), values.end(), "") != values.end()) {
-      empty.push_back(
-          absl::StrCat("--", option->get_single_name(), ": its value is empty; give one, or omit the flag"));
-    }
-  }
+  const std::vector<std::string> empty = EmptyValues(app);
   return empty.empty() ? std::nullopt : std::optional(RefuseAll(app, empty));
 }
 

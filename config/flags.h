@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -21,6 +22,11 @@ void AddTlsFlags(CLI::App& app, tls::TlsFiles& files);
 // with, 2: a service manager starts a daemon again after any other. What this machine lacks (a file, a
 // folder, a port) may come; that ends with 1.
 int Refuse(const CLI::App& app, const std::string& line);
+
+// "--user: its value is empty; give one, or omit it": a line for each option of `app`, and of those of its
+// commands that were called, one of whose values is empty. A variable that is not set, in quotes, must not
+// mean that the option is not there.
+std::vector<std::string> EmptyValues(const CLI::App& app);
 
 // Gives the options of `app` what the command line says, and those that are not in it what the file says that
 // --config names (config_file.h): each key is the name of an option. Adds --config to `app`, and asks of the

@@ -17,23 +17,23 @@
 namespace tandem::tls {
 namespace {
 
-absl::StatusOr<std::string> Read(const char* flag, const std::string& path) {
+absl::StatusOr<std::string> Read(const std::string& source, const std::string& path) {
   absl::StatusOr<std::string> text = platform::ReadAtMost(platform::SystemFiles(), path, kMostPemBytes);
   if (!text.ok()) {
-    return absl::Status(text.status().code(), absl::StrCat(flag, ": ", text.status().message()));
+    return absl::Status(text.status().code(), absl::StrCat(source, ": ", text.status().message()));
   }
   return text;
 }
 
 // The modes of a key that is to stay secret.
-absl::Status CheckSecret(const std::string& path) {
+absl::Status CheckSecret(const std::string& source, const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     return platform::FileError(errno, "stat", path);
   }
   if ((info.st_mode & (S_IROTH | S_IWOTH | S_IWGRP)) != 0) {
     return absl::PermissionDeniedError(
-        absl::StrFormat("--tls-key: others of this machine may read or write %s (mode %04o); chmod 600 it",
+        absl::StrFormat("%s: others of this machine may read or write %s (mode %04o); chmod 600 it", source,
                         path, info.st_mode & 07777));
   }
   return absl::OkStatus();
@@ -66,20 +66,20 @@ std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
   return "";
 }
 
-absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
+absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFileSources& sources) {
   TANDEM_RETURN_IF_ERROR(CheckNamed(files));
   TlsTexts out;
-  TANDEM_ASSIGN_OR_RETURN(out.ca, Read("--tls-ca", files.ca));
-  TANDEM_ASSIGN_OR_RETURN(out.certificate, Read("--tls-cert", files.certificate));
-  TANDEM_ASSIGN_OR_RETURN(out.key, Read("--tls-key", files.key));
-  TANDEM_RETURN_IF_ERROR(CheckSecret(files.key));
+  TANDEM_ASSIGN_OR_RETURN(out.ca, Read(sources.ca, files.ca));
+  TANDEM_ASSIGN_OR_RETURN(out.certificate, Read(sources.certificate, files.certificate));
+  TANDEM_ASSIGN_OR_RETURN(out.key, Read(sources.key, files.key));
+  TANDEM_RETURN_IF_ERROR(CheckSecret(sources.key, files.key));
   if (const absl::Status ca = DescribePem(out.ca).status(); !ca.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--tls-ca: ", files.ca, ": ", ca.message()));
+    return absl::InvalidArgumentError(absl::StrCat(sources.ca, ": ", files.ca, ": ", ca.message()));
   }
   absl::StatusOr<Certificate> own = DescribePem(out.certificate);
   if (!own.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--tls-cert: ", files.certificate, ": ", own.status().message()));
+        absl::StrCat(sources.certificate, ": ", files.certificate, ": ", own.status().message()));
   }
   out.own = *std::move(own);
   const BioHandle key_text = BioOf(out.key);
@@ -88,13 +88,13 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files) {
       key_text.get(), nullptr, [](char*, int, int, void*) { return 0; }, nullptr));
   if (key == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--tls-key: ", files.key, " holds no private key (PEM, without a password): ", OpenSslReason()));
+        sources.key, ": ", files.key, " holds no private key (PEM, without a password): ", OpenSslReason()));
   }
   const BioHandle certificate_text = BioOf(out.certificate);
   const CertificateHandle certificate(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr));
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
     OpenSslReason();
-    return absl::InvalidArgumentError(absl::StrCat("--tls-key: ", files.key, " is not the key of ",
+    return absl::InvalidArgumentError(absl::StrCat(sources.key, ": ", files.key, " is not the key of ",
                                                    files.certificate, " (", out.own.subject,
                                                    "); give a certificate and its own key"));
   }

@@ -38,10 +38,17 @@ struct TlsTexts {
 // InvalidArgument, in one line, where some of the three are named and not all.
 absl::Status CheckNamed(const TlsFiles& files);
 
+// What gave each of the three, for messages.
+struct TlsFileSources {
+  std::string ca = "--tls-ca";
+  std::string certificate = "--tls-cert";
+  std::string key = "--tls-key";
+};
+
 // Reads and checks them: all three are named and can be read, the key is the certificate's and not open to
-// others of the machine. Errors are one line with the file, what is wrong and what to do; they never hold
-// anything of a key.
-absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files);
+// others of the machine. Errors are one line with its source, the file, what is wrong and what to do; they
+// never hold anything of a key.
+absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFileSources& sources = {});
 
 // "expired on 2026-01-31T00:00:00+00:00", "is not valid before ..."; empty: it is valid.
 std::string WhyNotValid(const Certificate& certificate, absl::Time now);

@@ -52,7 +52,7 @@ class FlagsTest : public testing::Test {
 
 TEST_F(FlagsTest, AnEmptyValueIsNotTakenForAFlagThatIsNotThere) {
   EXPECT_EQ(Parse("slots: 4\n", {"--state", "", "--listen", "a", "--listen", ""}), 2);
-  EXPECT_THAT(printed_, HasSubstr("daemon: --state: its value is empty; give one, or omit the flag\n"));
+  EXPECT_THAT(printed_, HasSubstr("daemon: --state: its value is empty; give one, or omit it\n"));
   EXPECT_THAT(printed_, HasSubstr("daemon: --listen: its value is empty"));
   EXPECT_EQ(Parse("state: \"\"\nlisten: [a, \"\"]\n"), 2);
   EXPECT_THAT(printed_, HasSubstr("daemon.yaml:1:1: state: its value is empty; omit the line"));
