@@ -12,7 +12,7 @@
 
 namespace tandem::checkpoint {
 
-std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards, int rank) {
+std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards) {
   std::vector<ManifestArray> arrays;
   for (const Shard& shard : shards) {
     ManifestArray& array = arrays.emplace_back();
@@ -20,7 +20,7 @@ std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards, int rank) 
     array.dtype = SafetensorsDtype(TypeInFile(shard));
     array.elements = shard.elements;
     if (const int64_t elements = shard.data->numel(); elements > 0) {  // the array must be known all the same
-      array.pieces.push_back({.file = rank, .begin = shard.begin, .elements = elements});
+      array.pieces.push_back({.begin = shard.begin, .elements = elements});
     }
   }
   return arrays;

@@ -11,16 +11,17 @@
 
 namespace tandem::checkpoint {
 
-// What a rank tells rank 0 of its file, and the manifest that rank 0 makes of what all have told.
+// What a rank sends to rank 0 about its file, and the manifest that rank 0 makes of what all have sent.
 
 struct Contribution {
   ManifestFile file;
-  std::vector<ManifestArray> arrays;  // with this rank's piece, or none
+  // With this rank's piece, or none; which file that lies in follows from who sends it.
+  std::vector<ManifestArray> arrays;
 };
 
-// Of a Contribution: what `rank` has in its file. Throws CheckpointError for types that safetensors has no
+// Of a Contribution: what a rank has in its file. Throws CheckpointError for types that safetensors has no
 // name for.
-std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards, int rank);
+std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards);
 
 std::string ToText(const Contribution& contribution);
 

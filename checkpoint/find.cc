@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <vector>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -10,7 +10,6 @@
 #include "checkpoint/verify.h"
 #include "checkpoint/work_together.h"
 #include "comm/communicator.h"
-#include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {

@@ -125,7 +125,7 @@ class Newcomer {
   // nothing.
   absl::Status WaitForSight() {
     if (num_unseen_ * kRenewal >= kPatience) {
-      return absl::UnavailableError(
+      return absl::InvalidArgumentError(
           absl::StrCat(PathIn(directory_), " exists but cannot be read (a dangling link?); remove it"));
     }
     if (num_unseen_++ > 0) {

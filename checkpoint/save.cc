@@ -271,7 +271,7 @@ class Saving {
                           [&]() -> absl::StatusOr<std::string_view> { return file.Next(); }));
     own.file.bytes = file.bytes();
     own.file.digest = file.digest();
-    own.arrays = ArraysOf(shards_, comm_.rank());
+    own.arrays = ArraysOf(shards_);
     return files_.SyncFolder(temporary_);
   }
 

@@ -17,7 +17,7 @@
 namespace tandem::checkpoint {
 namespace {
 
-// What a rank tells the others: one of these, and the digest of the manifest or the error.
+// What a rank sends to the others: one of these, and the digest of the manifest or the error.
 constexpr char kAsItSays = 'D';
 constexpr char kOtherwise = 'E';
 

@@ -5,12 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/folder.h"
 #include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/faulty_files.h"
 #include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
@@ -122,6 +127,49 @@ TEST_F(CheckpointTest, ArraysThatAreNotCoveredOnceAreRefusedOnEveryRank) {
     EXPECT_EQ(refused, 2);
     EXPECT_TRUE(Names().empty());
   }
+}
+
+TEST_F(CheckpointTest, OnlyLaterOnesAreFoundAfterAStep) {
+  SaveOn(files_, directory_, 2, 10);
+  SaveOn(files_, directory_, 2, 20);
+  for (const auto& [after, found] : {std::pair(9, 20), std::pair(19, 20), std::pair(20, 0)}) {
+    comm::RunThreadRanks(2, [&, after = after, found = found](comm::Communicator& comm) {
+      const Found newest = FindNewest(
+          files_, comm, directory_, after,
+          {.skipped = [](const std::string&, const std::string&) {}, .verified = [](const WorkProgress&) {}});
+      EXPECT_EQ(newest.info.step, found);
+    });
+  }
+}
+
+TEST_F(CheckpointTest, AFolderIsInspectedByThePathThatAUserGives) {
+  SaveOn(files_, directory_, 2, 10);
+  EXPECT_EQ(Inspect(files_, Path(10)).info.step, 10);
+  EXPECT_EQ(Inspect(files_, Path(10) + "/").info.step, 10);
+  std::filesystem::rename(Path(10), directory_ + "/mine");
+  EXPECT_EQ(Inspect(files_, directory_ + "/mine/").info.step, 10) << "a name of the user's own";
+  std::filesystem::rename(directory_ + "/mine", Path(20));
+  for (const std::string& path : {Path(20), Path(20) + "/"}) {
+    EXPECT_THROW(Inspect(files_, path), CheckpointError) << "it is of step 10";
+  }
+}
+
+// Permissions do not come by waiting, as a disk does.
+TEST_F(CheckpointTest, OneThatMayNotBeReadIsNotToBeTriedAgain) {
+  SaveOn(files_, directory_, 2, 10);
+  const auto is_to_be_tried_again = [&](int error) {
+    UnreadableFiles unreadable("/manifest.json", error);
+    try {
+      Inspect(unreadable, Path(10));
+      ADD_FAILURE() << "it was read";
+    } catch (const CheckpointUnreadable&) {
+      return true;
+    } catch (const CheckpointError&) {
+    }
+    return false;
+  };
+  EXPECT_FALSE(is_to_be_tried_again(EACCES));
+  EXPECT_TRUE(is_to_be_tried_again(EIO));
 }
 
 TEST(FolderNamesTest, OnlyExactNamesAreSteps) {

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -137,6 +138,33 @@ TEST_F(LeaseTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
                 " no longer has an owner: job 0123456789ab (0123456789ab-name) on host here could not "
                 "look for 3600 s, in which another job may have saved there; it ends: submit it again "
                 "with checkpoint: {resume: newest}");
+  EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
+}
+
+// The look that comes too late does not count, where it sees nothing.
+TEST_F(LeaseTest, AnOwnerThatWakesUpAndCannotListItsFolderAtOnceDoesNotGoOnEither) {
+  class BlindFiles final : public platform::ForwardingFiles {
+   public:
+    explicit BlindFiles(std::function<void()> meanwhile) : stopped_(std::move(meanwhile)) {}
+    absl::StatusOr<std::string> Read(const std::string& path) override { return stopped_.Read(path); }
+    absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+      if (!std::exchange(was_blind_, true)) {
+        return absl::UnavailableError("list " + folder + ": Input/output error");
+      }
+      return ForwardingFiles::List(folder);
+    }
+
+   private:
+    StoppedFiles stopped_;
+    bool was_blind_ = false;
+  };
+  ASSERT_TRUE(Take(Mine()).ok());
+  platform::FakeClock clock;
+  BlindFiles files([&] {
+    OtherComesAndGoes();
+    clock.Advance(absl::Hours(1));
+  });
+  EXPECT_THAT(ReasonOfLoss(files, clock), HasSubstr("could not look for 3600 s"));
   EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
@@ -274,6 +302,27 @@ TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnGetsNoOwnerAndIsNoLoss) {
   EXPECT_THAT(Names(), ElementsAre(".owner"));
   EXPECT_EQ(ReadOwner(files_, directory_)->job, "other");
   EXPECT_EQ(ReadOwner(files_, root_ + "/away")->job, kJob);
+}
+
+TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnIsLoggedOnceWithWhatToDo) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  RemoveAndMakeAgain();
+  WriteAll(directory_ + "/data", "");
+  absl::Notification looked;
+  LookedAtFiles files([&](int look) {
+    if (look == 10) {
+      looked.Notify();
+    }
+  });
+  testing::internal::CaptureStderr();
+  {
+    Lease lease = KeptLease(files, folder);
+    EXPECT_TRUE(looked.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+  EXPECT_THAT(log, HasSubstr("bring the first one back before the next save"));
 }
 
 TEST_F(LeaseTest, ALeaseThatIsLostSaysSoOnceAndOneThatIsHeldGoesBackWhenReleased) {

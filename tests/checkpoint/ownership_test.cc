@@ -120,7 +120,7 @@ TEST_F(OwnershipTest, AnOwnerFileThatIsNotRegularOrADanglingLinkIsAnErrorThatNam
   std::filesystem::create_symlink("nothing", path);
   int pauses = 0;
   EXPECT_EQ(Take(Mine(), [&] { ++pauses; }),
-            absl::UnavailableError(path + " exists but cannot be read (a dangling link?); remove it"));
+            absl::InvalidArgumentError(path + " exists but cannot be read (a dangling link?); remove it"));
   EXPECT_LE(pauses, 4);
   EXPECT_THAT(Names(), ElementsAre(".owner"));
 }

@@ -188,6 +188,7 @@ TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
     WriteAll(file, WriteManifest(*manifest).text);
     EXPECT_THAT(ReadAll(file), HasSubstr("\"version\": 1"));
     EXPECT_EQ(Newest().path, path);
+    EXPECT_EQ(Newest().weights_dtype, "F32");
     for (const int loading : {1, 2, 7}) {
       SCOPED_TRACE(testing::Message() << saving << " saved, " << loading << " load");
       ExpectLoads(path, {.inner = loading});

@@ -65,8 +65,17 @@ TEST(ShardsFileTest, PartsOfALargeArrayAreThatArray) {
 
 TEST(ShardsFileTest, AShardThatIsNoContiguousPartIsRefusedByName) {
   const at::Tensor strided = at::zeros({8}).slice(0, 0, 8, 2);
-  EXPECT_THAT(ShardsFile::Make({{.name = "a", .elements = 4, .data = &strided}}).status().message(),
-              HasSubstr("array a: its shard is not a contiguous part of it"));
+  const at::Tensor rows = at::zeros({2, 2});
+  const at::Tensor four = at::zeros({4});
+  const std::vector<Shard> refused = {{.name = "a", .elements = 4, .data = &strided},
+                                      {.name = "a", .elements = 4, .data = &rows},
+                                      {.name = "a", .elements = 6, .begin = 3, .data = &four},
+                                      {.name = "a", .elements = 6, .begin = -1, .data = &four}};
+  for (const Shard& shard : refused) {
+    EXPECT_THAT(ShardsFile::Make({shard}).status().message(),
+                HasSubstr("array a: its shard is not a contiguous part of it"))
+        << shard.begin;
+  }
 }
 
 // In bytes; 0: the kernel does not say.
