@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "schedules/program/program.h"

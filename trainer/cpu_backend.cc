@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
 #include <utility>
 
 #include "comm/communicator_factory.h"

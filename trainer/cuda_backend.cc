@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>

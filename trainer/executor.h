@@ -14,9 +14,6 @@
 #include "trainer/batch_reader.h"
 #include "trainer/run_memory.h"
 
-namespace tandem::comm {
-class Communicators;
-}
 namespace tandem::fsdp {
 class UnitShard;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -20,9 +21,11 @@
 #include "checkpoint/remove_together.h"
 #include "checkpoint/work_together.h"
 #include "jobspec/resume.h"
+#include "jobspec/start_token.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
+#include "trainer/directory_error.h"
 #include "trainer/failure.h"
 #include "trainer/shown_progress.h"
 
@@ -33,7 +36,7 @@ using Json = nlohmann::json;
 
 constexpr size_t kMostPassedOver = 5;  // that a warning each is for; one more says how many there are beside
 constexpr size_t kMostReasons = 3;     // that one line names
-constexpr char kTokenPrefix[] = ".same-folder.";
+constexpr absl::Duration kOldLeftover = absl::Hours(1);  // no start takes that long
 
 // Collective: what rank 0 decides, on every rank. Every rank throws its error.
 std::string OnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide) {
@@ -69,11 +72,8 @@ bool IsNewest(const ResumeOptions& options) {
   return options.resume_from.empty() && options.resume == jobspec::kResumeNewest;
 }
 
-void ThrowIfUnwritable(const absl::Status& written) {
-  if (!written.ok()) {
-    throw UserError(absl::StrCat("checkpoint.directory: rank 0 cannot write there: ", written.message(),
-                                 "; correct that, or use another folder"));
-  }
+void ThrowIfRankZeroCannotWrite(const absl::Status& written) {
+  ThrowIfUnwritable("rank 0 cannot write there", written);
 }
 
 // Collective. Every rank must see a file that rank 0 has just written in `directory`; throws UserError on all
@@ -85,10 +85,15 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
   // A name that no other job has, which may start there at the same time.
   const std::string token = OnRankZero(comm, [&] {
     std::string fresh = platform::SystemRandom().HexId(32);
-    ThrowIfUnwritable(files.Write(absl::StrCat(directory, "/", kTokenPrefix, fresh), fresh));
+    const std::string file = absl::StrCat(directory, "/", jobspec::kStartTokenPrefix, fresh);
+    const absl::Status written = files.Write(file, fresh);
+    if (!written.ok()) {
+      files.RemoveAll(file).IgnoreError();  // the first error counts
+    }
+    ThrowIfRankZeroCannotWrite(written);
     return fresh;
   });
-  const std::string path = absl::StrCat(directory, "/", kTokenPrefix, token);
+  const std::string path = absl::StrCat(directory, "/", jobspec::kStartTokenPrefix, token);
   constexpr auto kPatience = std::chrono::seconds(5);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   const auto seen = [&] {
@@ -142,8 +147,34 @@ std::vector<std::string> TakeDirectory(platform::Files& files, const ResumeOptio
   if (absl::IsAborted(taken)) {
     throw UserError(std::string(taken.message()), "CheckpointDirectoryLost");
   }
-  ThrowIfUnwritable(taken);
+  ThrowIfRankZeroCannotWrite(taken);
   return *std::move(doomed);
+}
+
+// Whether a job makes a file of that name in its directory as it starts: its token, `.owner`, or what is to
+// become that.
+bool IsOfAStart(const std::string& name) {
+  return name.starts_with(checkpoint::kOwnerPrefix) || name.starts_with(jobspec::kStartTokenPrefix);
+}
+
+// Rank 0, of the job that owns the directory. Removes the tokens, and the files that were to become `.owner`,
+// of jobs that were killed as they started: those that are older by far than `.owner`, by the clock of that
+// file system. A job that has just started here looks for its own still.
+absl::Status RemoveLeftovers(platform::Files& files, const std::string& directory) {
+  TANDEM_ASSIGN_OR_RETURN(const absl::Time now,
+                          files.ModificationTime(absl::StrCat(directory, "/", checkpoint::kOwnerPrefix)));
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
+  for (const std::string& name : names) {
+    if (name == checkpoint::kOwnerPrefix || !IsOfAStart(name)) {
+      continue;
+    }
+    const std::string path = absl::StrCat(directory, "/", name);
+    const absl::StatusOr<absl::Time> written = files.ModificationTime(path);
+    if (written.ok() && now - *written >= kOldLeftover) {
+      TANDEM_RETURN_IF_ERROR(files.RemoveAll(path));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Collective. The newest after step `after` that verifies; rank 0 adds those that were passed over for it.
@@ -226,9 +257,9 @@ void CheckNothingLater(platform::Files& files, comm::Communicator& comm, const R
 // there and given it back.
 void CheckStillNew(platform::Files& files, const std::string& directory) {
   const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
-  ThrowIfUnwritable(names.status());
+  ThrowIfRankZeroCannotWrite(names.status());
   for (const std::string& name : *names) {
-    if (name.starts_with(checkpoint::kOwnerPrefix) || name.starts_with(kTokenPrefix)) {
+    if (IsOfAStart(name)) {
       continue;  // of this job, and of others that have just started
     }
     throw UserError(absl::StrCat("checkpoint.directory: another job has used ", directory,
@@ -267,7 +298,7 @@ checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator&
 }
 
 // Collective. Sets start.whole, with a warning of the checkpoints that are not among them: they take up
-// space, and nobody else says why they stay. told: the user has heard of the damaged ones.
+// space, and nobody else says why they stay. told: the start's warnings name the damaged ones.
 void FindWhole(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                const StartListener& listener, const std::vector<v1::CheckpointWarning>& damaged, bool told,
                JobStart& start) {
@@ -359,7 +390,7 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
   if (!options.directory.empty()) {
     OnRankZero(comm, [&] {
       made = absl::IsNotFound(files.IdOfFolder(options.directory).status());
-      ThrowIfUnwritable(files.CreateFolders(options.directory));
+      ThrowIfRankZeroCannotWrite(files.CreateFolders(options.directory));
       return "";
     });
     CheckSameFolder(files, comm, options.directory);
@@ -372,6 +403,11 @@ JobStart StartJob(platform::Files& files, comm::Communicator& comm, const Resume
     OnRankZero(comm, [&] {
       doomed = TakeDirectory(files, options);
       lease.Hold(std::make_unique<checkpoint::Lease>(files, start.folder, options.self, listener.lost));
+      const absl::Status removed = RemoveLeftovers(files, options.directory);
+      if (!removed.ok()) {
+        platform::Log(platform::LogLevel::kWarning, "cannot remove what a killed start has left",
+                      {{"error", std::string(removed.message())}});
+      }
       return "";
     });
     if (!doomed.empty()) {

@@ -1,32 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/metrics_file.h"
 
-#include <fcntl.h>
-
-#include <cmath>
 #include <map>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/filter_lines.h"
-#include "platform/log.h"
-#include "platform/status_macros.h"
-#include "trainer/append_whole.h"
-#include "trainer/failure.h"
+#include "trainer/directory_error.h"
 
 namespace tandem::trainer {
 namespace {
 
-void ThrowIfNotOk(const absl::Status& status) {
-  if (!status.ok()) {
-    throw UserError(absl::StrCat("checkpoint.directory: cannot keep metrics there: ", status.message(),
-                                 "; correct that, or use another folder"));
-  }
-}
+constexpr char kCannotKeep[] = "cannot keep metrics there";
+
+std::string PathIn(const std::string& directory) { return directory + "/metrics.jsonl"; }
 
 constexpr size_t kMostLineBytes = 1 << 20;  // a step has at most some hundred scalars
 
@@ -41,34 +30,15 @@ bool IsOfStepUpTo(int64_t last_step, std::string_view line) {
 
 MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
                          int64_t resumed_step)
-    : files_(files), directory_(directory), self_(std::move(self)), path_(directory + "/metrics.jsonl") {
-  const absl::Status cut = platform::FilterLines(
-      path_, kMostLineBytes, [&](std::string_view line) { return IsOfStepUpTo(resumed_step, line); });
+    : file_(files, directory, std::move(self), "metrics",
+            [path = PathIn(directory)] { return FollowedFile::Place{.path = path, .header = ""}; }) {
+  const absl::Status cut =
+      platform::FilterLines(PathIn(directory), kMostLineBytes,
+                            [&](std::string_view line) { return IsOfStepUpTo(resumed_step, line); });
   if (!absl::IsNotFound(cut)) {
-    ThrowIfNotOk(cut);
+    ThrowIfUnwritable(kCannotKeep, cut);
   }
-  ThrowIfNotOk(Open());
-}
-
-absl::Status MetricsFile::Open() {
-  TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644));
-  return absl::OkStatus();
-}
-
-void MetricsFile::FollowPath() {
-  if (platform::LeadsTo(path_, file_) || !checkpoint::Owns(files_, directory_, self_)) {
-    return;
-  }
-  const absl::Status opened = Open();
-  if (!opened.ok()) {
-    Complain("metrics.jsonl was removed or replaced, and cannot be opened again",
-             std::string(opened.message()));
-    return;
-  }
-  complained_ = false;
-  platform::Log(platform::LogLevel::kWarning,
-                "metrics.jsonl was removed or replaced; lines go to what has its path now",
-                {{"path", path_}});
+  ThrowIfUnwritable(kCannotKeep, file_.Open());
 }
 
 void MetricsFile::Append(const v1::StepReport& report) {
@@ -86,18 +56,7 @@ void MetricsFile::Append(const v1::StepReport& report) {
        std::map<std::string, double>(report.scalars().begin(), report.scalars().end())) {
     line[name] = value;
   }
-  const std::string text = line.dump() + "\n";
-  FollowPath();
-  const absl::Status appended = AppendWhole(file_, text);
-  if (!appended.ok()) {
-    Complain("cannot write metrics; training goes on without them", std::string(appended.message()));
-  }
-}
-
-void MetricsFile::Complain(std::string_view message, const std::string& error) {
-  if (!std::exchange(complained_, true)) {
-    platform::Log(platform::LogLevel::kError, message, {{"path", path_}, {"error", error}});
-  }
+  file_.Append(line.dump() + "\n");
 }
 
 }  // namespace tandem::trainer

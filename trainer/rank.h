@@ -87,7 +87,7 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   // Loads, trains, validates, checkpoints, until the last step or a request to stop. Once.
-  // Throws InstructionError, UserError, CheckpointError, CommError.
+  // Throws InstructionError, NumericError, UserError, CheckpointError, CommError.
   RankOutcome Run();
 
   // For a watchdog: a collective of the runs in flight will not end. Returns what Run throws. Any thread.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 #include "model/decoder_shapes.h"
 #include "plan/job_plan.h"

@@ -56,7 +56,6 @@ class RunMemory {
   RunRecord Read(const RunRequest& request, const schedules::Program& program, int parity) const;
 
  private:
-  // What a program touches of it; null where it touches none.
   // Reports of one route node.
   struct Router {
     int layer = 0;
@@ -64,6 +63,7 @@ class RunMemory {
     std::vector<const double*> losses;   // likewise, of its balance node; empty: it has none
   };
 
+  // What a program touches of it; null where it touches none.
   struct Element {
     device::Memory inputs;
     std::vector<int64_t*> batches;      // by microbatch

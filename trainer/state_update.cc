@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <stdexcept>
+#include <string>
 
 #include "comm/communicator.h"
 #include "device/device.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/tensorboard_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,10 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "platform/host.h"
-#include "platform/log.h"
 #include "platform/status_macros.h"
-#include "trainer/append_whole.h"
-#include "trainer/failure.h"
+#include "trainer/directory_error.h"
 #include "trainer/tensorboard.pb.h"
 
 namespace tandem::trainer {
@@ -64,11 +61,26 @@ std::string TagOf(const std::string& scalar) {
                                                : absl::StrCat("scalars/", scalar);
 }
 
-void ThrowIfNotOk(const absl::Status& status) {
-  if (!status.ok()) {
-    throw UserError(absl::StrCat("checkpoint.directory: cannot keep TensorBoard's events there: ",
-                                 status.message(), "; correct that, or use another folder"));
-  }
+TensorBoardEvent EventAt(absl::Time now) {
+  TensorBoardEvent event;
+  event.set_wall_time(absl::ToDoubleSeconds(now - absl::UnixEpoch()));
+  return event;
+}
+
+std::string RecordOf(const TensorBoardEvent& event) { return TensorBoardRecord(event.SerializeAsString()); }
+
+// A file of its own for whoever opens one, below the job's directory.
+absl::StatusOr<FollowedFile::Place> NewFile(platform::Files& files, absl::Time now,
+                                            const std::string& directory, int64_t resumed_step) {
+  const std::string folder = directory + "/tensorboard";
+  TANDEM_RETURN_IF_ERROR(files.CreateFolder(folder));
+  TensorBoardEvent version = EventAt(now);
+  version.set_file_version("brain.Event:2");
+  // TensorBoard reads files in the order of their names.
+  return FollowedFile::Place{
+      .path = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder, absl::ToUnixSeconds(now),
+                              platform::HostName(), getpid(), resumed_step),
+      .header = RecordOf(version)};
 }
 
 }  // namespace
@@ -84,49 +96,18 @@ std::string TensorBoardRecord(std::string_view data) {
 
 TensorBoardFile::TensorBoardFile(platform::Files& files, const platform::Clock& clock,
                                  const std::string& directory, checkpoint::Owner self, int64_t resumed_step)
-    : files_(files),
-      clock_(clock),
-      directory_(directory),
-      self_(std::move(self)),
-      resumed_step_(resumed_step) {
-  ThrowIfNotOk(Open());
-  TensorBoardEvent start;
-  start.set_wall_time(absl::ToDoubleSeconds(clock.Now() - absl::UnixEpoch()));
+    : clock_(clock), file_(files, directory, std::move(self), "TensorBoard's events", [=, &files, &clock] {
+        return NewFile(files, clock.Now(), directory, resumed_step);
+      }) {
+  ThrowIfUnwritable("cannot keep TensorBoard's events there", file_.Open());
+  TensorBoardEvent start = EventAt(clock.Now());
   start.set_step(resumed_step > 0 ? resumed_step + 1 : 0);
   start.mutable_session_log()->set_status(kStart);
-  Write(TensorBoardRecord(start.SerializeAsString()));
-}
-
-absl::Status TensorBoardFile::Open() {
-  const std::string folder = directory_ + "/tensorboard";
-  TANDEM_RETURN_IF_ERROR(files_.CreateFolder(folder));
-  // TensorBoard reads files in the order of their names.
-  path_ = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder, absl::ToUnixSeconds(clock_.Now()),
-                          platform::HostName(), getpid(), resumed_step_);
-  TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path_, O_WRONLY | O_CREAT | O_APPEND, 0644));
-  torn_ = false;
-  complained_ = false;
-  TensorBoardEvent version;
-  version.set_wall_time(absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()));
-  version.set_file_version("brain.Event:2");
-  Write(TensorBoardRecord(version.SerializeAsString()));
-  return absl::OkStatus();
-}
-
-void TensorBoardFile::FollowPath() {
-  if (platform::LeadsTo(path_, file_) || !checkpoint::Owns(files_, directory_, self_)) {
-    return;
-  }
-  const absl::Status opened = Open();
-  if (!opened.ok()) {
-    Complain(std::string(opened.message()));
-  }
+  file_.Append(RecordOf(start));
 }
 
 void TensorBoardFile::Append(const v1::StepReport& report) {
-  FollowPath();
-  TensorBoardEvent event;
-  event.set_wall_time(absl::ToDoubleSeconds(clock_.Now() - absl::UnixEpoch()));
+  TensorBoardEvent event = EventAt(clock_.Now());
   event.set_step(report.step());
   const auto add = [&event](const std::string& tag, double value) {
     TensorBoardEvent::Summary::Value& added = *event.mutable_summary()->add_value();
@@ -144,26 +125,7 @@ void TensorBoardFile::Append(const v1::StepReport& report) {
        std::map<std::string, double>(report.scalars().begin(), report.scalars().end())) {
     add(TagOf(name), name == "model_flops_utilization" ? 100 * value : value);
   }
-  Write(TensorBoardRecord(event.SerializeAsString()));
-}
-
-void TensorBoardFile::Write(const std::string& text) {
-  if (torn_) {
-    return;
-  }
-  const absl::Status appended = AppendWhole(file_, text);
-  if (!appended.ok()) {
-    torn_ = absl::IsDataLoss(appended);
-    Complain(std::string(appended.message()));
-  }
-}
-
-void TensorBoardFile::Complain(const std::string& error) {
-  if (!std::exchange(complained_, true)) {
-    platform::Log(platform::LogLevel::kError,
-                  "cannot write TensorBoard's events; training goes on without them",
-                  {{"path", path_}, {"error", error}});
-  }
+  file_.Append(RecordOf(event));
 }
 
 }  // namespace tandem::trainer

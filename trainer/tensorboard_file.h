@@ -5,12 +5,11 @@
 #include <string>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "checkpoint/owner.h"
 #include "platform/clock.h"
 #include "platform/files.h"
-#include "platform/regular_file.h"
 #include "tandem/v1/report.pb.h"
+#include "trainer/followed_file.h"
 
 namespace tandem::trainer {
 
@@ -21,9 +20,8 @@ std::string TensorBoardRecord(std::string_view data);
 // gradient norm, learning rate, speed and scalars of every step, under the tags that torchtitan uses. Every
 // start writes a file of its own, which makes TensorBoard drop the steps of older files that come again.
 // Written by rank 0, from one thread.
-//
-// Where the file is removed or renamed while the job runs, alone or with a folder above it, the next events
-// go to a new one, once the directory is the job's (metrics_file.h).
+// Where the file is removed or renamed while the job runs, the next events go to one of a new name, when
+// followed_file.h says.
 class TensorBoardFile {
  public:
   // Throws UserError, naming the folder, where it cannot be written, or the directory is not there.
@@ -31,25 +29,12 @@ class TensorBoardFile {
   TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,
                   checkpoint::Owner self, int64_t resumed_step);
 
-  // Whole records or nothing (append_whole.h). A failure is logged once, and training goes on. Nothing more
-  // is written to a file in which a part of one stays: what follows could not be read.
+  // Whole records or nothing. A failure is logged once and training goes on.
   void Append(const v1::StepReport& report);
 
  private:
-  absl::Status Open();
-  void FollowPath();
-  void Write(const std::string& text);
-  void Complain(const std::string& error);
-
-  platform::Files& files_;
   const platform::Clock& clock_;
-  const std::string directory_;
-  const checkpoint::Owner self_;
-  const int64_t resumed_step_;
-  std::string path_;
-  platform::Descriptor file_;
-  bool torn_ = false;  // a part of a record stays in the file
-  bool complained_ = false;
+  FollowedFile file_;
 };
 
 }  // namespace tandem::trainer

@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stdexcept>

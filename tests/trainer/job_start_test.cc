@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -264,6 +265,54 @@ TEST_F(NamedStartTest, AStartMovesWhileTheRanksRemoveWhatADeadJobHasLeft) {
   });
   EXPECT_FALSE(std::filesystem::exists(left));
   EXPECT_THAT(moves, ElementsAre(4, 4)) << "three of the removal, one of step 10";
+}
+
+// Those that ranks have left which were killed; a young one may be of a job that starts now.
+TEST_F(NamedStartTest, AStartRemovesItsOwnTokenAndWhatIsOldOfStartsThatWereKilled) {
+  for (const std::string name : {".same-folder.", ".owner."}) {
+    for (const std::string age : {"old", "young"}) {
+      const std::string path = absl::StrCat(directory_, "/", name, age);
+      checkpoint::WriteAll(path, age);
+      if (age == "old") {
+        std::filesystem::last_write_time(
+            path, std::filesystem::file_time_type::clock::now() - std::chrono::minutes(61));
+      }
+    }
+  }
+  const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
+                              .directory = directory_};
+  for (const int ranks : {1, 2}) {
+    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+      checkpoint::HeldLease lease;
+      StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
+      lease.Release();
+    });
+    EXPECT_THAT(*files_.List(directory_), ElementsAre(".owner.young", ".same-folder.young", "step-10"))
+        << ranks << " ranks";
+  }
+}
+
+TEST_F(NamedStartTest, AFullDiskIsTheMachinesFaultAndEveryRankNamesTheFileAndTheRemedy) {
+  const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
+                              .directory = directory_,
+                              .resume = "newest"};
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    checkpoint::FaultyFiles full(checkpoint::FaultyFiles::Fault::kFullDisk, 1);
+    checkpoint::HeldLease lease;
+    try {
+      StartJob(full, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
+      ADD_FAILURE() << "it started";
+    } catch (const std::exception& error) {
+      const Failure failure = Describe(std::current_exception());
+      EXPECT_EQ(failure.cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+      EXPECT_THAT(
+          failure.cause.message(),
+          testing::MatchesRegex("checkpoint.directory: rank 0 cannot write there: write " + directory_ +
+                                "/.*: No space left on device; make room on that file system, or use "
+                                "another folder"));
+    }
+  });
+  EXPECT_THAT(*files_.List(directory_), ElementsAre("step-10")) << "its token is gone";
 }
 
 // Where the file system of the checkpoints is not mounted, their directory is made beneath.

@@ -2,21 +2,15 @@
 #include "trainer/metrics_file.h"
 
 #include <gmock/gmock.h>
-#include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <gtest/gtest.h>
 
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "checkpoint/owner.h"
 #include "nlohmann/json.hpp"
 #include "platform/files.h"
@@ -47,10 +41,6 @@ class MetricsFileTest : public testing::Test {
       steps.push_back(nlohmann::json::parse(line).at("step"));
     }
     return steps;
-  }
-
-  void Own(const std::string& directory) {
-    EXPECT_TRUE(checkpoint::PublishOwner(files_, directory, self_).ok());
   }
 
   // Empty, and another one than it was, also where the file system gives a number of a removed one again.
@@ -86,6 +76,12 @@ TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
   EXPECT_FALSE(std::getline(lines, line));
 }
 
+TEST_F(MetricsFileTest, TheValidationBeforeTheFirstStepHasNothingElse) {
+  MetricsFile file(files_, folder_, self_, 0);
+  file.Append(ReportOf("step: 0 scalars { key: 'validation_loss' value: 3 }"));
+  EXPECT_EQ(Content(), "{\"step\":0,\"validation_loss\":3.0}\n");
+}
+
 TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
   MetricsFile file(files_, folder_, self_, 2);
@@ -107,33 +103,6 @@ TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
   }
 }
 
-TEST_F(MetricsFileTest, AFullDiskLosesLinesAndTearsNone) {
-  MetricsFile file(files_, folder_, self_, 0);
-  file.Append(ReportOf("step: 1"));
-  const std::string first = Content();
-  const pid_t child = fork();
-  if (child == 0) {  // whose files have room for a line and a half, at first
-    signal(SIGXFSZ, SIG_IGN);
-    rlimit limit{.rlim_cur = first.size() * 3 / 2, .rlim_max = RLIM_INFINITY};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
-      _exit(2);
-    }
-    file.Append(ReportOf("step: 2"));
-    limit.rlim_cur = RLIM_INFINITY;
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
-      _exit(2);
-    }
-    file.Append(ReportOf("step: 3"));
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  std::string third = first;
-  third.replace(third.find("\"step\":1"), 8, "\"step\":3");
-  EXPECT_EQ(Content(), first + third);
-}
-
 TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":0}\n{\"step\":1}\n";
   MetricsFile file(files_, folder_, self_, 0);
@@ -143,66 +112,16 @@ TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
 TEST_F(MetricsFileTest, LinesGoToADirectoryThatWasMadeAgainOnceTheJobOwnsIt) {
   const std::string directory = folder_ + "/run";
   std::filesystem::create_directories(directory);
-  Own(directory);
+  ASSERT_TRUE(checkpoint::PublishOwner(files_, directory, self_).ok());
   MetricsFile file(files_, directory, self_, 0);
   file.Append(ReportOf("step: 1"));
   RemoveAndMakeAgain(directory);
   file.Append(ReportOf("step: 2"));
   EXPECT_THAT(*files_.List(directory), ElementsAre()) << "a job takes only an empty one";
-  Own(directory);
+  ASSERT_TRUE(checkpoint::PublishOwner(files_, directory, self_).ok());
   file.Append(ReportOf("step: 3"));
   file.Append(ReportOf("step: 4"));
   EXPECT_THAT(Steps(directory), ElementsAre(3, 4));
-}
-
-// As what lies beneath a file system that was unmounted, and as another job's.
-TEST_F(MetricsFileTest, NothingIsMadeInAFolderOfSomebodyElseAndTheFirstOneGoesOn) {
-  const std::string directory = folder_ + "/run";
-  std::filesystem::create_directories(directory);
-  Own(directory);
-  MetricsFile file(files_, directory, self_, 0);
-  file.Append(ReportOf("step: 1"));
-  std::filesystem::rename(directory, folder_ + "/away");
-  file.Append(ReportOf("step: 2"));
-  EXPECT_FALSE(std::filesystem::exists(directory));
-  std::filesystem::create_directories(directory);
-  for (const checkpoint::Owner& other :
-       {checkpoint::Owner{.job = "other"}, checkpoint::Owner{.job = self_.job, .attempt = 1}}) {
-    ASSERT_TRUE(checkpoint::PublishOwner(files_, directory, other).ok());
-    file.Append(ReportOf("step: 3"));
-    EXPECT_THAT(*files_.List(directory), ElementsAre(".owner"));
-    std::filesystem::remove(directory + "/.owner");
-  }
-  std::filesystem::remove(directory);
-  std::filesystem::rename(folder_ + "/away", directory);
-  file.Append(ReportOf("step: 4"));
-  EXPECT_THAT(Steps(directory), ElementsAre(1, 2, 3, 3, 4));
-}
-
-TEST_F(MetricsFileTest, OneThatIsRemovedOrRenamedAloneIsBegunAgainAndOneInItsPlaceGoesOn) {
-  Own(folder_);
-  MetricsFile file(files_, folder_, self_, 0);
-  file.Append(ReportOf("step: 1"));
-  std::filesystem::rename(folder_ + "/metrics.jsonl", folder_ + "/first");
-  file.Append(ReportOf("step: 2"));
-  EXPECT_THAT(Steps(folder_), ElementsAre(2));
-  std::filesystem::rename(folder_ + "/first", folder_ + "/metrics.jsonl");
-  file.Append(ReportOf("step: 3"));
-  EXPECT_THAT(Steps(folder_), ElementsAre(1, 3));
-  std::filesystem::remove(folder_ + "/metrics.jsonl");
-  file.Append(ReportOf("step: 4"));
-  EXPECT_THAT(Steps(folder_), ElementsAre(4));
-}
-
-TEST_F(MetricsFileTest, LinesAreLostWhileItCannotBeOpenedAgain) {
-  Own(folder_);
-  MetricsFile file(files_, folder_, self_, 0);
-  std::filesystem::remove(folder_ + "/metrics.jsonl");
-  std::filesystem::create_directories(folder_ + "/metrics.jsonl");
-  file.Append(ReportOf("step: 1"));
-  std::filesystem::remove(folder_ + "/metrics.jsonl");
-  file.Append(ReportOf("step: 2"));
-  EXPECT_THAT(Steps(folder_), ElementsAre(2));
 }
 
 }  // namespace

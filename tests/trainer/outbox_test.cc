@@ -87,6 +87,14 @@ TEST_F(OutboxTest, ADaemonThatDoesNotReadCostsNormsAndNothingElse) {
   EXPECT_GE(dropped_norms, 40);
 }
 
+TEST_F(OutboxTest, FlushWaitsForWhatIsBeingSent) {
+  Outbox outbox(*trainer_);
+  outbox.Push(Report(1, 100'000));  // 800 kB: more than a socket buffer takes
+  EXPECT_FALSE(outbox.Flush(absl::Milliseconds(50))) << "the daemon has not read it";
+  EXPECT_EQ(Receive().report().step(), 1);
+  EXPECT_TRUE(outbox.Flush(absl::InfiniteDuration()));
+}
+
 TEST_F(OutboxTest, ADaemonThatIsGoneBlocksNobody) {
   Outbox outbox(*trainer_);
   daemon_.reset();

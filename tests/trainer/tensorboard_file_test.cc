@@ -102,6 +102,15 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
                                   Value("validation_metrics/global_avg_loss", 3.F)));
 }
 
+TEST_F(TensorBoardTest, TheValidationBeforeTheFirstStepHasNothingElse) {
+  TensorBoardFile file(files_, clock_, folder_, self_, 0);
+  file.Append(ReportOf("step: 0 scalars { key: 'validation_loss' value: 3 }"));
+  const std::vector<TensorBoardEvent> events = Events();
+  ASSERT_EQ(events.size(), 3u);
+  ASSERT_EQ(events[2].summary().value_size(), 1);
+  EXPECT_EQ(events[2].summary().value(0).tag(), "validation_metrics/global_avg_loss");
+}
+
 TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
   TensorBoardFile(files_, clock_, folder_, self_, 0).Append(ReportOf("step: 12"));
   clock_.Advance(absl::Seconds(5));

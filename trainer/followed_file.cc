@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/followed_file.h"
+
+#include <fcntl.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "platform/log.h"
+#include "platform/status_macros.h"
+#include "trainer/append_whole.h"
+
+namespace tandem::trainer {
+
+FollowedFile::FollowedFile(platform::Files& files, std::string directory, checkpoint::Owner self,
+                           std::string what, std::function<absl::StatusOr<Place>()> find_place)
+    : files_(files),
+      directory_(std::move(directory)),
+      self_(std::move(self)),
+      what_(std::move(what)),
+      find_place_(std::move(find_place)) {}
+
+absl::Status FollowedFile::Open() {
+  TANDEM_ASSIGN_OR_RETURN(Place place, find_place_());
+  TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(place.path, O_WRONLY | O_CREAT | O_APPEND, 0644));
+  path_ = std::move(place.path);
+  header_ = std::move(place.header);
+  torn_ = false;
+  complained_ = false;
+  return absl::OkStatus();
+}
+
+void FollowedFile::Append(std::string_view text) {
+  FollowPath();
+  Write(text);
+}
+
+void FollowedFile::FollowPath() {
+  if (platform::LeadsTo(path_, file_) || !checkpoint::Owns(files_, directory_, self_)) {
+    return;
+  }
+  const absl::Status opened = Open();
+  if (!opened.ok()) {
+    Complain(absl::StrCat("the file of ", what_, " was removed or replaced, and cannot be opened again"),
+             opened);
+    return;
+  }
+  platform::Log(
+      platform::LogLevel::kWarning,
+      absl::StrCat("the file of ", what_, " was removed or replaced; they go on in the one at `path`"),
+      {{"path", path_}});
+}
+
+void FollowedFile::Write(std::string_view text) {
+  if (torn_) {
+    return;
+  }
+  const absl::Status appended = AppendWhole(file_, std::string(header_).append(text));
+  if (appended.ok()) {
+    header_.clear();
+  } else {
+    torn_ = absl::IsDataLoss(appended);
+    Complain(absl::StrCat("cannot write ", what_, "; training goes on without them"), appended);
+  }
+}
+
+void FollowedFile::Complain(std::string_view message, const absl::Status& error) {
+  if (!std::exchange(complained_, true)) {
+    platform::Log(platform::LogLevel::kError, message,
+                  {{"path", path_}, {"error", std::string(error.message())}});
+  }
+}
+
+}  // namespace tandem::trainer
