@@ -100,8 +100,7 @@ __device__ void ClearRows(const Tokens& tokens, const TableWords<Word>& table, i
 }
 
 // The first block sorts; the others, where there are any, clear the table, but for rows that a token has.
-// Dynamic shared memory: what the
-// sort needs, which is also enough for the bits of all rows.
+// Dynamic shared memory: what the sort needs, which is also enough for the bits of all rows.
 template <typename Word>
 __global__ void __launch_bounds__(kSortThreads)
     SortAndClear(Tokens tokens, int bits, SortedTokens sorted, TableWords<Word> table) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "device/cuda/device.h"
+#include "ops/cuda/operations.h"
 #include "tests/trainer/trainer_processes.h"
 
 namespace tandem::trainer {
@@ -51,6 +52,13 @@ TEST_F(CudaProcessTest, AJobRunsToItsEndWithACheckpoint) {
     Start(ranks);
     for (int rank = 0; rank < ranks; ++rank) {
       ExpectExit(rank, ExitCode::kDone, kPatience);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto ready = daemon_->WaitFor(
+          rank, [](const auto& message) { return message.has_ready(); }, kPatience);
+      ASSERT_TRUE(ready.has_value());
+      EXPECT_EQ(ready->ready().kernels_digest(), ops::CudaOperations().kernels_digest());
+      EXPECT_EQ(ready->ready().kernels_digest().size(), 64u);
     }
     double first = 0;
     double last = 0;

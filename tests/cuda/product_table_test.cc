@@ -62,9 +62,7 @@ class Product {
     right = matrix(5, 6, 7);
     output = matrix(10, 0, 11);
     if (part[9].matched) {
-      // Sums in float are weights' gradients, which layers add to where they are.
-      before = matrix(10, 0, 11);
-      addend = output.scalar_type() == at::kFloat ? output : before;
+      addend = matrix(10, 0, 11);
     }
   }
 
@@ -72,7 +70,6 @@ class Product {
 
   at::Tensor left;
   at::Tensor right;
-  at::Tensor before;  // what is added to; undefined: nothing is
   at::Tensor addend;
   at::Tensor output;
 
@@ -89,11 +86,7 @@ class CudaProductTableTest : public testing::Test {
 
   // What is computed by that algorithm, or by the rules' first. Every element is written.
   at::Tensor Compute(Product& product, const ProductTable::Algorithm* algorithm) {
-    if (product.addend.is_same(product.output)) {
-      product.output.copy_(product.before);
-    } else {
-      product.output.fill_(std::numeric_limits<double>::quiet_NaN());
-    }
+    product.output.fill_(std::numeric_limits<double>::quiet_NaN());
     const ProductOperands operands = product.operands();
     const ProductPlan plan(handle_, operands, algorithm);
     plan.Run(handle_, operands, work_, c10::cuda::getCurrentCUDAStream().stream());

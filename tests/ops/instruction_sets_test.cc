@@ -4,9 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -16,9 +22,9 @@
 namespace tandem::ops::cpu {
 namespace {
 
-template <typename T>
-std::vector<std::pair<std::string, Kernels<T>>> Builds() {
-  std::vector<std::pair<std::string, Kernels<T>>> builds(1);
+template <typename E>
+std::vector<std::pair<std::string, Kernels<E>>> Builds() {
+  std::vector<std::pair<std::string, Kernels<E>>> builds(1);
   builds[0].first = "baseline";
   baseline::SetRowKernels(builds[0].second);
   baseline::SetAttentionKernels(builds[0].second);
@@ -40,31 +46,55 @@ std::vector<std::pair<std::string, Kernels<T>>> Builds() {
   return builds;
 }
 
-template <typename T>
+// E: the elements in memory.
+template <typename E>
 class InstructionSetsTest : public testing::Test {
  protected:
-  std::vector<T> Numbers(size_t count) {
-    std::vector<T> numbers(count);
+  using T = Arithmetic<E>;
+
+  static constexpr bool kRounds = sizeof(E) < sizeof(T);
+
+  // Of elements, or of what is computed in.
+  template <typename N>
+  std::vector<N> NumbersOf(size_t count) {
+    std::vector<N> numbers(count);
     std::normal_distribution<double> normal;
-    for (T& number : numbers) {
-      number = static_cast<T>(normal(engine_));
+    for (N& number : numbers) {
+      const auto drawn = static_cast<T>(normal(engine_));
+      if constexpr (std::is_same_v<N, T>) {
+        number = drawn;
+      } else {
+        number.bits = static_cast<uint16_t>(std::bit_cast<uint32_t>(drawn) >> 16);
+      }
     }
     return numbers;
   }
+  std::vector<E> Numbers(size_t count) { return NumbersOf<E>(count); }
+  std::vector<T> Statistics(size_t count) { return NumbersOf<T>(count); }
 
-  // The largest difference to the baseline over all outputs of `run`, relative to their largest element.
+  static void Append(const std::vector<T>& numbers, std::vector<double>& to) {
+    to.insert(to.end(), numbers.begin(), numbers.end());
+  }
+  static void Append(const std::vector<Bf16>& numbers, std::vector<double>& to) {
+    for (const Bf16 number : numbers) {
+      to.push_back(std::bit_cast<float>(static_cast<uint32_t>(number.bits) << 16));
+    }
+  }
+
+  // The largest difference to the baseline over all outputs of `run`, relative to their largest element: of
+  // bfloat16 a result may be rounded to the next number.
   template <typename Run>
   void ExpectAgreement(const Run& run) {
-    const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
-    const std::vector<std::pair<std::string, Kernels<T>>> builds = Builds<T>();
-    const std::vector<T> expected = run(builds[0].second);
+    const double tolerance = kRounds ? 0x1p-7 : sizeof(T) == 4 ? 1e-5 : 1e-13;
+    const std::vector<std::pair<std::string, Kernels<E>>> builds = Builds<E>();
+    const std::vector<double> expected = run(builds[0].second);
     double scale = 0;
-    for (const T number : expected) {
+    for (const double number : expected) {
       ASSERT_TRUE(std::isfinite(number));
-      scale = std::max(scale, std::abs(static_cast<double>(number)));
+      scale = std::max(scale, std::abs(number));
     }
     for (const auto& [name, kernels] : builds) {
-      const std::vector<T> actual = run(kernels);
+      const std::vector<double> actual = run(kernels);
       for (size_t i = 0; i < expected.size(); ++i) {
         ASSERT_LE(std::abs(actual[i] - expected[i]), tolerance * scale) << name << ", element " << i;
       }
@@ -73,14 +103,15 @@ class InstructionSetsTest : public testing::Test {
 
   std::mt19937_64 engine_{81};  // the seed
 };
-using Types = testing::Types<float, double>;
+using Types = testing::Types<float, double, Bf16>;
 TYPED_TEST_SUITE(InstructionSetsTest, Types);
 
 TYPED_TEST(InstructionSetsTest, AttentionAgrees) {
-  using T = TypeParam;
+  using E = TypeParam;
+  using T = Arithmetic<E>;
   const AttentionShape shape{2, 75, 4, 2, 20};
-  const std::vector<T> qkv = this->Numbers(150 * 160);
-  const std::vector<T> grad = this->Numbers(150 * 80);
+  const std::vector<E> qkv = this->Numbers(150 * 160);
+  const std::vector<E> grad = this->Numbers(150 * 80);
   std::vector<int64_t> starts(150);
   for (int64_t row = 0; row < 75; ++row) {
     starts[row] = row / 11 * 11;  // not where vectors begin
@@ -89,69 +120,150 @@ TYPED_TEST(InstructionSetsTest, AttentionAgrees) {
   for (const DocumentStarts& documents : {DocumentStarts{}, DocumentStarts{starts.data(), 75}}) {
     AttentionShape form = shape;
     form.documents = documents.starts != nullptr;
-    this->ExpectAgreement([&](const Kernels<T>& kernels) {
-      std::vector<T> context(150 * 80);
+    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+      std::vector<E> context(150 * 80);
       std::vector<T> lse(2 * 4 * 75);
-      std::vector<T> results(150 * 160);
+      std::vector<E> grad_qkv(150 * 160);
       std::vector<T> memory(AttentionBackwardWorkElements(75, 20, sizeof(T)));
       const Workspace work{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))};
       kernels.attention({form, qkv.data(), documents, context.data(), lse.data(), work});
       kernels.attention_backward(
-          {form, qkv.data(), documents, context.data(), lse.data(), grad.data(), results.data(), work});
-      results.insert(results.end(), context.begin(), context.end());
-      results.insert(results.end(), lse.begin(), lse.end());
+          {form, qkv.data(), documents, context.data(), lse.data(), grad.data(), grad_qkv.data(), work});
+      std::vector<double> results;
+      this->Append(grad_qkv, results);
+      this->Append(context, results);
+      this->Append(lse, results);
       return results;
     });
   }
 }
 
 TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
-  using T = TypeParam;
+  using E = TypeParam;
+  using T = Arithmetic<E>;
   const int64_t rows = 5;
   for (const int64_t columns : {1, 6, 16, 37, 128}) {
-    const std::vector<T> x = this->Numbers(rows * columns);
-    const std::vector<T> grad = this->Numbers(rows * columns);
-    const std::vector<T> weight = this->Numbers(columns);
-    const std::vector<T> wide = this->Numbers(rows * 2 * columns);
-    this->ExpectAgreement([&](const Kernels<T>& kernels) {
-      std::vector<T> y(rows * columns);
+    const std::vector<E> x = this->Numbers(rows * columns);
+    const std::vector<E> grad = this->Numbers(rows * columns);
+    const std::vector<E> weight = this->Numbers(columns);
+    const std::vector<E> wide = this->Numbers(rows * 2 * columns);
+    const std::vector<T> factors = this->Statistics(rows);
+    const std::vector<T> sums = this->Statistics(rows * columns);
+    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+      std::vector<E> y(rows * columns);
       kernels.rms_norm({x.data(), weight.data(), 1e-5, rows, columns, y.data()});
       kernels.add(grad.data(), rows * columns, y.data());
-      return y;
+      std::vector<double> results;
+      this->Append(y, results);
+      return results;
     });
-    this->ExpectAgreement([&](const Kernels<T>& kernels) {
-      std::vector<T> results = x;
-      results.resize(rows * columns + columns);
+    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+      std::vector<E> grad_x = x;
+      std::vector<T> grad_weight(columns);
       kernels.rms_norm_backward({grad.data(), x.data(), weight.data(), 1e-5, rows, columns, grad.data(), true,
-                                 results.data(), false, results.data() + rows * columns, Workspace()});
+                                 grad_x.data(), false, grad_weight.data(), Workspace()});
+      std::vector<double> results;
+      this->Append(grad_x, results);
+      this->Append(grad_weight, results);
       return results;
     });
-    this->ExpectAgreement([&](const Kernels<T>& kernels) {
-      std::vector<T> results(rows * 4 * columns + rows);
-      kernels.swiglu({wide.data(), x.data(), nullptr, rows, columns, results.data()});
-      kernels.swiglu_backward({wide.data(), x.data(), nullptr, grad.data(), rows, columns,
-                               results.data() + rows * columns, results.data() + rows * 3 * columns,
-                               results.data() + rows * 4 * columns});
+    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+      std::vector<E> activated(rows * columns);
+      std::vector<E> grad_gate_up(rows * 2 * columns);
+      std::vector<E> again(rows * columns);
+      std::vector<T> grad_factors(rows);
+      kernels.swiglu({wide.data(), factors.data(), nullptr, rows, columns, activated.data()});
+      kernels.swiglu_backward({wide.data(), factors.data(), nullptr, grad.data(), rows, columns,
+                               grad_gate_up.data(), again.data(), grad_factors.data()});
+      std::vector<double> results;
+      this->Append(activated, results);
+      this->Append(grad_gate_up, results);
+      this->Append(again, results);
+      this->Append(grad_factors, results);
       return results;
     });
-    this->ExpectAgreement([&](const Kernels<T>& kernels) {
-      std::vector<T> results(rows * columns + rows);
-      kernels.log_sum_exp(x.data(), rows, columns, results.data() + rows * columns);
-      kernels.softmax(x.data(), results.data() + rows * columns, 0.25, rows, columns, results.data());
+    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+      std::vector<E> probabilities(rows * columns);
+      std::vector<T> lse(rows);
+      kernels.log_sum_exp(x.data(), rows, columns, lse.data());
+      kernels.softmax(x.data(), lse.data(), 0.25, rows, columns, probabilities.data());
+      std::vector<double> results;
+      this->Append(probabilities, results);
+      this->Append(lse, results);
+      return results;
+    });
+    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+      std::vector<T> accumulated = sums;
+      kernels.accumulate(x.data(), rows * columns, accumulated.data());
+      std::vector<T> wider(rows * columns);
+      kernels.widen(x.data(), rows * columns, wider.data());
+      std::vector<E> narrower(rows * columns);
+      kernels.narrow(sums.data(), rows * columns, narrower.data());
+      std::vector<double> results;
+      this->Append(accumulated, results);
+      this->Append(wider, results);
+      this->Append(narrower, results);
       return results;
     });
   }
 }
 
 TYPED_TEST(InstructionSetsTest, RopeAgrees) {
-  using T = TypeParam;
-  const std::vector<T> x = this->Numbers(10 * 3 * 44);
-  const std::vector<T> tables = this->Numbers(2 * 5 * 22);
-  this->ExpectAgreement([&](const Kernels<T>& kernels) {
-    std::vector<T> results = x;
-    kernels.rope({tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 3 * 44, results.data()});
+  using E = TypeParam;
+  using T = Arithmetic<E>;
+  const std::vector<E> x = this->Numbers(10 * 3 * 44);
+  const std::vector<T> tables = this->Statistics(2 * 5 * 22);
+  this->ExpectAgreement([&](const Kernels<E>& kernels) {
+    std::vector<E> turned = x;
+    kernels.rope({tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 3 * 44, turned.data()});
+    std::vector<double> results;
+    this->Append(turned, results);
     return results;
   });
+}
+
+// What is no number shows, and what is in the middle goes to the even one, on every build.
+TYPED_TEST(InstructionSetsTest, NarrowingAgreesToTheBitOnWhatIsSpecial) {
+  using E = TypeParam;
+  using T = Arithmetic<E>;
+  std::vector<T> special = {0,
+                            -T{0},
+                            1,
+                            static_cast<T>(1 + 0x1p-8),      // between two of bfloat16: down to the even one
+                            static_cast<T>(1 + 3 * 0x1p-8),  // up to the even one
+                            static_cast<T>(0x1.FEp127),      // the largest that does not become infinite
+                            static_cast<T>(0x1.FFFFFEp127),
+                            static_cast<T>(0x1p-133),  // subnormal
+                            std::numeric_limits<T>::infinity(),
+                            -std::numeric_limits<T>::infinity(),
+                            std::numeric_limits<T>::quiet_NaN()};
+  const auto bits = [&](const Kernels<E>& kernels, size_t repeats) {
+    std::vector<T> numbers;
+    for (size_t i = 0; i < repeats; ++i) {
+      numbers.insert(numbers.end(), special.begin(), special.end());
+    }
+    std::vector<E> narrower(numbers.size());
+    kernels.narrow(numbers.data(), static_cast<int64_t>(numbers.size()), narrower.data());
+    std::vector<unsigned char> bytes(narrower.size() * sizeof(E));
+    std::memcpy(bytes.data(), narrower.data(), bytes.size());
+    return bytes;
+  };
+  const auto builds = Builds<E>();
+  for (const size_t repeats : {1, 16}) {  // an end of a row, and whole vectors
+    for (const auto& [name, kernels] : builds) {
+      EXPECT_EQ(bits(kernels, repeats), bits(builds[0].second, repeats)) << name;
+    }
+  }
+  if constexpr (std::is_same_v<E, Bf16>) {
+    std::vector<E> narrower(special.size());
+    builds[0].second.narrow(special.data(), static_cast<int64_t>(special.size()), narrower.data());
+    std::vector<uint16_t> found;
+    for (const Bf16 number : narrower) {
+      found.push_back(number.bits);
+    }
+    EXPECT_EQ(found, (std::vector<uint16_t>{0, 0x8000, 0x3F80, 0x3F80, 0x3F82, 0x7F7F, 0x7F80, 0x0001, 0x7F80,
+                                            0xFF80, 0x7FC0}));
+  }
 }
 
 }  // namespace

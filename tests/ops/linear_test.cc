@@ -74,15 +74,45 @@ TEST_P(LinearTest, MatchesAutograd) {
 TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   const at::ScalarType type = GetParam();
   Numbers numbers(12);
-  const at::Tensor wide = numbers.Normal({9, 40}).to(type);
-  const at::Tensor weight = numbers.Normal({6, 16}).to(type);
-  at::Tensor out = FilledWithNan({9, 20}, type);
-  at::Tensor y = out.narrow(1, 4, 6);
-  Ops().Linear(wide.narrow(1, 8, 16), weight, {}, y, Work());
-  const at::Tensor expected = at::mm(wide.narrow(1, 8, 16).to(at::kDouble), weight.t().to(at::kDouble));
-  EXPECT_LE(RelativeError(y, expected), Tolerance(type));
-  EXPECT_TRUE(out.narrow(1, 0, 4).isnan().all().item<bool>());
-  EXPECT_TRUE(out.narrow(1, 10, 10).isnan().all().item<bool>());
+  constexpr int64_t kBefore = 4;
+  constexpr int64_t kBehind = 6;
+  const auto view = [](const at::Tensor& wide) {
+    return wide.narrow(1, kBefore, wide.size(1) - kBefore - kBehind);
+  };
+  const auto random = [&](int64_t rows, int64_t columns) {
+    return view(numbers.Normal({rows, columns + kBefore + kBehind}).to(type));
+  };
+  const auto unset = [&](int64_t rows, int64_t columns) {
+    return FilledWithNan({rows, columns + kBefore + kBehind}, type);
+  };
+  const auto expect = [&](const at::Tensor& wide, const at::Tensor& expected, double slack) {
+    EXPECT_LE(RelativeError(view(wide), expected), slack * Tolerance(type));
+    EXPECT_TRUE(wide.narrow(1, 0, kBefore).isnan().all().item<bool>());
+    EXPECT_TRUE(wide.narrow(1, wide.size(1) - kBehind, kBehind).isnan().all().item<bool>());
+  };
+  const at::Tensor x = random(9, 16);
+  const at::Tensor weight = random(6, 16);
+  const at::Tensor grad_y = random(9, 6);
+  const at::Tensor wide_y = unset(9, 6);
+  const at::Tensor wide_grad_x = unset(9, 16);
+  const at::Tensor wide_grad_weight = unset(6, 16);
+  at::Tensor y = view(wide_y);
+  at::Tensor grad_x = view(wide_grad_x);
+  at::Tensor grad_weight = view(wide_grad_weight);
+  const at::Tensor x_d = x.to(at::kDouble);
+  const at::Tensor weight_d = weight.to(at::kDouble);
+  const at::Tensor grad_y_d = grad_y.to(at::kDouble);
+  Work work;
+  Ops().Linear(x, weight, {}, y, work);
+  expect(wide_y, at::mm(x_d, weight_d.t()), 1);
+  for (const bool add : {false, true}) {
+    const double times = add ? 2 : 1;
+    const double slack = add ? 1.5 : 1;  // rounded twice
+    Ops().LinearBackwardInput(grad_y, weight, add, grad_x, work);
+    Ops().LinearBackwardWeight(grad_y, x, add, grad_weight, work);
+    expect(wide_grad_x, at::mm(grad_y_d, weight_d) * times, slack);
+    expect(wide_grad_weight, at::mm(grad_y_d.t(), x_d) * times, slack);
+  }
 }
 
 // The bits must depend on the shape alone: buffers have other addresses for another number of ranks.

@@ -178,5 +178,38 @@ TEST_P(NoRowsTest, NoTokenHasAnExpertAndExpertsGradientsAreZero) {
   EXPECT_TRUE(IsZero(grad_weight));
 }
 
+TEST_P(NoRowsTest, NoTokenIsDroppedSentOrCounted) {
+  const SparseOperations& sparse = ops_.sparse();
+  const RouterConfig config{.experts = 4, .top_k = 2};
+  const at::Tensor ranked = Integers({0, 2});
+  at::Tensor chosen = Integers({0, 2});
+  at::Tensor probabilities = Statistics({0, 2});
+  for (const DropPolicy policy : {DropPolicy::kProbability, DropPolicy::kPosition}) {
+    sparse.DropOverflow(policy, /*capacity=*/1, config.experts, ranked, chosen, probabilities, work_);
+  }
+  for (const int64_t chunk : {0, 3}) {
+    at::Tensor counts = Integers({2});
+    at::Tensor place = Integers({0, 2});
+    sparse.PlanSends(chosen, /*experts_of_a_rank=*/2, chunk, counts, place, work_);
+    EXPECT_TRUE(IsZero(counts));
+    at::Tensor slots = Integers({5, 2});
+    at::Tensor row_probabilities = Statistics({5, 2});
+    sparse.SendSlots(chosen, probabilities, place, /*experts_of_a_rank=*/2, slots, row_probabilities);
+    EXPECT_TRUE(slots.eq(-1).all().item<bool>()) << "rows that nobody sends";
+    EXPECT_TRUE(IsZero(row_probabilities));
+    sparse.CollectSlots(row_probabilities, chosen, place, /*experts_of_a_rank=*/2, /*add=*/false,
+                        probabilities);
+  }
+  at::Tensor largest = Double({4});
+  sparse.CountLargest(config, Statistics({0, 4}), largest);
+  EXPECT_TRUE(IsZero(largest));
+  at::Tensor gate_up = Of({0, 6});
+  at::Tensor activated = Of({0, 3});
+  at::Tensor weights = Statistics({0});
+  const at::Tensor begins = Integers({5}).fill_(0);
+  sparse.WeightedSwiGlu(begins, gate_up, weights, activated);
+  sparse.WeightedSwiGluBackward(begins, gate_up, weights, activated, gate_up, activated, weights);
+}
+
 }  // namespace
 }  // namespace tandem::ops
