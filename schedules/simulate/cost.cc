@@ -272,7 +272,11 @@ Cost CostModel::Of(const Instruction& instruction) const {
   double nearest_ratio = 0;  // estimate of this work over that of the entry's
   for (; entry != profile_.measured.end() && entry->kind == kind; ++entry) {
     const Work measured = MeasuredWork(*entry);
-    const double ratio = estimate / Estimate(measured, instruction);
+    const double of_entry = Estimate(measured, instruction);
+    if (of_entry <= 0 && measured != work) {
+      continue;  // no rate follows from the time of no work
+    }
+    const double ratio = measured == work ? 1 : estimate / of_entry;
     if (nearest == nullptr || std::abs(std::log(ratio)) < std::abs(std::log(nearest_ratio))) {
       nearest = &*entry;
       nearest_ratio = ratio;

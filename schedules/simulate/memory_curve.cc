@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "platform/check.h"
@@ -17,11 +16,6 @@ struct Change {
   int64_t bytes;  // < 0: it goes
   BufferKind kind;
 };
-
-// What ends at the moment at which another begins makes room for it.
-bool IsEarlier(const Change& a, const Change& b) {
-  return std::make_tuple(a.ns, a.bytes > 0) < std::make_tuple(b.ns, b.bytes > 0);
-}
 
 // Per buffer: when its first access starts and its last ends; {0, 0} of one without accesses.
 std::vector<Interval> Uses(const Program& program, const Timeline& timeline) {
@@ -64,13 +58,13 @@ MemoryCurve MemoryOverTime(const Program& program, const Timeline& timeline) {
       changes.push_back({uses[b].second, -buffer.bytes.bound, buffer.kind});
     }
   }
-  std::stable_sort(changes.begin(), changes.end(), IsEarlier);
+  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.ns < b.ns; });
   MemoryPoint now;
   for (size_t i = 0; i < changes.size(); ++i) {
     now.ns = changes[i].ns;
     now.locals[static_cast<int>(changes[i].kind)] += changes[i].bytes;
     if (i + 1 < changes.size() && changes[i + 1].ns == now.ns) {
-      continue;
+      continue;  // what ends as another begins makes room for it
     }
     curve.points.push_back(now);
     if (const int64_t bytes = Total(now.locals); bytes > curve.peak_bytes) {

@@ -5,12 +5,18 @@
 #include <cstring>
 #include <iostream>
 #include <limits>
+#include <memory>
 #include <random>
 #include <vector>
 
+#include "fsdp/bf16.h"
 #include "fsdp/fold.h"
 #include "fsdp/layout.h"
+#include "fsdp/norm_outcome.h"
 #include "fsdp/norms.h"
+#include "fsdp/optimizer.h"
+#include "fsdp/run_inputs.h"
+#include "fsdp/shard_kernels.h"
 
 namespace tandem::fsdp {
 namespace {
@@ -110,6 +116,36 @@ TEST(PiecesTest, GapsAreInNoRun) {
   ASSERT_EQ(pieces.size(), 3u);
   EXPECT_EQ(pieces[2].range, (Range{82, 128}));
   EXPECT_EQ(RunsOf(pieces), (std::vector<Range>{{0, 5}, {32, 128}}));
+}
+
+// An optimizer step overwrites what is published: the program does not count on what was there.
+TEST(OptimizerStepTest, AStepThatIsSkippedPublishesTheWeightsAllTheSame) {
+  const Layout layout = MakeLayout({{.name = "w", .shape = {100}}}, /*element_bytes=*/4);
+  const Range all = {.begin = 0, .end = layout.elements};
+  std::mt19937_64 random(1);
+  const auto count = static_cast<size_t>(layout.elements);
+  std::vector<float> weights = RandomFloats(random, count);
+  std::vector<float> moments(2 * count, 0);
+  const std::vector<float> gradients(count, 1);
+  const NormOutcome outcome{.finite = false};
+  const RunInputs inputs{.learning_rate = 1};
+  std::vector<Bf16> expected(count);
+  Publish(weights.data(), 100, expected.data());
+  std::vector<Bf16> published(count);
+  std::memset(published.data(), 0x7f, count * sizeof(Bf16));
+  const std::unique_ptr<UnitKernels> unit = CpuShardKernels().MakeUnit({.reduces_bf16 = true,
+                                                                        .shard_elements = layout.elements,
+                                                                        .num_parameters = 1,
+                                                                        .pieces = PiecesOf(layout, all)});
+  unit->OptimizerStep({.gradients = gradients.data(),
+                       .weights = weights.data(),
+                       .exp_avg = moments.data(),
+                       .exp_avg_sq = moments.data() + count,
+                       .published = published.data(),
+                       .outcome = &outcome,
+                       .inputs = &inputs},
+                      AdamWConfig{});
+  EXPECT_EQ(std::memcmp(published.data(), expected.data(), 100 * sizeof(Bf16)), 0);
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ TEST(LayoutTest, BadUnitsAreRefusedByName) {
   EXPECT_THROW(MakeLayout({}, 4, 0), std::invalid_argument);
 }
 
-TEST(LayoutTest, DigestKnowsNamesShapesAndOffsets) {
+TEST(LayoutTest, DigestKnowsNamesShapesOffsetsAndGranules) {
   const Layout layout = MakeLayout({{.name = "w", .shape = {2, 3}}}, 4);
   const std::string digest = LayoutDigest({layout});
   EXPECT_EQ(digest.size(), 64u);
@@ -235,6 +235,12 @@ TEST(LayoutTest, DigestKnowsNamesShapesAndOffsets) {
   Layout moved = layout;
   moved.parameters[0].range = {.begin = 32, .end = 38};
   EXPECT_NE(digest, LayoutDigest({moved}));
+  Layout divided = layout;
+  divided.granule = 32;
+  EXPECT_NE(digest, LayoutDigest({divided}));
+  Layout longer = layout;
+  longer.elements += layout.granule;
+  EXPECT_NE(digest, LayoutDigest({longer}));
 }
 
 }  // namespace

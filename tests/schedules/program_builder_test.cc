@@ -334,6 +334,26 @@ TEST(RecomputeTest, AChainThatCommunicatesIsIssuedALayerPairAheadWithAGatherOfIt
   EXPECT_GT(Count(stage.train, Opcode::kUnshard), Count(kept.train, Opcode::kUnshard));
 }
 
+TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
+  const Outline outline = SmallDecoder(3);
+  BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
+  options.hold = 1;
+  options.recompute = RecomputeLayers(outline);
+  const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlappedWhole);
+  const auto at = [&](Opcode opcode, const char* node) {
+    const auto found = std::find_if(stage.train.instructions.begin(), stage.train.instructions.end(),
+                                    [&](const Instruction& instruction) {
+                                      return instruction.opcode == opcode &&
+                                             instruction.target == FindNode(outline, node) &&
+                                             instruction.microbatch == 0;
+                                    });
+    EXPECT_NE(found, stage.train.instructions.end()) << node;
+    return found - stage.train.instructions.begin();
+  };
+  EXPECT_GT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackward, "layers.2.attention"));
+  EXPECT_LT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackward, "layers.1.mlp"));
+}
+
 TEST(OneFOneBTest, TwoStagesAgree) {
   std::vector<Outline> outlines = TwoStages();
   std::vector<StagePrograms> stages;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
-#include <iostream>
 #include <string>
 
 #include "schedules/build/program_builder.h"
@@ -73,22 +70,10 @@ TEST(CheckAcceptsTest, RandomOutlines) {
   }
 }
 
-// Measured on two cores at 160 ms; the least of a few, since others use the machine too.
-TEST(CheckTimeTest, EightyLayersOfThirtyTwoMicrobatchesTakeAtMostThreeTenthsOfASecond) {
+TEST(CheckAcceptsTest, EightyLayersOfThirtyTwoMicrobatches) {
   const Outline outline = SmallDecoder(80);
   const BuildOptions options = OptionsFor(outline, "zero3", 32, 8);
-  const StagePrograms stage = Build(outline, options);
-  using Clock = std::chrono::steady_clock;
-  double least = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    const Clock::time_point begin = Clock::now();
-    EXPECT_EQ(CheckStage(outline, options, stage), absl::OkStatus());
-    least = std::min(least, std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
-  }
-  std::cout << "check of " << stage.train.instructions.size() << " instructions: " << least << " ms\n";
-#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LE(least, 300);
-#endif
+  EXPECT_EQ(CheckStage(outline, options, Build(outline, options)), absl::OkStatus());
 }
 
 }  // namespace

@@ -30,6 +30,24 @@ TEST(AgreedTest, WhatExchangesDataNamesACommunicatorAndNothingElseDoes) {
   EXPECT_THAT(edited.Check(), HasSubstr("(gradient-norm) has no communicator, and exchanges data"));
 }
 
+TEST(AgreedTest, TheNormIsExchangedOverACommunicatorForNorms) {
+  EditedStage edited(SmallDecoder(1));
+  Program& train = edited.stage.train;
+  edited.Find(train, "gradient-norm").communicator = edited.Find(train, "reduce layers.0 mb 0").communicator;
+  EXPECT_THAT(edited.Check(), StartsWith("agreed: train: "));
+  EXPECT_THAT(edited.Check(), HasSubstr("uses communicator dp_cp reduce instead of one for norm"));
+}
+
+TEST(AgreedTest, AUnitMeetsItsReplicasOverTheGroupThatItIsPlacedOn) {
+  EditedStage edited(MoeDecoder(1), "hsdp");
+  Program& train = edited.stage.train;
+  edited.Find(train, "reduce-outer layers.0.experts").communicator =
+      edited.Find(train, "reduce-outer layers.0").communicator;
+  EXPECT_THAT(edited.Check(), StartsWith("agreed: train: "));
+  EXPECT_THAT(edited.Check(),
+              HasSubstr("uses communicator inter_dist_opt reduce instead of inter_expt_dp for it"));
+}
+
 class StagesAgreeTest : public ::testing::Test {
  protected:
   StagesAgreeTest() : outlines_(TwoStages()) {
@@ -67,6 +85,14 @@ TEST_F(StagesAgreeTest, AgreedNamesTheSendAndTheReceiveThatDoNotCarryTheSame) {
             stages_[0].train.instructions[IndexOf(0, Opcode::kSend, 1)].microbatch);
   EXPECT_THAT(Check(), StartsWith("agreed: train: stage 0: "));
   EXPECT_THAT(Check(), HasSubstr("(send layers.0.mlp.hidden mb 1) meets stage 1: "));
+  EXPECT_THAT(Check(), HasSubstr("(receive layers.0.mlp.hidden mb 0), which does not carry the same"));
+}
+
+TEST_F(StagesAgreeTest, BothSidesOfAnExchangeHaveAsManyBytes) {
+  Program& train = stages_[1].train;
+  const Instruction& receive = train.instructions[IndexOf(1, Opcode::kReceive, 0)];
+  train.buffers[receive.operands.front().buffer].bytes.bound += 256;
+  EXPECT_THAT(Check(), StartsWith("agreed: train: stage 0: "));
   EXPECT_THAT(Check(), HasSubstr("(receive layers.0.mlp.hidden mb 0), which does not carry the same"));
 }
 

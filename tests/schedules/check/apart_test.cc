@@ -24,6 +24,16 @@ TEST(ApartTest, BuffersThatAreAliveTogetherShareNoBytes) {
   EXPECT_THAT(edited.Check(), HasSubstr(", which still uses the first"));
 }
 
+TEST(ApartTest, BuffersMayNotOverlapByTheirEndsEither) {
+  EditedStage edited(SmallDecoder(1));
+  Program& train = edited.stage.train;
+  const Buffer& first = train.buffers[edited.BufferNamed(train, "embedding.hidden mb 0")];
+  Buffer& second = train.buffers[edited.BufferNamed(train, "layers.0.attention.hidden mb 0")];
+  second.address = first.address + ExtentOf(first) - second.alignment;
+  EXPECT_THAT(edited.Check(),
+              StartsWith("apart: train: embedding.hidden mb 0 and layers.0.attention.hidden mb 0 share "));
+}
+
 TEST(ApartTest, WhatIsPersistentSharesNothing) {
   EditedStage edited(SmallDecoder(1));
   for (Program* program :

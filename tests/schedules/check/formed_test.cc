@@ -75,6 +75,32 @@ TEST(FormedTest, AShardIsAsLargeAsItsPlacementSays) {
   }
 }
 
+// A buffer with parts is held to these instead.
+TEST(FormedTest, EveryBufferWithoutPartsIsAsLargeAsItsInstructionsNeed) {
+  for (const Strategy& strategy : Strategies()) {
+    const EditedStage whole(MoeDecoder(1), strategy.name);
+    int shrunk = 0;
+    for (size_t b = 0; b < whole.stage.train.buffers.size(); ++b) {
+      const Buffer& buffer = whole.stage.train.buffers[b];
+      const bool moments = buffer.kind == BufferKind::kOptimizerState;
+      if ((!buffer.parts.empty() && !moments) || buffer.bytes.bound == 0) {
+        continue;
+      }
+      EditedStage edited = whole;
+      for (Program* program :
+           {&edited.stage.train, &edited.stage.begin, &edited.stage.update, &edited.stage.validate}) {
+        if (program == &edited.stage.train || buffer.life != Life::kLocal) {
+          program->buffers[b].parts.clear();
+          program->buffers[b].bytes = {buffer.bytes.bound - 1, buffer.bytes.bound - 1};
+        }
+      }
+      ++shrunk;
+      EXPECT_THAT(edited.Check(), StartsWith("formed: ")) << strategy.name << ", " << buffer.name;
+    }
+    EXPECT_GT(shrunk, 50) << strategy.name;
+  }
+}
+
 TEST(FormedTest, ABufferLiesWithinTheArena) {
   EditedStage edited(SmallDecoder(1));
   Program& train = edited.stage.train;

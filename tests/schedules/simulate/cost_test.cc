@@ -208,6 +208,18 @@ TEST_F(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
   EXPECT_EQ(measured.seconds, 7e-6);
 }
 
+TEST_F(CostTest, NoRateFollowsFromTheTimeOfNoWork) {
+  for (const double seconds : {0.0, 1.0}) {
+    profile_.measured = {{.kind = "forward layers.*.a fp32", .seconds = seconds, .samples = 1}};
+    const Cost estimated = Of(program_.instructions[1]);
+    EXPECT_EQ(estimated.source, CostSource::kEstimated);
+    EXPECT_NEAR(estimated.seconds, 4000 / 1e9, 1e-15);
+    profile_.measured.push_back(
+        {.kind = "forward layers.*.a fp32", .seconds = 10e-6, .flops = 2000, .samples = 3});
+    EXPECT_NEAR(Of(program_.instructions[1]).seconds, 20e-6, 1e-12);
+  }
+}
+
 TEST_F(CostTest, EachNodeTakesTheRateOfItsOwnType) {
   profile_.compute["bf16"].flops_per_second = 1e10;
   outline_.nodes[0].compute = "bf16";

@@ -81,6 +81,24 @@ TEST(SimulatorTest, CollectivesOfSeveralRanksWaitForTheLastOne) {
       << "one rank reads 1000 bytes, writes 2000, waits for nobody";
 }
 
+TEST(SimulatorTest, WhoWaitsForTheLastRankTakesNoProcessorMeanwhile) {
+  DeviceProfile profile = HandProfile();
+  profile.cores = 1;
+  profile.skew_seconds = 2e-6;
+  profile.measured = {{.kind = "unshard layers.*",
+                       .seconds = 2e-6,
+                       .cpu_seconds = 2e-6,
+                       .link_bytes = 2000,
+                       .ranks = 2,
+                       .samples = 1}};
+  // A gather works for half of its 4000. From 4000: compute wants 1 processor, the gather half of one, so its
+  // working half takes 1.5 times as long: 5000 in all, in which compute does 5000 / 1.5.
+  const std::vector<int64_t> ends = Ends(SimulateHand(profile));
+  EXPECT_EQ(ends[0], 4000);
+  EXPECT_EQ(ends[2], 9000);
+  EXPECT_EQ(ends[1], 9000 + 4000 - 3333);
+}
+
 TEST(SimulatorTest, CopiesToTheDeviceRunDuringTheFormerRun) {
   Program program = HandProgram();
   program.buffers.push_back({.name = "tokens",
@@ -133,6 +151,11 @@ TEST(SimulatorTest, WhatIsIssuedAfterAHostWaitStartsAfterIt) {
   EXPECT_EQ(timeline.instructions[3].start_ns, 5000) << "not at 1000";
   EXPECT_EQ(timeline.instructions[4].end_ns, 8000);
   EXPECT_EQ(BoundBy(program, timeline)[3], 2);
+
+  DeviceProfile wakes = HandProfile();
+  wakes.wake_seconds = 300e-9;
+  const Timeline later = Simulate(HandOutline(), program, HandWorkload(), wakes).timeline;
+  EXPECT_EQ(later.instructions[3].start_ns, later.instructions[2].end_ns + 300);
 }
 
 // On a GPU: what one stream of weight halves computes, another's passes lose.

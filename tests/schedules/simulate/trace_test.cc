@@ -48,14 +48,18 @@ TEST(TraceTest, ItBeginsWithTheEarliestCopy) {
   program.instructions[0].communicator = -1;
   Timeline timeline = Simulate(HandOutline(), program, HandWorkload(), HandProfile()).timeline;
   ASSERT_LT(timeline.instructions[0].start_ns, 0);
-  const json trace = json::parse(TraceToJson(HandOutline(), {{.program = &program, .timeline = &timeline}}));
-  double least = 1;
-  for (const json& event : trace["traceEvents"]) {
-    if (event["ph"] == "X") {
-      least = std::min(least, event["ts"].get<double>());
+  for (const int64_t offset_ns : {0, 1000, -20'000}) {
+    const json trace = json::parse(
+        TraceToJson(HandOutline(), {{.program = &program, .timeline = &timeline},
+                                    {.program = &program, .timeline = &timeline, .offset_ns = offset_ns}}));
+    double least = 1;
+    for (const json& event : trace["traceEvents"]) {
+      if (event["ph"] == "X") {
+        least = std::min(least, event["ts"].get<double>());
+      }
     }
+    EXPECT_EQ(least, 0) << "Perfetto has no time before a trace's start";
   }
-  EXPECT_EQ(least, 0) << "Perfetto has no time before a trace's start";
 }
 
 TEST(TraceTest, EveryRankHasItsTracksAndTheMemoryOfItsRun) {
