@@ -9,13 +9,16 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "config/flags.h"
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
@@ -50,22 +53,19 @@ std::string CheckDuration(const std::string& text) {
              : absl::StrCat(text, " is not a duration; allowed: 100ms to 8760h, as in 500ms, 30s or 10m");
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (const absl::Status status =
-          tandem::platform::OpenClosedStandardDescriptors(tandem::platform::ClosedDescriptor::kSilent);
-      !status.ok()) {
-    return Fail(std::string(status.message()));
-  }
+// What the command line says, as it says it.
+struct Flags {
   tandem::controller::ServerOptions options;
+  std::string page = "auto";
   std::string worker_timeout = "30s";
   std::string start_timeout = "15m";
   std::string orphan_timeout = "10m";
+  std::string failpoints;
+};
 
-  CLI::App app(
-      "The controller of Tandem: takes jobs, places their ranks on workers, and keeps what they report.");
-  app.name("tandem-controller");
+// `flags` outlives `app`.
+void AddFlags(CLI::App& app, Flags& flags) {
+  tandem::controller::ServerOptions& options = flags.options;
   app.add_option("--state", options.state_directory, "State directory; created if missing")->required();
   app.add_option("--listen", options.listen, "host:port or unix:/path; may be repeated")
       ->capture_default_str()
@@ -84,62 +84,60 @@ int main(int argc, char** argv) {
                  "IPv4 host:port of metrics, the page and /healthz, or off")
       ->capture_default_str()
       ->check(tandem::controller::WhyNotMetricsListen);
-  std::string page = "auto";
-  app.add_option("--page", page,
+  app.add_option("--page", flags.page,
                  "Serve the page at --metrics-listen, to all who reach it: on, off, or auto: on loopback")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "on", "off"}));
-  app.add_option("--worker-timeout", worker_timeout, "Jobs fail when one of their workers is away for longer")
+  app.add_option("--worker-timeout", flags.worker_timeout,
+                 "Jobs fail when one of their workers is away for longer")
       ->capture_default_str()
       ->check(CheckDuration);
   app.add_option(
-         "--start-timeout", start_timeout,
+         "--start-timeout", flags.start_timeout,
          "An attempt fails if a rank is not ready this long after placement, or after it last read from a "
          "checkpoint")
       ->capture_default_str()
       ->check(CheckDuration);
-  app.add_option("--orphan-timeout", orphan_timeout,
+  app.add_option("--orphan-timeout", flags.orphan_timeout,
                  "Ranks exit when their worker has not heard from a controller for four fifths of this time")
       ->capture_default_str()
       ->check(CheckDuration);
 #ifdef TANDEM_FAILPOINTS
-  std::string failpoints;
-  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N, comma-separated: die there");
+  app.add_option("--failpoint", flags.failpoints, "NAME=kill or NAME=kill@N, comma-separated: die there");
 #endif
   app.set_version_flag("--version", tandem::platform::BuildVersion());
-  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) {
-    return *code;
-  }
+}
 
+// Of flags that were parsed.
+absl::StatusOr<tandem::controller::ServerOptions> OptionsOf(const Flags& flags) {
   using tandem::controller::PageMode;
-  options.page = page == "on" ? PageMode::kOn : page == "off" ? PageMode::kOff : PageMode::kAuto;
-  if (const absl::Status status = tandem::controller::CheckOptions(options); !status.ok()) {
-    return tandem::config::Refuse(app, std::string(status.message()));
-  }
+  tandem::controller::ServerOptions options = flags.options;
+  options.page = flags.page == "on" ? PageMode::kOn : flags.page == "off" ? PageMode::kOff : PageMode::kAuto;
+  absl::ParseDuration(flags.worker_timeout, &options.limits.worker_timeout);
+  absl::ParseDuration(flags.start_timeout, &options.limits.start_timeout);
+  absl::ParseDuration(flags.orphan_timeout, &options.orphan_timeout);
   std::error_code error;
   options.state_directory = std::filesystem::absolute(options.state_directory, error).string();
   if (error) {
-    return Fail(absl::StrCat("--state: ", error.message()));
+    return absl::FailedPreconditionError(absl::StrCat("--state: ", error.message()));
   }
-  absl::ParseDuration(worker_timeout, &options.limits.worker_timeout);
-  absl::ParseDuration(start_timeout, &options.limits.start_timeout);
-  absl::ParseDuration(orphan_timeout, &options.orphan_timeout);
-  tandem::platform::SetLogComponent("controller");
-#ifdef TANDEM_FAILPOINTS
-  if (!failpoints.empty()) {
-    if (const absl::Status status = tandem::platform::SetFailpoints(failpoints); !status.ok()) {
-      return Fail(absl::StrCat("--failpoint: ", status.message()));
-    }
-  }
-#endif
+  return options;
+}
 
-  tandem::platform::IgnoreLockCycles();
-  // Blocked before the first thread starts, so that only sigwait sees them.
+// Blocks the signals that end the daemon, so that only sigwait sees them. Call before the first thread
+// starts.
+sigset_t BlockEnd() {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// From the start until a signal, or the store, ends it. The code to exit with.
+int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
+  const sigset_t signals = BlockEnd();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
 
@@ -160,7 +158,8 @@ int main(int argc, char** argv) {
   auto server = tandem::controller::Server::Start(options, tandem::platform::SteadyClock(),
                                                   tandem::platform::SystemRandom());
   if (!server.ok()) {
-    return Fail(std::string(server.status().message()));
+    const std::string line(server.status().message());
+    return absl::IsInvalidArgument(server.status()) ? tandem::config::Refuse(app, line) : Fail(line);
   }
   gpr_set_log_function(LogGrpc);
   int signal = 0;
@@ -172,4 +171,36 @@ int main(int argc, char** argv) {
   server->reset();
   Log(LogLevel::kInfo, "stopped");
   return store_failed ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const absl::Status status =
+          tandem::platform::OpenClosedStandardDescriptors(tandem::platform::ClosedDescriptor::kSilent);
+      !status.ok()) {
+    return Fail(std::string(status.message()));
+  }
+  Flags flags;
+  CLI::App app(
+      "The controller of Tandem: takes jobs, places their ranks on workers, and keeps what they report.");
+  app.name("tandem-controller");
+  AddFlags(app, flags);
+  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) {
+    return *code;
+  }
+  absl::StatusOr<tandem::controller::ServerOptions> options = OptionsOf(flags);
+  if (!options.ok()) {
+    return Fail(std::string(options.status().message()));
+  }
+  tandem::platform::SetLogComponent("controller");
+#ifdef TANDEM_FAILPOINTS
+  if (!flags.failpoints.empty()) {
+    if (const absl::Status status = tandem::platform::SetFailpoints(flags.failpoints); !status.ok()) {
+      return Fail(absl::StrCat("--failpoint: ", status.message()));
+    }
+  }
+#endif
+  tandem::platform::IgnoreLockCycles();
+  return Serve(app, *std::move(options));
 }

@@ -224,6 +224,45 @@ absl::Status Engine::Commit(const std::vector<v1::Event>& events) {
   return absl::OkStatus();
 }
 
+absl::Status Engine::StoreRoom() const {
+  const absl::MutexLock lock(&mu_);
+  return room_;
+}
+
+void Engine::SetRoom(const absl::Status& room) {
+  bool had_room = false;
+  {
+    const absl::MutexLock lock(&mu_);
+    had_room = room_.ok();
+    room_ = room;
+  }
+  if (!room.ok()) {
+    outbox_.no_room(room);
+  } else if (!had_room) {
+    outbox_.room_again();
+  }
+}
+
+// Makes what was decided durable, or undoes it where there is no room for it.
+absl::Status Engine::Keep(Consequences& out) {
+  const bool had_room = StoreRoom().ok();
+  const absl::Status kept = out.events.empty() ? absl::OkStatus() : Commit(out.events);
+  // Where a small commit finds room, most may find none.
+  const absl::Status room = kept.ok() && !had_room ? store_.CheckRoom() : kept;
+  if (!room.ok() && !absl::IsResourceExhausted(room)) {
+    return room;
+  }
+  if (!had_room || !room.ok()) {
+    SetRoom(room);
+  }
+  if (!kept.ok()) {
+    TANDEM_RETURN_IF_ERROR(Undo(out.events));
+    Refuse(kept, out);
+    Prune(state_);  // a worker that has left has, stored or not
+  }
+  return absl::OkStatus();
+}
+
 // Jobs as they are stored. What was observed of workers stays: all that follows from it is decided
 // again by the next input.
 absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
@@ -295,14 +334,8 @@ void Engine::Process(std::vector<Item> batch) {
     Take(std::move(item), out);
   }
   absl::Status status = out.failed;
-  if (status.ok() && !out.events.empty()) {
-    status = Commit(out.events);
-  }
-  if (absl::IsResourceExhausted(status)) {
-    outbox_.no_room(status);
-    const absl::Status undone = Undo(out.events);
-    Refuse(status, out);
-    status = undone;
+  if (status.ok()) {
+    status = Keep(out);
   }
   if (!status.ok()) {
     Halt(status, std::move(out));

@@ -36,8 +36,9 @@ class Engine {
     std::function<void(const std::vector<v1::Event>&)> events;
     std::function<void(double seconds)> commit_seconds;
     // There was no room for a commit. What it held was undone, and is decided again when there is room; the
-    // users who asked for it were refused with the reason.
+    // users who asked for it were refused with the reason. Called again with every try that fails.
     std::function<void(const absl::Status&)> no_room;
+    std::function<void()> room_again;
     // The store failed: nothing more is decided, and everybody who waits has got the reason. The process
     // should end and be started again.
     std::function<void(const absl::Status&)> fatal;
@@ -51,6 +52,10 @@ class Engine {
 
   // The store was found to have failed: as if its next commit had.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // ResourceExhausted from a commit for which there was no room until there is room for most: tries are made
+  // (Store::CheckRoom), since a small commit may succeed before. Else OK.
+  absl::Status StoreRoom() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Does what was posted before, then ends the thread. What is posted later is answered with Unavailable.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
@@ -112,6 +117,8 @@ class Engine {
   Decision Decide(const Input& input, absl::Time now, Reply& reply);
   void SetKey(const std::string& worker, const v1::KvSet& set);
   absl::Status Commit(const std::vector<v1::Event>& events);
+  absl::Status Keep(Consequences& out) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetRoom(const absl::Status& room) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Undo(const std::vector<v1::Event>& events);
   void Refuse(const absl::Status& status, Consequences& out);
   void LetOut(Consequences consequences);
@@ -132,8 +139,9 @@ class Engine {
   std::vector<Item> held_;  // what is said once, and there was no room for
   absl::Status failed_;     // why nothing is decided any more
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);
+  absl::Status room_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };

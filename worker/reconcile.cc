@@ -90,9 +90,11 @@ class Reconciler {
       state_.shutdown_at = now_;
       changed_ = true;
     }
-    const bool all_sent =
+    const bool ends_sent =
         !state_.session.hello_sent || std::none_of(state_.ended.begin(), state_.ended.end(),
                                                    [](const auto& ended) { return ended.second.dirty; });
+    // The controller looks for a worker that goes without a word.
+    const bool all_sent = ends_sent && (!state_.session.welcomed || state_.session.drain_sent);
     if ((state_.live.empty() && all_sent) || now_ >= state_.shutdown_at + kShutdownLimit) {
       Do(ExitProcess{state_.fatal.value_or("")});
       state_.exit_sent = true;
@@ -293,7 +295,7 @@ class Reconciler {
       return;
     }
     SendNotices();
-    if (IsDraining(state_, now_) && !state_.session.drain_sent) {
+    if (state_.shutdown_at != absl::InfiniteFuture() && !state_.session.drain_sent) {
       v1::WorkerMessage message;
       message.mutable_heartbeat()->set_draining(true);
       Send(std::move(message));

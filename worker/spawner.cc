@@ -106,8 +106,14 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
   if (null.get() < 0) {
     return absl::ErrnoToStatus(errno, "open /dev/null");
   }
-  TANDEM_ASSIGN_OR_RETURN(const Descriptor log,
-                          platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644));
+  const absl::StatusOr<Descriptor> log =
+      platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
+  if (!log.ok()) {
+    return absl::Status(log.status().code(),
+                        absl::StrCat(log.status().message(),
+                                     "; its log lies in the worker's --state: make room there, or mend that "
+                                     "file system"));
+  }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return absl::ErrnoToStatus(errno, "make a pipe");
@@ -128,7 +134,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
                        .argv = argv.data(),
                        .parent = parent,
                        .null_fd = null.get(),
-                       .log_fd = log.get(),
+                       .log_fd = log->get(),
                        .control_fd = request.control_fd,
                        .page_fd = request.page_fd,
                        .error_fd = write_end.get(),

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -16,6 +17,8 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -34,6 +37,7 @@
 #include "platform/log.h"
 #include "platform/random.h"
 #include "platform/standard_descriptors.h"
+#include "platform/status_macros.h"
 #include "proto/worker_id.h"
 #include "tls/client_tls.h"
 #include "worker/daemon.h"
@@ -142,136 +146,130 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (const absl::Status status =
-          platform::OpenClosedStandardDescriptors(platform::ClosedDescriptor::kSilent);
-      !status.ok()) {
-    return Fail(status);
-  }
+// What the command line says, as it says it.
+struct Flags {
   std::string controller;
   std::string id = platform::HostName();
   std::string state;
   int slots = NumCores();
   std::string trainer = BesideThisBinary("tandem-trainer");
   std::string data_address;
-  tandem::tls::TlsFiles tls_files;
+  tandem::tls::TlsFiles tls;
   worker::PathRules paths;
   std::string user;
-  CLI::App app("Runs the ranks that the controller assigns to this machine.", "tandem-worker");
-  app.add_option("--controller", controller, "Address of the controller: unix:/path or host:port")
+  std::string drain_timeout = "0s";
+  std::string failpoints;
+};
+
+// `flags` outlives `app`.
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--controller", flags.controller, "Address of the controller: unix:/path or host:port")
       ->check(WhyNotController)
       ->required();
-  app.add_option("--id", id, "Name of this worker, unique in the cluster")
+  app.add_option("--id", flags.id, "Name of this worker, unique in the cluster")
       ->check(WhyNotId)
       ->capture_default_str();
-  app.add_option("--state", state, "State directory: what must survive a restart, and the logs of the ranks")
+  app.add_option("--state", flags.state,
+                 "State directory: what must survive a restart, and the logs of the ranks")
       ->required();
-  app.add_option("--slots", slots, "CPU slots: ranks that may run here on CPUs at the same time")
+  app.add_option("--slots", flags.slots, "CPU slots: ranks that may run here on CPUs at the same time")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option(
-         "--trainer", trainer,
+         "--trainer", flags.trainer,
          "Path of tandem-trainer; GPUs (those in CUDA_VISIBLE_DEVICES) are offered where PATH-cuda is "
          "there too")
       ->capture_default_str();
-  app.add_option("--data-address", data_address,
+  app.add_option("--data-address", flags.data_address,
                  "Address at which other workers reach the ranks of this one; default: the one from which "
                  "this machine reaches the controller");
-  app.add_option("--read-root", paths.read,
+  app.add_option("--read-root", flags.paths.read,
                  "Folder below which jobs may read data; may be repeated; default: anywhere")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
-  app.add_option("--write-root", paths.write,
+  app.add_option("--write-root", flags.paths.write,
                  "Folder below which jobs may write checkpoints; may be repeated; default: anywhere")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
-  app.add_option("--user", user, "User that ranks run as; the worker runs as root, or as this user")
+  app.add_option("--user", flags.user, "User that ranks run as; the worker runs as root, or as this user")
       ->type_name("NAME");
-  tandem::config::AddTlsFlags(app, tls_files);
-  app.add_option("--tls-server-name", tls_files.server_name,
+  tandem::config::AddTlsFlags(app, flags.tls);
+  app.add_option("--tls-server-name", flags.tls.server_name,
                  "Name that the controller's certificate has, where it is not the host of --controller")
       ->type_name("NAME");
-  std::string drain_timeout = "0s";
   app.add_option(
-         "--drain-timeout", drain_timeout,
+         "--drain-timeout", flags.drain_timeout,
          "After SIGTERM, the jobs that have ranks here get this long to save a checkpoint and end; then, "
          "and at SIGINT, the ranks are stopped")
       ->capture_default_str()
       ->check(CheckDuration);
 #ifdef TANDEM_FAILPOINTS
-  std::string failpoints;
-  app.add_option("--failpoint", failpoints, "NAME=kill or NAME=kill@N: die there");
+  app.add_option("--failpoint", flags.failpoints, "NAME=kill or NAME=kill@N: die there");
 #endif
-  app.set_version_flag("--version", "tandem-worker " + platform::BuildVersion());
-  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) {
-    return *code;
-  }
-  platform::SetLogComponent("worker");
-#ifdef TANDEM_FAILPOINTS
-  if (!failpoints.empty()) {
-    if (const absl::Status status = platform::SetFailpoints(failpoints); !status.ok()) {
-      return Fail(status);
-    }
-  }
-#endif
-  const bool dials_tls = tls_files.given() && !controller.starts_with("unix:");
-  if (const absl::Status named = tandem::tls::CheckNamed(tls_files); dials_tls && !named.ok()) {
-    return tandem::config::Refuse(app, std::string(named.message()));
+  app.set_version_flag("--version", platform::BuildVersion());
+}
+
+bool DialsTls(const Flags& flags) { return flags.tls.given() && !flags.controller.starts_with("unix:"); }
+
+// What the flags say together that no machine allows; "": nothing.
+std::string WhyNot(const Flags& flags) {
+  if (const absl::Status named = tandem::tls::CheckNamed(flags.tls); DialsTls(flags) && !named.ok()) {
+    return std::string(named.message());
   }
   // A name that does not resolve yet, or a route that is not there yet, may come; another form does not.
-  if (const absl::Status known = worker::LocalAddressToward(controller).status();
-      data_address.empty() && absl::IsInvalidArgument(known)) {
-    return tandem::config::Refuse(
-        app, absl::StrCat("--controller: ", known.message(), "; name one with --data-address"));
+  if (const absl::Status known = worker::LocalAddressToward(flags.controller).status();
+      flags.data_address.empty() && absl::IsInvalidArgument(known)) {
+    return absl::StrCat("--controller: ", known.message(), "; name one with --data-address");
   }
-  if (!dials_tls && !platform::IsLocalAddress(controller)) {
-    return tandem::config::Refuse(
-        app, absl::StrCat("--controller ", controller,
-                          " is not on this machine, and that machine decides what runs here: give --tls-ca, "
-                          "--tls-cert and --tls-key "
-                          "(`tandem certs` makes them); without TLS allowed: 127.0.0.1:PORT, unix:/PATH"));
+  if (!DialsTls(flags) && !platform::IsLocalAddress(flags.controller)) {
+    return absl::StrCat("--controller ", flags.controller,
+                        " is not on this machine, and that machine decides what runs here: give --tls-ca, "
+                        "--tls-cert and --tls-key "
+                        "(`tandem certs` makes them); without TLS allowed: 127.0.0.1:PORT, unix:/PATH");
   }
+  return "";
+}
+
+// Looks on this machine for what the flags name: files, a user, an address, GPUs. Errors name the flag.
+absl::StatusOr<worker::DaemonConfig> ConfigOf(const Flags& flags) {
+  worker::DaemonConfig config{
+      .controller = {.target = flags.controller, .data_address = flags.data_address},
+      .settings = {.worker_id = flags.id,
+                   .hostname = platform::HostName(),
+                   .build = platform::BuildVersion()},
+  };
   std::error_code error;
-  const std::string folder = std::filesystem::absolute(state, error).string();
+  config.state_folder = std::filesystem::absolute(flags.state, error).string();
   if (error) {
-    return Fail(absl::InvalidArgumentError("--state: " + error.message()));
+    return absl::InvalidArgumentError("--state: " + error.message());
   }
-  if (access(trainer.c_str(), X_OK) != 0 || !std::filesystem::is_regular_file(trainer, error)) {
-    return Fail(absl::NotFoundError(
-        absl::StrCat("--trainer: ", trainer, " is not a program that this user may run; name the trainer")));
+  if (access(flags.trainer.c_str(), X_OK) != 0 || !std::filesystem::is_regular_file(flags.trainer, error)) {
+    return absl::NotFoundError(absl::StrCat("--trainer: ", flags.trainer,
+                                            " is not a program that this user may run; name the trainer"));
   }
-  std::shared_ptr<tandem::tls::ClientTls> tls;
-  if (dials_tls) {
-    absl::StatusOr<std::unique_ptr<tandem::tls::ClientTls>> opened = tandem::tls::ClientTls::Open(tls_files);
-    if (!opened.ok()) {
-      return Fail(opened.status());
-    }
-    tls = *std::move(opened);
+  config.trainer = std::filesystem::absolute(flags.trainer, error).string();
+  if (DialsTls(flags)) {
+    TANDEM_ASSIGN_OR_RETURN(config.controller.tls, tandem::tls::ClientTls::Open(flags.tls));
   }
-  const absl::StatusOr<worker::PathRules> rules = worker::Canonical(paths);
-  if (!rules.ok()) {
-    return Fail(rules.status());
+  if (!flags.user.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(config.run_as, worker::FindUser(flags.user));
   }
-  std::optional<worker::RunAs> run_as;
-  if (!user.empty()) {
-    absl::StatusOr<worker::RunAs> found = worker::FindUser(user);
-    if (!found.ok()) {
-      return Fail(found.status());
-    }
-    run_as = *std::move(found);
-  }
-  if (!data_address.empty()) {
-    if (const absl::Status status = worker::CheckDataAddress(data_address); !status.ok()) {
-      return Fail(absl::InvalidArgumentError(
-          absl::StrCat("--data-address: ", status.message(), "; name one of its own, or omit the flag")));
+  if (!flags.data_address.empty()) {
+    if (const absl::Status status = worker::CheckDataAddress(flags.data_address); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--data-address: ", status.message(), "; name one of its own, or omit the flag"));
     }
   }
-  std::vector<tandem::v1::Slot> all_slots = GpuSlots(trainer);
-  for (tandem::v1::Slot& slot : CpuSlots(slots, static_cast<int>(all_slots.size()))) {
-    all_slots.push_back(std::move(slot));
+  std::vector<tandem::v1::Slot>& slots = config.settings.slots;
+  slots = GpuSlots(flags.trainer);
+  for (tandem::v1::Slot& slot : CpuSlots(flags.slots, static_cast<int>(slots.size()))) {
+    slots.push_back(std::move(slot));
   }
+  return config;
+}
+
+// For what the daemon does from now on. Call before the first thread starts.
+void PrepareProcess() {
   platform::IgnoreLockCycles();
   platform::RaiseDescriptorLimit();  // every rank and every log that is read costs a few
   // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
@@ -281,26 +279,21 @@ int main(int argc, char** argv) {
   gpr_set_log_function([](gpr_log_func_args*) {});
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write; trainers inherit this
+}
+
+// From the start until a signal, or the controller, ends it. The code to exit with.
+int Serve(worker::DaemonConfig config, const worker::PathRules& rules, absl::Duration drain) {
   // Blocked in every thread; one waits for them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-
+  const bool is_root = !config.run_as.has_value() && geteuid() == 0;
   absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
-      {
-          .controller = {.target = controller, .data_address = data_address, .tls = tls},
-          .settings = {.worker_id = id,
-                       .hostname = platform::HostName(),
-                       .build = platform::BuildVersion(),
-                       .slots = std::move(all_slots)},
-          .state_folder = folder,
-          .trainer = std::filesystem::absolute(trainer, error).string(),
-          .run_as = std::move(run_as),
-      },
+      std::move(config),
       {.check_files =
-           [rules = *rules](const tandem::v1::JobSpec& resolved, const tandem::jobspec::BeforePath& before) {
+           [rules](const tandem::v1::JobSpec& resolved, const tandem::jobspec::BeforePath& before) {
              return CheckFiles(resolved, rules, before);
            },
        .name_program = worker::NameProgram},
@@ -308,14 +301,11 @@ int main(int argc, char** argv) {
   if (!daemon.ok()) {
     return Fail(absl::Status(daemon.status().code(), absl::StrCat("--state: ", daemon.status().message())));
   }
-  if (user.empty() && geteuid() == 0) {
+  if (is_root) {
     platform::Log(
         platform::LogLevel::kWarning,
         "ranks run as root, so every user who submits a job reads and writes every file; give --user");
   }
-
-  absl::Duration drain;
-  absl::ParseDuration(drain_timeout, &drain);
   std::thread([&signals, &daemon, drain] {
     int signal = 0;
     while (sigwait(&signals, &signal) == 0) {
@@ -330,4 +320,43 @@ int main(int argc, char** argv) {
   // All that matters is on disk; a file system that hangs under a check must not keep the process.
   fflush(nullptr);
   _exit(status.ok() ? 0 : 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (const absl::Status status =
+          platform::OpenClosedStandardDescriptors(platform::ClosedDescriptor::kSilent);
+      !status.ok()) {
+    return Fail(status);
+  }
+  Flags flags;
+  CLI::App app("Runs the ranks that the controller assigns to this machine.", "tandem-worker");
+  AddFlags(app, flags);
+  if (const std::optional<int> code = tandem::config::ParseFlags(app, argc, argv)) {
+    return *code;
+  }
+  platform::SetLogComponent("worker");
+#ifdef TANDEM_FAILPOINTS
+  if (!flags.failpoints.empty()) {
+    if (const absl::Status status = platform::SetFailpoints(flags.failpoints); !status.ok()) {
+      return Fail(status);
+    }
+  }
+#endif
+  if (const std::string why = WhyNot(flags); !why.empty()) {
+    return tandem::config::Refuse(app, why);
+  }
+  absl::StatusOr<worker::DaemonConfig> config = ConfigOf(flags);
+  if (!config.ok()) {
+    return Fail(config.status());
+  }
+  const absl::StatusOr<worker::PathRules> rules = worker::Canonical(flags.paths);
+  if (!rules.ok()) {
+    return Fail(rules.status());
+  }
+  absl::Duration drain;
+  absl::ParseDuration(flags.drain_timeout, &drain);
+  PrepareProcess();
+  return Serve(*std::move(config), *rules, drain);
 }

@@ -212,6 +212,59 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
   return cause;
 }
 
+// That the worker has returned without the ranks of the job's current attempt, or is away for too long.
+std::optional<v1::Cause> LossOf(const State& state, const v1::Job& job, const std::string& name,
+                                absl::Time now) {
+  const AttemptKey key = CurrentAttempt(job);
+  const auto worker = state.workers.find(name);
+  if (worker != state.workers.end() && worker->second.missing.count(key) > 0 &&
+      job.state() != v1::JOB_STATE_STOPPING) {
+    return WorkerLost(job, name, "returned without its ranks");
+  }
+  const absl::Duration away = Away(state, name, now);
+  // A worker whose peers have lost ranks, and that is away itself, has had the time for its last words.
+  const bool missed = away > absl::ZeroDuration() && now >= PeerLostAt(state, job) + state.limits.cause_wait;
+  if (!missed && away < state.limits.worker_timeout) {
+    return std::nullopt;
+  }
+  const bool over =
+      std::all_of(Current(job).slots().begin(), Current(job).slots().end(), [&](const v1::RankSlot& slot) {
+        const v1::RankStatus* said = StatusOf(state, slot, key);
+        return slot.worker() != name || (said != nullptr && said->exited());
+      });
+  if (over) {
+    return std::nullopt;
+  }
+  return WorkerLost(
+      job, name,
+      missed ? "is away, and other ranks have lost theirs"
+             : absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout)));
+}
+
+// What `first` is, given what the ranks were asked for; none where it is what stopping them brings about.
+std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first) {
+  const v1::Job& job = entry.job;
+  const CheckpointWanted* const wanted = WantedOf(entry);
+  const bool ends = wanted != nullptr && wanted->stop();
+  if (ends && first.class_() == v1::FAILURE_CLASS_PREEMPTED) {
+    first.set_class_(v1::FAILURE_CLASS_REQUESTED);  // so they end after a checkpoint, whoever asked
+  }
+  if (first.class_() != v1::FAILURE_CLASS_REQUESTED) {
+    return first;
+  }
+  if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
+    return std::nullopt;
+  }
+  if (ends) {
+    first.set_reason(wanted->reason());
+  } else {
+    // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
+    first.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+    first.set_reason(kStoppedByWorker);
+  }
+  return first;
+}
+
 }  // namespace
 
 int Distance(const v1::Cause& cause) {
@@ -300,48 +353,15 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
       }
       offer(std::move(cause));
     }
-    const auto worker = state.workers.find(name);
-    if (worker != state.workers.end() && worker->second.missing.count(key) > 0 &&
-        job.state() != v1::JOB_STATE_STOPPING) {
-      offer(WorkerLost(job, name, "returned without its ranks"));
-    }
-    const absl::Duration away = Away(state, name, now);
-    // A worker whose peers have lost ranks, and that is away itself, has had the time for its last words.
-    const bool missed =
-        away > absl::ZeroDuration() && now >= PeerLostAt(state, job) + state.limits.cause_wait;
-    if (missed || away >= state.limits.worker_timeout) {
-      const bool over = std::all_of(Current(job).slots().begin(), Current(job).slots().end(),
-                                    [&](const v1::RankSlot& slot) {
-                                      const v1::RankStatus* said = StatusOf(state, slot, key);
-                                      return slot.worker() != name || (said != nullptr && said->exited());
-                                    });
-      if (!over) {
-        offer(WorkerLost(
-            job, name,
-            missed ? "is away, and other ranks have lost theirs"
-                   : absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout))));
-      }
+    if (std::optional<v1::Cause> lost = LossOf(state, job, name, now)) {
+      offer(*std::move(lost));
     }
   }
   if (std::optional<v1::Cause> late = StartTimeout(state, job, now)) {
     offer(*std::move(late));
   }
-  const CheckpointWanted* const wanted = WantedOf(entry);
-  const bool ends = wanted != nullptr && wanted->stop();
-  if (first && ends && first->class_() == v1::FAILURE_CLASS_PREEMPTED) {
-    first->set_class_(v1::FAILURE_CLASS_REQUESTED);  // so they end after a checkpoint, whoever asked
-  }
-  if (first && first->class_() == v1::FAILURE_CLASS_REQUESTED) {
-    if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
-      return std::nullopt;  // stopping them is what we asked for
-    }
-    if (ends) {
-      first->set_reason(wanted->reason());
-      return first;
-    }
-    // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
-    first->set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    first->set_reason(kStoppedByWorker);
+  if (first) {
+    first = InViewOfRequests(entry, *std::move(first));
   }
   if (first && first->class_() == v1::FAILURE_CLASS_PEER_LOST && first->missing_ranks().empty() &&
       job.state() != v1::JOB_STATE_RUNNING && job.state() != v1::JOB_STATE_STOPPING) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -308,13 +309,18 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
   return out;
 }
 
-Decision DecideWorker(const std::string& worker, bool connected, const std::string& session, absl::Time now) {
+Decision DecideWorker(const State& state, const std::string& worker, const std::string& session,
+                      absl::Time now) {
+  const WorkerEntry& entry = state.workers.at(worker);
+  const bool connected = entry.connected;
+  const auto& [reason, what] = connected        ? std::pair("WorkerConnected", "connected")
+                               : HasLeft(entry) ? std::pair("WorkerLeft", "has left, as it was asked to")
+                                                : std::pair("WorkerDisconnected", "is away");
   Decision out;
   v1::Event& event = out.events.emplace_back();
   *event.mutable_time() = proto::ToProto(now);
-  event.set_reason(connected ? "WorkerConnected" : "WorkerDisconnected");
-  event.set_message(
-      absl::StrCat("worker ", worker, connected ? " connected, session " : " is away, session ", session));
+  event.set_reason(reason);
+  event.set_message(absl::StrCat("worker ", worker, " ", what, ", session ", session));
   event.set_actor(worker);
   event.set_schema(kEventSchema);
   event.mutable_worker()->set_worker_id(worker);
@@ -395,7 +401,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl:
 
 // What its ranks saved or warned of comes before what the inventory ends.
 Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
-  Decision out = DecideWorker(in.hello.worker_id(), true, in.session, now);
+  Decision out = DecideWorker(state, in.hello.worker_id(), in.session, now);
   for (const v1::CheckpointNotice& notice : in.hello.inventory().notices()) {
     Decision noticed =
         DecideCheckpoint(state, CheckpointNoticed{.worker = in.hello.worker_id(), .notice = notice}, now);
@@ -424,7 +430,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
           [&](const WorkerDisconnected& in) {
             const auto it = state.workers.find(in.worker);
             const bool current = it != state.workers.end() && it->second.session == in.session;
-            return current ? DecideWorker(in.worker, false, in.session, now) : Decision();
+            return current ? DecideWorker(state, in.worker, in.session, now) : Decision();
           },
           [&](const WorkerDraining&) { return Decision(); },  // observed; what follows is decided by Tick
           [&](const AttemptReport&) { return Decision(); },   // likewise

@@ -4,6 +4,20 @@
 #include <algorithm>
 
 namespace tandem::controller {
+namespace {
+
+// By live jobs.
+int SlotsInUse(const State& state, const std::string& worker) {
+  int in_use = 0;
+  for (const std::string& job : state.jobs.with_ranks()) {
+    const auto& slots = Current(state.jobs.at(job).job).slots();
+    in_use += static_cast<int>(std::count_if(
+        slots.begin(), slots.end(), [&](const v1::RankSlot& slot) { return slot.worker() == worker; }));
+  }
+  return in_use;
+}
+
+}  // namespace
 
 AttemptKey CurrentAttempt(const v1::Job& job) { return {job.id(), job.attempt()}; }
 
@@ -104,16 +118,22 @@ v1::Worker Describe(const State& state, const std::string& id) {
       static_cast<int>(std::count_if(worker.inventory.slots().begin(), worker.inventory.slots().end(),
                                      [](const v1::Slot& slot) { return slot.device() == v1::DEVICE_CUDA; })));
   out.set_build(worker.build);
-  int in_use = 0;
-  for (const std::string& job : state.jobs.with_ranks()) {
-    for (const v1::RankSlot& slot : Current(state.jobs.at(job).job).slots()) {
-      in_use += slot.worker() == id ? 1 : 0;
-    }
-  }
-  out.set_slots_in_use(in_use);
+  out.set_slots_in_use(SlotsInUse(state, id));
   return out;
 }
 
-void Prune(State& state) { state.jobs.RemoveEnded(); }
+bool HasLeft(const WorkerEntry& worker) {
+  return !worker.connected && worker.inventory.draining() &&
+         std::all_of(worker.attempts.begin(), worker.attempts.end(),
+                     [](const auto& item) { return item.second.ended() || item.second.has_refused(); });
+}
+
+void Prune(State& state) {
+  state.jobs.RemoveEnded();
+  std::erase_if(state.workers, [&state](const auto& item) {
+    const auto& [id, worker] = item;
+    return HasLeft(worker) && SlotsInUse(state, id) == 0;
+  });
+}
 
 }  // namespace tandem::controller

@@ -50,7 +50,7 @@ struct State {
       awake_since;  // this controller has run without standing still; who is away counts as away from then on
   int64_t last_seq = 0;  // of the last event
   JobTable jobs;         // the live ones, and those that ended since the last Prune; changed by Apply alone
-  std::map<std::string, WorkerEntry> workers;  // every one seen since `started`
+  std::map<std::string, WorkerEntry> workers;  // every one seen since the start that has not left
 };
 
 AttemptKey CurrentAttempt(const v1::Job& job);
@@ -80,7 +80,11 @@ v1::Worker Describe(const State& state, const std::string& worker);
 // Why `worker` takes no ranks, CamelCase; empty where it does.
 std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker);
 
-// Drops the ended jobs. Call when their end is durable.
+// Whether the worker has ended as it was asked to, and had no rank left: nobody needs to look for it.
+bool HasLeft(const WorkerEntry& worker);
+
+// Drops the ended jobs, and the workers that have left; one that has ranks in a live job, whose end it has
+// told, stays until then. Call when the end of those jobs is durable.
 void Prune(State& state);
 
 }  // namespace tandem::controller

@@ -279,7 +279,8 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
     Add(jobs, it == jobs_.end() ? 0 : static_cast<double>(it->second), {{"state", proto::ValueName(state)}});
   }
   MetricFamily& workers =
-      AddFamily(kGauge, "tandem_controller_workers", "Workers seen since the start, by state.", out);
+      AddFamily(kGauge, "tandem_controller_workers",
+                "Workers seen since the start that have not left as they were asked to, by state.", out);
   Add(workers, static_cast<double>(schedulable_), {{"state", "schedulable"}});
   Add(workers, static_cast<double>(connected_ - schedulable_), {{"state", "connected_not_schedulable"}});
   Add(workers, static_cast<double>(away_), {{"state", "away"}});

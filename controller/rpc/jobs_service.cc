@@ -289,6 +289,7 @@ UnaryCall* JobsService::GetServerInfo(CallContext* context, const v1::GetServerI
     response->set_store_id(parts_.store.store_id());
     response->set_term(parts_.store.term());
     *response->mutable_now() = proto::ToProto(parts_.clock.Now());
+    response->set_store_error(std::string(parts_.engine.StoreRoom().message()));
     if (!call.caller.is_page) {
       response->set_caller(tls::ToText(call.caller.identity));
     }

@@ -24,6 +24,7 @@
 #include "platform/host.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
+#include "platform/unix_socket.h"
 
 namespace tandem::controller {
 namespace {
@@ -36,8 +37,15 @@ constexpr unsigned kUserTimeoutMs = 5000;
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
 absl::Status Failed(const std::string& address, const std::string& why) {
-  return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ": ", why,
-                                             "; give another --listen, or stop what listens there"));
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address, ": ", why, "; give another --listen"));
+}
+
+absl::Status Failed(const std::string& address, int error) {
+  const absl::Status failed = Failed(address, std::string(std::strerror(error)));
+  return error == EADDRINUSE
+             ? absl::UnavailableError(absl::StrCat(failed.message(), ", or stop what listens there"))
+             : failed;
 }
 
 // A socket that listens, or -1 with errno. `v4_too`: that of an IPv6 wildcard also takes IPv4.
@@ -65,6 +73,13 @@ int Listen(const sockaddr* name, socklen_t length, int protocol, bool v4_too) {
   return fd;
 }
 
+// The file of that name; none: there is none.
+std::optional<std::pair<dev_t, ino_t>> FileAt(const std::string& path) {
+  struct stat there {};
+  return lstat(path.c_str(), &there) == 0 ? std::optional(std::pair(there.st_dev, there.st_ino))
+                                          : std::nullopt;
+}
+
 int PortOf(int fd) {
   sockaddr_storage name{};
   socklen_t length = sizeof(name);
@@ -84,18 +99,20 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address) {
   name.sun_family = AF_UNIX;
   const std::string path = address.substr(5);
   std::memcpy(name.sun_path, path.data(), std::min(path.size(), sizeof(name.sun_path) - 1));
-  // What an ended controller left there; nothing else is ours to remove.
+  // What an ended controller left there; nothing else is ours to remove. One that started since the caller
+  // looked would serve on, and nobody would reach it.
   struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "cannot listen on ", address, ": it is there and is no socket; give another --listen"));
     }
+    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
     unlink(path.c_str());
   }
   const int fd = Listen(reinterpret_cast<const sockaddr*>(&name), sizeof(name), 0, false);
   if (fd < 0) {
-    return Failed(address, std::strerror(errno));
+    return Failed(address, errno);
   }
   return std::vector<int>{fd};
 }
@@ -115,7 +132,7 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& p
   const int error =
       getaddrinfo(host.empty() ? nullptr : host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
   if (error != 0) {
-    return Failed(address, gai_strerror(error));
+    return Failed(address, std::string(gai_strerror(error)));
   }
   std::vector<int> sockets;
   int first_error = 0;
@@ -141,12 +158,20 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& p
     for (const int fd : sockets) {
       close(fd);
     }
-    return Failed(address, std::strerror(first_error));
+    return Failed(address, first_error);
   }
   return sockets;
 }
 
 }  // namespace
+
+absl::Status CheckNobodyListens(const std::string& address) {
+  return absl::StartsWith(address, "unix:") && platform::IsListening(address.substr(5))
+             ? absl::UnavailableError(
+                   absl::StrCat("--listen ", address,
+                                ": another process listens there; stop it, or give another --listen"))
+             : absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {
   const bool is_path = absl::StartsWith(address, "unix:");
@@ -162,6 +187,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& addr
 Listener::Listener(std::string address, std::vector<int> sockets, int wake, int spare)
     : address_(std::move(address)),
       path_(absl::StartsWith(address_, "unix:") ? address_.substr(5) : ""),
+      socket_(path_.empty() ? std::nullopt : FileAt(path_)),
       sockets_(std::move(sockets)),
       wake_(wake),
       spare_(spare) {}
@@ -171,15 +197,16 @@ Listener::~Listener() {
     eventfd_write(wake_, 1);
     thread_.join();
   }
+  // While it is open no other file has its number.
+  if (socket_.has_value() && FileAt(path_) == socket_) {
+    unlink(path_.c_str());
+  }
   for (const int fd : sockets_) {
     close(fd);
   }
   close(wake_);
   if (spare_ >= 0) {
     close(spare_);
-  }
-  if (!path_.empty()) {
-    unlink(path_.c_str());
   }
 }
 

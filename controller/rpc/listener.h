@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
 namespace tandem::controller {
+
+// Unavailable, in one line, where a process listens at the unix socket "unix:/path". OK for a "host:port", at
+// which Listener::Open finds out.
+absl::Status CheckNobodyListens(const std::string& address);
 
 // A listening socket whose connections somebody else serves. gRPC's own listener never accepts again once an
 // accept has failed for want of descriptors (CVE-2023-4785); this one closes new connections while four
@@ -19,10 +28,10 @@ namespace tandem::controller {
 // takes them again as soon as there is room. The first of them is logged, then one line in ten seconds.
 class Listener {
  public:
-  // Binds "host:port" (port 0: any) or "unix:/path", whose socket is replaced if it is there: the caller has
-  // asked whether anybody listens on it. One line on errors.
+  // Binds "host:port" (port 0: any) or "unix:/path", where a socket at which nobody listens is replaced. One
+  // line on errors.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
-  // Accepts no more; removes the socket of a path.
+  // Accepts no more; removes the socket of a path, if it is there still.
   ~Listener();
 
   // The address with the port that it has.
@@ -39,7 +48,8 @@ class Listener {
   void Shed(int fd, int64_t limit);
 
   std::string address_;
-  std::string path_;  // of a unix socket
+  std::string path_;                               // of a unix socket
+  std::optional<std::pair<dev_t, ino_t>> socket_;  // its file: a later one of that name is not ours
   std::vector<int> sockets_;
   int wake_ = -1;   // an eventfd that ends the thread
   int spare_ = -1;  // given up to accept, and close, a connection for which there is no other descriptor

@@ -2,6 +2,7 @@
 #include "controller/rpc/rpc_errors.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "controller/runtime.pb.h"
 #include "jobspec/jobspec.h"
 
@@ -45,10 +46,10 @@ grpc::Status ToRpc(const absl::Status& status) {
 grpc::Status InvalidSpec(const std::vector<v1::Violation>& violations) {
   std::vector<v1::Violation> shown = violations;
   while (true) {
-    std::string message = jobspec::ToText(shown);
+    std::string message(absl::StripSuffix(jobspec::ToText(shown), "\n"));
     if (shown.size() < violations.size()) {
-      absl::StrAppend(&message, violations.size() - shown.size(),
-                      " more violations; Validate lists all of them\n");
+      absl::StrAppend(&message, "\n", violations.size() - shown.size(),
+                      " more violations; Validate lists all of them");
     }
     const std::string details = Details(shown, message);
     if (EncodedSize(message) + details.size() * 4 / 3 <= kTrailerBytes || shown.size() <= 1) {

@@ -4,13 +4,9 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -57,23 +53,6 @@ constexpr int kMostCallsOfAConnection = 1000;
 constexpr int kMostThreadsOfStreams = 64;  // more streams of reflection are refused
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
-// gRPC would take the socket over from the one that listens there.
-absl::Status CheckNobodyListens(const std::string& address) {
-  if (!absl::StartsWith(address, "unix:")) {
-    return absl::OkStatus();  // whose bind fails
-  }
-  sockaddr_un there{};
-  there.sun_family = AF_UNIX;
-  std::memcpy(there.sun_path, address.data() + 5, std::min(address.size() - 5, sizeof(there.sun_path) - 1));
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool answered = connect(fd, reinterpret_cast<const sockaddr*>(&there), sizeof(there)) == 0;
-  close(fd);
-  return answered ? absl::UnavailableError(
-                        absl::StrCat("--listen ", address,
-                                     ": another process listens there; stop it, or give another --listen"))
-                  : absl::OkStatus();
-}
-
 void SetArguments(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
@@ -89,6 +68,11 @@ void SetArguments(grpc::ServerBuilder& builder) {
   grpc::ResourceQuota quota("tandem-controller");
   quota.SetMaxThreads(kMostThreadsOfStreams);
   builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+  // gRPC decompresses before it looks at the size: 500 kB can become 512 MB.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
 }
 
 // The norms of one step of a large model, with the table of its parameters, are beyond gRPC's 4 MiB.
@@ -127,10 +111,25 @@ absl::StatusOr<std::string> PageForSignIn(const std::string& address) {
 struct Server::Parts {
   Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
 
+  // The steps of a start, in their order. Errors are of this machine.
+  absl::Status Start(const ServerOptions& options);
+  // Its certificate, and what is on its disk.
+  absl::Status OpenState(const ServerOptions& options);
+  // Makes all parts between the store and the network, and shows them to each other. Nothing moves yet.
+  void Assemble(const ServerOptions& options, State state);
+  // Takes the addresses. Connections wait until Accept.
+  absl::Status Listen(const ServerOptions& options);
+  // gRPC, behind a guard for each address.
+  absl::Status StartGrpc(const ServerOptions& options);
+  // Metrics, and the page beside them; from here on they are answered.
+  absl::Status ServeHttp(const ServerOptions& options);
+  void Accept();
+
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
   void RefreshTls();
   void OnEvents(const std::vector<v1::Event>& events);
   void OnNoRoom(const absl::Status& status);
+  void OnRoomAgain();
 
   const platform::Clock& clock;
   platform::Random& random;
@@ -235,10 +234,6 @@ void Server::Parts::RefreshTls() {
 }
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
-  if (no_room_logged != absl::InfinitePast()) {
-    no_room_logged = absl::InfinitePast();
-    platform::Log(platform::LogLevel::kInfo, "the store can be written again", {});
-  }
   for (const v1::Event& event : events) {
     if (event.has_checkpoint_warning() || event.has_training_warning()) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
@@ -273,148 +268,173 @@ void Server::Parts::OnNoRoom(const absl::Status& status) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
-                                                      const platform::Clock& clock,
-                                                      platform::Random& random) {
-  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
-  for (const std::string& address : options.listen) {
-    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
-  }
-  platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
-  auto parts = std::make_unique<Parts>(clock, random);
-  if (options.tls.given()) {
-    TANDEM_ASSIGN_OR_RETURN(parts->tls, tls::ServerTls::Open(options.tls, options.tls_domain));
-  }
-  TANDEM_ASSIGN_OR_RETURN(parts->store, Store::Open(options.state_directory, random));
-  TANDEM_ASSIGN_OR_RETURN(parts->history, History::Open(options.state_directory, {}));
-  TANDEM_ASSIGN_OR_RETURN(State state, parts->store->Load());
-  state.limits = options.limits;
-  const size_t live_jobs = state.jobs.size();
+void Server::Parts::OnRoomAgain() {
+  no_room_logged = absl::InfinitePast();
+  platform::Log(platform::LogLevel::kInfo, "the store can be written again", {});
+}
 
-  parts->metrics = std::make_shared<Metrics>(clock);
-  parts->metrics->SetTotals([history = parts->history.get()](const std::string& job) {
+absl::Status Server::Parts::OpenState(const ServerOptions& options) {
+  if (options.tls.given()) {
+    TANDEM_ASSIGN_OR_RETURN(tls, tls::ServerTls::Open(options.tls, options.tls_domain));
+  }
+  TANDEM_ASSIGN_OR_RETURN(store, Store::Open(options.state_directory, random));
+  TANDEM_ASSIGN_OR_RETURN(history, History::Open(options.state_directory, {}));
+  return absl::OkStatus();
+}
+
+void Server::Parts::Assemble(const ServerOptions& options, State state) {
+  metrics = std::make_shared<Metrics>(clock);
+  metrics->SetTotals([this](const std::string& job) {
     return history->Totals(job).value_or(StepTotals{});  // of a damaged history: none
   });
-  Sessions::Options sessions{.store_id = parts->store->store_id(),
-                             .term = parts->store->term(),
-                             .orphan_timeout = options.orphan_timeout};
-  sessions.FitTo(options.limits.worker_timeout);
-  parts->sessions = std::make_unique<Sessions>(sessions, clock, random);
-  parts->metrics->SetLastSeen(
-      [sessions = parts->sessions.get()](const std::string& worker) { return sessions->LastSeen(worker); });
-  parts->progress = std::make_unique<ProgressBoard>(clock);
-  parts->uploads = std::make_unique<UploadRelay>(*parts->sessions, *parts->progress, clock, random);
-  parts->watches = std::make_unique<Watches>(*parts->store, *parts->history, *parts->progress, clock);
-  Parts* raw = parts.get();
-  parts->sessions->OnGone([raw](const std::string& worker) { raw->uploads->WorkerGone(worker); });
-  parts->engine = std::make_unique<Engine>(
-      *parts->store, clock, std::move(state),
+  Sessions::Options of_sessions{
+      .store_id = store->store_id(), .term = store->term(), .orphan_timeout = options.orphan_timeout};
+  of_sessions.FitTo(options.limits.worker_timeout);
+  sessions = std::make_unique<Sessions>(of_sessions, clock, random);
+  metrics->SetLastSeen([this](const std::string& worker) { return sessions->LastSeen(worker); });
+  progress = std::make_unique<ProgressBoard>(clock);
+  uploads = std::make_unique<UploadRelay>(*sessions, *progress, clock, random);
+  watches = std::make_unique<Watches>(*store, *history, *progress, clock);
+  sessions->OnGone([this](const std::string& worker) { uploads->WorkerGone(worker); });
+  engine = std::make_unique<Engine>(
+      *store, clock, std::move(state),
       Engine::Outbox{
           .assignments =
-              [raw](const std::string& worker, const std::string& session,
-                    const v1::Assignments& assignments) {
-                raw->sessions->Push(worker, session, assignments);
-              },
-          .value = [raw](const std::string& worker,
-                         const v1::KvValue& value) { raw->sessions->Send(worker, value); },
-          .events = [raw](const std::vector<v1::Event>& events) { raw->OnEvents(events); },
-          .commit_seconds = [raw](double seconds) { raw->metrics->CommitSeconds(seconds); },
-          .no_room = [raw](const absl::Status& status) { raw->OnNoRoom(status); },
+              [this](const std::string& worker, const std::string& session,
+                     const v1::Assignments& assignments) { sessions->Push(worker, session, assignments); },
+          .value = [this](const std::string& worker,
+                          const v1::KvValue& value) { sessions->Send(worker, value); },
+          .events = [this](const std::vector<v1::Event>& events) { OnEvents(events); },
+          .commit_seconds = [this](double seconds) { metrics->CommitSeconds(seconds); },
+          .no_room = [this](const absl::Status& status) { OnNoRoom(status); },
+          .room_again = [this] { OnRoomAgain(); },
           .fatal = options.fatal,
       });
-  parts->jobs = std::make_unique<JobsService>(
-      JobsService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->watches,
-                         *parts->uploads, *parts->progress, clock, random, parts->access, parts->sign_ins});
-  parts->workers = std::make_unique<WorkersService>(
-      WorkersService::Parts{*parts->engine, *parts->store, *parts->history, *parts->sessions, *parts->uploads,
-                            *parts->metrics, clock, [raw] { raw->watches->Poke(); }, parts->access});
+  jobs = std::make_unique<JobsService>(JobsService::Parts{
+      *engine, *store, *history, *sessions, *watches, *uploads, *progress, clock, random, access, sign_ins});
+  workers = std::make_unique<WorkersService>(WorkersService::Parts{
+      *engine, *store, *history, *sessions, *uploads, *metrics, clock, [this] { watches->Poke(); }, access});
+}
 
-  // From here on inputs are taken.
-  parts->engine->Start();
+absl::Status Server::Parts::Listen(const ServerOptions& options) {
+  for (const std::string& address : options.listen) {
+    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open(address));
+    listeners.push_back(std::move(listener));
+    addresses.push_back(listeners.back()->address());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::Parts::StartGrpc(const ServerOptions& options) {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   SetArguments(builder);
-  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors;
   for (const std::string& address : options.listen) {
-    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open(address));
-    parts->listeners.push_back(std::move(listener));
-    parts->addresses.push_back(parts->listeners.back()->address());
-    acceptors.push_back(builder.experimental().AddExternalConnectionAcceptor(
+    auto acceptor = std::shared_ptr(builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         grpc::InsecureServerCredentials()));
-  }
-  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
-  // gRPC decompresses before it looks at the size: 500 kB can become 512 MB.
-  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
-    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
-  }
-  builder.RegisterService(parts->jobs.get());
-  builder.RegisterService(parts->workers.get());
-  std::vector<std::unique_ptr<InterceptorFactory>> interceptors;
-  interceptors.push_back(CountOpenCalls(parts->callers, parts->open_calls));
-  interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
-  interceptors.push_back(CountRpcs(*parts->metrics, clock));
-  interceptors.push_back(AuditCalls(parts->callers, parts->audit));
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
-  parts->server = builder.BuildAndStart();
-  if (parts->server == nullptr) {
-    return absl::InternalError("the gRPC server did not start");
-  }
-  if (options.metrics_listen != "off") {
-    const bool local = platform::IsLocalAddress(options.metrics_listen);
-    const bool page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local);
-    parts->site = std::make_unique<Site>(
-        Site::Options{.page = page, .local_names_only = local}, parts->metrics,
-        parts->server->InProcessChannel(ArgumentsOfPage()),
-        [callers = &parts->callers](const std::string& session, const std::string& browser,
-                                    grpc::ClientContext& context) {
-          callers->MarkAsPage(session, browser, context);
-        },
-        SessionApi(parts->sign_ins, parts->audit));
-    TANDEM_ASSIGN_OR_RETURN(
-        parts->http,
-        HttpServer::Start(options.metrics_listen, [site = parts->site.get()](const HttpRequest& request) {
-          return site->Answer(request);
-        }));
-    parts->metrics_address = parts->http->address();
-    parts->sign_ins.SetPage(page ? PageForSignIn(parts->metrics_address)
-                                 : absl::FailedPreconditionError(kNoPage));
-  } else {
-    parts->sign_ins.SetPage(absl::FailedPreconditionError(kNoPage));
-  }
-  if (parts->tls == nullptr) {
-    platform::Log(platform::LogLevel::kWarning,
-                  "TLS is off: every process on this machine that can open these addresses can run jobs as "
-                  "this user and end any job",
-                  {{"listen", absl::StrJoin(parts->addresses, ",")}});
-  }
-  grpc::HealthCheckServiceInterface* health = parts->server->GetHealthCheckService();
-  for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
-    health->SetServingStatus(service, true);
-  }
-  for (size_t i = 0; i < acceptors.size(); ++i) {
-    ConnectionGuard& guard = *parts->guards.emplace_back(std::make_unique<ConnectionGuard>(
+    guards.push_back(std::make_unique<ConnectionGuard>(
         ConnectionGuard::Options{
             .most_message_bytes = kMostMessageBytes,
-            .tls = absl::StartsWith(options.listen[i], "unix:") ? nullptr : parts->tls.get(),
+            .tls = absl::StartsWith(address, "unix:") ? nullptr : tls.get(),
             .most_of_worker = ConnectionGuard::MostOfAWorker(platform::DescriptorLimit())},
-        parts->callers, parts->clock, [acceptor = std::shared_ptr(std::move(acceptors[i]))](int fd) {
+        callers, clock, [acceptor = std::move(acceptor)](int fd) {
           grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
           connection.fd = fd;
           acceptor->HandleNewConnection(&connection);
         }));
-    parts->listeners[i]->Start([&guard](int fd) { guard.Add(fd); });
   }
-  parts->ticks = std::thread([raw] { raw->RunTicks(); });
+  builder.RegisterService(jobs.get());
+  builder.RegisterService(workers.get());
+  std::vector<std::unique_ptr<InterceptorFactory>> interceptors;
+  interceptors.push_back(CountOpenCalls(callers, open_calls));
+  interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
+  interceptors.push_back(CountRpcs(*metrics, clock));
+  interceptors.push_back(AuditCalls(callers, audit));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  server = builder.BuildAndStart();
+  if (server == nullptr) {
+    return absl::InternalError("the gRPC server did not start");
+  }
+  grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
+  for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
+    health->SetServingStatus(service, true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Server::Parts::ServeHttp(const ServerOptions& options) {
+  if (options.metrics_listen == "off") {
+    sign_ins.SetPage(absl::FailedPreconditionError(kNoPage));
+    return absl::OkStatus();
+  }
+  const bool local = platform::IsLocalAddress(options.metrics_listen);
+  const bool page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local);
+  site = std::make_unique<Site>(
+      Site::Options{.page = page, .local_names_only = local}, metrics,
+      server->InProcessChannel(ArgumentsOfPage()),
+      [this](const std::string& session, const std::string& browser, grpc::ClientContext& context) {
+        callers.MarkAsPage(session, browser, context);
+      },
+      SessionApi(sign_ins, audit));
+  TANDEM_ASSIGN_OR_RETURN(http, HttpServer::Start(options.metrics_listen, [this](const HttpRequest& request) {
+                            return site->Answer(request);
+                          }));
+  metrics_address = http->address();
+  sign_ins.SetPage(page ? PageForSignIn(metrics_address) : absl::FailedPreconditionError(kNoPage));
+  return absl::OkStatus();
+}
+
+void Server::Parts::Accept() {
+  for (size_t i = 0; i < listeners.size(); ++i) {
+    listeners[i]->Start([&guard = *guards[i]](int fd) { guard.Add(fd); });
+  }
+}
+
+absl::Status Server::Parts::Start(const ServerOptions& options) {
+  // Listen looks again: opening a large store takes a while, and is not to begin in vain.
+  for (const std::string& address : options.listen) {
+    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
+  }
+  platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
+  TANDEM_RETURN_IF_ERROR(OpenState(options));
+  TANDEM_ASSIGN_OR_RETURN(State state, store->Load());
+  state.limits = options.limits;
+  const size_t live_jobs = state.jobs.size();
+  Assemble(options, std::move(state));
+  engine->Start();  // from here on inputs are taken
+  TANDEM_RETURN_IF_ERROR(Listen(options));
+  TANDEM_RETURN_IF_ERROR(StartGrpc(options));
+  TANDEM_RETURN_IF_ERROR(ServeHttp(options));
+  if (tls == nullptr) {
+    platform::Log(platform::LogLevel::kWarning,
+                  "TLS is off: every process on this machine that can open these addresses can run jobs as "
+                  "this user and end any job",
+                  {{"listen", absl::StrJoin(addresses, ",")}});
+  }
+  Accept();
+  ticks = std::thread([this] { RunTicks(); });
   platform::Log(platform::LogLevel::kInfo, "serving",
-                {{"listen", absl::StrJoin(parts->addresses, ",")},
-                 {"tls", parts->tls == nullptr ? "off" : "on"},
-                 {"metrics", parts->metrics_address.empty() ? "off" : parts->metrics_address},
+                {{"listen", absl::StrJoin(addresses, ",")},
+                 {"tls", tls == nullptr ? "off" : "on"},
+                 {"metrics", metrics_address.empty() ? "off" : metrics_address},
                  {"state", options.state_directory},
-                 {"store", parts->store->store_id()},
-                 {"term", absl::StrCat(parts->store->term())},
+                 {"store", store->store_id()},
+                 {"term", absl::StrCat(store->term())},
                  {"live_jobs", absl::StrCat(live_jobs)}});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+                                                      const platform::Clock& clock,
+                                                      platform::Random& random) {
+  TANDEM_RETURN_IF_ERROR(CheckOptions(options));
+  auto parts = std::make_unique<Parts>(clock, random);
+  if (const absl::Status started = parts->Start(options); !started.ok()) {
+    // Another machine may allow what this one does not.
+    return absl::IsInvalidArgument(started) ? absl::FailedPreconditionError(started.message()) : started;
+  }
   return std::unique_ptr<Server>(new Server(std::move(parts)));
 }
 

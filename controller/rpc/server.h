@@ -16,8 +16,8 @@ namespace tandem::controller {
 // A whole controller: store, history, engine, gRPC services, metrics. Thread-safe.
 class Server {
  public:
-  // Serves when it returns. Errors are one line each, and say what to do: those of CheckOptions, and what
-  // this machine refuses.
+  // Serves when it returns. Errors are one line each, and say what to do: InvalidArgument is CheckOptions',
+  // any other error is what this machine refuses.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const platform::Clock& clock,
                                                        platform::Random& random);

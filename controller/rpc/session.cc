@@ -71,7 +71,7 @@ void Session::Send(const v1::Assignments& assignments) {
 
 void Session::Send(const v1::KvValue& value) {
   const absl::MutexLock lock(&mu_);
-  values_.push_back(value);
+  values_.insert_or_assign({KeyOf(value.id()), value.key()}, value);
   WriteNext();
 }
 
@@ -212,53 +212,55 @@ void Session::Handle() {
   }
 }
 
-void Session::HandleHello() {
-  const v1::Hello& hello = incoming_.hello();
-  const int64_t term = sessions_.options_.term;
+std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   if (!proto::IsWorkerId(hello.worker_id())) {
-    Refuse(Refusal("BadWorkerId", absl::StrCat("worker_id must be ", proto::kWorkerIds), /*final=*/true));
-    return;
+    return Refusal("BadWorkerId", absl::StrCat("worker_id must be ", proto::kWorkerIds), /*final=*/true);
   }
   if (!tls::MayBeWorker(caller_.identity, hello.worker_id())) {
     const std::string& name = caller_.identity.name;
     const std::string allowed =
         name.ends_with('*') ? absl::StrCat("any that begins with \"", name.substr(0, name.size() - 1), "\"")
                             : name;
-    Refuse(
-        Refusal("WorkerIdDenied",
-                absl::StrCat("the certificate of ", tls::ToText(caller_.identity), " is not that of worker ",
-                             hello.worker_id(), "; start it with another --id, allowed: ", allowed,
-                             "; or give it a certificate of its own"),
-                /*final=*/true));
-    return;
+    return Refusal(
+        "WorkerIdDenied",
+        absl::StrCat("the certificate of ", tls::ToText(caller_.identity), " is not that of worker ",
+                     hello.worker_id(), "; start it with another --id, allowed: ", allowed,
+                     "; or give it a certificate of its own"),
+        /*final=*/true);
   }
   if (hello.protocol_min() > proto::kProtocol || hello.protocol_max() < proto::kProtocol) {
-    Refuse(Refusal("ProtocolMismatch",
+    return Refusal("ProtocolMismatch",
                    absl::StrCat("worker ", hello.worker_id(), " (build ", hello.build(),
                                 ") speaks protocols ", hello.protocol_min(), " to ", hello.protocol_max(),
                                 ", this controller ", proto::kProtocol, "; run the same build on both"),
-                   /*final=*/true));
-    return;
+                   /*final=*/true);
   }
+  const int64_t term = sessions_.options_.term;
   const bool ours = hello.store_id() == sessions_.options_.store_id;
   if (ours && hello.highest_term() > term) {
-    Refuse(Refusal(
+    return Refusal(
         "OldTerm",
         absl::StrCat(
             "worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
             ", this controller is at term ", term,
             ": its state directory is older than what the worker has seen; start the controller "
             "on its newest state, or, to go on from a backup, restart the worker, which ends its jobs"),
-        /*final=*/false));
-    return;
+        /*final=*/false);
   }
   std::set<int> indices;
   for (const v1::Slot& slot : hello.inventory().slots()) {
     if (!indices.insert(slot.index()).second) {
-      Refuse(
-          Refusal("BadInventory", absl::StrCat("slot ", slot.index(), " is listed twice"), /*final=*/true));
-      return;
+      return Refusal("BadInventory", absl::StrCat("slot ", slot.index(), " is listed twice"), /*final=*/true);
     }
+  }
+  return std::nullopt;
+}
+
+void Session::HandleHello() {
+  const v1::Hello& hello = incoming_.hello();
+  if (const std::optional<v1::Refused> refused = WhyNot(hello)) {
+    Refuse(*refused);
+    return;
   }
   const std::shared_ptr<Session> self = shared_from_this();
   {
@@ -294,23 +296,25 @@ void Session::HandleHello() {
                  {"attempts", absl::StrCat(hello.inventory().attempts_size())}});
   engine_.Post(WorkerHello{.session = id_, .hello = hello},
                [self, seq = incoming_.seq()](Engine::Reply reply) {
-                 v1::Welcome welcome;
-                 const Sessions::Options& options = self->sessions_.options_;
-                 welcome.set_session(self->id_);
-                 welcome.set_term(options.term);
-                 welcome.set_store_id(options.store_id);
-                 if (options.orphan_timeout != absl::InfiniteDuration()) {
-                   *welcome.mutable_orphan_timeout() = proto::ToProto(options.orphan_timeout);
-                 }
-                 *welcome.mutable_heartbeat_interval() = proto::ToProto(options.heartbeat_interval);
-                 welcome.set_protocol(proto::kProtocol);
-                 *welcome.mutable_assignments() = std::move(reply.assignments);
-                 {
-                   const absl::MutexLock lock(&self->mu_);
-                   self->welcome_ = std::move(welcome);
-                 }
+                 self->Welcome(std::move(reply.assignments));
                  self->Done(seq);
                });
+}
+
+void Session::Welcome(v1::Assignments assignments) {
+  const Sessions::Options& options = sessions_.options_;
+  v1::Welcome welcome;
+  welcome.set_session(id_);
+  welcome.set_term(options.term);
+  welcome.set_store_id(options.store_id);
+  if (options.orphan_timeout != absl::InfiniteDuration()) {
+    *welcome.mutable_orphan_timeout() = proto::ToProto(options.orphan_timeout);
+  }
+  *welcome.mutable_heartbeat_interval() = proto::ToProto(options.heartbeat_interval);
+  welcome.set_protocol(proto::kProtocol);
+  *welcome.mutable_assignments() = std::move(assignments);
+  const absl::MutexLock lock(&mu_);
+  welcome_ = std::move(welcome);
 }
 
 void Session::Refuse(const v1::Refused& refused) {
@@ -347,8 +351,8 @@ void Session::WriteNext() {
   } else if (!welcomed_) {
     return;
   } else if (!values_.empty()) {
-    *outgoing_.mutable_value() = std::move(values_.front());
-    values_.pop_front();
+    *outgoing_.mutable_value() = std::move(values_.begin()->second);
+    values_.erase(values_.begin());
   } else if (assignments_.has_value()) {
     *outgoing_.mutable_assignments() = *std::move(assignments_);
     assignments_.reset();

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -13,6 +15,7 @@
 #include "controller/rpc/callers.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/writing_stream.h"
+#include "proto/attempt_key.h"
 
 namespace tandem::controller {
 
@@ -47,6 +50,10 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
  private:
   void Handle() ABSL_LOCKS_EXCLUDED(mu_);
   void HandleHello() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
+  // Why a worker that says this is turned away, whoever else is connected; none: it is not.
+  std::optional<v1::Refused> WhyNot(const v1::Hello& hello) const;
+  // To be sent once it is written next, with all that is wanted of the worker.
+  void Welcome(v1::Assignments assignments) ABSL_LOCKS_EXCLUDED(mu_);
   void Refuse(const v1::Refused& refused) ABSL_LOCKS_EXCLUDED(mu_);
   void Done(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
   void Gone() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
@@ -78,7 +85,8 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   std::optional<v1::Refused> refused_ ABSL_GUARDED_BY(mu_);
   std::optional<v1::Welcome> welcome_ ABSL_GUARDED_BY(mu_);
   std::optional<v1::Assignments> assignments_ ABSL_GUARDED_BY(mu_);
-  std::deque<v1::KvValue> values_ ABSL_GUARDED_BY(mu_);
+  // By attempt and key: one that is asked for again and again is owed once.
+  std::map<std::pair<AttemptKey, std::string>, v1::KvValue> values_ ABSL_GUARDED_BY(mu_);
   std::deque<v1::UploadRequest> uploads_ ABSL_GUARDED_BY(mu_);
   bool heartbeat_due_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -129,7 +129,7 @@ UploadRelay::Taken UploadRelay::Deliver(const v1::UploadChunk& chunk, const tls:
   return taken;
 }
 
-void UploadRelay::Finish(const std::string& id) {
+void UploadRelay::Finish(const std::string& id, bool cut) {
   std::function<void()> more;
   {
     const absl::MutexLock lock(&mu_);
@@ -141,6 +141,9 @@ void UploadRelay::Finish(const std::string& id) {
     if (upload->second.missing > 0) {
       more = Fail(id, absl::StrCat("worker ", upload->second.slot.worker(),
                                    " stopped sending before every step had come"));
+    } else if (cut) {
+      more = Fail(id, absl::StrCat("worker ", upload->second.slot.worker(), " went away; ",
+                                   WhatIsLost(upload->second.slot, upload->second.is_profile)));
     } else {
       reader.open.erase(id);
       more = reader.more;

@@ -50,8 +50,8 @@ class UploadRelay {
   enum class Taken { kOk, kFull, kGone };
   Taken Deliver(const v1::UploadChunk& chunk, const tls::Identity& identity, std::function<void()> resume)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The upload is over.
-  void Finish(const std::string& upload) ABSL_LOCKS_EXCLUDED(mu_);
+  // The upload is over. `cut`: the worker did not say that this was all.
+  void Finish(const std::string& upload, bool cut) ABSL_LOCKS_EXCLUDED(mu_);
 
   // A worker is not connected any more: logs that it has not begun never come, and no timelines.
   void WorkerGone(const std::string& worker) ABSL_LOCKS_EXCLUDED(mu_);

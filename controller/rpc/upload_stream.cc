@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/upload_stream.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <set>
@@ -106,10 +107,7 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {
-      for (const std::string& upload : uploads_) {
-        relay_.Finish(upload);
-      }
+    if (!ok) {  // the worker has sent all, or is gone: OnDone knows
       End(grpc::Status::OK);
       return;
     }
@@ -131,11 +129,14 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
     }
   }
 
-  void OnCancel() override { End(grpc::Status::CANCELLED); }
+  void OnCancel() override {
+    cut_ = true;
+    End(grpc::Status::CANCELLED);
+  }
 
   void OnDone() override {
     for (const std::string& upload : uploads_) {
-      relay_.Finish(upload);
+      relay_.Finish(upload, cut_);
     }
     OwnedStream::OnDone();
   }
@@ -160,6 +161,7 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
   const tls::Identity identity_;
   v1::UploadChunk incoming_;  // of the chain of reads, like uploads_
   std::set<std::string> uploads_;
+  std::atomic<bool> cut_ = false;  // the connection has broken, or the worker gave up
 };
 
 template <typename Chunk>

@@ -79,6 +79,7 @@ struct Store::Statements {
       "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, "
       "live = excluded.live, job = excluded.job, runtime = excluded.runtime");
   Statement insert_request = db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)");
+  Statement put_filler = db.Prepare("INSERT OR REPLACE INTO meta VALUES ('filler', zeroblob(65536))");
   Statement find_id = db.Prepare("SELECT job FROM jobs WHERE id = ?");
   Statement find_prefix = db.Prepare("SELECT job FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?");
   Statement find_row = db.Prepare("SELECT job, runtime FROM jobs WHERE id = ?");
@@ -190,25 +191,36 @@ absl::StatusOr<State> Store::ReadState() {
   return state;
 }
 
-absl::Status Store::Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
-  const absl::MutexLock lock(&mu_);
+absl::Status Store::Begin() {
   TANDEM_RETURN_IF_ERROR(db_->CheckInPlace());
-  absl::Status status = db_->Execute("BEGIN");
-  if (status.ok()) {
-    status = Write(events, rows);
+  return db_->Execute("BEGIN");
+}
+
+absl::Status Store::End(absl::Status written) {
+  if (written.ok()) {
+    written = db_->Execute("COMMIT");
   }
-  if (status.ok()) {
-    status = db_->Execute("COMMIT");
-  }
-  if (!status.ok()) {
+  if (!written.ok()) {
     // The first error is the one to report; after some, SQLite has rolled back by itself.
     db_->Execute("ROLLBACK").IgnoreError();
-    return status;
   }
+  return written;
+}
+
+absl::Status Store::Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
+  const absl::MutexLock lock(&mu_);
+  TANDEM_RETURN_IF_ERROR(Begin());
+  TANDEM_RETURN_IF_ERROR(End(Write(events, rows)));
   if (!events.empty()) {
     last_seq_ = events.back().seq();
   }
   return absl::OkStatus();
+}
+
+absl::Status Store::CheckRoom() {
+  const absl::MutexLock lock(&mu_);
+  TANDEM_RETURN_IF_ERROR(Begin());
+  return End(statements_->put_filler.Run());
 }
 
 absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {

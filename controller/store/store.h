@@ -38,6 +38,9 @@ class Store {
   absl::Status Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Commits a row without a meaning that is larger than most commits. Errors are those of Commit.
+  absl::Status CheckRoom() ABSL_LOCKS_EXCLUDED(mu_);
+
   // The row of the job of that id, as it was committed last.
   absl::StatusOr<std::optional<JobEntry>> Row(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -70,6 +73,9 @@ class Store {
                                                        platform::Random& random);
   absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The transaction, of which `written` is how its writes went: commits it, or rolls it back.
+  absl::Status End(absl::Status written) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

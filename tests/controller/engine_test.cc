@@ -51,6 +51,7 @@ TEST(EngineTest, AfterItsStoreWasDeletedTheNextSubmitIsRefusedWithTheReason) {
                  .events = [](const auto&) {},
                  .commit_seconds = [](double) {},
                  .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
+                 .room_again = [] { ADD_FAILURE(); },
                  .fatal = [&](const absl::Status& status) { fatal = status; }});
   engine.Start();
   EXPECT_TRUE(Submitted(engine, "kept").ok());

@@ -10,16 +10,23 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/controller/daemon_process.h"
+#include "tests/controller/job_builder.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/controller/worker_session.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 void SetLimit(const Daemon& daemon, __rlimit_resource resource, rlim_t value) {
   rlimit limit{};
@@ -193,6 +200,86 @@ TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom
     EXPECT_EQ(job.id(), acknowledged[i]) << "the same job, by its request id";
   }
   EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// A daemon, and what it says of itself and of worker "w", whose stream is this test's.
+class FullDiskTest : public ::testing::Test {
+ protected:
+  void Connect() {
+    session_ = Welcomed(*stub_, context_, HelloOf("w", 0));
+    ASSERT_NE(session_, nullptr);
+  }
+  std::string StoreError() {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    v1::ServerInfo info;
+    EXPECT_TRUE(client_.stub().GetServerInfo(&context, v1::GetServerInfoRequest(), &info).ok());
+    return info.store_error();
+  }
+  v1::ListWorkersResponse Workers() {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(client_.stub().ListWorkers(&context, {}, &response).ok());
+    return response;
+  }
+  // Until there is no room for one more.
+  void SubmitJobs() {
+    v1::Job job;
+    grpc::Status status;
+    for (int i = 0; status.ok() && i < 1000; ++i) {
+      status = client_.Submit(JobClient::SpecOf("job-" + std::to_string(i), 1), "", job);
+    }
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  }
+
+  const platform::TemporaryFolder folder_;
+  Daemon daemon_{folder_.path(), ""};
+  JobClient client_{Daemon::Address(folder_.path())};
+  const std::unique_ptr<v1::Workers::Stub> stub_ = v1::Workers::NewStub(client_.channel());
+  grpc::ClientContext context_;
+  std::unique_ptr<WorkerSession> session_;
+};
+
+TEST_F(FullDiskTest, ItIsSaidToWhoeverAsksUntilThereIsRoomAlsoWhileNobodySubmits) {
+  EXPECT_EQ(StoreError(), "");
+  SetLimit(daemon_, RLIMIT_FSIZE, 400'000);  // of each file, as a full disk
+  SubmitJobs();
+  EXPECT_THAT(StoreError(), HasSubstr(folder_.path() + "/state/controller.db"));
+
+  SetLimit(daemon_, RLIMIT_FSIZE, RLIM_INFINITY);
+  JobClient::Until([&] { return StoreError().empty(); });
+  EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr("the store can be written again"));
+  v1::Job job;
+  EXPECT_TRUE(client_.Submit(JobClient::SpecOf("later", 1), "", job).ok());
+  EXPECT_EQ(daemon_.Stop(), 0);
+}
+
+TEST_F(FullDiskTest, ThatThereIsRoomForLittleIsNotThatThereIsRoom) {
+  Connect();
+  SetLimit(daemon_, RLIMIT_FSIZE, 400'000);
+  SubmitJobs();
+  context_.TryCancel();  // the event of its end is smaller than a job
+  JobClient::Until([&] { return Workers().workers(0).reason() == "NotConnected"; });
+  EXPECT_NE(StoreError(), "");
+  EXPECT_THAT(Daemon::Log(folder_.path()), Not(HasSubstr("the store can be written again")));
+  EXPECT_EQ(daemon_.Stop(), 0);
+}
+
+// Or it would be counted in an alert as one that has vanished.
+TEST_F(FullDiskTest, AWorkerThatLeavesAsItWasAskedToIsListedNoMore) {
+  Connect();
+  v1::WorkerMessage message;
+  message.set_seq(2);
+  message.mutable_heartbeat()->set_draining(true);
+  ASSERT_TRUE(session_->Write(message));
+  JobClient::Until([&] { return Workers().workers(0).reason() == "Draining"; });
+  SetLimit(daemon_, RLIMIT_FSIZE, 1);  // not even for that
+  SubmitJobs();
+  context_.TryCancel();
+  JobClient::Until([&] { return Workers().workers().empty(); });
+  EXPECT_NE(StoreError(), "");
+  EXPECT_EQ(daemon_.Stop(), 0);
 }
 
 // What becomes of the state directory while a controller has it.

@@ -240,6 +240,26 @@ TEST(MetricsTest, AWorkersSilenceIsCountedFromItsLastWordWhetherItIsConnectedOrA
   EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"away\"} 7"));
 }
 
+TEST(MetricsTest, AWorkerThatVanishedIsAwayAndOneThatHasLeftAsItWasAskedToIsNotCounted) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  metrics.SetLastSeen([&](const std::string&) { return clock.Now(); });
+  Driver driver;
+  for (const char* const worker : {"left", "vanished"}) {
+    driver.Connect(worker, 1);
+  }
+  driver.Feed(WorkerDraining{.worker = "left"});
+  for (const char* const worker : {"left", "vanished"}) {
+    driver.Disconnect(worker);
+  }
+  Prune(driver.state);
+  metrics.Look(driver.state);
+  const std::string text = TextOf(metrics);
+  EXPECT_THAT(text, HasSubstr("tandem_controller_workers{state=\"away\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("tandem_worker_heartbeat_age_seconds{worker=\"vanished\"}"));
+  EXPECT_THAT(text, Not(HasSubstr("{worker=\"left\"}")));
+}
+
 TEST(MetricsTest, AReportThatComesAfterTheEndKeepsNothingAlive) {
   platform::FakeClock clock;
   Metrics metrics(clock);

@@ -12,8 +12,10 @@
 
 #include "absl/strings/match.h"
 #include "controller/http/profile_trace.h"
+#include "tests/controller/job_builder.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/controller/worker_session.h"
 
 namespace tandem::controller {
 namespace {
@@ -45,6 +47,53 @@ TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
   // A request that comes before the controller notices is told that the worker went away.
   JobClient::Until(
       [&] { return read(chunk) && absl::StrContains(chunk.error(), "worker a is not connected"); });
+}
+
+// Or whoever follows a log takes the death of its worker for the end of the job.
+TEST_F(ServiceTest, AFollowedLogWhoseWorkerDiesEndsWithThatAndOneThatIsWholeDoesNot) {
+  grpc::ClientContext session_context;
+  const auto workers = v1::Workers::NewStub(client_->channel());
+  const std::unique_ptr<WorkerSession> session = Welcomed(*workers, session_context, HelloOf("w", 1));
+  ASSERT_NE(session, nullptr);
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("logs", 1), "", job).ok());
+  FirstAttempt(*session);
+  for (const bool dies : {true, false}) {
+    grpc::ClientContext reader_context;
+    JobClient::SetDeadline(reader_context);
+    v1::LogRequest request;
+    request.set_job("logs");
+    request.set_follow(true);
+    const auto reader = client_->stub().ReadLog(&reader_context, request);
+    v1::ControllerMessage message;
+    do {
+      ASSERT_TRUE(session->Read(&message));
+    } while (!message.has_upload());
+    grpc::ClientContext upload_context;
+    JobClient::SetDeadline(upload_context);
+    v1::UploadDone done;
+    const auto upload = workers->Upload(&upload_context, &done);
+    v1::UploadChunk sent;
+    sent.set_upload(message.upload().upload());
+    sent.mutable_chunk()->set_data("a line\n");
+    ASSERT_TRUE(upload->Write(sent));
+    v1::LogChunk chunk;
+    ASSERT_TRUE(reader->Read(&chunk));
+    EXPECT_EQ(chunk.data(), "a line\n");
+    if (dies) {
+      upload_context.TryCancel();
+    } else {
+      upload->WritesDone();
+      EXPECT_TRUE(upload->Finish().ok());
+    }
+    EXPECT_EQ(reader->Read(&chunk), dies);
+    if (dies) {
+      EXPECT_EQ(chunk.error(), "worker w went away; the log lies there");
+      EXPECT_FALSE(reader->Read(&chunk));
+    }
+    EXPECT_TRUE(reader->Finish().ok());
+  }
+  session_context.TryCancel();
 }
 
 class ProfileTest : public ServiceTest {

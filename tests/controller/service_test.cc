@@ -146,7 +146,7 @@ TEST_F(ServiceTest, ABadSpecIsRefusedWithEveryViolation) {
   v1::Job job;
   const grpc::Status status = client_->Submit(spec, "", job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_EQ(status.error_message(), jobspec::ToText(violations));
+  EXPECT_EQ(status.error_message() + "\n", jobspec::ToText(violations)) << "no line is empty";
   RpcStatus details;
   ASSERT_TRUE(details.ParseFromString(status.error_details()));
   ASSERT_EQ(details.details_size(), 1);

@@ -14,8 +14,10 @@
 #include "absl/time/time.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
+#include "tests/controller/job_builder.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/controller/worker_session.h"
 
 namespace tandem::controller {
 namespace {
@@ -175,6 +177,20 @@ TEST_F(HeldIdTest, AProcessThatFollowsOneWhichIsAskedToEndTriesAgainUntilThen) {
   JobClient::Until([&] { return AnswerTo(2).has_welcome(); });
 }
 
+TEST_F(HeldIdTest, AWorkerThatHasLeftAsItWasAskedToIsNotListed) {
+  const auto listed = [&] {
+    grpc::ClientContext context;
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    return response.workers_size();
+  };
+  {
+    const Holder holder(client_->channel(), /*draining=*/true);
+    EXPECT_EQ(listed(), 1);
+  }
+  JobClient::Until([&] { return listed() == 0; });
+}
+
 // A daemon that opens another session before its last one was seen to be broken. The engine would send the
 // worker's assignments to a session that is over, and would never hear that the worker has gone.
 TEST_F(ServiceTest, OfSessionsThatComeAtOnceTheEngineKnowsTheLast) {
@@ -218,6 +234,49 @@ TEST_F(ServiceTest, OfSessionsThatComeAtOnceTheEngineKnowsTheLast) {
     JobClient::Until([&] { return !connected(); });
     ASSERT_FALSE(HasFailure()) << "round " << round;
   }
+}
+
+// Each costs it a line and the controller the value, so a worker that asks and does not read could cost the
+// controller its memory.
+TEST_F(ServiceTest, AValueThatAWorkerAsksForAgainBeforeItReadsIsOwedOnce) {
+  constexpr int kGets = 200;
+  grpc::ClientContext context;
+  const auto workers = v1::Workers::NewStub(client_->channel());
+  const std::unique_ptr<WorkerSession> session = Welcomed(*workers, context, HelloOf("w", 1));
+  ASSERT_NE(session, nullptr);
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  const v1::AttemptId id = FirstAttempt(*session);
+  v1::WorkerMessage message;
+  message.set_seq(2);
+  *message.mutable_set()->mutable_id() = id;
+  message.mutable_set()->set_key("k");
+  message.mutable_set()->set_value(std::string(1 << 20, 'x'));
+  ASSERT_TRUE(session->Write(message));
+  for (uint64_t seq = 3; seq < 3 + kGets; ++seq) {
+    message.set_seq(seq);
+    *message.mutable_get()->mutable_id() = id;
+    message.mutable_get()->set_key("k");
+    ASSERT_TRUE(session->Write(message));
+  }
+  message.set_seq(3 + kGets);
+  message.mutable_heartbeat()->set_draining(true);
+  ASSERT_TRUE(session->Write(message));
+  JobClient::Until([&] {  // so it has taken all that came before
+    grpc::ClientContext list;
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(client_->stub().ListWorkers(&list, {}, &response).ok());
+    return response.workers_size() == 1 && response.workers(0).reason() == "Draining";
+  });
+  int values = 0;
+  v1::ControllerMessage answer;
+  do {
+    ASSERT_TRUE(session->Read(&answer));
+    values += answer.has_value() ? 1 : 0;
+  } while (answer.ack() < 2 + kGets);
+  EXPECT_GE(values, 1);
+  EXPECT_LT(values, kGets / 4);
+  context.TryCancel();
 }
 
 // As one that runs on an old copy of its state must not take workers back to the past.

@@ -235,6 +235,20 @@ TEST_F(DaemonTest, SigtermStopsTheRanksAndExitsWith0) {
   EXPECT_TRUE(WIFEXITED(*status) && WEXITSTATUS(*status) == 0) << *status;
   EXPECT_TRUE(WaitUntilGone(pids, absl::ZeroDuration()));
   EXPECT_TRUE(controller_->WaitFor(Ended)) << "reported before it left";
+  EXPECT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.leaving; })) << "and that it leaves";
+}
+
+TEST_F(DaemonTest, ARankWhoseLogCannotBeOpenedIsTheMachinesFaultAndItsPathAndTheRemedyAreNamed) {
+  const std::string log = folder_ + "/state/logs/0123456789ab/attempt-1/rank-0.log";
+  std::filesystem::create_directories(log);
+  controller_->Want({Job("steps-50", 1)});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  const v1::Cause cause = Status().ranks(0).cause();
+  EXPECT_EQ(cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+  EXPECT_EQ(cause.message(), "rank 0 could not be started: open " + log +
+                                 ": it is a folder, not a regular file; its log lies in the worker's "
+                                 "--state: make room there, or mend that file system");
 }
 
 TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {

@@ -160,6 +160,7 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
       break;
     case v1::WorkerMessage::kHeartbeat:
       ++seen_.heartbeats;
+      seen_.leaving = seen_.leaving || message.heartbeat().draining();
       break;
     case v1::WorkerMessage::ITEM_NOT_SET:
       break;

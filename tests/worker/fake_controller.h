@@ -37,6 +37,7 @@ class FakeController final : public v1::Workers::Service {
     std::string log_error;  // the last
     int uploads_ended = 0;
     int heartbeats = 0;
+    bool leaving = false;  // one of them said so
     int gets = 0;
   };
 

@@ -108,6 +108,27 @@ TEST(ShutdownTest, ADrainWithoutAJobEndsAtOnce) {
   EXPECT_THAT(idle.Take<ExitProcess>(), SizeIs(1));
 }
 
+// Or the controller would wait for one that has gone for good.
+TEST(ShutdownTest, AWorkerSaysThatItLeavesHoweverLittleTimeItHas) {
+  for (const absl::Duration drain : {absl::ZeroDuration(), absl::Seconds(30)}) {
+    CoreHarness idle;
+    idle.Connect();
+    idle.Feed(ShutdownAsked{drain});
+    const std::vector<v1::WorkerMessage> heartbeats = idle.TakeMessages(v1::WorkerMessage::kHeartbeat);
+    ASSERT_THAT(heartbeats, SizeIs(1)) << drain;
+    EXPECT_TRUE(heartbeats[0].heartbeat().draining());
+    EXPECT_THAT(idle.Take<ExitProcess>(), SizeIs(1));
+  }
+}
+
+TEST(ShutdownTest, AWorkerThatNoControllerHasWelcomedLeavesWithoutAWord) {
+  CoreHarness idle;
+  idle.Feed(Connected{.data_address = "127.0.0.1"});
+  idle.Feed(ShutdownAsked{absl::ZeroDuration()});
+  EXPECT_THAT(idle.TakeMessages(v1::WorkerMessage::kHeartbeat), IsEmpty());
+  EXPECT_THAT(idle.Take<ExitProcess>(), SizeIs(1));
+}
+
 TEST(ShutdownTest, ADrainingWorkerSaysSoOnceASessionAndRefusesWhatCameTooLate) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("a", 1));
