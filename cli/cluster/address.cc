@@ -3,7 +3,6 @@
 
 #include <netdb.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,31 +38,76 @@ absl::Status CheckAddress(const std::string& text, const std::string& where) {
 
 namespace {
 
-const std::string& FirstOf(const std::string& a, const std::string& b, const std::string& c) {
-  return !a.empty() ? a : !b.empty() ? b : c;
+// What one place says of the files of TLS, and what it calls each of them.
+struct TlsAnswer {
+  tls::TlsFiles files;
+  tls::TlsFileSources sources;
+};
+
+// Each file by itself, from the first of the answers that has it.
+TlsAnswer FirstOfEach(const std::vector<TlsAnswer>& answers) {
+  TlsAnswer out;
+  for (const TlsAnswer& answer : answers) {
+    for (const auto& [file, source] :
+         {std::pair(&tls::TlsFiles::ca, &tls::TlsFileSources::ca),
+          std::pair(&tls::TlsFiles::certificate, &tls::TlsFileSources::certificate),
+          std::pair(&tls::TlsFiles::key, &tls::TlsFileSources::key)}) {
+      if ((out.files.*file).empty()) {
+        out.files.*file = answer.files.*file;
+        out.sources.*source = answer.sources.*source;
+      }
+    }
+    if (out.files.server_name.empty()) {
+      out.files.server_name = answer.files.server_name;
+    }
+  }
+  return out;
 }
 
-// The context that is meant; none: an empty one.
-absl::StatusOr<NamedCluster> FindCluster(const TargetFlags& flags, const Environment& environment) {
+TlsAnswer OfVariables(const Environment& environment) {
+  return {.files = {.ca = environment.tandem_tls_ca,
+                    .certificate = environment.tandem_tls_cert,
+                    .key = environment.tandem_tls_key,
+                    .server_name = environment.tandem_tls_server_name},
+          .sources = {.ca = "TANDEM_TLS_CA", .certificate = "TANDEM_TLS_CERT", .key = "TANDEM_TLS_KEY"}};
+}
+
+// A cluster of the config file, and its name there.
+struct FoundCluster {
+  std::string name;  // empty: none is meant
+  NamedCluster cluster;
+};
+
+TlsAnswer OfContext(const FoundCluster& found) {
+  const std::string of = absl::StrCat(" of the context ", Escape(found.name));
+  return {.files = found.cluster.tls,
+          .sources = {.ca = "tls-ca" + of, .certificate = "tls-cert" + of, .key = "tls-key" + of}};
+}
+
+absl::StatusOr<FoundCluster> FindCluster(const TargetFlags& flags, const Environment& environment) {
   const bool by_flag = !flags.context.empty();
   const std::string named = by_flag ? flags.context : environment.tandem_context;
   const bool addressed = !flags.addr.empty() || !environment.tandem_addr.empty();
   if (named.empty() && addressed) {
-    return NamedCluster{};
+    return FoundCluster{};
   }
   TANDEM_ASSIGN_OR_RETURN(const Contexts contexts, LoadContexts(environment));
   const std::string name = named.empty() ? contexts.current : named;
   if (name.empty()) {
-    return NamedCluster{};
+    return FoundCluster{};
   }
   const auto found = contexts.clusters.find(name);
   if (found == contexts.clusters.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        by_flag ? "--context: " : "TANDEM_CONTEXT: ", Escape(name), " is not in ",
-        contexts.file.empty() ? "~/.config/tandem/config.yaml, which is not there" : contexts.file, "; ",
-        AllowedNames(contexts)));
+    const std::string where = by_flag ? "--context: " : "TANDEM_CONTEXT: ";
+    const absl::StatusOr<std::string> file = ContextsFile(environment);
+    if (!file.ok()) {
+      return absl::InvalidArgumentError(where + std::string(file.status().message()));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(where, Escape(name), " is not in ", Escape(*file),
+                                                   contexts.file.empty() ? ", which is not there; " : "; ",
+                                                   AllowedNames(contexts)));
   }
-  return found->second;
+  return FoundCluster{found->first, found->second};
 }
 
 absl::StatusOr<Address> FindTarget(const TargetFlags& flags, const Environment& environment,
@@ -93,43 +137,34 @@ absl::StatusOr<Address> FindTarget(const TargetFlags& flags, const Environment& 
 }  // namespace
 
 absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment) {
-  TANDEM_ASSIGN_OR_RETURN(const NamedCluster cluster, FindCluster(flags, environment));
-  absl::StatusOr<Address> address = FindTarget(flags, environment, cluster);
+  TANDEM_ASSIGN_OR_RETURN(const FoundCluster found, FindCluster(flags, environment));
+  absl::StatusOr<Address> address = FindTarget(flags, environment, found.cluster);
   if (!address.ok() || absl::StartsWith(address->target, "unix:")) {
     return address;
   }
-  const tls::TlsFiles variables = {.ca = environment.tandem_tls_ca,
-                                   .certificate = environment.tandem_tls_cert,
-                                   .key = environment.tandem_tls_key,
-                                   .server_name = environment.tandem_tls_server_name};
-  const bool by_flag = !flags.context.empty();
-  const tls::TlsFiles& second = by_flag ? cluster.tls : variables;
-  const tls::TlsFiles& last = by_flag ? variables : cluster.tls;
-  const tls::TlsFiles files = {
-      .ca = FirstOf(flags.tls.ca, second.ca, last.ca),
-      .certificate = FirstOf(flags.tls.certificate, second.certificate, last.certificate),
-      .key = FirstOf(flags.tls.key, second.key, last.key),
-      .server_name = FirstOf(flags.tls.server_name, second.server_name, last.server_name)};
-  if (files.given()) {
-    TANDEM_ASSIGN_OR_RETURN(tls::TlsTexts texts, tls::ReadTlsFiles(files));
+  const TlsAnswer of_flags = {.files = flags.tls, .sources = {}};
+  const TlsAnswer given = flags.context.empty()
+                              ? FirstOfEach({of_flags, OfVariables(environment), OfContext(found)})
+                              : FirstOfEach({of_flags, OfContext(found), OfVariables(environment)});
+  if (given.files.given()) {
+    TANDEM_ASSIGN_OR_RETURN(tls::TlsTexts texts, tls::ReadTlsFiles(given.files, given.sources));
     address->tls = std::make_shared<const tls::TlsTexts>(std::move(texts));
-    address->files = files;
+    address->files = given.files;
   }
   return address;
 }
 
-bool CanConnect(const std::string& address) {
-  const std::string path = address.substr(std::string("unix:").size());
-  sockaddr_un name = {};
-  name.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(name.sun_path)) {
-    return false;
+std::string WhyNoneReturns(const Address& address, const Environment& environment) {
+  if (address.source != Address::Source::kUp) {
+    return "";
   }
-  std::memcpy(name.sun_path, path.data(), path.size());
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
-  ::close(fd);
-  return connected;
+  const absl::StatusOr<std::string> root = StateRoot(environment);
+  const std::optional<RunningUp> up = root.ok() ? FindRunningUp(UpFolder(*root)) : std::nullopt;
+  return up.has_value() && up->address == address.target
+             ? ""
+             : absl::StrCat(
+                   "the `tandem up` at ", address.target,
+                   " has ended, and its running jobs with it; queued ones go on with the next `tandem up`");
 }
 
 absl::Status CanListen(const std::string& host_and_port) {

@@ -41,11 +41,12 @@ struct TargetFlags {
 // where the address is not from it. One line where something is wrong.
 absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment);
 
+// Where `address` is that of a `tandem up` that has ended: that nothing will answer there any more, in a
+// line. Empty where something may. Asks the lock that an `up` holds.
+std::string WhyNoneReturns(const Address& address, const Environment& environment);
+
 // "unix:PATH" (absolute, at most 107 bytes) or "HOST:PORT". `where` names it in the error: "--addr".
 absl::Status CheckAddress(const std::string& text, const std::string& where);
-
-// Whether something accepts connections at "unix:PATH" now.
-bool CanConnect(const std::string& address);
 
 // Whether a daemon could listen there: OK, or one line that says why not.
 absl::Status CanListen(const std::string& host_and_port);

@@ -19,12 +19,18 @@ template <typename Request, typename Response>
 absl::StatusOr<Response> CallUnary(Connection& connection,
                                    grpc::Status (v1::Jobs::Stub::*method)(grpc::ClientContext*,
                                                                           const Request&, Response*),
-                                   const Request& request, absl::Duration timeout = kCallTimeout) {
+                                   const Request& request, absl::Duration timeout = kCallTimeout,
+                                   const std::function<bool()>& given_up = nullptr) {
   Response response;
-  const absl::Status status =
-      connection.Call(timeout, [&](v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& /*began*/) {
+  const absl::Status status = connection.Call(
+      timeout,
+      [&](v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& /*began*/) {
         return (stub.*method)(&context, request, &response);
-      });
+      },
+      given_up);
+  if (absl::IsCancelled(status) && !(given_up && given_up())) {  // by the other side
+    return absl::UnavailableError("the controller is shutting down");
+  }
   TANDEM_RETURN_IF_ERROR(status);
   return response;
 }
@@ -60,9 +66,10 @@ Client::Client(Address address)
 
 Client::~Client() = default;
 
-absl::StatusOr<v1::Job> Client::Submit(const v1::SubmitRequest& request) {
+absl::StatusOr<v1::Job> Client::Submit(const v1::SubmitRequest& request,
+                                       const std::function<bool()>& given_up) {
   return CallUnary(*connection_, &v1::Jobs::Stub::Submit, request,
-                   plan::ChoosesPrefetch(request.spec()) ? kPlannedTimeout : kCallTimeout);
+                   plan::ChoosesPrefetch(request.spec()) ? kPlannedTimeout : kCallTimeout, given_up);
 }
 
 absl::StatusOr<v1::Job> Client::GetJob(const std::string& job) {

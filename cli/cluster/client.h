@@ -27,7 +27,9 @@ class Client {
 
   const Address& address() const { return address_; }
 
-  absl::StatusOr<v1::Job> Submit(const v1::SubmitRequest& request);
+  // Cancelled once `given_up`, which another thread calls, returns true.
+  absl::StatusOr<v1::Job> Submit(const v1::SubmitRequest& request,
+                                 const std::function<bool()>& given_up = nullptr);
   absl::StatusOr<v1::Job> GetJob(const std::string& job);
   // checkpoint: of what was trained, first.
   absl::StatusOr<v1::Job> Cancel(const std::string& job, const std::string& reason, bool checkpoint = false);

@@ -50,7 +50,8 @@ class Reader {
     }
     if (problems_.empty() && !out.current.empty() && !out.clusters.contains(out.current)) {
       problems_.push_back(absl::StrCat(file_, ": current-context: ", jobspec::Shown(out.current),
-                                       " is not among the contexts"));
+                                       " is not among the contexts; ",
+                                       out.clusters.empty() ? "remove the line" : AllowedNames(out)));
     }
     if (!problems_.empty()) {
       return absl::InvalidArgumentError(absl::StrJoin(problems_, "; "));
@@ -133,15 +134,7 @@ bool IsBlank(absl::string_view text) {
   });
 }
 
-// Empty: there is no home.
-std::string FolderOf(const Environment& environment) {
-  if (!environment.xdg_config_home.empty()) {
-    return environment.xdg_config_home + "/tandem";
-  }
-  return environment.home.empty() ? "" : environment.home + "/.config/tandem";
-}
-
-std::string FileIn(const std::string& folder) { return folder + "/config.yaml"; }
+std::string FolderOf(const std::string& file) { return file.substr(0, file.rfind('/')); }
 
 // The number of the first line with a comment; 0: none. A # that begins a word outside of quotes begins one.
 int CommentLine(absl::string_view text) {
@@ -189,19 +182,32 @@ std::string AllowedNames(const Contexts& contexts) {
                        : absl::StrCat("allowed: ", absl::StrJoin(names, ", "));
 }
 
+absl::StatusOr<std::string> ContextsFile(const Environment& environment) {
+  constexpr char kFile[] = "/tandem/config.yaml";
+  // The XDG rules: a path that is not absolute does not count.
+  if (absl::StartsWith(environment.xdg_config_home, "/")) {
+    return environment.xdg_config_home + kFile;
+  }
+  if (absl::StartsWith(environment.home, "/")) {
+    return environment.home + "/.config" + kFile;
+  }
+  return absl::FailedPreconditionError(
+      "no place for the config file: neither HOME nor XDG_CONFIG_HOME is set to an absolute path; set one of "
+      "them");
+}
+
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {
-  const std::string folder = FolderOf(environment);
-  if (folder.empty()) {
+  const absl::StatusOr<std::string> file = ContextsFile(environment);
+  if (!file.ok()) {
     return Contexts{};
   }
-  const std::string file = FileIn(folder);
   const absl::StatusOr<std::string> text =
-      platform::ReadAtMost(platform::SystemFiles(), file, kMostConfigBytes);
+      platform::ReadAtMost(platform::SystemFiles(), *file, kMostConfigBytes);
   if (absl::IsNotFound(text.status())) {
     return Contexts{};
   }
   TANDEM_RETURN_IF_ERROR(text.status());
-  return ReadContexts(*text, file, folder);
+  return ReadContexts(*text, *file, FolderOf(*file));
 }
 
 std::string WriteContexts(const Contexts& contexts, const std::string& folder) {
@@ -229,13 +235,9 @@ std::string WriteContexts(const Contexts& contexts, const std::string& folder) {
 }
 
 absl::Status SaveContexts(const Contexts& contexts, const Environment& environment) {
-  const std::string folder = FolderOf(environment);
-  if (folder.empty()) {
-    return absl::FailedPreconditionError(
-        "neither HOME nor XDG_CONFIG_HOME is set, so there is no place for the config file; set one of them");
-  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string file, ContextsFile(environment));
+  const std::string folder = FolderOf(file);
   platform::Files& files = platform::SystemFiles();
-  const std::string file = FileIn(folder);
   const absl::StatusOr<std::string> before = platform::ReadAtMost(files, file, kMostConfigBytes);
   if (!before.ok() && !absl::IsNotFound(before.status())) {
     return before.status();

@@ -40,6 +40,10 @@ absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& 
 // how to make one.
 std::string AllowedNames(const Contexts& contexts);
 
+// Where the file is, or would be. FailedPrecondition where neither HOME nor XDG_CONFIG_HOME is set to
+// an absolute path.
+absl::StatusOr<std::string> ContextsFile(const Environment& environment);
+
 // No contexts where there is no such file.
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
@@ -20,24 +21,32 @@ namespace {
 constexpr mode_t kPublic = 0644;
 constexpr mode_t kSecret = 0600;
 
-// A new file, on disk when it returns.
+// Whether all of the text is on disk; errno says why not.
+bool WriteAll(int file, const std::string& text, mode_t mode) {
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = write(file, text.data() + written, text.size() - written);
+    if (count < 0 && errno != EINTR) {
+      return false;
+    }
+    written += count < 0 ? 0 : static_cast<size_t>(count);
+  }
+  // The mode that was asked for, whatever the umask is.
+  return fchmod(file, mode) == 0 && fsync(file) == 0;
+}
+
+// A new file, on disk when it returns. A part of one is removed: it would be taken for what is not
+// overwritten.
 absl::Status WriteNew(const std::string& path, const std::string& text, mode_t mode) {
   const platform::Descriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
   if (file.get() < 0) {
     return platform::FileError(errno, "create", path);
   }
-  size_t written = 0;
-  while (written < text.size()) {
-    const ssize_t count = write(file.get(), text.data() + written, text.size() - written);
-    if (count < 0 && errno != EINTR) {
-      return platform::FileError(errno, "write", path);
-    }
-    written += count < 0 ? 0 : static_cast<size_t>(count);
-  }
-  // The mode that was asked for, whatever the umask is.
-  if (fchmod(file.get(), mode) != 0 || fsync(file.get()) != 0) {
-    return platform::FileError(errno, "write", path);
+  if (!WriteAll(file.get(), text, mode)) {
+    const int error = errno;
+    unlink(path.c_str());
+    return platform::FileError(error, "write", path);
   }
   return absl::OkStatus();
 }
@@ -65,15 +74,14 @@ absl::StatusOr<CredentialFolder> CredentialFolder::Open(const std::string& folde
   return CredentialFolder(folder);
 }
 
-absl::Status CredentialFolder::CheckFree(const std::vector<std::string>& names) const {
+absl::Status CredentialFolder::CheckFree(const std::vector<std::string>& names,
+                                         absl::string_view remedy) const {
   for (const std::string& name : names) {
     for (const std::string& path : {CertificateFile(name), KeyFile(name)}) {
       struct stat info {};
       if (lstat(path.c_str(), &info) == 0) {
         return absl::AlreadyExistsError(
-            absl::StrCat(path,
-                         " is there already, and nothing is overwritten; use another --dir, or "
-                         "`tandem certs issue`, with --renew for a name that has a certificate"));
+            absl::StrCat(path, " is there already, and nothing is overwritten; ", remedy));
       }
     }
   }
@@ -82,7 +90,11 @@ absl::Status CredentialFolder::CheckFree(const std::vector<std::string>& names) 
 
 absl::Status CredentialFolder::Add(const std::string& name, const tls::Credential& credential) const {
   TANDEM_RETURN_IF_ERROR(WriteNew(KeyFile(name), credential.key, kSecret));
-  return WriteNew(CertificateFile(name), credential.certificate, kPublic);
+  absl::Status added = WriteNew(CertificateFile(name), credential.certificate, kPublic);
+  if (!added.ok()) {
+    unlink(KeyFile(name).c_str());
+  }
+  return added;
 }
 
 absl::Status CredentialFolder::Replace(const std::string& name, const tls::Credential& credential) const {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "tls/authority.h"
 
 namespace tandem::cli {
@@ -20,8 +21,8 @@ class CredentialFolder {
   std::string CertificateFile(const std::string& name) const { return folder_ + "/" + name + ".crt"; }
   std::string KeyFile(const std::string& name) const { return folder_ + "/" + name + ".key"; }
 
-  // AlreadyExists where a file of one of the names is there.
-  absl::Status CheckFree(const std::vector<std::string>& names) const;
+  // AlreadyExists where a file of one of the names is there. remedy: what the user can do then.
+  absl::Status CheckFree(const std::vector<std::string>& names, absl::string_view remedy) const;
 
   // Never replaces anything: AlreadyExists.
   absl::Status Add(const std::string& name, const tls::Credential& credential) const;

@@ -58,8 +58,9 @@ absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
         absl::StrCat("cannot start ", command.name, ": ", what, ": ", std::strerror(error)));
   };
   if (::access(command.program.c_str(), X_OK) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot start ", command.name, ": ", command.program,
-                                                      ": ", std::strerror(errno),
+    const int error = errno;
+    return absl::FailedPreconditionError(absl::StrCat("cannot start ", command.name, ": ",
+                                                      Escape(command.program), ": ", std::strerror(error),
                                                       "; name the folder that has it with --bin-dir"));
   }
   const absl::StatusOr<platform::Descriptor> log =
@@ -95,7 +96,7 @@ absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
   }
   if (exec_failed) {
     ::waitpid(pid, nullptr, 0);
-    return failed(command.program, exec_error);
+    return failed(Escape(command.program), exec_error);
   }
   return DaemonProcess(std::move(command), pid, log_stat.st_size);
 }

@@ -9,10 +9,12 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "cli/terminal/workers_text.h"
 #include "platform/clock.h"
 #include "platform/status_macros.h"
+#include "platform/unix_socket.h"
 
 namespace tandem::cli {
 namespace {
@@ -97,7 +99,7 @@ absl::Status LocalCluster::StartDaemon(const std::string& name, const std::strin
 
 absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrupted) {
   const absl::Time deadline = platform::SteadyClock().Now() + kStartTimeout;
-  while (!CanConnect(options_.address)) {
+  while (!platform::IsListening(std::string(absl::StripPrefix(options_.address, "unix:")))) {
     TANDEM_RETURN_IF_ERROR(Check());
     if (interrupted()) {
       return absl::CancelledError("interrupted");

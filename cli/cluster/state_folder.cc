@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "cli/terminal/display_text.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
 
@@ -32,7 +33,7 @@ absl::Status MakeFolders(const std::string& folder) {
   fs::create_directories(folder, error);
   if (error) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot create the folder ", folder, ": ", error.message(),
+        absl::StrCat("cannot create the folder ", Escape(folder), ": ", error.message(),
                      "; point XDG_STATE_HOME to a folder that you can write"));
   }
   return absl::OkStatus();

@@ -189,7 +189,8 @@ Outcome CertsInit(Context& context, const CertsOptions& options) {
                           CredentialFolder::Open(options.folder, /*make=*/true));
   std::vector<std::string> names = NamesOf(wanted);
   names.emplace_back(kAuthority);
-  TANDEM_RETURN_IF_ERROR(folder.CheckFree(names));
+  TANDEM_RETURN_IF_ERROR(folder.CheckFree(
+      names, "use another --dir; `tandem certs issue` makes more certificates with the CA of a folder"));
   const absl::Time now = absl::Now();
   TANDEM_ASSIGN_OR_RETURN(
       const tls::Credential authority,
@@ -216,7 +217,9 @@ Outcome CertsIssue(Context& context, const CertsOptions& options) {
     return absl::NotFoundError(absl::StrCat(authority.status().message(), "; `tandem certs init` makes it"));
   }
   TANDEM_RETURN_IF_ERROR(CheckDomain(*authority, options.domain));
-  TANDEM_RETURN_IF_ERROR(options.renew ? CheckRenewal(folder, wanted) : folder.CheckFree(NamesOf(wanted)));
+  TANDEM_RETURN_IF_ERROR(
+      options.renew ? CheckRenewal(folder, wanted)
+                    : folder.CheckFree(NamesOf(wanted), "give --renew to replace it, or another name"));
   TANDEM_RETURN_IF_ERROR(IssueAll(folder, *authority, wanted, options.renew, context.console));
   return kOk;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/command_line.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "cli/commands/command_tree.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
+#include "config/flags.h"
 #include "platform/build_info.h"
 #include "tls/identity.h"
 
@@ -39,20 +39,6 @@ CLI::Validator AtLeast(int64_t least) {
                    : absl::StrCat("\"", text, "\" must be an integer ≥ ", least);
       },
       absl::StrCat(">= ", least));
-}
-
-// A variable that is not set, in quotes: `--addr "$CLUSTER"` must not mean the cluster that is found without
-// it.
-void RefuseEmptyValues(const CLI::App& app) {
-  for (const CLI::Option* option : app.get_options()) {
-    const std::vector<std::string>& values = option->results();
-    if (std::find(values.begin(), values.end(), "") != values.end()) {
-      throw CLI::ValidationError(option->get_name(), "its value is empty; give one, or omit it");
-    }
-  }
-  for (const CLI::App* command : app.get_subcommands()) {
-    RefuseEmptyValues(*command);
-  }
 }
 
 // The value of --timeout.
@@ -325,7 +311,8 @@ class Parser : public CommandTree {
 
     auto [health, health_options] = Add<HealthOptions>(
         "health",
-        "Check that the controller serves; exits with 0, or with 5, 6 or 7 (denied, unreachable, timeout)",
+        "Check that the controller serves; exits with 0, or with 1, 5, 6 or 7 (it can store nothing, denied, "
+        "unreachable, timeout)",
         Health);
     health
         ->add_option_function<std::string>(
@@ -455,7 +442,9 @@ Invocation ParseCommandLine(int argc, const char* const* argv) {
   Parser parser(invocation);
   try {
     parser.app().parse(argc, argv);
-    RefuseEmptyValues(parser.app());
+    if (const std::vector<std::string> empty = config::EmptyValues(parser.app()); !empty.empty()) {
+      throw CLI::ValidationError(empty.front());
+    }
   } catch (const CLI::CallForHelp&) {
     CLI::App* deepest = &parser.app();
     std::string before;  // the words before it, for "Usage: tandem get jobs"

@@ -27,6 +27,10 @@ std::string LevelText(Level level) {
   return level == Level::kOk ? "ok" : level == Level::kWarn ? "WARN" : "FAIL";
 }
 
+std::string DelayText(absl::Duration delay) {
+  return delay < absl::Seconds(10) ? StepTimeText(absl::ToDoubleSeconds(delay)) : SpanText(delay);
+}
+
 std::vector<Finding> CheckController(Context& context, Client& client) {
   const absl::Time before = context.clock.Now();
   const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(kPatience);
@@ -35,7 +39,7 @@ std::vector<Finding> CheckController(Context& context, Client& client) {
   if (!server.ok()) {
     const bool asked = address.source != Address::Source::kDefault;
     return {{asked ? Level::kFail : Level::kOk, "controller",
-             asked ? std::string(CallFailure(server.status(), "call", address).message())
+             asked ? std::string(CallFailure(server.status(), "", address).message())
                    : absl::StrCat("none at ", address.target, "; --addr and TANDEM_ADDR name another")}};
   }
   std::vector<Finding> findings;
@@ -43,7 +47,7 @@ std::vector<Finding> CheckController(Context& context, Client& client) {
   findings.push_back(
       {same ? Level::kOk : Level::kWarn, "controller",
        absl::StrCat(Escape(server->build()), " at ", address.target, " answers in ",
-                    StepTimeText(absl::ToDoubleSeconds(after - before)),
+                    DelayText(after - before),
                     same ? "" : "; this program is of another build: use the one that came with it")});
   if (server->has_now()) {
     const absl::Duration ahead = proto::FromProto(server->now()) - (before + (after - before) / 2);
@@ -51,8 +55,7 @@ std::vector<Finding> CheckController(Context& context, Client& client) {
     findings.push_back(
         {apart ? Level::kWarn : Level::kOk, "clocks",
          absl::StrCat(
-             "the controller's is ",
-             absl::FormatDuration(absl::Trunc(absl::AbsDuration(ahead), absl::Milliseconds(1))),
+             "the controller's is ", DelayText(absl::AbsDuration(ahead)),
              ahead < absl::ZeroDuration() ? " behind" : " ahead",
              apart ? "; timestamps in logs will not agree: run a time service on both machines" : "")});
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/cluster/address.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
@@ -79,6 +80,11 @@ Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
     const bool may_return = absl::IsUnavailable(events.status()) || absl::IsDeadlineExceeded(events.status());
     if (!events.ok() && (!began || !may_return)) {
       return events.status();
+    }
+    if (!events.ok()) {
+      if (const std::string ended = WhyNoneReturns(client.address(), context.environment); !ended.empty()) {
+        return Failure(kUnreachable, absl::StrCat(context.what, ": ", ended));
+      }
     }
     if (away != !events.ok()) {
       away = !events.ok();

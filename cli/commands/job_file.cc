@@ -19,6 +19,8 @@
 namespace tandem::cli {
 namespace {
 
+constexpr char kSet[] = "--set";
+
 bool ExistsHere(const std::string& pattern) {
   glob_t found = {};
   const bool exists = ::glob(pattern.c_str(), 0, nullptr, &found) == 0;
@@ -46,7 +48,7 @@ using google::protobuf::Message;
 
 v1::Violation Wrong(const std::string& setting) {
   v1::Violation violation;
-  violation.set_path("--set");
+  violation.set_path(kSet);
   violation.set_value(setting);
   violation.set_allowed("FIELD=VALUE, as in training.steps=20");
   violation.set_remedy("docs/job_reference.md lists the fields");
@@ -120,8 +122,10 @@ absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, c
       if (violation.path() == "checkpoint.resume" && !overrides.resume.empty()) {
         SetOption("--resume", violation);
       }
-      if (IsSet(violation.path(), set_paths)) {
-        SetOption(absl::StrCat("--set ", violation.path()), violation);
+      if (violation.path() == kSet) {
+        SetOption(kSet, violation);
+      } else if (IsSet(violation.path(), set_paths)) {
+        SetOption(absl::StrCat(kSet, " ", violation.path()), violation);
       }
     }
     context.console.Write(Stream::kErr, jobspec::ToText(checked.violations));

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/cluster/address.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
@@ -52,6 +53,9 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
     // The request is durable: it outlives a controller that is restarted, or busy.
     if (absl::IsUnavailable(now.status()) || absl::IsDeadlineExceeded(now.status()) ||
         absl::IsResourceExhausted(now.status())) {
+      if (const std::string ended = WhyNoneReturns(client.address(), context.environment); !ended.empty()) {
+        return Failure(kUnreachable, absl::StrCat(what, ": ", ended));
+      }
       continue;
     }
     TANDEM_ASSIGN_OR_RETURN(job, std::move(now));

@@ -158,7 +158,7 @@ Outcome Run(Context& context, const RunOptions& options) {
   const absl::StatusOr<v1::Job> job = SubmitSpec(context, (*cluster)->client(), file.spec, "");
   if (!job.ok()) {
     (*cluster)->Stop(kStopGrace);
-    return job.status();
+    return interrupts.Count() > 0 ? Failure(kCancelled, "run: interrupted") : job.status();
   }
   control.SetJob(job->id());
   const std::unique_ptr<WatchView> view =

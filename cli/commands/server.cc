@@ -20,9 +20,7 @@ Outcome Version(Context& context, Client& client) {
   const std::string at = client.address().target;
   if (!server.ok()) {
     // A machine without a controller is an ordinary place to ask for the version.
-    const bool asked = client.address().source == Address::Source::kFlag ||
-                       client.address().source == Address::Source::kVariable;
-    if (asked) {
+    if (client.address().source != Address::Source::kDefault) {
       return server.status();
     }
     context.console.Write(Stream::kOut, absl::StrCat("controller  none at ", at, "\n"));
@@ -43,9 +41,15 @@ Outcome Health(Context& context, Client& client, const HealthOptions& options) {
   // Answered by the thread that decides: a server whose threads for calls live on without it is not healthy.
   const absl::Duration left = std::max(until - context.clock.Now(), absl::Milliseconds(1));
   TANDEM_RETURN_IF_ERROR(client.CheckDecides(left));
-  context.console.Write(
-      Stream::kOut, absl::StrCat("SERVING  ", Escape(server.build()), " at ", client.address().target, "\n"));
-  return kOk;
+  const bool stores = server.store_error().empty();
+  context.console.Write(Stream::kOut,
+                        absl::StrCat(stores ? "SERVING  " : "DEGRADED  ", Escape(server.build()), " at ",
+                                     client.address().target, "\n"));
+  return stores ? absl::StatusOr<ExitCode>(kOk)
+                : Failure(kFailed,
+                          absl::StrCat(context.what,
+                                       ": the controller accepts no jobs and changes the state of none: ",
+                                       Escape(server.store_error()), "; make room on that file system"));
 }
 
 Outcome SignIn(Context& context, Client& client, const SignInOptions&) {

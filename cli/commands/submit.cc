@@ -11,6 +11,7 @@
 #include "cli/commands/job_file.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
+#include "cli/terminal/interrupts.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
 
@@ -60,7 +61,8 @@ absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::J
   *request.mutable_spec() = spec;
   // Makes repeating the call after a lost connection safe.
   request.set_request_id(request_id.empty() ? "cli-" + platform::SystemRandom().HexId(24) : request_id);
-  absl::StatusOr<v1::Job> job = client.Submit(request);
+  const Interrupts interrupts;
+  absl::StatusOr<v1::Job> job = client.Submit(request, [&] { return interrupts.Count() > 0; });
   if (absl::IsInvalidArgument(job.status())) {
     Note(context.console,
          absl::StrCat("submit: the controller at ", client.address().target, " refuses the job:"));
@@ -68,6 +70,19 @@ absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::J
       context.console.Write(Stream::kErr, Escape(line) + "\n");
     }
     return Failure(kInvalidSpec, "");
+  }
+  // What the controller has begun it may finish, although nobody hears of it.
+  constexpr char kMayBeThere[] =
+      "the job may be there all the same: look at `tandem get jobs` before you submit it again";
+  const std::string& target = client.address().target;
+  if (absl::IsCancelled(job.status())) {
+    return Failure(kCancelled, absl::StrCat("submit: interrupted before the controller at ", target,
+                                            " answered; ", kMayBeThere));
+  }
+  if (absl::IsDeadlineExceeded(job.status())) {
+    return Failure(kTimeout, absl::StrCat("submit: the controller at ", target,
+                                          " did not answer in time; it may be overloaded or stopped, and ",
+                                          kMayBeThere));
   }
   return job.ok() ? std::move(job) : CallFailure(job.status(), "submit", client.address());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "absl/strings/str_cat.h"
-#include "cli/cluster/state_folder.h"
+#include "cli/cluster/address.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
@@ -27,13 +27,8 @@ std::string WhyGone(const Context& context, const Address& address, const WatchS
   if (!state.lost.has_value()) {
     return "";
   }
-  if (address.source == Address::Source::kUp) {
-    const absl::StatusOr<std::string> root = StateRoot(context.environment);
-    const std::optional<RunningUp> up = root.ok() ? FindRunningUp(UpFolder(*root)) : std::nullopt;
-    if (!up.has_value() || up->address != address.target) {
-      return "the `tandem up` at " + address.target +
-             " has ended, and its running jobs with it; queued ones go on with the next `tandem up`";
-    }
+  if (std::string ended = WhyNoneReturns(address, context.environment); !ended.empty()) {
+    return ended;
   }
   if (context.clock.Now() - state.lost->since >= kGivenUpAfter) {
     return absl::StrCat("the controller at ", address.target, " has been away for ",
@@ -55,12 +50,33 @@ ExitCode SayHowItEnded(Context& context, const v1::Job& job) {
   return ExitCodeOf(job);
 }
 
-absl::Status TooLate(const std::string& what, absl::Duration timeout, const WatchState& state) {
-  const std::string now = !state.known ? "has not been seen" : "is " + StateText(state.job.state());
-  const std::string reason = state.known ? ReasonText(state.job) : "";
-  return Failure(kTimeout, absl::StrCat(what, ": after ", absl::FormatDuration(timeout), " the job ", now,
+absl::Status TooLate(const std::string& what, absl::Duration timeout, const std::string& target,
+                     const WatchState& state) {
+  if (!state.known) {
+    return absl::DeadlineExceededError("no answer in time");
+  }
+  const std::string after = absl::StrCat(what, ": after ", absl::FormatDuration(timeout));
+  if (state.lost.has_value()) {
+    return Failure(kTimeout,
+                   absl::StrCat(after, " the controller at ", target, " is away (", Escape(state.lost->why),
+                                "); the job was ", StateText(state.job.state()),
+                                " when it was last heard of: wait longer"));
+  }
+  const std::string reason = ReasonText(state.job);
+  return Failure(kTimeout, absl::StrCat(after, " the job is ", StateText(state.job.state()),
                                         reason.empty() ? "" : " (", reason, reason.empty() ? "" : ")",
                                         "; it continues: wait longer, or `tandem cancel` it"));
+}
+
+// After Ctrl-C; did: "watching", command: "watch". `exists`: that there is such a job is known.
+void SayThatItGoesOn(Context& context, const Client& client, const std::string& job, bool exists,
+                     absl::string_view did, absl::string_view command) {
+  const std::string name = Escape(job);
+  Note(context.console, exists ? absl::StrCat("stopped ", did, "; the job goes on: `tandem ", command, " ",
+                                              name, "` ", command == "wait" ? "waits" : "shows it",
+                                              " again, `tandem cancel ", name, "` ends it")
+                               : absl::StrCat("stopped ", did, "; the controller at ",
+                                              client.address().target, " has said nothing of the job yet"));
 }
 
 // How following a job went.
@@ -115,8 +131,7 @@ Outcome WatchToEnd(Context& context, Client& client, const std::string& job, For
     return kOutputClosed;
   }
   if (followed.status.message() == kInterrupted) {
-    Note(context.console, absl::StrCat("stopped watching; the job goes on: `tandem watch ", Escape(job),
-                                       "` shows it again, `tandem cancel ", Escape(job), "` ends it"));
+    SayThatItGoesOn(context, client, job, patient || state.known, "watching", "watch");
     return kCancelled;
   }
   return FailureToFollow(context.what, followed);
@@ -130,7 +145,7 @@ Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
     TANDEM_ASSIGN_OR_RETURN(state.job, client.GetJob(job));
     state.known = true;
     return HasEnded(state.job.state()) ? Outcome(SayHowItEnded(context, state.job))
-                                       : TooLate(what, *timeout, state);
+                                       : TooLate(what, *timeout, client.address().target, state);
   }
   const absl::Time deadline = timeout.has_value() ? context.clock.Now() + *timeout : absl::InfiniteFuture();
   const std::unique_ptr<WatchView> view = MakeSilentView();
@@ -141,12 +156,11 @@ Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
     return SayHowItEnded(context, state.job);
   }
   if (followed.status.message() == kInterrupted) {
-    Note(context.console, absl::StrCat("stopped waiting; the job goes on: `tandem wait ", Escape(job),
-                                       "` waits again, `tandem cancel ", Escape(job), "` ends it"));
+    SayThatItGoesOn(context, client, job, patient || state.known, "waiting", "wait");
     return kCancelled;
   }
   if (followed.status.message() == kTooLate) {
-    return TooLate(what, *timeout, state);
+    return TooLate(what, *timeout, client.address().target, state);
   }
   return FailureToFollow(what, followed);
 }

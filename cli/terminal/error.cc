@@ -66,34 +66,34 @@ absl::Status CallFailure(const absl::Status& status, absl::string_view what, con
   if (status.GetPayload(kExitCode).has_value()) {
     return status;
   }
+  const std::string before = what.empty() ? "" : absl::StrCat(what, ": ");
   const std::string message = Escape(status.message());
   const std::string& at = address.target;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
       if (const std::string hint = TlsHint(status.message(), address); !hint.empty()) {
-        return Failure(kDenied, absl::StrCat(what, ": the controller at ", at, " is not trusted: ", hint));
+        return Failure(kDenied, absl::StrCat(before, "the controller at ", at, " is not trusted: ", hint));
       }
-      return Failure(kUnreachable, absl::StrCat(what, ": no controller answers at ", at, " (",
+      return Failure(kUnreachable, absl::StrCat(before, "no controller answers at ", at, " (",
                                                 LastLayer(status.message()), "); ", WhatToStart(address)));
     case absl::StatusCode::kDeadlineExceeded:
       return Failure(
           kTimeout,
-          absl::StrCat(what, ": the controller at ", at,
+          absl::StrCat(before, "the controller at ", at,
                        " did not answer in time; it may be overloaded or stopped: look at its log"));
     case absl::StatusCode::kNotFound:
-      return Failure(kNotFound, absl::StrCat(what, ": ", message, " (controller at ", at, ")"));
+      return Failure(kNotFound, absl::StrCat(before, message, " (controller at ", at, ")"));
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kPermissionDenied:
-      return Failure(kDenied, absl::StrCat(what, ": the controller at ", at, " refuses: ", message));
+      return Failure(kDenied, absl::StrCat(before, "the controller at ", at, " refuses: ", message));
     case absl::StatusCode::kUnimplemented:
       return Failure(kFailed,
-                     absl::StrCat(what, ": the controller at ", at,
+                     absl::StrCat(before, "the controller at ", at,
                                   " does not understand the call; compare the builds with `tandem version`"));
     default:
-      return Failure(
-          kFailed,
-          absl::StrCat(what, ": ", message.empty() ? absl::StatusCodeToString(status.code()) : message,
-                       " (controller at ", at, ")"));
+      return Failure(kFailed,
+                     absl::StrCat(before, message.empty() ? absl::StatusCodeToString(status.code()) : message,
+                                  " (controller at ", at, ")"));
   }
 }
 

@@ -32,7 +32,8 @@ using Outcome = absl::StatusOr<ExitCode>;
 // what to do next; empty: that has been said.
 absl::Status Failure(ExitCode code, absl::string_view text);
 
-// That of a command whose call to the controller failed; a Failure stays as it is. `what`: "cancel headers".
+// That of a command whose call to the controller failed; a Failure stays as it is. `what`: "cancel headers",
+// in front of the text; empty: the text alone.
 absl::Status CallFailure(const absl::Status& status, absl::string_view what, const Address& address);
 
 // Prints why a command failed, "tandem: ...", a line, on standard error. Returns the exit code. What is not a

@@ -127,6 +127,10 @@ std::string CauseText(const v1::Cause& cause) {
       absl::StartsWithIgnoreCase(cause.message(), absl::StrCat("rank ", cause.rank(), " "))) {
     return WithPlace(cause);
   }
+  if (!cause.has_rank() && !cause.worker().empty() &&
+      absl::StartsWithIgnoreCase(cause.message(), absl::StrCat("worker ", cause.worker(), " "))) {
+    return Sentence(cause);
+  }
   if (cause.class_() == v1::FAILURE_CLASS_NUMERIC && !cause.message().empty()) {
     return Sentence(cause);  // all ranks compute the same norm: it is not the fault of the one that is named
   }
@@ -170,7 +174,8 @@ std::string CauseText(const v1::Cause& cause) {
   if (!cause.message().empty()) {
     absl::StrAppend(&text, text.empty() ? "" : ": ", Escape(cause.message()));
   }
-  if (cause.missing_ranks_size() > 0) {
+  // The message about a lost worker or a late start names the ranks itself.
+  if (cause.class_() == v1::FAILURE_CLASS_PEER_LOST && cause.missing_ranks_size() > 0) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", cause.missing_ranks_size() == 1 ? "rank " : "ranks ",
                     absl::StrJoin(cause.missing_ranks(), ", "), " had not arrived");
   }

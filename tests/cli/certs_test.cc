@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
 
 #include "absl/time/clock.h"
 #include "platform/files.h"
@@ -67,8 +71,28 @@ TEST_F(CertsTest, NothingIsOverwritten) {
   EXPECT_EQ(Init({"--user", "bob"}), kFailed);
   EXPECT_THAT(console_.err, HasSubstr("ca.crt is there already, and nothing is overwritten"));
   EXPECT_FALSE(std::filesystem::exists(dir_ + "/user-bob.key")) << "nothing is half done";
+  EXPECT_THAT(console_.err, HasSubstr("`tandem certs issue` makes more certificates"));
   EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "alice"}), kFailed);
+  EXPECT_THAT(console_.err,
+              HasSubstr("user-alice.crt is there already, and nothing is overwritten; give --renew "
+                        "to replace it, or another name"));
   EXPECT_EQ(*platform::SystemFiles().Read(dir_ + "/user-alice.key"), key);
+}
+
+TEST_F(CertsTest, WhatADiskHadNoRoomForDoesNotKeepTheNextTryFromIt) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto former = std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, as on a full disk
+  for (const rlim_t room : {10, 300}) {               // not enough for a key; for a key, but no certificate
+    const rlimit full = {.rlim_cur = room, .rlim_max = before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+    EXPECT_EQ(Init({"--host", "ctl.example"}), kFailed);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_THAT(console_.err, HasSubstr(room < 300 ? "/ca.key: " : "/ca.crt: "));
+    EXPECT_TRUE(std::filesystem::is_empty(dir_));
+  }
+  std::signal(SIGXFSZ, former);
+  EXPECT_EQ(Init({"--host", "ctl.example"}), kOk) << console_.err;
 }
 
 TEST_F(CertsTest, ARenewalNamesAllThatTheOldOneNamed) {
@@ -131,6 +155,10 @@ TEST_F(CertsTest, InvalidNamesAreRefusedAndNothingIsMade) {
   EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "a"}), kFailed);
   EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("say for whom"));
+  EXPECT_EQ(Tandem({"certs", "init"}), kUsage);
+  EXPECT_EQ(console_.err, "tandem: certs init: --dir is required; see `tandem certs init --help`\n");
+  EXPECT_EQ(Tandem({"--addr", "a:1", "certs", "--context", "init", "issue"}), kUsage);
+  EXPECT_EQ(console_.err, "tandem: certs issue: --dir is required; see `tandem certs issue --help`\n");
   EXPECT_EQ(Tandem({"certs"}), kUsage);
   EXPECT_THAT(
       console_.err,

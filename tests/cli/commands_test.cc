@@ -391,6 +391,11 @@ TEST_F(CommandTest, VersionShowsBothBuildsAndWarnsOfASkew) {
   environment_.tandem_addr.clear();
   EXPECT_EQ(Tandem({"version"}), kOk);
   EXPECT_NE(console_.out.find("controller  none at 127.0.0.1:7471\n"), std::string::npos);
+  EXPECT_EQ(Tandem({"context", "set", "lab", "--addr", "unix:" + folder_ + "/none"}), kOk);
+  EXPECT_EQ(Tandem({"version"}), kUnreachable) << "a controller that a context names must answer";
+  EXPECT_NE(console_.err.find("version: no controller answers at unix:" + folder_ + "/none"),
+            std::string::npos)
+      << console_.err;
 }
 
 }  // namespace

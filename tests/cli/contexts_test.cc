@@ -39,7 +39,12 @@ TEST(ContextsTest, EveryMistakeIsNamedWithItsLine) {
   EXPECT_THAT(why, HasSubstr("config.yaml:4:5: there is no addres; allowed: address, tls-ca"));
   EXPECT_THAT(why, HasSubstr("config.yaml:5:3: other.address: \"nowhere\" is not an address"));
   EXPECT_THAT(std::string(ReadContexts("current-context: lab\n", "c.yaml", "/").status().message()),
-              HasSubstr("current-context: lab is not among the contexts"));
+              HasSubstr("current-context: lab is not among the contexts; remove the line"));
+  EXPECT_THAT(
+      std::string(ReadContexts("current-context: lab\ncontexts: {a: {address: \"a:1\"}}\n", "c.yaml", "/")
+                      .status()
+                      .message()),
+      HasSubstr("current-context: lab is not among the contexts; allowed: a"));
   EXPECT_THAT(std::string(ReadContexts("[", "c.yaml", "/").status().message()), HasSubstr("not YAML"));
 }
 
@@ -193,6 +198,45 @@ TEST_F(ResolveTest, WhereThereIsNoContextAMessageSaysHowToMakeOne) {
   EXPECT_THAT(console_.err, HasSubstr(std::string("there is no context lab") + kRemedy));
 }
 
+TEST_F(ResolveTest, AContextIsLookedForWhereTheMessageSays) {
+  environment_.xdg_config_home = folder_ + "/xdg";
+  environment_.tandem_context = "lab";
+  EXPECT_EQ(Tandem({"get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("TANDEM_CONTEXT: lab is not in " + folder_ +
+                                      "/xdg/tandem/config.yaml, which is not there; "));
+  environment_.xdg_config_home = "relative";  // it would be another one in each folder
+  EXPECT_EQ(ResolveAddress({}, environment_)->target, "ctl:7471") << "of the one in HOME";
+  environment_.home.clear();
+  EXPECT_EQ(Tandem({"get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("neither HOME nor XDG_CONFIG_HOME is set to an absolute path"));
+}
+
+TEST_F(ResolveTest, AFileOfTlsThatIsWrongIsCalledAsItWasGiven) {
+  const tls::TlsFiles alice = {.ca = folder_ + "/certs/ca.crt",
+                               .certificate = folder_ + "/certs/user-alice.crt",
+                               .key = folder_ + "/certs/user-alice.key"};
+  const std::string bobs_key = folder_ + "/certs/user-bob.key";
+  environment_.tandem_addr = "a:1";
+  environment_.tandem_tls_ca = alice.ca;
+  environment_.tandem_tls_cert = alice.certificate;
+  environment_.tandem_tls_key = bobs_key;
+  EXPECT_EQ(Tandem({"get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("tandem: TANDEM_TLS_KEY: " + bobs_key + " is not the key of "));
+  EXPECT_EQ(Tandem({"--tls-cert", folder_ + "/none", "get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("tandem: --tls-cert: open " + folder_ + "/none"));
+  environment_.tandem_tls_ca = folder_ + "/none";
+  EXPECT_EQ(Tandem({"get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("tandem: TANDEM_TLS_CA: open "));
+
+  environment_.tandem_addr.clear();
+  environment_.tandem_tls_ca.clear();
+  environment_.tandem_tls_cert.clear();
+  environment_.tandem_tls_key.clear();
+  std::filesystem::remove(folder_ + "/certs/user-alice.key");
+  EXPECT_EQ(Tandem({"get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("tandem: tls-key of the context lab: open " + alice.key));
+}
+
 TEST_F(ResolveTest, AContextThatCannotWorkIsNotSaved) {
   const auto before = LoadContexts(environment_);
   ASSERT_TRUE(before.ok());
@@ -232,6 +276,7 @@ TEST_F(ResolveTest, AnEmptyOptionIsRefusedByItsName) {
            {{"submit", "-f", "job.yaml", "--request-id", ""}, "--request-id"},
            {{"submit", "-f", "job.yaml", "--name", ""}, "--name"},
            {{"plan", "-f", "job.yaml", "--compare", ""}, "--compare"},
+           {{"up", "--trainer", ""}, "--trainer"},
            {{"certs", "init", "--dir", ""}, "--dir"}}) {
     EXPECT_EQ(Tandem(words), kUsage);
     EXPECT_THAT(console_.err, HasSubstr(name + ": its value is empty; give one, or omit it; see")) << name;
@@ -241,6 +286,10 @@ TEST_F(ResolveTest, AnEmptyOptionIsRefusedByItsName) {
 TEST_F(ResolveTest, AnOptionBeforeTheCommandIsNotTakenForIt) {
   EXPECT_EQ(Tandem({"--context", "lab", "gett"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("there is no command \"gett\""));
+  EXPECT_EQ(Tandem({"sumbit", "-f", "job.yaml"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("there is no command \"sumbit\""));
+  EXPECT_EQ(Tandem({"-o", "json", "get", "jobs"}), kUsage);
+  EXPECT_THAT(console_.err, HasSubstr("there is no option \"-o\" before a command"));
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "proto/time.h"
 #include "tandem/v1/jobs.grpc.pb.h"
 
 namespace tandem::cli {
@@ -49,7 +51,8 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::Worker> workers;
   std::vector<v1::Event> events;
   std::deque<v1::Event> later_events;  // one with each look after the first
-  int event_looks = 0;
+  std::atomic<int> event_looks = 0;
+  std::deque<grpc::Status> event_failures;  // of the looks after the first
   std::atomic<int> worker_looks = 0;
   grpc::Status sign_in_status;
   int64_t checkpoint_answered_later = 0;  // > 0: by the first job, once Checkpoint has been called
@@ -60,7 +63,10 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::LogChunk> log;
   std::vector<v1::ProfileChunk> profile;
   grpc::Status submit_status;
+  std::function<void(const grpc::ServerContext&)> on_submit;  // called before it answers
   std::string build = "other";
+  std::string store_error;
+  absl::Time now = absl::InfinitePast();  // of its clock; not given where it is that
 
   // What was asked for.
   std::vector<v1::SubmitRequest> submitted;
@@ -70,7 +76,10 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::LogRequest> log_requests;
   std::vector<v1::ProfileRequest> profile_requests;
 
-  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitRequest* request, v1::Job* job) override {
+  grpc::Status Submit(grpc::ServerContext* context, const v1::SubmitRequest* request, v1::Job* job) override {
+    if (on_submit) {
+      on_submit(*context);
+    }
     absl::MutexLock lock(&mu_);
     submitted.push_back(*request);
     if (submit_status.ok() && !jobs.empty()) {
@@ -114,7 +123,11 @@ class FakeJobsServer : public v1::Jobs::Service {
   grpc::Status ListEvents(grpc::ServerContext*, const v1::ListEventsRequest* request,
                           v1::ListEventsResponse* response) override {
     const absl::MutexLock lock(&mu_);
-    ++event_looks;
+    if (++event_looks > 1 && !event_failures.empty()) {
+      const grpc::Status failure = event_failures.front();
+      event_failures.pop_front();
+      return failure;
+    }
     std::vector<v1::Event> wanted;
     for (const v1::Event& event : events) {
       if (event.seq() > request->after_seq() || request->after_seq() == 0) {
@@ -210,6 +223,10 @@ class FakeJobsServer : public v1::Jobs::Service {
   grpc::Status GetServerInfo(grpc::ServerContext*, const v1::GetServerInfoRequest*,
                              v1::ServerInfo* info) override {
     info->set_build(build);
+    info->set_store_error(store_error);
+    if (now != absl::InfinitePast()) {
+      *info->mutable_now() = proto::ToProto(now);
+    }
     return grpc::Status::OK;
   }
 

@@ -2,6 +2,14 @@
 // Commands about the service as a whole, and those that ask its ranks for something.
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
 #include "tests/cli/command_fixture.h"
 
@@ -45,6 +53,19 @@ TEST_F(ServiceCommandTest, FollowedEventsComeOnceInOrderUntilTheJobHasEnded) {
   EXPECT_GE(server_->event_looks, 3);
 }
 
+// A controller that ends by SIGTERM cancels the calls that it has.
+TEST_F(ServiceCommandTest, FollowedEventsGoOnOverARestartOfTheController) {
+  server_->event_failures = {grpc::Status::CANCELLED};
+  server_->later_events = {EventOf(9, v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED, "Finished")};
+  EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOk) << console_.err;
+  EXPECT_THAT(console_.out, EndsWith("SUCCEEDED   Finished\n"));
+  EXPECT_EQ(console_.err, "tandem: no controller answers at " + server_->address() +
+                              "; events go on when one does\ntandem: the controller is back\n");
+  server_->sign_in_status = grpc::Status::CANCELLED;
+  EXPECT_EQ(Tandem({"sign-in"}), kUnreachable);
+  EXPECT_THAT(console_.err, HasSubstr("(the controller is shutting down); "));
+}
+
 TEST_F(ServiceCommandTest, FollowedEventsAreObjectsOrItemsOfAListForAProgram) {
   server_->events.push_back(EventOf(4, v1::JOB_STATE_RUNNING, v1::JOB_STATE_FAILED, "RankKilled"));
   EXPECT_EQ(Tandem({"events", "headers", "-f", "-o", "json"}), kOk);
@@ -68,6 +89,37 @@ TEST_F(ServiceCommandTest, SignInPrintsAnAddressAlone) {
 TEST_F(ServiceCommandTest, FollowingEndsWhenNobodyReadsAnyMore) {
   console_.out_closed = true;
   EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOutputClosed);
+}
+
+TEST_F(ServiceCommandTest, TheEndOfTheClusterEndsWhatWaitsForIt) {
+  environment_.tandem_addr.clear();
+  environment_.xdg_state_home = folder_ + "/state";
+  const std::string address = server_->address();
+  const auto expect_end = [&](const std::vector<std::string>& words, const std::string& what,
+                              const std::function<bool()>& waits, const std::function<void()>& stop) {
+    absl::StatusOr<FolderLock> lock = FolderLock::Acquire(UpFolder(folder_ + "/state/tandem"));
+    ASSERT_TRUE(lock.ok());
+    ASSERT_TRUE(lock->Publish(address).ok());
+    std::optional<FolderLock> up(*std::move(lock));
+    const std::jthread ending([&] {
+      while (!waits()) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+      stop();
+      up.reset();
+    });
+    EXPECT_EQ(Tandem(words), kUnreachable);
+    EXPECT_THAT(console_.err,
+                HasSubstr("tandem: " + what + ": the `tandem up` at " + address + " has ended"));
+  };
+  constexpr int kMany = 1'000'000;
+  server_->get_failures = kMany;
+  expect_end(
+      {"checkpoint", "now", "headers"}, "checkpoint now headers",
+      [&] { return server_->get_failures < kMany; }, [] {});
+  expect_end(
+      {"events", "headers", "-f"}, "events headers", [&] { return server_->event_looks > 1; },
+      [&] { server_->Stop(); });
 }
 
 TEST_F(ServiceCommandTest, EventsWithoutAJobSayWhoseTheyAre) {
@@ -182,6 +234,27 @@ TEST_F(ServiceCommandTest, DoctorNamesEveryFindingAndFailsWhereOneDoes) {
                                       "/absent: No such file or directory"));
   server_->Stop();
   EXPECT_EQ(Tandem({"doctor"}), kFailed) << "a controller that was named must answer";
+  EXPECT_THAT(console_.out, HasSubstr("FAIL  controller           no controller answers at "));
+}
+
+TEST_F(ServiceCommandTest, AControllerThatCanStoreNothingIsNotHealthy) {
+  server_->store_error = "/state/controller.db: No space left on device";
+  EXPECT_EQ(Tandem({"health"}), kFailed);
+  EXPECT_EQ(console_.out, "DEGRADED  other at " + server_->address() + "\n");
+  EXPECT_EQ(console_.err,
+            "tandem: health: the controller accepts no jobs and changes the state of none: "
+            "/state/controller.db: No space left on device; make room on that file system\n");
+}
+
+TEST_F(ServiceCommandTest, DoctorWritesEveryDurationInOneForm) {
+  clock_.step = absl::Microseconds(2500);
+  server_->now = clock_.Now() + absl::Milliseconds(5);
+  EXPECT_EQ(Tandem({"doctor"}), kOk);
+  EXPECT_THAT(console_.out, HasSubstr(" answers in 2.50 ms; "));
+  EXPECT_THAT(console_.out, HasSubstr("the controller's is 1.25 ms ahead\n"));
+  server_->now += absl::Hours(3);
+  EXPECT_EQ(Tandem({"doctor"}), kOk);
+  EXPECT_THAT(console_.out, HasSubstr("the controller's is 3 h 0 min ahead; timestamps"));
 }
 
 TEST_F(ServiceCommandTest, DoctorOnANarrowTerminalWraps) {

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `validate` and `submit` say of job files.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <csignal>
+
+#include "absl/time/clock.h"
 #include "jobspec/jobspec.h"
 #include "tests/cli/command_fixture.h"
 
@@ -78,6 +82,24 @@ TEST_F(CommandTest, ASubmitThatCannotPrintItsIdSaysThatTheJobIsThere) {
   EXPECT_EQ(
       console_.err,
       "tandem: job headers (3f2a91c07be4) is submitted all the same; `tandem cancel headers` ends it\n");
+}
+
+TEST_F(CommandTest, ASubmitThatGotNoAnswerSaysThatTheJobMayBeThere) {
+  const std::string remedy =
+      "the job may be there all the same: look at `tandem get jobs` before you submit it again\n";
+  server_->submit_status = {grpc::StatusCode::DEADLINE_EXCEEDED, "no answer in time"};
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kTimeout);
+  EXPECT_EQ(console_.err, "tandem: submit: the controller at " + server_->address() +
+                              " did not answer in time; it may be overloaded or stopped, and " + remedy);
+  server_->on_submit = [](const grpc::ServerContext& context) {
+    ::kill(::getpid(), SIGINT);
+    while (!context.IsCancelled()) {
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  };
+  EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--follow"}), kCancelled);
+  EXPECT_EQ(console_.err, "tandem: submit: interrupted before the controller at " + server_->address() +
+                              " answered; " + remedy);
 }
 
 TEST_F(CommandTest, AJobThatIsTooLargeForTheWorkersIsSubmittedWithAWarning) {

@@ -318,11 +318,30 @@ TEST(CauseTextTest, SaysOnlyWhatIsKnown) {
   cause.set_message("away for 30 s");
   EXPECT_EQ(CauseText(cause), "Worker b failed: away for 30 s.");
   cause.Clear();
+  cause.set_class_(v1::FAILURE_CLASS_PEER_LOST);
   cause.set_rank(0);
   cause.set_exit_code(64);
   cause.add_missing_ranks(2);
   cause.add_missing_ranks(3);
   EXPECT_EQ(CauseText(cause), "Rank 0 ended with exit code 64; ranks 2, 3 had not arrived.");
+}
+
+TEST(CauseTextTest, RanksThatTheMessageNamesAreNotNamedAgain) {
+  v1::Cause lost;
+  lost.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
+  lost.set_reason("WorkerLost");
+  lost.set_worker("w1");
+  lost.add_missing_ranks(0);
+  lost.add_missing_ranks(1);
+  lost.set_message("worker w1 has been away for 30s; its ranks: 0, 1");
+  EXPECT_EQ(CauseText(lost), "Worker w1 has been away for 30s; its ranks: 0, 1.");
+  v1::Cause late = lost;
+  late.set_reason("StartTimeout");
+  late.set_rank(0);
+  late.set_message("not ready within 15m: rank 0 on worker w1 is loading, rank 1 on worker w1 is loading");
+  EXPECT_EQ(CauseText(late),
+            "Rank 0 on worker w1 failed: not ready within 15m: rank 0 on worker w1 is loading, rank 1 on "
+            "worker w1 is loading.");
 }
 
 TEST(WatchSummaryTest, CancelledBeforeItStarted) {

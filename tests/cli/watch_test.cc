@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Following a job: what comes out, that nothing is lost or said twice, and what the exit code says.
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/watch/follow.h"
 #include "nlohmann/json.hpp"
@@ -298,15 +306,17 @@ TEST_F(WatchCommandTest, WaitDistinguishesAPreemptedJobFromAFailedOne) {
 }
 
 TEST_F(WatchCommandTest, WaitEndsAtItsTimeoutAndPrintsTheStateOfTheJob) {
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+  const auto ended = std::make_shared<absl::Notification>();  // the call's, too, which may outlive the test
+  server_->watches.push_back([ended](const v1::WatchRequest&, Writer& writer) {
     v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);
     job.set_reason("NotEnoughSlots");
     Send(writer, Snapshot(job));
-    absl::SleepFor(absl::Milliseconds(600));
+    ended->WaitForNotification();
     return grpc::Status::OK;
   });
   clock_.step = absl::Milliseconds(10);
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "300ms"}), kTimeout);
+  ended->Notify();
   EXPECT_EQ(console_.err,
             "tandem: wait headers: after 300ms the job is QUEUED (NotEnoughSlots); it continues: wait "
             "longer, or `tandem cancel` it\n");
@@ -330,7 +340,33 @@ TEST_F(WatchCommandTest, WaitTimesOutWhileTheControllerIsAway) {
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection reset by peer");
   });
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "5s"}), kTimeout);
-  EXPECT_NE(console_.err.find("after 5s the job is RUNNING"), std::string::npos) << console_.err;
+  EXPECT_EQ(console_.err,
+            "tandem: wait headers: after 5s the controller at " + server_->address() +
+                " is away (Connection reset by peer); the job was RUNNING when it was last heard of: wait "
+                "longer\n");
+}
+
+TEST_F(WatchCommandTest, NothingIsSaidOfAJobThatNoControllerHasSpokenOf) {
+  const auto ended = std::make_shared<absl::Notification>();  // the call's, too, which may outlive the test
+  const auto silent = [ended](const v1::WatchRequest&, Writer&) {
+    ended->WaitForNotification();
+    return grpc::Status::OK;
+  };
+  clock_.step = absl::Milliseconds(10);
+  server_->watches.push_back(silent);
+  EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "300ms"}), kTimeout);
+  EXPECT_EQ(console_.err, "tandem: wait headers: the controller at " + server_->address() +
+                              " did not answer in time; it may be overloaded or stopped: look at its log\n");
+  for (const auto& [command, did] : {std::pair("wait", "waiting"), std::pair("watch", "watching")}) {
+    server_->watches.push_back([silent](const v1::WatchRequest& request, Writer& writer) {
+      ::kill(::getpid(), SIGINT);
+      return silent(request, writer);
+    });
+    EXPECT_EQ(Tandem({command, "headers"}), kCancelled);
+    EXPECT_EQ(console_.err, absl::StrCat("tandem: stopped ", did, "; the controller at ", server_->address(),
+                                         " has said nothing of the job yet\n"));
+  }
+  ended->Notify();
 }
 
 TEST_F(WatchCommandTest, AControllerThatStaysAwayIsGivenUpAfterTenMinutes) {
