@@ -4,6 +4,7 @@ import difflib
 import json
 import numbers
 import pathlib
+import sys
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
@@ -14,6 +15,8 @@ from tandem.v1 import job_pb2
 AUTO = -1  # of parallelism.fsdp.prefetch, where a job file says auto
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 FLOATS = (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT)
+INTEGERS = {FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1), FieldDescriptor.CPPTYPE_UINT32: (0, (1 << 32) - 1),
+            FieldDescriptor.CPPTYPE_INT64: (-(1 << 63), (1 << 63) - 1), FieldDescriptor.CPPTYPE_UINT64: (0, (1 << 64) - 1)}
 
 
 def spec_from(job):
@@ -69,9 +72,12 @@ def _value(value, field, where):
     elif field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         wanted, fits = "text", isinstance(value, str)
     elif field.cpp_type in FLOATS:
-        wanted, fits = "a number", number
+        wanted, fits = "a finite number" if number else "a number", number and abs(value) <= sys.float_info.max
+    elif number and value % 1 == 0:  # not so of what is infinite or no number
+        low, high = INTEGERS[field.cpp_type]
+        wanted, fits = f"an integer from {low} to {high}", low <= value <= high
     else:
-        wanted, fits = "an integer", number and float(value).is_integer()
+        wanted, fits = "an integer", False
     if not fits:
         raise _refused(where, value, wanted)
     return value

@@ -63,6 +63,23 @@ def test_killed_worker_takes_its_trainers_along_and_the_job_ends_with_worker_los
     assert job["cause"]["worker"] == "w1"
 
 
+def test_a_worker_that_is_asked_to_end_leaves_the_list_and_one_that_is_killed_stays_there(start):
+    cluster = start(workers=2)
+
+    def listed():
+        workers = json.loads(cluster.cli("get", "workers", "-o", "json").stdout)
+        return {worker["id"]: worker.get("reason", "") for worker in workers}
+
+    wait_for("both are connected", lambda: listed() == {"w0": "", "w1": ""})
+    cluster.workers["w0"].send_signal(signal.SIGTERM)
+    cluster.workers["w1"].kill()
+    for worker in cluster.workers.values():
+        worker.wait(timeout=10)
+    wait_for("one is listed", lambda: listed() == {"w1": "NotConnected"})
+    cluster.start_worker("w0")
+    wait_for("it is back", lambda: listed() == {"w0": "", "w1": "NotConnected"})
+
+
 def test_cancel_stops_at_once(start):
     cluster = start()
     trainers = killed_mid_job(cluster, "unwanted")

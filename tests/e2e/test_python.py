@@ -169,6 +169,11 @@ def test_norms_that_do_not_match_their_parameters_are_an_error(tandem, answering
     ({"parallelism": {"fsdp": {"strategy": "zero4"}}}, "parallelism.fsdp.strategy: 'zero4' is not allowed; allowed: .*zero3"),
     ({"parallelism": {"ranks": "auto"}}, "parallelism.ranks: 'auto' is not allowed; allowed: an integer$"),
     ({"resources": {"memory_bytes": "lots"}}, "resources.memory_bytes: 'lots' is not allowed; allowed: a number of bytes, or text like 64MiB$"),
+    ({"training": {"steps": 2 ** 70}}, "training.steps: 1180591620717411303424 is not allowed; allowed: an integer from -9223372036854775808 to 9223372036854775807$"),
+    ({"training": {"seed": -1}}, "training.seed: -1 is not allowed; allowed: an integer from 0 to 18446744073709551615$"),
+    ({"training": {"steps": float("inf")}}, "training.steps: inf is not allowed; allowed: an integer$"),
+    ({"model": {"rope_theta": 10 ** 400}}, "model.rope_theta: 10{400} is not allowed; allowed: a finite number$"),
+    ({"model": {"rope_theta": float("nan")}}, "model.rope_theta: nan is not allowed; allowed: a finite number$"),
     ("llama-tiny.yaml", "llama-tiny.yaml: it is not JSON: .*; submit YAML with `tandem submit -f`$"),
     (7, "a job is a dictionary, the path of a JSON file, or a JobSpec, but this is a int$")])
 def test_a_job_that_no_file_could_hold_is_refused_before_any_call(tandem, tmp_path, monkeypatch, job, text):
