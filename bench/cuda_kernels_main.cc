@@ -327,10 +327,6 @@ class Bench {
           name + " grad weight in float", flops, [&] { ops_.LinearBackwardWeight(y, x, false, sums, work); },
           [&] { at::mm_out(sums, y.t(), x, at::kFloat); });
       rows_.Computes(
-          name + " grad weight, added to float", flops,
-          [&] { ops_.LinearBackwardWeight(y, x, true, sums, work); },
-          [&] { at::addmm_out(sums, sums, y.t(), x, at::kFloat); });
-      rows_.Computes(
           name, flops, [&] { ops_.Linear(x, weight, at::Tensor(), y, work); },
           [&] { at::mm_out(y, x, weight.t()); });
       if (m.adds_residual) {

@@ -12,8 +12,7 @@
 namespace tandem::bench {
 namespace {
 
-constexpr std::array<std::string_view, 5> kProducts = {"y", "grad_x", "grad_weight", "grad_weight_in_float",
-                                                       "grad_weight_added"};
+constexpr std::array<std::string_view, 4> kProducts = {"y", "grad_x", "grad_weight", "grad_weight_in_float"};
 
 }  // namespace
 

@@ -17,7 +17,7 @@ struct ProductTask {
   int64_t inputs = 0;
   double seconds = 0;     // for each product
   bool residual = false;  // y has an addend
-  // y, grad_x, grad_weight, grad_weight_in_float, grad_weight_added; none: all of them.
+  // y, grad_x, grad_weight, grad_weight_in_float; none: all of them.
   std::set<std::string, std::less<>> products;
 
   bool Has(std::string_view product) const { return products.empty() || products.contains(product); }

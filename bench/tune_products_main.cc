@@ -3,8 +3,8 @@
 // lines for ops/cuda/products.txt that mend it, measured on this machine's first GPU:
 //   tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS[,residual][,PRODUCT ...] ...
 // Each argument is y = x W^T in bfloat16 and the other products of a layer, or those of them that it names: y
-// (with a residual, where that is said), grad_x = grad_y W, grad_weight = grad_y^T x in bfloat16,
-// grad_weight_in_float, and grad_weight_added: that to sums in float, as from the second microbatch on.
+// (with a residual, where that is said), grad_x = grad_y W, grad_weight = grad_y^T x in bfloat16, and
+// grad_weight_in_float.
 // Every setting of every algorithm (algorithm_walk.h) is asked for; where all have been for a product, others
 // of such types, transpositions and addends ask for those that it took. What is taken is timed on ever larger
 // parts of the product (Levels), each time without what was slower than the level's limit; the fastest, the
@@ -25,7 +25,6 @@
 #include <ATen/ops/norm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/sub.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
@@ -159,10 +158,6 @@ class Tuner {
         Search(in_float ? "grad weight in float" : "grad weight", {grad_y.t(), x, {}, grad_weight, Work()},
                task.seconds);
       }
-    }
-    if (task.Has("grad_weight_added")) {
-      at::Tensor sums = at::zeros({task.outputs, task.inputs}, Of(at::kFloat));
-      Search("grad weight, added to float", {grad_y.t(), x, sums, sums, Work()}, task.seconds);
     }
     c10::cuda::CUDACachingAllocator::emptyCache();
   }
@@ -398,12 +393,9 @@ class Tuner {
     return false;
   }
 
-  // Runs it on the same output each time. What is not added to it is NaN, so that what is left out shows; an
-  // output that accumulates has numbers as large as the product's, so that what overwrites them shows.
+  // Runs it on NaN, so that what it leaves out shows.
   void RunAnew(const ProductPlan& plan, const ProductOperands& product, at::Tensor& output) {
-    const bool accumulates = product.adds && product.addend.memory == product.output.memory;
-    output.fill_(accumulates ? std::sqrt(static_cast<double>(product.left.columns))
-                             : std::numeric_limits<double>::quiet_NaN());
+    output.fill_(std::numeric_limits<double>::quiet_NaN());
     RunPlan(plan, product);
   }
 
@@ -457,7 +449,7 @@ class Tuner {
 int main(int argc, char** argv) {
   constexpr const char* kForm =
       "TOKENS,OUTPUTS,INPUTS,SECONDS[,residual], then perhaps products: y, grad_x, grad_weight, "
-      "grad_weight_in_float, grad_weight_added";
+      "grad_weight_in_float";
   if (argc < 2) {
     std::fprintf(stderr, "usage: tandem-tune-products ARGUMENT ...; an argument is %s\n", kForm);
     return 2;
