@@ -8,6 +8,10 @@ from google.protobuf import descriptor_pool, json_format, message_factory
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 
+# Where a pool is freed while another thread parses a message of its own pool, protobuf 7.36 crashes: none is freed.
+_pools = []
+
+
 class Client:
     """Calls any method of a server that it learns about by reflection."""
 
@@ -15,6 +19,7 @@ class Client:
         self.channel = grpc.insecure_channel(address)
         self.database = ProtoReflectionDescriptorDatabase(self.channel)
         self.pool = descriptor_pool.DescriptorPool(self.database)
+        _pools.append(self.pool)
         self.building = threading.Lock()  # a file that two threads ask for at once would be added twice
 
     def _method(self, service, method):
