@@ -171,6 +171,14 @@ void CheckLayout(const Layout& layout) {
   }
 }
 
+int64_t ParameterElements(const Layout& layout) {
+  int64_t elements = 0;
+  for (const Parameter& parameter : layout.parameters) {
+    elements += parameter.range.size();
+  }
+  return elements;
+}
+
 int64_t ShardElements(const Layout& layout, int num_ranks) {
   if (num_ranks <= 0) {
     throw std::invalid_argument("layout: cannot shard over " + std::to_string(num_ranks) + " ranks");

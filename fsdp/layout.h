@@ -58,6 +58,9 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
 // the buffer, each as large as its shape says, and the buffer ends at a multiple of the granule.
 void CheckLayout(const Layout& layout);
 
+// Elements of the parameters, without padding.
+int64_t ParameterElements(const Layout& layout);
+
 // Elements of one of `num_ranks` equal shards of the padded buffer: a multiple of the granule.
 int64_t ShardElements(const Layout& layout, int num_ranks);
 

@@ -54,14 +54,6 @@ void AppendGroups(const JobPlan& plan, std::string& text) {
   }
 }
 
-int64_t ParameterElements(const fsdp::Layout& layout) {
-  int64_t elements = 0;
-  for (const fsdp::Parameter& parameter : layout.parameters) {
-    elements += parameter.range.size();
-  }
-  return elements;
-}
-
 // The bytes of one element of that buffer, and how many times the unit it holds where a rank has all of it.
 struct Role {
   schedules::BufferKind kind;
@@ -140,7 +132,7 @@ std::string LayoutText(const JobPlan& plan) {
   for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
     const fsdp::Layout& layout = plan.layouts[unit];
     const int64_t padded = fsdp::PaddedElements(layout, MeshOf(plan, unit, /*rank=*/0));
-    const int64_t elements = ParameterElements(layout);
+    const int64_t elements = fsdp::ParameterElements(layout);
     all += elements;
     all_padding += padded - elements;
     parameters += layout.parameters.size();

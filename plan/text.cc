@@ -130,12 +130,13 @@ void AppendMemory(const MemoryPlan& memory, std::string& text) {
                          ", so that communication overlaps"));
 }
 
-// The elements of the unit's weights, and of each moment, on every rank.
+// The elements of the unit's weights, and of each moment, on every rank, padding included.
 int64_t HeldElements(const JobPlan& plan, size_t unit) {
   return fsdp::HeldRange(plan.layouts[unit], MeshOf(plan, unit, /*rank=*/0)).size();
 }
 
 struct UnitRow {
+  int64_t parameters = 0;  // of all experts, so that the rows add up to the model's
   int64_t gathered_bytes = 0;
   int gathers = 0;
   int reductions = 0;
@@ -145,6 +146,10 @@ struct UnitRow {
 
 std::vector<UnitRow> UnitRows(const JobPlan& plan) {
   std::vector<UnitRow> rows(plan.units.size());
+  const std::vector<fsdp::Layout> whole = WholeLayouts(plan);
+  for (size_t unit = 0; unit < rows.size(); ++unit) {
+    rows[unit].parameters = fsdp::ParameterElements(whole[unit]);
+  }
   for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
     if (buffer.kind == schedules::BufferKind::kGathered) {
       rows[buffer.subject].gathered_bytes = buffer.bytes.bound;
@@ -196,11 +201,11 @@ void AppendUnits(const JobPlan& plan, std::string& text) {
     }
     width = std::max(width, RangeName(plan, ranges.back().first, unit).size());
   }
-  absl::StrAppendFormat(&text, "Units\n  %-*s %14s %14s %12s %9s %11s\n", static_cast<int>(width), "unit",
-                        "elements", "of one rank", "gathered", "gathers", "reductions");
+  absl::StrAppendFormat(&text, "Units\n  %-*s %14s %16s %12s %9s %11s\n", static_cast<int>(width), "unit",
+                        "parameters", "a rank, padded", "gathered", "gathers", "reductions");
   for (const auto& [first, last] : ranges) {
-    absl::StrAppendFormat(&text, "  %-*s %14s %14s %12s %9d %11d\n", static_cast<int>(width),
-                          RangeName(plan, first, last), GroupedText(plan.layouts[first].elements),
+    absl::StrAppendFormat(&text, "  %-*s %14s %16s %12s %9d %11d\n", static_cast<int>(width),
+                          RangeName(plan, first, last), GroupedText(rows[first].parameters),
                           GroupedText(HeldElements(plan, first)), SizeText(rows[first].gathered_bytes),
                           rows[first].gathers, rows[first].reductions);
   }
@@ -333,6 +338,7 @@ json UnitsJson(const JobPlan& plan) {
   json units = json::array();
   for (size_t unit = 0; unit < rows.size(); ++unit) {
     units.push_back({{"name", plan.units[unit].name},
+                     {"parameters", rows[unit].parameters},
                      {"elements", plan.layouts[unit].elements},
                      {"shard_elements", HeldElements(plan, unit)},
                      {"gathered_bytes", rows[unit].gathered_bytes},

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/memory_plan.h"
+#include "plan/quantity_text.h"
 #include "schedules/program/text.h"
 #include "tests/plan/test_job.h"
 
@@ -31,6 +32,27 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
   EXPECT_THAT(text, ContainsRegex("update +[0-9]+ instructions, [0-9]+ waits"));
   EXPECT_THAT(text, ContainsRegex("communicators +gather \\(dp_cp_ag, 2 ranks\\), "));
   EXPECT_THAT(text, Not(HasSubstr("unshard")));
+}
+
+// A hidden size of 90 pads every unit; of the experts of SparseJob a rank has a quarter.
+TEST(PlanTextTest, TheUnitsAddUpToTheParametersOfTheModel) {
+  v1::JobSpec padded = TestJob();
+  padded.mutable_model()->set_hidden_size(90);
+  padded.mutable_model()->set_head_dim(30);
+  for (const v1::JobSpec& spec : {TestJob(), padded, SparseJob("sequential", "exact")}) {
+    const JobPlan plan = MakeJobPlan(spec);
+    const nlohmann::json json = nlohmann::json::parse(PlanToJson(plan).dump());
+    int64_t sum = 0;
+    for (const nlohmann::json& unit : json["units"]) {
+      sum += unit["parameters"].get<int64_t>();
+    }
+    EXPECT_EQ(sum, model::NumParameters(plan.model)) << json["units"];
+    const std::string text = PlanToText(plan, {});
+    EXPECT_THAT(text, HasSubstr("      parameters "));
+    const nlohmann::json& unit = json["units"][1];
+    EXPECT_THAT(text, ContainsRegex("  layers\\.0[^ ]* +" + GroupedText(unit["parameters"]) + " +" +
+                                    GroupedText(unit["shard_elements"]) + " "));
+  }
 }
 
 TEST(PlanTextTest, SaysWhatPackedDocumentsAreAndHowTheyAreCounted) {
