@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <set>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -160,12 +162,17 @@ schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v
                                          schedules::DeviceProfile base, int ranks_per_machine) {
   std::vector<schedules::Timeline> timelines;
   int processors = 0;
+  std::set<int64_t> numbers;
+  std::set<int> ranks;
   for (const v1::StepTimeline& step : steps) {
     timelines.push_back(ToTimeline(step));
+    numbers.insert(step.step());
+    ranks.insert(step.rank());
     processors = std::max(processors, step.processors());
   }
-  base.describe = absl::StrCat("measured from ", steps.size(), " recorded steps of job ", plan.train.name,
-                               "; rates: ", base.describe);
+  base.describe = absl::StrCat("measured from ", numbers.size(), numbers.size() == 1 ? " step" : " steps",
+                               " that ", ranks.size(), ranks.size() == 1 ? " rank" : " ranks", " of job ",
+                               plan.train.name, " recorded; rates: ", base.describe);
   if (base.cores > 0 && processors > 0) {
     base.cores = static_cast<double>(processors) / std::max(1, ranks_per_machine);
   }

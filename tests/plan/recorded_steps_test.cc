@@ -101,6 +101,23 @@ TEST(RecordedStepsTest, WhatOneProgramDoesNotHaveIsMeasuredFromTheOther) {
   EXPECT_EQ(Predict(plan, profile)->simulation.estimated, 0);
 }
 
+TEST(RecordedStepsTest, AProfileSaysFromHowManyStepsOfHowManyRanksItIs) {
+  const JobPlan plan = MakeJobPlan(TestJob());
+  schedules::DeviceProfile base = Device();
+  base.describe = "a preset";
+  std::vector<v1::StepTimeline> steps = {Record(plan, plan.stage.train, 7, false, 0)};
+  EXPECT_EQ(RecordedProfile(plan, steps, base, 2).describe,
+            "measured from 1 step that 1 rank of job small recorded; rates: a preset");
+  for (const bool serialized : {false, true}) {
+    for (const v1::StepTimeline& step :
+         RecordBothRanks(plan, plan.stage.train, serialized ? 9 : 8, serialized)) {
+      steps.push_back(step);
+    }
+  }
+  EXPECT_EQ(RecordedProfile(plan, steps, base, 2).describe,
+            "measured from 3 steps that 2 ranks of job small recorded; rates: a preset");
+}
+
 TEST(RecordedStepsTest, StepsOfAnotherProgramAreRefusedWithWhatIsPlanned) {
   const JobPlan plan = MakeJobPlan(TestJob());
   std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.train, 7, false);
