@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/attention_times.h"
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention.h>
 #include <ATen/ops/_scaled_dot_product_cudnn_attention_backward.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_backward.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -77,8 +80,20 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
     operations.AttentionBackward(form, qkv, form.documents ? starts : at::Tensor(), context, lse, grad,
                                  grad_qkv, work);
   };
+  // It takes keys and values of fewer heads, computes their gradients for every query head, and adds these
+  // up.
+  const auto flash = at::_scaled_dot_product_flash_attention(q, k, v, 0.0, true);
   rows.Computes(
-      operation + " backward, repeatable", 2.5 * flops, [&] { backward(a); }, nullptr);
+      operation + " backward, repeatable", 2.5 * flops, [&] { backward(a); },
+      [&] {
+        at::Context& aten = at::globalContext();
+        aten.setDeterministicFillUninitializedMemory(false);  // or its outputs are first filled with NaN
+        aten.setDeterministicAlgorithms(true, /*warn_only=*/false);
+        at::_scaled_dot_product_flash_attention_backward(
+            grad_heads, q, k, v, std::get<0>(flash), std::get<1>(flash), std::get<2>(flash),
+            std::get<3>(flash), a.length, a.length, 0.0, true, std::get<6>(flash), std::get<7>(flash));
+        aten.setDeterministicAlgorithms(false, /*warn_only=*/false);
+      });
   rows.Computes(
       operation + " backward within documents, repeatable", 2.5 * flops, [&] { backward(within); }, nullptr);
   rows.Computes(
