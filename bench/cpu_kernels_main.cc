@@ -2,8 +2,8 @@
 // How fast the host's own loops are on one thread, beside LibTorch's kernels for the same, in fp32:
 //   tandem-bench-cpu-kernels [SHAPE ...]      small, demo, layer, long; all of them if omitted
 // Prints one JSON object a shape and operation: the median of repeated runs in ms, ours and LibTorch's in
-// turns, and how many times as fast ours is. Where both have it, LibTorch's forward keeps what its backward
-// needs.
+// turns, and how many times as fast ours is; with the processor, the commit and the date (result_line.h).
+// Where both have it, LibTorch's forward keeps what its backward needs.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -31,9 +31,12 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/median.h"
+#include "bench/result_line.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention_work.h"
 #include "ops/operations.h"
@@ -76,8 +79,9 @@ double Milliseconds(const std::function<void()>& call) {
 
 class Bench {
  public:
-  explicit Bench(const Shape& shape)
+  Bench(const Shape& shape, std::string machine)
       : s_(shape),
+        machine_(std::move(machine)),
         tokens_(shape.attention.tokens()),
         query_(shape.attention.context_columns()),
         qkv_(shape.attention.qkv_columns()) {}
@@ -110,7 +114,7 @@ class Bench {
                                          {"ms", Median(own)},
                                          {"aten_ms", Median(theirs)},
                                          {"times_as_fast", Median(theirs) / Median(own)}};
-    std::printf("%s\n", line.dump().c_str());
+    std::printf("%s\n", tandem::bench::ResultLine(line, machine_).c_str());
     std::fflush(stdout);
   }
 
@@ -234,6 +238,7 @@ class Bench {
   }
 
   const Shape s_;
+  const std::string machine_;
   const int64_t tokens_;
   const int64_t query_;
   const int64_t qkv_;
@@ -259,8 +264,9 @@ int main(int argc, char** argv) {
   }
   at::set_num_threads(1);
   const c10::InferenceMode inference;
+  const std::string machine = tandem::bench::ProcessorName();
   for (const Shape& shape : shapes) {
-    Bench(shape).Run();
+    Bench(shape, machine).Run();
   }
   return 0;
 }

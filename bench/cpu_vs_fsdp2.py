@@ -45,6 +45,11 @@ report: {{parameter_norms: true}}
 """
 
 
+def origin(result):
+    """Where a result of tandem-bench-step is from, for what is printed beside it."""
+    return {name: result[name] for name in ("machine", "commit", "date")}
+
+
 def run(command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -74,7 +79,7 @@ def tandem(build, data, shape):
                                   length=length, mbs=mbs, batch=mbs * accumulation * RANKS, data=data, ranks=RANKS,
                                   steps=WARMUP + steps))
         text = run([build / "bin" / "tandem-bench-step", job, build / "bin" / "tandem-trainer", str(WARMUP)])
-    return json.loads(text)["ms_per_step"]
+    return json.loads(text)
 
 
 def main():
@@ -91,7 +96,9 @@ def main():
         times = {"fsdp2": [], "tandem": []}
         for _ in range(options.rounds):
             times["fsdp2"].append(fsdp2(options.python, shape))
-            times["tandem"].append(tandem(options.build, options.data, shape))
+            result = tandem(options.build, options.data, shape)
+            times["tandem"].append(result["ms_per_step"])
+        where |= origin(result)
         tokens = RANKS * accumulation * mbs * length
         for system, rounds in times.items():
             best = min(rounds)

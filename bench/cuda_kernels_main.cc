@@ -2,13 +2,13 @@
 // How fast each operation of the dense path is on this machine's first GPU, against what the GPU can do and
 // beside LibTorch's own kernels for the same:
 //   tandem-bench-kernels [SHAPE ...]      llama-3-8b, qwen2.5-7b, demo; all of them if omitted
-// Prints one JSON object a line. The first has what is measured against: a copy within the GPU, in bytes read
-// and written a second, and an 8192^3 product of bfloat16. Then one a shape and operation: the median of
-// repeated runs in ms, what the operation must move ("bytes": every operand once) or compute ("flops"), and
-// the share of the bound that follows. "aten_ms": LibTorch's time for the same, of several of its operations
-// where no single one computes it; null where it has no such operation.
-// Operands are larger than the caches, or stand in a line of several. Each measurement begins on a GPU that
-// has rested (gpu_bounds.h).
+// Prints one JSON object a line, each with the GPU, the commit and the date (result_line.h). The first has
+// what is measured against: a copy within the GPU, in bytes read and written a second, and an 8192^3 product
+// of bfloat16. Then one a shape and operation: the median of repeated runs in ms, what the operation must
+// move ("bytes": every operand once) or compute ("flops"), and the share of the bound that follows.
+// "aten_ms": LibTorch's time for the same, of several of its operations where no single one computes it; null
+// where it has no such operation. Operands are larger than the caches, or stand in a line of several. Each
+// measurement begins on a GPU that has rested (gpu_bounds.h).
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

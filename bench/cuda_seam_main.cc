@@ -35,6 +35,7 @@
 
 #include "bench/median.h"
 #include "bench/read_job.h"
+#include "bench/result_line.h"
 #include "bench/timed_operations.h"
 #include "device/device.h"
 #include "nlohmann/json.hpp"
@@ -373,6 +374,6 @@ int main(int argc, char** argv) {
     seconds.push_back(run.steps[i].seconds());
   }
   result["step_ms"] = Median(seconds) * 1e3;
-  std::printf("%s\n", result.dump().c_str());
+  std::printf("%s\n", tandem::bench::ResultLine(std::move(result), tandem::bench::GpuName()).c_str());
   return 0;
 }

@@ -18,11 +18,21 @@
 #include <vector>
 
 #include "bench/median.h"
+#include "bench/result_line.h"
 #include "device/cuda/check.h"
 
 namespace tandem::bench {
 
 using device::CheckCuda;
+
+namespace {
+
+void Print(nlohmann::ordered_json line, const Bounds& bounds) {
+  std::printf("%s\n", ResultLine(std::move(line), bounds.machine).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
 
 double Time(const std::function<void()>& call) {
   constexpr int kWarmups = 3;
@@ -58,11 +68,6 @@ double Time(const std::function<void()>& call) {
   return Median(std::move(times));
 }
 
-void Print(const nlohmann::ordered_json& line) {
-  std::printf("%s\n", line.dump().c_str());
-  std::fflush(stdout);
-}
-
 double Bytes(std::initializer_list<at::Tensor> tensors) {
   double bytes = 0;
   for (const at::Tensor& tensor : tensors) {
@@ -83,7 +88,7 @@ void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bou
   if (aten) {
     line["aten_ms"] = Time(aten);
   }
-  Print(line);
+  Print(std::move(line), bounds);
 }
 
 Bounds MeasureBounds() {
@@ -94,13 +99,12 @@ Bounds MeasureBounds() {
   const at::Tensor a = at::randn({8192, 8192}, gpu.dtype(at::kBFloat16));
   at::Tensor c = at::empty_like(a);
   const double product = Time([&] { at::mm_out(c, a, a); });
-  const Bounds bounds{.bytes_per_second = 2 * static_cast<double>(from.nbytes()) / copy * 1e3,
+  const Bounds bounds{.machine = GpuName(),
+                      .bytes_per_second = 2 * static_cast<double>(from.nbytes()) / copy * 1e3,
                       .flops_per_second = 2 * 8192.0 * 8192 * 8192 / product * 1e3};
-  cudaDeviceProp properties{};
-  CheckCuda(cudaGetDeviceProperties(&properties, 0), "device");
-  Print({{"device", properties.name},
-         {"copy_tb_per_s", bounds.bytes_per_second * 1e-12},
-         {"gemm_tflop_per_s", bounds.flops_per_second * 1e-12}});
+  Print({{"copy_tb_per_s", bounds.bytes_per_second * 1e-12},
+         {"gemm_tflop_per_s", bounds.flops_per_second * 1e-12}},
+        bounds);
   return bounds;
 }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <string>
 
 #include "nlohmann/json.hpp"
 
@@ -14,17 +15,15 @@ namespace tandem::bench {
 // that has rested for a tenth of a second.
 double Time(const std::function<void()>& call);
 
-// A line of JSON.
-void Print(const nlohmann::ordered_json& line);
-
-// What the GPU can do.
+// The GPU, and what it can do.
 struct Bounds {
+  std::string machine;
   double bytes_per_second = 0;
   double flops_per_second = 0;
 };
 
-// A copy within the GPU, in bytes read and written, and an 8192^3 product of bfloat16. Prints both, with the
-// GPU's name.
+// A copy within the GPU, in bytes read and written, and an 8192^3 product of bfloat16. Prints both as a line
+// of results (result_line.h).
 Bounds MeasureBounds();
 
 // What an operation has to move or to compute.
@@ -35,8 +34,8 @@ struct Amount {
 };
 double Bytes(std::initializer_list<at::Tensor> tensors);
 
-// Times `ours` and, where there is one, ATen's of the same. Prints `line` (which says what it is) with the
-// times, the amount, its rate, and the share of the bound.
+// Times `ours` and, where there is one, ATen's of the same. Prints `line` (which says what it is) as a line
+// of results with the times, the amount, its rate, and the share of the bound.
 void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bounds,
             const std::function<void()>& ours, const std::function<void()>& aten);
 

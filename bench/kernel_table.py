@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Markdown tables of what tandem-bench-kernels printed: kernel_table.py <lines.json"""
+"""Markdown tables of what tandem-bench-kernels printed, with where it is from: kernel_table.py <lines.json"""
 import json
 import sys
 
 lines = [json.loads(line) for line in sys.stdin if line.startswith("{")]
-bounds = next(line for line in lines if "device" in line)
-print(f"{bounds['device']}: copy {bounds['copy_tb_per_s']:.2f} TB/s, bf16 product of 8192³ "
+bounds = next(line for line in lines if "copy_tb_per_s" in line)
+print(f"{bounds['machine']}, commit {bounds['commit']}, {bounds['date']}: copy {bounds['copy_tb_per_s']:.2f} TB/s, bf16 product of 8192³ "
       f"{bounds['gemm_tflop_per_s']:.0f} TFLOP/s")
 shapes = list(dict.fromkeys(line["shape"] for line in lines if "shape" in line))
 for shape in shapes:

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/result_line.h"
 #include "model/node.h"
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
@@ -180,8 +181,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: tandem-bench-overlap [MILLISECONDS]\n");
     return 64;
   }
+  const std::string machine = tandem::bench::ProcessorName();
   for (const char* schedule : {"sequential", "overlap", "overlap+delay"}) {
-    std::printf("%s\n", Measure(schedule, milliseconds).dump().c_str());
+    std::printf("%s\n", tandem::bench::ResultLine(Measure(schedule, milliseconds), machine).c_str());
     std::fflush(stdout);
   }
   return 0;

@@ -69,7 +69,7 @@ def main():
                                   "simulated_ms": round(simulated, 3), "measured_ms": round(measured["ms_per_step"], 3),
                                   "program_ms": round(measured["program_ms"], 3),
                                   "difference_percent": round(difference, 1), "goal_percent": options.goal,
-                                  "within": abs(difference) <= options.goal}), flush=True)
+                                  "within": abs(difference) <= options.goal, **bench.origin(measured)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
 
 #include "bench/median.h"
 #include "bench/read_job.h"
+#include "bench/result_line.h"
 #include "nlohmann/json.hpp"
 #include "plan/recorded_steps.h"
 #include "platform/build_info.h"
@@ -145,6 +146,9 @@ int main(int argc, char** argv) {
   result["ms_per_step"] = seconds * 1e3;
   result["tokens_per_second"] = static_cast<double>(last.tokens()) / seconds;
   result["loss"] = last.loss();
-  std::printf("%s\n", result.dump().c_str());
+  const std::string machine = resolved.resources().device() == tandem::v1::DEVICE_CUDA
+                                  ? tandem::bench::GpuName()
+                                  : tandem::bench::ProcessorName();
+  std::printf("%s\n", tandem::bench::ResultLine(std::move(result), machine).c_str());
   return 0;
 }

@@ -81,17 +81,19 @@ def processor_seconds():
 
 def run(build, job, device, steps):
     """Milliseconds of a step; on CPUs of processor time too, start and end included; of a GPU's memory what was used
-    and planned."""
+    and planned; and where it is from."""
     trainer = build / "bin" / ("tandem-trainer-cuda" if device == "cuda" else "tandem-trainer")
     command = [build / "bin" / "tandem-bench-step", job, trainer, str(WARMUP)]
     if device == "cpu":
         before = processor_seconds()
-        ms = json.loads(cpu_vs_fsdp2.run(command))["ms_per_step"]
-        return ms, {"processor_ms": round((processor_seconds() - before) * 1e3 / steps, 3)}
+        result = json.loads(cpu_vs_fsdp2.run(command))
+        used = {"processor_ms": round((processor_seconds() - before) * 1e3 / steps, 3)}
+        return result["ms_per_step"], used, cpu_vs_fsdp2.origin(result)
     with UsedMemory() as used:
         text = cpu_vs_fsdp2.run(command)
-    return json.loads(text)["ms_per_step"], {"used_gib": round(used.gibibytes(), 3),
-                                             "planned_gib": round(planned_gibibytes(build, job), 3)}
+    result = json.loads(text)
+    gibibytes = {"used_gib": round(used.gibibytes(), 3), "planned_gib": round(planned_gibibytes(build, job), 3)}
+    return result["ms_per_step"], gibibytes, cpu_vs_fsdp2.origin(result)
 
 
 def main():
@@ -128,16 +130,16 @@ def main():
                             model=model, data=args.data.resolve(), steps=WARMUP + steps, length=length,
                             sequences=sequences, batch=sequences * microbatches * ranks, ranks=ranks, strategy=strategy,
                             compute=compute, norms=str(norms).lower(), device=args.device))
-                        ms, detail = run(args.build.resolve(), job, args.device, WARMUP + steps)
+                        ms, detail, origin = run(args.build.resolve(), job, args.device, WARMUP + steps)
                         times.setdefault((ranks, strategy, norms), []).append(ms)
                         details.setdefault((ranks, strategy, norms), []).append(detail)
                         print(json.dumps({"ranks": ranks, "strategy": strategy, "parameter_norms": norms,
-                                          "ms": round(ms, 2), **detail}), flush=True)
+                                          "ms": round(ms, 2), **detail, **origin}), flush=True)
     for (ranks, strategy, norms), all_ms in times.items():
         fastest = min(all_ms)
         print(json.dumps({"strategy": strategy, "ranks": ranks, "compute": compute, "parameter_norms": norms,
                           "steps_per_second": round(1e3 / fastest, 3), "ms_per_step": round(fastest, 2),
-                          "all_ms": [round(ms, 2) for ms in all_ms], **details[ranks, strategy, norms][-1]}), flush=True)
+                          "all_ms": [round(ms, 2) for ms in all_ms], **details[ranks, strategy, norms][-1], **origin}), flush=True)
     for ranks, strategy in {(ranks, strategy): None for ranks, strategy, _ in times} if args.norms == "both" else ():
         with_norms, without = times[ranks, strategy, True], times[ranks, strategy, False]
         cost = {"ms": statistics.median(a - b for a, b in zip(with_norms, without))}
@@ -146,7 +148,7 @@ def main():
                 a["processor_ms"] - b["processor_ms"]
                 for a, b in zip(details[ranks, strategy, True], details[ranks, strategy, False]))
         print(json.dumps({"strategy": strategy, "ranks": ranks, "norms_cost": {k: round(v, 3) for k, v in cost.items()},
-                          "of_a_step": round(cost["ms"] / min(without), 4)}), flush=True)
+                          "of_a_step": round(cost["ms"] / min(without), 4), **origin}), flush=True)
 
 
 if __name__ == "__main__":

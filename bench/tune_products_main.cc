@@ -51,6 +51,7 @@
 #include "bench/algorithm_walk.h"
 #include "bench/median.h"
 #include "bench/product_task.h"
+#include "bench/result_line.h"
 #include "device/cuda/check.h"
 #include "nlohmann/json.hpp"
 #include "ops/cuda/product_plan.h"
@@ -356,7 +357,7 @@ class Tuner {
       line["aten_ms"] = all_ms.back();
       line["rested"]["aten_ms"] = rested_ms.back();
     }
-    std::fprintf(stderr, "%s\n", line.dump().c_str());
+    std::fprintf(stderr, "%s\n", tandem::bench::ResultLine(line, gpu_).c_str());
     if (best->ms < kWorthIt * ms_of(first)) {
       std::printf("%s\n", ProductTable::Line(ProductMachine(), product.text(), best->algorithm).c_str());
       std::fflush(stdout);
@@ -435,6 +436,7 @@ class Tuner {
     return ms;
   }
 
+  const std::string gpu_ = tandem::bench::GpuName();
   cublasLtHandle_t handle_ = nullptr;
   int multiprocessors_ = 0;
   at::Tensor memory_;

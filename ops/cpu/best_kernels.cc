@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/kernels.h"
 
@@ -8,22 +9,22 @@ namespace {
 template <typename T>
 Kernels<T> Choose() {
   Kernels<T> kernels;
+  switch (BestInstructionSet()) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    avx512::SetRowKernels(kernels);
-    avx512::SetAttentionKernels(kernels);
-    return kernels;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    avx2::SetRowKernels(kernels);
-    avx2::SetAttentionKernels(kernels);
-    return kernels;
-  }
+    case InstructionSet::kAvx512:
+      avx512::SetRowKernels(kernels);
+      avx512::SetAttentionKernels(kernels);
+      return kernels;
+    case InstructionSet::kAvx2:
+      avx2::SetRowKernels(kernels);
+      avx2::SetAttentionKernels(kernels);
+      return kernels;
 #endif
-  baseline::SetRowKernels(kernels);
-  baseline::SetAttentionKernels(kernels);
-  return kernels;
+    default:
+      baseline::SetRowKernels(kernels);
+      baseline::SetAttentionKernels(kernels);
+      return kernels;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "nlohmann/json.hpp"
+
+namespace tandem::bench {
+
+// What a result is measured on: this machine's GPU, the first of them ("NVIDIA H200"), or its processor and
+// the instruction set that our kernels use there ("AMD EPYC 7B13, AVX2").
+std::string GpuName();
+std::string ProcessorName();
+
+// A result as a line of JSON, and where it is from: "machine", "commit" of this build, "date" of now, in UTC.
+std::string ResultLine(nlohmann::ordered_json result, const std::string& machine);
+
+}  // namespace tandem::bench

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::ops::cpu {
+
+enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
+
+// The widest of this processor that there are kernels for.
+InstructionSet BestInstructionSet();
+
+const char* ToText(InstructionSet set);  // "AVX-512"
+
+}  // namespace tandem::ops::cpu
