@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A headless Chromium, Debian's, for the tests of the page."""
+import contextlib
 import shutil
 
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
@@ -35,7 +37,12 @@ class Browser:
         return self.script("document.querySelectorAll(arguments[0]).length", selector)
 
     def click(self, selector):
-        self.driver.find_element(By.CSS_SELECTOR, selector).click()
+        def clicked():
+            with contextlib.suppress(StaleElementReferenceException):  # the page has replaced it meanwhile
+                self.driver.find_element(By.CSS_SELECTOR, selector).click()
+                return True
+
+        wait_for(f"a click on {selector}", clicked)
 
     def until(self, what, condition, seconds=60):
         try:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real daemons on this machine, for the tests of a whole job: a controller, workers, their trainers, the CLI."""
+import contextlib
 import glob
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -12,8 +14,9 @@ import tempfile
 import time
 
 
-def wait_for(what, condition, seconds=30.0):
-    """Polls until `condition()` is true; its value. Fails with `what` at the deadline."""
+def wait_for(what, condition, seconds=60.0):
+    """Polls until `condition()` is true; its value. Fails with `what` at the deadline, which is for what never comes:
+    a machine that does other things too is slow."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -44,9 +47,14 @@ def children(pid):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on, below those that the kernel hands out: it may give one of those to any program
+    of this machine before the test's program listens there, or while that is away."""
+    below = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(min(10_000, below - 1), below)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def corpus():
@@ -69,14 +77,24 @@ class Cluster:
         self.metrics = metrics
         self.controller = None
         self.workers = {}
-        self.start_controller()
-        for index in range(workers):
-            self.start_worker(f"w{index}")
+        with self.closing_on_error():
+            self.start_controller()
+            for index in range(workers):
+                self.start_worker(f"w{index}")
+
+    @contextlib.contextmanager
+    def closing_on_error(self):
+        """For constructors: who made it has nothing to close where that fails, and jobs would run on for ever."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def _spawn(self, name, *args):
-        log = open(self.folder / f"{name}.log", "ab")
-        return subprocess.Popen([self.bin / args[0], *map(str, args[1:])], stdin=subprocess.DEVNULL, stdout=log,
-                                stderr=log, start_new_session=True)
+        with open(self.folder / f"{name}.log", "ab") as log:
+            return subprocess.Popen([self.bin / args[0], *map(str, args[1:])], stdin=subprocess.DEVNULL, stdout=log,
+                                    stderr=log, start_new_session=True)
 
     def start_controller(self, *more):
         self.controller = self._spawn("controller", "tandem-controller", "--state", self.folder / "controller",
@@ -124,7 +142,7 @@ class Cluster:
         self.cli("submit", "-f", path)
         return spec["name"]
 
-    def wait_state(self, name, state, seconds=60.0):
+    def wait_state(self, name, state, seconds=120.0):
         def reached():
             now = self.state(name)
             # What the job says of it, or nobody learns why: the folder goes with the test.
@@ -145,7 +163,7 @@ class Cluster:
         self.controller.wait()
 
     def close(self):
-        processes = [self.controller, *self.workers.values()]
+        processes = [process for process in (self.controller, *self.workers.values()) if process is not None]
         for process in processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)

@@ -82,12 +82,12 @@ def test_prometheus_fires_for_a_stopped_rank_and_stops_when_it_goes_on(start, tm
     try:
         cluster.submit(tiny_job("watched", steps=1_000_000))
         wait_for("some steps", lambda: cluster.step("watched") >= 5, 60)
-        wait_for("Prometheus answers, and nothing is wrong", lambda: firing() == [], 30)
+        wait_for("Prometheus answers, and nothing is wrong", lambda: firing() == [])
         pid = cluster.trainers()[0]
         os.kill(pid, signal.SIGSTOP)
-        wait_for("the alert", lambda: firing() == [("TandemJobStalled", "watched")], 30)
+        wait_for("the alert", lambda: firing() == [("TandemJobStalled", "watched")])
         os.kill(pid, signal.SIGCONT)
-        wait_for("its end", lambda: firing() == [], 30)
+        wait_for("its end", lambda: firing() == [])
     finally:
         if pid is not None:
             os.kill(pid, signal.SIGCONT)

@@ -70,12 +70,16 @@ def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says
         directory.mkdir()
         (directory / ".owner").write_text('{"job": "dead", "name": "x", "attempt": 1, "host": "gone"}')
     runs = []
-    for index in range(2):
-        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / f"state{index}"), "NO_COLOR": "1"}
-        runs.append(subprocess.Popen([bin_dir / "tandem", "run", "-f", path, "--workers", "2", "--slots", "1"],
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                     text=True, env=environment, start_new_session=True))
-    texts = [run.communicate(timeout=120)[0] for run in runs]
+    try:
+        for index in range(2):
+            environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / f"state{index}"), "NO_COLOR": "1"}
+            runs.append(subprocess.Popen([bin_dir / "tandem", "run", "-f", path, "--workers", "2", "--slots", "1"],
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                         text=True, env=environment, start_new_session=True))
+        texts = [run.communicate(timeout=120)[0] for run in runs]
+    finally:
+        for run in runs:
+            run.kill()  # where it has not ended; its daemons end with it
     codes = [run.returncode for run in runs]
     assert sorted(codes)[0] == 0 and sorted(codes)[1] != 0, texts
     loser = texts[codes.index(max(codes))]
@@ -225,7 +229,7 @@ def test_saves_that_fail_on_a_full_disk_are_shown_everywhere_and_end_when_there_
             text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
             return float(text.split(f'{metric}{{job_name="stuffed"}} ')[1].split("\n")[0])
 
-        wait_for("a scrape shows them", lambda: scraped("tandem_checkpoint_failures_total") >= 3, 10)
+        wait_for("a scrape shows them", lambda: scraped("tandem_checkpoint_failures_total") >= 3)
         assert scraped("tandem_checkpoint_failures_in_a_row") >= 3
         watch = subprocess.Popen([cluster.bin / "tandem", "watch", "stuffed"], stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, text=True,

@@ -74,7 +74,7 @@ def test_a_worker_that_is_asked_to_end_leaves_the_list_and_one_that_is_killed_st
     cluster.workers["w0"].send_signal(signal.SIGTERM)
     cluster.workers["w1"].kill()
     for worker in cluster.workers.values():
-        worker.wait(timeout=10)
+        worker.wait(timeout=30)
     wait_for("one is listed", lambda: listed() == {"w1": "NotConnected"})
     cluster.start_worker("w0")
     wait_for("it is back", lambda: listed() == {"w0": "", "w1": "NotConnected"})

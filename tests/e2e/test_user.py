@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user meets: run, wrong specs, Ctrl-C, output piped to a file."""
+import contextlib
 import fcntl
 import json
 import os
@@ -30,6 +31,15 @@ def left(state):
         except (FileNotFoundError, PermissionError, ProcessLookupError):
             pass
     return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on(tmp_path):
+    """Ends what a test that fails has left, or its endless job would train beside all that follow."""
+    yield
+    for pid in left(tmp_path):
+        with contextlib.suppress(ProcessLookupError):  # it ended with another
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def endless_job(tmp_path):
@@ -74,7 +84,7 @@ def test_first_interrupt_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path
     wait_for_steps()
     assert left(tmp_path)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert not left(tmp_path)
 
@@ -101,7 +111,7 @@ def test_what_waits_for_the_next_line_ends_when_its_reader_goes_away(start, comm
     for _ in {"events": cluster.events("quiet"), "logs": [], "watch": [1]}[command[0]]:
         process.stdout.readline()  # all that there is: a write to a pipe that nobody reads would tell
     process.stdout.close()
-    assert process.wait(timeout=10) == 141
+    assert process.wait(timeout=30) == 141
 
 
 def test_an_interrupted_wait_says_that_the_job_goes_on(start):
@@ -146,7 +156,7 @@ def test_the_third_interrupt_ends_a_run_that_hangs_in_a_pipe_that_nobody_reads(b
     wait_for_steps()
     for _ in range(3):
         interrupt(process)
-    process.wait(timeout=20)
+    process.wait(timeout=60)
     assert process.returncode == -signal.SIGINT
     wait_for("no process is left", lambda: not left(tmp_path), 20)
     os.close(reading)

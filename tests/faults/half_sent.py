@@ -104,7 +104,7 @@ class HalfSent:
 def send(clients, seconds):
     """Until nobody gets any further, or for so long. How many connections the server has closed."""
     closed, end, quiet = [], time.monotonic() + seconds, 0
-    while time.monotonic() < end and quiet < 20:
+    while time.monotonic() < end and quiet < 60:
         moved = False
         for client in clients:
             if client not in closed:

@@ -22,15 +22,16 @@ class HostileCluster(Cluster):
         self.library = library
         self.faults, self.relays, self.stopped = {}, {}, []
         super().__init__(bin_dir, folder, workers=0, slots=SLOTS, metrics="127.0.0.1:0")
-        for index in range(WORKERS):
-            self.start_worker(f"w{index}")
-        self.wait_workers()
+        with self.closing_on_error():
+            for index in range(WORKERS):
+                self.start_worker(f"w{index}")
+            self.wait_workers()
 
     def _spawn(self, name, *args):
         faults = self.faults.setdefault(name, Faults(self.library, self.folder / f"{name}.faults"))
-        log = open(self.folder / f"{name}.log", "ab")
-        return subprocess.Popen([self.bin / args[0], *map(str, args[1:])], stdin=subprocess.DEVNULL, stdout=log,
-                                stderr=log, start_new_session=True, env={**os.environ, **faults.environment})
+        with open(self.folder / f"{name}.log", "ab") as log:
+            return subprocess.Popen([self.bin / args[0], *map(str, args[1:])], stdin=subprocess.DEVNULL, stdout=log,
+                                    stderr=log, start_new_session=True, env={**os.environ, **faults.environment})
 
     def start_controller(self):
         self.controller = self._spawn("controller", "tandem-controller", "--state", self.folder / "controller",

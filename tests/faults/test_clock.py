@@ -65,12 +65,16 @@ class Commands:
             except subprocess.TimeoutExpired:
                 pass
         codes = [(" ".join(args[:2]), process.poll()) for args, process, _ in self.running]
-        self.running = []
+        self.close_commands()
         return codes
 
-    def close(self):
+    def close_commands(self):
         for _, process, _ in self.running:
             process.kill()
+        self.running = []
+
+    def close(self):
+        self.close_commands()
         self.cluster.close()
 
 
