@@ -195,9 +195,9 @@ def flood(storm):
     def act(seed):
         rng = random.Random(seed)
         client = Client(cluster.address)
-        try:
-            while time.monotonic() < end:
-                kind = rng.randrange(5)
+        while time.monotonic() < end:
+            kind = rng.randrange(5)
+            try:
                 if kind == 0:
                     job = client.call("tandem.v1.Jobs", "Submit", {"spec": enums(tiny_job(f"flood-{rng.randrange(1 << 60)}", ranks=9))})
                     client.call("tandem.v1.Jobs", "Cancel", {"job": job.id})
@@ -211,11 +211,11 @@ def flood(storm):
                             break
                 else:
                     client.call("tandem.v1.Jobs", "ListReports", {"job": storm.victim, "pageSize": 100_000})
-        except grpc.RpcError as error:
-            if error.code() not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
-                failures.append(f"{error.code()}: {error.details()}")
-        except Exception:
-            failures.append(traceback.format_exc())
+            except grpc.RpcError as error:
+                if error.code() not in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED):
+                    failures.append(f"{error.code()}: {error.details()}")
+            except Exception:
+                failures.append(traceback.format_exc())
 
     threads = [threading.Thread(target=act, args=(storm.rng.randrange(1 << 40),)) for _ in range(24)]
     for thread in threads:
