@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/start_files.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -17,11 +18,11 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMostOwnerBytes = 64 << 10;
 constexpr char kRemedy[] = "give every job a checkpoint.directory of its own";
 
-std::string PathIn(const std::string& directory) { return absl::StrCat(directory, "/", kOwnerPrefix); }
+std::string PathIn(const std::string& directory) { return absl::StrCat(directory, "/", kOwnerName); }
 
 // No two jobs write to the same one, however close they come.
 std::string TemporaryIn(const std::string& directory, const Owner& owner) {
-  return absl::StrCat(directory, "/", kOwnerPrefix, ".", owner.job, ".", owner.attempt, ".tmp");
+  return absl::StrCat(directory, "/", kNextOwnerPrefix, owner.job, ".", owner.attempt, ".tmp");
 }
 
 std::string ToJson(const Owner& owner) {
@@ -191,9 +192,7 @@ absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& direc
 
 absl::StatusOr<bool> HoldsNothing(platform::Files& files, const std::string& directory) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
-  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
-    return name.starts_with(kOwnerPrefix) && name != kOwnerPrefix;
-  });
+  return std::all_of(names.begin(), names.end(), [](const std::string& name) { return IsOfAStart(name); });
 }
 
 absl::Status PublishOwner(platform::Files& files, const std::string& directory, const Owner& self) {

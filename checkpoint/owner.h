@@ -27,8 +27,6 @@ namespace tandem::checkpoint {
 inline constexpr absl::Duration kRenewal = absl::Seconds(1);
 inline constexpr absl::Duration kPatience = absl::Seconds(4);
 
-inline constexpr char kOwnerPrefix[] = ".owner";  // of the file, and of what becomes the file
-
 struct Owner {
   std::string job;   // id
   std::string name;  // of the job; may be empty
@@ -42,7 +40,7 @@ std::string ToText(const Owner& owner);
 // NotFound where nobody owns `directory`.
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory);
 
-// Whether the directory is empty, but for what jobs write that are about to become its owner. Nobody owns it
+// Whether the directory is empty, but for what jobs write there as they start (start_files.h). Nobody owns it
 // then, and nobody has saved there what could be taken for another's.
 absl::StatusOr<bool> HoldsNothing(platform::Files& files, const std::string& directory);
 

@@ -17,11 +17,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/start_files.h"
 #include "data/held_out.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
-#include "jobspec/start_token.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
 
@@ -54,7 +54,7 @@ std::optional<std::string> FirstHeld(const std::string& folder, std::error_code&
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
     std::string name = entry->path().filename().string();
-    if (!name.starts_with(kStartTokenPrefix)) {
+    if (!checkpoint::IsOfAStart(name)) {
       return name;
     }
   }

@@ -19,9 +19,9 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/remove_together.h"
+#include "checkpoint/start_files.h"
 #include "checkpoint/work_together.h"
 #include "jobspec/resume.h"
-#include "jobspec/start_token.h"
 #include "platform/log.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
@@ -85,7 +85,7 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
   // A name that no other job has, which may start there at the same time.
   const std::string token = OnRankZero(comm, [&] {
     std::string fresh = platform::SystemRandom().HexId(32);
-    const std::string file = absl::StrCat(directory, "/", jobspec::kStartTokenPrefix, fresh);
+    const std::string file = absl::StrCat(directory, "/", checkpoint::kSameFolderPrefix, fresh);
     const absl::Status written = files.Write(file, fresh);
     if (!written.ok()) {
       files.RemoveAll(file).IgnoreError();  // the first error counts
@@ -93,7 +93,7 @@ void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std
     ThrowIfRankZeroCannotWrite(written);
     return fresh;
   });
-  const std::string path = absl::StrCat(directory, "/", jobspec::kStartTokenPrefix, token);
+  const std::string path = absl::StrCat(directory, "/", checkpoint::kSameFolderPrefix, token);
   constexpr auto kPatience = std::chrono::seconds(5);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   const auto seen = [&] {
@@ -151,21 +151,15 @@ std::vector<std::string> TakeDirectory(platform::Files& files, const ResumeOptio
   return *std::move(doomed);
 }
 
-// Whether a job makes a file of that name in its directory as it starts: its token, `.owner`, or what is to
-// become that.
-bool IsOfAStart(const std::string& name) {
-  return name.starts_with(checkpoint::kOwnerPrefix) || name.starts_with(jobspec::kStartTokenPrefix);
-}
-
 // Rank 0, of the job that owns the directory. Removes the tokens, and the files that were to become `.owner`,
 // of jobs that were killed as they started: those that are older by far than `.owner`, by the clock of that
 // file system. A job that has just started here looks for its own still.
 absl::Status RemoveLeftovers(platform::Files& files, const std::string& directory) {
   TANDEM_ASSIGN_OR_RETURN(const absl::Time now,
-                          files.ModificationTime(absl::StrCat(directory, "/", checkpoint::kOwnerPrefix)));
+                          files.ModificationTime(absl::StrCat(directory, "/", checkpoint::kOwnerName)));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
   for (const std::string& name : names) {
-    if (name == checkpoint::kOwnerPrefix || !IsOfAStart(name)) {
+    if (!checkpoint::IsOfAStart(name)) {
       continue;
     }
     const std::string path = absl::StrCat(directory, "/", name);
@@ -259,7 +253,7 @@ void CheckStillNew(platform::Files& files, const std::string& directory) {
   const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
   ThrowIfRankZeroCannotWrite(names.status());
   for (const std::string& name : *names) {
-    if (IsOfAStart(name)) {
+    if (name == checkpoint::kOwnerName || checkpoint::IsOfAStart(name)) {
       continue;  // of this job, and of others that have just started
     }
     throw UserError(absl::StrCat("checkpoint.directory: another job has used ", directory,

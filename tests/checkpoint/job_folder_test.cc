@@ -56,11 +56,13 @@ TEST_F(JobFolderTest, OneWhoseOwnerCannotBeReadNowIsNotTakenForAnother) {
 
 TEST_F(JobFolderTest, OneThatWasMadeAgainIsTheJobs) {
   JobFolder folder = removed_;
-  WriteAll(directory_ + "/.owner.other.1.tmp", "");  // of a job that is about to start
+  for (const char* const name : {"/.owner.other.1.tmp", "/.same-folder.other"}) {
+    WriteAll(directory_ + name, "");  // of a job that is about to start
+  }
   ASSERT_TRUE(TakeFolderMadeAgain(files_, folder, Mine()).ok());
   EXPECT_EQ(folder.id, FolderAt(directory_).id);
   EXPECT_TRUE(CheckJobFolder(files_, removed_, Mine()).ok());
-  EXPECT_THAT(Names(), ElementsAre(".owner", ".owner.other.1.tmp"));
+  EXPECT_THAT(Names(), ElementsAre(".owner", ".owner.other.1.tmp", ".same-folder.other"));
 }
 
 // What lies beneath a mount point may be empty, and of the same file system where folders of it are mounted.

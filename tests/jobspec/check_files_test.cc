@@ -208,11 +208,16 @@ TEST_F(CheckFilesTest, AFolderThatHoldsSomethingNeedsResume) {
   }
 }
 
-// A rank 0 that was killed while the ranks looked whether it is the same folder on all machines.
+// A rank 0 that was killed while the ranks looked whether it is the same folder on all machines, or as it
+// became the folder's owner.
 TEST_F(CheckFilesTest, AFolderIsEmptyButForWhatAStartThatWasKilledHasLeft) {
   folder_.Write("run/.same-folder.0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef");
+  folder_.Write("run/.owner.0123456789ab.1.tmp", "{}");
   spec_.mutable_checkpoint()->set_directory(folder_.path() + "/run");
   EXPECT_EQ(Check(), "");
+  folder_.Write("run/.owner", "{}");
+  EXPECT_THAT(Check(), HasSubstr("; it holds .owner: use "));
+  std::filesystem::remove(folder_.path() + "/run/.owner");
   folder_.Write("run/step-50", "x");
   EXPECT_THAT(Check(), HasSubstr("; it holds step-50: use "));
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+namespace tandem::checkpoint {
+
+// The files that jobs make in checkpoint.directory as they start.
+
+// Names the job that saves there (owner.h).
+inline constexpr char kOwnerName[] = ".owner";
+
+// What begins the name of what is to become that file.
+inline constexpr char kNextOwnerPrefix[] = ".owner.";
+
+// What begins the name of the token by which the ranks see that it is the same folder on all of their
+// machines.
+inline constexpr char kSameFolderPrefix[] = ".same-folder.";
+
+// Whether the name is of the last two kinds. A start removes its own, and one that is killed leaves them. So
+// they say nothing about what is in the folder: one that holds nothing else counts as empty.
+inline bool IsOfAStart(std::string_view name) {
+  return name.starts_with(kNextOwnerPrefix) || name.starts_with(kSameFolderPrefix);
+}
+
+}  // namespace tandem::checkpoint
