@@ -4,7 +4,9 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
+#include <type_traits>
 
 #include "device/bf16.h"
 
@@ -48,6 +50,43 @@ __device__ Pack<E, N> PackAt(const E* elements, int64_t pack) {
 template <typename E, int N>
 __device__ void SetPack(E* elements, int64_t pack, const Pack<E, N>& value) {
   reinterpret_cast<Pack<E, N>*>(elements)[pack] = value;
+}
+
+// Of all elements of a pack, as of each. A register holds two of bfloat16, which so take an instruction each,
+// or one for both.
+template <typename E, int N>
+__device__ void Widen(const Pack<E, N>& pack, Arithmetic<E> (&to)[N]) {
+  if constexpr (std::is_same_v<E, Bf16> && N % 2 == 0) {
+    unsigned pairs[N / 2];
+    memcpy(pairs, &pack, sizeof(pack));
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      to[2 * i] = __uint_as_float(pairs[i] << 16);
+      to[2 * i + 1] = __uint_as_float(pairs[i] & 0xFFFF0000);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      to[i] = Widen(pack.e[i]);
+    }
+  }
+}
+
+template <typename E, int N>
+__device__ void Narrow(const Arithmetic<E> (&from)[N], Pack<E, N>& to) {
+  if constexpr (std::is_same_v<E, Bf16> && N % 2 == 0) {
+    __nv_bfloat162 pairs[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) {
+      pairs[i] = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
+    }
+    memcpy(&to, pairs, sizeof(to));
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      Narrow(from[i], to.e[i]);
+    }
+  }
 }
 
 // Calls launch with the elements of a pack, as a constant: kPackSize where rows of so many elements of E

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/async_copy.cuh"
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/row_work.h"
@@ -16,37 +17,35 @@ namespace {
 template <int N>
 constexpr int kHeldPacks = kMostGpuNormedHeadDim / 32 / N;
 
-// Of a head that `lanes` lanes share, those of the calling one: every lanes-th.
-template <typename E, int N>
-struct HeldHead {
-  Pack<E, N> packs[kHeldPacks<N>];
-
-  template <typename Visit>  // visit(which of the held, which of the head)
-  static __device__ void ForEach(int lanes, int count, const Visit& visit) {
+// Of a head of `count` packs that `lanes` lanes share, the calling one has every lanes-th: visits each, by
+// its number among the lane's and among the head's.
+template <int N, typename Visit>
+__device__ void ForEachHeld(int lanes, int count, const Visit& visit) {
 #pragma unroll
-    for (int j = 0; j < kHeldPacks<N>; ++j) {
-      const int at = static_cast<int>(threadIdx.x) % lanes + j * lanes;
-      if (at < count) {
-        visit(j, at);
-      }
+  for (int j = 0; j < kHeldPacks<N>; ++j) {
+    const int at = static_cast<int>(threadIdx.x) % lanes + j * lanes;
+    if (at < count) {
+      visit(j, at);
     }
   }
-};
+}
 
 // Over the lanes that share a head, the same on each; a tree of one shape. All lanes of the warp take part.
-template <typename T>
-__device__ T HeadSum(T value, int lanes) {
-  for (int apart = lanes / 2; apart > 0; apart /= 2) {
-    value += __shfl_xor_sync(0xFFFFFFFF, value, apart);
+// kLanes: how many, where it is a constant; else 0.
+template <int kLanes = 0, typename... T>
+__device__ void HeadSums(int lanes, T&... values) {
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) {
+    if (apart < (kLanes > 0 ? kLanes : lanes)) {
+      ((values += __shfl_xor_sync(0xFFFFFFFF, values, apart)), ...);
+    }
   }
-  return value;
 }
 
 // A block has a token.
 template <int N, typename E>
 __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
   using T = Arithmetic<E>;
-  using Held = HeldHead<E, N>;
   const int64_t head_dim = args.head_dim;
   const int packs = static_cast<int>(head_dim) / N;
   const int queries = static_cast<int>(args.heads);
@@ -58,107 +57,98 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
     const int head = first + static_cast<int>(threadIdx.x) / lanes;
     const int count = head < all ? packs : 0;
     const E* const x = args.qkv + token + head * head_dim;
-    Held held;
+    Pack<E, N> held[kHeldPacks<N>];
     T squares = 0;
-    Held::ForEach(lanes, count, [&](int j, int at) {
-      held.packs[j] = PackAt<E, N>(x, at);
+    ForEachHeld<N>(lanes, count, [&](int j, int at) {
+      held[j] = PackAt<E, N>(x, at);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        squares += Widen(held.packs[j].e[k]) * Widen(held.packs[j].e[k]);
+        squares += Widen(held[j].e[k]) * Widen(held[j].e[k]);
       }
     });
-    squares = HeadSum(squares, lanes);
+    HeadSums(lanes, squares);
     if (head < normed) {
       const E* const weight = head < queries ? args.query_weight : args.key_weight;
       const T r = 1 / sqrt(squares / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
-      Held::ForEach(lanes, count, [&](int j, int at) {
+      ForEachHeld<N>(lanes, count, [&](int j, int at) {
         const Pack<E, N> w = PackAt<E, N>(weight, at);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-          Narrow(Widen(held.packs[j].e[k]) * r * Widen(w.e[k]), held.packs[j].e[k]);
+          Narrow(Widen(held[j].e[k]) * r * Widen(w.e[k]), held[j].e[k]);
         }
       });
     }
-    Held::ForEach(lanes, count,
-                  [&](int j, int at) { SetPack(args.normed + token + head * head_dim, at, held.packs[j]); });
+    ForEachHeld<N>(lanes, count,
+                   [&](int j, int at) { SetPack(args.normed + token + head * head_dim, at, held[j]); });
   }
 }
 
-// Of the normed heads of one kind: those of all tokens go in turns to the lanes of all blocks that share one.
-// Returns in `sums`, [head_dim], the block's part of the gradient of their weight; partial: memory for each
-// warp's. first_head: of a token. All threads of the block take part.
-template <int N, typename E, typename T>
-__device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int lanes, int first_head,
-                                     int heads, const E* weight, T (*partial)[kMostGpuNormedHeadDim],
-                                     T* sums) {
-  using Held = HeldHead<E, N>;
-  const int64_t head_dim = args.head_dim;
-  const T of_head_dim = 1 / static_cast<T>(head_dim);
-  const int packs = static_cast<int>(head_dim) / N;
-  const int64_t all = args.heads + 2 * args.kv_heads;
-  const int heads_at_once = kThreads / lanes;
-  const int64_t total = args.tokens * heads;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * heads_at_once;
-  const int64_t step_tokens = step / heads;
-  const int step_heads = static_cast<int>(step % heads);
-  Held weights;
-  Held::ForEach(lanes, packs, [&](int j, int at) { weights.packs[j] = PackAt<E, N>(weight, at); });
+// Heads that a lane has in shared memory, in slots: the one that it computes, and what is on its way there.
+// Where heads do not consist of packs of 16 bytes, the lane waits for each.
+template <int N>
+constexpr int kSlots = kHeldPacks<N> < 4 ? 4 / kHeldPacks<N> : 1;
 
-  // The lane's next head is read while the last one is computed.
-  int64_t number = static_cast<int64_t>(blockIdx.x) * heads_at_once + threadIdx.x / lanes;
-  int64_t token = number / heads;
-  int head = static_cast<int>(number % heads);
-  Held next_x;
-  Held next_grad;
-  const auto read = [&] {
-    const int64_t begin = (token * all + first_head + head) * head_dim;
-    Held::ForEach(lanes, number < total ? packs : 0, [&](int j, int at) {
-      next_x.packs[j] = PackAt<E, N>(args.qkv + begin, at);
-      next_grad.packs[j] = PackAt<E, N>(args.grad + begin, at);
-    });
-  };
-  read();
-  T own[kHeldPacks<N>][N] = {};
-  // As many times in all lanes of a warp.
-  for (int64_t first = static_cast<int64_t>(blockIdx.x) * heads_at_once; first < total; first += step) {
-    E* const to = args.grad + (token * all + first_head + head) * head_dim;
-    const int count = number < total ? packs : 0;
-    const Held x = next_x;
-    Held grad = next_grad;
-    number += step;
-    token += step_tokens;
-    head += step_heads;
-    if (head >= heads) {
-      head -= heads;
-      ++token;
+template <typename E, int N>
+struct Slot {
+  Pack<E, N> x[kHeldPacks<N>][kThreads];
+  Pack<E, N> grad[kHeldPacks<N>][kThreads];
+  int64_t begin[kThreads];  // in qkv
+};
+
+template <typename E, int N>
+__device__ void Fetch(const E* from, Pack<E, N>& shared) {
+  if constexpr (sizeof(shared) == 16) {
+    CopyPack(&shared, from);
+  } else {
+    shared = PackAt<E, N>(from, 0);
+  }
+}
+
+// What a block keeps: the heads of its lanes, and then each warp's part of the gradient of their weight.
+template <typename E, int N>
+union HeadNormBackwardMemory {
+  Slot<E, N> slots[kSlots<N>];
+  Arithmetic<E> partial[kWarps][kMostGpuNormedHeadDim];
+};
+
+// Where the calling lane's packs of one head after the other begin. The normed heads of one kind, those of
+// all tokens, go in turns to the lanes of all blocks that share one.
+class HeadTurns {
+ public:
+  // number: of the lane's first head; step: to its next one. before: heads of a token before this kind's.
+  __device__ HeadTurns(int64_t number, int64_t step, int heads, int64_t before, int64_t heads_of_token,
+                       int64_t head_dim, int first_element)
+      : begin_((number / heads * heads_of_token + before + number % heads) * head_dim + first_element),
+        head_(static_cast<int>(number % heads)),
+        heads_(heads),
+        step_heads_(static_cast<int>(step % heads)),
+        step_elements_((step / heads * heads_of_token + step_heads_) * head_dim),
+        other_elements_((heads_of_token - heads) * head_dim) {}
+
+  __device__ int64_t Next() {
+    const int64_t begin = begin_;
+    head_ += step_heads_;
+    begin_ += step_elements_;
+    if (head_ >= heads_) {
+      head_ -= heads_;
+      begin_ += other_elements_;
     }
-    read();
-    T squares = 0;
-    T dot = 0;
-    Held::ForEach(lanes, count, [&](int j, int) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const T value = Widen(x.packs[j].e[k]);
-        squares += value * value;
-        dot += Widen(grad.packs[j].e[k]) * value * Widen(weights.packs[j].e[k]);
-      }
-    });
-    squares = HeadSum(squares, lanes);
-    dot = HeadSum(dot, lanes);
-    const T r = rsqrt(squares * of_head_dim + static_cast<T>(args.epsilon));
-    const T shrink = r * r * r * (dot * of_head_dim);
-    Held::ForEach(lanes, count, [&](int j, int at) {
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const T value = Widen(x.packs[j].e[k]);
-        const T g = Widen(grad.packs[j].e[k]);
-        own[j][k] += g * value * r;
-        Narrow(g * (Widen(weights.packs[j].e[k]) * r) - value * shrink, grad.packs[j].e[k]);
-      }
-      SetPack(to, at, grad.packs[j]);
-    });
+    return begin;
   }
 
+ private:
+  int64_t begin_;
+  int head_;  // of its token
+  const int heads_;
+  const int step_heads_;
+  const int64_t step_elements_;
+  const int64_t other_elements_;  // of a token, from the last head of the kind to the next token's first
+};
+
+// Adds up what the lanes and then the warps of a block have, into sums [head_dim]. All threads take part.
+template <int N, typename T>
+__device__ void SumOfBlock(T (&own)[kHeldPacks<N>][N], int lanes, int packs,
+                           T (&partial)[kWarps][kMostGpuNormedHeadDim], T* sums) {
 #pragma unroll
   for (int j = 0; j < kHeldPacks<N>; ++j) {
 #pragma unroll
@@ -168,9 +158,8 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int la
       }
     }
   }
-  __syncthreads();  // the last kind's readers
   if (static_cast<int>(threadIdx.x) % 32 < lanes) {
-    Held::ForEach(lanes, packs, [&](int j, int at) {
+    ForEachHeld<N>(lanes, packs, [&](int j, int at) {
 #pragma unroll
       for (int k = 0; k < N; ++k) {
         partial[threadIdx.x / 32][at * N + k] = own[j][k];
@@ -178,7 +167,7 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int la
     });
   }
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < head_dim; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < packs * N; i += kThreads) {
     T sum = partial[0][i];
 #pragma unroll
     for (int w = 1; w < kWarps; ++w) {
@@ -188,20 +177,114 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int la
   }
 }
 
+// Returns in `sums`, [head_dim], the block's part of the gradient of the weight of one kind. before: heads of
+// a token before those. All threads of the block take part.
+template <int N, int kLanes, typename E, typename T>
+__device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int any_lanes, int64_t before,
+                                     int heads, const E* weight, HeadNormBackwardMemory<E, N>& memory,
+                                     T* sums) {
+  const int packs = static_cast<int>(args.head_dim) / N;
+  const int lanes = kLanes > 0 ? kLanes : any_lanes;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int64_t of_block = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes);
+  const int64_t step = static_cast<int64_t>(gridDim.x) * (kThreads / lanes);
+  const auto turns_from = [&](int64_t number) {
+    return static_cast<int>((args.tokens * heads - number + step - 1) / step);
+  };
+  const int turns = turns_from(of_block);  // as many in all lanes, which add up together
+  const int own_turns = lane < packs ? turns_from(of_block + thread / lanes) : 0;
+  HeadTurns heads_ahead(of_block + thread / lanes, step, heads, before, args.heads + 2 * args.kv_heads,
+                        args.head_dim, lane * N);
+  // visit(which of the lane's packs, from the first one's beginning on)
+  const auto for_each_pack = [&](const auto& visit) {
+#pragma unroll
+    for (int j = 0; j < kHeldPacks<N>; ++j) {
+      if (j == 0 || lane + j * lanes < packs) {
+        visit(j, j * lanes * N);
+      }
+    }
+  };
+  const auto fetch = [&](int turn, Slot<E, N>& slot) {  // closes a group of copies
+    if (turn < own_turns) {
+      const int64_t begin = heads_ahead.Next();
+      slot.begin[thread] = begin;
+      for_each_pack([&](int j, int from) {
+        Fetch(args.qkv + begin + from, slot.x[j][thread]);
+        Fetch(args.grad + begin + from, slot.grad[j][thread]);
+      });
+    }
+    CloseCopies();
+  };
+#pragma unroll
+  for (int i = 0; i < kSlots<N>; ++i) {
+    fetch(i, memory.slots[i]);
+  }
+  const T of_head_dim = 1 / static_cast<T>(args.head_dim);
+  const T epsilon = static_cast<T>(args.epsilon);
+  T own[kHeldPacks<N>][N] = {};
+  for (int turn = 0; turn < turns; ++turn) {
+    Slot<E, N>& slot = memory.slots[turn % kSlots<N>];
+    AwaitCopies<kSlots<N> - 1>();
+    const bool mine = turn < own_turns;
+    int64_t begin = 0;
+    T x[kHeldPacks<N>][N];
+    T grad[kHeldPacks<N>][N];
+    T weighted[kHeldPacks<N>][N];  // grad * weight
+    T squares = 0;
+    T dot = 0;
+    if (mine) {
+      begin = slot.begin[thread];
+      for_each_pack([&](int j, int from) {
+        Widen(PackAt<E, N>(weight + lane * N + from, 0), weighted[j]);
+        Widen(slot.x[j][thread], x[j]);
+        Widen(slot.grad[j][thread], grad[j]);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          weighted[j][k] *= grad[j][k];
+          squares += x[j][k] * x[j][k];
+          dot += weighted[j][k] * x[j][k];
+        }
+      });
+    }
+    HeadSums<kLanes>(lanes, squares, dot);
+    fetch(turn + kSlots<N>, slot);  // what was there has been read
+    if (mine) {
+      const T r = rsqrt(squares * of_head_dim + epsilon);
+      const T shrink = r * r * (dot * of_head_dim);
+      for_each_pack([&](int j, int from) {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+          const T normed = x[j][k] * r;
+          own[j][k] += grad[j][k] * normed;
+          weighted[j][k] = weighted[j][k] * r - normed * shrink;
+        }
+        Pack<E, N> pack;
+        Narrow(weighted[j], pack);
+        SetPack(args.grad + begin + from, 0, pack);
+      });
+    }
+  }
+  AwaitCopies<0>();
+  __syncthreads();  // the slots' memory is the warps' now
+  SumOfBlock<N>(own, lanes, packs, memory.partial, sums);
+}
+
 // kHeadNormGroups blocks run at once on an H100 where each of its multiprocessors has room for so many.
 template <typename E, int N>
 constexpr int kBlocksAtOnce = sizeof(Arithmetic<E>) == 4 && N > 1 ? 4 : 1;
 
 // partial_sums: [blocks, 2 head_dim], of the queries' and then of the keys' weight.
-template <int N, typename E, typename T = Arithmetic<E>>
+template <int N, int kLanes, typename E, typename T = Arithmetic<E>>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N>)
     HeadNormBackwardHeads(HeadNormBackwardArgs<E> args, int lanes, T* partial_sums) {
-  __shared__ T partial[kWarps][kMostGpuNormedHeadDim];
+  __shared__ HeadNormBackwardMemory<E, N> memory;
   T* const sums = partial_sums + blockIdx.x * 2 * args.head_dim;
   const int queries = static_cast<int>(args.heads);
-  HeadNormBackwardKind<N>(args, lanes, 0, queries, args.query_weight, partial, sums);
-  HeadNormBackwardKind<N>(args, lanes, queries, static_cast<int>(args.kv_heads), args.key_weight, partial,
-                          sums + args.head_dim);
+  HeadNormBackwardKind<N, kLanes>(args, lanes, 0, queries, args.query_weight, memory, sums);
+  __syncthreads();  // the warps' memory is the slots' again
+  HeadNormBackwardKind<N, kLanes>(args, lanes, queries, static_cast<int>(args.kv_heads), args.key_weight,
+                                  memory, sums + args.head_dim);
 }
 
 constexpr int kSumThreads = 1024;
@@ -266,8 +349,24 @@ int Launch(const HeadNormBackwardArgs<E>& args, Stream stream) {
   if (blocks > 0) {
     WithPacks<E>({args.head_dim}, {args.qkv, args.grad, args.query_weight, args.key_weight},
                  [&]<int N>(Packed<N>) {
-                   HeadNormBackwardHeads<N><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
-                       args, LanesOf(args.head_dim / N), partial_sums);
+                   const int lanes = LanesOf(args.head_dim / N);
+                   const auto launch = [&]<int kLanes>() {
+                     HeadNormBackwardHeads<N, kLanes>
+                         <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args, lanes, partial_sums);
+                   };
+                   if constexpr (N > 1) {
+                     switch (lanes) {
+                       case 8:
+                         return launch.template operator()<8>();
+                       case 16:
+                         return launch.template operator()<16>();
+                       case 32:
+                         return launch.template operator()<32>();
+                       default:
+                         break;
+                     }
+                   }
+                   launch.template operator()<0>();
                  });
   }
   AddHeadSums<<<static_cast<unsigned>((2 * args.head_dim + 31) / 32), kSumThreads, 0, stream>>>(
