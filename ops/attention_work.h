@@ -15,33 +15,53 @@ namespace tandem::ops {
 int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& shape, int64_t element_bytes);
 int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& shape, int64_t element_bytes);
 
-// On the CPU. Query rows that are handled together.
+// On the CPU. Query rows and keys whose scores are computed together. What a block of keys takes in the
+// backward, five matrices of its heads' rows beside its scores, fits in half a MiB of cache with 64 dims.
 inline constexpr int64_t kAttentionBlockRows = 32;
+inline constexpr int64_t kAttentionBlockKeys = 256;
 
-// Matrices with a head's dims as columns, and with a sequence's positions as columns, are padded to whole
-// cache lines; the latter by one more, so that the rows do not all fall into the same few sets of the cache.
+// Query rows that go through all of their keys together: the longer they stay, the fewer times keys and
+// values come from far. The forward keeps their scores of the whole sequence, so it takes fewer.
+inline constexpr int64_t kAttentionForwardRows = 64;
+inline constexpr int64_t kAttentionBackwardRows = 256;
+
+// Matrices with a head's dims as columns are padded to whole cache lines, those with a sequence's positions
+// as columns to two; the rows of a block's scores by one more, so that they do not all fall into the same few
+// sets of the cache.
 constexpr int64_t AttentionPaddedDim(int64_t head_dim, int64_t element_bytes) {
   const int64_t line = 64 / element_bytes;
   return (head_dim + line - 1) / line * line;
 }
 
-constexpr int64_t AttentionRowStride(int64_t length, int64_t element_bytes) {
+constexpr int64_t AttentionPaddedLength(int64_t length, int64_t element_bytes) {
   const int64_t pair = 2 * 64 / element_bytes;
-  return (length + pair - 1) / pair * pair + pair / 2;
+  return (length + pair - 1) / pair * pair;
 }
 
-// Two packed matrices, one block of scores, two blocks of rows; elements of what is computed in.
+constexpr int64_t AttentionScoreStride(int64_t length, int64_t element_bytes) {
+  const int64_t keys = length < kAttentionBlockKeys ? length : kAttentionBlockKeys;
+  return AttentionPaddedLength(keys, element_bytes) + 64 / element_bytes;
+}
+
+// Keys, transposed, and values; queries and outputs of rows; their scores in blocks. Elements of what is
+// computed in.
 constexpr int64_t AttentionWorkElements(int64_t length, int64_t head_dim, int64_t element_bytes) {
-  const int64_t stride = AttentionRowStride(length, element_bytes);
+  const int64_t padded = AttentionPaddedLength(length, element_bytes);
   const int64_t dim = AttentionPaddedDim(head_dim, element_bytes);
-  return 2 * dim * stride + kAttentionBlockRows * (stride + 2 * dim);
+  const int64_t rows = std::min(length, kAttentionForwardRows);
+  const int64_t blocks = (length + kAttentionBlockKeys - 1) / kAttentionBlockKeys;
+  return padded * head_dim + length * dim + 2 * rows * dim +
+         blocks * rows * AttentionScoreStride(length, element_bytes);
 }
 
-// Five packed matrices, two blocks of scores, three blocks of rows.
+// Keys and values, transposed; keys and the gradients of both; two blocks of scores; of rows the queries, the
+// context's gradients and their own.
 constexpr int64_t AttentionBackwardWorkElements(int64_t length, int64_t head_dim, int64_t element_bytes) {
-  const int64_t stride = AttentionRowStride(length, element_bytes);
+  const int64_t padded = AttentionPaddedLength(length, element_bytes);
   const int64_t dim = AttentionPaddedDim(head_dim, element_bytes);
-  return 5 * dim * stride + kAttentionBlockRows * (2 * stride + 3 * dim);
+  const int64_t rows = std::min(length, kAttentionBackwardRows);
+  return 2 * padded * head_dim + 3 * length * dim +
+         2 * kAttentionBlockRows * AttentionScoreStride(length, element_bytes) + 3 * rows * dim;
 }
 
 // On a GPU. Whether cuDNN computes attention of this shape: bfloat16, and lengths and heads that its kernels

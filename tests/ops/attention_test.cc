@@ -124,7 +124,11 @@ TEST_P(AttentionTest, MatchesAutogradAndRepeatsBitForBit) {
                                                                  {2, 65, 6, 3, 20},
                                                                  {1, 130, 2, 2, 33},
                                                                  {2, 64, 2, 2, 32},
-                                                                 {1, 100, 3, 1, 64}}) {
+                                                                 {1, 100, 3, 1, 64},
+                                                                 // Several blocks of keys and of rows.
+                                                                 {1, 257, 1, 1, 7},
+                                                                 {1, 600, 4, 2, 20},
+                                                                 {2, 801, 1, 1, 16}}) {
     SCOPED_TRACE(Describe(shape));
     const int64_t tokens = shape.sequences * shape.length;
     const at::Tensor qkv = Leaf(Rounded(numbers.Normal({tokens, shape.qkv_columns()}), type));
@@ -157,6 +161,9 @@ TEST_P(AttentionTest, OfDocumentsMatchesAutogradAndRepeatsBitForBit) {
   // Documents that begin and end inside a block of rows, at its edges, and beyond it.
   check({2, 65, 4, 2, 12}, StartsOf({{31, 1, 1, 32}, {32, 33}}, 65));
   check({1, 130, 3, 3, 20}, StartsOf({{3, 97, 17, 13}}, 130));
+  // Inside later blocks of keys, at their edges, and over several of them.
+  check({1, 800, 2, 1, 16}, StartsOf({{100, 211, 201, 1, 287}}, 800));
+  check({2, 700, 2, 2, 12}, StartsOf({{255, 1, 256, 188}, {257, 443}}, 700));
   for (const int64_t mean : {2, 9, 40}) {
     check({2, 100, 4, 2, 16}, RandomStarts(numbers, 2, 100, mean));
     check({3, 77, 2, 1, 33}, RandomStarts(numbers, 3, 77, mean));
@@ -175,6 +182,25 @@ TEST_P(AttentionTest, OfOneDocumentASequenceHasTheBitsOfThatWithoutDocuments) {
   ExpectSameBits(plain, one);
 }
 
+// The document and the sequence begin at other places of their blocks of keys and of rows.
+TEST_P(AttentionTest, ADocumentInLaterBlocksHasTheBitsOfASequenceOfItsOwn) {
+  constexpr int64_t kBefore = 320;  // whole vectors of every instruction set, whole strips of rows
+  constexpr int64_t kOwn = 380;
+  const AttentionShape own{1, kOwn, 4, 2, 12};
+  AttentionShape both = own;
+  both.length = kBefore + kOwn;
+  both.documents = true;
+  Numbers numbers(77);
+  const at::Tensor qkv = numbers.Normal({both.length, 96}).to(GetParam());
+  const at::Tensor grad = numbers.Normal({both.length, 48}).to(GetParam());
+  const Results of_both = RunOps(both, qkv, grad, StartsOf({{kBefore, kOwn}}, both.length));
+  const Results of_own = RunOps(own, qkv.narrow(0, kBefore, kOwn), grad.narrow(0, kBefore, kOwn));
+  ExpectSameBits({.context = of_both.context.narrow(0, kBefore, kOwn),
+                  .lse = of_both.lse.narrow(-1, kBefore, kOwn).contiguous().view_as(of_own.lse),
+                  .grad_qkv = of_both.grad_qkv.narrow(0, kBefore, kOwn)},
+                 of_own);
+}
+
 TEST_P(AttentionTest, RefusesStartsThatDoNotFitTheShape) {
   AttentionShape shape{2, 4, 1, 1, 4};
   const at::Tensor qkv = Numbers(76).Normal({8, 12}).to(GetParam());
@@ -189,14 +215,16 @@ TEST_P(AttentionTest, RefusesStartsThatDoNotFitTheShape) {
 }
 
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
-  const AttentionShape shape{1, 40, 1, 1, 8};
   Numbers numbers(72);
-  const at::Tensor qkv = (numbers.Normal({40, 24}) * 100).to(GetParam());
-  const Results r = RunOps(shape, qkv, numbers.Normal({40, 8}).to(GetParam()));
-  // An exponential is off by what its score is off by, of which the largest are 10^4 and more.
-  EXPECT_LE(RelativeError(r.context, Reference(shape, qkv.to(at::kDouble)).first),
-            10 * Tolerance(GetParam()));
-  EXPECT_TRUE(r.grad_qkv.isfinite().all().item<bool>());
+  for (const int64_t length : {40, 300}) {
+    const AttentionShape shape{1, length, 1, 1, 8};
+    const at::Tensor qkv = (numbers.Normal({length, 24}) * 100).to(GetParam());
+    const Results r = RunOps(shape, qkv, numbers.Normal({length, 8}).to(GetParam()));
+    // An exponential is off by what its score is off by, of which the largest are 10^4 and more.
+    EXPECT_LE(RelativeError(r.context, Reference(shape, qkv.to(at::kDouble)).first),
+              10 * Tolerance(GetParam()));
+    EXPECT_TRUE(r.grad_qkv.isfinite().all().item<bool>());
+  }
 }
 
 TEST_P(AttentionTest, NanInOneSequenceStaysInIt) {

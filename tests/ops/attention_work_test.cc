@@ -46,6 +46,15 @@ TEST(AttentionWorkTest, TheBackwardOfAnEightBillionModelOnGpusTakesALittleMoreTh
   }
 }
 
+TEST(AttentionWorkTest, OnCpusTheBackwardKeepsFiveMatricesOfAHeadAndNoScoresOfWholeRows) {
+  for (const int64_t element_bytes : {2, 4, 8}) {
+    const auto bytes = [&](int64_t length) {
+      return AttentionBackwardWorkBytes(DeviceKind::kCpu, AttentionShape{1, length, 8, 2, 64}, element_bytes);
+    };
+    EXPECT_EQ(bytes(16384) - bytes(4096), 5 * 64 * (16384 - 4096) * (element_bytes == 8 ? 8 : 4));
+  }
+}
+
 TEST(AttentionWorkTest, OfDocumentsOnGpusItHasRoomForWhereTheyBegin) {
   const AttentionShape plain{4, 4096, 32, 8, 128};
   AttentionShape documents = plain;

@@ -109,32 +109,36 @@ TYPED_TEST_SUITE(InstructionSetsTest, Types);
 TYPED_TEST(InstructionSetsTest, AttentionAgrees) {
   using E = TypeParam;
   using T = Arithmetic<E>;
-  const AttentionShape shape{2, 75, 4, 2, 20};
-  const std::vector<E> qkv = this->Numbers(150 * 160);
-  const std::vector<E> grad = this->Numbers(150 * 80);
-  std::vector<int64_t> starts(150);
-  for (int64_t row = 0; row < 75; ++row) {
-    starts[row] = row / 11 * 11;  // not where vectors begin
-    starts[75 + row] = row < 50 ? 0 : 50;
-  }
-  for (const DocumentStarts& documents : {DocumentStarts{}, DocumentStarts{starts.data(), 75}}) {
-    AttentionShape form = shape;
-    form.documents = documents.starts != nullptr;
-    this->ExpectAgreement([&](const Kernels<E>& kernels) {
-      std::vector<E> context(150 * 80);
-      std::vector<T> lse(2 * 4 * 75);
-      std::vector<E> grad_qkv(150 * 160);
-      std::vector<T> memory(AttentionBackwardWorkElements(75, 20, sizeof(T)));
-      const Workspace work{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))};
-      kernels.attention({form, qkv.data(), documents, context.data(), lse.data(), work});
-      kernels.attention_backward(
-          {form, qkv.data(), documents, context.data(), lse.data(), grad.data(), grad_qkv.data(), work});
-      std::vector<double> results;
-      this->Append(grad_qkv, results);
-      this->Append(context, results);
-      this->Append(lse, results);
-      return results;
-    });
+  for (const int64_t length : {75, 300}) {  // one block of keys, and more
+    const AttentionShape shape{2, length, 4, 2, 20};
+    const std::vector<E> qkv = this->Numbers(shape.tokens() * 160);
+    const std::vector<E> grad = this->Numbers(shape.tokens() * 80);
+    std::vector<int64_t> starts(shape.tokens());
+    for (int64_t row = 0; row < length; ++row) {
+      starts[row] = row / 11 * 11;  // not where vectors begin
+      starts[length + row] = row < length - 25 ? 0 : length - 25;
+    }
+    for (const DocumentStarts& documents : {DocumentStarts{}, DocumentStarts{starts.data(), length}}) {
+      AttentionShape form = shape;
+      form.documents = documents.starts != nullptr;
+      this->ExpectAgreement([&](const Kernels<E>& kernels) {
+        std::vector<E> context(grad.size());
+        std::vector<T> lse(shape.tokens() * 4);
+        std::vector<E> grad_qkv(qkv.size());
+        std::vector<T> memory(AttentionWorkElements(length, 20, sizeof(T)));
+        std::vector<T> more(AttentionBackwardWorkElements(length, 20, sizeof(T)));
+        kernels.attention({form, qkv.data(), documents, context.data(), lse.data(),
+                           Workspace{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))}});
+        kernels.attention_backward({form, qkv.data(), documents, context.data(), lse.data(), grad.data(),
+                                    grad_qkv.data(),
+                                    Workspace{more.data(), static_cast<int64_t>(more.size() * sizeof(T))}});
+        std::vector<double> results;
+        this->Append(grad_qkv, results);
+        this->Append(context, results);
+        this->Append(lse, results);
+        return results;
+      });
+    }
   }
 }
 

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cpu/simd.h"
+
+// Products of small matrices, in tiles that stay in the registers. For the files that CMake compiles once per
+// instruction set, as simd.h.
+namespace tandem::ops::cpu::TANDEM_ISA {
+
+inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// The columns of B that a tile takes together.
+template <typename T>
+inline constexpr int64_t kPair = 2 * Lanes<T>::kCount;
+
+// What fits in the registers, with two vectors of B and one element of A: 32 registers of AVX-512, else 16.
+inline constexpr int kTileRows = kVectorBytes == 64 ? 8 : 6;
+inline constexpr int kFewRows = 4;  // of a smaller tile
+
+// What of a product's rows and depth goes through the registers before the rest: B's part of the depth, two
+// vectors wide, stays in the first-level cache for all of these rows, however long the sequence is. An
+// element's sum goes on where it was left in memory, so that its additions have the same order.
+inline constexpr int64_t kRowsAtOnce = 64;
+inline constexpr int64_t kDepthAtOnce = 128;
+
+// C[R, V vectors] (+)= A[R, depth] * B[depth, V vectors]; A's element (i, k) at a[i * row + k * column].
+template <int R, int V, typename T>
+inline void Tile(int64_t depth, const T* a, int64_t row, int64_t column, const T* b, int64_t b_stride, T* c,
+                 int64_t c_stride, bool add) {
+  constexpr int kLanes = Lanes<T>::kCount;
+  Vector<T> sum[R][V];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < V; ++j) {
+      sum[i][j] = add ? Load(c + i * c_stride + j * kLanes) : Vector<T>{};
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    Vector<T> right[V];
+#pragma GCC unroll 2
+    for (int j = 0; j < V; ++j) {
+      right[j] = Load(b + k * b_stride + j * kLanes);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const T left = a[i * row + k * column];
+#pragma GCC unroll 2
+      for (int j = 0; j < V; ++j) {
+        sum[i][j] += left * right[j];
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {
+#pragma GCC unroll 2
+    for (int j = 0; j < V; ++j) {
+      Store<T>(c + i * c_stride + j * kLanes, sum[i][j]);
+    }
+  }
+}
+
+template <int V, typename T>
+inline void Panel(int64_t rows, int64_t depth, const T* a, int64_t row, int64_t column, const T* b,
+                  int64_t b_stride, T* c, int64_t c_stride, bool add) {
+  int64_t i = 0;
+  const auto tiles = [&]<int R>(int64_t end) {
+    for (; i + R <= end; i += R) {
+      Tile<R, V>(depth, a + i * row, row, column, b, b_stride, c + i * c_stride, c_stride, add);
+    }
+  };
+  // One large tile less where fewer rows are then left that fill no tile.
+  const int64_t left = rows % kTileRows;
+  const bool one_less = (left + kTileRows) % kFewRows < left % kFewRows;
+  tiles.template operator()<kTileRows>(rows - (one_less ? kTileRows : 0));
+  tiles.template operator()<kFewRows>(rows);
+  tiles.template operator()<1>(rows);
+}
+
+// C[rows, columns] (+)= A[rows, depth] * B[depth, columns]; columns: a multiple of the vector's lanes. B's
+// columns come in pairs of vectors, each b_pair elements behind the one before.
+template <typename T>
+void Multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t row, int64_t column,
+              const T* b, int64_t b_stride, int64_t b_pair, T* c, int64_t c_stride, bool add) {
+  for (int64_t i = 0; i < rows; i += kRowsAtOnce) {
+    const int64_t some_rows = Smaller(kRowsAtOnce, rows - i);
+    for (int64_t k = 0; k < depth; k += kDepthAtOnce) {
+      const int64_t some_depth = Smaller(kDepthAtOnce, depth - k);
+      const T* const left = a + i * row + k * column;
+      const T* const right = b + k * b_stride;
+      T* const out = c + i * c_stride;
+      const bool adds = add || k > 0;
+      const T* pair = right;
+      int64_t j = 0;
+      for (; j + kPair<T> <= columns; j += kPair<T>, pair += b_pair) {
+        Panel<2>(some_rows, some_depth, left, row, column, pair, b_stride, out + j, c_stride, adds);
+      }
+      if (j < columns) {
+        Panel<1>(some_rows, some_depth, left, row, column, pair, b_stride, out + j, c_stride, adds);
+      }
+    }
+  }
+}
+
+}  // namespace tandem::ops::cpu::TANDEM_ISA
