@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/request_limits.h"
+#include "controller/rpc/rpc_errors.h"
 #include "jobspec/text.h"
 #include "platform/log.h"
 #include "proto/protocol.h"
@@ -296,6 +297,12 @@ void Session::HandleHello() {
                  {"attempts", absl::StrCat(hello.inventory().attempts_size())}});
   engine_.Post(WorkerHello{.session = id_, .hello = hello},
                [self, seq = incoming_.seq()](Engine::Reply reply) {
+                 if (!reply.status.ok()) {
+                   // An empty list would have the worker stop all that it runs. Gone() follows with OnDone:
+                   // hello_order_ may be held here.
+                   self->WritingStream::End(ToRpc(reply.status));
+                   return;
+                 }
                  self->Welcome(std::move(reply.assignments));
                  self->Done(seq);
                });

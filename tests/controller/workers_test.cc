@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions and reports of workers with the whole controller.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "proto/protocol.h"
@@ -21,6 +24,9 @@
 
 namespace tandem::controller {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TimeoutTest : public ServiceTest {
  protected:
@@ -234,6 +240,31 @@ TEST_F(ServiceTest, OfSessionsThatComeAtOnceTheEngineKnowsTheLast) {
     JobClient::Until([&] { return !connected(); });
     ASSERT_FALSE(HasFailure()) << "round " << round;
   }
+}
+
+// An empty list of what it should run, which is all that there is to send, would stop its jobs.
+TEST(FailedStoreTest, AWorkerThatConnectsThenHearsOfItAndGetsNoAssignments) {
+  const platform::TemporaryFolder folder;
+  absl::Notification failed;
+  ServerOptions options{.state_directory = folder.path(), .listen = {"127.0.0.1:0"}, .metrics_listen = "off"};
+  options.fatal = [&](const absl::Status&) { failed.Notify(); };  // the daemon ends
+  const auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::filesystem::remove(folder.path() + "/controller.db");
+  ASSERT_TRUE(failed.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  const JobClient client((*server)->addresses().at(0));
+  const auto workers = v1::Workers::NewStub(client.channel());
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  const std::unique_ptr<WorkerSession> session = workers->Session(&context);
+  v1::WorkerMessage message;
+  *message.mutable_hello() = HelloOf("w", 1);
+  ASSERT_TRUE(session->Write(message));
+  v1::ControllerMessage answer;
+  EXPECT_FALSE(session->Read(&answer)) << answer.DebugString();
+  const grpc::Status status = session->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status.error_message(), HasSubstr("the controller's store has failed: "));
 }
 
 // Each costs it a line and the controller the value, so a worker that asks and does not read could cost the
