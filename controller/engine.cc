@@ -73,11 +73,11 @@ void Engine::Post(Input input, std::function<void(Reply)> done) {
   }
 }
 
-void Engine::Set(std::string worker, v1::KvSet set, std::function<void()> done) {
+void Engine::Set(std::string worker, v1::KvSet set, std::function<void(const absl::Status&)> done) {
   Enqueue(KeySet{std::move(worker), std::move(set), std::move(done)});
 }
 
-void Engine::Get(std::string worker, v1::KvGet get, std::function<void()> done) {
+void Engine::Get(std::string worker, v1::KvGet get, std::function<void(const absl::Status&)> done) {
   Enqueue(KeyGet{std::move(worker), std::move(get), std::move(done)});
 }
 
@@ -141,18 +141,32 @@ Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
   return decision;
 }
 
-void Engine::SetKey(const std::string& worker, const v1::KvSet& set) {
+absl::Status Engine::SetKey(const std::string& worker, const v1::KvSet& set) {
   if (!RunsOn(state_, KeyOf(set.id()), worker)) {
-    return;  // of an older attempt: fenced; or of another worker's
+    return absl::OkStatus();  // of an older attempt: fenced; or of another worker's
   }
   Rendezvous::Answer answer;
-  if (!rendezvous_.Set(set, answer)) {
+  TANDEM_ASSIGN_OR_RETURN(const bool stays, rendezvous_.Set(set, worker, answer));
+  if (!stays) {
     platform::Log(platform::LogLevel::kWarning, "a rendezvous key was set twice; the first value stays",
                   {{"job", set.id().job_id()}, {"key", set.key()}, {"rank", absl::StrCat(set.rank())}});
   }
   for (const std::string& worker : answer.workers) {
     values_.emplace_back(worker, answer.value);
   }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::GetKey(const std::string& worker, const v1::KvGet& get) {
+  if (!RunsOn(state_, KeyOf(get.id()), worker)) {
+    return absl::OkStatus();
+  }
+  v1::KvValue value;
+  TANDEM_ASSIGN_OR_RETURN(const bool known, rendezvous_.Get(get, worker, value));
+  if (known) {
+    values_.emplace_back(worker, std::move(value));
+  }
+  return absl::OkStatus();
 }
 
 void Engine::Take(Decided decided, Consequences& out) {
@@ -162,7 +176,7 @@ void Engine::Take(Decided decided, Consequences& out) {
     for (const v1::AttemptStatus& attempt : hello->hello.inventory().attempts()) {
       for (v1::KvSet set : attempt.values()) {
         *set.mutable_id() = attempt.id();
-        SetKey(hello->hello.worker_id(), set);
+        reply.status.Update(SetKey(hello->hello.worker_id(), set));
       }
     }
     out.hellos.emplace_back(out.answers.size(), hello->hello.worker_id());
@@ -194,14 +208,11 @@ void Engine::Take(Item item, Consequences& out) {
   if (auto* decided = std::get_if<Decided>(&item)) {
     Take(std::move(*decided), out);
   } else if (auto* set = std::get_if<KeySet>(&item)) {
-    SetKey(set->worker, set->set);
-    out.acknowledgements.push_back(std::move(set->done));
+    out.acknowledgements.push_back(
+        [done = std::move(set->done), status = SetKey(set->worker, set->set)] { done(status); });
   } else if (auto* get = std::get_if<KeyGet>(&item)) {
-    v1::KvValue value;
-    if (RunsOn(state_, KeyOf(get->get.id()), get->worker) && rendezvous_.Get(get->get, get->worker, value)) {
-      values_.emplace_back(get->worker, std::move(value));
-    }
-    out.acknowledgements.push_back(std::move(get->done));
+    out.acknowledgements.push_back(
+        [done = std::move(get->done), status = GetKey(get->worker, get->get)] { done(status); });
   } else if (auto* queried = std::get_if<Queried>(&item)) {
     out.queries.push_back(std::move(*queried));
   } else if (auto* failed = std::get_if<Failed>(&item)) {
@@ -367,9 +378,7 @@ void Engine::LetOut(Consequences consequences) {
   }
   values_.clear();
   for (const std::function<void()>& acknowledge : consequences.acknowledgements) {
-    if (acknowledge) {
-      acknowledge();
-    }
+    acknowledge();
   }
   for (const Queried& query : consequences.queries) {
     query.look(state_);

@@ -62,8 +62,10 @@ class Engine {
 
   // `done` is called from the writer's thread when the consequences are durable.
   void Post(Input input, std::function<void(Reply)> done = nullptr) ABSL_LOCKS_EXCLUDED(mu_);
-  void Set(std::string worker, v1::KvSet set, std::function<void()> done) ABSL_LOCKS_EXCLUDED(mu_);
-  void Get(std::string worker, v1::KvGet get, std::function<void()> done) ABSL_LOCKS_EXCLUDED(mu_);
+  void Set(std::string worker, v1::KvSet set, std::function<void(const absl::Status&)> done)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Get(std::string worker, v1::KvGet get, std::function<void(const absl::Status&)> done)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Runs `look` on the writer's thread, on a state that is durable. False where the engine has stopped.
   bool Query(std::function<void(const State&)> look) ABSL_LOCKS_EXCLUDED(mu_);
@@ -79,12 +81,12 @@ class Engine {
   struct KeySet {
     std::string worker;
     v1::KvSet set;
-    std::function<void()> done;
+    std::function<void(const absl::Status&)> done;
   };
   struct KeyGet {
     std::string worker;
     v1::KvGet get;
-    std::function<void()> done;
+    std::function<void(const absl::Status&)> done;
   };
   struct Queried {
     std::function<void(const State&)> look;
@@ -115,7 +117,8 @@ class Engine {
   void Take(Item item, Consequences& out);
   void Take(Decided decided, Consequences& out);
   Decision Decide(const Input& input, absl::Time now, Reply& reply);
-  void SetKey(const std::string& worker, const v1::KvSet& set);
+  absl::Status SetKey(const std::string& worker, const v1::KvSet& set);
+  absl::Status GetKey(const std::string& worker, const v1::KvGet& get);
   absl::Status Commit(const std::vector<v1::Event>& events);
   absl::Status Keep(Consequences& out) ABSL_LOCKS_EXCLUDED(mu_);
   void SetRoom(const absl::Status& room) ABSL_LOCKS_EXCLUDED(mu_);

@@ -1,30 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/rendezvous.h"
 
-namespace tandem::controller {
+#include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
-bool Rendezvous::Set(const v1::KvSet& set, Answer& answer) {
-  Space& space = spaces_[KeyOf(set.id())];
-  const auto [it, inserted] = space.values.emplace(set.key(), set.value());
-  if (!inserted) {
-    return it->second == set.value();
+namespace tandem::controller {
+namespace {
+
+// What it takes to keep a key and a value, or a worker that waits for the key.
+size_t Bytes(const std::string& key, const std::string& value = "") {
+  constexpr size_t kOfMaps = 256;
+  return key.size() + value.size() + kOfMaps;
+}
+
+// Takes them of what the worker may have kept.
+absl::Status Keep(size_t bytes, const v1::AttemptId& id, const std::string& worker, size_t& kept) {
+  if (kept + bytes > Rendezvous::kMostBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "worker ", worker, " has set and waits for more in the rendezvous of job ", id.job_id(), " (attempt ",
+        id.attempt(), ") than its ranks can need; allowed are ", Rendezvous::kMostBytes >> 20,
+        " MiB of keys and values; it runs a broken build, or another program: replace it"));
   }
+  kept += bytes;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<bool> Rendezvous::Set(const v1::KvSet& set, const std::string& worker, Answer& answer) {
+  Space& space = spaces_[KeyOf(set.id())];
+  if (const auto first = space.values.find(set.key()); first != space.values.end()) {
+    return first->second == set.value();
+  }
+  TANDEM_RETURN_IF_ERROR(Keep(Bytes(set.key(), set.value()), set.id(), worker, space.kept[worker]));
+  space.values.emplace(set.key(), set.value());
   const auto waiting = space.waiting.find(set.key());
   if (waiting != space.waiting.end()) {
     *answer.value.mutable_id() = set.id();
     answer.value.set_key(set.key());
     answer.value.set_value(set.value());
     answer.workers.assign(waiting->second.begin(), waiting->second.end());
+    for (const std::string& answered : answer.workers) {
+      space.kept[answered] -= Bytes(set.key());
+    }
     space.waiting.erase(waiting);
   }
   return true;
 }
 
-bool Rendezvous::Get(const v1::KvGet& get, const std::string& worker, v1::KvValue& value) {
+absl::StatusOr<bool> Rendezvous::Get(const v1::KvGet& get, const std::string& worker, v1::KvValue& value) {
   Space& space = spaces_[KeyOf(get.id())];
   const auto it = space.values.find(get.key());
   if (it == space.values.end()) {
-    space.waiting[get.key()].insert(worker);
+    const auto waiting = space.waiting.find(get.key());
+    if (waiting == space.waiting.end() || !waiting->second.contains(worker)) {
+      TANDEM_RETURN_IF_ERROR(Keep(Bytes(get.key()), get.id(), worker, space.kept[worker]));
+      space.waiting[get.key()].insert(worker);
+    }
     return false;
   }
   *value.mutable_id() = get.id();
@@ -36,7 +68,7 @@ bool Rendezvous::Get(const v1::KvGet& get, const std::string& worker, v1::KvValu
 void Rendezvous::Forget(const std::string& worker) {
   for (auto& [key, space] : spaces_) {
     for (auto it = space.waiting.begin(); it != space.waiting.end();) {
-      it->second.erase(worker);
+      space.kept[worker] -= it->second.erase(worker) * Bytes(it->first);
       it = it->second.empty() ? space.waiting.erase(it) : std::next(it);
     }
   }

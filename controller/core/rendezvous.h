@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "controller/core/state.h"
 
 namespace tandem::controller {
@@ -20,11 +23,17 @@ class Rendezvous {
     std::vector<std::string> workers;
   };
 
-  // The first value of a key stays; false where another one was there already.
-  bool Set(const v1::KvSet& set, Answer& answer);
+  // What one worker may have kept for an attempt: values that it set, and keys that it waits for. Its ranks
+  // wait for a key each, and set about 100 bytes for every rank of every group that they are in.
+  static constexpr size_t kMostBytes = size_t{64} << 20;
+
+  // Of `worker`. The first value of a key stays; false where another one was there already.
+  // ResourceExhausted where that would be more than kMostBytes.
+  absl::StatusOr<bool> Set(const v1::KvSet& set, const std::string& worker, Answer& answer);
 
   // The value at once, or `worker` is answered by the Set that brings it. True where there is one.
-  bool Get(const v1::KvGet& get, const std::string& worker, v1::KvValue& value);
+  // ResourceExhausted as above.
+  absl::StatusOr<bool> Get(const v1::KvGet& get, const std::string& worker, v1::KvValue& value);
 
   // A worker that is away asks again when it returns.
   void Forget(const std::string& worker);
@@ -36,6 +45,7 @@ class Rendezvous {
   struct Space {
     std::map<std::string, std::string> values;
     std::map<std::string, std::set<std::string>> waiting;  // key → workers
+    std::map<std::string, size_t> kept;                    // worker → bytes
   };
   std::map<AttemptKey, Space> spaces_;
 };

@@ -144,6 +144,16 @@ std::function<void()> Session::Acknowledging(uint64_t seq) {
   return [self = shared_from_this(), seq] { self->Done(seq); };
 }
 
+std::function<void(const absl::Status&)> Session::TakingKey(uint64_t seq) {
+  return [self = shared_from_this(), acknowledge = Acknowledging(seq)](const absl::Status& taken) {
+    if (taken.ok()) {
+      acknowledge();
+    } else {
+      self->End(ToRpc(taken));
+    }
+  };
+}
+
 void Session::Done(uint64_t seq) {
   const absl::MutexLock lock(&mu_);
   uncommitted_.erase(seq);
@@ -191,10 +201,10 @@ void Session::Handle() {
                    [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
       break;
     case v1::WorkerMessage::kSet:
-      engine_.Set(worker, incoming_.set(), Acknowledging(seq));
+      engine_.Set(worker, incoming_.set(), TakingKey(seq));
       break;
     case v1::WorkerMessage::kGet:
-      engine_.Get(worker, incoming_.get(), Acknowledging(seq));
+      engine_.Get(worker, incoming_.get(), TakingKey(seq));
       break;
     case v1::WorkerMessage::kHello:
       End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello must be the first message, and sent once"));

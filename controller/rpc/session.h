@@ -61,6 +61,8 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What to call when the message with this number is committed.
   std::function<void()> Acknowledging(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
+  // The same, of a key: the session ends where it was not taken.
+  std::function<void(const absl::Status&)> TakingKey(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
 
   Sessions& sessions_;
   Engine& engine_;

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+
 #include "controller/core/assignments.h"
 #include "controller/core/rendezvous.h"
 #include "proto/names.h"
@@ -14,6 +17,7 @@ namespace tandem::controller {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> StatesOf(const Driver& driver, const std::string& id) {
   std::vector<std::string> out;
@@ -368,21 +372,85 @@ TEST(RendezvousTest, GetIsAnsweredWhenTheKeyIsSetAndTheFirstValueStays) {
   get.mutable_id()->set_job_id("j");
   get.set_key("k");
   v1::KvValue value;
-  EXPECT_FALSE(rendezvous.Get(get, "b", value));
+  EXPECT_FALSE(*rendezvous.Get(get, "b", value));
   v1::KvSet set;
   set.mutable_id()->set_job_id("j");
   set.set_key("k");
   set.set_value("one");
   Rendezvous::Answer answer;
-  EXPECT_TRUE(rendezvous.Set(set, answer));
+  EXPECT_TRUE(*rendezvous.Set(set, "a", answer));
   EXPECT_THAT(answer.workers, ElementsAre("b"));
   EXPECT_EQ(answer.value.value(), "one");
   set.set_value("two");
-  EXPECT_FALSE(rendezvous.Set(set, answer));
-  EXPECT_TRUE(rendezvous.Get(get, "b", value));
+  EXPECT_FALSE(*rendezvous.Set(set, "a", answer));
+  EXPECT_TRUE(*rendezvous.Get(get, "b", value));
   EXPECT_EQ(value.value(), "one");
   rendezvous.Retain(State());
-  EXPECT_FALSE(rendezvous.Get(get, "b", value)) << "the attempt is over";
+  EXPECT_FALSE(*rendezvous.Get(get, "b", value)) << "the attempt is over";
+}
+
+// Until there is no room for more; each is of 1 MiB.
+class FilledRendezvousTest : public ::testing::Test {
+ protected:
+  absl::Status Wait(const std::string& worker, int number) {
+    v1::KvGet get;
+    get.mutable_id()->set_job_id("j");
+    get.set_key(Key(number));
+    v1::KvValue value;
+    return rendezvous_.Get(get, worker, value).status();
+  }
+  absl::Status Set(const std::string& worker, int number) {
+    v1::KvSet set;
+    set.mutable_id()->set_job_id("j");
+    set.set_key(Key(number));
+    Rendezvous::Answer answer;
+    return rendezvous_.Set(set, worker, answer).status();
+  }
+  // How many keys from `first` on worker w may wait for, or set.
+  int NumWaited(int first) {
+    return NumTaken(first, [this](int number) { return Wait("w", number); });
+  }
+  int NumSet(int first) {
+    return NumTaken(first, [this](int number) { return Set("w", number); });
+  }
+
+  Rendezvous rendezvous_;
+
+ private:
+  static std::string Key(int number) { return std::string(1 << 20, 'k') + std::to_string(number); }
+
+  static int NumTaken(int first, const std::function<absl::Status(int)>& take) {
+    for (int number = first; number < first + 100; ++number) {
+      const absl::Status status = take(number);
+      if (!status.ok()) {
+        EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+        EXPECT_THAT(status.message(),
+                    HasSubstr("worker w has set and waits for more in the rendezvous of job j (attempt 0) "
+                              "than its ranks can need; allowed are 64 MiB"));
+        return number - first;
+      }
+    }
+    return -1;
+  }
+};
+
+TEST_F(FilledRendezvousTest, AWorkerWaitsForSoManyKeysAndOthersDoNotPayForIt) {
+  EXPECT_EQ(NumWaited(0), 63);
+  EXPECT_TRUE(Wait("w", 0).ok()) << "it waits for that already";
+  EXPECT_TRUE(Wait("other", 63).ok());
+  EXPECT_TRUE(Set("other", 0).ok());
+  EXPECT_TRUE(Wait("w", 64).ok()) << "the answer has made room";
+  EXPECT_EQ(NumWaited(100), 0);
+  rendezvous_.Forget("w");
+  EXPECT_EQ(NumWaited(100), 63);
+}
+
+TEST_F(FilledRendezvousTest, AWorkerSetsSoManyValues) {
+  EXPECT_EQ(NumSet(0), 63);
+  EXPECT_TRUE(Set("w", 0).ok()) << "its worker has said it again";
+  rendezvous_.Forget("w");
+  EXPECT_EQ(NumSet(100), 0) << "values stay";
+  EXPECT_EQ(NumWaited(200), 0);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "controller/core/rendezvous.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
 #include "tests/controller/job_builder.h"
@@ -308,6 +309,37 @@ TEST_F(ServiceTest, AValueThatAWorkerAsksForAgainBeforeItReadsIsOwedOnce) {
   EXPECT_GE(values, 1);
   EXPECT_LT(values, kGets / 4);
   context.TryCancel();
+}
+
+TEST_F(ServiceTest, TheSessionOfAWorkerEndsThatWaitsForMoreKeysThanItsRanksCanNeed) {
+  constexpr size_t kKeyBytes = 60'000;  // of a key, of which a message may have 64 KiB
+  grpc::ClientContext context;
+  const auto workers = v1::Workers::NewStub(client_->channel());
+  const std::unique_ptr<WorkerSession> session = Welcomed(*workers, context, HelloOf("w", 1));
+  ASSERT_NE(session, nullptr);
+  v1::Job job;
+  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  v1::WorkerMessage message;
+  *message.mutable_get()->mutable_id() = FirstAttempt(*session);
+  for (uint64_t seq = 2; seq < 2 + 2 * Rendezvous::kMostBytes / kKeyBytes; ++seq) {
+    message.set_seq(seq);
+    message.mutable_get()->set_key(std::string(kKeyBytes, 'k') + std::to_string(seq));
+    if (!session->Write(message)) {
+      break;
+    }
+  }
+  v1::ControllerMessage answer;
+  while (session->Read(&answer)) {
+  }
+  const grpc::Status status = session->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(), HasSubstr("worker w has set and waits for more"));
+  JobClient::Until([&] {
+    grpc::ClientContext list;
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(client_->stub().ListWorkers(&list, {}, &response).ok());
+    return response.workers_size() == 1 && !response.workers(0).connected();
+  });
 }
 
 // As one that runs on an old copy of its state must not take workers back to the past.
