@@ -1,25 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "jobspec/jobspec.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 
-// Bytes of the UTF-8 character at text[at], decoded into `character`; 0 where none is valid there.
-int DecodeUtf8(std::string_view text, size_t at, char32_t& character);
-
-// Whether a terminal or a log shows it as it is: no control character, nothing that changes the direction of
-// text.
-bool IsPlain(char32_t character);
-
-// Text of a user for a message: valid UTF-8 in one line of at most `max_bytes`; what is not plain is escaped,
-// what is longer ends in "...".
-std::string Shown(std::string_view text, size_t max_bytes = 80);
+using platform::DecodeUtf8;
+using platform::IsPlain;
+using platform::Shown;
 
 // "the nearest are 24 and 36": the multiples of `unit` around `value`, of those in [unit, max].
 std::string NearestMultiples(int64_t value, int64_t unit, int64_t max);

@@ -7,30 +7,16 @@
 
 #include <cerrno>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "platform/shown_text.h"
 #include "platform/status_macros.h"
 
 namespace tandem::platform {
 namespace {
 
-// A name may hold a line's end, and what drives a terminal.
-std::string InOneLine(const std::string& path) {
-  std::string out;
-  for (const char c : path) {
-    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
-      absl::StrAppendFormat(&out, "\\x%02x", c);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 absl::Status WrongKind(absl::string_view operation, const std::string& path, mode_t mode) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(operation, " ", InOneLine(path), ": it is ", FileKind(mode), ", not a regular file"));
+  return absl::InvalidArgumentError(absl::StrCat(operation, " ", Shown(path, std::string::npos), ": it is ",
+                                                 FileKind(mode), ", not a regular file"));
 }
 
 }  // namespace
@@ -75,7 +61,8 @@ const char* FileKind(mode_t mode) {
 }
 
 absl::Status FileError(int error, absl::string_view operation, const std::string& path) {
-  const absl::Status status = absl::ErrnoToStatus(error, absl::StrCat(operation, " ", InOneLine(path)));
+  const absl::Status status =
+      absl::ErrnoToStatus(error, absl::StrCat(operation, " ", Shown(path, std::string::npos)));
   if (error == ENOTDIR) {
     return absl::InvalidArgumentError(status.message());
   }

@@ -118,11 +118,14 @@ TEST(FileErrorTest, CodesThatCallersGiveAMeaningNeverComeFromTheFileSystem) {
 
 TEST_F(RegularFileTest, AnErrorIsOneLineThatDrivesNoTerminalWhateverThePath) {
   EXPECT_EQ(FileError(ENOENT, "open", "/\x1b[31m\n\x7f it's ü"),
-            absl::NotFoundError("open /\\x1b[31m\\x0a\\x7f it's ü: No such file or directory"));
+            absl::NotFoundError("open /\\x1b[31m\\n\\x7f it's ü: No such file or directory"));
+  // C1: terminals take U+009B for ESC [, and U+009D for the beginning of a title.
+  EXPECT_EQ(FileError(ENOENT, "open", "/\u009b31m\u0080\x9b"),
+            absl::NotFoundError("open /\\x9b31m\\x80\\x9b: No such file or directory"));
   const std::string folder = folder_ + "/a\nb";
   std::filesystem::create_directory(folder);
   EXPECT_EQ(OpenRegularFile(folder, O_RDONLY).status().message(),
-            "open " + folder_ + "/a\\x0ab: it is a folder, not a regular file");
+            "open " + folder_ + "/a\\nb: it is a folder, not a regular file");
 }
 
 TEST_F(RegularFileTest, AWriteWithoutRoomIsReportedAsSuch) {
