@@ -63,8 +63,19 @@ const char* FileKind(mode_t mode) {
 absl::Status FileError(int error, absl::string_view operation, const std::string& path) {
   const absl::Status status =
       absl::ErrnoToStatus(error, absl::StrCat(operation, " ", Shown(path, std::string::npos)));
-  if (error == ENOTDIR) {
-    return absl::InvalidArgumentError(status.message());
+  switch (error) {
+    case ENOTDIR:
+      return absl::InvalidArgumentError(status.message());
+    case EMFILE:
+    case ENFILE:
+      return absl::OutOfRangeError(status.message());
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case EMLINK:
+      return absl::ResourceExhaustedError(status.message());
+    default:
+      break;
   }
   switch (status.code()) {
     case absl::StatusCode::kNotFound:
@@ -73,9 +84,24 @@ absl::Status FileError(int error, absl::string_view operation, const std::string
       return error == EEXIST ? status : absl::UnavailableError(status.message());
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kAborted:
+    case absl::StatusCode::kResourceExhausted:  // of memory
+    case absl::StatusCode::kOutOfRange:
       return absl::UnavailableError(status.message());
     default:
-      return error == EFBIG ? absl::ResourceExhaustedError(status.message()) : status;
+      return status;
+  }
+}
+
+absl::string_view RemedyOf(const absl::Status& error) {
+  switch (error.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return "make room on that file system";
+    case absl::StatusCode::kOutOfRange:
+      return "raise the limit of open files (ulimit -n)";
+    case absl::StatusCode::kPermissionDenied:
+      return "give this user the right to it";
+    default:
+      return "";
   }
 }
 

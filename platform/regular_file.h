@@ -44,10 +44,14 @@ bool LeadsTo(const std::string& path, const Descriptor& file);
 const char* FileKind(mode_t mode);
 
 // "`operation` `path`: No space left on device", in one line: control characters of the path are escaped.
-// NotFound means ENOENT, AlreadyExists EEXIST, ResourceExhausted that there is no room, and InvalidArgument
-// that what has the name is not what it should be (ENOTDIR), or that no file can have it. Never
-// FailedPrecondition nor Aborted: callers give these meanings of their own, and a full folder (ENOTEMPTY) or
-// a stale handle (ESTALE) must not pass for them.
+// NotFound means ENOENT, AlreadyExists EEXIST, ResourceExhausted that there is no room, OutOfRange that as
+// many files are open as may be (EMFILE, ENFILE), and InvalidArgument that what has the name is not what it
+// should be (ENOTDIR), or that no file can have it. Never FailedPrecondition nor Aborted: callers give these
+// meanings of their own, and a full folder (ENOTEMPTY) or a stale handle (ESTALE) must not pass for them.
 absl::Status FileError(int error, absl::string_view operation, const std::string& path);
+
+// "make room on that file system": what to do about an error of FileError, where its code says that; empty
+// where it does not.
+absl::string_view RemedyOf(const absl::Status& error);
 
 }  // namespace tandem::platform

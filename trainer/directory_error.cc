@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
+#include "platform/regular_file.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -14,7 +15,10 @@ void ThrowIfUnwritable(const std::string& what, const absl::Status& status) {
   const std::string problem = absl::StrCat("checkpoint.directory: ", what, ": ", status.message());
   if (absl::IsResourceExhausted(status)) {
     throw checkpoint::CheckpointError(
-        absl::StrCat(problem, "; make room on that file system, or use another folder"));
+        absl::StrCat(problem, "; ", platform::RemedyOf(status), ", or use another folder"));
+  }
+  if (absl::IsOutOfRange(status)) {
+    throw checkpoint::CheckpointError(absl::StrCat(problem, "; ", platform::RemedyOf(status)));
   }
   // As EIO, ETIMEDOUT and ESTALE come (platform/regular_file.h).
   if (absl::IsUnknown(status) || absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
+#include "platform/regular_file.h"
 #include "platform/status_macros.h"
 
 namespace tandem::worker {
@@ -241,7 +242,9 @@ void Daemon::WriteRanks(const RecordRanks& command) {
   }
   RanksRecorded recorded{.attempt = command.attempt};
   if (const absl::Status written = records_.WriteRanks(command.attempt, record); !written.ok()) {
-    recorded.problem = std::string(written.message());
+    const absl::string_view remedy = platform::RemedyOf(written);
+    recorded.problem =
+        absl::StrCat(written.message(), "; ", remedy.empty() ? "mend that file system" : remedy);
   }
   processes_[command.attempt] = std::move(record);
   TANDEM_FAILPOINT("worker.after_accept");

@@ -109,10 +109,10 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
   const absl::StatusOr<Descriptor> log =
       platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
   if (!log.ok()) {
+    const absl::string_view remedy = platform::RemedyOf(log.status());
     return absl::Status(log.status().code(),
-                        absl::StrCat(log.status().message(),
-                                     "; its log lies in the worker's --state: make room there, or mend that "
-                                     "file system"));
+                        absl::StrCat(log.status().message(), "; its log lies in the worker's --state: ",
+                                     remedy.empty() ? "mend that file system" : remedy));
   }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {

@@ -152,7 +152,7 @@ class Taker {
       Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, "WorkerDisk",
              absl::StrCat("worker ", state_.settings.worker_id,
                           " cannot keep a record of its ranks in its --state: ", input.problem,
-                          "; make room there, or mend that file system, then submit the job again"));
+                          ", then submit the job again"));
     } else {
       attempt->preparation = Preparation::kReady;
       attempt->dirty = true;

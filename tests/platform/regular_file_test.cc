@@ -105,15 +105,29 @@ TEST(FileErrorTest, CodesThatCallersGiveAMeaningNeverComeFromTheFileSystem) {
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
     EXPECT_EQ(FileError(error, "write", "/a").code(), absl::StatusCode::kResourceExhausted) << error;
   }
+  for (const int error : {EMFILE, ENFILE}) {
+    EXPECT_EQ(FileError(error, "open", "/a").code(), absl::StatusCode::kOutOfRange) << error;
+  }
   EXPECT_EQ(FileError(ESTALE, "read", "/a"), absl::UnavailableError("read /a: Stale file handle"));
   EXPECT_EQ(FileError(ENOTDIR, "open", "/a/b"), absl::InvalidArgumentError("open /a/b: Not a directory"));
-  for (const int error : {ENXIO, ENODEV, EISDIR, EBUSY, ENOTEMPTY, EDEADLK, ETXTBSY, EIO}) {
+  for (const int error :
+       {ENXIO, ENODEV, EISDIR, EBUSY, ENOTEMPTY, EDEADLK, ETXTBSY, EIO, ENOMEM, EOVERFLOW}) {
     const absl::StatusCode code = FileError(error, "open", "/a").code();
     EXPECT_NE(code, absl::StatusCode::kOk);
     EXPECT_NE(code, absl::StatusCode::kNotFound) << error;
     EXPECT_NE(code, absl::StatusCode::kFailedPrecondition) << error;
+    EXPECT_NE(code, absl::StatusCode::kResourceExhausted) << error;
+    EXPECT_NE(code, absl::StatusCode::kOutOfRange) << error;
     EXPECT_NE(code, absl::StatusCode::kAborted) << error;
   }
+}
+
+TEST(FileErrorTest, TheRemedyFitsWhatIsMissing) {
+  EXPECT_EQ(RemedyOf(FileError(ENOSPC, "write", "/a")), "make room on that file system");
+  EXPECT_EQ(RemedyOf(FileError(EMFILE, "open", "/a")), "raise the limit of open files (ulimit -n)");
+  EXPECT_EQ(RemedyOf(FileError(ENFILE, "open", "/a")), "raise the limit of open files (ulimit -n)");
+  EXPECT_EQ(RemedyOf(FileError(EACCES, "open", "/a")), "give this user the right to it");
+  EXPECT_EQ(RemedyOf(FileError(EIO, "read", "/a")), "");
 }
 
 TEST_F(RegularFileTest, AnErrorIsOneLineThatDrivesNoTerminalWhateverThePath) {

@@ -30,7 +30,7 @@ TEST(DirectoryErrorTest, WhatIsNoErrorThrowsNothing) {
 }
 
 TEST(DirectoryErrorTest, ADiskThatIsFullOrFailsIsNotTheJobsFault) {
-  for (const int error : {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT}) {
+  for (const int error : {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EMFILE, ENFILE}) {
     EXPECT_EQ(CauseOf(error).class_(), v1::FAILURE_CLASS_INFRASTRUCTURE) << error;
   }
   EXPECT_EQ(CauseOf(ENOSPC).message(),
@@ -39,6 +39,12 @@ TEST(DirectoryErrorTest, ADiskThatIsFullOrFailsIsNotTheJobsFault) {
   EXPECT_EQ(CauseOf(EIO).message(),
             "checkpoint.directory: cannot keep notes there: write /run/notes: Input/output error; that file "
             "system fails: start again when it works, or use another folder");
+}
+
+TEST(DirectoryErrorTest, WhereTooManyFilesAreOpenTheRemedyIsNoRoomOnTheDisk) {
+  EXPECT_EQ(CauseOf(EMFILE).message(),
+            "checkpoint.directory: cannot keep notes there: write /run/notes: Too many open files; raise the "
+            "limit of open files (ulimit -n)");
 }
 
 TEST(DirectoryErrorTest, WhatTheUserCanCorrectIsTheUsersError) {

@@ -222,14 +222,14 @@ TEST(AttemptTest, ADiskThatCannotRecordItRefusesItAsTheMachinesFault) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Feed(Checked{.attempt = kJob});
-  core.Feed(RanksRecorded{.attempt = kJob, .problem = "write /state/x: No space left on device"});
+  core.Feed(RanksRecorded{.attempt = kJob, .problem = "write /state/x: No space left on device; make room"});
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   const v1::Cause refused = core.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_EQ(refused.reason(), "WorkerDisk");
   EXPECT_EQ(refused.message(),
             "worker w1 cannot keep a record of its ranks in its --state: write /state/x: No space left on "
-            "device; make room there, or mend that file system, then submit the job again");
+            "device; make room, then submit the job again");
 }
 
 TEST(AttemptTest, ASlotThatIsNotFreeRefusesIt) {
