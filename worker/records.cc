@@ -43,7 +43,7 @@ absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string&
   }
   const std::string pid = absl::StrCat(getpid());
   if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("write ", path));
+    return platform::FileError(errno, "write", path);
   }
   return Records(files, folder, log_limits, file.Release());
 }

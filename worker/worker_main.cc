@@ -36,6 +36,7 @@
 #include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "platform/random.h"
+#include "platform/regular_file.h"
 #include "platform/standard_descriptors.h"
 #include "platform/status_macros.h"
 #include "proto/worker_id.h"
@@ -299,7 +300,11 @@ int Serve(worker::DaemonConfig config, const worker::PathRules& rules, absl::Dur
        .name_program = worker::NameProgram},
       platform::SteadyClock(), platform::SystemRandom(), platform::SystemFiles());
   if (!daemon.ok()) {
-    return Fail(absl::Status(daemon.status().code(), absl::StrCat("--state: ", daemon.status().message())));
+    const absl::string_view remedy = platform::RemedyOf(daemon.status());
+    const bool of_folder = !remedy.empty() && !absl::IsOutOfRange(daemon.status());
+    return Fail(absl::Status(daemon.status().code(),
+                             absl::StrCat("--state: ", daemon.status().message(), remedy.empty() ? "" : "; ",
+                                          remedy, of_folder ? ", or give another --state" : "")));
   }
   if (is_root) {
     platform::Log(

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -258,6 +259,21 @@ TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {
   const std::optional<int> status = second.Wait();
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(WEXITSTATUS(*status), 1);
+}
+
+TEST_F(DaemonTest, AStateFolderWithoutRoomEndsTheStartWithTheRemedy) {
+  // No file may have a byte, as on a full disk; the pipe may.
+  const std::string command =
+      absl::StrCat("ulimit -f 0; exec ", TANDEM_WORKER, " --controller unix:", folder_, "/socket --state ",
+                   folder_, "/state --trainer ", TANDEM_FAKE_TRAINER, " 2>&1");
+  FILE* const worker = popen(command.c_str(), "r");
+  ASSERT_NE(worker, nullptr);
+  char line[1024] = {};
+  EXPECT_NE(fgets(line, sizeof(line), worker), nullptr);
+  EXPECT_EQ(line,
+            "tandem-worker: --state: write " + folder_ +
+                "/state/lock: File too large; make room on that file system, or give another --state\n");
+  EXPECT_EQ(WEXITSTATUS(pclose(worker)), 1);
 }
 
 TEST_F(DaemonTest, ARefusedWorkerTriesLessAndLessOften) {
