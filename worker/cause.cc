@@ -73,6 +73,11 @@ std::string HowItEnded(int rank, const Exit& exit) {
                           : absl::StrCat("rank ", rank, " exited with code ", exit.exit_code);
 }
 
+// Of one that has done all of the step that it was in.
+std::string StoppedAfter(const RankState& rank) {
+  return absl::StrCat("rank ", rank.start.rank(), " stopped after step ", rank.sample.step);
+}
+
 v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exit& exit) {
   const int number = rank.start.rank();
   const std::string where = Whereabouts(attempt, rank.sample);
@@ -92,8 +97,9 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
   }
   const Verdict verdict = VerdictOf(exit.exit_code);
   if (exit.exit_code == static_cast<int>(ExitCode::kPreempted) && StopsAfterCheckpoint(attempt)) {
+    const bool saved = attempt.assignment.resolved().checkpoint().has_directory();
     return Requested(attempt.assignment.reason(),
-                     absl::StrCat("rank ", number, " was stopped after a checkpoint ", where));
+                     absl::StrCat(StoppedAfter(rank), saved ? ", with a checkpoint" : ""));
   }
   if ((rank.stop_sent || rank.kill_sent) && verdict.failure == v1::FAILURE_CLASS_INFRASTRUCTURE) {
     return Requested(reason, absl::StrCat("rank ", number, " was stopped ", where));
@@ -102,7 +108,7 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
   cause.set_class_(verdict.failure);
   cause.set_reason(verdict.reason);
   const std::string how = verdict.failure == v1::FAILURE_CLASS_PREEMPTED
-                              ? absl::StrCat("rank ", number, " stopped after step ", rank.sample.step)
+                              ? StoppedAfter(rank)
                               : absl::StrCat(HowItEnded(number, exit), " ", where);
   cause.set_message(absl::StrCat(how, ": ", verdict.meaning));
   if (verdict.log_says_more) {

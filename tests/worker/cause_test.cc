@@ -28,6 +28,27 @@ struct Death {
 
 class DeathTest : public testing::TestWithParam<Death> {};
 
+TEST(CauseTest, ARankThatStoppedAfterACheckpointIsNotSaidToBeWritingOne) {
+  AttemptState attempt{.assignment = CoreHarness::Job("j", 2), .request_sent = 7};
+  attempt.assignment.set_desired(v1::DESIRED_STOP_AFTER_CHECKPOINT);
+  attempt.assignment.set_request(7);
+  attempt.assignment.set_reason("Cancelled");
+  RankState rank;
+  rank.start.set_rank(1);
+  rank.sample = CoreHarness::Stepping(37);
+  rank.sample.phase = v1::RANK_PHASE_CHECKPOINTING;  // which it was in last
+  const auto message = [&] {
+    const std::optional<v1::Cause> cause =
+        CauseOfExit("w1", attempt, rank, {.exit_code = 75}, absl::FromUnixSeconds(100));
+    EXPECT_EQ(cause->class_(), v1::FAILURE_CLASS_REQUESTED);
+    EXPECT_EQ(cause->reason(), "Cancelled");
+    return cause->message();
+  };
+  EXPECT_EQ(message(), "rank 1 stopped after step 37");
+  attempt.assignment.mutable_resolved()->mutable_checkpoint()->set_directory("/runs/j");
+  EXPECT_EQ(message(), "rank 1 stopped after step 37, with a checkpoint");
+}
+
 TEST_P(DeathTest, HasClassReasonAndMessage) {
   const Death& death = GetParam();
   AttemptState attempt{.assignment = CoreHarness::Job("j", 2)};
