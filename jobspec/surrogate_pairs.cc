@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/surrogate_pairs.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -65,6 +66,19 @@ std::string WithYamlEscapes(std::string_view text) {
     at += length;
   }
   return out;
+}
+
+size_t EndOfJson(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || text[first] != '{') {
+    return std::string_view::npos;
+  }
+  try {
+    [[maybe_unused]] const nlohmann::json document = nlohmann::json::parse(text);
+    return std::string_view::npos;
+  } catch (const nlohmann::json::parse_error& error) {
+    return std::max<size_t>(error.byte, 1) - 1;
+  }
 }
 
 }  // namespace tandem::jobspec

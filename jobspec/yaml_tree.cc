@@ -7,6 +7,7 @@
 #include <yaml-cpp/parser.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <sstream>
 #include <utility>
 
@@ -176,6 +177,15 @@ YamlProblem ProblemOf(const YAML::Exception& error, std::string_view text) {
     problem.remedy =
         "write the character itself, or \\U and its eight digits: \\ud83d\\ude00 is one character in JSON "
         "alone";
+    const size_t end = EndOfJson(text);
+    const std::string_view json = text.substr(0, end);  // all of it where the text does not begin as JSON
+    const int64_t line = 1 + std::count(json.begin(), json.end(), '\n');
+    const size_t column = end - (json.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    if (end != std::string_view::npos && std::pair<int64_t, int64_t>(line, column) !=
+                                             std::pair<int64_t, int64_t>(problem.line, problem.column)) {
+      absl::StrAppend(&problem.remedy, ", and this text is no JSON from line ", line, ", column ", column,
+                      " on");
+    }
   }
   return problem;
 }

@@ -23,6 +23,10 @@ const BadSpec kStructure[] = {
      "job.yaml:4:14: not YAML: invalid unicode: 55357; write the character itself, or \\U and its eight "
      "digits: "
      "\\ud83d\\ude00 is one character in JSON alone\n"},
+    {"a pair in JSON with a comma too many", "*", "{\"name\": \"\\ud83d\\ude00\",\n \"priority\": 1,\n}",
+     "job.yaml:1:17: not YAML: invalid unicode: 55357; write the character itself, or \\U and its eight "
+     "digits: "
+     "\\ud83d\\ude00 is one character in JSON alone, and this text is no JSON from line 3, column 1 on\n"},
     {"half of a pair", "*", "{\"name\": \"\\ud83d\"}",
      "job.yaml:1:17: not YAML: invalid unicode: 55357; write the character itself, or \\U and its eight "
      "digits: "
