@@ -96,6 +96,7 @@ void Session::End(const grpc::Status& status) {
 void Session::Gone() {
   std::string worker;
   bool posted = false;
+  bool asked_to_end = false;
   {
     const absl::MutexLock order(&hello_order_);
     const absl::MutexLock lock(&mu_);
@@ -104,13 +105,15 @@ void Session::Gone() {
     }
     worker = worker_;
     posted = posted_;
+    asked_to_end = draining_;
   }
   sessions_.Leave(this);
   if (posted) {
+    platform::Log(asked_to_end ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
+                  asked_to_end ? "worker left, as it was asked to" : "worker disconnected",
+                  {{"worker", worker}, {"session", id_}});
     engine_.Post(WorkerDisconnected{
         .worker = worker, .session = id_, .last_seen = std::max(last_seen(), sessions_.AwakeSince())});
-    platform::Log(platform::LogLevel::kWarning, "worker disconnected",
-                  {{"worker", worker}, {"session", id_}});
   }
 }
 

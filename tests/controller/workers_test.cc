@@ -191,11 +191,15 @@ TEST_F(HeldIdTest, AWorkerThatHasLeftAsItWasAskedToIsNotListed) {
     EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
     return response.workers_size();
   };
+  testing::internal::CaptureStderr();
   {
     const Holder holder(client_->channel(), /*draining=*/true);
     EXPECT_EQ(listed(), 1);
   }
   JobClient::Until([&] { return listed() == 0; });
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr(R"("level":"info","msg":"worker left, as it was asked to")"));
+  EXPECT_THAT(log, Not(HasSubstr(R"("level":"warning")")));
 }
 
 // A daemon that opens another session before its last one was seen to be broken. The engine would send the
