@@ -159,8 +159,11 @@ class Follower {
   // that cannot be read leaves a gap in the display, not in the job.
   void FillReports(int64_t before) {
     const int64_t newest = std::max(before - 1, state_.job.last_step());
-    const int64_t first =
-        state_.last.has_value() ? state_.last->step() + 1 : std::max<int64_t>(1, newest - kHistorySteps + 1);
+    const bool joins = !state_.last.has_value();
+    const int64_t first = joins ? std::max<int64_t>(0, newest - kHistorySteps + 1) : state_.last->step() + 1;
+    if (joins && first > 0) {
+      FindValidation(first);
+    }
     const absl::Status status = client_.ListReports(
         state_.known ? state_.job.id() : request_.job, first, std::max<int64_t>(0, before - 1),
         /*norms=*/false, [&](const v1::ListReportsResponse& page) {
@@ -169,6 +172,25 @@ class Follower {
             view_.Show(state_, ApplyReport(report, now, /*live=*/false, state_), now);
           }
           return keep_going_().ok();
+        });
+    static_cast<void>(status);
+  }
+
+  // The newest one before the step `before`, of whose reports the others are not read.
+  void FindValidation(int64_t before) {
+    const int64_t every = state_.job.resolved().training().validate_every_steps();
+    if (every <= 0) {
+      return;
+    }
+    const int64_t step = (before - 1) / every * every;
+    const absl::Status status = client_.ListReports(
+        state_.job.id(), step, std::max<int64_t>(1, step), /*norms=*/false,  // 0 would be all of them
+        [&](const v1::ListReportsResponse& page) {
+          for (const v1::StepReport& report : page.reports()) {
+            const absl::Time now = clock_.Now();
+            view_.Show(state_, ApplyValidation(report, state_), now);
+          }
+          return true;
         });
     static_cast<void>(status);
   }

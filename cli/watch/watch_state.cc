@@ -44,9 +44,8 @@ Applied TakeProgress(const v1::Progress& progress, absl::Time now, WatchState& s
 
 }  // namespace
 
-Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state) {
+Applied ApplyValidation(const v1::StepReport& report, WatchState& state) {
   Applied applied;
-  const auto position = std::pair(report.attempt(), report.step());
   const auto validation = report.scalars().find("validation_loss");
   const bool first_attempt_seen = !state.last.has_value() || report.attempt() >= state.last->attempt();
   if (validation != report.scalars().end() && first_attempt_seen &&
@@ -58,6 +57,12 @@ Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, Wat
     }
     applied.validation = true;
   }
+  return applied;
+}
+
+Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state) {
+  Applied applied = ApplyValidation(report, state);
+  const auto position = std::pair(report.attempt(), report.step());
   // Step 0 is the validation before the first step: no optimizer step, so no loss.
   if (report.step() < 1 ||
       (state.last.has_value() && position <= std::pair(state.last->attempt(), state.last->step()))) {

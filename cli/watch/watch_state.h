@@ -104,6 +104,9 @@ struct Applied {
 Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, WatchState& state);
 Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state);
 
+// Only the validation of the report, if it has one.
+Applied ApplyValidation(const v1::StepReport& report, WatchState& state);
+
 // The ranks stand still for longer than a step explains.
 bool IsStalled(const WatchState& state);
 

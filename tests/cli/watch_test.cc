@@ -195,6 +195,33 @@ TEST_F(WatchCommandTest, AnAbsenceIsReportedOnceAndSoIsTheReturn) {
             "tandem: the controller is back\n");
 }
 
+// Step 0 has one, and of the steps whose reports are read none may have one.
+TEST_F(WatchCommandTest, WhoJoinsLateIsShownTheLastValidation) {
+  constexpr int64_t kSteps = 10'001;
+  for (const int64_t validated : {0, 7000}) {
+    server_->reports = {SampleReport(validated), SampleReport(kSteps - 1)};
+    (*server_->reports[0].mutable_scalars())["validation_loss"] = 3.25;
+    server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
+      v1::Job running = Running(kSteps);
+      running.set_last_step(kSteps - 1);
+      running.mutable_resolved()->mutable_training()->set_validate_every_steps(validated == 0 ? 20'000
+                                                                                              : validated);
+      Send(writer, Snapshot(running));
+      Send(writer, Reported(SampleReport(kSteps)));
+      Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, kSteps)));
+      return grpc::Status::OK;
+    });
+    EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+    EXPECT_NE(console_.out.find(absl::StrCat("step ", validated, "/10001  validation loss 3.2500\n")),
+              std::string::npos)
+        << console_.out;
+    EXPECT_NE(console_.out.find(absl::StrCat("  validation  3.2500 at step ", validated, "\n")),
+              std::string::npos)
+        << console_.out;
+    EXPECT_NE(console_.out.find("headers SUCCEEDED after 10001 steps"), std::string::npos) << console_.out;
+  }
+}
+
 TEST_F(WatchCommandTest, ACursorThatIsTooOldStartsAgainFromTheSnapshot) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     Send(writer, Snapshot(Running(2)));
