@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "cli/cluster/address.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
@@ -70,6 +71,11 @@ Outcome Top(Context& context, Client& client, const TopOptions& options) {
     const bool may_return = drawn && (busy || absl::IsUnavailable(state.status()));
     if (!state.ok() && !may_return) {
       return state.status();
+    }
+    if (!state.ok() && !busy) {
+      if (const std::string ended = WhyNoneReturns(client.address(), context.environment); !ended.empty()) {
+        return Failure(kUnreachable, absl::StrCat(context.what, ": ", ended));
+      }
     }
     if (state.ok()) {
       seen = *state;

@@ -120,6 +120,10 @@ TEST_F(ServiceCommandTest, TheEndOfTheClusterEndsWhatWaitsForIt) {
   expect_end(
       {"events", "headers", "-f"}, "events headers", [&] { return server_->event_looks > 1; },
       [&] { server_->Stop(); });
+  server_->Start();
+  console_.terminal = true;  // where it looks again and again
+  expect_end(
+      {"top"}, "top", [&] { return server_->worker_looks > 1; }, [&] { server_->Stop(); });
 }
 
 TEST_F(ServiceCommandTest, EventsWithoutAJobSayWhoseTheyAre) {
