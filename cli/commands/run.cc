@@ -84,8 +84,8 @@ class RunControl {
     if (count > 1) {
       return absl::CancelledError("killed");
     }
-    if (stop && !cancelled_.has_value() && !Cancel()) {
-      return absl::CancelledError("killed");
+    if (stop && !cancelled_.has_value()) {
+      TANDEM_RETURN_IF_ERROR(Cancel());
     }
     if (cancelled_.has_value() && platform::SteadyClock().Now() - *cancelled_ > kCancelTimeout) {
       return absl::CancelledError("the job did not end after its cancellation");
@@ -93,18 +93,19 @@ class RunControl {
     return cluster_.Check();
   }
 
-  bool cancelled() const { return cancelled_.has_value(); }
-
  private:
-  bool Cancel() {
+  absl::Status Cancel() {
     cancelled_ = platform::SteadyClock().Now();
     state_.notice = "cancelling; Ctrl-C again kills it";
     if (!context_.console.IsTerminal(Stream::kOut)) {
       Note(context_.console, "run: cancelling the job; Ctrl-C again kills it");
     }
     const absl::Status cancelled = cluster_.client().Cancel(job_, "CancelledByUser").status();
-    // FailedPrecondition: it has just ended by itself, and the watch will say how.
-    return cancelled.ok() || cancelled.code() == absl::StatusCode::kFailedPrecondition;
+    if (cancelled.ok() || absl::IsFailedPrecondition(cancelled)) {
+      return absl::OkStatus();  // FailedPrecondition: it has just ended by itself; the watch will say how
+    }
+    return absl::CancelledError(
+        absl::StrCat("killed, since the job could not be cancelled: ", cancelled.message()));
   }
 
   Context& context_;
@@ -173,8 +174,7 @@ Outcome Run(Context& context, const RunOptions& options) {
     return kOutputClosed;
   }
   if (!status.ok()) {
-    return control.cancelled() && killed ? Failure(kCancelled, "run: killed")
-                                         : Failure(kFailed, absl::StrCat("run: ", status.message()));
+    return Failure(killed ? kCancelled : kFailed, absl::StrCat("run: ", status.message()));
   }
   return ExitCodeOf(state.job);
 }

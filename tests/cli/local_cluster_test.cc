@@ -11,6 +11,7 @@
 #include <semaphore>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "cli/cluster/daemon_process.h"
 #include "cli/cluster/state_folder.h"
@@ -182,6 +183,28 @@ TEST_F(LocalClusterTest, AnInterruptWhileARunStartsIsAcknowledged) {
   EXPECT_EQ(Tandem({"run", "-f", GoodJobFile()}), kCancelled);
   EXPECT_NE(console_.err.find("tandem: run: interrupted; nothing was submitted\n"), std::string::npos)
       << console_.err;
+}
+
+// The second comes before the first is looked at, and ends everything all the same.
+TEST_F(LocalClusterTest, TwoInterruptsAtOnceKillARunWithTheExitCodeOfTwoApart) {
+  Script("tandem-controller",
+         "ln -s " + folder_ + "/controller \"${4#unix:}\"; exec sleep 100\n");  // --listen
+  Script("tandem-worker", "exec sleep 100\n");
+  v1::Worker& worker = server_->workers.emplace_back();
+  worker.set_id("local-1");
+  worker.set_connected(true);
+  const auto ended = std::make_shared<absl::Notification>();  // the call's, too, which may outlive the test
+  server_->watches.push_back([ended](const v1::WatchRequest&, grpc::ServerWriter<v1::WatchResponse>& writer) {
+    writer.Write(Snapshot(SampleJob(v1::JOB_STATE_RUNNING, 1)));
+    ::raise(SIGINT);
+    ::raise(SIGINT);
+    ended->WaitForNotification();
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(Tandem({"run", "-f", GoodJobFile()}), kCancelled);
+  EXPECT_EQ(console_.err.substr(console_.err.find("\ntandem: run: killed")), "\ntandem: run: killed\n");
+  EXPECT_TRUE(server_->cancelled.empty());
+  ended->Notify();
 }
 
 TEST_F(LocalClusterTest, RuntimeFoldersThatAreTooLongForASocketAreRefused) {
