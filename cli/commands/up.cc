@@ -70,11 +70,8 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
   }
 }
 
-}  // namespace
-
-Outcome Up(Context& context, const UpOptions& options) {
-  Console& console = context.console;
-  TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));
+// What the flags say that no machine allows.
+absl::Status CheckFlags(const UpOptions& options) {
   if (absl::StartsWith(options.listen, "unix:")) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen: \"", Escape(options.listen),
@@ -90,19 +87,27 @@ Outcome Up(Context& context, const UpOptions& options) {
       !why.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-listen: ", why));
   }
-  Interrupts interrupts;
-  const std::string folder = UpFolder(root);
+  return absl::OkStatus();
+}
+
+// The folder for this process alone; AlreadyExists, naming the other one, while another `tandem up` has it.
+absl::StatusOr<FolderLock> TakeFolder(const std::string& folder) {
   absl::StatusOr<FolderLock> lock = FolderLock::Acquire(folder);
-  if (!lock.ok()) {
-    const std::optional<RunningUp> other = FindRunningUp(folder);
-    if (other.has_value()) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("another `tandem up` is running: pid ", other->pid, ", socket ",
-                       other->address.empty() ? "(starting)" : other->address,
-                       "; use it, or end it with Ctrl-C there or `kill ", other->pid, "`"));
-    }
-    return lock.status();
+  if (lock.ok()) {
+    return lock;
   }
+  const std::optional<RunningUp> other = FindRunningUp(folder);
+  if (!other.has_value()) {
+    return lock;
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat("another `tandem up` is running: pid ", other->pid, ", socket ",
+                   other->address.empty() ? "(starting)" : other->address,
+                   "; use it, or end it with Ctrl-C there or `kill ", other->pid, "`"));
+}
+
+// That the controller will be able to listen where the flags say, and what it means.
+absl::Status CheckPorts(Console& console, const UpOptions& options) {
   if (options.metrics_listen != "off") {
     if (const absl::Status status = CanListen(options.metrics_listen); !status.ok()) {
       return absl::UnavailableError(
@@ -110,27 +115,53 @@ Outcome Up(Context& context, const UpOptions& options) {
                        "; choose another --metrics-listen, or --metrics-listen off"));
     }
   }
-  if (!options.listen.empty()) {
-    if (!platform::IsLocalAddress(options.listen)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--listen ", Escape(options.listen),
-                       ": without TLS only this machine may reach the controller, as at 127.0.0.1:7471; for "
-                       "other machines start tandem-controller with --tls-ca, --tls-cert and --tls-key "
-                       "(`tandem certs init` makes them)"));
-    }
-    if (const absl::Status status = CanListen(options.listen); !status.ok()) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", status.message(), "; choose another --listen"));
-    }
-    Note(
-        console,
-        absl::StrCat("up: warning: ", options.listen,
-                     " is plain TCP: every user of this machine can run jobs as you; without --listen only a "
-                     "private socket is used"));
+  if (options.listen.empty()) {
+    return absl::OkStatus();
   }
+  if (!platform::IsLocalAddress(options.listen)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen ", Escape(options.listen),
+                     ": without TLS only this machine may reach the controller, as at 127.0.0.1:7471; for "
+                     "other machines start tandem-controller with --tls-ca, --tls-cert and --tls-key "
+                     "(`tandem certs init` makes them)"));
+  }
+  if (const absl::Status status = CanListen(options.listen); !status.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", status.message(), "; choose another --listen"));
+  }
+  Note(console,
+       absl::StrCat("up: warning: ", options.listen,
+                    " is plain TCP: every user of this machine can run jobs as you; without --listen only a "
+                    "private socket is used"));
+  return absl::OkStatus();
+}
+
+// "tandem is up: ..." and where its parts are, a line each.
+std::string WhatIsUp(const LocalCluster& cluster, const UpOptions& options, const std::string& address,
+                     const std::string& folder) {
+  const bool page = platform::IsLocalAddress(options.metrics_listen);
+  return absl::StrCat("tandem is up: a controller and ", cluster.WorkersText(), "\n", "  address  ", address,
+                      "\n", options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
+                      page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
+                      options.metrics_listen == "off"
+                          ? ""
+                          : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),
+                      "  state    ", folder, "\n", "  logs     ", cluster.logs(), "\n");
+}
+
+}  // namespace
+
+Outcome Up(Context& context, const UpOptions& options) {
+  Console& console = context.console;
+  TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));
+  TANDEM_RETURN_IF_ERROR(CheckFlags(options));
+  Interrupts interrupts;
+  const std::string folder = UpFolder(root);
+  TANDEM_ASSIGN_OR_RETURN(FolderLock lock, TakeFolder(folder));
+  TANDEM_RETURN_IF_ERROR(CheckPorts(console, options));
   TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
   const std::string address = socket.address();
-  TANDEM_RETURN_IF_ERROR(lock->Publish(""));
+  TANDEM_RETURN_IF_ERROR(lock.Publish(""));
   const int slots =
       options.slots > 0 ? options.slots : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
@@ -146,17 +177,8 @@ Outcome Up(Context& context, const UpOptions& options) {
   if (!cluster.ok()) {
     return interrupts.Count() > 0 ? Outcome(kCancelled) : cluster.status();
   }
-  TANDEM_RETURN_IF_ERROR(lock->Publish(address));
-  const bool page = platform::IsLocalAddress(options.metrics_listen);
-  console.Write(
-      Stream::kOut,
-      absl::StrCat("tandem is up: a controller and ", (*cluster)->WorkersText(), "\n", "  address  ", address,
-                   "\n", options.listen.empty() ? "" : absl::StrCat("  and      ", options.listen, "\n"),
-                   page ? absl::StrCat("  page     http://", options.metrics_listen, "/\n") : "",
-                   options.metrics_listen == "off"
-                       ? ""
-                       : absl::StrCat("  metrics  http://", options.metrics_listen, "/metrics\n"),
-                   "  state    ", folder, "\n", "  logs     ", (*cluster)->logs(), "\n"));
+  TANDEM_RETURN_IF_ERROR(lock.Publish(address));
+  console.Write(Stream::kOut, WhatIsUp(**cluster, options, address, folder));
   Note(console,
        "up: `tandem submit -f job.yaml` finds it by itself; Ctrl-C ends running jobs, queued ones stay");
   while (interrupts.Count() == 0) {
