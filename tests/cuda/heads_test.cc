@@ -21,14 +21,19 @@ class CudaHeadsTest : public AgainstCpuTest {};
 INSTANTIATE_TEST_SUITE_P(Types, CudaHeadsTest, AllTypes());
 
 // Heads of a token that go round within a block, and those of all tokens that go round among the blocks, at
-// their begin and in the middle of a token; heads of one pack a lane, of several, and of no whole packs.
+// their begin and in the middle of a token; in each type so many that a lane has more than it copies ahead.
+// Heads of one pack a lane, of several, also fewer in the last lanes, and of no whole packs; that 1, 2, 4, 8,
+// 16 and 32 lanes share.
 TEST_P(CudaHeadsTest, HeadNorm) {
   for (const auto& [tokens, heads, kv_heads, head_dim] :
        std::vector<std::array<int64_t, 4>>{{1, 1, 1, 2},
+                                           {3, 600, 5, 16},
+                                           {5, 150, 21, 32},
                                            {7, 6, 2, 40},
                                            {1100, 37, 12, 64},
                                            {9, 32, 4, 128},
                                            {1100, 5, 5, 256},
+                                           {3, 130, 20, 200},
                                            {40, 3, 2, 42},
                                            {600, 9, 3, 130},
                                            {5, 2, 2, 250}}) {
