@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast the host's own loops are on one thread, beside LibTorch's kernels for the same, in fp32:
-//   tandem-bench-cpu-kernels [SHAPE ...]      small, demo, layer, long; all of them if omitted
+//   tandem-bench-cpu-kernels [SHAPE ...]      small, demo, layer, long, longer; all of them if omitted
 // Prints one JSON object a shape and operation: the median of repeated runs in ms, ours and LibTorch's in
 // turns, and how many times as fast ours is; with the processor, the commit and the date (result_line.h).
 // Where both have it, LibTorch's forward keeps what its backward needs.
@@ -63,6 +63,7 @@ constexpr Shape kShapes[] = {
     {"demo", {4, 256, 4, 4, 32}, 128, 352, 256},  // examples/headers.yaml
     {"layer", {1, 1024, 8, 2, 128}, 1024, 2816, 8192},
     {"long", {1, 4096, 4, 1, 64}, 256, 704, 8192},
+    {"longer", {1, 8192, 2, 2, 64}, 128, 352, 256},
 };
 
 // That this thread, the only one, computes: what else runs on the machine does not count.
@@ -254,7 +255,7 @@ int main(int argc, char** argv) {
       return std::strcmp(shape.name, argv[i]) == 0;
     });
     if (found == std::end(kShapes)) {
-      std::fprintf(stderr, "%s: allowed: small, demo, layer, long\n", argv[i]);
+      std::fprintf(stderr, "%s: allowed: small, demo, layer, long, longer\n", argv[i]);
       return 2;
     }
     shapes.push_back(*found);
