@@ -169,7 +169,8 @@ class Bench {
     at::Tensor context = at::empty({tokens_, query_});
     at::Tensor lse = at::empty({a.sequences, a.heads, a.length});
     at::Tensor grad_qkv = at::empty_like(qkv);
-    const int64_t bytes = ops::AttentionBackwardWorkBytes(DeviceKind::kCpu, a, 4);
+    const int64_t bytes = std::max(ops::AttentionWorkBytes(DeviceKind::kCpu, a, 4),
+                                   ops::AttentionBackwardWorkBytes(DeviceKind::kCpu, a, 4));
     const at::Tensor memory = at::empty({bytes + 256}, at::TensorOptions(at::kByte));
     auto* const begin = static_cast<char*>(memory.mutable_data_ptr());
     const Workspace work{.begin = begin + (256 - reinterpret_cast<uintptr_t>(begin) % 256), .bytes = bytes};

@@ -16,7 +16,7 @@ int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& shape, int64
 int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& shape, int64_t element_bytes);
 
 // On the CPU. Query rows and keys whose scores are computed together. What a block of keys takes in the
-// backward, five matrices of its heads' rows beside its scores, fits in half a MiB of cache with 64 dims.
+// backward, five matrices of its heads' dims and two of scores, fits in half a MiB of cache with 64 floats.
 inline constexpr int64_t kAttentionBlockRows = 32;
 inline constexpr int64_t kAttentionBlockKeys = 256;
 

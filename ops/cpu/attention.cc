@@ -7,7 +7,7 @@
 // block before left them, and those over query rows go through these in their order. Exponentials are of a
 // row's largest score of all: the forward keeps the scores of its rows until it has seen them all, and the
 // backward has the forward's log-sum-exp. Where a sequence holds documents, a strip begins at the first key
-// of its first row's document, and what lies before a later row's own has no weight.
+// of its first row's document, and what lies before a later row's own has weight 0: finite, it is not seen.
 //
 // D: head_dim, S: length; Dp: D padded to whole cache lines; ld: row stride of a block's scores.
 #include "ops/attention_work.h"
