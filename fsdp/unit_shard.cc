@@ -187,27 +187,35 @@ BoundCall UnitShard::BindAccumulate(device::Memory contribution, device::Memory 
           add] { kernels->Fold(from.const_data_ptr(), to.mutable_data_ptr(), add, nullptr); };
 }
 
-BoundCall UnitShard::BindReduceGradients(comm::Communicator& inner, const ReduceMemory& memory,
+BoundCall UnitShard::BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory,
                                          bool add) const {
-  CheckGroup(inner, mesh_.inner, mesh_.inner_rank);
+  if (inner != nullptr) {
+    CheckGroup(*inner, mesh_.inner, mesh_.inner_rank);
+  } else if (mesh_.inner > 1) {
+    throw std::invalid_argument("unit " + name_ + ": a reduction over " + std::to_string(mesh_.inner) +
+                                " ranks needs their communicator");
+  }
   const int64_t all = PaddedElements(layout_, mesh_);
   const Range shard = ShardRange(layout_, mesh_);
   const c10::ScalarType type = memory.accumulated ? types_.main : types_.transport;
   at::Tensor accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
+  const at::Tensor contribution = Elements("contribution", memory.contribution, all, type);
+  char* const gradients = At(memory.gradients, shard.begin);
+  UnitNormTerms* const terms = NormTermsIn(memory.norm_terms);
+  const std::shared_ptr<UnitKernels> kernels = memory.accumulated ? fold_full_ : fold_;
+  if (inner == nullptr) {
+    return [kernels, contribution, gradients, add, terms] {
+      kernels->Fold(contribution.const_data_ptr(), gradients, add, terms);
+    };
+  }
   return
-      [&inner, kernels = memory.accumulated ? fold_full_ : fold_,
-       contribution = Elements("contribution", memory.contribution, all, type),
-       staging = Elements("staging", memory.staging, all, type),
-       gradients = At(memory.gradients, shard.begin), add, terms = NormTermsIn(memory.norm_terms),
-       everywhere = accumulator_ != shard,
+      [inner, kernels, contribution, staging = Elements("staging", memory.staging, all, type), gradients, add,
+       terms, everywhere = accumulator_ != shard,
        own = accumulator.narrow(0, shard.begin - accumulator_.begin, shard.size()), accumulator]() mutable {
-        const bool alone = inner.size() == 1;  // its contribution is all there is to fold
-        if (!alone) {
-          inner.AllToAll(contribution, staging);
-        }
-        kernels->Fold((alone ? contribution : staging).const_data_ptr(), gradients, add, terms);
+        inner->AllToAll(contribution, staging);
+        kernels->Fold(staging.const_data_ptr(), gradients, add, terms);
         if (everywhere) {
-          inner.AllGather(own, accumulator);
+          inner->AllGather(own, accumulator);
         }
       };
 }

@@ -53,7 +53,7 @@ struct StateMemory {
 struct ReduceMemory {
   device::Memory contribution;  // this rank's, of one microbatch
   bool accumulated = false;     // it is the full gradient of all microbatches, in the main type
-  device::Memory staging;       // as large; holds garbage before and after
+  device::Memory staging;       // as large, holds garbage before and after; unused without a communicator
   device::Memory gradients;     // the accumulator
   device::Memory norm_terms;    // begin == nullptr: not the run's last reduction, none are written
 };
@@ -110,11 +110,12 @@ class UnitShard {
   BoundCall BindAccumulate(device::Memory contribution, device::Memory full_gradient, bool add) const;
 
   // Exchanges pieces and folds the contributions of the ranks in rank order, one by one, into the
-  // accumulator; add == false: the first one of the run overwrites. In the same pass, where norm_terms are
-  // wanted: the terms of what is then in the accumulator, before division and clipping; non-finite elements
-  // are counted and not in the squares. Where every rank has the whole accumulator, each folds its shard of
-  // it, which its terms are of, and an all-gather puts them together.
-  BoundCall BindReduceGradients(comm::Communicator& inner, const ReduceMemory& memory, bool add) const;
+  // accumulator. inner: null for a rank that is alone on the inner axis, which folds its own. add == false:
+  // the first one of the run overwrites. In the same pass, where norm_terms are wanted: the terms of what is
+  // then in the accumulator, before division and clipping; non-finite elements are counted and not in the
+  // squares. Where every rank has the whole accumulator, each folds its shard of it, which its terms are of,
+  // and an all-gather puts them together.
+  BoundCall BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory, bool add) const;
 
   // The same over the outer group, after the last reduction over the inner one: exchanges pieces of the
   // accumulator and folds them in rank order; its terms are of this rank's piece. An all-gather puts the

@@ -69,8 +69,12 @@ std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool b
     used.insert("dp_cp");  // which replicas use for nothing else
   }
   const auto add = [&](const absl::StatusOr<DataParallelMesh>& mesh) {
-    if (mesh.ok()) {
-      used.insert({mesh->inner_group, mesh->outer_group});
+    if (!mesh.ok()) {
+      return;
+    }
+    used.insert(mesh->outer_group);
+    if (mesh->inner > 1) {
+      used.insert(mesh->inner_group);
       used.insert(gathers ? mesh->gather_group : "");
     }
   };

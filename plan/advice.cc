@@ -289,14 +289,13 @@ class Adviser {
     for (const auto& [what, nanoseconds] : waits) {
       parts.push_back(absl::StrCat(DurationText(nanoseconds), " for ", what));
     }
-    advice_.sentences.push_back(
-        absl::StrCat(Communicates() ? "Communication" : "The copies of weights and gradients", ": ",
-                     DurationText(prediction_.exposed_ns), " of the step (",
-                     ShareText(static_cast<double>(prediction_.exposed_ns), Step()), ") is exposed",
-                     parts.empty() ? "" : absl::StrCat("; compute waits ", absl::StrJoin(parts, ", ")), ".",
-                     computing == 0 ? ""
-                                    : absl::StrCat(" It also waits ", DurationText(computing),
-                                                   " for weight gradients on their own stream.")));
+    advice_.sentences.push_back(absl::StrCat(
+        Communicates() ? "Communication" : "Adding up gradients", ": ", DurationText(prediction_.exposed_ns),
+        " of the step (", ShareText(static_cast<double>(prediction_.exposed_ns), Step()), ") is exposed",
+        parts.empty() ? "" : absl::StrCat("; compute waits ", absl::StrJoin(parts, ", ")), ".",
+        computing == 0 ? ""
+                       : absl::StrCat(" It also waits ", DurationText(computing),
+                                      " for weight gradients on their own stream.")));
     advice_.sentences.push_back(absl::StrCat(LinkText(), TriedText()));
   }
 

@@ -104,6 +104,7 @@ const model::UnitTypes& TypesOf(const plan::JobPlan& plan, schedules::UnitId uni
 std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, const Buffer& buffer) {
   switch (buffer.kind) {
     case BufferKind::kGathered:
+    case BufferKind::kOuterGathered:
     case BufferKind::kPublished:
     case BufferKind::kWeights:  // where they are not published
       return TypesOf(plan, buffer.subject).compute;
@@ -204,11 +205,11 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       const bool accumulated = operands.buffer().kind == BufferKind::kFullGradient;
       const Memory contribution =
           operands.Take(accumulated ? BufferKind::kFullGradient : BufferKind::kContribution);
-      const Memory staging = operands.Take(BufferKind::kStaging);
+      const Memory staging = operands.TakeIf(BufferKind::kStaging);
       const bool adds = operands.operand().mode == Mode::kAdds;
       const Memory gradients = operands.Take(BufferKind::kGradients);
       return units_.at(instruction.target)
-          .BindReduceGradients(*communicator,
+          .BindReduceGradients(communicator,
                                {.contribution = contribution,
                                 .accumulated = accumulated,
                                 .staging = staging,

@@ -115,8 +115,9 @@ class Builder {
       return Add(absl::StrCat(unit.name, " ", what), kind, id, bytes, std::move(parts));
     };
     // Where nothing is gathered, nodes read parts of these.
-    const std::vector<BufferPart> read_parts =
-        memory.gathers ? std::vector<BufferPart>() : PartsOf(unit, unit.precision.compute);
+    const std::vector<BufferPart> read_parts = memory.gathers || memory.gathers_outer
+                                                   ? std::vector<BufferPart>()
+                                                   : PartsOf(unit, unit.precision.compute);
     const bool publishes = memory.published > 0;
     frame.weights = persistent("weights", BufferKind::kWeights, memory.weights,
                                publishes ? std::vector<BufferPart>() : read_parts);
@@ -145,7 +146,9 @@ class Builder {
         frame.host_update_norms =
             ring("update norms (host)", BufferKind::kHostUpdateNorms, sizes.update_norms_bytes);
       }
-      frame.reduce = Communicator(axes.inner_group, "reduce", true);
+      if (memory.exchanges) {
+        frame.reduce = Communicator(axes.inner_group, "reduce", true);
+      }
       if (memory.reduces_outer) {
         frame_.outer = StreamNamed("outer");
         frame.outer_reduce = Communicator(axes.outer_group, "reduce", true);
@@ -234,10 +237,11 @@ UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId 
   const int main = unit.precision.main;
   const int compute = unit.precision.compute;
   UnitMemory memory{
-      .gathers = !replicates,
+      .gathers = GathersInner(options, unit),
       .gathers_once = strategy.inner.parameters == Placement::kReplicate,
       .keeps_gathered = !options.keep_gathered.empty() && options.keep_gathered[id],
-      .gathers_outer = outer_shards,
+      .gathers_outer = GathersOuter(options, unit),
+      .exchanges = HasInnerPeers(options, unit),
       .accumulates = strategy.inner.gradients == Placement::kPartial,
       .reduces_outer = strategy.outer.gradients == Placement::kPartial,
       // Frozen parameters are never updated, so that they need no more than what is computed with.

@@ -11,11 +11,11 @@ namespace tandem::schedules {
 
 // Where a unit's placement and precision put its memory, on one rank.
 struct UnitMemory {
-  bool gathers =
-      true;  // nodes read a gathered buffer; otherwise every rank has all parameters, and they read these
+  bool gathers = true;  // over the inner axis; otherwise a rank has all that is gathered, and nodes read it
   bool gathers_once = false;    // one gather serves the whole run
   bool keeps_gathered = false;  // one gather serves all passes of a microbatch
-  bool gathers_outer = false;   // the inner shard itself is gathered over the outer group first
+  bool gathers_outer = false;   // the inner shard is gathered over the outer group, before the inner axis
+  bool exchanges = true;        // contributions, over the inner axis; otherwise the rank's own are all
   bool accumulates = false;     // contributions are accumulated in full, and reduced once a run
   bool reduces_outer = false;   // an outer stage follows the last reduction
   int64_t weights = 0;          // bytes from here on
@@ -24,8 +24,8 @@ struct UnitMemory {
   int64_t optimizer_state = 0;
   int64_t gathered = 0;
   int64_t outer_gathered = 0;
-  int64_t contribution = 0;  // and staging of its reduction
-  int64_t collected = 0;     // and full gradient, and staging of its reduction
+  int64_t contribution = 0;  // and staging of its exchange
+  int64_t collected = 0;     // and full gradient, and staging of its exchange
   int64_t outer_staging = 0;
 };
 
@@ -44,7 +44,7 @@ struct UnitFrame {
   BufferId norm_terms = -1;
   BufferId update_norms = -1;
   BufferId host_update_norms = -1;
-  CommunicatorId gather = -1;
+  CommunicatorId gather = -1;  // -1, both: the rank is alone on the axis
   CommunicatorId reduce = -1;
   CommunicatorId outer_gather = -1;
   CommunicatorId outer_reduce = -1;

@@ -226,14 +226,18 @@ void Execution::Exchange(const Instruction& in) {
 
 void Execution::Reduce(const Instruction& in) {
   const bool outer = in.opcode == Opcode::kReduceOuter;
-  const Operand& gradients = in.operands[outer ? 0 : 2];
+  const bool exchanges = program_.buffers[in.operands[1].buffer].kind == BufferKind::kStaging;
+  const size_t sum_at = outer ? 0 : exchanges ? 2 : 1;
+  const Operand& gradients = in.operands[sum_at];
   const Symbol added = Read(in.operands[0]);
   const Symbol sum = !outer && gradients.mode == Mode::kAdds
                          ? symbols_.Of(SymbolOp::kFold, in.target, 0, 0, {Read(gradients), added})
                          : symbols_.Of(SymbolOp::kFold, in.target, outer ? 1 : 0, 0, {added});
-  WriteGarbage(in.operands[1]);
+  if (exchanges) {
+    WriteGarbage(in.operands[1]);
+  }
   Write(gradients, sum);
-  if (in.operands.size() > (outer ? 2U : 3U)) {
+  if (in.operands.size() > std::max<size_t>(sum_at, 1) + 1) {
     Write(in.operands.back(), symbols_.Of(SymbolOp::kNormTerms, in.target, 0, 0, {sum}));
   }
 }

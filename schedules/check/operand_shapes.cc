@@ -132,10 +132,7 @@ class Shapes {
           AddGradient(operand.id, gradient_mode);
           break;
         case PassOperand::What::kParameters:
-          AddPart({BufferKind::kGathered}, operand.id, operand.part, kRead);
-          if (PlacementOf(options_, outline_.units[operand.id]).inner.optimizer == Placement::kReplicate) {
-            shapes_.back().kinds |= Kinds({BufferKind::kWeights, BufferKind::kPublished});
-          }
+          AddPart({ParametersOf(outline_.units[operand.id])}, operand.id, operand.part, kRead);
           break;
         case PassOperand::What::kParameterGradient:
           AddPart({BufferKind::kContribution, BufferKind::kCollected}, operand.id, operand.part,
@@ -188,6 +185,17 @@ class Shapes {
     Add({BufferKind::kScratch}, -1, kWrite, counted * options_.dense.inner * options_.dense.outer);
   }
 
+  // What the optimizer leaves for gathers, or for nodes.
+  static BufferKind UpdatedOf(const Unit& unit) {
+    return IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights;
+  }
+  // What nodes read the unit's parameters in.
+  BufferKind ParametersOf(const Unit& unit) const {
+    return GathersInner(options_, unit)   ? BufferKind::kGathered
+           : GathersOuter(options_, unit) ? BufferKind::kOuterGathered
+                                          : UpdatedOf(unit);
+  }
+
   void AddOfUnit(UnitId u) {
     const Unit& unit = outline_.units[u];
     const UnitSizes& sizes = options_.units[u];
@@ -200,10 +208,10 @@ class Shapes {
     const int64_t all = sizes.shard_elements * AxesOf(options_, unit).inner;
     const int64_t reduced = replicated ? all : sizes.shard_elements;
     const int64_t updated = outer_sharded ? sizes.outer_shard_elements : reduced;
-    const BufferKind published = IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights;
+    const BufferKind published = UpdatedOf(unit);
     switch (instruction_.opcode) {
       case Opcode::kUnshard:
-        Add({outer_sharded ? BufferKind::kOuterGathered : published}, u, kRead,
+        Add({GathersOuter(options_, unit) ? BufferKind::kOuterGathered : published}, u, kRead,
             sizes.shard_elements * p.compute);
         Add({BufferKind::kGathered}, u, kWrite, all * p.compute);
         break;
@@ -225,7 +233,9 @@ class Shapes {
       case Opcode::kReduceGradients: {
         const int64_t bytes = all * (accumulated ? p.main : p.transport);
         Add({accumulated ? BufferKind::kFullGradient : BufferKind::kContribution}, u, kRead, bytes);
-        Add({BufferKind::kStaging}, u, kWrite, bytes);
+        if (HasInnerPeers(options_, unit)) {
+          Add({BufferKind::kStaging}, u, kWrite, bytes);
+        }
         Add({BufferKind::kGradients}, u, kWrite | kAdd, reduced * p.main);
         Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
         shapes_.back().optional = true;

@@ -182,12 +182,11 @@ void Reference::Update() {
 void Reference::Gather() {
   for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
     const Unit& unit = outline_.units[u];
-    const Strategy& strategy = PlacementOf(options_, unit);
     Symbol all = Get(IsPublished(unit) ? BufferKind::kPublished : BufferKind::kWeights, u);
-    if (strategy.outer.optimizer == Placement::kShard) {
+    if (GathersOuter(options_, unit)) {
       all = symbols_.Of(SymbolOp::kGather, u, kOuter, 0, {all});
     }
-    if (strategy.inner.optimizer == Placement::kShard) {
+    if (GathersInner(options_, unit)) {
       all = symbols_.Of(SymbolOp::kGather, u, kInner, 0, {all});
     }
     for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {

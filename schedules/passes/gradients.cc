@@ -156,15 +156,18 @@ void Contributions::Complete(UnitId id, int microbatch) {
 void Contributions::Reduce(UnitId id, int microbatch, BufferId gradient, int64_t staging_bytes, bool last) {
   const UnitFrame& frame = frame_.units[id];
   const std::string& name = outline_.units[id].name;
-  const BufferId staging = AddBuffer(
-      program_,
-      microbatch < 0 ? absl::StrCat(name, " staging") : absl::StrCat(name, " staging mb ", microbatch),
-      BufferKind::kStaging, id, microbatch, Fixed(staging_bytes));
+  std::vector<Operand> operands = {{gradient, -1, Mode::kReads}};
+  if (frame.memory.exchanges) {
+    const BufferId staging = AddBuffer(
+        program_,
+        microbatch < 0 ? absl::StrCat(name, " staging") : absl::StrCat(name, " staging mb ", microbatch),
+        BufferKind::kStaging, id, microbatch, Fixed(staging_bytes));
+    operands.push_back({staging, -1, Mode::kWrites});
+  }
   const bool first = microbatch < 0 || completed_[id] == 1;
+  operands.push_back({frame.gradients, -1, first ? Mode::kWrites : Mode::kAdds});
   Instruction& reduce = Emit(Opcode::kReduceGradients, id, microbatch, frame_.reduce, frame.reduce);
-  reduce.operands = {{gradient, -1, Mode::kReads},
-                     {staging, -1, Mode::kWrites},
-                     {frame.gradients, -1, first ? Mode::kWrites : Mode::kAdds}};
+  reduce.operands = std::move(operands);
   if (!last) {
     return;
   }

@@ -167,9 +167,11 @@ class Sharder {
       if (!frame.memory.gathers_outer || outer_gathered_[span.unit] >= 0) {
         continue;
       }
+      const Unit& unit = outline_.units[span.unit];
       outer_gathered_[span.unit] =
-          AddBuffer(program_, absl::StrCat(outline_.units[span.unit].name, " shard"),
-                    BufferKind::kOuterGathered, span.unit, -1, Fixed(frame.memory.outer_gathered));
+          AddBuffer(program_, absl::StrCat(unit.name, " shard"), BufferKind::kOuterGathered, span.unit, -1,
+                    Fixed(frame.memory.outer_gathered),
+                    frame.memory.gathers ? std::vector<BufferPart>() : PartsOf(unit, unit.precision.compute));
       Emit(Opcode::kUnshardOuter, span.unit, frame_.outer, frame.outer_gather).operands = {
           {frame.shard(), -1, Mode::kReads}, {outer_gathered_[span.unit], -1, Mode::kWrites}};
     }
@@ -178,8 +180,9 @@ class Sharder {
   void Gather(UnitId id, int microbatch, int number) {
     const Unit& unit = outline_.units[id];
     const UnitFrame& frame = frame_.units[id];
+    const BufferId shard = outer_gathered_[id] >= 0 ? outer_gathered_[id] : frame.shard();
     if (!frame.memory.gathers) {
-      gathered_[id] = frame.shard();
+      gathered_[id] = shard;
       return;
     }
     gathered_[id] =
@@ -187,8 +190,7 @@ class Sharder {
                   id, -1, Fixed(frame.memory.gathered), PartsOf(unit, unit.precision.compute));
     Instruction& gather = Emit(Opcode::kUnshard, id, frame_.gather, frame.gather);
     gather.microbatch = frame.memory.gathers_once ? -1 : microbatch;
-    gather.operands = {{outer_gathered_[id] >= 0 ? outer_gathered_[id] : frame.shard(), -1, Mode::kReads},
-                       {gathered_[id], -1, Mode::kWrites}};
+    gather.operands = {{shard, -1, Mode::kReads}, {gathered_[id], -1, Mode::kWrites}};
   }
 
   void Norm() {

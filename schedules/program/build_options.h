@@ -65,4 +65,18 @@ inline const MeshAxes& AxesOf(const BuildOptions& options, const Unit& unit) {
   return OfGroup(unit.group, options.dense, options.expert);
 }
 
+// Whether the rank shares the inner axis with others. If not, its contributions are all there are, and its
+// shard is the whole unit: a reduction exchanges nothing, and nothing is gathered.
+inline bool HasInnerPeers(const BuildOptions& options, const Unit& unit) {
+  return AxesOf(options, unit).inner > 1;
+}
+
+// Whether an all-gather over the axis is between what the optimizer updates and what nodes read.
+inline bool GathersInner(const BuildOptions& options, const Unit& unit) {
+  return PlacementOf(options, unit).inner.optimizer == Placement::kShard && HasInnerPeers(options, unit);
+}
+inline bool GathersOuter(const BuildOptions& options, const Unit& unit) {
+  return PlacementOf(options, unit).outer.optimizer == Placement::kShard && AxesOf(options, unit).outer > 1;
+}
+
 }  // namespace tandem::schedules

@@ -21,8 +21,8 @@ enum class Opcode : uint8_t {
   kZero,             // target: unit; a part of a contribution that no node writes
   kRound,            // target: unit; a part that several nodes wrote in the main type, to the transport type
   kAccumulate,       // target: unit; a contribution into the full gradient
-  kReduceGradients,  // target: unit; over the inner group, into the accumulator; yields norm terms if it is
-                     // the last
+  kReduceGradients,  // target: unit; over the inner group, unless the rank is alone there, into the
+                     // accumulator; yields norm terms if it is the last
   kReduceOuter,      // target: unit; over the outer group
   kGradientNorm,     // one exchange of norm terms and request bits; writes the outcome
   kOptimizerStep,    // target: unit

@@ -80,13 +80,15 @@ struct Wait {
 //   Receive: writes it.
 //   HostWait: reads the sizes. It is on the stream "host", which is the issuing thread: all that is issued
 //     after it knows that it has ended.
-//   Unshard: reads the shard (published, main where equal, or outer-gathered), writes gathered.
+//   Unshard: reads the shard (published, main where equal, or outer-gathered), writes gathered. A rank that
+//     is alone on the axis has no Unshard: nodes read the shard.
 //   UnshardOuter: reads the shard, writes outer-gathered.
 //   Zero: writes a part of the contribution.
 //   Round: reads a part of collected, writes that of the contribution.
 //   Accumulate: reads the contribution, writes or adds the full gradient.
-//   ReduceGradients: reads the contribution or the full gradient, writes staging, writes or adds gradients,
-//     and, if it is the run's last of its unit (and no outer stage follows), writes norm terms.
+//   ReduceGradients: reads the contribution or the full gradient, writes staging (unless the rank is alone on
+//     the axis), writes or adds gradients, and, if it is the run's last of its unit (and no outer stage
+//     follows), writes norm terms.
 //   ReduceOuter: adds gradients, writes staging, writes norm terms.
 //   GradientNorm: reads norm terms of every trainable unit, reads inputs, writes outcome.
 //   OptimizerStep: reads gradients, reads outcome (former), reads inputs, adds weights, adds optimizer state,

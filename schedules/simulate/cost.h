@@ -42,8 +42,8 @@ struct Work {
 // added to moves twice. An Unshard gathers the buffer that it writes; ReduceGradients exchanges what it
 // reads, and then folds as many bytes of pieces into the accumulator; where the placement of the optimizer's
 // state leaves the whole sum on every rank of the axis, the accumulator is gathered, too. ReduceOuter does
-// the same to the accumulator. In a group of one rank the same instructions are copies. Requires operands
-// that exist, and groups that the workload has.
+// the same to the accumulator. A rank that is alone on the inner axis folds, and exchanges nothing. Requires
+// operands that exist, and groups that the workload has.
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
             const Workload& workload);
 

@@ -103,7 +103,7 @@ TestUnit::TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& co
       if (!last) {
         memory.norm_terms = {};
       }
-      reduces_.push_back(unit_.BindReduceGradients(comm_, memory, add));
+      reduces_.push_back(unit_.BindReduceGradients(comm_.size() > 1 ? &comm_ : nullptr, memory, add));
     }
   }
   step_ = unit_.BindOptimizerStep(optimizer_, config_);

@@ -59,13 +59,18 @@ TEST_P(UnitShardRefusalTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByNa
               }),
               "unit layers.3: shard has " + std::to_string(gathered_shard - element) +
                   " bytes, and must have " + std::to_string(gathered_shard));
-    EXPECT_EQ(MessageOf([&] {
-                unit.BindReduceGradients(comm, {contribution, false, contribution, shard, {begin, 8}}, false);
-              }),
-              "unit layers.3: norm terms needs " +
-                  std::to_string(BufferBytesOf(layout, mesh, static_cast<int>(element)).norm_terms) +
-                  " bytes, there are 8");
+    EXPECT_EQ(
+        MessageOf([&] {
+          unit.BindReduceGradients(&comm, {contribution, false, contribution, shard, {begin, 8}}, false);
+        }),
+        "unit layers.3: norm terms needs " +
+            std::to_string(BufferBytesOf(layout, mesh, static_cast<int>(element)).norm_terms) +
+            " bytes, there are 8");
   });
+  EXPECT_EQ(MessageOf([&] {
+              unit.BindReduceGradients(nullptr, {contribution, false, contribution, shard, {}}, false);
+            }),
+            "unit layers.3: a reduction over 2 ranks needs their communicator");
   EXPECT_EQ(MessageOf([&] { unit.BindOptimizerStep({}, test::kAdamW); }),
             "unit layers.3: accumulator has 0 bytes, and must have " + std::to_string(shard.bytes));
   EXPECT_EQ(MessageOf([&] {
@@ -103,7 +108,7 @@ TEST_P(UnitShardRefusalTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
     };
     expect_right_place(0, [&] { unit.BindUnshard(comm, {begin, shard}, {begin, bytes.gathered}); });
     expect_right_place(0, [&] {
-      unit.BindReduceGradients(comm, {contribution, false, contribution, accumulator, {}}, false);
+      unit.BindReduceGradients(&comm, {contribution, false, contribution, accumulator, {}}, false);
     });
     expect_right_place(1, [&] { unit.BindUnshardOuter(comm, {begin, shard / mesh.outer}, {begin, shard}); });
     expect_right_place(1, [&] { unit.BindReduceOuter(comm, {accumulator, accumulator, {}}); });

@@ -138,16 +138,19 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
     case Opcode::kReduceGradients:
     case Opcode::kReduceOuter: {
       const bool outer = in.opcode == Opcode::kReduceOuter;
-      const size_t sum = outer ? 0 : 2;
-      const bool adds = !outer && ops[2].mode == Mode::kAdds;
+      const bool alone = in.communicator < 0;  // nothing is received
+      const size_t sum = outer ? 0 : alone ? 1 : 2;
+      const bool adds = !outer && ops[sum].mode == Mode::kAdds;
       std::vector<Hash> sums = for_ranks([&](int r) {
         return HashOf(Operation::kFold,
-                      {unit, adds ? held[2][r] : 0, U(ranks_.Of(outline_, program, in, r).index)},
+                      {unit, adds ? held[sum][r] : 0, U(ranks_.Of(outline_, program, in, r).index)},
                       of_group(held[0], r));
       });
-      garbage(ops[1]);
+      if (!alone) {
+        garbage(ops[1]);
+      }
       Set(program, ops[sum], run, sums);
-      if (ops.size() > (outer ? 2U : 3U)) {
+      if (program.buffers[ops.back().buffer].kind == BufferKind::kNormTerms) {
         Set(program, ops.back(), run, for_ranks([&](int r) {
               return HashOf(Operation::kNormTerms, {unit, sums[r]});
             }));

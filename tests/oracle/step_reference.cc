@@ -215,6 +215,12 @@ class StepReference {
     return unit.group == schedules::UnitGroup::kExpert ? options_.expert_strategy : options_.strategy;
   }
 
+  // The ranks of an axis gather what they share, unless each is alone.
+  bool Gathers(int u, int axis, const schedules::AxisPlacement& placement) const {
+    return placement.optimizer == Placement::kShard &&
+           ranks_.Of(outline_.units[u].group, axis, 0).ranks.size() > 1;
+  }
+
   Hashes Gathered(int u, int axis, const Hashes& shards) const {
     return ForRanks([&](int r) {
       std::vector<Hash> all;
@@ -232,13 +238,15 @@ class StepReference {
       const bool publishes = !unit.frozen && unit.precision.compute != unit.precision.main;
       const BufferKind kind = publishes ? BufferKind::kPublished : BufferKind::kWeights;
       Hashes all = Get(kind, u);
-      if (StrategyOf(unit).outer.optimizer == Placement::kShard) {
+      const bool gathers_outer = Gathers(u, 1, StrategyOf(unit).outer);
+      const bool gathers_inner = Gathers(u, 0, StrategyOf(unit).inner);
+      if (gathers_outer) {
         all = Gathered(u, 1, all);
       }
-      const bool gathers = StrategyOf(unit).inner.optimizer == Placement::kShard;
-      if (gathers) {
+      if (gathers_inner) {
         all = Gathered(u, 0, all);
-      } else {
+      }
+      if (!gathers_outer && !gathers_inner) {
         // Nodes read parts of the persistent buffer itself, as it was last written.
         const auto found = state_.find({kind, u, 0, -1});
         all = found != state_.end() ? found->second : ForRanks([&](int r) {

@@ -129,7 +129,8 @@ TEST(AdviceTest, AJobThatDoesNotFitIsOfferedTheScheduleThatIsFasterAndNoLarger) 
   DeviceProfile profile = FastLink();
   profile.link.bytes_per_second = 3e7;
   profile.memory_bytes = 1000;
-  const v1::JobSpec job = SparseJob("sequential", "fixed");
+  v1::JobSpec job = SparseJob("sequential", "fixed");
+  job.mutable_parallelism()->set_expert(2);
   const JobPlan plan = MakeJobPlan(job);
   const Prediction prediction = *Predict(plan, profile);
   const Advice advice = Advise(job, plan, prediction, profile);

@@ -109,6 +109,51 @@ TEST(StrategyTest, GathersAndReductionsOfTwoMicrobatchesAreThoseOfTheTable) {
   }
 }
 
+TEST(StrategyTest, ARankThatIsAloneOnTheInnerAxisGathersAndExchangesNothingThere) {
+  Outline outline = SmallDecoder();
+  for (const bool bf16 : {false, true}) {
+    if (bf16) {
+      UseBf16(outline);
+    }
+    for (const Strategy& strategy : Strategies()) {
+      SCOPED_TRACE(strategy.name);
+      const bool has_outer = strategy.outer.gradients == Placement::kPartial;
+      const BuildOptions options = OptionsFor(outline, strategy.name, 2, has_outer ? 2 : 1);
+      ASSERT_EQ(options.dense.inner, 1);
+      const StagePrograms stage = ProvenStage(outline, options);
+      EXPECT_EQ(Count(stage.train, Opcode::kUnshard), 0);
+      EXPECT_GT(Count(stage.train, Opcode::kReduceGradients), 0);
+      for (const Instruction& in : stage.train.instructions) {
+        if (in.opcode == Opcode::kReduceGradients) {
+          EXPECT_EQ(in.communicator, -1);
+        }
+      }
+      for (const CommunicatorUse& use : stage.train.communicators) {
+        EXPECT_NE(use.group, options.dense.inner_group);
+        EXPECT_NE(use.group, options.dense.gather_group);
+      }
+      for (const Buffer& buffer : stage.train.buffers) {
+        EXPECT_NE(buffer.kind, BufferKind::kGathered) << buffer.name;
+        EXPECT_TRUE(buffer.kind != BufferKind::kStaging || has_outer) << buffer.name;
+      }
+      const UnitId layer = FindUnit(outline, "layers.0");
+      EXPECT_EQ(CountOf(stage.train, Opcode::kUnshardOuter, layer), strategy.name == "hfsdp");
+    }
+  }
+}
+
+TEST(StrategyTest, ExpertsThatNoOtherRankHasAreNotGathered) {
+  const Outline outline = MoeDecoder();
+  const BuildOptions options = OptionsFor(outline, "zero3", 2, /*ranks=*/2);
+  ASSERT_EQ(options.expert.inner, 1);
+  const StagePrograms stage = ProvenStage(outline, options);
+  for (UnitId unit = 0; unit < static_cast<int>(outline.units.size()); ++unit) {
+    const bool expert = outline.units[unit].group == UnitGroup::kExpert;
+    EXPECT_EQ(CountOf(stage.train, Opcode::kUnshard, unit) == 0, expert) << outline.units[unit].name;
+    EXPECT_GT(CountOf(stage.train, Opcode::kReduceGradients, unit), 0) << outline.units[unit].name;
+  }
+}
+
 TEST(ProgramBuilderTest, TrainIsTheUpdateAndThenBegin) {
   const Outline outline = MoeDecoder();
   const StagePrograms stage = ProvenStage(outline, OptionsFor(outline));

@@ -18,7 +18,7 @@
 namespace tandem::trainer {
 namespace {
 
-using ExecutorFailureTest = ExecutorTest;
+using ExecutorFailureTest = ExecutorOfTwoRanksTest;
 
 // The error that `call` throws, which must be an instruction's.
 template <typename Call>

@@ -25,8 +25,8 @@ namespace tandem::trainer {
 // One rank on a plan, without the loop around it.
 class ExecutorTest : public testing::Test {
  protected:
-  ExecutorTest()
-      : plan_(parity::MakeJob({.microbatches_per_rank = 2, .validate_every_steps = 1})),
+  explicit ExecutorTest(int ranks = 1)
+      : plan_(parity::MakeJob({.ranks = ranks, .microbatches_per_rank = 2, .validate_every_steps = 1})),
         nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
         memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
                 /*fill_with_nan=*/true),
@@ -50,7 +50,7 @@ class ExecutorTest : public testing::Test {
     const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
     std::vector<comm::Membership> groups;
     for (const comm::CommunicatorUse& use : uses) {
-      groups.push_back({.group = use.group});
+      groups.push_back({.group = use.group, .size = plan_.train.ranks});
     }
     communicators_.emplace(factory_, groups, uses);
     executor_ = std::make_unique<Executor>(plan_, nodes_, units_, memory_, *communicators_, page_, *backend_,
@@ -91,6 +91,12 @@ class ExecutorTest : public testing::Test {
   std::optional<comm::Communicators> communicators_;
   link::SharedPage page_;
   std::unique_ptr<Executor> executor_;
+};
+
+// Rank 0 of two, whose peer computes what it computes: it gathers and exchanges.
+class ExecutorOfTwoRanksTest : public ExecutorTest {
+ protected:
+  ExecutorOfTwoRanksTest() : ExecutorTest(/*ranks=*/2) {}
 };
 
 }  // namespace tandem::trainer

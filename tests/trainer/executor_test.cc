@@ -23,7 +23,7 @@
 namespace tandem::trainer {
 namespace {
 
-TEST_F(ExecutorTest, StreamsOfGroupsWithHighPriorityHaveIt) {
+TEST_F(ExecutorOfTwoRanksTest, StreamsOfGroupsWithHighPriorityHaveIt) {
   plan::JobPlan plan = plan_;
   plan.group_options["dp_cp_ag"].high_priority = true;
   plan.group_options["dp_cp"].max_ctas = 4;
@@ -118,7 +118,7 @@ TEST_F(ExecutorTest, ThePageSaysWhatFinished) {
   }
 }
 
-TEST_F(ExecutorTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
+TEST_F(ExecutorOfTwoRanksTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
   IssuingBackend backend;
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
   SetFinished(backend, false);
@@ -155,7 +155,7 @@ TEST_F(ExecutorTest, BeforeAnythingHasFinishedThePageSaysWhichStepHasBegun) {
 }
 
 // What is bound once goes to the streams by reference. A run may cost a few, each of its segments none.
-TEST_F(ExecutorTest, IssuingAllocatesNothingForASegment) {
+TEST_F(ExecutorOfTwoRanksTest, IssuingAllocatesNothingForASegment) {
   IssuingBackend backend;
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
   for (auto& [name, stream] : backend.issuing.streams) {

@@ -52,7 +52,7 @@ TEST_F(CostTest, AGatherMovesWhatItWritesAndOneRankCopies) {
   EXPECT_EQ(WorkOn(Opcode::kUnshard, operands, 1), (Work{.bytes = 2000}));
 }
 
-TEST_F(CostTest, AReductionExchangesWhatItReadsAndFoldsIt) {
+TEST_F(CostTest, AReductionExchangesWhatItReadsAndFoldsItAndARankThatIsAloneFolds) {
   const auto reduce = [](Mode mode, int ranks) {
     return WorkOn(Opcode::kReduceGradients,
                   {{BufferKind::kContribution, Mode::kReads},
@@ -62,7 +62,10 @@ TEST_F(CostTest, AReductionExchangesWhatItReadsAndFoldsIt) {
   };
   EXPECT_EQ(reduce(Mode::kWrites, 4), (Work{.bytes = 2000, .link_bytes = 1000, .ranks = 4}));
   EXPECT_EQ(reduce(Mode::kAdds, 4), (Work{.bytes = 3000, .link_bytes = 1000, .ranks = 4}));
-  EXPECT_EQ(reduce(Mode::kAdds, 1), (Work{.bytes = 3000}));
+  EXPECT_EQ(WorkOn(Opcode::kReduceGradients,
+                   {{BufferKind::kContribution, Mode::kReads}, {BufferKind::kGradients, Mode::kAdds}},
+                   /*ranks=*/0),
+            (Work{.bytes = 3000}));
 }
 
 TEST_F(CostTest, AReductionGathersTheSumWhereEveryRankOfTheAxisKeepsIt) {
