@@ -2,7 +2,6 @@
 #include "ops/cuda/operations.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
@@ -15,7 +14,6 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,98 +85,6 @@ TEST_P(CudaOperationsTest, SwiGlu) {
               ops.SwiGluBackward(in[0], out[2], out[1], out[2]);  // in place
             });
   }
-}
-
-at::Tensor LseFor(const at::Tensor& logits) {
-  return at::empty({logits.size(0)}, logits.options().dtype(StatisticsOf(logits.scalar_type())));
-}
-
-// Short rows, rows that are no whole packs, and rows that a multiprocessor holds: one or several a
-// multiprocessor, of those that shared memory has room for, of those that it has not, and the first that are
-// too long (in bfloat16; in float half as long).
-TEST_P(CudaOperationsTest, CrossEntropy) {
-  struct Case {
-    int64_t sequences;
-    int64_t vocabulary;
-  };
-  for (const auto& [sequences, vocabulary] : std::vector<Case>{{4, 5},
-                                                               {4, 300},
-                                                               {4, 8192},
-                                                               {40, 70'000},
-                                                               {4, 79'872},
-                                                               {4, 79'880},
-                                                               {4, 100'000},
-                                                               {1, 128'256},
-                                                               {1, 159'744},
-                                                               {1, 159'752}}) {
-    SCOPED_TRACE(vocabulary);
-    const int64_t rows = sequences * 8;
-    const at::Tensor ids = numbers_.Integers({sequences, 9}, vocabulary);
-    // Beside a target's gradient all others are small, and errors are of the largest: the last output has
-    // those others alone.
-    Compare({Normal({rows, vocabulary})},
-            {FilledWithNan({1}, at::kDouble), NanOf({rows, vocabulary}), Normal({rows, vocabulary}),
-             NanOf({rows, vocabulary})},
-            [&](const Operations& ops, const Tensors& in, Tensors& out) {
-              const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);  // rows are apart
-              at::Tensor lse = LseFor(in[0]);
-              at::Tensor loss = out[0].clone();
-              ops.CrossEntropy(in[0], targets, lse, out[0], out[1]);
-              ops.CrossEntropy(out[2], targets, lse, loss, out[2]);  // in place
-              out[3].copy_(out[1]).scatter_(1, targets.reshape({rows, 1}), 0);
-            });
-  }
-}
-
-TEST_P(CudaOperationsTest, CrossEntropyInBlocks) {
-  for (const auto& [vocabulary, block] :
-       std::vector<std::pair<int64_t, int64_t>>{{301, 100}, {4096, 1024}, {9001, 4500}, {65'536, 16'384}}) {
-    SCOPED_TRACE(testing::Message() << "blocks of " << block << " of " << vocabulary);
-    const at::Tensor ids = numbers_.Integers({3, 9}, vocabulary);
-    Tensors blocks;
-    for (int64_t first = 0; first < vocabulary; first += block) {
-      blocks.push_back(Normal({24, std::min(block, vocabulary - first)}));
-    }
-    Tensors out = blocks;                                 // their gradients
-    out.insert(out.end(), blocks.begin(), blocks.end());  // beside the targets', which are larger
-    out.push_back(FilledWithNan({1}, at::kDouble));
-    Compare(blocks, out, [&](const Operations& ops, const Tensors& in, Tensors& out) {
-      const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);
-      at::Tensor lse = LseFor(in[0]);
-      at::Tensor target_logits = LseFor(in[0]);
-      for (size_t i = 0; i < in.size(); ++i) {
-        ops.CrossEntropyBlock(in[i], targets, static_cast<int64_t>(i) * block, vocabulary, lse, target_logits,
-                              out.back());
-      }
-      for (size_t i = 0; i < in.size(); ++i) {
-        const int64_t first = static_cast<int64_t>(i) * block;
-        ops.CrossEntropyBlockBackward(targets, first, vocabulary, lse, out[i]);
-        const at::Tensor columns = at::arange(first, first + in[i].size(1), targets.options());
-        out[in.size() + i].copy_(out[i].masked_fill(targets.reshape({-1, 1}).eq(columns), 0));
-      }
-    });
-  }
-}
-
-TEST_P(CudaOperationsTest, MinusInfiniteLogitsHaveNoProbability) {
-  at::Tensor logits = Normal({3, 2048});
-  logits.narrow(0, 1, 1).narrow(1, 0, 1900).fill_(-std::numeric_limits<double>::infinity());
-  const at::Tensor ids = at::Tensor(numbers_.Integers({1, 3}, 100)).add_(1900);
-  Compare({logits}, {FilledWithNan({1}, at::kDouble), NanOf({3, 2048})},
-          [&](const Operations& ops, const Tensors& in, Tensors& out) {
-            at::Tensor lse = LseFor(in[0]);
-            ops.CrossEntropy(in[0], ids.to(in[0].device()), lse, out[0], out[1]);
-          });
-}
-
-TEST_P(CudaOperationsTest, ATargetOutsideTheVocabularyMakesTheLossNan) {
-  const at::Tensor logits = Normal({4, 16}).to(at::kCUDA);
-  const at::Tensor targets = at::Tensor(numbers_.Integers({1, 4}, 3)).fill_(16).to(at::kCUDA);
-  at::Tensor lse = LseFor(logits);
-  at::Tensor loss = FilledWithNan({1}, at::kDouble).fill_(0).to(at::kCUDA);
-  at::Tensor grad = NanOf({4, 16}).to(at::kCUDA);
-  CudaOperations().CrossEntropy(logits, targets, lse, loss, grad);
-  EXPECT_TRUE(std::isnan(loss.item<double>()));
 }
 
 // Rows of whole packs, and others; ids of a few tokens, of more than a block adds up, and of many, whose
