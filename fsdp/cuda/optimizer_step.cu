@@ -142,12 +142,12 @@ struct Element {
 // The largest magnitudes of all that the thread has stepped, in the order of ParameterNorms.
 template <typename T>
 struct ThreadMaxima {
-  T most[kNorms] = {};
+  T max_abs[kNorms] = {};
 
   __device__ void Take(T weight, T mean, T update) {
-    most[0] = Max(most[0], abs(weight));
-    most[1] = Max(most[1], abs(mean));
-    most[2] = Max(most[2], abs(update));
+    max_abs[0] = Max(max_abs[0], abs(weight));
+    max_abs[1] = Max(max_abs[1], abs(mean));
+    max_abs[2] = Max(max_abs[2], abs(update));
   }
 };
 
@@ -316,12 +316,12 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
   }
 #pragma unroll
   for (int k = 0; k < kNorms; ++k) {
-    T most = maxima.most[k];
+    T max_abs = maxima.max_abs[k];
     for (int other = 16; other > 0; other /= 2) {
-      most = Max(most, __shfl_xor_sync(0xFFFFFFFF, most, other));
+      max_abs = Max(max_abs, __shfl_xor_sync(0xFFFFFFFF, max_abs, other));
     }
     if (threadIdx.x % 32 == 0) {
-      shared_maxima[k][warp] = most;
+      shared_maxima[k][warp] = max_abs;
     }
   }
   __syncthreads();
@@ -330,11 +330,11 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
     for (int group = 0; group < kGroups; ++group) {
       total.squares.Add(shared[threadIdx.x][group]);
     }
-    T most = 0;
+    T max_abs = 0;
     for (int w = 0; w < kWarps; ++w) {
-      most = Max(most, shared_maxima[threadIdx.x][w]);
+      max_abs = Max(max_abs, shared_maxima[threadIdx.x][w]);
     }
-    total.max_abs = most;
+    total.max_abs = max_abs;
     NormOf(pointers.tile_norms[blockIdx.x], static_cast<int>(threadIdx.x)) = total;
   }
 }

@@ -85,9 +85,9 @@ __global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<
 
 template <typename T>
 __device__ T LogAddExp(T a, T b) {
-  const T most = a < b ? b : a;
-  const T least = a < b ? a : b;  // and NaN where b is, which the sum then is
-  return least == -static_cast<T>(INFINITY) ? most : most + log1p(exp(least - most));
+  const T larger = a < b ? b : a;
+  const T smaller = a < b ? a : b;  // and NaN where b is, which the sum then is
+  return smaller == -static_cast<T>(INFINITY) ? larger : larger + log1p(exp(smaller - larger));
 }
 
 template <int N, typename E>
@@ -171,7 +171,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
   constexpr int N = kPackSize<E>;
   using P = Pack<E, N>;
   extern __shared__ __align__(16) unsigned char shared[];
-  // LogSumExp's most and sum of every warp of the cluster, of rows in turns.
+  // LogSumExp's max and sum of every warp of the cluster, of rows in turns.
   __shared__ float2 parts[2][kHeldBlocks * kHeldWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int rank = static_cast<int>(RankInCluster());
@@ -182,11 +182,11 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
   const int packs = min(columns / N, (rank + 1) * share) - first_pack;  // from this thread's first one on
   const auto place = [&](int64_t row) { return row * columns + int64_t{first_pack} * N; };
   const auto present = [&](int j) { return j * kHeldThreads < packs; };
-  const auto fetch = [&](const E* from, int j) {  // each closes a group of copies
+  const auto fetch = [&](const E* from, int j) {  // each commits a group
     if (from != nullptr && present(j)) {
       CopyPack(held + j * kHeldThreads, from + j * kHeldThreads * N);
     }
-    CloseCopies();
+    CommitGroup();
   };
   const int stride = static_cast<int>(gridDim.x) / kHeldBlocks;
   int64_t row = blockIdx.x / kHeldBlocks;
@@ -204,7 +204,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     }
     LogSumExp<float> mine;
     const auto add = [&]<int kFirst, int kCount>() {
-      AwaitCopies<kHeldPacks - kFirst - kCount>();
+      WaitGroup<kHeldPacks - kFirst - kCount>();
       P values[kCount];
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
@@ -221,7 +221,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     }
     mine = mine.OfWarp();
     if (thread % 32 < kHeldBlocks) {
-      WriteShared(parts[turn][rank * kHeldWarps + thread / 32], thread % 32, {mine.most, mine.sum});
+      WriteShared(parts[turn][rank * kHeldWarps + thread / 32], thread % 32, {mine.max, mine.sum});
     }
     SyncCluster();  // what was written two rows ago has been read before
     LogSumExp<float> whole;
@@ -260,7 +260,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
       fetch(next, j);
     }
   }
-  AwaitCopies<0>();
+  WaitGroup<0>();
 #endif
 }
 

@@ -205,7 +205,7 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
       }
     }
   };
-  const auto fetch = [&](int turn, Slot<E, N>& slot) {  // closes a group of copies
+  const auto fetch = [&](int turn, Slot<E, N>& slot) {  // commits a group
     if (turn < own_turns) {
       const int64_t begin = heads_ahead.Next();
       slot.begin[thread] = begin;
@@ -214,7 +214,7 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
         Fetch(args.grad + begin + from, slot.grad[j][thread]);
       });
     }
-    CloseCopies();
+    CommitGroup();
   };
 #pragma unroll
   for (int i = 0; i < kSlots<N>; ++i) {
@@ -225,7 +225,7 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
   T own[kHeldPacks<N>][N] = {};
   for (int turn = 0; turn < turns; ++turn) {
     Slot<E, N>& slot = memory.slots[turn % kSlots<N>];
-    AwaitCopies<kSlots<N> - 1>();
+    WaitGroup<kSlots<N> - 1>();
     const bool mine = turn < own_turns;
     int64_t begin = 0;
     T x[kHeldPacks<N>][N];
@@ -265,7 +265,7 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
       });
     }
   }
-  AwaitCopies<0>();
+  WaitGroup<0>();
   __syncthreads();  // the slots' memory is the warps' now
   SumOfBlock<N>(own, lanes, packs, memory.partial, sums);
 }

@@ -54,17 +54,17 @@ struct RowSums {
     }
   }
 
-  // Over the block, of at most kMost threads. shared: kMost / 32, which nobody reads any more.
-  template <int kMost>
+  // Over the block, of at most kMaxThreads. shared: kMaxThreads / 32, which nobody reads any more.
+  template <int kMaxThreads>
   __device__ void AddUp(RowSums* shared) {
     AddLanes<32>();
     if (threadIdx.x % 32 == 0) {
       shared[threadIdx.x / 32] = *this;
     }
     __syncthreads();
-    const unsigned warp = threadIdx.x % (kMost / 32);
+    const unsigned warp = threadIdx.x % (kMaxThreads / 32);
     *this = warp < blockDim.x / 32 ? shared[warp] : RowSums();
-    AddLanes<kMost / 32>();
+    AddLanes<kMaxThreads / 32>();
   }
 
   // Over each kLanes lanes of a warp.
@@ -125,8 +125,8 @@ __device__ void Repack(P&) {}
 
 // A block has every gridDim.x-th row and a thread for each of its packs, and adds up the weight's gradient of
 // these. It reads the next row before it knows the sums of the last one.
-template <int N, int kMost, typename E, typename T>
-__global__ void __launch_bounds__(kMost, 1024 / kMost)
+template <int N, int kMaxThreads, typename E, typename T>
+__global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
     RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
   using P = Pack<E, N>;
   __shared__ RowSums<T> shared[2][kMaxWarps];  // of rows in turns
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(kMost, 1024 / kMost)
     next = read(row + gridDim.x);
     RowSums<T> sums;
     sums.Add(unpack(now.x), unpack(now.grad), unpack(weight));
-    sums.template AddUp<kMost>(shared[turn]);
+    sums.template AddUp<kMaxThreads>(shared[turn]);
     if (!inside) {
       continue;
     }
