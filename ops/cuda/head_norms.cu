@@ -84,7 +84,8 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
 }
 
 // Heads that a lane has in shared memory, in slots: the one that it computes, and what is on its way there.
-// Where heads do not consist of packs of 16 bytes, the lane waits for each.
+// Of double, and where heads do not consist of packs of 16 bytes, there is one slot: the lane waits for each
+// head.
 template <int N>
 constexpr int kSlots = kHeldPacks<N> < 4 ? 4 / kHeldPacks<N> : 1;
 

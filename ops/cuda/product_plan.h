@@ -67,7 +67,7 @@ class ProductPlan {
   ProductPlan(const ProductPlan&) = delete;
   ProductPlan& operator=(const ProductPlan&) = delete;
 
-  // What the rules propose for it, at most so many, best first.
+  // What the rules propose for it, at most max_count, best first.
   std::vector<ProductTable::Algorithm> Proposed(cublasLtHandle_t handle, const ProductOperands& operands,
                                                 int max_count) const;
 
