@@ -43,9 +43,16 @@ DeviceKind KindOf(const Operations& ops) {
 
 TEST_P(CudaOperationsTest, RmsNorm) {
   // More rows than blocks, rows of whole packs and others, more packs than a block has threads, and more sums
-  // than a block has without asking, or at all.
-  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{
-           {33, 7}, {33, 256}, {1200, 1000}, {5, 4096}, {300, 8192}, {3, 16384}, {2, 6001}, {3, 49152}}) {
+  // than a block has without asking, or at all: of double, or of float too.
+  for (const auto& [rows, columns] : std::vector<std::pair<int64_t, int64_t>>{{33, 7},
+                                                                              {33, 256},
+                                                                              {1200, 1000},
+                                                                              {5, 4096},
+                                                                              {300, 8192},
+                                                                              {3, 16384},
+                                                                              {2, 6001},
+                                                                              {3, 49152},
+                                                                              {3, 60000}}) {
     for (const bool add : {false, true}) {
       SCOPED_TRACE(testing::Message() << rows << " x " << columns << (add ? ", added" : ""));
       Compare({Normal({rows, columns}), Normal({rows, columns}), Normal({columns}), Normal({rows, columns})},
@@ -79,10 +86,12 @@ TEST_P(CudaOperationsTest, Rope) {
 TEST_P(CudaOperationsTest, SwiGlu) {
   for (const int64_t inner : {45, 2560}) {
     Compare({Normal({19, 2 * inner}), Normal({19, inner})},
-            {NanOf({19, inner}), NanOf({19, 2 * inner}), Normal({19, inner})},
+            {NanOf({19, inner}), NanOf({19, 2 * inner}), Normal({19, inner}), NanOf({19, 2 * inner}),
+             NanOf({19, inner})},
             [](const Operations& ops, const Tensors& in, Tensors& out) {
               ops.SwiGlu(in[0], out[0]);
               ops.SwiGluBackward(in[0], out[2], out[1], out[2]);  // in place
+              ops.SwiGluBackward(in[0], in[1], out[3], out[4]);
             });
   }
 }
@@ -163,8 +172,8 @@ TEST_P(CudaOperationsTest, EveryOperationRepeatsItsBits) {
     return Tensors{y, grad_x, grad_weight};
   });
   // Rows of a block, and rows of more packs, and more sums, than a block has.
-  for (const auto& [rows, columns] :
-       std::vector<std::array<int64_t, 2>>{{kRows, kHidden}, {264, 6001}, {264, 16'384}, {264, 49'152}}) {
+  for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{
+           {kRows, kHidden}, {264, 6001}, {264, 16'384}, {264, 49'152}, {264, 60'000}}) {
     const at::Tensor of_rows = random({rows, columns});
     const at::Tensor grad_y = random({rows, columns});
     const at::Tensor norm = random({columns});
