@@ -2,18 +2,12 @@
 #include "ops/cuda/operations.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/equal.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/randn.h>
 #include <c10/core/Device.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -134,97 +128,6 @@ TEST_P(CudaOperationsTest, Embedding) {
               });
     }
   }
-}
-
-// Of sizes that keep every multiprocessor busy, so that blocks finish in another order each time.
-TEST_P(CudaOperationsTest, EveryOperationRepeatsItsBits) {
-  constexpr int64_t kRows = 2048;
-  constexpr int64_t kHidden = 1024;
-  constexpr int64_t kVocabulary = 70'000;
-  const auto random = [&](const std::vector<int64_t>& shape) {
-    return at::randn(shape, at::TensorOptions(at::kCUDA)).to(GetParam());
-  };
-  const auto statistics = [&](const std::vector<int64_t>& shape) {
-    return NanStatistics(shape).to(at::kCUDA);
-  };
-  const auto expect_repeats = [](const char* name, const std::function<Tensors()>& run) {
-    const Tensors first = run();
-    for (int time = 1; time < 50; ++time) {
-      const Tensors again = run();
-      for (size_t i = 0; i < first.size(); ++i) {
-        ASSERT_TRUE(at::equal(first[i], again[i])) << name << ", output " << i << ", run " << time;
-      }
-    }
-  };
-  const Operations& ops = CudaOperations();
-  const WorkMemory work(std::max(kGpuLinearWorkBytes, EmbeddingBackwardWorkBytes(DeviceKind::kGpu, kRows)),
-                        at::kCUDA);
-  const at::Tensor x = random({kRows, kHidden});
-  const at::Tensor grad = random({kRows, kHidden});
-  const at::Tensor weight = random({kHidden, kHidden});
-  expect_repeats("products", [&] {
-    at::Tensor y = at::empty_like(x);
-    at::Tensor grad_x = at::empty_like(x);
-    at::Tensor grad_weight = weight.clone();
-    ops.Linear(x, weight, grad, y, work);
-    ops.LinearBackwardInput(grad, weight, /*add=*/false, grad_x, work);
-    ops.LinearBackwardWeight(grad, x, /*add=*/true, grad_weight, work);
-    return Tensors{y, grad_x, grad_weight};
-  });
-  // Rows of a block, and rows of more packs, and more sums, than a block has.
-  for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{
-           {kRows, kHidden}, {264, 6001}, {264, 16'384}, {264, 49'152}, {264, 60'000}}) {
-    const at::Tensor of_rows = random({rows, columns});
-    const at::Tensor grad_y = random({rows, columns});
-    const at::Tensor norm = random({columns});
-    const WorkMemory sums(RmsNormBackwardWorkBytes(DeviceKind::kGpu, rows, columns, 8), at::kCUDA);
-    expect_repeats("norm", [&, columns = columns] {
-      at::Tensor y = at::empty_like(of_rows);
-      at::Tensor grad_x = at::empty_like(of_rows);
-      at::Tensor grad_norm = statistics({columns});
-      ops.RmsNorm(of_rows, norm, 1e-5, y);
-      ops.RmsNormBackward(grad_y, of_rows, norm, 1e-5, y, false, grad_x, false, grad_norm, sums);
-      return Tensors{y, grad_x, grad_norm};
-    });
-  }
-  at::Tensor cosines = NanStatistics({kRows, 32});
-  at::Tensor sines = NanStatistics({kRows, 32});
-  RopeTables(10000, cosines, sines);
-  const at::Tensor on_gpu_cosines = cosines.to(at::kCUDA);
-  const at::Tensor on_gpu_sines = sines.to(at::kCUDA);
-  expect_repeats("rotation and activation", [&] {
-    at::Tensor rotated = x.clone();
-    ops.Rope(on_gpu_cosines, on_gpu_sines, kHidden / 64, rotated);
-    at::Tensor activated = at::empty({kRows, kHidden / 2}, x.options());
-    ops.SwiGlu(x, activated);
-    at::Tensor grad_x = at::empty_like(x);
-    at::Tensor again = grad.narrow(1, 0, kHidden / 2).contiguous();
-    ops.SwiGluBackward(x, again, grad_x, again);
-    return Tensors{rotated, activated, grad_x, again};
-  });
-  const at::Tensor ids = at::Tensor(numbers_.Integers({2, kRows / 2}, 97)).to(at::kCUDA);  // many of each
-  const at::Tensor table = random({97, kHidden});
-  expect_repeats("embedding", [&] {
-    at::Tensor output = at::empty_like(x);
-    at::Tensor grad_table = at::empty_like(table);
-    ops.Embedding(ids, table, output);
-    ops.EmbeddingBackward(ids, grad, /*add=*/false, grad_table, work);
-    return Tensors{output, grad_table};
-  });
-  const at::Tensor targets = at::Tensor(numbers_.Integers({1, 300}, kVocabulary)).to(at::kCUDA);
-  const at::Tensor logits = random({300, kVocabulary});
-  expect_repeats("loss", [&] {
-    at::Tensor lse = statistics({300});
-    at::Tensor loss = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
-    at::Tensor grad_logits = at::empty_like(logits);
-    ops.CrossEntropy(logits, targets, lse, loss, grad_logits);
-    at::Tensor block = logits.clone();
-    at::Tensor target_logits = statistics({300});
-    at::Tensor loss_of_block = at::empty_like(loss);
-    ops.CrossEntropyBlock(block, targets, 0, kVocabulary, lse, target_logits, loss_of_block);
-    ops.CrossEntropyBlockBackward(targets, 0, kVocabulary, lse, block);
-    return Tensors{loss, grad_logits, loss_of_block, block};
-  });
 }
 
 TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyGivesNoNumber) {
