@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/cuda/elements.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace tandem::ops::cuda {
 
@@ -17,7 +18,7 @@ template <int kBlock = kThreads, typename T, typename Combine>
 __device__ T BlockReduce(T value, Combine combine) {
   __shared__ T shared[kBlock / 32];
   for (int lanes = 16; lanes > 0; lanes /= 2) {
-    value = combine(value, __shfl_xor_sync(0xFFFFFFFF, value, lanes));
+    value = combine(value, __shfl_xor_sync(kEveryLane, value, lanes));
   }
   __syncthreads();  // the last reduction's readers
   if (threadIdx.x % 32 == 0) {
@@ -94,12 +95,12 @@ struct LogSumExp {
   __device__ LogSumExp OfWarp() const {
     T warp_max = max;
     for (int lanes = 16; lanes > 0; lanes /= 2) {
-      warp_max = fmax(warp_max, __shfl_xor_sync(0xFFFFFFFF, warp_max, lanes));
+      warp_max = fmax(warp_max, __shfl_xor_sync(kEveryLane, warp_max, lanes));
     }
     const T base = warp_max == kLowest ? T{0} : warp_max;
     T total = sum * Exp(max == kLowest ? T{0} : max - base);
     for (int lanes = 16; lanes > 0; lanes /= 2) {
-      total += __shfl_xor_sync(0xFFFFFFFF, total, lanes);
+      total += __shfl_xor_sync(kEveryLane, total, lanes);
     }
     return {warp_max, total};
   }

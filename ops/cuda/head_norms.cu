@@ -37,7 +37,7 @@ __device__ void HeadSums(int lanes, T&... values) {
 #pragma unroll
   for (int apart = 16; apart > 0; apart /= 2) {
     if (apart < (kLanes > 0 ? kLanes : lanes)) {
-      ((values += __shfl_xor_sync(0xFFFFFFFF, values, apart)), ...);
+      ((values += __shfl_xor_sync(kEveryLane, values, apart)), ...);
     }
   }
 }
@@ -155,7 +155,7 @@ __device__ void SumOfBlock(T (&own)[kHeldPacks<N>][N], int lanes, int packs,
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       for (int apart = lanes; apart < 32; apart *= 2) {
-        own[j][k] += __shfl_xor_sync(0xFFFFFFFF, own[j][k], apart);
+        own[j][k] += __shfl_xor_sync(kEveryLane, own[j][k], apart);
       }
     }
   }

@@ -72,8 +72,8 @@ struct RowSums {
   __device__ void AddLanes() {
 #pragma unroll
     for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
-      squares += __shfl_xor_sync(0xFFFFFFFF, squares, lanes);
-      dot += __shfl_xor_sync(0xFFFFFFFF, dot, lanes);
+      squares += __shfl_xor_sync(kEveryLane, squares, lanes);
+      dot += __shfl_xor_sync(kEveryLane, dot, lanes);
     }
   }
 };
