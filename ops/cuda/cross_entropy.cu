@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ops/cuda/block.cuh"
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/held_rows.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/tokens.cuh"
@@ -20,7 +21,6 @@ constexpr int kRowThreads = 1024;
 // one block. A GPU that gives a block less gets as much as it gives.
 constexpr int64_t kLargeRow = 128 << 10;
 constexpr int kAloneBytes = 120 << 10;
-constexpr int kOwnBytes = 4 << 10;  // at most what the kernel has of its own
 
 // The gradients of a row's logits, by the kBlock threads of a block; may be in place. target: the column that
 // is subtracted from, outside of them: none.
@@ -180,23 +180,12 @@ __global__ void MeanLoss(const T* losses, const T* target_logits, int64_t rows, 
   }
 }
 
-// Of the current GPU; 0 where the runtime does not say.
-int Attribute(cudaDeviceAttr attribute) {
-  int device = 0;
-  int value = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) {
-    return 0;
-  }
-  return value;
-}
-
 // Whether what the GPU loaded is the kernel's code for GPUs with clusters of blocks. A build for older ones
 // has a kernel without any, which a newer GPU compiles from that intermediate code.
 template <typename Kernel>
 bool IsCompiledForClusters(Kernel* kernel) {
   cudaFuncAttributes attributes;
-  return Attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
+  return GpuAttribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
          cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
 }
 
@@ -270,8 +259,7 @@ int Launch(const CrossEntropyArgs<E>& args, Stream stream) {
       }
       const auto kernel = CrossEntropyRow<N, E, T>;
       const bool alone = args.columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
-      const int kept_free =
-          alone ? std::min(kAloneBytes, Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes) : 0;
+      const int kept_free = alone ? std::min(kAloneBytes, MaxDynamicSharedBytes()) : 0;
       if (alone) {
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kept_free);
       }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "ops/cuda/block.cuh"
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/kernels.h"
 #include "ops/row_work.h"
 
@@ -283,18 +284,6 @@ __global__ void AddPartialSums(const T* partial_sums, int64_t rows, int64_t colu
   grad_weight[column] = total;
 }
 
-// Of shared memory, that a block may ask for; 0 where the runtime does not say.
-int64_t MostSharedBytes() {
-  constexpr int64_t kOwnBytes = 4 << 10;  // at most what the kernel has of its own
-  int device = 0;
-  int bytes = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
-    return 0;
-  }
-  return bytes - kOwnBytes;
-}
-
 template <int N, typename E, typename T = Arithmetic<E>>
 int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* partial_sums, Stream stream) {
   const int64_t packs = args.columns / N;
@@ -313,7 +302,7 @@ int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* par
     start(RmsNormBackwardRows<N, 512, E, T>, row_threads, 0);
   } else if (packs <= 1024) {
     start(RmsNormBackwardRows<N, 1024, E, T>, row_threads, 0);
-  } else if (bytes <= MostSharedBytes()) {
+  } else if (bytes <= MaxDynamicSharedBytes()) {
     start(RmsNormBackwardLongRows<N, true, E, T>, kThreads, bytes);
   } else {
     start(RmsNormBackwardLongRows<N, false, E, T>, kThreads, 0);
