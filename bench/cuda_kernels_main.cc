@@ -7,8 +7,9 @@
 // of bfloat16. Then one a shape and operation: the median of repeated runs in ms, what the operation must
 // move ("bytes": every operand once) or compute ("flops"), and the share of the bound that follows.
 // "aten_ms": LibTorch's time for the same, of several of its operations where no single one computes it; null
-// where it has no such operation. Operands are larger than the caches, or stand in a line of several. Each
-// measurement begins on a GPU that has rested (gpu_bounds.h).
+// where it has no such operation. All runs of an operation have the same operands: those of llama-3-8b and
+// qwen2.5-7b are larger than the caches, the demo's are in them. Each measurement begins on a GPU that has
+// rested (gpu_bounds.h).
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

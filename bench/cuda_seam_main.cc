@@ -33,6 +33,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/current_gpu.h"
 #include "bench/median.h"
 #include "bench/read_job.h"
 #include "bench/result_line.h"
@@ -374,6 +375,6 @@ int main(int argc, char** argv) {
     seconds.push_back(run.steps[i].seconds());
   }
   result["step_ms"] = Median(seconds) * 1e3;
-  std::printf("%s\n", tandem::bench::ResultLine(std::move(result), tandem::bench::GpuName()).c_str());
+  std::printf("%s\n", tandem::bench::ResultLine(std::move(result), tandem::bench::CurrentGpuName()).c_str());
   return 0;
 }

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/current_gpu.h"
 #include "bench/median.h"
 #include "bench/result_line.h"
 #include "device/cuda/check.h"
@@ -99,7 +100,7 @@ Bounds MeasureBounds() {
   const at::Tensor a = at::randn({8192, 8192}, gpu.dtype(at::kBFloat16));
   at::Tensor c = at::empty_like(a);
   const double product = Time([&] { at::mm_out(c, a, a); });
-  const Bounds bounds{.machine = GpuName(),
+  const Bounds bounds{.machine = CurrentGpuName(),
                       .bytes_per_second = 2 * static_cast<double>(from.nbytes()) / copy * 1e3,
                       .flops_per_second = 2 * 8192.0 * 8192 * 8192 / product * 1e3};
   Print({{"copy_tb_per_s", bounds.bytes_per_second * 1e-12},

@@ -17,8 +17,7 @@
 
 namespace tandem::bench {
 
-// nvidia-smi's, which a bench without CUDA can ask too. One that ran on a GPU still prints what it measured
-// where that does not answer.
+// A bench whose trainers ran on GPUs still prints what it measured where nvidia-smi does not answer.
 std::string GpuName() {
   const absl::StatusOr<std::vector<v1::Slot>> gpus = worker::FindGpus();
   if (!gpus.ok()) {

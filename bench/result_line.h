@@ -7,8 +7,9 @@
 
 namespace tandem::bench {
 
-// What a result is measured on: this machine's GPU, the first of them ("NVIDIA H200"), or its processor and
-// the instruction set that our kernels use there ("AMD EPYC 7B13, AVX2").
+// What a result is measured on: the first GPU that nvidia-smi names, where the bench itself has no CUDA
+// (others ask current_gpu.h); or the processor and the instruction set that our kernels use there ("AMD EPYC
+// 7B13, AVX2").
 std::string GpuName();
 std::string ProcessorName();
 

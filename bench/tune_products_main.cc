@@ -49,6 +49,7 @@
 #include <vector>
 
 #include "bench/algorithm_walk.h"
+#include "bench/current_gpu.h"
 #include "bench/median.h"
 #include "bench/product_task.h"
 #include "bench/result_line.h"
@@ -436,7 +437,7 @@ class Tuner {
     return ms;
   }
 
-  const std::string gpu_ = tandem::bench::GpuName();
+  const std::string gpu_ = tandem::bench::CurrentGpuName();
   cublasLtHandle_t handle_ = nullptr;
   int multiprocessors_ = 0;
   at::Tensor memory_;

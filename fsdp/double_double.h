@@ -5,7 +5,11 @@
 
 namespace tandem::fsdp {
 
-TANDEM_HOST_DEVICE inline bool IsFinite(double value) { return value - value == 0; }
+// T: float, double.
+template <typename T>
+TANDEM_HOST_DEVICE bool IsFinite(T value) {
+  return value - value == 0;
+}
 
 // A sum of doubles kept as an unevaluated pair, |low| <= ulp(high)/2, error about 2^-100 (Knuth's TwoSum).
 // Its rounded value does not depend on how the terms were split between ranks, which a plain double

@@ -58,8 +58,8 @@ class DeviceKernels {
   virtual c10::Device device() const = 0;  // the current one
   virtual std::string digest() const = 0;  // Operations::kernels_digest
 
-  // On a GPU: launches it on the current stream. The order of every addition depends on sizes, and on
-  // whether matrices begin at multiples of 32 bytes, alone.
+  // On a GPU: launches it on the current stream. The order of every addition depends on sizes and on the
+  // alignment of matrices alone: whether it is of 32 bytes, and what it is up to 16 for products.
   virtual void Run(const KernelCall& call) const = 0;
   virtual void Run(const SparseKernelCall& call) const = 0;
 

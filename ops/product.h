@@ -10,8 +10,8 @@ class Tensor;
 namespace tandem::ops {
 
 // output = addend + a b, views as Operations says of its products. addend: as output, may be it, or
-// undefined: none. work: at least LinearWorkBytes (linear_work.h). Make it in
-// the call, in braces: what it refers to must outlive it.
+// undefined: none. work: at least LinearWorkBytes (linear_work.h). It refers to tensors, which must outlive
+// it: make it in the call, in braces.
 struct ProductArgs {
   const at::Tensor& a;  // [M, K]
   const at::Tensor& b;  // [K, N]

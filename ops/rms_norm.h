@@ -22,7 +22,7 @@ struct RmsNormArgs {
 
 // grad_x (+)= residual + the norm's gradient; grad_weight (+)= summed over the rows: in their order on the
 // CPU, on a GPU over kNormGroups blocks, each of every kNormGroups-th row. residual: the gradient that
-// reaches x beside the norm; null: none. The reciprocal norms are recomputed. grad_x may be grad_y.
+// reaches x beside the norm; null: none. The reciprocal norms are recomputed.
 template <typename E>
 struct RmsNormBackwardArgs {
   static constexpr const char* kName = "RmsNormBackward";

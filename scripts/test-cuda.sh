@@ -10,7 +10,7 @@
 #
 # Streams and arena, NCCL groups, every operation and the loops over shards against the CPU; whole jobs on 1, 2 and
 # 4 GPUs: the same bits under kernels of random length on every stream, the same bits on any number of GPUs, the
-# CPU's loss curve; a killed rank; compute-sanitizer's memcheck where it is installed.
+# CPU's loss curve; a killed rank; compute-sanitizer's memcheck and racecheck where it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -45,7 +45,10 @@ if [ ${#arguments[@]} = 0 ]; then
   if command -v compute-sanitizer >/dev/null; then
     # NCCL asks the runtime questions whose answer is an error; that is not ours.
     compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 "$test" --gtest_brief=1 \
-      --gtest_filter='*CudaOperationsTest.*:*CudaAttentionTest.IsThat*:*CudaAttentionTest.StaysWithin*:*CudaHeadsTest.*:*CudaSparseOperationsTest.*:*NoRowsTest.*:*CudaUnitShardTest.GivesTheBits*:CudaDeviceTest.Arenas*:WindowTest.*:CudaParityTest.TheArena*'
+      --gtest_filter='*CudaOperationsTest.*:*CudaCrossEntropyTest.*:*SpecialLogitsTest.*:*CudaAttentionTest.IsThat*:*CudaAttentionTest.StaysWithin*:*CudaAttentionTest.InParts*:*CudaHeadsTest.*:*CudaRepeatsTest.*:*CudaSparseOperationsTest.*:CudaExpertProductsTest.*:*NoRowsTest.*:*CudaFoldTest.*:CudaOptimizerStepTest.*:*CudaUnitShardTest.GivesTheBits*:*CudaUnitShardTest.NumbersOfAll*:CudaDeviceTest.Arenas*:WindowTest.*:CudaParityTest.TheArena*'
+    # Kernels whose threads exchange values in shared memory.
+    compute-sanitizer --tool racecheck --error-exitcode 1 "$test" --gtest_brief=1 \
+      --gtest_filter='*CudaOperationsTest.RmsNorm/*:*CudaOperationsTest.Embedding/*:*CudaCrossEntropyTest.*:*CudaHeadsTest.HeadNormOf*:*CudaFoldTest.*:CudaOptimizerStepTest.*'
   else
     echo "test-cuda: no compute-sanitizer here, memory is not checked" >&2
   fi

@@ -86,7 +86,7 @@ __device__ __noinline__ Recounted Recount(const T* gradients, int64_t begin, int
   Recounted terms{};
   for (int64_t i = begin; i < end; ++i) {
     const T value = gradients[i];
-    if (Finite(value)) {
+    if (IsFinite(value)) {
       terms.squares += static_cast<double>(value) * static_cast<double>(value);
     } else {
       terms.nonfinite += 1;
@@ -104,7 +104,7 @@ struct GroupTerms {
   template <typename T>
   __device__ void Add(double lane, const T* gradients, int64_t begin, int64_t end) {
     double sum = AddLanes(lane);
-    if (!Finite(sum)) {
+    if (!IsFinite(sum)) {
       const Recounted recounted = Recount(gradients, begin, end);
       if (recounted.nonfinite > 0) {
         sum = recounted.squares;

@@ -7,6 +7,7 @@
 
 #include "fsdp/cuda/launch.h"
 #include "fsdp/cuda/tiles.cuh"
+#include "fsdp/quick_quotient.h"
 
 namespace tandem::fsdp::cuda {
 namespace {
@@ -41,8 +42,8 @@ class ExactArithmetic {
 //
 // A quotient by a number that all elements share is a product in double. That is within 2^-52 of the
 // quotient, and no quotient of floats is within 2^-49 of the middle between two floats, so that it rounds to
-// the same one; subnormal quotients may be such middles, and are outside the bounds. Root and last quotient
-// take the steps that nvcc's own take far from the ends of the range.
+// the same one; subnormal quotients may be such middles, and are outside the bounds (quick_quotient.h). Root
+// and last quotient take the steps that nvcc's own take far from the ends of the range.
 class QuickArithmetic {
  public:
   __device__ explicit QuickArithmetic(const AdamWScalars<float>& s)
@@ -51,8 +52,9 @@ class QuickArithmetic {
         correction2_(1 / static_cast<double>(s.correction2)),
         epsilon_(s.epsilon),
         least_sum_(Doubled(2 * FLT_MIN * fmaxf(s.divisor, 1))),
-        usable_(s.correction1 >= 0x1p-20F && s.correction1 <= 1 && s.correction2 >= 0x1p-20F &&
-                s.correction2 <= 1 && s.epsilon >= 0x1p-40F && s.epsilon <= 1 && s.divisor >= 1) {}
+        usable_(s.correction1 >= QuickBounds::kLeastCorrection && s.correction1 <= 1 &&
+                s.correction2 >= QuickBounds::kLeastCorrection && s.correction2 <= 1 &&
+                s.epsilon >= QuickBounds::kLeastEpsilon && s.epsilon <= 1 && s.divisor >= 1) {}
 
   __device__ float Mean(float sum) {
     low_sum_ = min(low_sum_, Doubled(sum));
@@ -65,8 +67,8 @@ class QuickArithmetic {
     return Quotient(Product(exp_avg, correction1_), Root(Product(exp_avg_sq, correction2_)) + epsilon_);
   }
   __device__ bool exact() const {
-    return usable_ && low_sum_ >= least_sum_ && low_exp_avg_ >= Doubled(0x1p-90F) &&
-           low_exp_avg_sq_ >= Doubled(0x1p-100F) && high_ <= 0x1p60F;
+    return usable_ && low_sum_ >= least_sum_ && low_exp_avg_ >= Doubled(QuickBounds::kLeastExpAvg) &&
+           low_exp_avg_sq_ >= Doubled(QuickBounds::kLeastExpAvgSq) && high_ <= QuickBounds::kLargestMoment;
   }
 
  private:
@@ -85,9 +87,7 @@ class QuickArithmetic {
   static __device__ float Quotient(float x, float y) {
     float r;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(y));
-    r = __fmaf_rn(r, __fmaf_rn(-y, r, 1), r);
-    const float q = __fmul_rn(x, r);
-    return copysignf(__fmaf_rn(r, __fmaf_rn(-y, q, x), q), x);  // y > 0
+    return QuickQuotient(x, y, r);
   }
 
   const double divisor_;
@@ -142,12 +142,12 @@ struct Element {
 // The largest magnitudes of all that the thread has stepped, in the order of ParameterNorms.
 template <typename T>
 struct ThreadMaxima {
-  T most[kNorms] = {};
+  T max_abs[kNorms] = {};
 
   __device__ void Take(T weight, T mean, T update) {
-    most[0] = Max(most[0], abs(weight));
-    most[1] = Max(most[1], abs(mean));
-    most[2] = Max(most[2], abs(update));
+    max_abs[0] = Max(max_abs[0], abs(weight));
+    max_abs[1] = Max(max_abs[1], abs(mean));
+    max_abs[2] = Max(max_abs[2], abs(update));
   }
 };
 
@@ -316,12 +316,12 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
   }
 #pragma unroll
   for (int k = 0; k < kNorms; ++k) {
-    T most = maxima.most[k];
+    T max_abs = maxima.max_abs[k];
     for (int other = 16; other > 0; other /= 2) {
-      most = Max(most, __shfl_xor_sync(0xFFFFFFFF, most, other));
+      max_abs = Max(max_abs, __shfl_xor_sync(0xFFFFFFFF, max_abs, other));
     }
     if (threadIdx.x % 32 == 0) {
-      shared_maxima[k][warp] = most;
+      shared_maxima[k][warp] = max_abs;
     }
   }
   __syncthreads();
@@ -330,11 +330,11 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
     for (int group = 0; group < kGroups; ++group) {
       total.squares.Add(shared[threadIdx.x][group]);
     }
-    T most = 0;
+    T max_abs = 0;
     for (int w = 0; w < kWarps; ++w) {
-      most = Max(most, shared_maxima[threadIdx.x][w]);
+      max_abs = Max(max_abs, shared_maxima[threadIdx.x][w]);
     }
-    total.max_abs = most;
+    total.max_abs = max_abs;
     NormOf(pointers.tile_norms[blockIdx.x], static_cast<int>(threadIdx.x)) = total;
   }
 }

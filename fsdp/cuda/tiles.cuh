@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include "device/cuda/pack.cuh"
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/cuda/launch.h"
 
@@ -26,11 +27,6 @@ constexpr int kRound = 32 / kLanes * kPackedGranule;  // elements that a warp ha
 
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % kLanes; }
 __device__ inline int Group() { return static_cast<int>(threadIdx.x) / kLanes; }
-
-template <typename T>
-__device__ bool Finite(T value) {
-  return value - value == 0;
-}
 
 // The chunks of one tile: a group sums k, k + kGroups, …
 struct Chunks {
@@ -102,13 +98,9 @@ __device__ inline Sum AddThreads(const Sum& mine, Sum* shared) {
   return shared[0];
 }
 
-// Neighbours in memory that a thread moves at once: 16 bytes of the main type, as many of a contribution.
-template <typename T>
-constexpr int kPackSize = 16 / sizeof(T);
-template <typename E, int N>
-struct alignas(N * sizeof(E)) Pack {
-  E e[N];
-};
+// A thread moves 16 bytes of the main type at once, and as many elements of a contribution.
+using device::kPackSize;
+using device::Pack;
 
 // Whether these arrays (null ones aside) begin where packs may. Whole granules of any type do.
 inline bool ArePacks(std::initializer_list<const void*> arrays) {

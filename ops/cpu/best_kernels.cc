@@ -4,12 +4,11 @@
 #include "ops/cpu/kernels.h"
 
 namespace tandem::ops::cpu {
-namespace {
 
-template <typename T>
-Kernels<T> Choose() {
-  Kernels<T> kernels;
-  switch (BestInstructionSet()) {
+template <typename E>
+Kernels<E> KernelsOf(InstructionSet set) {
+  Kernels<E> kernels;
+  switch (set) {
 #if defined(__x86_64__)
     case InstructionSet::kAvx512:
       avx512::SetRowKernels(kernels);
@@ -27,23 +26,25 @@ Kernels<T> Choose() {
   }
 }
 
-}  // namespace
+template Kernels<float> KernelsOf(InstructionSet set);
+template Kernels<double> KernelsOf(InstructionSet set);
+template Kernels<Bf16> KernelsOf(InstructionSet set);
 
 template <>
 const Kernels<float>& BestKernels<float>() {
-  static const Kernels<float> kernels = Choose<float>();
+  static const Kernels<float> kernels = KernelsOf<float>(BestInstructionSet());
   return kernels;
 }
 
 template <>
 const Kernels<double>& BestKernels<double>() {
-  static const Kernels<double> kernels = Choose<double>();
+  static const Kernels<double> kernels = KernelsOf<double>(BestInstructionSet());
   return kernels;
 }
 
 template <>
 const Kernels<Bf16>& BestKernels<Bf16>() {
-  static const Kernels<Bf16> kernels = Choose<Bf16>();
+  static const Kernels<Bf16> kernels = KernelsOf<Bf16>(BestInstructionSet());
   return kernels;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
 // What each instruction set's build of rows.cc and attention.cc provides.
@@ -26,5 +27,9 @@ void SetRowKernels(Kernels<T>& kernels);
 template <typename T>
 void SetAttentionKernels(Kernels<T>& kernels);
 }  // namespace avx512
+
+// Those of one build, whose instructions the processor must have.
+template <typename E>
+Kernels<E> KernelsOf(InstructionSet set);
 
 }  // namespace tandem::ops::cpu

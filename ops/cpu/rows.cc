@@ -171,11 +171,11 @@ void LogSumExp(const E* logits, int64_t rows, int64_t columns, T* lse) {
     T largest = Widen(logits[0]);
     int64_t i = 0;
     if (columns >= kLanes<T>) {
-      Vector<T> most = Load(logits);
+      Vector<T> max = Load(logits);
       for (; i + kLanes<T> <= columns; i += kLanes<T>) {
-        most = Max<T>(most, Load(logits + i));
+        max = Max<T>(max, Load(logits + i));
       }
-      largest = Largest<T>(most);
+      largest = Largest<T>(max);
     }
     for (; i < columns; ++i) {
       largest = Widen(logits[i]) > largest ? Widen(logits[i]) : largest;

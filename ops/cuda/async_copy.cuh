@@ -5,8 +5,8 @@
 
 namespace tandem::ops::cuda {
 
-// Copies from memory to shared memory that a thread starts and does not wait for, in groups that it closes.
-// What a thread has copied itself it reads without a barrier, once its group has come.
+// Copies from memory to shared memory that a thread starts and does not wait for, in groups that it commits.
+// What a thread has copied itself it reads without a barrier, once it has waited for the group.
 
 // 16 bytes.
 __device__ inline void CopyPack(void* shared, const void* global) {
@@ -16,12 +16,13 @@ __device__ inline void CopyPack(void* shared, const void* global) {
                : "memory");
 }
 
-__device__ inline void CloseCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// What the thread has copied since its last group, which may be nothing, is a group.
+__device__ inline void CommitGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Waits until at most kOpen of the closed groups are in flight.
-template <int kOpen>
-__device__ void AwaitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
+// Waits until at most kPending of the latest groups are in flight.
+template <int kPending>
+__device__ void WaitGroup() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
 }  // namespace tandem::ops::cuda

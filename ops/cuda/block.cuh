@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/cuda/elements.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace tandem::ops::cuda {
 
@@ -17,7 +18,7 @@ template <int kBlock = kThreads, typename T, typename Combine>
 __device__ T BlockReduce(T value, Combine combine) {
   __shared__ T shared[kBlock / 32];
   for (int lanes = 16; lanes > 0; lanes /= 2) {
-    value = combine(value, __shfl_xor_sync(0xFFFFFFFF, value, lanes));
+    value = combine(value, __shfl_xor_sync(kEveryLane, value, lanes));
   }
   __syncthreads();  // the last reduction's readers
   if (threadIdx.x % 32 == 0) {
@@ -46,13 +47,13 @@ __device__ T BlockMax(T value) {
 template <typename T>
 struct LogSumExp {
   static constexpr T kLowest = -static_cast<T>(INFINITY);
-  T most = kLowest;
+  T max = kLowest;
   T sum = 0;
 
   // present(j): whether values[j] counts.
   template <int kCount, int N, typename E, typename Present>
   __device__ void Add(const Pack<E, N> (&values)[kCount], const Present& present) {
-    T now = most;
+    T now = max;
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
       if (!present(j)) {
@@ -64,9 +65,9 @@ struct LogSumExp {
       }
     }
     const T base = now == kLowest ? T{0} : now;  // nothing but -inf, or NaN, so far
-    if (now != most) {
-      sum *= Exp(most - base);
-      most = now;
+    if (now != max) {
+      sum *= Exp(max - base);
+      max = now;
     }
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
@@ -82,38 +83,38 @@ struct LogSumExp {
 
   // What `other` has seen, too.
   __device__ void Add(const LogSumExp& other) {
-    const T now = fmax(most, other.most);
+    const T now = fmax(max, other.max);
     const T base = now == kLowest ? T{0} : now;
     // One without numbers has sum 0, or NaN.
-    sum = sum * Exp(most == kLowest ? T{0} : most - base) +
-          other.sum * Exp(other.most == kLowest ? T{0} : other.most - base);
-    most = now;
+    sum = sum * Exp(max == kLowest ? T{0} : max - base) +
+          other.sum * Exp(other.max == kLowest ? T{0} : other.max - base);
+    max = now;
   }
 
   // Of all lanes of the warp, the same on each.
   __device__ LogSumExp OfWarp() const {
-    T warp_most = most;
+    T warp_max = max;
     for (int lanes = 16; lanes > 0; lanes /= 2) {
-      warp_most = fmax(warp_most, __shfl_xor_sync(0xFFFFFFFF, warp_most, lanes));
+      warp_max = fmax(warp_max, __shfl_xor_sync(kEveryLane, warp_max, lanes));
     }
-    const T base = warp_most == kLowest ? T{0} : warp_most;
-    T total = sum * Exp(most == kLowest ? T{0} : most - base);
+    const T base = warp_max == kLowest ? T{0} : warp_max;
+    T total = sum * Exp(max == kLowest ? T{0} : max - base);
     for (int lanes = 16; lanes > 0; lanes /= 2) {
-      total += __shfl_xor_sync(0xFFFFFFFF, total, lanes);
+      total += __shfl_xor_sync(kEveryLane, total, lanes);
     }
-    return {warp_most, total};
+    return {warp_max, total};
   }
 
   // Of all threads of the block, the same on each.
   template <int kBlock>
   __device__ LogSumExp OfBlock() const {
-    const T block_most = BlockMax<kBlock>(most);
-    const T base = block_most == kLowest ? T{0} : block_most;
-    return {block_most, BlockSum<kBlock>(sum * Exp(most == kLowest ? T{0} : most - base))};
+    const T block_max = BlockMax<kBlock>(max);
+    const T base = block_max == kLowest ? T{0} : block_max;
+    return {block_max, BlockSum<kBlock>(sum * Exp(max == kLowest ? T{0} : max - base))};
   }
 
   // Of -inf alone it is -inf.
-  __device__ T value() const { return (most == kLowest ? T{0} : most) + log(sum); }
+  __device__ T value() const { return (max == kLowest ? T{0} : max) + log(sum); }
 };
 
 // The same of a row that the block reads once.

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
 
-#include "ops/cuda/async_copy.cuh"
 #include "ops/cuda/block.cuh"
+#include "ops/cuda/gpu_attributes.h"
+#include "ops/cuda/held_rows.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/tokens.cuh"
 
@@ -21,7 +21,6 @@ constexpr int kRowThreads = 1024;
 // one block. A GPU that gives a block less gets as much as it gives.
 constexpr int64_t kLargeRow = 128 << 10;
 constexpr int kAloneBytes = 120 << 10;
-constexpr int kOwnBytes = 4 << 10;  // at most what the kernel has of its own
 
 // The gradients of a row's logits, by the kBlock threads of a block; may be in place. target: the column that
 // is subtracted from, outside of them: none.
@@ -85,9 +84,9 @@ __global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<
 
 template <typename T>
 __device__ T LogAddExp(T a, T b) {
-  const T most = a < b ? b : a;
-  const T least = a < b ? a : b;  // and NaN where b is, which the sum then is
-  return least == -static_cast<T>(INFINITY) ? most : most + log1p(exp(least - most));
+  const T larger = a < b ? b : a;
+  const T smaller = a < b ? a : b;  // and NaN where b is, which the sum then is
+  return smaller == -static_cast<T>(INFINITY) ? larger : larger + log1p(exp(smaller - larger));
 }
 
 template <int N, typename E>
@@ -118,81 +117,25 @@ __global__ void GradientsOfBlock(CrossEntropyBlockBackwardArgs<E> args, Arithmet
 }
 
 // The same for rows of which the second-level cache has no room for all that are read at once, on GPUs with
-// clusters: the blocks of one share a row and hold it in shared memory, so that logits are read once. A
-// thread reads back only what it has copied itself. As a cluster writes the gradients of a row it fetches its
-// next one; of the blocks of a multiprocessor one computes while others wait for memory or for their cluster.
-constexpr int kHeldThreads = 384;
-[[maybe_unused]] constexpr int kHeldWarps = kHeldThreads / 32;
-constexpr int kHeldBlocks = 4;            // of a row
-constexpr int kHeldPacks = 13;            // of a thread, at most
-constexpr int kHeldOfMultiprocessor = 3;  // blocks: as many as have room for rows of 300 KiB
-
-template <typename E>
-constexpr int64_t kMaxHeldColumns = int64_t{kHeldPacks} * kHeldBlocks * kHeldThreads * kPackSize<E>;
-
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define TANDEM_CLUSTER
-#else
-#define TANDEM_CLUSTER __cluster_dims__(kHeldBlocks, 1, 1)
-#endif
-
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-__device__ inline unsigned RankInCluster() {
-  unsigned rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-
-// What its blocks have written to shared memory before, they see behind it.
-__device__ inline void SyncCluster() {
-  asm volatile(
-      "barrier.cluster.arrive.release.aligned;\n"
-      "barrier.cluster.wait.acquire.aligned;" ::
-          : "memory");
-}
-
-// To the shared memory of the block of that rank, where `own` lies in this one's.
-__device__ inline void WriteShared(float2& own, unsigned rank, float2 value) {
-  asm volatile(
-      "{ .reg .u32 there;\n"
-      "mapa.shared::cluster.u32 there, %0, %1;\n"
-      "st.shared::cluster.v2.f32 [there], {%2, %3}; }"
-      :
-      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(&own))), "r"(rank), "f"(value.x), "f"(value.y)
-      : "memory");
-}
-#endif
-
-// Dynamic shared memory: 16 bytes for each of a block's packs of a row.
+// clusters (held_rows.cuh). As a cluster writes the gradients of a row it fetches its next one; of the blocks
+// of a multiprocessor one computes while others wait for memory or for their cluster. Dynamic shared memory:
+// 16 bytes for each of a block's packs of a row.
 template <typename E>
 __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiprocessor)
     CrossEntropyHeldRows(CrossEntropyArgs<E> args, int64_t rows, float scale) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-  constexpr int N = kPackSize<E>;
-  using P = Pack<E, N>;
   extern __shared__ __align__(16) unsigned char shared[];
-  // LogSumExp's most and sum of every warp of the cluster, of rows in turns.
+  // LogSumExp's max and sum of every warp of the cluster, of rows in turns.
   __shared__ float2 parts[2][kHeldBlocks * kHeldWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int rank = static_cast<int>(RankInCluster());
-  P* const held = reinterpret_cast<P*>(shared) + thread;
   const int columns = static_cast<int>(args.columns);
-  const int share = (columns / N + kHeldBlocks - 1) / kHeldBlocks;
-  const int first_pack = rank * share + thread;
-  const int packs = min(columns / N, (rank + 1) * share) - first_pack;  // from this thread's first one on
-  const auto place = [&](int64_t row) { return row * columns + int64_t{first_pack} * N; };
-  const auto present = [&](int j) { return j * kHeldThreads < packs; };
-  const auto fetch = [&](const E* from, int j) {  // each closes a group of copies
-    if (from != nullptr && present(j)) {
-      CopyPack(held + j * kHeldThreads, from + j * kHeldThreads * N);
-    }
-    CloseCopies();
-  };
+  const HeldPacks<E> packs(shared, columns, rank);
   const int stride = static_cast<int>(gridDim.x) / kHeldBlocks;
   int64_t row = blockIdx.x / kHeldBlocks;
 #pragma unroll
   for (int j = 0; j < kHeldPacks; ++j) {
-    fetch(args.logits + place(row), j);
+    packs.Fetch(args.logits + packs.Begin(row), j);
   }
   SyncCluster();  // all have begun: their shared memory may be written to
   for (int turn = 0; row < rows; row += stride, turn ^= 1) {
@@ -202,26 +145,9 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     if (thread == 0 && rank == 0 && target >= 0) {
       logit = Widen(args.logits[row * columns + target]);
     }
-    LogSumExp<float> mine;
-    const auto add = [&]<int kFirst, int kCount>() {
-      AwaitCopies<kHeldPacks - kFirst - kCount>();
-      P values[kCount];
-#pragma unroll
-      for (int j = 0; j < kCount; ++j) {
-        if (present(kFirst + j)) values[j] = held[(kFirst + j) * kHeldThreads];
-      }
-      mine.Add(values, [&](int j) { return present(kFirst + j); });
-    };
-    [&]<int... kPairs>(std::integer_sequence<int, kPairs...>) {
-      (add.template operator()<2 * kPairs, 2>(), ...);
-    }
-    (std::make_integer_sequence<int, kHeldPacks / 2>());
-    if constexpr (kHeldPacks % 2 == 1) {
-      add.template operator()<kHeldPacks - 1, 1>();
-    }
-    mine = mine.OfWarp();
+    const LogSumExp<float> mine = packs.Sum().OfWarp();
     if (thread % 32 < kHeldBlocks) {
-      WriteShared(parts[turn][rank * kHeldWarps + thread / 32], thread % 32, {mine.most, mine.sum});
+      WriteShared(parts[turn][rank * kHeldWarps + thread / 32], thread % 32, {mine.max, mine.sum});
     }
     SyncCluster();  // what was written two rows ago has been read before
     LogSumExp<float> whole;
@@ -233,34 +159,10 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     if (thread == 0 && rank == 0) {
       args.lse[row] = lse - logit;
     }
-    const int target_pack = target >= 0 ? target / N - first_pack : -1;  // from this thread's first one on
-    E* const to = args.grad_logits + place(row);
-    const E* const next = row + stride < rows ? args.logits + place(row + stride) : nullptr;
-#pragma unroll
-    for (int j = 0; j < kHeldPacks; ++j) {
-      if (present(j)) {
-        P values = held[j * kHeldThreads];
-        float gradients[N];
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          gradients[k] = Exp(Widen(values.e[k]) - lse) * scale;
-        }
-        if (j * kHeldThreads == target_pack) {
-#pragma unroll
-          for (int k = 0; k < N; ++k) {
-            gradients[k] -= k == target % N ? scale : 0.0F;
-          }
-        }
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          Narrow(gradients[k], values.e[k]);
-        }
-        SetPack(to, j * kHeldThreads, values);
-      }
-      fetch(next, j);
-    }
+    packs.WriteGradients(target, lse, scale, args.grad_logits + packs.Begin(row),
+                         row + stride < rows ? args.logits + packs.Begin(row + stride) : nullptr);
   }
-  AwaitCopies<0>();
+  WaitGroup<0>();
 #endif
 }
 
@@ -278,23 +180,12 @@ __global__ void MeanLoss(const T* losses, const T* target_logits, int64_t rows, 
   }
 }
 
-// Of the current GPU; 0 where the runtime does not say.
-int Attribute(cudaDeviceAttr attribute) {
-  int device = 0;
-  int value = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&value, attribute, device) != cudaSuccess) {
-    return 0;
-  }
-  return value;
-}
-
 // Whether what the GPU loaded is the kernel's code for GPUs with clusters of blocks. A build for older ones
 // has a kernel without any, which a newer GPU compiles from that intermediate code.
 template <typename Kernel>
 bool IsCompiledForClusters(Kernel* kernel) {
   cudaFuncAttributes attributes;
-  return Attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
+  return GpuAttribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
          cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
 }
 
@@ -368,8 +259,7 @@ int Launch(const CrossEntropyArgs<E>& args, Stream stream) {
       }
       const auto kernel = CrossEntropyRow<N, E, T>;
       const bool alone = args.columns * static_cast<int64_t>(sizeof(E)) > kLargeRow;
-      const int kept_free =
-          alone ? std::min(kAloneBytes, Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes) : 0;
+      const int kept_free = alone ? std::min(kAloneBytes, MaxDynamicSharedBytes()) : 0;
       if (alone) {
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kept_free);
       }

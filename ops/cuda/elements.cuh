@@ -9,11 +9,14 @@
 #include <type_traits>
 
 #include "device/bf16.h"
+#include "device/cuda/pack.cuh"
 
 namespace tandem::ops::cuda {
 
 using device::Arithmetic;
 using device::Bf16;
+using device::kPackSize;
+using device::Pack;
 
 // Between elements in memory and what is computed in (Arithmetic).
 __device__ inline float Widen(float x) { return x; }
@@ -32,16 +35,6 @@ __device__ inline float Exp(float x) {
   return y;
 }
 __device__ inline double Exp(double x) { return exp(x); }
-
-// N neighbours in memory, which one thread reads and writes at once.
-template <typename E, int N>
-struct alignas(N * sizeof(E)) Pack {
-  E e[N];
-};
-
-// Elements of a pack of 16 bytes, the most that one instruction moves.
-template <typename E>
-constexpr int kPackSize = 16 / sizeof(E);
 
 template <typename E, int N>
 __device__ Pack<E, N> PackAt(const E* elements, int64_t pack) {

@@ -97,23 +97,23 @@ __device__ void SumFew(const SumArgs<G>& args, const E* grad_output, int64_t fir
       const int32_t place = at < sorted.size ? sorted.places[at] : 0;
       // Of the first places, ids that begin there are added up; of those that follow, the last one alone.
       const bool starts = key != before && begin == first;
-      const unsigned all_starts = __ballot_sync(0xFFFFFFFF, starts);
-      const unsigned taken_starts = __ballot_sync(0xFFFFFFFF, starts && !many && key < args.vocabulary);
+      const unsigned all_starts = __ballot_sync(kEveryLane, starts);
+      const unsigned taken_starts = __ballot_sync(kEveryLane, starts && !many && key < args.vocabulary);
       const unsigned up_to = all_starts & ((2U << lane % kRowsAtOnce) - 1);
       const bool reads =
           begin == first ? up_to != 0 && (taken_starts >> (31 - __clz(up_to)) & 1) != 0 : key == id;
-      const unsigned all_reads = __ballot_sync(0xFFFFFFFF, reads);
+      const unsigned all_reads = __ballot_sync(kEveryLane, reads);
       Pack<E, N> rows[kRowsAtOnce];
 #pragma unroll
       for (int q = 0; q < kRowsAtOnce; ++q) {
-        const int64_t row = __shfl_sync(0xFFFFFFFF, place, q);
+        const int64_t row = __shfl_sync(kEveryLane, place, q);
         if ((all_reads >> q & 1) != 0 && inside) {
           rows[q] = PackAt<E, N>(grad_output + row * args.columns, i);
         }
       }
 #pragma unroll
       for (int q = 0; q < kRowsAtOnce; ++q) {
-        const uint32_t key_of = __shfl_sync(0xFFFFFFFF, key, q);
+        const uint32_t key_of = __shfl_sync(kEveryLane, key, q);
         if (key_of != id) {
           if (open) {
             write();

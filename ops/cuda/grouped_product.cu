@@ -7,6 +7,7 @@
 #include "ops/cuda/hopper_products.h"
 #include "ops/cuda/sparse_kernels.h"
 #include "ops/cuda/tile_product.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -34,18 +35,12 @@ __device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t numb
       const int64_t begin = expert < experts ? begins[expert] : 0;
       const int64_t end = expert < experts ? begins[expert + 1] : 0;
       const int64_t tiles = (end - begin + kRows - 1) / kRows;
-      int64_t with = tiles;
-      for (int lanes = 1; lanes < 32; lanes *= 2) {
-        const int64_t lower = __shfl_up_sync(0xFFFFFFFF, with, lanes);
-        if (lane >= lanes) {
-          with += lower;
-        }
-      }
+      const int64_t with = InclusiveWarpSum(tiles);
       const int64_t own = number - (before + with - tiles);  // the number among the expert's
       if (own >= 0 && own < tiles) {
         found = {expert, begin + own * kRows, end - begin - own * kRows};
       }
-      before += __shfl_sync(0xFFFFFFFF, with, 31);
+      before += __shfl_sync(kEveryLane, with, 31);
     }
   }
   __syncthreads();

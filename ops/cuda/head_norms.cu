@@ -37,7 +37,7 @@ __device__ void HeadSums(int lanes, T&... values) {
 #pragma unroll
   for (int apart = 16; apart > 0; apart /= 2) {
     if (apart < (kLanes > 0 ? kLanes : lanes)) {
-      ((values += __shfl_xor_sync(0xFFFFFFFF, values, apart)), ...);
+      ((values += __shfl_xor_sync(kEveryLane, values, apart)), ...);
     }
   }
 }
@@ -84,7 +84,8 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
 }
 
 // Heads that a lane has in shared memory, in slots: the one that it computes, and what is on its way there.
-// Where heads do not consist of packs of 16 bytes, the lane waits for each.
+// Of double, and where heads do not consist of packs of 16 bytes, there is one slot: the lane waits for each
+// head.
 template <int N>
 constexpr int kSlots = kHeldPacks<N> < 4 ? 4 / kHeldPacks<N> : 1;
 
@@ -154,7 +155,7 @@ __device__ void SumOfBlock(T (&own)[kHeldPacks<N>][N], int lanes, int packs,
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       for (int apart = lanes; apart < 32; apart *= 2) {
-        own[j][k] += __shfl_xor_sync(0xFFFFFFFF, own[j][k], apart);
+        own[j][k] += __shfl_xor_sync(kEveryLane, own[j][k], apart);
       }
     }
   }
@@ -177,44 +178,99 @@ __device__ void SumOfBlock(T (&own)[kHeldPacks<N>][N], int lanes, int packs,
   }
 }
 
+// What the calling lane has of a head in the backward: every lanes-th of its packs, from the lane-th on.
+template <int N>
+struct LanePacks {
+  int lanes;
+  int lane;
+  int of_head;
+
+  // visit(which of the lane's, elements from the first one's beginning on)
+  template <typename Visit>
+  __device__ void ForEach(const Visit& visit) const {
+#pragma unroll
+    for (int j = 0; j < kHeldPacks<N>; ++j) {
+      if (j == 0 || lane + j * lanes < of_head) {
+        visit(j, j * lanes * N);
+      }
+    }
+  }
+};
+
+// A head in the backward, as its lanes compute it.
+template <int N, typename T>
+struct HeadBackward {
+  T x[kHeldPacks<N>][N];
+  T grad[kHeldPacks<N>][N];
+  T weighted[kHeldPacks<N>][N];  // grad * weight
+  T squares = 0;                 // of x
+  T dot = 0;                     // of weighted and x
+
+  // weight: where the lane's packs begin.
+  template <typename E>
+  __device__ void Read(const LanePacks<N>& packs, const Slot<E, N>& slot, const E* weight) {
+    packs.ForEach([&](int j, int from) {
+      Widen(PackAt<E, N>(weight + from, 0), weighted[j]);
+      Widen(slot.x[j][threadIdx.x], x[j]);
+      Widen(slot.grad[j][threadIdx.x], grad[j]);
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        weighted[j][k] *= grad[j][k];
+        squares += x[j][k] * x[j][k];
+        dot += weighted[j][k] * x[j][k];
+      }
+    });
+  }
+
+  // Writes the gradient of x, whose lane's packs begin at `to`, and adds that of the weight to `weights`.
+  // squares and dot are those of all lanes.
+  template <typename E>
+  __device__ void Write(const LanePacks<N>& packs, T of_head_dim, T epsilon, E* to,
+                        T (&weights)[kHeldPacks<N>][N]) {
+    const T r = rsqrt(squares * of_head_dim + epsilon);
+    const T shrink = r * r * (dot * of_head_dim);
+    packs.ForEach([&](int j, int from) {
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const T normed = x[j][k] * r;
+        weights[j][k] += grad[j][k] * normed;
+        weighted[j][k] = weighted[j][k] * r - normed * shrink;
+      }
+      Pack<E, N> pack;
+      Narrow(weighted[j], pack);
+      SetPack(to + from, 0, pack);
+    });
+  }
+};
+
 // Returns in `sums`, [head_dim], the block's part of the gradient of the weight of one kind. before: heads of
 // a token before those. All threads of the block take part.
 template <int N, int kLanes, typename E, typename T>
 __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int any_lanes, int64_t before,
                                      int heads, const E* weight, HeadNormBackwardMemory<E, N>& memory,
                                      T* sums) {
-  const int packs = static_cast<int>(args.head_dim) / N;
-  const int lanes = kLanes > 0 ? kLanes : any_lanes;
-  const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int thread = static_cast<int>(threadIdx.x);
+  const int lanes = kLanes > 0 ? kLanes : any_lanes;
+  const LanePacks<N> packs{lanes, thread % lanes, static_cast<int>(args.head_dim) / N};
   const int64_t of_block = static_cast<int64_t>(blockIdx.x) * (kThreads / lanes);
   const int64_t step = static_cast<int64_t>(gridDim.x) * (kThreads / lanes);
   const auto turns_from = [&](int64_t number) {
     return static_cast<int>((args.tokens * heads - number + step - 1) / step);
   };
   const int turns = turns_from(of_block);  // as many in all lanes, which add up together
-  const int own_turns = lane < packs ? turns_from(of_block + thread / lanes) : 0;
+  const int own_turns = packs.lane < packs.of_head ? turns_from(of_block + thread / lanes) : 0;
   HeadTurns heads_ahead(of_block + thread / lanes, step, heads, before, args.heads + 2 * args.kv_heads,
-                        args.head_dim, lane * N);
-  // visit(which of the lane's packs, from the first one's beginning on)
-  const auto for_each_pack = [&](const auto& visit) {
-#pragma unroll
-    for (int j = 0; j < kHeldPacks<N>; ++j) {
-      if (j == 0 || lane + j * lanes < packs) {
-        visit(j, j * lanes * N);
-      }
-    }
-  };
-  const auto fetch = [&](int turn, Slot<E, N>& slot) {  // closes a group of copies
+                        args.head_dim, packs.lane * N);
+  const auto fetch = [&](int turn, Slot<E, N>& slot) {  // commits a group
     if (turn < own_turns) {
       const int64_t begin = heads_ahead.Next();
       slot.begin[thread] = begin;
-      for_each_pack([&](int j, int from) {
+      packs.ForEach([&](int j, int from) {
         Fetch(args.qkv + begin + from, slot.x[j][thread]);
         Fetch(args.grad + begin + from, slot.grad[j][thread]);
       });
     }
-    CloseCopies();
+    CommitGroup();
   };
 #pragma unroll
   for (int i = 0; i < kSlots<N>; ++i) {
@@ -225,49 +281,23 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
   T own[kHeldPacks<N>][N] = {};
   for (int turn = 0; turn < turns; ++turn) {
     Slot<E, N>& slot = memory.slots[turn % kSlots<N>];
-    AwaitCopies<kSlots<N> - 1>();
+    WaitGroup<kSlots<N> - 1>();
     const bool mine = turn < own_turns;
     int64_t begin = 0;
-    T x[kHeldPacks<N>][N];
-    T grad[kHeldPacks<N>][N];
-    T weighted[kHeldPacks<N>][N];  // grad * weight
-    T squares = 0;
-    T dot = 0;
+    HeadBackward<N, T> head;
     if (mine) {
       begin = slot.begin[thread];
-      for_each_pack([&](int j, int from) {
-        Widen(PackAt<E, N>(weight + lane * N + from, 0), weighted[j]);
-        Widen(slot.x[j][thread], x[j]);
-        Widen(slot.grad[j][thread], grad[j]);
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          weighted[j][k] *= grad[j][k];
-          squares += x[j][k] * x[j][k];
-          dot += weighted[j][k] * x[j][k];
-        }
-      });
+      head.Read(packs, slot, weight + packs.lane * N);
     }
-    HeadSums<kLanes>(lanes, squares, dot);
+    HeadSums<kLanes>(lanes, head.squares, head.dot);
     fetch(turn + kSlots<N>, slot);  // what was there has been read
     if (mine) {
-      const T r = rsqrt(squares * of_head_dim + epsilon);
-      const T shrink = r * r * (dot * of_head_dim);
-      for_each_pack([&](int j, int from) {
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-          const T normed = x[j][k] * r;
-          own[j][k] += grad[j][k] * normed;
-          weighted[j][k] = weighted[j][k] * r - normed * shrink;
-        }
-        Pack<E, N> pack;
-        Narrow(weighted[j], pack);
-        SetPack(args.grad + begin + from, 0, pack);
-      });
+      head.Write(packs, of_head_dim, epsilon, args.grad + begin, own);
     }
   }
-  AwaitCopies<0>();
+  WaitGroup<0>();
   __syncthreads();  // the slots' memory is the warps' now
-  SumOfBlock<N>(own, lanes, packs, memory.partial, sums);
+  SumOfBlock<N>(own, lanes, packs.of_head, memory.partial, sums);
 }
 
 // kHeadNormGroups blocks run at once on an H100 where each of its multiprocessors has room for so many.

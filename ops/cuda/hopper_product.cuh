@@ -27,13 +27,14 @@ namespace tandem::ops::cuda {
 
 using HopperShape = cute::Shape<int, int, int>;  // rows and columns of D, and the depth
 
-// One of the three matrices of each expert, in elements.
+// Where one of the three matrices of each expert lies, in elements. An expert's is at begin + by_row times
+// the rows of the experts before it, where each has its own rows of one matrix; or at begin + by_expert times
+// the experts before it, where each has a weight. The other of the two is 0.
 struct ExpertMatrices {
   const void* begin = nullptr;
-  int64_t by_row =
-      0;  // from where one row of all the experts' is to the next: where its rows are an expert's
-  int64_t by_expert = 0;  // from one expert's to the next: where it is a weight
-  int64_t stride = 0;     // from line to line
+  int64_t by_row = 0;
+  int64_t by_expert = 0;
+  int64_t stride = 0;  // from line to line of an expert's
 };
 
 struct ExpertProducts {

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "cutlass/version.h"
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/hopper_products.h"
 #include "ops/sparse_work.h"
 
@@ -11,13 +12,8 @@ namespace tandem::ops::cuda {
 namespace {
 
 bool IsHopper() {
-  int device = 0;
-  int major = 0;
-  int minor = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess &&
-         major == 9 && minor == 0;
+  return GpuAttribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         GpuAttribute(cudaDevAttrComputeCapabilityMinor) == 0;
 }
 
 template <typename Args>

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "ops/cuda/block.cuh"
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/kernels.h"
 #include "ops/row_work.h"
 
@@ -54,17 +55,17 @@ struct RowSums {
     }
   }
 
-  // Over the block, of at most kMost threads. shared: kMost / 32, which nobody reads any more.
-  template <int kMost>
+  // Over the block, of at most kMaxThreads. shared: kMaxThreads / 32, which nobody reads any more.
+  template <int kMaxThreads>
   __device__ void AddUp(RowSums* shared) {
     AddLanes<32>();
     if (threadIdx.x % 32 == 0) {
       shared[threadIdx.x / 32] = *this;
     }
     __syncthreads();
-    const unsigned warp = threadIdx.x % (kMost / 32);
+    const unsigned warp = threadIdx.x % (kMaxThreads / 32);
     *this = warp < blockDim.x / 32 ? shared[warp] : RowSums();
-    AddLanes<kMost / 32>();
+    AddLanes<kMaxThreads / 32>();
   }
 
   // Over each kLanes lanes of a warp.
@@ -72,8 +73,8 @@ struct RowSums {
   __device__ void AddLanes() {
 #pragma unroll
     for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) {
-      squares += __shfl_xor_sync(0xFFFFFFFF, squares, lanes);
-      dot += __shfl_xor_sync(0xFFFFFFFF, dot, lanes);
+      squares += __shfl_xor_sync(kEveryLane, squares, lanes);
+      dot += __shfl_xor_sync(kEveryLane, dot, lanes);
     }
   }
 };
@@ -125,8 +126,8 @@ __device__ void Repack(P&) {}
 
 // A block has every gridDim.x-th row and a thread for each of its packs, and adds up the weight's gradient of
 // these. It reads the next row before it knows the sums of the last one.
-template <int N, int kMost, typename E, typename T>
-__global__ void __launch_bounds__(kMost, 1024 / kMost)
+template <int N, int kMaxThreads, typename E, typename T>
+__global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
     RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
   using P = Pack<E, N>;
   __shared__ RowSums<T> shared[2][kMaxWarps];  // of rows in turns
@@ -170,7 +171,7 @@ __global__ void __launch_bounds__(kMost, 1024 / kMost)
     next = read(row + gridDim.x);
     RowSums<T> sums;
     sums.Add(unpack(now.x), unpack(now.grad), unpack(weight));
-    sums.template AddUp<kMost>(shared[turn]);
+    sums.template AddUp<kMaxThreads>(shared[turn]);
     if (!inside) {
       continue;
     }
@@ -283,18 +284,6 @@ __global__ void AddPartialSums(const T* partial_sums, int64_t rows, int64_t colu
   grad_weight[column] = total;
 }
 
-// Of shared memory, that a block may ask for; 0 where the runtime does not say.
-int64_t MostSharedBytes() {
-  constexpr int64_t kOwnBytes = 4 << 10;  // at most what the kernel has of its own
-  int device = 0;
-  int bytes = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
-    return 0;
-  }
-  return bytes - kOwnBytes;
-}
-
 template <int N, typename E, typename T = Arithmetic<E>>
 int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* partial_sums, Stream stream) {
   const int64_t packs = args.columns / N;
@@ -313,7 +302,7 @@ int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* par
     start(RmsNormBackwardRows<N, 512, E, T>, row_threads, 0);
   } else if (packs <= 1024) {
     start(RmsNormBackwardRows<N, 1024, E, T>, row_threads, 0);
-  } else if (bytes <= MostSharedBytes()) {
+  } else if (bytes <= MaxDynamicSharedBytes()) {
     start(RmsNormBackwardLongRows<N, true, E, T>, kThreads, bytes);
   } else {
     start(RmsNormBackwardLongRows<N, false, E, T>, kThreads, 0);

@@ -219,7 +219,7 @@ bool ProductPlan::Takes(cublasLtHandle_t handle, const ProductTable::Algorithm& 
 
 std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle_t handle,
                                                                   const ProductOperands& operands,
-                                                                  int most) const {
+                                                                  int max_count) const {
   cublasLtMatmulPreference_t preference = nullptr;
   CheckProduct(cublasLtMatmulPreferenceCreate(&preference), "preference");
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
@@ -236,10 +236,10 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, operands.left.alignment());
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, operands.addend.alignment());
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, operands.output.alignment());
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(most));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(max_count));
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, product_, b_, a_, addend_, output_,
-                                                               preference, most, results.data(), &found);
+                                                               preference, max_count, results.data(), &found);
   cublasLtMatmulPreferenceDestroy(preference);
   std::vector<cublasLtMatmulAlgo_t> proposed;
   if (status != CUBLAS_STATUS_SUCCESS) {
@@ -255,9 +255,10 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle
 }
 
 std::vector<ProductTable::Algorithm> ProductPlan::Proposed(cublasLtHandle_t handle,
-                                                           const ProductOperands& operands, int most) const {
+                                                           const ProductOperands& operands,
+                                                           int max_count) const {
   std::vector<ProductTable::Algorithm> proposed;
-  for (const cublasLtMatmulAlgo_t& algorithm : ProposedAlgorithms(handle, operands, most)) {
+  for (const cublasLtMatmulAlgo_t& algorithm : ProposedAlgorithms(handle, operands, max_count)) {
     proposed.push_back(SettingsOf(algorithm));
   }
   return proposed;

@@ -67,9 +67,9 @@ class ProductPlan {
   ProductPlan(const ProductPlan&) = delete;
   ProductPlan& operator=(const ProductPlan&) = delete;
 
-  // What the rules propose for it, at most `most`, best first.
+  // What the rules propose for it, at most max_count, best first.
   std::vector<ProductTable::Algorithm> Proposed(cublasLtHandle_t handle, const ProductOperands& operands,
-                                                int most) const;
+                                                int max_count) const;
 
   // Whether that algorithm computes it, in kGpuLinearWorkBytes of work memory.
   bool Takes(cublasLtHandle_t handle, const ProductTable::Algorithm& algorithm) const;
@@ -79,7 +79,7 @@ class ProductPlan {
 
  private:
   std::vector<cublasLtMatmulAlgo_t> ProposedAlgorithms(cublasLtHandle_t handle,
-                                                       const ProductOperands& operands, int most) const;
+                                                       const ProductOperands& operands, int max_count) const;
   void Describe(const ProductOperands& operands);
   cublasStatus_t Configure(cublasLtHandle_t handle, const ProductTable::Algorithm& algorithm,
                            cublasLtMatmulAlgo_t& configured) const;

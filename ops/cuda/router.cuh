@@ -12,9 +12,6 @@
 namespace tandem::ops::cuda {
 
 constexpr int kRouterWarps = 4;  // of a block, at most
-constexpr unsigned kEveryLane = 0xFFFFFFFF;
-
-__device__ inline int LaneOf() { return static_cast<int>(threadIdx.x % 32); }
 
 // The token of this warp.
 __device__ inline int64_t TokenOfWarp() {

@@ -4,26 +4,13 @@
 
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/warp.cuh"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops::cuda {
 namespace {
 
 constexpr int kSortWarps = 4;
-constexpr unsigned kAll = 0xFFFFFFFF;
-
-__device__ int Lane() { return static_cast<int>(threadIdx.x % 32); }
-
-// The sum of the lanes' values up to and with this one's.
-__device__ int64_t InclusiveSum(int64_t value) {
-  for (int lanes = 1; lanes < 32; lanes *= 2) {
-    const int64_t before = __shfl_up_sync(kAll, value, lanes);
-    if (Lane() >= lanes) {
-      value += before;
-    }
-  }
-  return value;
-}
 
 __device__ int64_t GroupOf(const int64_t* group_of, int64_t slot, int64_t slots, int64_t groups) {
   const int64_t group = slot < slots ? group_of[slot] : -1;
@@ -39,18 +26,18 @@ __global__ void CountStretches(const int64_t* group_of, int64_t slots, int64_t g
     return;
   }
   int* const counts = shared + threadIdx.x / 32 * groups;
-  for (int64_t group = Lane(); group < groups; group += 32) {
+  for (int64_t group = LaneOf(); group < groups; group += 32) {
     counts[group] = 0;
   }
   __syncwarp();
-  for (int64_t i = Lane(); i < kSortedAtATime; i += 32) {
+  for (int64_t i = LaneOf(); i < kSortedAtATime; i += 32) {
     const int64_t group = GroupOf(group_of, stretch * kSortedAtATime + i, slots, groups);
     if (group >= 0) {
       atomicAdd(counts + group, 1);
     }
   }
   __syncwarp();
-  for (int64_t group = Lane(); group < groups; group += 32) {
+  for (int64_t group = LaneOf(); group < groups; group += 32) {
     counted[group * stretches + stretch] = counts[group];
   }
 }
@@ -64,15 +51,15 @@ __global__ void SumStretches(int64_t groups, int64_t stretches, int* counted, in
   counted += group * stretches;
   int64_t sum = 0;
   for (int64_t first = 0; first < stretches; first += 32) {
-    const int64_t stretch = first + Lane();
+    const int64_t stretch = first + LaneOf();
     const int64_t own = stretch < stretches ? counted[stretch] : 0;
-    const int64_t with = InclusiveSum(own);
+    const int64_t with = InclusiveWarpSum(own);
     if (stretch < stretches) {
       counted[stretch] = static_cast<int>(sum + with - own);
     }
-    sum += __shfl_sync(kAll, with, 31);
+    sum += __shfl_sync(kEveryLane, with, 31);
   }
-  if (Lane() == 0) {
+  if (LaneOf() == 0) {
     totals[group] = static_cast<int>(sum);
   }
 }
@@ -86,16 +73,16 @@ __global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t group
   if (threadIdx.x < 32) {
     int64_t sum = 0;
     for (int64_t first = 0; first < groups; first += 32) {
-      const int64_t group = first + Lane();
+      const int64_t group = first + LaneOf();
       const int64_t own = group < groups ? totals[group] : 0;
-      const int64_t with = InclusiveSum(own);
+      const int64_t with = InclusiveWarpSum(own);
       if (group < groups) {
         begins[group] = chunk > 0 ? group * chunk : sum + with - own;
         if (blockIdx.x == 0) {
           counts[group] = own;
         }
       }
-      sum += __shfl_sync(kAll, with, 31);
+      sum += __shfl_sync(kEveryLane, with, 31);
     }
   }
   __syncthreads();
@@ -104,15 +91,15 @@ __global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t group
     return;
   }
   int64_t* const next = begins + (1 + threadIdx.x / 32) * groups;
-  for (int64_t group = Lane(); group < groups; group += 32) {
+  for (int64_t group = LaneOf(); group < groups; group += 32) {
     next[group] = begins[group] + counted[group * stretches + stretch];
   }
   __syncwarp();
-  for (int64_t i = Lane(); i < kSortedAtATime; i += 32) {
+  for (int64_t i = LaneOf(); i < kSortedAtATime; i += 32) {
     const int64_t slot = stretch * kSortedAtATime + i;
     const int64_t group = GroupOf(group_of, slot, slots, groups);
-    const unsigned same = __match_any_sync(kAll, group);
-    const int before = __popc(same & ((1U << Lane()) - 1));
+    const unsigned same = __match_any_sync(kEveryLane, group);
+    const int before = __popc(same & ((1U << LaneOf()) - 1));
     const int64_t row = group >= 0 ? next[group] + before : -1;
     __syncwarp();
     if (group >= 0 && before == 0) {
@@ -147,20 +134,20 @@ __global__ void FindWindow(PlanWindowArgs args) {
   int64_t sum = -args.first;
   const auto inside = [rows = args.rows](int64_t row) { return row < 0 ? 0 : row < rows ? row : rows; };
   for (int64_t from = 0; from < args.experts; from += 32) {
-    const int64_t expert = from + Lane();
+    const int64_t expert = from + LaneOf();
     const int64_t own = expert < args.experts ? args.counts[expert] : 0;
-    const int64_t with = InclusiveSum(own);
+    const int64_t with = InclusiveWarpSum(own);
     if (expert < args.experts) {
       args.begins[expert] = inside(sum + with - own);
     }
-    sum += __shfl_sync(kAll, with, 31);
+    sum += __shfl_sync(kEveryLane, with, 31);
   }
-  if (Lane() == 0) {
+  if (LaneOf() == 0) {
     args.begins[args.experts] = inside(sum);
   }
 }
 
-unsigned WarpBlocks(int64_t warps) { return static_cast<unsigned>((warps + kSortWarps - 1) / kSortWarps); }
+unsigned SortBlocks(int64_t warps) { return static_cast<unsigned>((warps + kSortWarps - 1) / kSortWarps); }
 
 // Each slot is of one group or, -1, of none. counts: slots of each; row_of: the row of each slot where they
 // lie in the order of (group, slot), group g's from g * chunk on, or of chunk 0 where those of the one before
@@ -178,11 +165,11 @@ int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t ch
   int* const counted = static_cast<int*>(work.begin);
   int* const totals = counted + groups * stretches;
   const auto shared = static_cast<size_t>(groups) * kSortWarps * sizeof(int);
-  CountStretches<<<WarpBlocks(stretches), kSortWarps * 32, shared, stream>>>(group_of, slots, groups,
+  CountStretches<<<SortBlocks(stretches), kSortWarps * 32, shared, stream>>>(group_of, slots, groups,
                                                                              stretches, counted);
-  SumStretches<<<WarpBlocks(groups), kSortWarps * 32, 0, stream>>>(groups, stretches, counted, totals);
+  SumStretches<<<SortBlocks(groups), kSortWarps * 32, 0, stream>>>(groups, stretches, counted, totals);
   const auto begins = static_cast<size_t>(groups) * (1 + kSortWarps) * sizeof(int64_t);
-  PlaceSlots<<<WarpBlocks(stretches), kSortWarps * 32, begins, stream>>>(
+  PlaceSlots<<<SortBlocks(stretches), kSortWarps * 32, begins, stream>>>(
       group_of, slots, groups, chunk, stretches, counted, totals, counts, row_of);
   return cudaGetLastError();
 }

@@ -36,6 +36,27 @@ __global__ void RopeRow(RopeArgs<E> args, int heads, int half) {
   }
 }
 
+template <typename T>
+__device__ T Silu(T gate) {
+  return gate / (1 + exp(-gate));
+}
+
+// The gradients of one element. activated: before its row's weight.
+template <typename T>
+struct SwiGluGradients {
+  __device__ SwiGluGradients(T gate, T up, T grad) {
+    const T sigmoid = 1 / (1 + exp(-gate));
+    const T silu = gate * sigmoid;
+    of_gate = grad * up * (sigmoid + silu * (1 - sigmoid));
+    of_up = grad * silu;
+    activated = silu * up;
+  }
+
+  T of_gate;
+  T of_up;
+  T activated;
+};
+
 // A block has kThreads packs of one row; blocks_a_row of them are a row.
 template <int N, typename E>
 __global__ void SwiGluPacks(SwiGluArgs<E> args, unsigned blocks_a_row) {
@@ -51,8 +72,7 @@ __global__ void SwiGluPacks(SwiGluArgs<E> args, unsigned blocks_a_row) {
   const Pack<E, N> up = PackAt<E, N>(gate_up + inner, i);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    const T g = Widen(gate.e[k]);
-    Narrow(g / (1 + exp(-g)) * Widen(up.e[k]), gate.e[k]);
+    Narrow(Silu<T>(Widen(gate.e[k])) * Widen(up.e[k]), gate.e[k]);
   }
   SetPack(args.activated + row * inner, i, gate);
 }
@@ -73,14 +93,10 @@ __global__ void SwiGluBackwardPacks(SwiGluBackwardArgs<E> args, unsigned blocks_
   Pack<E, N> grads = PackAt<E, N>(args.grad_activated + row * inner, i);
 #pragma unroll
   for (int k = 0; k < N; ++k) {
-    const T g = Widen(gate.e[k]);
-    const T u = Widen(up.e[k]);
-    const T grad = Widen(grads.e[k]);
-    const T sigmoid = 1 / (1 + exp(-g));
-    const T silu = g * sigmoid;
-    Narrow(grad * u * (sigmoid + silu * (1 - sigmoid)), gate.e[k]);
-    Narrow(grad * silu, up.e[k]);
-    Narrow(silu * u, grads.e[k]);
+    const SwiGluGradients<T> gradients(Widen(gate.e[k]), Widen(up.e[k]), Widen(grads.e[k]));
+    Narrow(gradients.of_gate, gate.e[k]);
+    Narrow(gradients.of_up, up.e[k]);
+    Narrow(gradients.activated, grads.e[k]);
   }
   SetPack(grad_gate_up, i, gate);
   SetPack(grad_gate_up + inner, i, up);
@@ -109,8 +125,7 @@ __global__ void WeightedSwiGluRows(SwiGluArgs<E> args) {
       const Pack<E, N> up = PackAt<E, N>(gates + inner, i);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        const T g = Widen(gate.e[k]);
-        Narrow(g / (1 + exp(-g)) * Widen(up.e[k]) * weight, gate.e[k]);
+        Narrow(Silu<T>(Widen(gate.e[k])) * Widen(up.e[k]) * weight, gate.e[k]);
       }
       SetPack(args.activated + row * inner, i, gate);
     }
@@ -132,15 +147,12 @@ __global__ void WeightedSwiGluBackwardRows(SwiGluBackwardArgs<E> args) {
       Pack<E, N> grads = PackAt<E, N>(args.grad_activated + row * inner, i);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        const T g = Widen(gate.e[k]);
-        const T u = Widen(up.e[k]);
         const T grad = Widen(grads.e[k]);
-        const T sigmoid = 1 / (1 + exp(-g));
-        const T silu = g * sigmoid;
-        grad_weight += grad * (silu * u);
-        Narrow(grad * weight * u * (sigmoid + silu * (1 - sigmoid)), gate.e[k]);
-        Narrow(grad * weight * silu, up.e[k]);
-        Narrow(silu * u * weight, grads.e[k]);
+        const SwiGluGradients<T> gradients(Widen(gate.e[k]), Widen(up.e[k]), grad * weight);
+        grad_weight += grad * gradients.activated;
+        Narrow(gradients.of_gate, gate.e[k]);
+        Narrow(gradients.of_up, up.e[k]);
+        Narrow(gradients.activated * weight, grads.e[k]);
       }
       SetPack(grad_gates, i, gate);
       SetPack(grad_gates + inner, i, up);

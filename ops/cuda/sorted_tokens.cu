@@ -6,6 +6,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "ops/cuda/block.cuh"
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/sorted_tokens.h"
 #include "ops/cuda/tokens.cuh"
 
@@ -128,15 +129,9 @@ int SortAndClearAtOnce(const Tokens& tokens, const TableWords<Word>& table, bool
                        const SortedTokens& sorted, Stream stream) {
   constexpr int kBytes = sizeof(BlockSort::TempStorage);
   static_assert(kBytes >= (1 << (32 - kPlaceBits)) / 8);
-  int device = 0;
-  int blocks = 0;  // one of a multiprocessor
-  int error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&blocks, cudaDevAttrMultiProcessorCount, device);
-  }
-  if (error == cudaSuccess) {
-    error = cudaFuncSetAttribute(SortAndClear<Word>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  }
+  const int blocks = GpuAttribute(cudaDevAttrMultiProcessorCount);  // one of each
+  const int error =
+      cudaFuncSetAttribute(SortAndClear<Word>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (error != cudaSuccess) {
     return error;
   }

@@ -1,13 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 namespace tandem::ops::cuda {
+
+constexpr unsigned kEveryLane = 0xFFFFFFFF;
+
+__device__ inline int LaneOf() { return static_cast<int>(threadIdx.x % 32); }
 
 // Over the lanes of a warp, the same on each; a tree of one shape.
 template <typename T>
 __device__ T WarpSum(T value) {
   for (int lanes = 16; lanes > 0; lanes /= 2) {
-    value += __shfl_xor_sync(0xFFFFFFFF, value, lanes);
+    value += __shfl_xor_sync(kEveryLane, value, lanes);
+  }
+  return value;
+}
+
+// The sum of the lanes' values up to and with this one's.
+__device__ inline int64_t InclusiveWarpSum(int64_t value) {
+  for (int lanes = 1; lanes < 32; lanes *= 2) {
+    const int64_t before = __shfl_up_sync(kEveryLane, value, lanes);
+    if (LaneOf() >= lanes) {
+      value += before;
+    }
   }
   return value;
 }

@@ -158,7 +158,7 @@ TEST_F(CudaProductTableTest, TheRulesDoNotAddSplitSumsUpInBfloat16) {
             ProductOperands({y, weight, {}, x, {}}), ProductOperands({y.t(), x, {}, weight, {}}),
             ProductOperands({y.t(), x, weight, weight, {}})}) {
         const ProductPlan plan(handle_, product, nullptr);
-        for (const ProductTable::Algorithm& algorithm : plan.Proposed(handle_, product, /*most=*/64)) {
+        for (const ProductTable::Algorithm& algorithm : plan.Proposed(handle_, product, /*max_count=*/64)) {
           if (algorithm.splits <= 1) {
             continue;
           }

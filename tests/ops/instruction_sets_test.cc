@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <iostream>
 #include <limits>
 #include <random>
 #include <string>
@@ -17,32 +18,22 @@
 #include <vector>
 
 #include "ops/attention_work.h"
+#include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
 namespace tandem::ops::cpu {
 namespace {
 
+// Those that this processor runs, by their names.
 template <typename E>
 std::vector<std::pair<std::string, Kernels<E>>> Builds() {
-  std::vector<std::pair<std::string, Kernels<E>>> builds(1);
-  builds[0].first = "baseline";
-  baseline::SetRowKernels(builds[0].second);
-  baseline::SetAttentionKernels(builds[0].second);
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    auto& [name, kernels] = builds.emplace_back();
-    name = "avx2";
-    avx2::SetRowKernels(kernels);
-    avx2::SetAttentionKernels(kernels);
+  std::vector<std::pair<std::string, Kernels<E>>> builds;
+  for (const InstructionSet set :
+       {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+    if (set <= BestInstructionSet()) {
+      builds.emplace_back(ToText(set), KernelsOf<E>(set));
+    }
   }
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
-    auto& [name, kernels] = builds.emplace_back();
-    name = "avx512";
-    avx512::SetRowKernels(kernels);
-    avx512::SetAttentionKernels(kernels);
-  }
-#endif
   return builds;
 }
 
@@ -51,6 +42,8 @@ template <typename E>
 class InstructionSetsTest : public testing::Test {
  protected:
   using T = Arithmetic<E>;
+
+  InstructionSetsTest() { std::cout << "builds up to " << ToText(BestInstructionSet()) << "\n"; }
 
   static constexpr bool kRounds = sizeof(E) < sizeof(T);
 

@@ -1,31 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations do where there is nothing to compute: nothing but zeros in what they write. On the CPU, and
-// in tandem_cuda_test, which defines TANDEM_TESTS_ON_GPU, on the GPU.
+// What operations do where there is nothing to compute: nothing but zeros in what they write. On the CPU and
+// on the GPU (tested_operations.h).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "ops/attention_shape.h"
-#ifdef TANDEM_TESTS_ON_GPU
-#include "ops/cuda/operations.h"
-#endif
 #include "ops/latent_shape.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
 #include "ops/router_config.h"
 #include "ops/sparse_operations.h"
 #include "tests/ops/compare.h"
+#include "tests/ops/tested_operations.h"
 
 namespace tandem::ops {
 namespace {
 
 using namespace test;
-
-#ifdef TANDEM_TESTS_ON_GPU
-const Operations& Tested() { return CudaOperations(); }
-#else
-const Operations& Tested() { return CpuOperations(); }
-#endif
 
 class NoRowsTest : public testing::TestWithParam<at::ScalarType> {
  protected:

@@ -66,7 +66,5 @@ TEST(ProductTableTest, ALineThatSaysNothingIsAnErrorWithItsNumber) {
   EXPECT_NE(error(good + "\n" + good).find("line 2: that product is given twice"), std::string::npos);
 }
 
-TEST(ProductTableTest, ThatOfTheBuildIsOne) { EXPECT_NO_THROW(ProductTable::OfBuild()); }
-
 }  // namespace
 }  // namespace tandem::ops

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace tandem::device {
+
+// N neighbours in memory, which one thread reads and writes at once.
+template <typename E, int N>
+struct alignas(N * sizeof(E)) Pack {
+  E e[N];
+};
+
+// Elements of a pack of 16 bytes, the most that one instruction moves.
+template <typename E>
+constexpr int kPackSize = 16 / sizeof(E);
+
+}  // namespace tandem::device

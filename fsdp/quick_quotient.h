@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include "fsdp/host_device.h"
+
+namespace tandem::fsdp {
+
+// x / y for y > 0, without a branch. r: 1 / y, to a unit in the last place. The steps are those that nvcc's
+// own division takes far from the ends of the range: Newton's for the reciprocal, then one correction of the
+// quotient, which is exact where it and the quotient are normal numbers. The middle between two subnormal
+// numbers is a number that a quotient may be, and which then may be rounded to the wrong one of them.
+TANDEM_HOST_DEVICE inline float QuickQuotient(float x, float y, float r) {
+  r = fmaf(fmaf(-y, r, 1), r, r);
+  const float q = x * r;
+  return copysignf(fmaf(r, fmaf(-y, q, x), q), x);
+}
+
+// Between these bounds AdamW's quotients and roots have the host's bits on a GPU without a branch.
+struct QuickBounds {
+  static constexpr float kLeastEpsilon = 0x1p-40F;     // at most 1
+  static constexpr float kLeastCorrection = 0x1p-20F;  // at most 1
+  static constexpr float kLeastExpAvg = 0x1p-80F;      // of a magnitude; 0 too
+  static constexpr float kLeastExpAvgSq = 0x1p-100F;   // or 0
+  static constexpr float kLargestMoment = 0x1p60F;     // of a magnitude
+
+  // sqrt(exp_avg_sq / correction2) + epsilon
+  static constexpr float kLargestRoot = 0x1p40F;
+  static constexpr float kLargestDenominator = kLargestRoot + 1;
+};
+static_assert(QuickBounds::kLargestRoot * QuickBounds::kLargestRoot ==
+              QuickBounds::kLargestMoment / QuickBounds::kLeastCorrection);
+static_assert(QuickBounds::kLeastExpAvg / QuickBounds::kLargestDenominator >= 2 * FLT_MIN,
+              "no quotient is subnormal");
+static_assert(QuickBounds::kLargestMoment / QuickBounds::kLeastCorrection / QuickBounds::kLeastEpsilon <=
+                  FLT_MAX,
+              "no quotient is infinite");
+
+}  // namespace tandem::fsdp

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Logits that are not finite, in every form of the loss: on the CPU and on the GPU (tested_operations.h).
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/operations.h"
+#include "tests/ops/compare.h"
+#include "tests/ops/tested_operations.h"
+
+namespace tandem::ops {
+namespace {
+
+using namespace test;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// On a GPU: rows that are no whole packs; short ones; those that several blocks hold, of float or of bfloat16
+// alone; and those that are too long for it, of float or double.
+constexpr std::array<int64_t, 4> kVocabularies = {301, 2048, 70'000, 100'000};
+
+class SpecialLogitsTest : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  struct Result {
+    double loss = 0;
+    at::Tensor grad;
+  };
+
+  at::Tensor Normal(int64_t vocabulary) const {
+    return at::randn({rows_, vocabulary}, at::TensorOptions(ops_.device())).to(GetParam());
+  }
+  at::Tensor Targets(int64_t vocabulary) {
+    return numbers_.Integers({1, rows_}, vocabulary).to(ops_.device());
+  }
+  at::Tensor Empty(const std::vector<int64_t>& shape, at::ScalarType type) const {
+    return FilledWithNan(shape, type).to(ops_.device());
+  }
+
+  Result LossOf(const at::Tensor& logits, const at::Tensor& targets) const {
+    at::Tensor lse = Empty({logits.size(0)}, StatisticsOf(GetParam()));
+    at::Tensor loss = Empty({1}, at::kDouble);
+    at::Tensor grad = at::empty_like(logits);
+    ops_.CrossEntropy(logits, targets, lse, loss, grad);
+    return {loss.item<double>(), grad};
+  }
+
+  // Of logits that come in blocks of so many equal columns, for target 0.
+  double LossOfBlocks(const std::vector<double>& blocks, int64_t columns) const {
+    at::Tensor lse = Empty({1}, StatisticsOf(GetParam()));
+    at::Tensor target_logits = Empty({1}, StatisticsOf(GetParam()));
+    at::Tensor loss = Empty({1}, at::kDouble);
+    const at::Tensor targets = at::full({1, 1}, 0, at::TensorOptions(ops_.device()).dtype(at::kLong));
+    const auto size = static_cast<int64_t>(blocks.size());
+    for (int64_t i = 0; i < size; ++i) {
+      const at::Tensor logits = Empty({1, columns}, GetParam()).fill_(blocks[static_cast<size_t>(i)]);
+      ops_.CrossEntropyBlock(logits, targets, columns * i, columns * size, lse, target_logits, loss);
+    }
+    return loss.item<double>();
+  }
+
+  const Operations& ops_ = Tested();
+  // On a GPU more than rows are computed at once, so that others follow where one is not finite.
+  const int64_t rows_ = ops_.device().is_cuda() ? 300 : 3;
+  Numbers numbers_{67};
+};
+INSTANTIATE_TEST_SUITE_P(Types, SpecialLogitsTest, AllTypes());
+
+TEST_P(SpecialLogitsTest, NanShowsInTheLossAndInItsRowAlone) {
+  for (const int64_t vocabulary : kVocabularies) {
+    const at::Tensor logits = Normal(vocabulary);
+    const at::Tensor targets = Targets(vocabulary);
+    const Result sound = LossOf(logits, targets);
+    EXPECT_TRUE(std::isfinite(sound.loss));
+    const auto expect_in_row_alone = [&](const at::Tensor& broken, const char* what) {
+      SCOPED_TRACE(testing::Message() << what << ", vocabulary " << vocabulary);
+      const Result result = LossOf(broken, targets);
+      EXPECT_TRUE(std::isnan(result.loss));
+      EXPECT_TRUE(result.grad[1].isnan().all().item<bool>());
+      for (const auto& [first, count] : std::array<std::array<int64_t, 2>, 2>{{{0, 1}, {2, rows_ - 2}}}) {
+        EXPECT_TRUE(at::equal(result.grad.narrow(0, first, count), sound.grad.narrow(0, first, count)));
+      }
+    };
+    for (const int64_t column : {int64_t{0}, vocabulary / 2, vocabulary - 1}) {
+      const at::Tensor broken = logits.clone();
+      broken[1][column].fill_(kNan);
+      expect_in_row_alone(broken, "NaN");
+    }
+    const at::Tensor broken = logits.clone();
+    broken[1].fill_(-kInfinity);  // no probability is left
+    expect_in_row_alone(broken, "-inf alone");
+  }
+}
+
+// As where a model's logits are masked.
+TEST_P(SpecialLogitsTest, MinusInfinityHasNoProbability) {
+  for (const int64_t vocabulary : kVocabularies) {
+    SCOPED_TRACE(vocabulary);
+    const int64_t masked = vocabulary * 9 / 10;
+    const at::Tensor targets = Targets(vocabulary - masked).add(masked);
+    const at::Tensor logits = Normal(vocabulary);
+    logits[1].narrow(0, 0, masked).fill_(-kInfinity);
+    // The target alone is left.
+    const int64_t target = targets[0][2].item<int64_t>();
+    logits[2].fill_(-kInfinity)[target].fill_(3);
+    const Result result = LossOf(logits, targets);
+    EXPECT_TRUE(std::isfinite(result.loss));
+    EXPECT_TRUE(result.grad[1].narrow(0, 0, masked).eq(0).all().item<bool>());
+    EXPECT_FALSE(result.grad[1].narrow(0, masked, vocabulary - masked).eq(0).any().item<bool>());
+    EXPECT_TRUE(result.grad[2].eq(0).all().item<bool>());
+  }
+}
+
+// A block of nothing but -inf adds nothing, and NaN stays.
+TEST_P(SpecialLogitsTest, BlocksOfMinusInfinityAddNothingAndNanShows) {
+  for (const int64_t columns : {2, 4096}) {
+    SCOPED_TRACE(columns);
+    EXPECT_NEAR(LossOfBlocks({1, -kInfinity, 1}, columns), std::log(2.0 * static_cast<double>(columns)),
+                1e-5);
+    EXPECT_NEAR(LossOfBlocks({1, 1, -kInfinity}, columns), std::log(2.0 * static_cast<double>(columns)),
+                1e-5);
+    EXPECT_EQ(LossOfBlocks({-kInfinity, 1, 1}, columns), kInfinity);
+    EXPECT_TRUE(std::isnan(LossOfBlocks({kNan, 1, 1}, columns)));
+    EXPECT_TRUE(std::isnan(LossOfBlocks({1, kNan, 1}, columns)));
+    EXPECT_TRUE(std::isnan(LossOfBlocks({1, 1, kNan}, columns)));
+    EXPECT_TRUE(std::isnan(LossOfBlocks({1, -kInfinity, kNan}, columns)));
+    EXPECT_TRUE(std::isnan(LossOfBlocks({kNan, -kInfinity, 1}, columns)));
+  }
+}
+
+TEST_P(SpecialLogitsTest, HugeLogitsDoNotOverflow) {
+  const at::Tensor logits = Empty({1, 3}, GetParam()).zero_();
+  logits[0][1].fill_(32768);
+  const at::Tensor targets = at::full({1, 1}, 0, at::TensorOptions(ops_.device()).dtype(at::kLong));
+  EXPECT_EQ(LossOf(logits, targets).loss, 32768);
+  logits[0][2].fill_(kNan);
+  EXPECT_TRUE(std::isnan(LossOf(logits, targets).loss));
+}
+
+}  // namespace
+}  // namespace tandem::ops
