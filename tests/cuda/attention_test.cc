@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "ops/attention_work.h"
+#include "ops/cuda/flash_attention.h"
+#include "ops/cuda/hopper_products.h"
 #include "ops/cuda/operations.h"
 #include "ops/operations.h"
 #include "tests/cuda/against_cpu.h"
@@ -83,7 +85,11 @@ TEST_P(CudaAttentionTest, IsThatOfTheCpu) {
                                                           {1, 300, 2, 1, 72},
                                                           {3, 130, 6, 3, 128},
                                                           {1, 128, 4, 1, 128},
-                                                          {1, 70, 2, 1, 160}}) {
+                                                          {1, 70, 2, 1, 160},
+                                                          {1, 2, 2, 2, 136},
+                                                          {2, 257, 6, 2, 192},
+                                                          {1, 300, 4, 4, 256},
+                                                          {1, 70, 2, 1, 264}}) {
     for (const bool repeats : {true, false}) {
       shape.repeats = repeats;
       CompareAttention(shape);
@@ -96,7 +102,11 @@ TEST_P(CudaAttentionTest, StaysWithinDocuments) {
                                                           {2, 257, 8, 2, 64},
                                                           {1, 300, 2, 1, 72},
                                                           {2, 512, 4, 4, 128},
-                                                          {3, 200, 6, 2, 128}}) {
+                                                          {3, 200, 6, 2, 128},
+                                                          {1, 37, 2, 2, 136},
+                                                          {3, 257, 6, 2, 192},
+                                                          {1, 1000, 2, 1, 248},
+                                                          {2, 300, 4, 4, 256}}) {
     shape.documents = true;
     CompareAttention(shape, BatchOf(shape));
   }
@@ -115,8 +125,11 @@ TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
   if (GetParam() != at::kBFloat16) {
     GTEST_SKIP() << "compares bfloat16 with float";
   }
-  for (AttentionShape shape :
-       std::vector<AttentionShape>{{4, 4096, 32, 8, 128}, {1, 8192, 32, 8, 128}, {1, 8192, 32, 8, 64}}) {
+  for (AttentionShape shape : std::vector<AttentionShape>{{4, 4096, 32, 8, 128},
+                                                          {1, 8192, 32, 8, 128},
+                                                          {1, 8192, 32, 8, 64},
+                                                          {4, 4096, 32, 32, 192},
+                                                          {1, 8192, 32, 8, 256}}) {
     const AttentionShape part = FlashBackwardPart(shape);
     EXPECT_LT(part.sequences * part.kv_heads, shape.sequences * shape.kv_heads);
     const at::TensorOptions on_gpu(at::kCUDA);
@@ -149,26 +162,48 @@ TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
 }
 
 TEST_P(CudaAttentionTest, ItsBackwardRepeatsItsBits) {
-  const at::Tensor qkv = at::randn({2048, 24 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
-  const at::Tensor grad = at::randn({2048, 16 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
   const at::Tensor rows = at::arange(1024, at::TensorOptions(at::kCUDA).dtype(at::kLong));
   const at::Tensor starts = rows.sub(rows.remainder(300)).repeat({2, 1});
-  for (const bool within : {false, true}) {
-    const AttentionShape shape{
-        .sequences = 2, .length = 1024, .heads = 16, .kv_heads = 4, .head_dim = 128, .documents = within};
-    Tensors first;
-    for (int run = 0; run < 50; ++run) {
-      Tensors out = AttentionOutputs(shape, qkv);
-      RunAttention(CudaOperations(), shape, qkv, within ? starts : at::Tensor(), grad, out);
-      if (run == 0) {
-        first = out;
-      }
-      for (size_t i = 0; i < out.size(); ++i) {
-        ASSERT_TRUE(at::equal(out[i], first[i]))
-            << "output " << i << ", run " << run << (within ? ", within documents" : "");
+  for (const int64_t head_dim : {128, 192, 256}) {
+    const at::Tensor qkv = at::randn({2048, 24 * head_dim}, at::TensorOptions(at::kCUDA)).to(GetParam());
+    const at::Tensor grad = at::randn({2048, 16 * head_dim}, at::TensorOptions(at::kCUDA)).to(GetParam());
+    for (const bool within : {false, true}) {
+      const AttentionShape shape{.sequences = 2,
+                                 .length = 1024,
+                                 .heads = 16,
+                                 .kv_heads = 4,
+                                 .head_dim = head_dim,
+                                 .documents = within};
+      Tensors first;
+      for (int run = 0; run < 50; ++run) {
+        Tensors out = AttentionOutputs(shape, qkv);
+        RunAttention(CudaOperations(), shape, qkv, within ? starts : at::Tensor(), grad, out);
+        if (run == 0) {
+          first = out;
+        }
+        for (size_t i = 0; i < out.size(); ++i) {
+          ASSERT_TRUE(at::equal(out[i], first[i])) << "heads of " << head_dim << ", output " << i << ", run "
+                                                   << run << (within ? ", within documents" : "");
+        }
       }
     }
   }
+}
+
+// Elsewhere cuDNN has no backward of longer heads.
+TEST(FlashAttentionTest, ComputesHeadsOf256DimsOnHopperAndOf128Elsewhere) {
+  const auto computes = [](int64_t length, int64_t head_dim) {
+    return cuda::FlashAttention::Computes({2, length, 4, 2, head_dim});
+  };
+  const bool hopper = !cuda::HopperVersion().empty();
+  EXPECT_TRUE(computes(100, 8));
+  EXPECT_TRUE(computes(100, 128));
+  EXPECT_EQ(computes(100, 136), hopper);
+  EXPECT_EQ(computes(100, 192), hopper);
+  EXPECT_EQ(computes(100, 256), hopper);
+  EXPECT_FALSE(computes(100, 264));
+  EXPECT_FALSE(computes(100, 132));
+  EXPECT_FALSE(computes(1, 192));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaAttentionTest, testing::Values(at::kFloat, at::kDouble, at::kBFloat16),
