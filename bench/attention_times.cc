@@ -12,6 +12,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/Device.h>
 
 #include <algorithm>
@@ -27,6 +28,17 @@ namespace tandem::bench {
 
 using ops::AttentionShape;
 using ops::DeviceKind;
+
+namespace {
+
+// What the forward must compute: two products of a head's dims for each query and key that it attends to,
+// those from its document's start (of the same shape as the positions) to itself. The backward has five.
+double ForwardFlops(const AttentionShape& shape, const at::Tensor& positions, const at::Tensor& starts) {
+  const auto pairs = static_cast<double>((positions - starts + 1).sum().item<int64_t>());
+  return 4.0 * pairs * static_cast<double>(shape.context_columns());
+}
+
+}  // namespace
 
 void TimeAttention(const AttentionShape& shape, const std::string& operation, const ShapeRows& rows) {
   const at::TensorOptions bf16 = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
@@ -57,20 +69,20 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
   const at::Tensor q = heads(0, a.heads);
   const at::Tensor k = heads(a.heads, a.kv_heads);
   const at::Tensor v = heads(a.heads + a.kv_heads, a.kv_heads);
-  const double flops = 2.0 * static_cast<double>(a.tokens()) * static_cast<double>(a.length) *
-                       static_cast<double>(a.context_columns());  // two products, half of each
   const auto forward = [&] {
     return at::_scaled_dot_product_cudnn_attention(q, k, v, {}, /*compute_log_sumexp=*/true, 0.0, true);
   };
   // Of 500 tokens, so that the starts are not those of the kernels' tiles.
-  const at::Tensor starts =
-      at::arange(a.length, bf16.dtype(at::kLong)).floor_divide(500).mul(500).repeat({a.sequences, 1});
+  const at::Tensor positions = at::arange(a.length, bf16.dtype(at::kLong)).repeat({a.sequences, 1});
+  const at::Tensor starts = positions.floor_divide(500).mul(500);
+  const double flops = ForwardFlops(a, positions, at::zeros_like(starts));
+  const double flops_within = ForwardFlops(a, positions, starts);
   const auto ours = [&](const AttentionShape& form) {
     operations.PrepareAttention(form, 2);
     operations.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse, work);
   };
   rows.Computes(
-      operation + " within documents", flops, [&] { ours(within); }, nullptr);
+      operation + " within documents", flops_within, [&] { ours(within); }, nullptr);
   rows.Computes(
       operation, flops, [&] { ours(a); }, [&] { forward(); });
   const auto result = forward();
@@ -95,7 +107,8 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
         aten.setDeterministicAlgorithms(false, /*warn_only=*/false);
       });
   rows.Computes(
-      operation + " backward within documents, repeatable", 2.5 * flops, [&] { backward(within); }, nullptr);
+      operation + " backward within documents, repeatable", 2.5 * flops_within, [&] { backward(within); },
+      nullptr);
   rows.Computes(
       operation + " backward, not repeatable", 2.5 * flops, [&] { backward(free); },
       [&] {

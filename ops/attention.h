@@ -10,6 +10,10 @@ namespace tandem::ops {
 // Causal attention with scale 1 / sqrt(d), within documents where the shape has them. q, k and v are the
 // columns, in this order, of qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B,
 // heads, S], the logarithms of the sums of exponentials.
+//
+// What it reads, also in the backward, must be finite: a row that another does not attend to, later in the
+// sequence or in another document of it, may take part in that one's sums with weight 0, so that a NaN or an
+// infinity reaches any row of its sequence. It reaches no other sequence.
 template <typename E>
 struct AttentionArgs {
   static constexpr const char* kName = "Attention";

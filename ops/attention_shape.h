@@ -15,7 +15,7 @@ struct AttentionShape {
   // The backward gives the same bits each time. Otherwise it may use faster kernels that do not.
   bool repeats = true;
   // Rows attend within their documents, of which a sequence holds several (DocumentStarts); otherwise to all
-  // rows before them.
+  // rows before them. Only of finite numbers does a document not see the others (attention.h).
   bool documents = false;
 
   int64_t tokens() const { return sequences * length; }

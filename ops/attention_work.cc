@@ -15,9 +15,29 @@ int64_t BlockedBytes(const AttentionShape& s, int64_t element_bytes, int64_t mat
   return matrices * Aligned(scores) + (element_bytes == 2 ? Aligned(s.length * columns * 4) : 0);
 }
 
+// What the GPU's path takes; the larger where that depends on the GPU, which a plan does not know.
+int64_t EitherBytes(const AttentionShape& s, int64_t element_bytes, int64_t flash, int64_t blocked) {
+  if (IsFlashAttention(s, element_bytes, kFlashHeadDim)) {
+    return flash;
+  }
+  return IsFlashAttention(s, element_bytes, kHopperFlashHeadDim) ? std::max(flash, blocked) : blocked;
+}
+
 // What the gradients of scores of one query head of one sequence take; its kernels' tiles are 64 x 128.
 int64_t ScoreGradientBytes(const AttentionShape& s) {
   return (s.length + 63) / 64 * 64 * ((s.length + 127) / 128 * 128) * 2;
+}
+
+// The gradients of scores, or those of queries in float, to which blocks add; the sums of context times its
+// gradient, and where query heads share a key-value head the gradients of keys and values of each before they
+// are added up.
+int64_t FlashBackwardBytes(const AttentionShape& s) {
+  const AttentionShape part = FlashBackwardPart(s);
+  const int64_t rows = part.sequences * part.heads * part.length;
+  const int64_t own = part.heads == part.kv_heads ? 0 : 2 * rows * part.head_dim * 2;
+  const int64_t sums =
+      part.repeats ? part.sequences * part.heads * ScoreGradientBytes(part) : rows * part.head_dim * 4;
+  return FlashStartsBytes(s) + sums + rows * 4 + own + kFlashSlackBytes;
 }
 
 }  // namespace
@@ -60,10 +80,8 @@ int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& s, int64_t e
   if (s.tokens() == 0) {
     return 0;
   }
-  if (IsFlashAttention(s, element_bytes)) {
-    return FlashStartsBytes(s) + kFlashSlackBytes;
-  }
-  return BlockedBytes(s, element_bytes, 1, s.qkv_columns() + s.context_columns());
+  return EitherBytes(s, element_bytes, FlashStartsBytes(s) + kFlashSlackBytes,
+                     BlockedBytes(s, element_bytes, 1, s.qkv_columns() + s.context_columns()));
 }
 
 int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, int64_t element_bytes) {
@@ -74,18 +92,8 @@ int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& s, i
   if (s.tokens() == 0) {
     return 0;
   }
-  if (IsFlashAttention(s, element_bytes)) {
-    // The gradients of scores, or those of queries in float, to which blocks add; the sums of context times
-    // its gradient, and where query heads share a key-value head the gradients of keys and values of each
-    // before they are added up.
-    const AttentionShape part = FlashBackwardPart(s);
-    const int64_t rows = part.sequences * part.heads * part.length;
-    const int64_t own = part.heads == part.kv_heads ? 0 : 2 * rows * part.head_dim * 2;
-    const int64_t sums =
-        part.repeats ? part.sequences * part.heads * ScoreGradientBytes(part) : rows * part.head_dim * 4;
-    return FlashStartsBytes(s) + sums + rows * 4 + own + kFlashSlackBytes;
-  }
-  return BlockedBytes(s, element_bytes, 2, 2 * s.qkv_columns() + s.context_columns());
+  return EitherBytes(s, element_bytes, FlashBackwardBytes(s),
+                     BlockedBytes(s, element_bytes, 2, 2 * s.qkv_columns() + s.context_columns()));
 }
 
 }  // namespace tandem::ops

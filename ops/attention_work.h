@@ -64,10 +64,15 @@ constexpr int64_t AttentionBackwardWorkElements(int64_t length, int64_t head_dim
          2 * kAttentionBlockRows * AttentionScoreStride(length, element_bytes) + 3 * rows * dim;
 }
 
-// On a GPU. Whether cuDNN computes attention of this shape: bfloat16, and lengths and heads that its kernels
-// have.
-constexpr bool IsFlashAttention(const AttentionShape& shape, int64_t element_bytes) {
-  return element_bytes == 2 && shape.length > 1 && shape.head_dim % 8 == 0 && shape.head_dim <= 128;
+// On a GPU. The most dims of a head that cuDNN's kernels have on every GPU, and on those of capability 9.x. A
+// plan does not know the GPU, so work memory for heads between these is enough with cuDNN and without.
+inline constexpr int64_t kFlashHeadDim = 128;
+inline constexpr int64_t kHopperFlashHeadDim = 256;
+
+// Whether cuDNN computes attention of this shape, on a GPU where a head has at most `most_dims`: bfloat16,
+// and lengths and heads that its kernels have.
+constexpr bool IsFlashAttention(const AttentionShape& shape, int64_t element_bytes, int64_t most_dims) {
+  return element_bytes == 2 && shape.length > 1 && shape.head_dim % 8 == 0 && shape.head_dim <= most_dims;
 }
 
 // What cuDNN's plans take beside what is known of them; the forward takes none of the rest.

@@ -79,57 +79,80 @@ void Multiply(at::Tensor output, const at::Tensor& a, const at::Tensor& b, doubl
   at::baddbmm_out(output, output, a, b, /*beta=*/0, scale);
 }
 
-// Calls body(first row, rows) for blocks of query rows, from the last on: it reads all columns, so that what
-// is summed over blocks is overwritten first.
-template <typename Body>
-void ForEachBlock(const AttentionShape& shape, int64_t block, const Body& body) {
-  for (int64_t first = (shape.length - 1) / block * block; first >= 0; first -= block) {
-    body(first, std::min(block, shape.length - first));
+// What both passes derive from a shape, and the pieces of work memory that they take.
+template <typename E>
+struct Pass {
+  Pass(const AttentionShape& shape, Workspace work) : shape(shape), pieces(work, Options<Arithmetic<E>>()) {}
+
+  // For scores of a block of one query head of each key-value head.
+  at::Tensor TakeScores() { return pieces.Take({shape.kv_heads * block * shape.length}); }
+
+  // Calls body(query head of its group, first row, rows) for blocks of query rows, of each head from the last
+  // on: it reads all columns, so that what is summed over blocks is overwritten first.
+  template <typename Body>
+  void ForEachBlock(const Body& body) const {
+    for (int64_t member = 0; member < group; ++member) {
+      for (int64_t first = (shape.length - 1) / block * block; first >= 0; first -= block) {
+        body(member, first, std::min(block, shape.length - first));
+      }
+    }
   }
-}
+
+  // [kv_heads, rows, columns] in what TakeScores took.
+  at::Tensor Scores(const at::Tensor& memory, int64_t rows, int64_t columns) const {
+    return memory.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
+  }
+  ScoreBlock Block(const DocumentStarts& documents, int64_t sequence, int64_t first, int64_t rows) const {
+    return {shape.kv_heads, rows, first + rows, group * shape.length, documents.At(sequence, first)};
+  }
+  int64_t LseOffset(int64_t sequence, int64_t member) const {
+    return (sequence * shape.heads + member) * shape.length;
+  }
+
+  const AttentionShape& shape;
+  const int64_t block = ScoreBlockRows(shape, sizeof(E));
+  const int64_t group = shape.heads / shape.kv_heads;
+  const int64_t width = shape.qkv_columns();
+  const int64_t context_width = shape.context_columns();
+  const double scale = AttentionScale(shape);
+  const Heads heads{shape};
+  const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
+  Pieces pieces;
+};
 
 }  // namespace
 
 template <typename E>
 void BlockedAttention(const AttentionArgs<E>& args) {
   using T = Arithmetic<E>;
-  const AttentionShape& shape = args.shape;
-  const int64_t block = ScoreBlockRows(shape, sizeof(E));
-  const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t width = shape.qkv_columns();
-  const int64_t context_width = shape.context_columns();
   constexpr bool kConverts = std::is_same_v<E, Bf16>;
-  const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
-  Pieces pieces(args.work, Options<T>());
-  const at::Tensor memory = pieces.Take({shape.kv_heads * block * shape.length});
+  Pass<E> pass(args.shape, args.work);
+  const AttentionShape& shape = pass.shape;
+  const Heads& heads = pass.heads;
+  const at::Tensor memory = pass.TakeScores();
   at::Tensor wide_qkv, wide_context;
   if (kConverts) {
-    const at::Tensor wide = pieces.Take({shape.length * (width + context_width)});
-    wide_qkv = wide.narrow(0, 0, shape.length * width).view({shape.length, width});
-    wide_context =
-        wide.narrow(0, wide_qkv.numel(), shape.length * context_width).view({shape.length, context_width});
+    const at::Tensor wide = pass.pieces.Take({shape.length * (pass.width + pass.context_width)});
+    wide_qkv = wide.narrow(0, 0, shape.length * pass.width).view({shape.length, pass.width});
+    wide_context = wide.narrow(0, wide_qkv.numel(), shape.length * pass.context_width)
+                       .view({shape.length, pass.context_width});
   }
-  const Heads heads{shape};
   for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-    const at::Tensor qkv = RowsOf(shape, args.qkv, width, sequence);
-    const at::Tensor context = RowsOf(shape, args.context, context_width, sequence);
+    const at::Tensor qkv = RowsOf(shape, args.qkv, pass.width, sequence);
+    const at::Tensor context = RowsOf(shape, args.context, pass.context_width, sequence);
     const at::Tensor in = kConverts ? wide_qkv.copy_(qkv) : qkv;
     const at::Tensor out = kConverts ? wide_context : context;
-    for (int64_t member = 0; member < group; ++member) {
-      ForEachBlock(shape, block, [&](int64_t first, int64_t rows) {
-        const int64_t columns = first + rows;
-        at::Tensor scores =
-            memory.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
-        Multiply(scores, heads.Query(in, member).narrow(1, first, rows),
-                 heads.Key(in).narrow(1, 0, columns).transpose(1, 2), AttentionScale(shape));
-        CheckLaunch(CausalSoftmax(
-            {shape.kv_heads, rows, columns, group * shape.length, args.documents.At(sequence, first)},
-            scores.mutable_data_ptr<T>(), args.lse + (sequence * shape.heads + member) * shape.length,
-            stream));
-        Multiply(heads.Query(out, member).narrow(1, first, rows), scores,
-                 heads.Value(in).narrow(1, 0, columns), 1);
-      });
-    }
+    pass.ForEachBlock([&](int64_t member, int64_t first, int64_t rows) {
+      const int64_t columns = first + rows;
+      at::Tensor scores = pass.Scores(memory, rows, columns);
+      Multiply(scores, heads.Query(in, member).narrow(1, first, rows),
+               heads.Key(in).narrow(1, 0, columns).transpose(1, 2), pass.scale);
+      CheckLaunch(CausalSoftmax(pass.Block(args.documents, sequence, first, rows),
+                                scores.mutable_data_ptr<T>(), args.lse + pass.LseOffset(sequence, member),
+                                pass.stream));
+      Multiply(heads.Query(out, member).narrow(1, first, rows), scores, heads.Value(in).narrow(1, 0, columns),
+               1);
+    });
     if (kConverts) {
       context.copy_(out);
     }
@@ -139,63 +162,52 @@ void BlockedAttention(const AttentionArgs<E>& args) {
 template <typename E>
 void BlockedAttention(const AttentionBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
-  const AttentionShape& shape = args.shape;
-  const int64_t block = ScoreBlockRows(shape, sizeof(E));
-  const int64_t group = shape.heads / shape.kv_heads;
-  const int64_t width = shape.qkv_columns();
-  const int64_t context_width = shape.context_columns();
   constexpr bool kConverts = std::is_same_v<E, Bf16>;
-  const Stream stream = c10::cuda::getCurrentCUDAStream().stream();
-  Pieces pieces(args.work, Options<T>());
-  const at::Tensor memory = pieces.Take({shape.kv_heads * block * shape.length});
-  const at::Tensor grad_memory = pieces.Take({shape.kv_heads * block * shape.length});
+  Pass<E> pass(args.shape, args.work);
+  const AttentionShape& shape = pass.shape;
+  const Heads& heads = pass.heads;
+  const at::Tensor memory = pass.TakeScores();
+  const at::Tensor grad_memory = pass.TakeScores();
   at::Tensor wide_qkv, wide_grad, wide_grad_context;
   if (kConverts) {
-    const at::Tensor wide = pieces.Take({2 * width + context_width, shape.length});
+    const at::Tensor wide = pass.pieces.Take({2 * pass.width + pass.context_width, shape.length});
     const auto take = [&](int64_t from, int64_t columns) {
       return wide.narrow(0, from, columns).view({shape.length, columns});
     };
-    wide_qkv = take(0, width);
-    wide_grad = take(width, width);
-    wide_grad_context = take(2 * width, context_width);
+    wide_qkv = take(0, pass.width);
+    wide_grad = take(pass.width, pass.width);
+    wide_grad_context = take(2 * pass.width, pass.context_width);
   }
-  const Heads heads{shape};
   for (int64_t sequence = 0; sequence < shape.sequences; ++sequence) {
-    const at::Tensor qkv = RowsOf(shape, args.qkv, width, sequence);
-    const at::Tensor grad_context = RowsOf(shape, args.grad_context, context_width, sequence);
-    const at::Tensor grad_qkv = RowsOf(shape, args.grad_qkv, width, sequence);
+    const at::Tensor qkv = RowsOf(shape, args.qkv, pass.width, sequence);
+    const at::Tensor grad_context = RowsOf(shape, args.grad_context, pass.context_width, sequence);
+    const at::Tensor grad_qkv = RowsOf(shape, args.grad_qkv, pass.width, sequence);
     const at::Tensor in = kConverts ? wide_qkv.copy_(qkv) : qkv;
     const at::Tensor grad = kConverts ? wide_grad_context.copy_(grad_context) : grad_context;
     const at::Tensor out = kConverts ? wide_grad : grad_qkv;
-    for (int64_t member = 0; member < group; ++member) {
-      ForEachBlock(shape, block, [&](int64_t first, int64_t rows) {
-        const int64_t columns = first + rows;
-        const auto take = [&](const at::Tensor& from) {
-          return from.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
-        };
-        at::Tensor probabilities = take(memory);
-        at::Tensor grad_scores = take(grad_memory);
-        const at::Tensor query = heads.Query(in, member).narrow(1, first, rows);
-        const at::Tensor key = heads.Key(in).narrow(1, 0, columns);
-        const at::Tensor value = heads.Value(in).narrow(1, 0, columns);
-        const at::Tensor grad_rows = heads.Query(grad, member).narrow(1, first, rows);
-        Multiply(probabilities, query, key.transpose(1, 2), AttentionScale(shape));
-        Multiply(grad_scores, grad_rows, value.transpose(1, 2), 1);
-        const ScoreBlock scores{shape.kv_heads, rows, columns, group * shape.length,
-                                args.documents.At(sequence, first)};
-        CheckLaunch(CausalProbabilities(scores, args.lse + (sequence * shape.heads + member) * shape.length,
-                                        probabilities.mutable_data_ptr<T>(), stream));
-        CheckLaunch(SoftmaxBackward(scores, probabilities.const_data_ptr<T>(),
-                                    grad_scores.mutable_data_ptr<T>(), stream));
-        Multiply(heads.Query(out, member).narrow(1, first, rows), grad_scores, key, AttentionScale(shape));
-        // The last block of the first query head is the first to come, and has all columns.
-        const int beta = member == 0 && columns == shape.length ? 0 : 1;
-        at::Tensor grad_key = heads.Key(out).narrow(1, 0, columns);
-        at::Tensor grad_value = heads.Value(out).narrow(1, 0, columns);
-        at::baddbmm_out(grad_key, grad_key, grad_scores.transpose(1, 2), query, beta, AttentionScale(shape));
-        at::baddbmm_out(grad_value, grad_value, probabilities.transpose(1, 2), grad_rows, beta, 1);
-      });
-    }
+    pass.ForEachBlock([&](int64_t member, int64_t first, int64_t rows) {
+      const int64_t columns = first + rows;
+      at::Tensor probabilities = pass.Scores(memory, rows, columns);
+      at::Tensor grad_scores = pass.Scores(grad_memory, rows, columns);
+      const at::Tensor query = heads.Query(in, member).narrow(1, first, rows);
+      const at::Tensor key = heads.Key(in).narrow(1, 0, columns);
+      const at::Tensor value = heads.Value(in).narrow(1, 0, columns);
+      const at::Tensor grad_rows = heads.Query(grad, member).narrow(1, first, rows);
+      Multiply(probabilities, query, key.transpose(1, 2), pass.scale);
+      Multiply(grad_scores, grad_rows, value.transpose(1, 2), 1);
+      const ScoreBlock scores = pass.Block(args.documents, sequence, first, rows);
+      CheckLaunch(CausalProbabilities(scores, args.lse + pass.LseOffset(sequence, member),
+                                      probabilities.mutable_data_ptr<T>(), pass.stream));
+      CheckLaunch(SoftmaxBackward(scores, probabilities.const_data_ptr<T>(),
+                                  grad_scores.mutable_data_ptr<T>(), pass.stream));
+      Multiply(heads.Query(out, member).narrow(1, first, rows), grad_scores, key, pass.scale);
+      // The last block of the first query head is the first to come, and has all columns.
+      const int beta = member == 0 && columns == shape.length ? 0 : 1;
+      at::Tensor grad_key = heads.Key(out).narrow(1, 0, columns);
+      at::Tensor grad_value = heads.Value(out).narrow(1, 0, columns);
+      at::baddbmm_out(grad_key, grad_key, grad_scores.transpose(1, 2), query, beta, pass.scale);
+      at::baddbmm_out(grad_value, grad_value, probabilities.transpose(1, 2), grad_rows, beta, 1);
+    });
     if (kConverts) {
       grad_qkv.copy_(out);
     }

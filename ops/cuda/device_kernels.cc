@@ -7,7 +7,6 @@
 
 #include <type_traits>
 
-#include "ops/attention_work.h"
 #include "ops/cuda/blocked_attention.h"
 #include "ops/cuda/flash_attention.h"
 #include "ops/cuda/hopper_products.h"
@@ -42,7 +41,7 @@ class CudaKernels final : public DeviceKernels {
   void Multiply(const ProductArgs& product) const override { product_.Multiply(product, Current()); }
 
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const override {
-    if (IsFlashAttention(shape, element_bytes)) {
+    if (element_bytes == sizeof(device::Bf16) && cuda::FlashAttention::Computes(shape)) {
       flash_.Prepare(shape);
     }
   }
@@ -65,7 +64,7 @@ class CudaKernels final : public DeviceKernels {
   template <typename E>
   void Start(const AttentionArgs<E>& args) const {
     if constexpr (std::is_same_v<E, device::Bf16>) {
-      if (IsFlashAttention(args.shape, sizeof(E))) {
+      if (cuda::FlashAttention::Computes(args.shape)) {
         return flash_.Forward(args, Current());
       }
     }
@@ -75,7 +74,7 @@ class CudaKernels final : public DeviceKernels {
   template <typename E>
   void Start(const AttentionBackwardArgs<E>& args) const {
     if constexpr (std::is_same_v<E, device::Bf16>) {
-      if (IsFlashAttention(args.shape, sizeof(E))) {
+      if (cuda::FlashAttention::Computes(args.shape)) {
         return flash_.Backward(args, Current());
       }
     }

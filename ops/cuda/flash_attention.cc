@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
+#include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
 
 #include <array>
@@ -228,6 +229,20 @@ class FlashAttention::Graphs {
   std::map<int, cudnnHandle_t> handles_ ABSL_GUARDED_BY(mu_);
   std::map<std::array<int64_t, 9>, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };
+
+bool FlashAttention::Computes(const AttentionShape& shape) {
+  if (IsFlashAttention(shape, sizeof(Bf16), kFlashHeadDim)) {
+    return true;
+  }
+  if (!IsFlashAttention(shape, sizeof(Bf16), kHopperFlashHeadDim)) {
+    return false;
+  }
+  int major = 0;
+  const cudaError_t error =
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, c10::cuda::current_device());
+  TORCH_CHECK(error == cudaSuccess, "attention: the GPU's capability: ", cudaGetErrorString(error));
+  return major == 9;
+}
 
 FlashAttention::FlashAttention() : graphs_(std::make_unique<Graphs>()) {}
 FlashAttention::~FlashAttention() = default;

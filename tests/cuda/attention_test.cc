@@ -6,10 +6,13 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "ops/attention_work.h"
+#include "ops/cuda/flash_attention.h"
+#include "ops/cuda/hopper_products.h"
 #include "ops/cuda/operations.h"
 #include "ops/operations.h"
 #include "tests/cuda/against_cpu.h"
@@ -26,8 +29,30 @@ using test::Tolerance;
 
 class CudaAttentionTest : public test::AgainstCpuTest {
  protected:
-  // batch: [sequences, 2 length + 1], of which the last `length` columns say where tokens' documents begin;
-  // undefined where a sequence is one.
+  // [sequences, 2 length + 1], of which the last `length` columns say where tokens' documents begin. Of
+  // several sequences the first is one document. The others are of many, some of a single token, and in those
+  // behind the second they begin elsewhere.
+  static at::Tensor BatchOf(const AttentionShape& shape) {
+    const at::Tensor batch = at::zeros({shape.sequences, 2 * shape.length + 1}, at::kLong);
+    const int64_t longest = std::max<int64_t>(100, shape.length / 8 - 1);
+    for (int64_t sequence = shape.sequences > 1 ? 1 : 0; sequence < shape.sequences; ++sequence) {
+      const at::Tensor starts = StartsIn(batch)[sequence];
+      int64_t start = 0;
+      while (start < shape.length) {
+        const int64_t length = 1 + (7 * start + 31 * sequence * (sequence - 1)) % longest;
+        const int64_t end = std::min(shape.length, start + length);
+        starts.narrow(0, start, end - start).fill_(start);
+        start = end;
+      }
+    }
+    return batch;
+  }
+  static at::Tensor StartsIn(const at::Tensor& batch) {
+    const int64_t length = batch.size(1) / 2;
+    return batch.narrow(1, length + 1, length);
+  }
+
+  // batch: of BatchOf; undefined where a sequence is one document.
   void CompareAttention(const AttentionShape& shape, const at::Tensor& batch = {}) {
     SCOPED_TRACE(testing::Message() << shape.sequences << " x " << shape.length << ", " << shape.heads << ":"
                                     << shape.kv_heads << " heads of " << shape.head_dim
@@ -41,7 +66,7 @@ class CudaAttentionTest : public test::AgainstCpuTest {
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           at::Tensor starts;
           if (batch.defined()) {
-            starts = batch.to(in[0].device()).narrow(1, shape.length + 1, shape.length);
+            starts = StartsIn(batch.to(in[0].device()));
           }
           RunAttention(ops, shape, in[0], starts, in[1], out);
         },
@@ -60,7 +85,11 @@ TEST_P(CudaAttentionTest, IsThatOfTheCpu) {
                                                           {1, 300, 2, 1, 72},
                                                           {3, 130, 6, 3, 128},
                                                           {1, 128, 4, 1, 128},
-                                                          {1, 70, 2, 1, 160}}) {
+                                                          {1, 70, 2, 1, 160},
+                                                          {1, 2, 2, 2, 136},
+                                                          {2, 257, 6, 2, 192},
+                                                          {1, 300, 4, 4, 256},
+                                                          {1, 70, 2, 1, 264}}) {
     for (const bool repeats : {true, false}) {
       shape.repeats = repeats;
       CompareAttention(shape);
@@ -69,18 +98,26 @@ TEST_P(CudaAttentionTest, IsThatOfTheCpu) {
 }
 
 TEST_P(CudaAttentionTest, StaysWithinDocuments) {
-  for (AttentionShape shape : std::vector<AttentionShape>{
-           {3, 37, 6, 2, 10}, {2, 257, 8, 2, 64}, {1, 300, 2, 1, 72}, {2, 512, 4, 4, 128}}) {
-    // One of a single token, one that fills a sequence, others of 1 to 100.
-    const at::Tensor batch = at::zeros({shape.sequences, 2 * shape.length + 1}, at::kLong);
-    int64_t start = 0;
-    for (int64_t row = 1; shape.sequences > 1 && row < shape.length; ++row) {
-      start = row == start + 1 + start * 7 % 100 ? row : start;
-      batch[shape.sequences - 1][shape.length + 1 + row] = start;
-    }
+  for (AttentionShape shape : std::vector<AttentionShape>{{3, 37, 6, 2, 10},
+                                                          {2, 257, 8, 2, 64},
+                                                          {1, 300, 2, 1, 72},
+                                                          {2, 512, 4, 4, 128},
+                                                          {3, 200, 6, 2, 128},
+                                                          {1, 37, 2, 2, 136},
+                                                          {3, 257, 6, 2, 192},
+                                                          {1, 1000, 2, 1, 248},
+                                                          {2, 300, 4, 4, 256}}) {
     shape.documents = true;
-    CompareAttention(shape, batch);
+    CompareAttention(shape, BatchOf(shape));
   }
+}
+
+// cuDNN has no kernels for these heads, so that every type's scores come in blocks.
+TEST_P(CudaAttentionTest, StaysWithinDocumentsInSeveralBlocksOfScores) {
+  AttentionShape shape{2, 2048, 16, 8, 10};
+  EXPECT_LT(ScoreBlockRows(shape, static_cast<int64_t>(c10::elementSize(GetParam()))), shape.length);
+  shape.documents = true;
+  CompareAttention(shape, BatchOf(shape));
 }
 
 // Long sequences: several blocks of scores in float; of bfloat16 several parts, by sequence and by head.
@@ -88,55 +125,85 @@ TEST_P(CudaAttentionTest, InPartsIsThatOfFloat) {
   if (GetParam() != at::kBFloat16) {
     GTEST_SKIP() << "compares bfloat16 with float";
   }
-  for (const AttentionShape& shape :
-       std::vector<AttentionShape>{{4, 4096, 32, 8, 128}, {1, 8192, 32, 8, 64}}) {
+  for (AttentionShape shape : std::vector<AttentionShape>{{4, 4096, 32, 8, 128},
+                                                          {1, 8192, 32, 8, 128},
+                                                          {1, 8192, 32, 8, 64},
+                                                          {4, 4096, 32, 32, 192},
+                                                          {1, 8192, 32, 8, 256}}) {
     const AttentionShape part = FlashBackwardPart(shape);
     EXPECT_LT(part.sequences * part.kv_heads, shape.sequences * shape.kv_heads);
-    CudaOperations().PrepareAttention(shape, 2);
     const at::TensorOptions on_gpu(at::kCUDA);
     const at::Tensor qkv = at::randn({shape.tokens(), shape.qkv_columns()}, on_gpu).to(GetParam());
     const at::Tensor grad = at::randn({shape.tokens(), shape.context_columns()}, on_gpu).to(GetParam());
+    const at::Tensor batch = BatchOf(shape).to(at::kCUDA);
     const auto run = [&](at::ScalarType type, bool repeats) {
       AttentionShape form = shape;
       form.repeats = repeats;
+      CudaOperations().PrepareAttention(form, static_cast<int64_t>(c10::elementSize(type)));
       const at::Tensor typed = qkv.to(type);
       Tensors out = AttentionOutputs(form, typed);
-      RunAttention(CudaOperations(), form, typed, /*documents=*/{}, grad.to(type), out);
+      RunAttention(CudaOperations(), form, typed, form.documents ? StartsIn(batch) : at::Tensor(),
+                   grad.to(type), out);
       return out;
     };
-    const Tensors expected = run(at::kFloat, true);
-    for (const bool repeats : {true, false}) {
-      const Tensors actual = run(at::kBFloat16, repeats);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        // Probabilities and their gradients are rounded to bfloat16 too, before they are multiplied.
-        EXPECT_LE(RelativeError(actual[i], expected[i]), 4 * Tolerance(actual[i].scalar_type()))
-            << i << (repeats ? ", repeats" : "");
+    for (const bool within : {false, true}) {
+      shape.documents = within;
+      const Tensors expected = run(at::kFloat, true);
+      for (const bool repeats : {true, false}) {
+        const Tensors actual = run(at::kBFloat16, repeats);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          // Probabilities and their gradients are rounded to bfloat16 too, before they are multiplied.
+          EXPECT_LE(RelativeError(actual[i], expected[i]), 4 * Tolerance(actual[i].scalar_type()))
+              << i << (repeats ? ", repeats" : "") << (within ? ", within documents" : "");
+        }
       }
     }
   }
 }
 
 TEST_P(CudaAttentionTest, ItsBackwardRepeatsItsBits) {
-  const at::Tensor qkv = at::randn({2048, 24 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
-  const at::Tensor grad = at::randn({2048, 16 * 128}, at::TensorOptions(at::kCUDA)).to(GetParam());
   const at::Tensor rows = at::arange(1024, at::TensorOptions(at::kCUDA).dtype(at::kLong));
   const at::Tensor starts = rows.sub(rows.remainder(300)).repeat({2, 1});
-  for (const bool within : {false, true}) {
-    const AttentionShape shape{
-        .sequences = 2, .length = 1024, .heads = 16, .kv_heads = 4, .head_dim = 128, .documents = within};
-    Tensors first;
-    for (int run = 0; run < 50; ++run) {
-      Tensors out = AttentionOutputs(shape, qkv);
-      RunAttention(CudaOperations(), shape, qkv, within ? starts : at::Tensor(), grad, out);
-      if (run == 0) {
-        first = out;
-      }
-      for (size_t i = 0; i < out.size(); ++i) {
-        ASSERT_TRUE(at::equal(out[i], first[i]))
-            << "output " << i << ", run " << run << (within ? ", within documents" : "");
+  for (const int64_t head_dim : {128, 192, 256}) {
+    const at::Tensor qkv = at::randn({2048, 24 * head_dim}, at::TensorOptions(at::kCUDA)).to(GetParam());
+    const at::Tensor grad = at::randn({2048, 16 * head_dim}, at::TensorOptions(at::kCUDA)).to(GetParam());
+    for (const bool within : {false, true}) {
+      const AttentionShape shape{.sequences = 2,
+                                 .length = 1024,
+                                 .heads = 16,
+                                 .kv_heads = 4,
+                                 .head_dim = head_dim,
+                                 .documents = within};
+      Tensors first;
+      for (int run = 0; run < 50; ++run) {
+        Tensors out = AttentionOutputs(shape, qkv);
+        RunAttention(CudaOperations(), shape, qkv, within ? starts : at::Tensor(), grad, out);
+        if (run == 0) {
+          first = out;
+        }
+        for (size_t i = 0; i < out.size(); ++i) {
+          ASSERT_TRUE(at::equal(out[i], first[i])) << "heads of " << head_dim << ", output " << i << ", run "
+                                                   << run << (within ? ", within documents" : "");
+        }
       }
     }
   }
+}
+
+// Elsewhere cuDNN has no backward of longer heads.
+TEST(FlashAttentionTest, ComputesHeadsOf256DimsOnHopperAndOf128Elsewhere) {
+  const auto computes = [](int64_t length, int64_t head_dim) {
+    return cuda::FlashAttention::Computes({2, length, 4, 2, head_dim});
+  };
+  const bool hopper = !cuda::HopperVersion().empty();
+  EXPECT_TRUE(computes(100, 8));
+  EXPECT_TRUE(computes(100, 128));
+  EXPECT_EQ(computes(100, 136), hopper);
+  EXPECT_EQ(computes(100, 192), hopper);
+  EXPECT_EQ(computes(100, 256), hopper);
+  EXPECT_FALSE(computes(100, 264));
+  EXPECT_FALSE(computes(100, 132));
+  EXPECT_FALSE(computes(1, 192));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaAttentionTest, testing::Values(at::kFloat, at::kDouble, at::kBFloat16),

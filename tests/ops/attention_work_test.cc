@@ -81,6 +81,37 @@ TEST(AttentionWorkTest, ABackwardThatNeedNotRepeatTakesTheBatchAtOnceAndNoScores
   }
 }
 
+// Measured on an H200 with cuDNN 9.19: what the plans of a part took, less the 256 bytes of each.
+TEST(AttentionWorkTest, OfLongHeadsOnGpusItIsEnoughForTheFusedKernels) {
+  for (const auto& [shape, bytes] :
+       std::vector<std::pair<AttentionShape, int64_t>>{{{1, 8192, 32, 8, 192}, 2248671232},
+                                                       {{4, 4096, 32, 8, 192}, 2349858816},
+                                                       {{1, 8192, 32, 8, 256}, 2282225664},
+                                                       {{4, 4096, 32, 8, 256}, 2416967680},
+                                                       {{2, 4096, 128, 128, 192}, 2148532224},
+                                                       {{1, 8192, 32, 8, 192, /*repeats=*/false}, 403701760},
+                                                       {{4, 4096, 32, 8, 256, false}, 1075838976},
+                                                       {{2, 4096, 128, 128, 192, false}, 809500672}}) {
+    SCOPED_TRACE(testing::Message() << shape.sequences << " x " << shape.length << ", " << shape.heads << ":"
+                                    << shape.kv_heads << " heads of " << shape.head_dim);
+    EXPECT_GE(AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, 2), bytes + kFlashSlackBytes);
+    EXPECT_GE(AttentionWorkBytes(DeviceKind::kGpu, shape, 2), kFlashSlackBytes);
+  }
+}
+
+TEST(AttentionWorkTest, OfLongHeadsOnGpusItIsEnoughForBlocksOfScoresToo) {
+  for (const AttentionShape& shape : std::vector<AttentionShape>{
+           {2, 4096, 128, 128, 192}, {1, 16384, 64, 64, 256}, {1, 8192, 8, 1, 192}, {3, 100, 6, 2, 136}}) {
+    // No GPU has fused kernels of heads whose dims are no multiple of 8.
+    AttentionShape shorter = shape;
+    shorter.head_dim -= 2;
+    EXPECT_GT(AttentionWorkBytes(DeviceKind::kGpu, shape, 2),
+              AttentionWorkBytes(DeviceKind::kGpu, shorter, 2));
+    EXPECT_GT(AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, 2),
+              AttentionBackwardWorkBytes(DeviceKind::kGpu, shorter, 2));
+  }
+}
+
 TEST(AttentionWorkTest, NoPathOnGpusKeepsTheScoresOfAWholeSequenceInFloat) {
   const AttentionShape shape{4, 8192, 32, 8, 128};
   for (const int64_t element_bytes : {4, 8}) {
