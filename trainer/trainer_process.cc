@@ -56,8 +56,8 @@ using platform::Log;
 using platform::LogLevel;
 
 // For the creation of the groups and for each collective, from when the device has reached it. A peer that
-// dies is noticed at once; this is for one that hangs, and has to leave room for a rank that writes a large
-// checkpoint.
+// dies is noticed at once; this is for one that hangs, and has to leave room for a part of a checkpoint on a
+// slow disk (checkpoint/work_together.h).
 constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
 
 // A daemon that does not read must not keep a failing trainer.
