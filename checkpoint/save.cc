@@ -112,7 +112,7 @@ class Saving {
     Guarded([&] { return written; });
     own.file.bytes = file->bytes();
     own.file.digest = file->digest();
-    const std::vector<std::string> texts = ExchangeTexts(comm_, ToText(own));
+    const std::vector<std::string> texts = GatherTexts(comm_, ToText(own));
     Saved saved;
     Guarded([&] { return WriteCommonManifest(texts, saved); });
     if (!Publish()) {  // somebody has, since Begin looked
