@@ -101,15 +101,16 @@ class TrainerProcess {
     } catch (...) {
       Fail(std::current_exception());
     }
+    if (outcome == RankOutcome::kFinished) {
+      v1::FromTrainer message;
+      message.mutable_finished()->set_step(rank_->step());
+      outbox_->Push(std::move(message));
+    }
+    // A frozen daemon gets its reports when it wakes up; one that is gone ends the process in Read.
+    outbox_->Flush(absl::InfiniteDuration());
     if (outcome == RankOutcome::kStopped) {
-      outbox_->Flush(kLastWords);
       Leave(ExitCode::kPreempted);
     }
-    v1::FromTrainer message;
-    message.mutable_finished()->set_step(rank_->step());
-    outbox_->Push(std::move(message));
-    // A frozen daemon gets its report when it wakes up; one that is gone ends the process in Read.
-    outbox_->Flush(absl::InfiniteDuration());
     leaving_ = true;
     channel_.Shutdown();
     reader.join();
