@@ -10,8 +10,8 @@
 
 #include "comm/communicator.h"
 #include "comm/communicator_factory.h"
-#include "comm/thread_communicator.h"
 #include "device/device.h"
+#include "tests/comm/thread_communicator.h"
 
 namespace tandem::trainer {
 
