@@ -14,7 +14,10 @@
 
 namespace tandem::checkpoint {
 
-std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::string& text) {
+namespace {
+
+// Collective: every rank's text, in rank order, on every rank, or with to_root on rank 0 alone.
+std::vector<std::string> SendTexts(comm::Communicator& comm, const std::string& text, bool to_root) {
   const auto size = static_cast<int64_t>(text.size());
   const at::Tensor own_size = at::empty({1}, at::kLong);
   *own_size.mutable_data_ptr<int64_t>() = size;
@@ -22,20 +25,36 @@ std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::stri
   comm.AllGather(own_size, sizes);
   const int64_t* const all = sizes.const_data_ptr<int64_t>();
   const int64_t longest = *std::max_element(all, all + comm.size());
+  const bool receives = !to_root || comm.rank() == 0;
+  std::vector<std::string> result;
   if (longest == 0) {
-    return std::vector<std::string>(static_cast<size_t>(comm.size()));
+    result.resize(receives ? static_cast<size_t>(comm.size()) : 0);
+    return result;
   }
 
   const at::Tensor own = at::zeros({longest}, at::kByte);
   std::memcpy(own.mutable_data_ptr(), text.data(), text.size());
-  at::Tensor texts = at::empty({comm.size() * longest}, at::kByte);
-  comm.AllGather(own, texts);
-  std::vector<std::string> result;
-  for (int64_t rank = 0; rank < comm.size(); ++rank) {
+  at::Tensor texts = at::empty({receives ? comm.size() * longest : 0}, at::kByte);
+  if (to_root) {
+    comm.Gather(own, texts);
+  } else {
+    comm.AllGather(own, texts);
+  }
+  for (int64_t rank = 0; receives && rank < comm.size(); ++rank) {
     const char* const begin = static_cast<const char*>(texts.const_data_ptr()) + rank * longest;
     result.emplace_back(begin, begin + all[rank]);
   }
   return result;
+}
+
+}  // namespace
+
+std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::string& text) {
+  return SendTexts(comm, text, /*to_root=*/false);
+}
+
+std::vector<std::string> GatherTexts(comm::Communicator& comm, const std::string& text) {
+  return SendTexts(comm, text, /*to_root=*/true);
 }
 
 std::string TextOfRankZero(comm::Communicator& comm, const std::string& text) {

@@ -15,6 +15,9 @@ namespace tandem::checkpoint {
 // Collective: every rank's text, in rank order, on every rank. Throws CommError.
 std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::string& text);
 
+// Collective: every rank's text, in rank order, on rank 0; on the others none. Throws CommError.
+std::vector<std::string> GatherTexts(comm::Communicator& comm, const std::string& text);
+
 // Collective: rank 0's text, on every rank; what another gives is not used. Throws CommError.
 std::string TextOfRankZero(comm::Communicator& comm, const std::string& text);
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "checkpoint/verify.h"
 #include "checkpoint/whole_steps.h"
 #include "checkpoint/work_together.h"
+#include "checkpoint/write_together.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 
@@ -96,12 +98,21 @@ class Saving {
 
  private:
   Saved Write() {
+    Contribution own{.file = {.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank())}};
+    std::optional<ShardsFile> file;
     Guarded([&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(ShardsFile made, ShardsFile::Make(shards_));
+      file.emplace(std::move(made));
+      own.arrays = ArraysOf(shards_);
       return comm_.rank() == 0 ? files_.CreateFolder(temporary_) : absl::OkStatus();
     });
-    Contribution own;
-    Guarded([&] { return WriteOwnFile(own); });
-    const std::vector<std::string> texts = ExchangeTexts(comm_, ToText(own));
+    const absl::Status written =
+        WriteTogether(files_, comm_, temporary_, absl::StrCat(temporary_, "/", own.file.name),
+                      [&]() -> absl::StatusOr<std::string_view> { return file->Next(); });
+    Guarded([&] { return written; });
+    own.file.bytes = file->bytes();
+    own.file.digest = file->digest();
+    const std::vector<std::string> texts = GatherTexts(comm_, ToText(own));
     Saved saved;
     Guarded([&] { return WriteCommonManifest(texts, saved); });
     if (!Publish()) {  // somebody has, since Begin looked
@@ -261,18 +272,6 @@ class Saving {
     }
     there = {.path = path_, .bytes = TotalBytes(*manifest, bytes), .manifest_digest = manifest->digest};
     return absl::OkStatus();
-  }
-
-  absl::Status WriteOwnFile(Contribution& own) {
-    TANDEM_ASSIGN_OR_RETURN(ShardsFile file, ShardsFile::Make(shards_));
-    own.file.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank());
-    TANDEM_RETURN_IF_ERROR(
-        files_.WriteParts(absl::StrCat(temporary_, "/", own.file.name),
-                          [&]() -> absl::StatusOr<std::string_view> { return file.Next(); }));
-    own.file.bytes = file.bytes();
-    own.file.digest = file.digest();
-    own.arrays = ArraysOf(shards_);
-    return files_.SyncFolder(temporary_);
   }
 
   // Rank 0.

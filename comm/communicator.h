@@ -37,8 +37,8 @@ class AddressError : public std::runtime_error {
 // Every rank makes the same calls in the same order, from one thread (the stream's). On the CPU a call
 // returns when the collective is done; on a GPU it is enqueued on the current stream. Tensors are contiguous,
 // any dtype (bytes are moved), and stay alive until it is done. A group of one rank is a communicator like
-// any other. Throws CommError when a peer is lost or the deadline passes; what a GPU notices later,
-// CheckPending throws. Not thread-safe, except Abort, CheckPending and the two counts.
+// any other (lone_communicator.h). Throws CommError when a peer is lost or the deadline passes; what a GPU
+// notices later, CheckPending throws. Not thread-safe, except Abort, CheckPending and the two counts.
 class Communicator {
  public:
   virtual ~Communicator() = default;

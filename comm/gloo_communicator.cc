@@ -14,7 +14,7 @@
 #include "comm/collective.h"
 #include "comm/communicator.h"
 #include "comm/communicator_factory.h"
-#include "comm/thread_communicator.h"
+#include "comm/lone_communicator.h"
 #include "device/device.h"
 #include "platform/clock.h"
 
@@ -186,7 +186,7 @@ class GlooFactory final : public CommunicatorFactory {
   // Gloo has nothing that two communicators of a group could share.
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
     if (membership.size == 1) {
-      return std::move(MakeThreadCommunicators(membership.group, 1).front());
+      return MakeLoneCommunicator(membership);
     }
     const std::string where =
         "group " + membership.group + " " + RankText(membership.ranks, membership.rank) + ", one of " +

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "comm/lone_communicator.h"
 #include "comm/nccl_communicator.h"
 #include "comm/nccl_error.h"
 #include "comm/nccl_memory.h"
@@ -22,6 +23,9 @@ class NcclFactory final : public CommunicatorFactory {
   NcclFactory(Rendezvous rendezvous, int device) : rendezvous_(std::move(rendezvous)), device_(device) {}
 
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
+    if (membership.size == 1) {  // NCCL's would take some 400 MiB of the GPU, and copy all the same
+      return MakeLoneCommunicator(membership);
+    }
     TakeMultiprocessors(membership);
     if (live != nullptr) {
       return CloneNcclCommunicator(membership.group, *live, membership.options);
@@ -43,7 +47,7 @@ class NcclFactory final : public CommunicatorFactory {
     int multiprocessors = 0;
     device::CheckCuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
                       "multiprocessors of the GPU");
-    ctas_ += membership.size > 1 ? parallel::MostCtas(membership.options) : 0;
+    ctas_ += parallel::MostCtas(membership.options);
     if (ctas_ > multiprocessors) {
       throw CommError("group " + membership.group + ": with it, collectives that run at once take up to " +
                       std::to_string(ctas_) + " thread blocks, and the GPU has " +

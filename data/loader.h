@@ -45,8 +45,6 @@ class Loader {
 
   int64_t row_elements() const { return window_tokens_ + (documents_.has_value() ? window_tokens_ - 1 : 0); }
 
-  int64_t num_windows() const { return num_windows_; }
-
   // Hexadecimal, of the corpus's digest and of what its documents are: which text this is, by its files'
   // names and sizes. A job that goes on from a checkpoint compares it with the one in there.
   std::string digest() const;

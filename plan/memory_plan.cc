@@ -59,7 +59,7 @@ int64_t OutsideBytes(const JobPlan& plan, const schedules::DeviceProfile& profil
   }
   int64_t bytes = profile.context_bytes;
   for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
-    bytes += GroupRanks(plan, use.group) > 1 ? profile.communicator_bytes : profile.lone_communicator_bytes;
+    bytes += GroupRanks(plan, use.group) > 1 ? profile.communicator_bytes : 0;
   }
   return bytes;
 }

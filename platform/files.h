@@ -18,6 +18,10 @@ namespace tandem::platform {
 // How much of a large file its reader or writer has in memory at a time.
 inline constexpr int64_t kFilePartBytes = int64_t{16} << 20;
 
+// How much of a large file is written before it is synced: no call of its writer takes as long as a sync of
+// all of it, and little of it is in the machine's cache.
+inline constexpr int64_t kSyncBytes = int64_t{1} << 30;
+
 // The folder itself, on this machine, whatever its path, for as long as it exists and its file system is
 // mounted. Through another mount it is the same folder.
 struct FolderId {
@@ -50,6 +54,7 @@ class Files {
 
   // The same of content that need not fit in memory: the parts that `next` returns, one behind the other,
   // until it returns an empty one, or an error, which this returns then. A part is used until the next call.
+  // Synced after every kSyncBytes or so, too.
   virtual absl::Status WriteParts(const std::string& path,
                                   const std::function<absl::StatusOr<std::string_view>()>& next) = 0;
 

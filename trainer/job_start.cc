@@ -77,7 +77,7 @@ void ThrowIfRankZeroCannotWrite(const absl::Status& written) {
 }
 
 // Collective. Every rank must see a file that rank 0 has just written in `directory`; throws UserError on all
-// ranks, naming those that do not, after five seconds.
+// ranks, naming those that do not, after five seconds; as ThrowIfUnwritable where rank 0 cannot write there.
 void CheckSameFolder(platform::Files& files, comm::Communicator& comm, const std::string& directory) {
   if (comm.size() == 1) {
     return;

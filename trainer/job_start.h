@@ -40,14 +40,15 @@ struct StartListener {
 // where the directory was not there either. Throws UserError on all ranks
 // * with the reason "CheckpointDirectoryInUse" where another job lives in the directory,
 // * with the reason "NoValidCheckpoint" where `newest` finds checkpoints and none of them verifies,
-// * where not every rank sees the directory, or rank 0 cannot write to it,
+// * where not every rank sees the directory, or rank 0 may not write to it,
 // * where a checkpoint that was named is not whole, may not be read, or is not the same for every rank,
 // * where it is of another model, has weights of another type, or biases of routers where this job has none,
 //   or none where it has,
 // * where the checkpoint is of a step that the job does not have,
 // * where the directory holds later checkpoints of another job, whose names this job will need,
 // * where another job has used a directory that was new or empty when this job was submitted.
-// CheckpointError where a checkpoint, or the directory, cannot be read now; CommError.
+// CheckpointError where a checkpoint, or the directory, cannot be read now, or rank 0 cannot write to it for
+// a reason that is not the job's (directory_error.h): a full disk, or one that fails. CommError.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                   checkpoint::HeldLease& lease, const StartListener& listener);
 

@@ -17,8 +17,8 @@ namespace tandem::trainer {
 class MetricsFile {
  public:
   // Drops the lines of steps that will come again, those after `resumed_step` and where that is 0 the one
-  // before step 1, and a line that was torn by a crash. Throws UserError, naming the file, where that cannot
-  // be read or written, or the directory is not there.
+  // before step 1, and a line that was torn by a crash. Throws as ThrowIfUnwritable (directory_error.h),
+  // naming the file, where that cannot be read or written, or the directory is not there.
   // `files` outlives it.
   MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
               int64_t resumed_step);

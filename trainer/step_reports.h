@@ -33,8 +33,8 @@ class StepReports {
  public:
   // comm, seconds_at_peak: as for the reporter. resumed_step: done before. self: the job. failed: called
   // once, on the reporter's thread, with the error that Flush throws. All but the functions outlive it. On
-  // rank 0 it sends the table of parameters first, where norms are wanted. Throws UserError where a file
-  // cannot be written.
+  // rank 0 it sends the table of parameters first, where norms are wanted. Throws as ThrowIfUnwritable
+  // (directory_error.h) where a file cannot be written.
   StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
               double seconds_at_peak, int64_t resumed_step, const checkpoint::Owner& self, SendToWorker send,
               std::function<void(std::exception_ptr)> failed);

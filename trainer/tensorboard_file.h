@@ -24,7 +24,8 @@ std::string TensorBoardRecord(std::string_view data);
 // followed_file.h says.
 class TensorBoardFile {
  public:
-  // Throws UserError, naming the folder, where it cannot be written, or the directory is not there.
+  // Throws as ThrowIfUnwritable (directory_error.h), naming the folder, where it cannot be written, or the
+  // directory is not there.
   // `files` and `clock` outlive it.
   TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,
                   checkpoint::Owner self, int64_t resumed_step);

@@ -56,8 +56,8 @@ using platform::Log;
 using platform::LogLevel;
 
 // For the creation of the groups and for each collective, from when the device has reached it. A peer that
-// dies is noticed at once; this is for one that hangs, and has to leave room for a rank that writes a large
-// checkpoint.
+// dies is noticed at once; this is for one that hangs, and has to leave room for a part of a checkpoint on a
+// slow disk (checkpoint/work_together.h).
 constexpr absl::Duration kCollectiveTimeout = absl::Minutes(10);
 
 // A daemon that does not read must not keep a failing trainer.
@@ -101,15 +101,16 @@ class TrainerProcess {
     } catch (...) {
       Fail(std::current_exception());
     }
+    if (outcome == RankOutcome::kFinished) {
+      v1::FromTrainer message;
+      message.mutable_finished()->set_step(rank_->step());
+      outbox_->Push(std::move(message));
+    }
+    // A frozen daemon gets its reports when it wakes up; one that is gone ends the process in Read.
+    outbox_->Flush(absl::InfiniteDuration());
     if (outcome == RankOutcome::kStopped) {
-      outbox_->Flush(kLastWords);
       Leave(ExitCode::kPreempted);
     }
-    v1::FromTrainer message;
-    message.mutable_finished()->set_step(rank_->step());
-    outbox_->Push(std::move(message));
-    // A frozen daemon gets its report when it wakes up; one that is gone ends the process in Read.
-    outbox_->Flush(absl::InfiniteDuration());
     leaving_ = true;
     channel_.Shutdown();
     reader.join();

@@ -56,9 +56,8 @@ constexpr double kGrouped = 0.77;
 // SXM with PyTorch 2.11; peaks are NVIDIA's data sheet's, dense. What one more kernel costs is assumed.
 // What a rank takes beside its arena is what the driver said on two H200s for eight layers of Llama-3-8B in
 // bf16 under six strategies, with 2 to 5 communicators (bench/strategies.py): a context with cuBLAS, cuDNN
-// and the kernels of a step, and NCCL's buffers, of which a group of one rank has more. NCCL's collectives
-// slow products beside them by 19 to 30 % with its defaults and by 11 to 20 % in symmetric windows, measured
-// on 4 H200s: a fifth is taken.
+// and the kernels of a step, and NCCL's buffers. NCCL's collectives slow products beside them by 19 to 30 %
+// with its defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth is taken.
 DeviceProfile H100() {
   return {
       .name = "h100",
@@ -74,7 +73,6 @@ DeviceProfile H100() {
       .memory_bytes = 81079 * kMebibyte,
       .context_bytes = 1625 * kMebibyte,
       .communicator_bytes = 232 * kMebibyte,
-      .lone_communicator_bytes = 422 * kMebibyte,
       .overhead_seconds = 5 * kMicro,
       .link = NvLink(),
       .network = EightAdapters(),

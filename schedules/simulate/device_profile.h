@@ -58,10 +58,9 @@ struct DeviceProfile {
   double memory_bytes_per_second = 0;
   int64_t memory_bytes = 0;  // of one device; 0: not known
   // The device memory that one rank takes beside its arena: the context with the code that is loaded into
-  // it, each communicator of several ranks, and each of one rank. 0: not known.
+  // it, and each communicator of several ranks; one of a single rank takes nothing. 0: not known.
   int64_t context_bytes = 0;
   int64_t communicator_bytes = 0;
-  int64_t lone_communicator_bytes = 0;
   double overhead_seconds = 0;  // of every instruction that runs something, beside its work
   // Before an instruction's work: after the one before it on its stream, and after one of another stream that
   // it waited for (a thread or a device queue wakes up).

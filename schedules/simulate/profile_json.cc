@@ -201,7 +201,6 @@ std::string ProfileToJson(const DeviceProfile& profile) {
   json["memory_bytes"] = profile.memory_bytes;
   json["context_bytes"] = profile.context_bytes;
   json["communicator_bytes"] = profile.communicator_bytes;
-  json["lone_communicator_bytes"] = profile.lone_communicator_bytes;
   json["overhead_seconds"] = profile.overhead_seconds;
   json["gap_seconds"] = profile.gap_seconds;
   json["wake_seconds"] = profile.wake_seconds;
@@ -248,7 +247,6 @@ absl::StatusOr<DeviceProfile> ProfileFromJson(absl::string_view text) {
   bytes("memory_bytes", profile.memory_bytes);
   bytes("context_bytes", profile.context_bytes);
   bytes("communicator_bytes", profile.communicator_bytes);
-  bytes("lone_communicator_bytes", profile.lone_communicator_bytes);
   file.Number("overhead_seconds", false, false, kMax, profile.overhead_seconds);
   file.Number("gap_seconds", false, false, kMax, profile.gap_seconds);
   file.Number("wake_seconds", false, false, kMax, profile.wake_seconds);

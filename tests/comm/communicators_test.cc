@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/thread_communicator.h"
 #include "device/device.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/comm/thread_communicator.h"
 #include "tests/comm/thread_groups.h"
 
 namespace tandem::comm {

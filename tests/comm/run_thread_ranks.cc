@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/thread_communicator.h"
+#include "tests/comm/thread_communicator.h"
 
 namespace tandem::comm {
 

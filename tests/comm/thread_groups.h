@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "comm/communicator_factory.h"
-#include "comm/thread_communicator.h"
+#include "tests/comm/thread_communicator.h"
 
 namespace tandem::comm {
 

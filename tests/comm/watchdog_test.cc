@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "comm/thread_communicator.h"
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/comm/thread_communicator.h"
 
 namespace tandem::comm {
 namespace {

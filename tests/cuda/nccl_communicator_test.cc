@@ -113,6 +113,49 @@ TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {
   }
 }
 
+// One of NCCL's takes some 400 MiB of the GPU.
+TEST(NcclFactoryTest, AGroupOfOneRankMovesTheRightBytesAndTakesNoMemory) {
+  if (Gpus() == 0) {
+    GTEST_SKIP() << "needs a GPU";
+  }
+  const auto device = device::MakeCudaDevice(0);
+  const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
+  Numbers(1, 0).item<float>();  // the context is there
+  const int64_t before = device->memory_use().used;
+  const auto factory = MakeNcclFactory({.store = nullptr, .data_address = "", .timeout = kTimeout}, 0);
+  const auto comm = factory->Make({.group = "test", .prefix = "t"}, nullptr);
+  const auto clone = factory->Make({.group = "clone", .prefix = "c", .clone_of = "test"}, comm.get());
+  EXPECT_EQ(clone->name(), "clone");
+  for (Communicator* each : {comm.get(), clone.get()}) {
+    ExpectTheRightBytes(*each, *stream);
+  }
+  EXPECT_LT(device->memory_use().used - before, int64_t{64} << 20);
+}
+
+// As of the last look, for who finds the oldest collective that hangs.
+TEST(NcclFactoryTest, ACopyOfALoneRankHasEndedWhenTheStreamHasPassedIt) {
+  if (Gpus() == 0) {
+    GTEST_SKIP() << "needs a GPU";
+  }
+  const auto device = device::MakeCudaDevice(0);
+  const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
+  const auto comm = MakeNcclFactory({.store = nullptr, .data_address = "", .timeout = kTimeout}, 0)
+                        ->Make({.group = "test", .prefix = "t"}, nullptr);
+  const at::Tensor mine = Numbers(8, 0);
+  at::Tensor all = at::zeros({8}, mine.options());
+  all.sum().item<float>();
+  stream->Enqueue([&] {
+    cuda::Spin(2'000'000'000, c10::cuda::getCurrentCUDAStream().stream());
+    comm->AllGather(mine, all);
+  });
+  comm->CheckPending();
+  EXPECT_EQ(comm->num_collectives(), 1u);
+  EXPECT_EQ(comm->num_ended(), 0u);
+  stream->Synchronize();
+  comm->CheckPending();
+  EXPECT_EQ(comm->num_ended(), 1u);
+}
+
 TEST(NcclCommunicatorTest, CreationWithoutAllRanksEndsAtTheDeadline) {
   MemoryStore store;
   const auto device = device::MakeCudaDevice(0);

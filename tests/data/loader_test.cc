@@ -40,6 +40,9 @@ class LoaderTest : public ::testing::Test {
     return rows;
   }
 
+  // Of a sequence and the token behind it; what is left at the end is in none.
+  int64_t NumWindows(Split split) const { return corpus_->num_tokens(split) / (kLength + 1); }
+
   static constexpr int64_t kLength = 15;
   platform::TemporaryFolder folder_;
   std::shared_ptr<const Corpus> corpus_;
@@ -47,8 +50,7 @@ class LoaderTest : public ::testing::Test {
 
 TEST_F(LoaderTest, AnEpochSeesEveryWindowOnce) {
   const Loader loader(corpus_, Split::kTrain, /*seed=*/1, kLength);
-  const int64_t windows = loader.num_windows();
-  EXPECT_EQ(windows, corpus_->num_tokens(Split::kTrain) / (kLength + 1));
+  const int64_t windows = NumWindows(Split::kTrain);
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int64_t> seen;
     for (int64_t n = 0; n < windows; ++n) {
@@ -63,10 +65,11 @@ TEST_F(LoaderTest, AnEpochSeesEveryWindowOnce) {
 TEST_F(LoaderTest, EveryEpochAndSeedHasItsOrder) {
   const Loader one(corpus_, Split::kTrain, 1, kLength);
   const Loader two(corpus_, Split::kTrain, 2, kLength);
-  const auto windows = [](const Loader& loader, int64_t epoch) {
+  const int64_t num_windows = NumWindows(Split::kTrain);
+  const auto windows = [&](const Loader& loader, int64_t epoch) {
     std::vector<int64_t> result;
-    for (int64_t n = 0; n < loader.num_windows(); ++n) {
-      result.push_back(loader.Window(epoch * loader.num_windows() + n));
+    for (int64_t n = 0; n < num_windows; ++n) {
+      result.push_back(loader.Window(epoch * num_windows + n));
     }
     return result;
   };
@@ -102,13 +105,14 @@ TEST_F(LoaderTest, AFreshLoaderGoesOnWhereAnotherWouldBe) {
 TEST_F(LoaderTest, HeldOutTextNeverAppearsInTraining) {
   const Loader train(corpus_, Split::kTrain, 1, kLength);
   std::set<std::vector<int64_t>> seen;
-  for (int64_t n = 0; n < train.num_windows(); ++n) {
+  for (int64_t n = 0; n < NumWindows(Split::kTrain); ++n) {
     seen.insert(Batch(train, n + 1, 0, 1, 1));
   }
-  EXPECT_EQ(seen.size(), train.num_windows());
+  EXPECT_EQ(seen.size(), NumWindows(Split::kTrain));
   const Loader held(corpus_, Split::kValidation, 1, kLength);
-  for (int64_t n = 0; n < held.num_windows(); ++n) {
-    EXPECT_EQ(seen.count(Batch(held, 1, n, held.num_windows(), 1)), 0);
+  const int64_t num_held = NumWindows(Split::kValidation);
+  for (int64_t n = 0; n < num_held; ++n) {
+    EXPECT_EQ(seen.count(Batch(held, 1, n, num_held, 1)), 0);
   }
 }
 
@@ -155,9 +159,10 @@ class DocumentsTest : public testing::Test {
     const Loader loader(corpus, Split::kValidation, 1, length, documents);
     EXPECT_EQ(loader.row_elements(), 2 * length + 1);
     std::vector<Row> rows;
-    for (int64_t window = 0; window < loader.num_windows(); ++window) {
+    const int64_t num_windows = corpus->num_tokens(Split::kValidation) / (length + 1);
+    for (int64_t window = 0; window < num_windows; ++window) {
       std::vector<int64_t> row(loader.row_elements());
-      loader.Fill(1, window, loader.num_windows(), 1, row.data());
+      loader.Fill(1, window, num_windows, 1, row.data());
       rows.push_back({std::string(row.begin(), row.begin() + length + 1),
                       std::vector<int64_t>(row.begin() + length + 1, row.end())});
     }

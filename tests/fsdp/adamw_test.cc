@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "comm/thread_communicator.h"
+#include "tests/comm/thread_communicator.h"
 #include "tests/fsdp/test_unit.h"
 
 namespace tandem::fsdp {

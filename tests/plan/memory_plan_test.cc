@@ -74,15 +74,14 @@ TEST(MemoryPlanTest, ACheckpointTakesAPartOfAFileOfTheHostsMemoryAndCopiesOfFroz
             platform::kFilePartBytes + 4 * fsdp::HeldRange(plan.layouts[0], MeshOf(plan, 0, 0)).size());
 }
 
-TEST(MemoryPlanTest, OutsideCountsTheCommunicatorsOfSeveralRanksAndOfOne) {
+TEST(MemoryPlanTest, OutsideCountsTheCommunicatorsOfSeveralRanks) {
   schedules::DeviceProfile profile;
   const JobPlan two = MakeJobPlan(TestJob("{ranks: 2}"));
   EXPECT_EQ(OutsideBytes(two, profile), 0) << "the profile does not know";
   profile.context_bytes = 1000;
   profile.communicator_bytes = 7;
-  profile.lone_communicator_bytes = 100;
   EXPECT_EQ(OutsideBytes(two, profile), 1000 + 3 * 7);
-  EXPECT_EQ(OutsideBytes(MakeJobPlan(TestJob("{ranks: 1}")), profile), 1000 + 100) << "of the norm";
+  EXPECT_EQ(OutsideBytes(MakeJobPlan(TestJob("{ranks: 1}")), profile), 1000);
   // Each replica is one rank, which gathers nothing and exchanges nothing within it.
   EXPECT_EQ(OutsideBytes(MakeJobPlan(TestJob("{ranks: 2, fsdp: {strategy: hsdp}}")), profile), 1000 + 2 * 7);
 }

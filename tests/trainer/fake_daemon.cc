@@ -58,6 +58,7 @@ FakeDaemon::~FakeDaemon() {
       waitpid(process->pid, nullptr, 0);
     }
     process->channel->Shutdown();
+    SetFrozen(rank, false);
     process->reader.join();
   }
 }
@@ -109,6 +110,10 @@ void FakeDaemon::StartRank(int rank) {
 
 void FakeDaemon::Read(RankProcess& process) {
   while (true) {
+    {
+      std::unique_lock<std::mutex> lock(mu_);
+      changed_.wait(lock, [&] { return !process.frozen; });
+    }
     v1::FromTrainer message;
     const absl::StatusOr<bool> received = process.channel->Receive(message);
     const std::lock_guard<std::mutex> lock(mu_);
@@ -144,6 +149,12 @@ void FakeDaemon::Answer(RankProcess& process, const std::string& key) {
   answer.set_key(key);
   answer.set_value(value->second);
   process.channel->Send(message).IgnoreError();  // a rank that is gone needs no answer
+}
+
+void FakeDaemon::SetFrozen(int rank, bool frozen) {
+  const std::lock_guard<std::mutex> lock(mu_);
+  ranks_.at(rank)->frozen = frozen;
+  changed_.notify_all();
 }
 
 std::optional<FakeDaemon::Exit> FakeDaemon::WaitExit(int rank, absl::Duration timeout) {

@@ -63,6 +63,9 @@ class FakeDaemon {
   void Send(int rank, const v1::ToTrainer& message);
   void Request(int rank, v1::Desired desired, uint64_t id);
   void CloseChannel(int rank);
+  // Whether what the rank sends is left unread, but for a message that is being read, as of a daemon that is
+  // stopped or swaps.
+  void SetFrozen(int rank, bool frozen);
   link::SharedPage& page(int rank) { return **ranks_.at(rank)->page; }
   pid_t pid(int rank) const { return ranks_.at(rank)->pid; }
 
@@ -73,6 +76,7 @@ class FakeDaemon {
     std::optional<link::MappedPage> page;
     std::vector<v1::FromTrainer> said;  // mu_
     bool closed = false;                // mu_
+    bool frozen = false;                // mu_
     std::vector<std::string> asked;     // keys without a value yet; mu_
     std::thread reader;
   };

@@ -12,8 +12,8 @@
 
 #include "comm/communicator.h"
 #include "comm/communicator_factory.h"
-#include "comm/thread_communicator.h"
 #include "device/device.h"
+#include "tests/comm/thread_communicator.h"
 
 namespace tandem::trainer {
 

@@ -231,6 +231,37 @@ TEST_F(ProcessTest, StopAfterCheckpointSentToOneRankStopsAll) {
   EXPECT_EQ(checkpoints[1], last_step);
 }
 
+// It was stopped, or its machine swaps, while the job is drained. The checkpoint that the job has just saved
+// is the one that it goes on from.
+TEST_F(ProcessTest, AFrozenDaemonGetsTheLastReportsOfAJobThatStopsWhenItWakesUp) {
+  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
+  Start();
+  ASSERT_TRUE(WaitForReport(2).has_value());
+  daemon_->SetFrozen(0, true);
+  const int64_t enough = daemon_->page(0).step + 300;  // reports: more than a socket buffer takes
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (daemon_->page(0).step < enough && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  daemon_->Request(0, v1::DESIRED_STOP_AFTER_CHECKPOINT, 12);
+  ExpectExit(1, ExitCode::kPreempted, kPatience);
+  EXPECT_FALSE(daemon_->WaitExit(0, absl::Milliseconds(1500)).has_value()) << "it leaves with unsent reports";
+  daemon_->SetFrozen(0, false);
+  const auto done = daemon_->WaitFor(
+      0, [](const auto& m) { return m.request_done() == 12; }, kPatience);
+  ASSERT_TRUE(done.has_value());
+  EXPECT_EQ(done->request_error(), "");
+  ExpectExit(0, ExitCode::kPreempted, kPatience);
+  int64_t checkpoint = 0;
+  int64_t last_step = 0;
+  for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
+    checkpoint = message.has_checkpoint() ? message.checkpoint().step() : checkpoint;
+    last_step = message.has_report() ? message.report().step() : last_step;
+  }
+  EXPECT_GE(last_step, enough);
+  EXPECT_EQ(checkpoint, last_step);
+}
+
 TEST_F(ProcessTest, ASaveThatFailsIsReportedAndAnswersTheRequest) {
   const std::string directory = folder_ + "/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);

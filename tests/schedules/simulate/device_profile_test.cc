@@ -32,7 +32,6 @@ TEST(DeviceProfileTest, PresetsGoThroughJsonUnchanged) {
     EXPECT_EQ(read->memory_bytes, profile.memory_bytes);
     EXPECT_EQ(read->context_bytes, profile.context_bytes);
     EXPECT_EQ(read->communicator_bytes, profile.communicator_bytes);
-    EXPECT_EQ(read->lone_communicator_bytes, profile.lone_communicator_bytes);
     EXPECT_EQ(read->link.max_ranks, profile.link.max_ranks);
   }
   EXPECT_EQ(PresetProfile("tpu").status().message(),
@@ -103,7 +102,7 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
        "measured[0]: is not an object; allowed: an object {...}"},
       {"\"link\": {", "\"links\": {},  \"link\": {",
        "links: is not a key of a device profile; allowed: name, describe, compute, memory_bytes_per_second, "
-       "memory_bytes, context_bytes, communicator_bytes, lone_communicator_bytes, overhead_seconds, "
+       "memory_bytes, context_bytes, communicator_bytes, overhead_seconds, "
        "gap_seconds, wake_seconds, "
        "skew_seconds, link, network, cores, "
        "compute_slowdown, measured"},

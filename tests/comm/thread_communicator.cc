@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/thread_communicator.h"
+#include "tests/comm/thread_communicator.h"
 
 #include <atomic>
 #include <cstring>
