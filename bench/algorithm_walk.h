@@ -22,22 +22,22 @@ using Algorithm = ops::ProductTable::Algorithm;
 using Clock = std::chrono::steady_clock;
 
 // Every algorithm that cuBLASLt has for products of bfloat16 with an output of that type, with every setting
-// that it names: tiles, stages, clusters, custom options, swizzles; sums are not split. In a random order,
-// each time the same. Throws c10::Error where cuBLASLt does not answer.
+// that it names: tiles, stages, clusters, custom options, swizzles; sums are not split. The order is random
+// but always the same. Throws c10::Error if cuBLASLt fails.
 std::vector<Algorithm> AllAlgorithms(cublasLtHandle_t handle, cudaDataType_t output);
 
-// Asks cuBLASLt, on every processor but the caller's, which settings it takes for a product, ahead of the
-// caller, who times them.
+// Asks cuBLASLt on all other processors which settings it accepts for a product, ahead of the caller, which
+// times them.
 class AlgorithmWalk {
  public:
-  // settings and plan are there for as long as this is. Nothing is asked behind the deadline.
+  // settings and plan must outlive this object. Nothing is asked after the deadline.
   AlgorithmWalk(const std::vector<Algorithm>& settings, const ops::cuda::ProductPlan& plan,
                 Clock::time_point deadline);
-  ~AlgorithmWalk();  // asks no more
+  ~AlgorithmWalk();  // stops asking, and waits for its threads
   AlgorithmWalk(const AlgorithmWalk&) = delete;
   AlgorithmWalk& operator=(const AlgorithmWalk&) = delete;
 
-  // Another one that is taken, in any order; waits for it. None behind the last.
+  // The next accepted setting, in any order; waits for it. nullopt after the last.
   std::optional<Algorithm> Next() ABSL_LOCKS_EXCLUDED(mu_);
 
   // How many settings were asked for; final once Next has returned none.

@@ -11,8 +11,8 @@
 
 namespace tandem::bench {
 
-// Median milliseconds of one call on the current GPU and stream, of eleven after three, which begin on a GPU
-// that has rested for a tenth of a second.
+// Median milliseconds of a call on the current GPU and stream: eleven timed calls after three warm-up calls,
+// on a GPU that has rested for a tenth of a second.
 double Time(const std::function<void()>& call);
 
 // The GPU, and what it can do.
@@ -34,8 +34,8 @@ struct Amount {
 };
 double Bytes(std::initializer_list<at::Tensor> tensors);
 
-// Times `ours` and, where there is one, ATen's of the same. Prints `line` (which says what it is) as a line
-// of results with the times, the amount, its rate, and the share of the bound.
+// Times `ours` and, if it is not null, `aten`. Prints `line` (which names the operation) as a line of results
+// with both times, the amount, its rate, and the share of the bound.
 void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bounds,
             const std::function<void()>& ours, const std::function<void()>& aten);
 

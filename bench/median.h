@@ -7,7 +7,7 @@
 
 namespace tandem::bench {
 
-// The upper one of the two in the middle where there are two; 0 of nothing.
+// The median; of an even number of values the upper middle one; 0 if there are none.
 inline double Median(std::vector<double> values) {
   if (values.empty()) {
     return 0;

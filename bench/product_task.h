@@ -17,13 +17,13 @@ struct ProductTask {
   int64_t inputs = 0;
   double seconds = 0;     // for each product
   bool residual = false;  // y has an addend
-  // y, grad_x, grad_weight, grad_weight_in_float; none: all of them.
+  // y, grad_x, grad_weight, grad_weight_in_float; empty: all of them.
   std::set<std::string, std::less<>> products;
 
   bool Has(std::string_view product) const { return products.empty() || products.contains(product); }
 };
 
-// "TOKENS,OUTPUTS,INPUTS,SECONDS[,residual][,PRODUCT ...]"; none of anything else.
+// Reads "TOKENS,OUTPUTS,INPUTS,SECONDS[,residual][,PRODUCT ...]"; nullopt for any other text.
 std::optional<ProductTask> ReadProductTask(const std::string& argument);
 
 }  // namespace tandem::bench

@@ -5,8 +5,8 @@
 
 namespace tandem::bench {
 
-// The resolved spec of a job file. Prints what is wrong with the file on standard error and ends the process
-// with 64 where it is refused.
+// The resolved spec of a job file. If the file is refused, prints the violations on standard error and exits
+// with 64.
 v1::JobSpec ReadJobOrExit(const char* path);
 
 }  // namespace tandem::bench

@@ -8,13 +8,14 @@
 
 namespace tandem::bench {
 
-// The lines of one shape: Report (gpu_bounds.h) of an operation, after which LibTorch gives memory that it
-// only keeps back to the GPU, as the next operation may need it.
+// Prints the lines of one shape: calls Report (gpu_bounds.h) for each operation, and then releases LibTorch's
+// cached memory, which the next operation may need.
 class ShapeRows {
  public:
   ShapeRows(std::string shape, const Bounds& bounds);
 
-  // An operation that is bound by so many bytes, or floating point operations. aten: LibTorch's, or null.
+  // Times an operation that is bound by `bytes` moved, or by `flops` computed. aten: LibTorch's version, or
+  // null.
   void Moves(const std::string& operation, double bytes, const std::function<void()>& ours,
              const std::function<void()>& aten) const;
   void Computes(const std::string& operation, double flops, const std::function<void()>& ours,

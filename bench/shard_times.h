@@ -7,9 +7,9 @@
 
 namespace tandem::bench {
 
-// Times what fsdp/ computes over a shard of so many fp32 weights on the current GPU and stream: their initial
-// values, the fold of one contribution of bfloat16 and of four, and the optimizer's pass. A
-// line each, beside LibTorch's nearest.
+// Times the operations of fsdp/ on a shard of `parameters` fp32 weights on the current GPU and stream:
+// initial values, the fold of one and of four bfloat16 contributions, and the optimizer step. Prints a line
+// for each, beside LibTorch's closest operation.
 void TimeShard(int64_t parameters, const ShapeRows& rows);
 
 }  // namespace tandem::bench

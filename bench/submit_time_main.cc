@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the controller's engine takes for a submission while so many jobs are live: medians over 200 jobs
-// that save checkpoints, from the request to its durable answer, and what the commit takes of that.
+// How long the controller's engine takes for a submission while LIVE jobs are live: medians over 200 jobs
+// that save checkpoints, from the request to its durable answer, and how much of that the commit takes.
 //
 // Usage: tandem-bench-submit FOLDER [LIVE]...     (a folder that is made and removed; 0 1000 9500)
 

@@ -15,12 +15,12 @@ namespace tandem::bench {
 
 // One call of a kernel, on the stream that was current.
 struct TimedCall {
-  std::string name;  // of products with both sizes: "Multiply [8192, 4096] [4096, 6144]"
+  std::string name;  // for products with both sizes: "Multiply [8192, 4096] [4096, 6144]"
   std::unique_ptr<device::TimeMark> start;
   std::unique_ptr<device::TimeMark> end;
 };
 
-// Issues calls between two marks of the device's current stream. Of one issuing thread.
+// Issues calls between two marks on the device's current stream. Used by one issuing thread.
 class CallTimer {
  public:
   CallTimer(device::Device& device, std::vector<TimedCall>& calls) : device_(device), calls_(calls) {}
@@ -42,7 +42,7 @@ class CallTimer {
   std::vector<TimedCall>& calls_;
 };
 
-// `inner`, every call timed.
+// Wraps `inner` and times every call.
 std::unique_ptr<ops::DeviceKernels> MakeTimedKernels(const ops::DeviceKernels& inner, CallTimer timer);
 std::unique_ptr<fsdp::ShardKernels> MakeTimedShardKernels(const fsdp::ShardKernels& inner, CallTimer timer);
 

@@ -33,8 +33,11 @@ if(_programs_for_gpus)
     endif()
   endforeach()
 endif()
-install(FILES README.md LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
-install(DIRECTORY docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+# In the folders that they have here, so that links between pages work.
+install(FILES README.md LICENSE CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+install(FILES bench/RESULTS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT programs)
+install(FILES python/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/python COMPONENT programs)
 install(DIRECTORY examples deploy DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT programs)
 
 # All that the programs load when they start. The one for GPUs loads gigabytes more, by name, while it runs: it is to

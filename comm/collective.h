@@ -18,12 +18,12 @@ struct Collective {
   const char* input = nullptr;
   char* output = nullptr;  // null: nothing comes to this rank
   int64_t slice = 0;       // bytes that each rank sends to each rank
-  bool scatters = false;   // every rank gets another slice of the input
-  // Where ranks do not send each other as much: bytes by rank, in input and output one behind the other.
+  bool scatters = false;   // every rank gets a different slice of the input
+  // Bytes by rank, if ranks send different amounts; consecutive in input and output. Empty: `slice` for all.
   std::vector<int64_t> sends;
   std::vector<int64_t> receives;
 
-  // Nothing goes from this rank to any or comes to it.
+  // This rank sends nothing and receives nothing.
   bool IsEmpty() const;
   int64_t BytesTo(int rank) const { return sends.empty() ? slice : sends[rank]; }
   int64_t BytesFrom(int rank) const { return receives.empty() ? slice : receives[rank]; }
@@ -41,7 +41,7 @@ Collective CheckAllToAllRows(const std::string& group, int size, const at::Tenso
 Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,
                        at::Tensor& output);
 
-// A group for tensors of the host: a call returns when its collective is done, and any memory is as good.
+// A group for tensors in host memory: a call returns when its collective is done, and any memory will do.
 class HostCommunicator : public Communicator {
  public:
   HostCommunicator(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
@@ -68,7 +68,7 @@ class HostCommunicator : public Communicator {
   uint64_t num_ended() const final { return num_ended_; }
 
  protected:
-  // Counts itself in both. to_root: what is sent goes to rank 0 alone.
+  // Updates num_collectives_ and num_ended_. to_root: everything goes to rank 0.
   virtual void Exchange(const Collective& call, bool to_root = false) = 0;
 
   const std::string name_;

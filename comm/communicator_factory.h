@@ -26,8 +26,8 @@ class Store {
   // Setting a key again to the same value is allowed. Throws CommError.
   virtual void Set(const std::string& key, const std::string& value) = 0;
 
-  // Blocks until the key is there. Throws CommError, naming the key, where it is not there in time.
-  // `patience` goes by a clock that nobody sets.
+  // Blocks until the key is set. Throws CommError, naming the key, if it is not set within `patience` (by a
+  // monotonic clock).
   virtual std::string Get(const std::string& key, absl::Duration patience) = 0;
 };
 
@@ -44,7 +44,7 @@ struct Membership {
   std::string prefix;  // of its keys in the store, unique per group and attempt
   int rank = 0;        // within the group
   int size = 1;
-  std::vector<int> ranks;  // of the job, in the group's order, which errors name; empty: 0 to size - 1
+  std::vector<int> ranks;          // job ranks in the group's order, for error messages; empty: 0 to size - 1
   parallel::GroupOptions options;  // of NCCL; Gloo has none, and specs that give some on CPUs are refused
   std::string clone_of;  // a group with the same members in the same order, to be cloned live; empty: none
 };
@@ -62,12 +62,12 @@ class CommunicatorFactory {
   virtual std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) = 0;
 };
 
-// Groups over TCP between processes (c10d's ProcessGroupGloo), for tensors of the host. Memory of any kind
-// will do. Making a group blocks until all of its ranks have made theirs, which is what makes it a barrier;
-// data_address: host name or IP address of this machine that the others reach, where an ephemeral port is
-// bound. A group of one rank needs neither store nor network. CommError names group, rank, operation and what
-// the peer did. After Abort, or an error, a call that is already waiting ends with its timeout or the process
-// (Gloo cannot cancel it). The process ignores SIGPIPE: Gloo writes to peers that are gone.
+// Groups over TCP between processes (c10d's ProcessGroupGloo), for tensors in host memory of any kind. Making
+// a group is a barrier: it blocks until all of its ranks have made it. data_address: host name or IP address
+// at which other ranks reach this machine; an ephemeral port is bound there. A group of one rank needs
+// neither store nor network. CommError names group, rank, operation and what the peer did. Gloo cannot cancel
+// a waiting call: after Abort or an error it ends with its timeout or with the process. The process ignores
+// SIGPIPE, because Gloo writes to peers that are gone.
 std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous);
 
 }  // namespace tandem::comm

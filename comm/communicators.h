@@ -14,16 +14,16 @@ namespace tandem::comm {
 struct CommunicatorUse {
   std::string group;    // "dp_cp"
   std::string purpose;  // "reduce"
-  bool window = false;  // its collectives work on memory that is to be registered
+  bool window = false;  // its collectives need the arena to be registered
 };
 
 // The communicators that the programs of a rank list, by group and purpose.
 class Communicators {
  public:
   // Collective: every member of a group makes its communicators in the order of `uses`, those of clones last.
-  // The first use of a group joins it, from a live communicator of the group that it is a clone of where that
-  // is used too; every other one clones the first. Throws std::invalid_argument where this rank is in no such
-  // group, or a use is listed twice; CommError.
+  // The first use of a group joins it, or clones a live communicator if the group is a clone of another group
+  // in `uses`; further uses clone the first. Throws std::invalid_argument if this rank is not in a group or a
+  // use is listed twice, and CommError.
   Communicators(CommunicatorFactory& factory, const std::vector<Membership>& groups,
                 const std::vector<CommunicatorUse>& uses);
   ~Communicators();
@@ -38,8 +38,8 @@ class Communicators {
   // In the order of the uses.
   std::vector<Communicator*> all() const;
 
-  // Collective: registers `region` whole with every communicator that wants a window. Returns what was
-  // refused, a line for each with its reason: the collectives of those copy through memory of their own.
+  // Collective: registers all of `region` with every communicator that needs a window. Returns a line with
+  // the reason for each refusal; collectives of those communicators copy through their own memory.
   std::vector<std::string> RegisterWindows(const std::shared_ptr<const device::Region>& region);
 
   void Abort();  // all of them; any thread

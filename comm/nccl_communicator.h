@@ -24,15 +24,15 @@ namespace tandem::comm {
 
 struct Collective;
 
-// The collectives of one group of NCCL, from when it is made until it is aborted or ended. What users may
-// rely on is in nccl_factory.h, which makes these.
+// The collectives of one NCCL group, from its creation until it is aborted or ended. nccl_factory.h, which
+// makes these, has the contract for users.
 class NcclCommunicator final : public Communicator {
  public:
-  // Begins to make a communicator of NCCL's with that configuration. Throws CommError.
+  // Starts to create an NCCL communicator with that configuration. Throws CommError.
   using Begin = std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>;
 
-  // Waits until what `begin` has begun has succeeded. job_rank: what errors call this rank. device: an index
-  // among the GPUs that this process sees. Throws CommError, at `timeout` at the latest.
+  // Calls `begin` and waits until the creation has succeeded. job_rank: this rank's number in error messages.
+  // device: an index among the GPUs that this process sees. Throws CommError, after `timeout` at the latest.
   NcclCommunicator(std::string name, int rank, int size, int job_rank, int device, absl::Duration timeout,
                    const parallel::GroupOptions& options, const Begin& begin);
   ~NcclCommunicator() override;  // ends the group together with the others, or aborts it
@@ -77,26 +77,26 @@ class NcclCommunicator final : public Communicator {
   void Check(ncclResult_t result, const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ThrowIfAborted(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // NCCL may still be at work after a call: setting up connections takes the peers.
+  // NCCL may still work after a call returns: connections are set up together with the peers.
   void AwaitStart(const std::string& where, absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitStart(const std::string& where) ABSL_LOCKS_EXCLUDED(mu_) { AwaitStart(where, timeout_); }
 
-  // False: others have held mu_ for that long.
+  // Returns false if mu_ could not be locked within `patience`.
   bool LockWithin(absl::Duration patience) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
 
-  // Enqueues what `launch` gives to NCCL on the current stream.
+  // Calls `launch`, which enqueues a collective of NCCL on the current stream, and marks its begin and end.
   template <typename Launch>
   void Start(const Collective& call, const at::Tensor& input, const at::Tensor& output, const Launch& launch)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // An event behind all that `stream` has been given.
+  // Records an event on `stream`, after all work that is enqueued there.
   cudaEvent_t Mark(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Forgets what has ended; the stream reports errors of the GPU.
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // After Prune. Runs are enqueued ahead of the GPU: a collective may be pending for a whole step before the
-  // GPU comes to it, and no peer is missing meanwhile.
+  // Whether the oldest pending collective has passed its deadline. Call after Prune. The deadline counts from
+  // when the GPU reaches the collective, because the host enqueues up to a whole step ahead.
   bool IsLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void Farewell() ABSL_LOCKS_EXCLUDED(mu_);
@@ -108,14 +108,14 @@ class NcclCommunicator final : public Communicator {
   const int device_;
   const absl::Duration timeout_;
   std::vector<Window> windows_;
-  // Held for calls into NCCL. None waits for a peer, but a GPU that waits for one may take no more work, and
-  // then a call hangs that should not: who watches or aborts must not wait for this for long.
+  // Held during calls into NCCL. No call waits for a peer itself, but a GPU that waits for a peer may accept
+  // no more work, and then a call hangs. So the watchdog and Abort must not wait long for this mutex.
   absl::Mutex mu_;
   ncclComm_t comm_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: aborted
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mu_);
   std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mu_);       // all that were made
   std::vector<cudaEvent_t> free_events_ ABSL_GUARDED_BY(mu_);  // those of collectives that have ended
-  // Since when the GPU is at the first that is pending.
+  // When the GPU reached the oldest pending collective.
   std::optional<absl::Time> oldest_reached_ ABSL_GUARDED_BY(mu_);
   std::atomic<uint64_t> num_collectives_{0};
   std::atomic<uint64_t> num_ended_{0};

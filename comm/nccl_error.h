@@ -7,7 +7,7 @@
 
 namespace tandem::comm {
 
-// What NCCL says of `result`, and of what happened last in `comm` (null: in none).
+// NCCL's text for `result` and for the last error of `comm` (may be null).
 std::string NcclErrorText(ncclResult_t result, ncclComm_t comm);
 
 }  // namespace tandem::comm

@@ -15,31 +15,33 @@
 
 namespace tandem::comm {
 
-// Notices what collectives on a GPU do not report to the host: that a rank's process is gone (a kernel that
-// waits for it goes on waiting), that one has failed, or has not ended within its deadline.
+// Detects what collectives on a GPU do not report to the host: a rank's process is gone (kernels that wait
+// for it keep waiting), a collective has failed, or a collective has not ended within its deadline.
 //
-// One thread per rank. Every `interval` the ranks exchange a byte over a group of their own, whose
-// connections break with the process at the other end, and each looks after its pending collectives.
+// Every `interval` the ranks exchange a byte over a group of their own, whose connections break when a
+// process dies, and each rank checks its pending collectives.
 class Watchdog {
  public:
-  // heartbeat: over all ranks, on the host, used by nobody else. watched: what to look after. Both outlive
-  // it. lost: called once at most, on a thread of the watchdog, with a CommError.
+  // heartbeat: a host communicator over all ranks that only the watchdog uses. watched: the communicators to
+  // check. Both outlive the watchdog. lost: called at most once, on a thread of the watchdog, with a
+  // CommError.
   Watchdog(Communicator& heartbeat, std::vector<Communicator*> watched, absl::Duration interval,
            std::function<void(std::exception_ptr)> lost);
   ~Watchdog();  // leaves, and waits for calls in progress
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // This rank is done: the others stop watching. False where they have not heard within `patience`.
+  // This rank is done, and the others must stop watching it. Returns false if they do not learn it within
+  // `patience`.
   bool Leave(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void LookAfterPending();
   void Lost();  // reports the current exception, unless the other thread has reported one
-  // Waits; true where this rank leaves, or another has left.
+  // Waits for up to `wait`; returns true if this rank leaves or another has left.
   bool Leaving(absl::Duration wait) ABSL_LOCKS_EXCLUDED(mu_);
-  // False: a rank has left, and so nothing more is to be noticed.
+  // Returns false if a rank has left; then there is nothing more to detect.
   bool Exchange(bool leaving, const at::Tensor& mine, at::Tensor& all);
 
   Communicator& heartbeat_;

@@ -77,19 +77,20 @@ void AddFlags(CLI::App& app, Flags& flags) {
          "Domain of client identities: the URI spiffe://DOMAIN/user|worker|admin/NAME in a certificate")
       ->capture_default_str();
   app.add_option("--tls-revoked", options.tls.revoked,
-                 "Revoked certificates, one a line: user/NAME, worker/ID, admin/NAME or a SHA-256 "
+                 "Revoked certificates, one per line: user/NAME, worker/ID, admin/NAME or a SHA-256 "
                  "fingerprint; reread when the file changes")
       ->type_name("FILE");
   app.add_option("--metrics-listen", options.metrics_listen,
                  "IPv4 host:port of metrics, the page and /healthz, or off")
       ->capture_default_str()
       ->check(tandem::controller::WhyNotMetricsListen);
-  app.add_option("--page", flags.page,
-                 "Serve the page at --metrics-listen, to all who reach it: on, off, or auto: on loopback")
+  app.add_option(
+         "--page", flags.page,
+         "Serve the page at --metrics-listen to everyone who reaches it: on, off, or auto (only on loopback)")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "on", "off"}));
   app.add_option("--worker-timeout", flags.worker_timeout,
-                 "Jobs fail when one of their workers is away for longer")
+                 "A job fails if one of its workers is away for longer than this")
       ->capture_default_str()
       ->check(CheckDuration);
   app.add_option(
@@ -99,7 +100,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str()
       ->check(CheckDuration);
   app.add_option("--orphan-timeout", flags.orphan_timeout,
-                 "Ranks exit when their worker has not heard from a controller for four fifths of this time")
+                 "Ranks exit if their worker has not heard from a controller for four fifths of this time")
       ->capture_default_str()
       ->check(CheckDuration);
 #ifdef TANDEM_FAILPOINTS

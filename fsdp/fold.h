@@ -14,7 +14,7 @@ void Fold(float* accumulator, const float* contributions, int64_t elements, int6
           int num_contributions, bool add);
 void Fold(double* accumulator, const double* contributions, int64_t elements, int64_t stride,
           int num_contributions, bool add);
-// Contributions in bfloat16; sums are of float.
+// bfloat16 contributions are added in float.
 void Fold(float* accumulator, const Bf16* contributions, int64_t elements, int64_t stride,
           int num_contributions, bool add);
 

@@ -15,13 +15,13 @@ struct GradientNormMemory {
 };
 
 struct GradientNormConfig {
-  double num_microbatches = 1;  // contributions of a step over all ranks, which the mean divides by
-  double max_norm = 0;          // that clipping leaves; 0: no clipping
+  double num_microbatches = 1;  // contributions of a step over all ranks; the divisor of the mean
+  double max_norm = 0;          // gradients are clipped to this norm; 0: no clipping
 };
 
 // Adds the units' terms in unit order, exchanges the sums and the requests of the inputs (one all-gather) and
 // folds them in rank order: the outcome is the same bits on every rank. On a GPU all of it is enqueued.
-// Throws std::invalid_argument where a size does not fit.
+// Throws std::invalid_argument if a size does not fit.
 BoundCall BindGradientNorm(comm::Communicator& comm, const GradientNormMemory& memory,
                            const GradientNormConfig& config, const device::Device& device,
                            const ShardKernels& kernels);

@@ -13,12 +13,12 @@ struct ParameterInit {
   double deviation = 0;
 };
 
-// What the numbers of a parameter are drawn from: its name.
+// The random stream of a parameter, which follows from its name.
 uint64_t ParameterStream(const Parameter& parameter);
 
-// Writes elements `part` (flat coordinates, within the parameter) of the parameter's initial values to
-// `values`, which begins at part.begin. Each element depends on seed, parameter name and its index within the
-// parameter alone. T: float or double.
+// Writes the initial values of the elements `part` (flat coordinates, within the parameter) to `values`,
+// whose first element is part.begin. Each value depends only on seed, parameter name and its index within the
+// parameter. T: float or double.
 template <typename T>
 void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                          T* values);

@@ -7,8 +7,8 @@
 
 namespace tandem::fsdp {
 
-// Where every parameter of a unit lies in the unit's flat buffer, and who owns what. Pure arithmetic,
-// independent of the number of ranks; offsets and sizes are in elements.
+// Where every parameter of a unit lies in the unit's flat buffer, and which rank owns which part. Pure
+// arithmetic. The layout does not depend on the number of ranks; offsets and sizes are in elements.
 
 // Elements [begin, end).
 struct Range {
@@ -21,7 +21,7 @@ struct Range {
 
 Range Intersect(Range a, Range b);
 
-// One named tensor, as asked for.
+// One named tensor, as the model declares it.
 struct ParameterSpec {
   std::string name;  // Hugging Face name
   std::vector<int64_t> shape;
@@ -29,8 +29,8 @@ struct ParameterSpec {
   // one GEMM can use them as one matrix (q, k, v; gate, up).
   int block = -1;
   bool decays = true;  // weight decay acts on it
-  // No shard boundary splits a row, all elements of one index of the first dim: its optimizer or quantiser
-  // works on whole ones. The granule of the unit becomes a multiple of the row, which costs padding.
+  // No shard boundary splits a row (all elements with the same first index), because the optimizer or the
+  // quantizer works on whole rows. The unit's granule becomes a multiple of the row, which costs padding.
   bool whole_rows = false;
 };
 
@@ -47,11 +47,12 @@ struct Layout {
   int64_t granule = 64;
 };
 
-// Parameters start at multiples of 128 bytes (of `element_bytes`-byte elements) and, where those are to stay
-// whole, of their rows; parameters of one block but its first excepted. The layout's granule is the least
-// common multiple of `granule` and of the rows that stay whole. Throws std::invalid_argument for an empty or
-// negative dim, an overflow, blocks that are not consecutive or whose rows differ and are to stay whole, or
-// rows whose common multiple is larger than the unit: one rank would own all of it.
+// Lays out the parameters of a unit. Each starts at a multiple of 128 bytes (of `element_bytes`-byte
+// elements) and, if its rows must stay whole, of its row; only the first parameter of a block is aligned. The
+// layout's granule is the least common multiple of `granule` and of the rows that must stay whole. Throws
+// std::invalid_argument for an empty or negative dim, an overflow, a block whose parameters are not
+// consecutive or whose whole rows differ in length, and for rows whose common multiple is larger than the
+// unit (one rank would own all of it).
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
 // Throws std::invalid_argument, naming the parameters, unless they follow each other without overlap inside
@@ -78,18 +79,18 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-// The pieces of `owned`, in the order of the buffer; parameters that do not reach into it are left out.
+// The pieces of parameters in `owned`, in the order of the buffer.
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned);
 
 // Elements of a range that belong to no parameter.
 struct Gap {
   Range range;
-  int behind = -1;  // the parameter before it in the range; -1: none
+  int behind = -1;  // the parameter that precedes the gap in the range; -1: none
   bool operator==(const Gap&) const = default;
 };
 std::vector<Gap> GapsOf(const Layout& layout, Range range);
 
-// The elements of pieces as maximal runs: neighbours without a gap are one. Gaps are in none of them.
+// The elements of `pieces` as maximal runs: adjacent pieces without a gap form one run.
 std::vector<Range> RunsOf(const std::vector<Piece>& pieces);
 
 }  // namespace tandem::fsdp

@@ -9,10 +9,10 @@
 
 namespace tandem::fsdp {
 
-// What one rank asks of all, agreed on with the norm.
+// What one rank requests of all ranks; they agree on it with the norm.
 struct NormRequests {
-  uint32_t bits = 0;   // of all ranks, united
-  double profile = 0;  // a number of the caller's; the largest of all ranks wins; 0: none
+  uint32_t bits = 0;   // the ranks' bits are combined by OR
+  double profile = 0;  // a number chosen by the caller; the largest over all ranks wins; 0: none
 };
 
 // The norm terms of one unit's gradient on one rank, as the last reduction of a run leaves them.

@@ -10,7 +10,7 @@
 namespace tandem::fsdp {
 
 // Calls `chunk(range)` for each part of `range` between multiples of the granule of the flat buffer. Shards
-// end at such multiples, so a chunk of a parameter is the same elements for any number of ranks.
+// end at such multiples, so a chunk contains the same elements for any number of ranks.
 template <typename Function>
 void ForEachChunk(Range range, int64_t granule, Function chunk) {
   for (int64_t begin = range.begin; begin < range.end;) {
@@ -20,15 +20,15 @@ void ForEachChunk(Range range, int64_t granule, Function chunk) {
   }
 }
 
-// Sum of squares in double, in an order that depends on the number of elements alone.
+// Sum of squares in double, in an order that depends only on the number of elements.
 double SumOfSquares(const float* values, int64_t elements);
 double SumOfSquares(const double* values, int64_t elements);
 
-// The largest magnitude of the elements that are not NaN; 0 of none.
+// The largest magnitude of the elements that are not NaN; 0 if there are none.
 double MaxAbs(const float* values, int64_t elements);
 double MaxAbs(const double* values, int64_t elements);
 
-// Sum of squares of the finite ones; adds the number of the others to `nonfinite`.
+// Sum of squares of the finite elements; adds the number of the other elements to `nonfinite`.
 double SumOfFiniteSquares(const float* values, int64_t elements, int64_t& nonfinite);
 double SumOfFiniteSquares(const double* values, int64_t elements, int64_t& nonfinite);
 

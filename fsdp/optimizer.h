@@ -11,8 +11,8 @@ namespace tandem::fsdp {
 // AdamW with decoupled decay (Loshchilov and Hutter, 2019):
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) +
 //   decay w)
-// with g = clip · sum / divisor; in the main type, each element alone, so that shards do not matter. lr and t
-// are the run's inputs.
+// with g = clip · sum / divisor, in the main type. Each element is updated independently of the others, so
+// the result does not depend on the shards. lr and t are the run's inputs.
 struct AdamWConfig {
   double beta1 = 0;
   double beta2 = 0;
@@ -52,8 +52,8 @@ struct AdamWScalars {
   T weight_decay;
 };
 
-// Updates weights and moments of `elements` elements, each alone. mean: out, sum / divisor, not clipped.
-// update: out, new - old weight. Both or neither is null: not wanted. The arrays do not overlap.
+// Updates weights and moments of `elements` elements. Output: mean = sum / divisor, not clipped; update = new
+// - old weight. mean and update may both be null. The arrays do not overlap.
 void AdamWStep(const AdamWScalars<float>& scalars, int64_t elements, const float* sum, float* weight,
                float* exp_avg, float* exp_avg_sq, float* mean, float* update);
 void AdamWStep(const AdamWScalars<double>& scalars, int64_t elements, const double* sum, double* weight,
@@ -62,7 +62,7 @@ void AdamWStep(const AdamWScalars<double>& scalars, int64_t elements, const doub
 // published[i] = weight[i], rounded.
 void Publish(const float* weight, int64_t elements, Bf16* published);
 
-// mean alone, for steps that leave the weights as they are.
+// Computes only `mean`, for steps that do not change the weights.
 void MeanGradient(const AdamWScalars<float>& scalars, int64_t elements, const float* sum, float* mean);
 void MeanGradient(const AdamWScalars<double>& scalars, int64_t elements, const double* sum, double* mean);
 

@@ -6,7 +6,7 @@
 
 namespace tandem::fsdp {
 
-// How large the elements of a tensor are that one rank owns.
+// Magnitudes of the elements of a tensor that one rank owns.
 struct Magnitude {
   DoubleDouble squares;  // sum; NaN where an element is
   double max_abs = 0;    // of the elements that are not NaN

@@ -9,8 +9,8 @@
 
 namespace tandem::fsdp {
 
-// Random numbers in one source for the host and for GPUs, whose bits must agree: nothing but additions,
-// products, quotients and roots, which are rounded alike everywhere. Compile without contraction
+// Random numbers from one source for the host and for GPUs, whose bits must agree. It uses only additions,
+// products, quotients and roots, which every device rounds in the same way. Compile without contraction
 // (CMakeLists.txt).
 //
 // The coefficients of the polynomials are FreeBSD's (msun), whose notice says: Copyright (C) 1993 by Sun
@@ -36,8 +36,8 @@ TANDEM_HOST_DEVICE inline PhiloxWords Philox(PhiloxWords counter, uint32_t key0,
   return counter;
 }
 
-// log(n / 2^53) of 0 < n <= 2^53, within a unit in the last place: the polynomials of FreeBSD's e_log.c (Sun
-// Microsystems, 1993).
+// log(n / 2^53) for 0 < n <= 2^53, within one unit in the last place: the polynomials of FreeBSD's e_log.c
+// (Sun Microsystems, 1993).
 TANDEM_HOST_DEVICE inline double LogOfFraction(uint64_t n) {
   double x = static_cast<double>(n);
   uint64_t bits;
@@ -64,7 +64,7 @@ TANDEM_HOST_DEVICE inline double LogOfFraction(uint64_t n) {
          ((half_square - (s * (half_square + (even + odd)) + k * 1.90821492927058770002e-10)) - f);
 }
 
-// cos(2 pi n / 2^53) of n < 2^53: the polynomials of FreeBSD's k_sin.c and k_cos.c for the octant.
+// cos(2 pi n / 2^53) for n < 2^53: the polynomials of FreeBSD's k_sin.c and k_cos.c for the octant.
 TANDEM_HOST_DEVICE inline double CosOfTurn(uint64_t n) {
   constexpr uint64_t kQuarter = uint64_t{1} << 51;
   const uint64_t quarter = (n + kQuarter / 2) / kQuarter;  // the nearest of 0 ... 4

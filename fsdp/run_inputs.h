@@ -8,17 +8,17 @@
 
 namespace tandem::fsdp {
 
-// What the host passes to the device for one run of a program: one element of the ring of inputs, copied as
-// it is.
+// What the host passes to the device for one run of a program: one element of the ring of inputs, copied byte
+// by byte.
 struct RunInputs {
   // The step whose gradients the run computes.
-  int64_t step = 0;  // from 1. First, so that a node's random keys need to know no more of this struct.
+  int64_t step = 0;  // from 1. Must be the first member: nodes read it to make random keys.
   NormRequests requests;
 
   // The step whose gradients the run applies.
-  int64_t applied_step = 0;  // Adam's t, from 1: steps that were issued, whether or not the weights moved
+  int64_t applied_step = 0;  // Adam's t, from 1; also counts steps that did not change the weights
   double learning_rate = 0;
-  // 1 - beta^t. The host works them out, so that no device's pow() shows in the weights.
+  // 1 - beta^t. The host computes them, so that the weights do not depend on a device's pow().
   double correction1 = 1;
   double correction2 = 1;
 };

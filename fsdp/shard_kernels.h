@@ -16,8 +16,8 @@ namespace tandem::fsdp {
 
 // Where one rank's shard of a unit lies.
 struct ShardGeometry {
-  bool fp64 = false;          // weights, moments and accumulator; or fp32
-  bool reduces_bf16 = false;  // contributions; or as the accumulator
+  bool fp64 = false;          // the type of weights, moments and accumulator; otherwise fp32
+  bool reduces_bf16 = false;  // contributions are bf16; otherwise the type of the accumulator
   int64_t begin = 0;          // flat coordinate of the first element
   int64_t shard_elements = 0;
   int num_ranks = 1;
@@ -40,22 +40,22 @@ struct OptimizerArrays {
   void* scratch = nullptr;                 // BufferBytesOf(...).optimizer_scratch
 };
 
-// The loops over one unit's shard. Every addition has the same order on each kind of device and for any
-// number of ranks: contributions in rank order, squares by chunks that end at multiples of the granule, in
-// eight lanes each (norms.h), chunks as a DoubleDouble. Runs on the current stream; keeps nothing between
-// calls, so that several streams may use it.
+// The loops over one unit's shard. The order of additions is the same on each kind of device and for any
+// number of ranks: contributions in rank order; squares by chunks that end at multiples of the granule, in
+// eight lanes each (norms.h); sums of chunks as a DoubleDouble. Runs on the current stream. Has no state
+// between calls, so several streams may use it.
 class UnitKernels {
  public:
   virtual ~UnitKernels() = default;
 
-  // staging: the contributions of all ranks, [num_ranks * shard_elements]. norm_terms: where the terms of the
-  // accumulator go in the same pass, or null.
+  // staging: the contributions of all ranks, [num_ranks * shard_elements]. norm_terms: output, the terms of
+  // the accumulator, computed in the same pass; null: not wanted.
   virtual void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const = 0;
 
   virtual void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const = 0;
 };
 
-// What GradientNorm does before and behind its exchange.
+// What GradientNorm computes before and after its exchange.
 class NormKernels {
  public:
   virtual ~NormKernels() = default;
@@ -73,7 +73,8 @@ class ShardKernels {
  public:
   virtual ~ShardKernels() = default;
 
-  // initialize.h, of the main type, on the current stream; the same bits on each kind of device.
+  // InitializeParameter (initialize.h) in the main type, on the current stream; the same bits on every kind
+  // of device.
   virtual void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                           bool fp64, void* values) const = 0;
 

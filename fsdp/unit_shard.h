@@ -26,24 +26,23 @@ class ShardKernels;
 class UnitKernels;
 struct UnitNormTerms;
 
-// Made once, when a program is bound; then runs on the same memory in every step, on the current stream.
-// Allocates nothing that outlives the call. Throws CommError.
+// A call that is made once, when a program is bound, and then runs in every step on the same memory and the
+// current stream. It allocates nothing that outlives the call. Throws CommError.
 using BoundCall = std::function<void()>;
 
 // Element types of a unit, by role. All three are fp64, or main is fp32 and the others are fp32 or bf16.
-// Where compute is not main, weights that are updated are published: a shard of them in the compute type,
-// which is what is gathered.
+// If compute is not main, trained weights are published: each step writes a copy of the shard in the compute
+// type, and that copy is gathered.
 struct UnitTypes {
   c10::ScalarType main;       // weights, moments, accumulator
   c10::ScalarType compute;    // published shard, gathered parameters
   c10::ScalarType transport;  // contribution and staging
-  bool frozen = false;        // never updated: weights are of the compute type, and are what is gathered
+  bool frozen = false;        // never updated: weights have the compute type and are gathered directly
 };
 
-// The memory of one instruction, by role. A shard is [ShardElements], what is held (weights, moments)
-// [HeldRange], the accumulator [AccumulatorRange], a piece [PieceElements]; gathered buffers, contributions
-// and full gradients are [PaddedElements] (fsdp/unit_mesh.h). Gaps between parameters are carried, never
-// read.
+// The memory of one instruction, by role. Sizes (fsdp/unit_mesh.h): a shard ShardElements; weights and
+// moments HeldRange; the accumulator AccumulatorRange; a piece PieceElements; gathered buffers, contributions
+// and full gradients PaddedElements. Gaps between parameters are moved but never read.
 struct StateMemory {
   device::Memory weights;
   device::Memory exp_avg;  // begin == nullptr, like exp_avg_sq: the unit is frozen
@@ -52,7 +51,7 @@ struct StateMemory {
 };
 struct ReduceMemory {
   device::Memory contribution;  // this rank's, of one microbatch
-  bool accumulated = false;     // it is the full gradient of all microbatches, in the main type
+  bool accumulated = false;     // `contribution` is the full gradient of all microbatches, in the main type
   device::Memory staging;       // as large, holds garbage before and after; unused without a communicator
   device::Memory gradients;     // the accumulator
   device::Memory norm_terms;    // begin == nullptr: not the run's last reduction, none are written
@@ -64,7 +63,7 @@ struct ReduceOuterMemory {
 };
 struct OptimizerMemory {
   device::Memory gradients;
-  device::Memory outcome;  // of the run that the gradients are from
+  device::Memory outcome;  // of the run that computed the gradients
   device::Memory inputs;   // of this run
   StateMemory state;
   device::Memory update_norms;  // of this run: a ParameterNorms for each parameter of the layout; begin ==
@@ -72,9 +71,9 @@ struct OptimizerMemory {
   device::Memory scratch;
 };
 
-// One unit on one rank, placed on a mesh of ranks: what it does to memory that the caller lays out. Owns no
-// memory of the job and no communicator. Every function that binds throws std::invalid_argument, naming the
-// unit, where a size does not fit, or the communicator has this rank at another place than the mesh.
+// The operations of one unit on one rank of a mesh, on memory that the caller provides. Owns neither the
+// memory of the job nor a communicator. Every Bind function throws std::invalid_argument, naming the unit, if
+// a size does not fit or if the communicator's rank differs from the mesh's.
 class UnitShard {
  public:
   // device and kernels are of the same kind and outlive it and what it binds.
@@ -88,19 +87,20 @@ class UnitShard {
   c10::ScalarType weights_type() const { return types_.frozen ? types_.compute : types_.main; }
   Range held() const { return held_; }                          // of weights and moments, padding included
   const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in what is held
-  // No other rank has it; part of what is held. Padding excluded.
+  // The part of what is held that only this rank has; padding excluded.
   Range owned() const { return WithoutPadding(layout_, PieceRange(layout_, mesh_)); }
   int64_t published_bytes() const;  // of what is held; 0 where weights are not published
 
-  // Weights as `inits`, one for each parameter of the layout, say; moments zero. Every element depends on
-  // seed, parameter name and its global index alone (initialize.h). Blocks where it computes on the host.
+  // Initializes weights by `inits` (one for each parameter of the layout) and sets moments to zero. Every
+  // element depends only on seed, parameter name and global index (initialize.h). Blocks if it computes on
+  // the host.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
 
-  // The weights as they are, to `published`; nothing where weights are not published. For the start of a job:
-  // later every OptimizerStep does it.
+  // Publishes the current weights; does nothing if weights are not published. Used at the start of a job;
+  // later every OptimizerStep publishes.
   void Publish(const StateMemory& state) const;
 
-  // All-gather of the inner group's shards: the published ones, where weights are published.
+  // All-gather of the inner group's shards; of the published shards if weights are published.
   BoundCall BindUnshard(comm::Communicator& inner, device::Memory shard, device::Memory gathered) const;
 
   // All-gather of the outer group's pieces: the inner shard.
@@ -109,22 +109,22 @@ class UnitShard {
   // Adds a contribution to the full gradient; add == false: the first one of the run overwrites.
   BoundCall BindAccumulate(device::Memory contribution, device::Memory full_gradient, bool add) const;
 
-  // Exchanges pieces and folds the contributions of the ranks in rank order, one by one, into the
-  // accumulator. inner: null for a rank that is alone on the inner axis, which folds its own. add == false:
-  // the first one of the run overwrites. In the same pass, where norm_terms are wanted: the terms of what is
-  // then in the accumulator, before division and clipping; non-finite elements are counted and not in the
-  // squares. Where every rank has the whole accumulator, each folds its shard of it, which its terms are of,
-  // and an all-gather puts them together.
+  // Exchanges pieces and folds the ranks' contributions one by one, in rank order, into the accumulator.
+  // inner: null for a rank that is alone on the inner axis; it folds only its own contribution. add == false:
+  // the first contribution of the run overwrites the accumulator. If norm_terms are wanted, the same pass
+  // computes the terms of the accumulator's new content, before division and clipping; non-finite elements
+  // are counted and left out of the squares. If every rank keeps the whole accumulator, each rank folds its
+  // shard and computes its terms, and an all-gather combines the shards.
   BoundCall BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory, bool add) const;
 
-  // The same over the outer group, after the last reduction over the inner one: exchanges pieces of the
-  // accumulator and folds them in rank order; its terms are of this rank's piece. An all-gather puts the
-  // pieces together, unless nobody needs more than its own.
+  // The same over the outer group, after the last reduction over the inner group: exchanges pieces of the
+  // accumulator and folds them in rank order. The terms are those of this rank's piece. An all-gather
+  // combines the pieces, unless every rank needs only its own.
   BoundCall BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const;
 
-  // One pass over what is held, which leaves what is published too. Clip coefficient and whether to move at
-  // all are read from the outcome, where the step is from the inputs: no host waits for either. On a rank
-  // whose part does not count (CountsHeld) the update norms are zeros: norms of all ranks can be added.
+  // One pass over what is held, which also publishes. It reads the clip coefficient, and whether to update at
+  // all, from the outcome, and the step from the inputs, so the host waits for neither. On a rank for which
+  // CountsHeld is false the update norms are zeros, so that the norms of all ranks can be added.
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:

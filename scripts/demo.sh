@@ -41,7 +41,7 @@ find_gpus() {
   done <<<"$listed"
 }
 find_gpus
-# Whoever names GPUs gets those. Workers offer what the variable says.
+# GPUs that the user names in CUDA_VISIBLE_DEVICES are used; workers offer those.
 if [ ${#gpus[@]} -gt 0 ] && [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
   case $CUDA_VISIBLE_DEVICES in
     ""|-1|NoDevFiles) gpus=() ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What a compiler run does not say: formatting, shell scripts, licence lines, lock annotations and clang-tidy.
+# Checks what the compiler does not: formatting, shell scripts, licence lines, lock annotations and clang-tidy.
 #
 #   scripts/lint.sh          (after scripts/test.sh: it reads build/release/compile_commands.json)
 set -euo pipefail

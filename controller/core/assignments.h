@@ -11,16 +11,17 @@
 
 namespace tandem::controller {
 
-// The process groups of a resolved spec, in creation order. Not stored: recomputed from the grid.
-// InvalidArgument where its sizes do not fit together; a submitted spec is refused for that (jobspec).
+// The process groups of a resolved spec, in creation order. They are not stored but recomputed from the grid.
+// InvalidArgument if the sizes do not fit together; jobspec refuses such a spec at submission.
 absl::StatusOr<std::vector<v1::GroupList>> GroupsOf(const v1::JobSpec& resolved);
 
-// Everything that is wanted on `worker` in this state, and the ended attempts that it may forget. Attempts
-// run; a stopping one is listed as STOP_NOW where the worker has spoken of it, and is unlisted where it has
-// not (a worker stops what is not listed). `revision` is the caller's to fill in.
+// Everything that `worker` must run in this state, and the ended attempts that it may forget. A stopping
+// attempt is listed as STOP_NOW if the worker has reported it, and is left out otherwise (a worker stops
+// whatever is not listed). The caller fills in `revision`.
 v1::Assignments AssignmentsFor(const State& state, const std::string& worker);
 
-// The worker was asked to forget these; it lists them again when it returns, should the message be lost.
+// Records that the worker was asked to forget these attempts. If the message is lost, the worker lists them
+// again when it returns.
 void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State& state);
 
 }  // namespace tandem::controller

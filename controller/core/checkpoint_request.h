@@ -10,9 +10,9 @@
 
 namespace tandem::controller {
 
-// Checkpoints on request. A request is durable (CheckpointRequested), goes to the ranks with the assignment
-// of their attempt (assignments.h), and is durable again when they have answered (CheckpointAnswered). One
-// that is to end the job is answered by that end. A request dies with its attempt.
+// Checkpoints on request. A request is stored (CheckpointRequested), goes to the ranks with the assignment of
+// their attempt (assignments.h), and its answer is stored, too (CheckpointAnswered). The end of the job
+// answers a request that ends the job. A request ends with its attempt.
 
 struct WantedCheckpoint {
   bool stop = false;   // the job ends after it
@@ -20,17 +20,17 @@ struct WantedCheckpoint {
   std::string actor;
 };
 
-// FailedPrecondition where the job has nowhere to save. A second request while one is not answered is the
-// same one, unless it is the first to end the job. Requires a job that is RUNNING.
+// FailedPrecondition if the job has no checkpoint directory. While a request is unanswered, a second one has
+// no effect, unless it ends the job and the first one does not. Requires a RUNNING job.
 Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted, absl::Time now);
 
-// NotFound, or FailedPrecondition where the job does not run.
+// NotFound if there is no such job; FailedPrecondition if it is not running.
 Decision DecideAskCheckpoint(const State& state, const AskCheckpoint& ask, absl::Time now);
 
-// What the ranks have answered, where they have.
+// The ranks' answer, if they have answered.
 std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, absl::Time now);
 
-// What the ranks of the current attempt still have to act on; null: nothing.
+// The request that the ranks of the current attempt have not acted on yet; null: none.
 const CheckpointWanted* WantedOf(const JobEntry& entry);
 
 }  // namespace tandem::controller

@@ -13,7 +13,7 @@
 
 namespace tandem::controller {
 
-// One row of the store: a job, and what only the controller needs to know of it.
+// One row of the store: a job, and what only the controller needs to know about it.
 struct JobEntry {
   v1::Job job;
   JobRuntime runtime;
@@ -31,9 +31,9 @@ inline constexpr char kBehindOthersMessage[] =
     "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs --state "
     "QUEUED` lists them)";
 
-// Jobs by id, and by all else that a decision looks for, so that none has to look at every job. The indexes
-// follow from the jobs alone. It is read like a map; all changes go through Add, Change and the two ways to
-// remove.
+// Jobs by id, with indexes for everything that decisions look up, so that no decision scans all jobs. The
+// indexes follow from the jobs. Read it like a map; change it only through Add, Change, Remove and
+// RemoveEnded.
 class JobTable {
  public:
   using Jobs = std::map<std::string, JobEntry>;
@@ -66,8 +66,8 @@ class JobTable {
   // Jobs that have not ended.
   size_t num_live() const { return jobs_.size() - ended_.size(); }
 
-  // QUEUED jobs, in the order of their submission; and those of them that do not wait for kBehindOthers, or
-  // do not say so in these words.
+  // QUEUED jobs in the order of submission; and those of them whose reason and message are not kBehindOthers
+  // and kBehindOthersMessage.
   const Tickets& queue() const { return queue_; }
   const Tickets& queue_to_update() const { return queue_to_update_; }
 
@@ -84,7 +84,7 @@ class JobTable {
  private:
   using KeyedIds = std::set<std::pair<std::string, std::string>>;  // (key, id)
 
-  // Enters a job in the indexes, or takes it out.
+  // Adds a job to the indexes, or removes it.
   void Index(const JobEntry& entry) { SetIndexed(entry, true); }
   void Unindex(const JobEntry& entry) { SetIndexed(entry, false); }
   void SetIndexed(const JobEntry& entry, bool is_indexed);
@@ -97,7 +97,7 @@ class JobTable {
   std::set<std::string> with_ranks_;
   std::set<std::tuple<std::string, std::string, std::string>> requests_;  // (owner, request id, id)
   KeyedIds live_names_;
-  KeyedIds live_folders_;  // in one spelling
+  KeyedIds live_folders_;  // by normalized path
 };
 
 }  // namespace tandem::controller

@@ -10,7 +10,7 @@
 
 namespace tandem::controller {
 
-// An event that `actor` brings about at `now`, which takes the job to `to`. `reason`: CamelCase.
+// An event that `actor` causes at `now`, and that moves the job to the state `to`. reason: CamelCase.
 inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor,
                          std::string reason, std::string message) {
   v1::Event event;

@@ -10,15 +10,16 @@
 
 namespace tandem::controller {
 
-// How long a job whose ranks wait for one another may stand still before it counts as stalled: an instruction
-// takes less than a step, so twice a step explains it. Before the first step nothing is known of the pace.
+// A stepping job counts as stalled after two steps without progress (an instruction takes less than a step),
+// but not before kShortestStall; before the first step, after kFirstStepStall. A stopped process: after
+// kShortestStall. Loading and saving never count.
 inline constexpr absl::Duration kShortestStall = absl::Seconds(5);
 inline constexpr absl::Duration kFirstStepStall = absl::Seconds(30);
 
-// The progress of a job as of `now`: that of the rank that is behind the others, which is the one whose
-// process is stopped; else the one in the earliest step, or phase before the first step; else the one that
-// has begun the fewest collectives; else the one that moved first of all. Ranks that have finished, and those
-// of workers that are away, say nothing. None where no rank is left. Pure.
+// The progress of a job as of `now`: that of the rank that is behind the others. That is the rank whose
+// process is stopped; otherwise the one in the earliest step (or phase, before the first step); otherwise the
+// one that has started the fewest collectives; otherwise the one that has not moved for the longest time.
+// Finished ranks and ranks of workers that are away do not count. None if no rank is left. Pure.
 std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, absl::Time now);
 
 // "no progress for 23s: rank 1 on worker b is stopped, by a signal or a debugger, in step 37, ..."

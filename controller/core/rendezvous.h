@@ -13,8 +13,8 @@
 
 namespace tandem::controller {
 
-// The key-value spaces through which the ranks of an attempt find each other: write-once set, get answered
-// when the key is set. Never durable; workers bring their ranks' values back in Hello. Not thread-safe.
+// The key-value spaces through which the ranks of an attempt find each other. A key is set once; a get is
+// answered when the key is set. Never durable: workers resend their ranks' values in Hello. Not thread-safe.
 class Rendezvous {
  public:
   // A value, and the workers that wait for it.
@@ -23,19 +23,19 @@ class Rendezvous {
     std::vector<std::string> workers;
   };
 
-  // What one worker may have kept for an attempt: values that it set, and keys that it waits for. Its ranks
-  // wait for a key each, and set about 100 bytes for every rank of every group that they are in.
+  // The most bytes that may be stored for one worker and attempt: values that it set, and keys that it waits
+  // for. Each rank waits for one key at a time, and sets about 100 bytes per rank of each of its groups.
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
-  // Of `worker`. The first value of a key stays; false where another one was there already.
-  // ResourceExhausted where that would be more than kMostBytes.
+  // Sets a value for `worker`. The first value of a key stays; returns false if the key had a different
+  // value. ResourceExhausted if the worker would exceed kMostBytes.
   absl::StatusOr<bool> Set(const v1::KvSet& set, const std::string& worker, Answer& answer);
 
-  // The value at once, or `worker` is answered by the Set that brings it. True where there is one.
+  // Returns true and fills `value` if the key is set; otherwise the Set of the key will answer `worker`.
   // ResourceExhausted as above.
   absl::StatusOr<bool> Get(const v1::KvGet& get, const std::string& worker, v1::KvValue& value);
 
-  // A worker that is away asks again when it returns.
+  // Forgets what a worker that is away waits for; it asks again when it returns.
   void Forget(const std::string& worker);
 
   // Drops the spaces of attempts that are not live any more.

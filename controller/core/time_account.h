@@ -11,10 +11,10 @@ namespace tandem::controller {
 // The steps of a job that were reported, each once.
 struct StepTotals {
   int64_t steps = 0;
-  double seconds = 0;  // that they took, in all
+  double seconds = 0;  // their total time
 };
 
-// Pure.
+// How the time of `job` since its submission divides into parts (steps, waiting, starting, …). Pure.
 v1::TimeAccount AccountTime(const v1::Job& job, const StepTotals& totals, absl::Time now);
 
 }  // namespace tandem::controller

@@ -10,11 +10,11 @@
 
 namespace tandem::schedules {
 
-// When the locals of a program are accessed, and which of them may share bytes: per buffer
-// and stream, the place of its last access and what its first accesses all know.
+// When the locals of a program are accessed, and which of them may share bytes. For each buffer and stream it
+// keeps the place of the last access, and how many instructions every access knows to have finished.
 class AccessOrder {
  public:
-  // clocks: VectorClocks, or what has its End, place and num_streams.
+  // clocks: VectorClocks, or a class with the same End, place and num_streams.
   template <typename Clocks>
   AccessOrder(const Clocks& clocks, const Program& program)
       : num_streams_(clocks.num_streams()),
@@ -58,7 +58,7 @@ class AccessOrder {
   }
 
   int num_streams() const { return num_streams_; }
-  // Per stream, the place of the last access, and what all accesses know to have ended.
+  // Per stream: the place of the last access; and how many instructions all accesses know to have finished.
   absl::Span<const int> Last(BufferId buffer) const {
     return absl::MakeConstSpan(last_).subspan(Row(buffer), num_streams_);
   }

@@ -13,13 +13,13 @@ namespace tandem::schedules {
 // The data parallel mesh that the units of one UnitGroup are placed on.
 struct MeshAxes {
   int inner = 1;                          // ranks that share a unit's shards
-  int outer = 1;                          // HSDP: groups of those
-  std::string inner_group = "dp_cp";      // reduces
-  std::string gather_group = "dp_cp_ag";  // a clone of it, which gathers
+  int outer = 1;                          // HSDP: number of such groups
+  std::string inner_group = "dp_cp";      // the group that reduces
+  std::string gather_group = "dp_cp_ag";  // the group that gathers: a clone of inner_group
   std::string outer_group = "inter_dist_opt";
 };
 
-// What the layout says of one unit (fsdp/layout.h), which this half cannot ask.
+// The sizes of one unit that follow from its layout (fsdp/layout.h), which this folder does not include.
 struct UnitSizes {
   int64_t shard_elements = 0;        // of one rank's inner shard, padding included
   int64_t outer_shard_elements = 0;  // of one rank where the optimizer is sharded over both axes
@@ -46,15 +46,15 @@ struct BuildOptions {
   std::string norm_group = "intra_dist_opt";  // GradientNorm's: all ranks of all stages
   bool parameter_norms = true;                // optimizer steps write update norms, which go to the host
   int prefetch = 1;                           // spans gathered ahead of the one in use
-  int hold = 0;  // other layers whose units may be used within one span: sequential 0, overlap 1
+  int hold = 0;  // how many other layers may be used within a span: 0 for sequential, 1 for overlap
   bool separate_weights = false;  // weight halves run on the stream "weights", beside "compute"
   std::vector<bool>
-      recompute;  // per value: not kept, recomputed before its backward readers; empty: all are kept
-  // Per unit: its gather serves a microbatch from its forward to its backward, whatever is used in between;
-  // empty: none. Only where parameters are sharded.
+      recompute;  // per value: not kept, but recomputed before its backward readers; empty: all are kept
+  // Per unit: whether one gather serves a microbatch from its forward to its backward. Empty: no unit. Only
+  // if parameters are sharded.
   std::vector<bool> keep_gathered;
   int64_t budget_bytes = 0;             // of the locals; 0: the default budget (passes.h)
-  bool fill_after_last_access = false;  // tests: what nobody reads any more becomes NaN
+  bool fill_after_last_access = false;  // tests: fill a local with NaN after its last access
 };
 
 // Where the unit is placed, and the mesh that it is placed on.

@@ -8,9 +8,10 @@
 
 namespace tandem::schedules {
 
-// Numbers the smallest things that two instructions can conflict over: each part of a buffer (the buffer,
-// where it has no parts), of a ring once for this run's element and once for the former run's. Persistent
-// buffers come first in every program of a stage, so their cells have the same numbers in all of them.
+// Numbers the smallest pieces of memory over which two instructions can conflict: each part of a buffer, or
+// the buffer if it has no parts; for a ring, separate cells for this run's element and the former run's.
+// Persistent buffers come first in every program of a stage, so their cells have the same numbers in all
+// programs.
 class Cells {
  public:
   struct Range {

@@ -10,10 +10,11 @@
 
 namespace tandem::schedules {
 
-// What the pass of a node touches; Recompute's is the forward's (without what was kept: ListOperands).
+// What a node's pass accesses. For a Recompute: the access of the forward; ListOperands leaves out what was
+// kept.
 const Access& AccessOf(const Node& node, Opcode opcode);
 
-// What an operand of a node's pass is, whatever buffer holds it.
+// The role of an operand of a node's pass, independent of the buffer that holds it.
 struct PassOperand {
   enum class What : uint8_t {
     kValue,
@@ -28,8 +29,8 @@ struct PassOperand {
   What what = What::kValue;
   int id = -1;    // of the value, unit or state
   int part = -1;  // of the unit
-  // For gradients kWrites, whether they are written first or added to; for carried states kAdds, though the
-  // first microbatch's is kWrites.
+  // Always kWrites for gradients, even if a pass adds to them; always kAdds for carried states, even for the
+  // first microbatch, which overwrites.
   Mode mode = Mode::kReads;
   bool operator==(const PassOperand&) const = default;
 };

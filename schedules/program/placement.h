@@ -15,9 +15,9 @@ namespace tandem::schedules {
 
 enum class Placement : uint8_t {
   kReplicate,  // every rank of the axis has all of it
-  kShard,      // each its shard; parameters are gathered for every span of uses, gradients reduced every
-               // microbatch
-  kPartial,    // gradients only: each rank its own sum until one reduction after the last microbatch
+  kShard,      // each rank has its shard; parameters are gathered for every span of uses, gradients are
+               // reduced every microbatch
+  kPartial,    // gradients only: each rank keeps its own sum until one reduction after the last microbatch
 };
 
 struct AxisPlacement {
@@ -30,14 +30,14 @@ struct AxisPlacement {
 struct Strategy {
   std::string name;  // "zero3"
   AxisPlacement inner;
-  AxisPlacement outer;  // of one rank where there is no outer axis
+  AxisPlacement outer;  // all kReplicate if there is no outer axis
   bool operator==(const Strategy&) const = default;
 };
 
 // replicate, zero1, zero2, zero3, hsdp, hfsdp.
 const std::vector<Strategy>& Strategies();
 
-// NotFound for another name, with those that there are.
+// NotFound for an unknown name; the message lists the known ones.
 absl::StatusOr<Strategy> StrategyOf(absl::string_view name);
 
 }  // namespace tandem::schedules

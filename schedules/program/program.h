@@ -46,7 +46,7 @@ int64_t ExtentOf(const Buffer& buffer);    // bytes from address on: the bound, 
 
 enum class Mode : uint8_t {
   kReads,
-  kWrites,  // all of it, whatever was there
+  kWrites,  // overwrites all of it
   kAdds,    // reads and writes; the order of adds matters
 };
 
@@ -61,25 +61,23 @@ struct Operand {
 // An earlier instruction of another stream that must have finished.
 struct Wait {
   int instruction = -1;
-  int64_t frees = 0;  // > 0: waits only for memory, of so many bytes
+  int64_t frees = 0;  // > 0: the wait is only for memory; it frees this many bytes
   bool operator==(const Wait&) const = default;
 };
 
-// Operands are complete: nothing else knows what an instruction touches. Their order, by which the trainer
-// binds tensors, is
+// Operands are complete: an instruction accesses nothing else. The trainer binds tensors by their order:
 //   passes of nodes (ListOperands): the lists of Access in their order of declaration (reads, writes,
-//   gradient_reads,
-//     gradient_writes, parameters, parameter_gradients, state_reads, state_adds, state_carries), then inputs,
-//     then scratch. A value that is written by several passes (a gradient) `writes` first and `adds` later,
-//     and so are state_carries. Recompute: the forward's, without the writes that were kept and without
-//     state_adds and state_carries. Forward in `validate`: without gradient_writes, parameter_gradients,
-//     state_adds and state_carries.
+//     gradient_reads, gradient_writes, parameters, parameter_gradients, state_reads, state_adds,
+//     state_carries), then inputs, then scratch. If several passes write a gradient or carry a state, the
+//     first has mode kWrites and later ones kAdds. Recompute: as the forward, without the writes that were
+//     kept, state_adds and state_carries. Forward in `validate`: without gradient_writes,
+//     parameter_gradients, state_adds and state_carries.
 //   LoadInputs: reads host inputs, writes inputs.
 //   LoadBatch: reads a part of the host batch, writes that part.
 //   Send: reads the value or gradient.
 //   Receive: writes it.
-//   HostWait: reads the sizes. It is on the stream "host", which is the issuing thread: all that is issued
-//     after it knows that it has ended.
+//   HostWait: reads the sizes. Its stream "host" is the issuing thread, so every instruction issued after it
+//     knows that it has ended.
 //   Unshard: reads the shard (published, main where equal, or outer-gathered), writes gathered. A rank that
 //     is alone on the axis has no Unshard: nodes read the shard.
 //   UnshardOuter: reads the shard, writes outer-gathered.
@@ -94,9 +92,8 @@ struct Wait {
 //   OptimizerStep: reads gradients, reads outcome (former), reads inputs, adds weights, adds optimizer state,
 //     writes published (where it exists), writes update norms (if wanted), writes scratch (where it needs
 //     some).
-//   UpdateStates: reads outcome (former); of every state that has a counter: adds the counter, adds the
-//   state;
-//     writes scratch, as large as the counters of all ranks.
+//   UpdateStates: reads outcome (former); for every state that has a counter: adds the counter, adds the
+//     state; writes scratch, which is as large as the counters of all ranks.
 //   Report: all reads, then the host buffers that they are copied to.
 struct Instruction {
   Opcode opcode = Opcode::kForward;
@@ -113,7 +110,7 @@ struct Stream {
   // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host",
   // "dispatch", "sizes", "balance"
   std::string name;
-  // Copies to and from the host: a run does not wait for the former run's, which touch only rings.
+  // It copies to or from the host. A run does not wait for the former run's copies, which touch only rings.
   bool copies_host = false;
   bool operator==(const Stream&) const = default;
 };
@@ -122,13 +119,12 @@ struct Stream {
 struct CommunicatorUse {
   std::string group;    // "dp_cp"
   std::string purpose;  // "gather", "reduce", "norm", "dispatch", "sizes", "balance"
-  bool window =
-      false;  // its collectives work on registered memory of the arena, so it wants the arena registered
+  bool window = false;  // its collectives need the arena to be registered (a window)
   bool operator==(const CommunicatorUse&) const = default;
 };
 
-// Instructions in host issue order; every wait points to a lower position. A run starts, on the device, after
-// all of the former run but the streams that copy to and from the host.
+// Instructions in the order in which the host issues them; every wait points to a lower position. On the
+// device, a run starts after all streams of the former run except those that copy to and from the host.
 struct Program {
   std::string name;  // "train", "begin", "update", "validate"
   int num_microbatches = 0;
@@ -139,12 +135,12 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// The programs of one stage of a job. One address map: persistent buffers and rings first, at equal addresses
-// in every program; the locals of each program above them.
+// The programs of one stage of a job. They share one address map: persistent buffers and rings first, at
+// equal addresses in every program, and the locals of each program above them.
 struct StagePrograms {
   Program train;  // optimizer steps on the former run's gradients, then the next step's passes up to the norm
   Program begin;  // train without the update: the first step, and after every `update`
-  Program update;                // the update and its report alone: before validation, snapshot and stop
+  Program update;                // only the optimizer steps and a report: before a validation, save or stop
   Program validate;              // no instructions where the job never validates
   int64_t persistent_bytes = 0;  // where the locals begin
   int64_t arena_bytes = 0;       // the end of the largest program's

@@ -12,12 +12,12 @@ namespace tandem::schedules {
 // what they compare.
 std::string ToText(const Program& program, const Outline& outline);
 
-// "backward layers.0.mlp mb 0": what it does, for messages. Operands out of range print as "node 99?".
+// "backward layers.0.mlp mb 0", for messages. A target out of range prints as "node 99?".
 std::string ToText(const Instruction& instruction, const Outline& outline);
 
 const char* ToText(Opcode opcode);
 
-// "layers.0.attention" of a buffer's part; the buffer's name where part is -1.
+// "layers.0.attention" for a part of a buffer; the buffer's name if part is -1.
 std::string OperandName(const Program& program, const Operand& operand);
 
 }  // namespace tandem::schedules

@@ -19,13 +19,13 @@ class VectorClocks {
   int num_streams() const { return num_streams_; }
   int num_instructions() const { return static_cast<int>(streams_.size()); }
 
-  // Per stream, how many of its instructions have finished before what is issued next on `stream` starts,
-  // without its waits.
+  // Per stream: how many of its instructions have finished before the next instruction on `stream` starts,
+  // not counting that instruction's own waits.
   absl::Span<const int> Now(int stream) const {
     return absl::MakeConstSpan(now_).subspan(stream * num_streams_, num_streams_);
   }
 
-  // The same when instruction i has ended; itself included.
+  // The same after instruction i has ended; counts i.
   absl::Span<const int> End(int i) const {
     return absl::MakeConstSpan(ends_).subspan(static_cast<size_t>(i) * num_streams_, num_streams_);
   }

@@ -10,9 +10,9 @@
 
 namespace tandem::comm {
 
-// How a rank waits for the others in the middle of a collective: returns once ready() is true, which may be
-// asked from any thread. Empty: the thread sleeps. Where one thread does the work of several streams, it does
-// that of another stream meanwhile, so that no collective keeps the peers' others from starting.
+// How a rank waits for the others in the middle of a collective: returns once ready() is true; ready may be
+// called from any thread. Empty: the thread sleeps. A thread that does the work of several streams runs
+// another stream meanwhile, so that a waiting collective does not block the peers' other collectives.
 using WaitUntil = std::function<void(const std::function<bool()>& ready)>;
 
 // One group whose ranks are threads of this process: element i is for rank i, each for one thread. A group

@@ -130,7 +130,7 @@ def make_machine(folder, archive):
 
 
 def play(page):
-    own = "On machines of your own"
+    own = "On your own machines"
     assert "ok    libraries" in shell(page.block(own, 1))
     shell(page.block(own, 2))
     shell("cp certs/ca.crt certs/controller.* certs/worker-w1.* .")

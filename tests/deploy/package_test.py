@@ -49,8 +49,11 @@ def main():
             assert not outside, f"{program} loads {outside}"
         for file in ("share/tandem/deploy/systemd/tandem-worker.service", "share/tandem/examples/headers.yaml",
                      "share/tandem/deploy/slurm/tandem.sbatch", "share/tandem/deploy/kubernetes/base/worker.yaml",
-                     "share/doc/tandem/operations.md", "share/doc/tandem/LICENSE"):
+                     "share/doc/tandem/docs/operations.md", "share/doc/tandem/LICENSE"):
             assert (moved / file).is_file(), file
+        pages = moved / "share/doc/tandem"
+        dead = [link for link in re.findall(r"\]\(([^)#]+)", (pages / "README.md").read_text()) if "://" not in link and not (pages / link).exists()]
+        assert not dead, f"links of README.md that lead to nothing where it is installed: {dead}"
         (folder / "text").write_text("a line of text\n" * 2000)
         (folder / "job.yaml").write_text(JOB % (folder / "text"))
         done = subprocess.run([moved / "bin/tandem", "run", "-f", folder / "job.yaml"], stdin=subprocess.DEVNULL,

@@ -98,7 +98,7 @@ def run(root, image, folder):
     controller = Pod(sets["tandem-controller"], 0, volumes, image)
     workers = [Pod(sets["tandem-worker"], number, volumes, image) for number in range(sets["tandem-worker"]["spec"]["replicas"])]
     shared = volumes.claim("tandem-shared", 65532)
-    (shared / "text").write_bytes((root / "README.md").read_bytes() * 20)
+    (shared / "text").write_bytes((root / "README.md").read_bytes() * 50)
     try:
         controller.start()
         for worker in workers:

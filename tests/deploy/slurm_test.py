@@ -81,7 +81,7 @@ def main():
     root, binaries = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "text").write_bytes((root / "README.md").read_bytes() * 20)
+        (folder / "text").write_bytes((root / "README.md").read_bytes() * 50)
 
         def command(path):
             return [root / "deploy/slurm/tandem.sbatch", "--bin", binaries, path, "--", "--slots", 1]

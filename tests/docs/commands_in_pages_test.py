@@ -86,7 +86,7 @@ def main():
             if why := wrong(command, root, binaries):
                 problems.append(f"{page.relative_to(root)}: {command}: {why}")
     for words in subcommands(binaries):
-        # README's table of contexts names further ones by their last word alone: `tandem context set`, `use`.
+        # docs/commands.md names further ones of contexts by their last word alone: `tandem context set`, `use`.
         if not re.search(rf"\b{' '.join(words)}\b", shown) and f"`{words[-1]}`" not in shown:
             problems.append(f"no page shows {' '.join(words)}")
     print("\n".join(problems) or f"{count} commands in the pages are ones that the programs take")

@@ -48,8 +48,8 @@ out of bounds and combinations that do not work: all of them at once, and all th
 * "Not built yet" marks keys and values that are reserved: they are refused today.
 * A relative path in a file is resolved in the working directory of the command that reads the file; over the API, paths
   must be absolute. The paths of data and checkpoints must lead to the same files on every worker.
-* **Your text**: files are read as they are, and every byte is a token. Nothing is unpacked or parsed: a compressed file
-  is trained on as its compressed bytes, and JSON with its braces.
+* **Your text**: every byte of a file is a token. Files are not unpacked or parsed: the model sees the compressed
+  bytes of a compressed file, and the braces of JSON.
 * **Your model**: `model: {hugging_face: DIR/config.json}` takes the sizes from that file. Weights are not read: training
   starts from random ones. A config with rope_scaling, a sliding window or biases is refused.
 * Every field has been there since 0.1.0, unless its description names a later version.
