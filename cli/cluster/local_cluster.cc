@@ -99,7 +99,8 @@ absl::Status LocalCluster::StartDaemon(const std::string& name, const std::strin
 
 absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrupted) {
   const absl::Time deadline = platform::SteadyClock().Now() + kStartTimeout;
-  while (!platform::IsListening(std::string(absl::StripPrefix(options_.address, "unix:")))) {
+  const std::string socket(absl::StripPrefix(options_.address, "unix:"));
+  while (!platform::IsListening(socket).value_or(false)) {
     TANDEM_RETURN_IF_ERROR(Check());
     if (interrupted()) {
       return absl::CancelledError("interrupted");
