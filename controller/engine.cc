@@ -14,6 +14,11 @@ namespace tandem::controller {
 namespace {
 
 constexpr size_t kBatch = 256;  // items of one commit
+// Notices of one worker that wait for room in the store, as many as it keeps itself. A session must have
+// fewer open messages than it may (rpc/session.cc).
+constexpr size_t kMostHeld = 1000;
+// While nothing is committed, room is looked for as often.
+constexpr absl::Duration kLookForRoom = absl::Seconds(30);
 
 std::set<std::string> JobsOf(const std::vector<v1::Event>& events) {
   std::set<std::string> ids;
@@ -40,6 +45,7 @@ void HitFailpoints([[maybe_unused]] const char* when, [[maybe_unused]] const std
 Engine::Engine(Store& store, const platform::Clock& clock, State state, Outbox outbox)
     : store_(store), clock_(clock), outbox_(std::move(outbox)), state_(std::move(state)) {
   state_.awake_since = clock_.Now();
+  looked_at_ = clock_.Now();
 }
 
 Engine::~Engine() { Stop(); }
@@ -258,8 +264,13 @@ void Engine::SetRoom(const absl::Status& room) {
 absl::Status Engine::Keep(Consequences& out) {
   const bool had_room = StoreRoom().ok();
   const absl::Status kept = out.events.empty() ? absl::OkStatus() : Commit(out.events);
-  // Where a small commit finds room, most may find none.
-  const absl::Status room = kept.ok() && !had_room ? store_.CheckRoom() : kept;
+  // Where a small commit finds room, most may find none; and while nothing is committed, nothing says so.
+  const absl::Time now = clock_.Now();
+  const bool due = !had_room || (out.events.empty() && now - looked_at_ >= kLookForRoom);
+  if (due || !out.events.empty()) {
+    looked_at_ = now;
+  }
+  const absl::Status room = kept.ok() && due ? store_.CheckRoom() : kept;
   if (!room.ok() && !absl::IsResourceExhausted(room)) {
     return room;
   }
@@ -306,11 +317,22 @@ void Engine::Refuse(const absl::Status& status, Consequences& out) {
                           "the controller could not store it, and has not taken it: ", status.message(),
                           "; make room on that file system and try again"))};
     } else if (std::holds_alternative<CheckpointNoticed>(input)) {
-      // Its worker says it once in a connection, and again only where it is not acknowledged.
-      held_.push_back(Decided{std::move(answer.decided.input), std::exchange(answer.decided.done, nullptr)});
+      Hold({std::move(answer.decided.input), std::exchange(answer.decided.done, nullptr)});
     }
   }
   out.events.clear();
+}
+
+void Engine::Hold(Decided noticed) {
+  const auto& in = std::get<CheckpointNoticed>(noticed.input);
+  std::map<NoticeKey, Decided>& held = held_[in.worker];
+  held.insert_or_assign({in.notice.number(), KeyOf(in.notice.id())}, std::move(noticed));
+  if (held.size() > kMostHeld) {
+    // Its worker has dropped it, too.
+    if (const Decided oldest = std::move(held.extract(held.begin()).mapped()); oldest.done) {
+      oldest.done({});
+    }
+  }
 }
 
 void Engine::Halt(const absl::Status& status, Consequences consequences) {
@@ -338,8 +360,10 @@ void Engine::Process(std::vector<Item> batch) {
     return;
   }
   Consequences out;
-  for (Item& item : std::exchange(held_, {})) {
-    Take(std::move(item), out);
+  for (auto& [worker, held] : std::exchange(held_, {})) {
+    for (auto& [key, noticed] : held) {
+      Take(std::move(noticed), out);
+    }
   }
   for (Item& item : batch) {
     Take(std::move(item), out);

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -54,7 +55,7 @@ class Engine {
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // ResourceExhausted from a commit for which there was no room until there is room for most: tries are made
-  // (Store::CheckRoom), since a small commit may succeed before. Else OK.
+  // (Store::CheckRoom), since a small commit may succeed before, and while nothing is committed. Else OK.
   absl::Status StoreRoom() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Does what was posted before, then ends the thread. What is posted later is answered with Unavailable.
@@ -94,6 +95,7 @@ class Engine {
   struct Failed {
     absl::Status status;
   };
+  using NoticeKey = std::pair<uint64_t, AttemptKey>;  // its number, which rises
   using Item = std::variant<Decided, KeySet, KeyGet, Queried, Failed>;
   struct Answer {
     Decided decided;
@@ -124,6 +126,7 @@ class Engine {
   void SetRoom(const absl::Status& room) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Undo(const std::vector<v1::Event>& events);
   void Refuse(const absl::Status& status, Consequences& out);
+  void Hold(Decided noticed);
   void LetOut(Consequences consequences);
   void Halt(const absl::Status& status, Consequences consequences);
   void PushAssignments();
@@ -139,8 +142,11 @@ class Engine {
   std::set<std::string> dirty_;                // workers whose assignments may have changed
   std::vector<std::pair<std::string, v1::KvValue>> values_;
   int64_t revision_ = 0;
-  std::vector<Item> held_;  // what is said once, and there was no room for
-  absl::Status failed_;     // why nothing is decided any more
+  // Notices that there was no room for, by worker: their workers send them once in a connection. The one that
+  // came last of each.
+  std::map<std::string, std::map<NoticeKey, Decided>> held_;
+  absl::Time looked_at_;  // for room in the store, by a commit or a try
+  absl::Status failed_;   // why nothing is decided any more
 
   mutable absl::Mutex mu_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);

@@ -23,7 +23,9 @@
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "platform/counted_text.h"
 #include "platform/file_list.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -42,10 +44,6 @@ int64_t AttentionElements(const v1::Model& model) {
          hidden * (latent.kv_lora_rank() + latent.qk_rope_head_dim()) +
          latent.kv_lora_rank() * heads * (latent.qk_nope_head_dim() + latent.v_head_dim()) +
          heads * latent.v_head_dim() * hidden;
-}
-
-std::string Count(int64_t number, const char* what) {
-  return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
 }
 
 // The first name in the folder that says that it is in use; none where it is as good as empty.
@@ -143,7 +141,7 @@ class FileChecker {
       struct stat info;
       if (access(file.c_str(), R_OK) != 0 || stat(file.c_str(), &info) != 0) {
         Refuse(path, pattern, "files that can be read",
-               absl::StrCat("cannot read ", Shown(file, 200), ": ", strerror(errno)));
+               absl::StrCat("cannot read ", platform::Shown(file, 200), ": ", strerror(errno)));
         return std::nullopt;
       }
       const FileId id(info.st_dev, info.st_ino);
@@ -157,7 +155,8 @@ class FileChecker {
     }
     if (bytes < Window()) {
       Refuse(path, pattern, WindowText(),
-             absl::StrCat("it holds ", Count(bytes, "byte"), " in ", Count(paths->size(), "file"),
+             absl::StrCat("it holds ", platform::CountedText(bytes, "byte"), " in ",
+                          platform::CountedText(paths->size(), "file"),
                           ": use more text, or shorter sequences"));
       return std::nullopt;
     }
@@ -165,7 +164,7 @@ class FileChecker {
     if (!directory.empty() && WouldFind(pattern, directory)) {
       Refuse("checkpoint.directory", directory,
              absl::StrCat("a folder that is not among the files of ", path),
-             absl::StrCat(Shown(pattern, 200),
+             absl::StrCat(platform::Shown(pattern, 200),
                           " would take the checkpoints for text: use a folder beside it, not in it"));
     }
     return text;
@@ -177,8 +176,8 @@ class FileChecker {
     for (const auto& [id, path] : validation.paths) {
       if (const auto found = trained.find(id); found != trained.end()) {
         Refuse("data.validation", spec_.data().validation(), "files that are not among those of data.train",
-               absl::StrCat(Shown(path, 200), " is also a training file",
-                            found->second == path ? "" : ", " + Shown(found->second, 200),
+               absl::StrCat(platform::Shown(path, 200), " is also a training file",
+                            found->second == path ? "" : ", " + platform::Shown(found->second, 200),
                             ": name other files, or hold out a part of data.train with "
                             "data.validation_fraction"));
         return;
@@ -197,7 +196,8 @@ class FileChecker {
       }
     }
     const int64_t sum = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
-    return absl::StrCat(number == 1 ? Shown(name, 200) : Count(number, "file"), ", ", Count(sum, "byte"));
+    return absl::StrCat(number == 1 ? platform::Shown(name, 200) : platform::CountedText(number, "file"),
+                        ", ", platform::CountedText(sum, "byte"));
   }
 
   // What is trained on and what is held out, as the trainer will divide the files.
@@ -230,11 +230,11 @@ class FileChecker {
     if (data.documents() == v1::DOCUMENTS_PACKED && !data.has_end_of_document() &&
         std::count_if(trained.begin(), trained.end(), is_trained) == 1) {
       const size_t only = std::find_if(trained.begin(), trained.end(), is_trained) - trained.begin();
-      Refuse(
-          "data.documents", "packed", "stream, or packed where two files or more are trained on",
-          absl::StrCat("a file is a document, and only ", Shown(files[only].name, 200), " is trained on, of ",
-                       Count(files.size(), "file"), " with text in ", Shown(data.train(), 200),
-                       ": name the token that ends a document with data.end_of_document, or use stream"));
+      Refuse("data.documents", "packed", "stream, or packed where two files or more are trained on",
+             absl::StrCat("a file is a document, and only ", platform::Shown(files[only].name, 200),
+                          " is trained on, of ", platform::CountedText(files.size(), "file"),
+                          " with text in ", platform::Shown(data.train(), 200),
+                          ": name the token that ends a document with data.end_of_document, or use stream"));
     }
   }
 
@@ -251,8 +251,8 @@ class FileChecker {
       if (fs::is_symlink(fs::symlink_status(existing, error))) {
         Refuse(
             kPath, directory, kAllowed,
-            absl::StrCat(Shown(existing.string(), 200), " is a symbolic link to ",
-                         Shown(fs::read_symlink(existing, error).string(), 200),
+            absl::StrCat(platform::Shown(existing.string(), 200), " is a symbolic link to ",
+                         platform::Shown(fs::read_symlink(existing, error).string(), 200),
                          ", where nothing is: make that folder, mount its file system, or remove the link"));
         return;
       }
@@ -260,16 +260,18 @@ class FileChecker {
     }
     if (error) {
       Refuse(kPath, directory, kAllowed,
-             absl::StrCat("cannot look at ", Shown(existing.string(), 200), ": ", error.message()));
+             absl::StrCat("cannot look at ", platform::Shown(existing.string(), 200), ": ", error.message()));
       return;
     }
     if (!fs::is_directory(existing, error)) {
-      Refuse(kPath, directory, kAllowed, absl::StrCat(Shown(existing.string(), 200), " is not a folder"));
+      Refuse(kPath, directory, kAllowed,
+             absl::StrCat(platform::Shown(existing.string(), 200), " is not a folder"));
       return;
     }
     if (access(existing.c_str(), W_OK | X_OK) != 0) {
-      Refuse(kPath, directory, kAllowed,
-             absl::StrCat("cannot write to ", Shown(existing.string(), 200), ": ", strerror(errno)));
+      Refuse(
+          kPath, directory, kAllowed,
+          absl::StrCat("cannot write to ", platform::Shown(existing.string(), 200), ": ", strerror(errno)));
       return;
     }
     if (!spec_.checkpoint().has_resume() && fs::is_directory(directory, error)) {
@@ -280,7 +282,7 @@ class FileChecker {
       }
       if (held) {
         Refuse(kPath, directory, "a new or empty folder, unless checkpoint.resume says how to go on",
-               absl::StrCat("it holds ", Shown(*held, 100),
+               absl::StrCat("it holds ", platform::Shown(*held, 100),
                             ": use checkpoint: {resume: newest} to go on from there, or another folder"));
         return;
       }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/surrogate_pairs.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
-#include "nlohmann/json.hpp"
+#include "jobspec/json_end.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -42,7 +41,7 @@ std::optional<uint32_t> PairAt(std::string_view text) {
 std::string WithYamlEscapes(std::string_view text) {
   // Most texts have no pair, and are not read once more.
   if ((text.find("\\ud") == std::string_view::npos && text.find("\\uD") == std::string_view::npos) ||
-      !nlohmann::json::accept(text)) {
+      EndOfJson(text) != std::string_view::npos) {
     return std::string(text);
   }
   std::string out;
@@ -66,19 +65,6 @@ std::string WithYamlEscapes(std::string_view text) {
     at += length;
   }
   return out;
-}
-
-size_t EndOfJson(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string_view::npos || text[first] != '{') {
-    return std::string_view::npos;
-  }
-  try {
-    [[maybe_unused]] const nlohmann::json document = nlohmann::json::parse(text);
-    return std::string_view::npos;
-  } catch (const nlohmann::json::parse_error& error) {
-    return std::max<size_t>(error.byte, 1) - 1;
-  }
 }
 
 }  // namespace tandem::jobspec

@@ -13,8 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "jobspec/json_end.h"
 #include "jobspec/surrogate_pairs.h"
-#include "jobspec/text.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -121,7 +122,7 @@ bool CheckCharacters(std::string_view text, YamlProblem& problem) {
   size_t line_start = 0;
   for (size_t at = 0; at < text.size();) {
     char32_t character = 0;
-    const int length = DecodeUtf8(text, at, character);
+    const int length = platform::DecodeUtf8(text, at, character);
     problem.line = line;
     problem.column = static_cast<int>(at - line_start) + 1;
     if (length == 0) {
@@ -174,17 +175,22 @@ YamlProblem ProblemOf(const YAML::Exception& error, std::string_view text) {
         "the indentation does not fit the lines above, or a colon is missing here or a line above";
   }
   if (error.msg.starts_with("invalid unicode")) {
+    problem.sentence = "an escape that is no character by itself";
     problem.remedy =
-        "write the character itself, or \\U and its eight digits: \\ud83d\\ude00 is one character in JSON "
-        "alone";
-    const size_t end = EndOfJson(text);
-    const std::string_view json = text.substr(0, end);  // all of it where the text does not begin as JSON
-    const int64_t line = 1 + std::count(json.begin(), json.end(), '\n');
-    const size_t column = end - (json.rfind('\n') + 1) + 1;  // npos + 1 is 0
-    if (end != std::string_view::npos && std::pair<int64_t, int64_t>(line, column) !=
-                                             std::pair<int64_t, int64_t>(problem.line, problem.column)) {
-      absl::StrAppend(&problem.remedy, ", and this text is no JSON from line ", line, ", column ", column,
-                      " on");
+        "write the character itself, or \\U0001f600, as YAML escapes it; the pair \\ud83d\\ude00 is one "
+        "character only where the whole text is JSON";
+    const size_t begin = text.find_first_not_of(" \t\r\n");
+    const bool is_json = begin != std::string_view::npos && text[begin] == '{';
+    const size_t end = is_json ? EndOfJson(text) : std::string_view::npos;
+    if (end != std::string_view::npos) {
+      const std::string_view json = text.substr(0, end);
+      const int64_t line = 1 + std::count(json.begin(), json.end(), '\n');
+      const int64_t column = static_cast<int64_t>(end - (json.rfind('\n') + 1)) + 1;  // npos + 1 is 0
+      if (std::pair<int64_t, int64_t>(line, column) !=
+          std::pair<int64_t, int64_t>(problem.line, problem.column)) {
+        absl::StrAppend(&problem.remedy, ", and this one is not, from line ", line, ", column ", column,
+                        " on");
+      }
     }
   }
   return problem;

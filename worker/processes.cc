@@ -89,7 +89,9 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
     kill(process.pid, SIGKILL);
     if (platform::SteadyClock().Now() > deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("process ", process.pid, " of an earlier tandem-worker does not die"));
+          absl::StrCat("process ", process.pid,
+                       " of an earlier tandem-worker does not die; look at what it waits for in /proc/",
+                       process.pid, "/stack, or restart the machine"));
     }
     absl::SleepFor(absl::Milliseconds(5));  // not our child: nothing to wait on
   }

@@ -331,13 +331,12 @@ class Reconciler {
 
   void SendNotices() {
     for (Notice& notice : state_.notices) {
-      if (notice.store_id != state_.store_id || now_ < notice.sent_at + kNoticePeriod) {
+      if (notice.store_id != state_.store_id || notice.seq != 0) {
         continue;
       }
       v1::WorkerMessage message;
       *message.mutable_checkpoint() = MessageOf(notice);
       notice.seq = state_.session.next_seq;
-      notice.sent_at = now_;
       Send(std::move(message));
     }
   }
@@ -359,7 +358,6 @@ class Reconciler {
     }
     for (Notice& notice : state_.notices) {
       notice.seq = 0;
-      notice.sent_at = absl::InfinitePast();
     }
   }
 

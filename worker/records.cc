@@ -26,6 +26,14 @@ constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
 std::string RanksFile(const std::string& folder) { return folder + "/ranks.json"; }
 std::string EndFile(const std::string& folder) { return folder + "/ended.pb"; }
 
+// A record of an attempt; empty where there is none, or one that is too large to be a record. What cannot be
+// read now may well be there, and is not to be replaced by another end.
+absl::StatusOr<std::string> ReadRecord(platform::Files& files, const std::string& path) {
+  absl::StatusOr<std::string> text = platform::ReadAtMost(files, path, kMostRecordBytes);
+  const bool is_none = absl::IsNotFound(text.status()) || absl::IsInvalidArgument(text.status());
+  return is_none ? std::string() : std::move(text);
+}
+
 }  // namespace
 
 absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string& folder,
@@ -119,18 +127,17 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
                                                           const std::string& worker_id, absl::Time now) {
   const std::string folder = AttemptFolder(attempt);
   v1::AttemptStatus status;
-  const absl::StatusOr<std::string> ended = platform::ReadAtMost(files_, EndFile(folder), kMostRecordBytes);
-  if (ended.ok() && status.ParseFromString(*ended)) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string ended, ReadRecord(files_, EndFile(folder)));
+  if (!ended.empty() && status.ParseFromString(ended)) {
     return status;
   }
 
   status.Clear();
   *status.mutable_id() = IdOf(attempt);
   status.set_ended(true);
-  const absl::StatusOr<std::string> text = platform::ReadAtMost(files_, RanksFile(folder), kMostRecordBytes);
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadRecord(files_, RanksFile(folder)));
   // No record, or a torn one, of ranks: none was started, since the record is durable before.
-  const nlohmann::json record =
-      text.ok() ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false) : nlohmann::json();
+  const nlohmann::json record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   TANDEM_ASSIGN_OR_RETURN(const std::string boot, BootId());
   if (record.is_object()) {
     status.set_store_id(record.value("store", ""));

@@ -115,8 +115,7 @@ struct Notice {
   std::string store_id;          // of the controller that is to hear it
   v1::CheckpointNotice message;  // without id and number
   uint64_t number = 0;
-  uint64_t seq = 0;  // of its last sending in this session; 0: none
-  absl::Time sent_at = absl::InfinitePast();
+  uint64_t seq = 0;  // of the message with it in this session; 0: not sent yet
 };
 
 struct SessionState {

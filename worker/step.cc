@@ -68,13 +68,6 @@ absl::Time NextWake(const WorkerState& state) {
       next = std::min(next, rank.stop_sent ? rank.kill_at : attempt.stop->begin);
     }
   }
-  if (state.session.welcomed) {
-    for (const Notice& notice : state.notices) {
-      if (notice.store_id == state.store_id) {
-        next = std::min(next, notice.sent_at + kNoticePeriod);
-      }
-    }
-  }
   if (!state.exit_sent) {
     next = std::min(next, state.shutdown_at + kShutdownLimit);
   }

@@ -16,8 +16,6 @@ inline constexpr absl::Duration kDefaultGrace = absl::Milliseconds(500);
 // After a rank lost a peer: if the peer is one of ours, its own death is seen within this time, before the
 // stop could be taken for its cause.
 inline constexpr absl::Duration kPeerLostPause = absl::Milliseconds(100);
-// A checkpoint notice that is not acknowledged is sent again.
-inline constexpr absl::Duration kNoticePeriod = absl::Seconds(5);
 // What a session may be silent, on either side of the welcome: the controller sends a heartbeat a second.
 // gRPC's keepalive says the same, but by timers that stand still after the wall clock was set back.
 inline constexpr absl::Duration kLongestSilence = absl::Seconds(15);
@@ -30,6 +28,10 @@ inline constexpr size_t kMaxNotices = 1000;
 
 // Reason of an attempt that is refused since a path of its job does not answer here.
 inline constexpr char kPathHangs[] = "PathHangs";
+// Where a limit of the machine leaves it no thread or open file.
+inline constexpr char kWorkerLimits[] = "WorkerLimits";
+// Where the worker's disk is full, or fails.
+inline constexpr char kWorkerDisk[] = "WorkerDisk";
 
 // What one Step did beside changing the state.
 struct Outcome {

@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "cli/terminal/display_text.h"
 #include "cli/terminal/workers_text.h"
 #include "platform/clock.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
 #include "platform/unix_socket.h"
 
 namespace tandem::cli {
@@ -47,7 +49,8 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
     std::filesystem::create_directories(folder, error);
     if (error) {
       return absl::FailedPreconditionError(
-          absl::StrCat("cannot create the folder ", folder, ": ", error.message()));
+          platform::SystemError(error.value(), absl::StrCat("cannot create the folder ", Escape(folder)))
+              .message());
     }
   }
   std::vector<std::string> flags = {"--state",          options.state + "/controller",
@@ -99,7 +102,8 @@ absl::Status LocalCluster::StartDaemon(const std::string& name, const std::strin
 
 absl::Status LocalCluster::AwaitController(const std::function<bool()>& interrupted) {
   const absl::Time deadline = platform::SteadyClock().Now() + kStartTimeout;
-  while (!platform::IsListening(std::string(absl::StripPrefix(options_.address, "unix:")))) {
+  const std::string socket(absl::StripPrefix(options_.address, "unix:"));
+  while (!platform::IsListening(socket).value_or(false)) {
     TANDEM_RETURN_IF_ERROR(Check());
     if (interrupted()) {
       return absl::CancelledError("interrupted");

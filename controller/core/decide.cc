@@ -12,6 +12,7 @@
 #include "controller/core/checkpoint_request.h"
 #include "controller/core/new_event.h"
 #include "controller/core/placement.h"
+#include "platform/counted_text.h"
 #include "proto/names.h"
 #include "proto/time.h"
 
@@ -201,7 +202,7 @@ std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl
   }
   v1::Event event =
       EventOf(job, v1::JOB_STATE_ADMITTED, now, kController, "Placed",
-              absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
+              absl::StrCat(platform::CountedText(placement.slots.size(), "rank"), " on ",
                            absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
   v1::Attempt& attempt = *event.mutable_admitted();
   attempt.set_number(job.attempt() + 1);
@@ -411,6 +412,18 @@ Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) 
 }
 
 }  // namespace
+// Observed, where there was room for it; what follows is decided by Tick.
+Decision DecideReport(const State& state, const AttemptReport& in) {
+  Decision out;
+  const auto worker = state.workers.find(in.worker);
+  if (worker != state.workers.end() && StatusOf(state, in.worker, KeyOf(in.status.id())) == nullptr) {
+    out.status = absl::ResourceExhaustedError(
+        absl::StrCat("worker ", in.worker, " reports more than ", worker->second.attempts.size(),
+                     " attempts, which its slots cannot hold; start it again"));
+  }
+  return out;
+}
+
 
 absl::Status CheckSameSpec(const v1::Job& known, const Submit& submit) {
   return known.submitted().SerializeAsString() == submit.submitted.SerializeAsString()
@@ -433,7 +446,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
             return current ? DecideWorker(state, in.worker, in.session, now) : Decision();
           },
           [&](const WorkerDraining&) { return Decision(); },  // observed; what follows is decided by Tick
-          [&](const AttemptReport&) { return Decision(); },   // likewise
+          [&](const AttemptReport& in) { return DecideReport(state, in); },
           [&](const CheckpointNoticed& in) { return DecideCheckpoint(state, in, now); },
           [&](const Tick&) {
             Decision out;

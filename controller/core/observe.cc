@@ -32,6 +32,13 @@ void Translate(const WorkerEntry& worker, absl::Time now, v1::AttemptStatus& sta
   }
 }
 
+// Of one worker: those on its slots, and ends that are not acknowledged.
+bool HasRoomFor(const AttemptKey& key, const WorkerEntry& worker) {
+  constexpr size_t kMostEnds = 1000;
+  const size_t slots = static_cast<size_t>(worker.inventory.slots_size());
+  return worker.attempts.contains(key) || worker.attempts.size() < 2 * slots + kMostEnds;
+}
+
 void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) {
   const AttemptKey key = KeyOf(status.id());
   v1::AttemptStatus& said = worker.attempts[key];
@@ -110,7 +117,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
     state.awake_since = std::max(state.awake_since, in->awake_since);
   } else if (const auto* in = std::get_if<AttemptReport>(&input)) {
     const auto it = state.workers.find(in->worker);
-    if (it != state.workers.end()) {
+    if (it != state.workers.end() && HasRoomFor(KeyOf(in->status.id()), it->second)) {
       Take(in->status, now, it->second);
     }
   }

@@ -166,11 +166,19 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& p
 }  // namespace
 
 absl::Status CheckNobodyListens(const std::string& address) {
-  return absl::StartsWith(address, "unix:") && platform::IsListening(address.substr(5))
-             ? absl::UnavailableError(
-                   absl::StrCat("--listen ", address,
-                                ": another process listens there; stop it, or give another --listen"))
-             : absl::OkStatus();
+  if (!absl::StartsWith(address, "unix:")) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<bool> listening = platform::IsListening(address.substr(5));
+  if (!listening.ok()) {
+    return absl::UnavailableError(absl::StrCat(
+        "--listen ", address, ": it cannot be told whether another process listens there: ",
+        listening.status().message(), "; remove that socket if none does, or give another --listen"));
+  }
+  return *listening ? absl::UnavailableError(
+                          absl::StrCat("--listen ", address,
+                                       ": another process listens there; stop it, or give another --listen"))
+                    : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {

@@ -389,6 +389,21 @@ TEST(RendezvousTest, GetIsAnsweredWhenTheKeyIsSetAndTheFirstValueStays) {
   EXPECT_FALSE(*rendezvous.Get(get, "b", value)) << "the attempt is over";
 }
 
+TEST(DecideTest, AWorkerReportsAttemptsOfItsSlotsAndAThousandMore) {
+  Driver driver;
+  driver.Connect("a", 1);
+  for (int i = 0; i < 1002; ++i) {
+    const AttemptReport report{.worker = "a", .status = StatusOf("id-" + std::to_string(i))};
+    EXPECT_TRUE(driver.Feed(report).status.ok());
+  }
+  for (const char* const other : {"more", "and-more"}) {
+    const absl::Status refused = driver.Feed(AttemptReport{.worker = "a", .status = StatusOf(other)}).status;
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_EQ(driver.state.workers.at("a").attempts.size(), 1002U);
+  }
+  EXPECT_TRUE(driver.Feed(AttemptReport{.worker = "a", .status = StatusOf("id-0")}).status.ok());
+}
+
 // Until there is no room for more; each is of 1 MiB.
 class FilledRendezvousTest : public ::testing::Test {
  protected:

@@ -3,10 +3,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -64,6 +68,109 @@ TEST(EngineTest, AfterItsStoreWasDeletedTheNextSubmitIsRefusedWithTheReason) {
   }
   engine.Stop();
   EXPECT_TRUE(absl::IsFailedPrecondition(fatal)) << "the process is to end: " << fatal;
+}
+
+// An engine whose store has no room: in this process no file can grow.
+class NoRoomTest : public ::testing::Test {
+ protected:
+  NoRoomTest() {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_.path() + "/state", random_);
+    store_ = std::move(store).value();
+    engine_ = std::make_unique<Engine>(
+        *store_, clock_, store_->Load().value(),
+        Engine::Outbox{.assignments = [](const auto&, const auto&, const auto&) {},
+                       .value = [](const auto&, const auto&) {},
+                       .events =
+                           [this](const std::vector<v1::Event>& events) {
+                             for (const v1::Event& event : events) {
+                               num_saved_ += event.has_checkpoint() ? 1 : 0;
+                             }
+                           },
+                       .commit_seconds = [](double) {},
+                       .no_room = [](const absl::Status&) {},
+                       .room_again = [] {},
+                       .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
+    engine_->Start();
+    engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
+    EXPECT_TRUE(Submitted(*engine_, "job").ok());
+  }
+  ~NoRoomTest() override {
+    MakeRoom();
+    engine_->Stop();
+  }
+
+  void TakeRoom() {
+    rlimit limit = before_;
+    limit.rlim_cur = 1;
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  void MakeRoom() { EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before_), 0); }
+
+  // That the job's rank has saved `step`, in the notice of this number.
+  void Notice(uint64_t number, int64_t step) {
+    CheckpointNoticed noticed{.worker = "w"};
+    noticed.notice.mutable_id()->set_job_id("id-job");
+    noticed.notice.mutable_id()->set_attempt(1);
+    noticed.notice.set_number(number);
+    noticed.notice.mutable_committed()->set_step(step);
+    engine_->Post(noticed, [this](const Engine::Reply&) { ++num_acknowledged_; });
+  }
+  // What was posted before has been decided, and decided again.
+  void Turn() {
+    engine_->Post(Tick{});
+    for (int i = 0; i < 2; ++i) {  // events are let out behind the first
+      EXPECT_TRUE(engine_->Look([](const State&) {}));
+    }
+  }
+
+  platform::TemporaryFolder folder_;
+  platform::SeededRandom random_{1};
+  platform::FakeClock clock_;
+  rlimit before_{};
+  std::unique_ptr<Store> store_;
+  int num_saved_ = 0;         // changed by the writer's thread; read after Turn()
+  int num_acknowledged_ = 0;  // likewise
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(NoRoomTest, ANoticeThatComesAgainReplacesTheOneThatWaitsForRoom) {
+  TakeRoom();
+  for (int i = 0; i < 3; ++i) {
+    Notice(1, 50);
+    Turn();
+  }
+  EXPECT_EQ(num_acknowledged_, 0);
+  MakeRoom();
+  Turn();
+  EXPECT_EQ(num_acknowledged_, 1) << "the others are not held any more";
+  EXPECT_EQ(num_saved_, 1);
+}
+
+TEST_F(NoRoomTest, OfOneWorkerTheNewestThousandNoticesWaitForRoom) {
+  TakeRoom();
+  for (int i = 1; i <= 1003; ++i) {
+    Notice(i, i);
+  }
+  Turn();
+  EXPECT_EQ(num_acknowledged_, 3) << "its worker has dropped them, too";
+  MakeRoom();
+  Turn();
+  EXPECT_EQ(num_acknowledged_, 1003);
+  EXPECT_EQ(num_saved_, 1000);
+}
+
+TEST_F(NoRoomTest, WhileNothingIsCommittedItIsNoticedToo) {
+  TakeRoom();
+  Turn();
+  EXPECT_TRUE(engine_->StoreRoom().ok()) << "a try is a commit, which is not made all the time";
+  clock_.Advance(absl::Seconds(30));
+  Turn();
+  EXPECT_TRUE(absl::IsResourceExhausted(engine_->StoreRoom())) << engine_->StoreRoom();
+  MakeRoom();
+  Turn();
+  EXPECT_TRUE(engine_->StoreRoom().ok());
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ TEST_F(ListenerTest, ASocketIsNotTakenFromOneThatHasBegunToListen) {
   const absl::Status second = Listener::Open("unix:" + path_).status();
   EXPECT_TRUE(absl::IsUnavailable(second)) << second;
   EXPECT_THAT(second.message(), HasSubstr("--listen unix:" + path_ + ": another process listens there"));
-  EXPECT_TRUE(platform::IsListening(path_));
+  EXPECT_TRUE(platform::IsListening(path_).value());
 }
 
 // "stop what listens there" would send the reader to look for it.
@@ -55,7 +55,7 @@ TEST_F(ListenerTest, WhatAnEndedOneLeftIsReplaced) {
   std::filesystem::rename(kept, path_);  // as after kill -9
   ASSERT_TRUE(std::filesystem::exists(path_));
   const std::unique_ptr<Listener> next = Open();
-  EXPECT_TRUE(platform::IsListening(path_));
+  EXPECT_TRUE(platform::IsListening(path_).value());
 }
 
 TEST_F(ListenerTest, ItsOwnSocketAloneIsRemovedWhenItEnds) {
@@ -63,7 +63,7 @@ TEST_F(ListenerTest, ItsOwnSocketAloneIsRemovedWhenItEnds) {
   std::filesystem::remove(path_);
   std::unique_ptr<Listener> second = Open();
   first.reset();
-  EXPECT_TRUE(platform::IsListening(path_));
+  EXPECT_TRUE(platform::IsListening(path_).value());
   second.reset();
   EXPECT_FALSE(std::filesystem::exists(path_));
 }

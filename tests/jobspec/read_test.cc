@@ -83,6 +83,13 @@ TEST(ReadTest, APairOfEscapesIsOneCharacterInJson) {
       "job.json:1:38: names: the unknown ke");
 }
 
+TEST(ReadTest, APairOfEscapesBesideANumberThatNoTypeHoldsIsOneCharacterToo) {
+  const std::string problems = ToText(
+      ReadText(R"({"name": "\ud83d\ude00", "training": {"clip_grad_norm": 1e999}})", "job.json").violations);
+  EXPECT_THAT(problems, testing::HasSubstr("training.clip_grad_norm"));
+  EXPECT_THAT(problems, testing::Not(testing::HasSubstr("escape")));
+}
+
 TEST(ReadTest, APairOfEscapesIsTextOutsideOfJson) {
   EXPECT_EQ(Read(R"(data: {train: '/\ud83d\ude00'})").data().train(), R"(/\ud83d\ude00)");
 }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -37,13 +38,13 @@ class UnixSocketTest : public testing::Test {
 };
 
 TEST_F(UnixSocketTest, OnlyOneThatAProcessHasOpenIsListeningAndNotTheFileThatItLeaves) {
-  EXPECT_FALSE(IsListening(path_));
+  EXPECT_FALSE(IsListening(path_).value());
   {
     const Descriptor listener = Listen(1);
-    EXPECT_TRUE(IsListening(path_));
+    EXPECT_TRUE(IsListening(path_).value());
   }
-  EXPECT_FALSE(IsListening(path_)) << "the file is there still";
-  EXPECT_FALSE(IsListening(folder_.Write("file", "")));
+  EXPECT_FALSE(IsListening(path_).value()) << "the file is there still";
+  EXPECT_FALSE(IsListening(folder_.Write("file", "")).value());
 }
 
 TEST_F(UnixSocketTest, AProcessThatAcceptsNothingIsListening) {
@@ -52,7 +53,19 @@ TEST_F(UnixSocketTest, AProcessThatAcceptsNothingIsListening) {
   do {
     waiting.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   } while (Connect(waiting.back()) == 0);
-  EXPECT_TRUE(IsListening(path_));
+  EXPECT_TRUE(IsListening(path_).value());
+}
+
+// Or its socket would be taken for one that nobody uses.
+TEST_F(UnixSocketTest, WhereItCannotBeToldThatIsNotNo) {
+  const Descriptor listener = Listen(1);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const absl::StatusOr<bool> listening = IsListening(path_);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(listening.status(), absl::UnavailableError("Too many open files"));
 }
 
 TEST_F(UnixSocketTest, APathThatIsTooLongIsNotCutOff) {
@@ -61,8 +74,8 @@ TEST_F(UnixSocketTest, APathThatIsTooLongIsNotCutOff) {
       folder_.path() + "/" + std::string(sizeof(name_.sun_path) - 2 - folder_.path().size(), 'x');
   std::strcpy(name_.sun_path, longest.c_str());
   const Descriptor listener = Listen(1);
-  EXPECT_TRUE(IsListening(longest));
-  EXPECT_FALSE(IsListening(longest + "x"));
+  EXPECT_TRUE(IsListening(longest).value());
+  EXPECT_FALSE(IsListening(longest + "x").value());
 }
 
 }  // namespace

@@ -12,8 +12,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tests/platform/forwarding_files.h"
 #include "tests/platform/irregular_files.h"
 #include "worker/processes.h"
 
@@ -160,6 +162,40 @@ TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
   ASSERT_TRUE(
       platform::SystemFiles().Write(folder_ + "/attempts/j/attempt-2/ranks.json", "{\"boot\": ").ok());
   ExpectAnEndWithoutRanks(records);
+}
+
+// Files of which one cannot be read, as on a disk that fails or where too many are open.
+class UnreadableFile : public platform::ForwardingFiles {
+ public:
+  explicit UnreadableFile(std::string name) : name_(std::move(name)) {}
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    return path.ends_with(name_) ? absl::UnknownError("read " + path + ": Input/output error")
+                                 : ForwardingFiles::Read(path);
+  }
+
+ private:
+  const std::string name_;
+};
+
+TEST_F(RecordsTest, ARecordThatCannotBeReadIsNotReplacedByAnotherEnd) {
+  v1::AttemptStatus end;
+  *end.mutable_id() = IdOf(kSecondAttempt);
+  const std::string file = folder_ + "/attempts/j/attempt-2/ended.pb";
+  {
+    Records records = Open();
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
+    ASSERT_TRUE(records.WriteEnd(end).ok());
+  }
+  for (const std::string name : {"/ended.pb", "/ranks.json"}) {
+    if (name == "/ranks.json") {
+      std::filesystem::remove(file);
+    }
+    UnreadableFile files(name);
+    absl::StatusOr<Records> records = Records::Open(files, folder_);
+    ASSERT_TRUE(records.ok()) << records.status();
+    EXPECT_THAT(records->Recover("w1", kNow).status().message(), HasSubstr(name + ": Input/output error"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(file)) << "a leftover may run";
 }
 
 TEST_F(RecordsTest, ARecordThatNoMemoryHoldsIsAnEndWithoutRanks) {
