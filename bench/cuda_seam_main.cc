@@ -9,10 +9,10 @@
 // its work, waits and events, without the time in which it was far enough ahead and stood still. Medians over
 // the steps after the warm-up, of rank 0.
 //
-// Where ranks share experts: "all_to_all_ms", how long a step's exchanges took, from when the last thing that
-// they wait for was there; "exposed_ms", how much of that the compute stream had nothing to do. What an
-// overlapped schedule hides is 1 - its exposed_ms / the all_to_all_ms of the sequential one, in which nothing
-// works beside them. "moving_ms": the part of all_to_all_ms in which every rank had come to the exchange; in
+// If ranks share experts: "all_to_all_ms", how long a step's exchanges took, from when their last input was
+// ready; "exposed_ms", the part of that in which the compute stream was idle. An overlapped schedule hides 1
+// - its exposed_ms / the all_to_all_ms of the sequential schedule, in which nothing runs beside the
+// exchanges. "moving_ms": the part of all_to_all_ms in which every rank had come to the exchange; in
 // the rest rank 0 waited for another, whose experts had more tokens.
 //
 // "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events

@@ -13,7 +13,8 @@ namespace tandem::bench {
 std::string GpuName();
 std::string ProcessorName();
 
-// A result as a line of JSON, and where it is from: "machine", "commit" of this build, "date" of now, in UTC.
+// A result as a line of JSON, with its origin: "machine", the build's "commit", and the current "date" in
+// UTC.
 std::string ResultLine(nlohmann::ordered_json result, const std::string& machine);
 
 }  // namespace tandem::bench

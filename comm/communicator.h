@@ -25,8 +25,7 @@ class CommError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// This machine cannot listen at the address that its worker gives ranks; no other rank has anything to do
-// with it.
+// This machine cannot listen at the address that its worker gives to ranks. Other ranks are not involved.
 class AddressError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -53,31 +52,33 @@ class Communicator {
   // output: [size * n], slice i from rank i; input: [size * n], slice i to rank i. Separate memory.
   virtual void AllToAll(const at::Tensor& input, at::Tensor& output) = 0;
 
-  // The same with other numbers of rows for each rank: the first sends[0] rows of the input to rank 0, and so
-  // on, and in the output receives[0] rows from rank 0, and so on; rows behind these are left alone. Both
-  // have `size` numbers, and what a rank sends to another is what that one receives from it. Matrices.
+  // The same with a different number of rows for each rank. Tensors are matrices. The first sends[0] rows of
+  // the input go to rank 0, the next sends[1] to rank 1, and so on; the output has receives[0] rows from rank
+  // 0, and so on; further rows are left alone. Both lists have `size` numbers, and sends[j] on rank i equals
+  // receives[i] on rank j.
   virtual void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
                             const std::vector<int64_t>& receives) = 0;
 
-  // To rank 0 alone. output there: [size * n], the inputs [n] of all ranks in rank order; on the others it is
-  // left alone, whatever its size. These return once their input may change, and may be a call ahead.
+  // Gathers to rank 0 only. Its output: [size * n], the inputs [n] of all ranks in rank order. On other ranks
+  // output is left alone, whatever its size; they return as soon as their input may change, so they may be
+  // one call ahead of rank 0.
   virtual void Gather(const at::Tensor& input, at::Tensor& output) = 0;
 
-  // Collective: makes `region`, as large on every rank, known to the group, so that collectives on parts of
-  // it, at the same offset on every rank, need no memory in between. The communicator keeps the region as
-  // long as it lives. FailedPrecondition where it is refused, with the reason; collectives work all the same.
-  // Throws CommError.
+  // Collective: registers `region`, which has the same size on every rank, with the group, so that
+  // collectives on parts of it at the same offset on every rank need no intermediate memory. The communicator
+  // keeps the region alive. Returns FailedPrecondition with the reason if the region is refused; collectives
+  // work anyway. Throws CommError.
   virtual absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) = 0;
 
-  // No new call starts, and pending ones end, or the process does. Callable from any thread.
+  // No new call starts, and pending calls end, or the process exits. Callable from any thread.
   virtual void Abort() = 0;
 
   // Throws CommError where a collective that was started has failed, or has not ended within the deadline. On
   // the CPU the calls themselves throw.
   virtual void CheckPending() = 0;
 
-  // Collectives started so far, for the shared page and for tests; and those of them that have ended, on a
-  // GPU as of the last CheckPending: neither waits for anything.
+  // How many collectives have started, and how many of them have ended (on a GPU as of the last
+  // CheckPending); for the shared page and for tests. They do not block.
   virtual uint64_t num_collectives() const = 0;
   virtual uint64_t num_ended() const = 0;
 };

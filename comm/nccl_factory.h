@@ -13,22 +13,22 @@ namespace tandem::comm {
 
 // Groups of ranks with a GPU each, over NCCL. Collectives are enqueued on the current stream of GPU `device`
 // (an index among those that this process sees) and never block the host for longer than NCCL takes to start
-// them. Nothing here waits forever: creation, starts, and what is pending end with a CommError at `timeout`,
-// which counts from when the GPU has reached a collective, however long before that it was enqueued.
+// them. Nothing here waits forever: creation, starts and pending collectives end with a CommError after
+// `timeout`, which counts from the time at which the GPU reaches a collective.
 //
-// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watchdog does.
-// Abort returns within 0.3 s even where NCCL does not; such a process must then be left.
+// NCCL does not notice that a peer on the same machine has died: its kernels keep waiting. Watchdog notices
+// it. Abort returns within 0.3 s even if NCCL does not return; the process must exit then.
 
-// Collective: all `size` ranks make theirs. Rank 0 sets the group's id in `store` under `prefix`, unique per
-// group and attempt. job_rank: what errors call this one; without it its place in the group.
+// Collective: all `size` ranks call it. Rank 0 sets the group's id in `store` under `prefix`, which is unique
+// per group and attempt. job_rank: this rank's number in error messages; by default its rank in the group.
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
                                                    absl::Duration timeout,
                                                    const parallel::GroupOptions& options = {},
                                                    std::optional<int> job_rank = {});
 
-// Collective over the ranks of `parent`, one of the above: another communicator of the same members in the
-// same order, made from the live one (ncclCommSplit), which shares no resources with it, nor options.
+// Collective over the ranks of `parent`, a communicator of NCCL: makes another one with the same members in
+// the same order from the live one (ncclCommSplit). The two share neither resources nor options.
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
                                                     const parallel::GroupOptions& options = {});
 

@@ -154,9 +154,9 @@ void AddTlsFlags(CLI::App& app, tls::TlsFiles& files) {
                  "CA certificates (PEM) that sign the other side's certificate; turns TLS on")
       ->type_name("FILE");
   app.add_option("--tls-cert", files.certificate,
-                 "This daemon's certificate chain (PEM), up to but without its CA")
+                 "This daemon's certificate chain (PEM), without the CA's own certificate")
       ->type_name("FILE");
-  app.add_option("--tls-key", files.key, "Key of --tls-cert (PEM), unreadable for other users")
+  app.add_option("--tls-key", files.key, "Key of --tls-cert (PEM); other users must not be able to read it")
       ->type_name("FILE");
 }
 

@@ -12,8 +12,8 @@ TANDEM_HOST_DEVICE bool IsFinite(T value) {
 }
 
 // A sum of doubles kept as an unevaluated pair, |low| <= ulp(high)/2, error about 2^-100 (Knuth's TwoSum).
-// Its rounded value does not depend on how the terms were split between ranks, which a plain double
-// sum would; that is what keeps the clip coefficient the same bits for any number of ranks.
+// Unlike the value of a plain sum of doubles, its rounded value does not depend on how the terms were split
+// between ranks, so the clip coefficient has the same bits for any number of ranks.
 struct DoubleDouble {
   double high = 0;
   double low = 0;

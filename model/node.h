@@ -21,10 +21,10 @@ class Operations;
 
 namespace tandem::model {
 
-// How the trainer hands a node its memory: once, when a program is bound. A pass of a node is then a call on
-// tensors at fixed addresses.
+// The trainer gives a node its memory once, when it binds a program. After that, a pass of the node is a call
+// on tensors at fixed addresses.
 
-// LibTorch's name of a type of elements.
+// LibTorch's name of an element type.
 c10::ScalarType ScalarTypeOf(ComputeType type);
 
 enum class Pass : uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
@@ -34,9 +34,9 @@ const char* ToText(Pass pass);  // "backward input"
 // The memory of one operand, valid as long as the bound pass is.
 struct OperandMemory {
   char* begin = nullptr;  // in the device's memory
-  int64_t bytes = 0;      // the bound, where sizes are dynamic
-  bool adds = false;      // a gradient: add to what is there instead of overwriting it
-  // For an operand that is a part of a unit: where each of its parameters begins, in layout order.
+  int64_t bytes = 0;      // the upper bound if the size is dynamic
+  bool adds = false;      // for a gradient: add to it instead of overwriting it
+  // For a part of a unit: where each of its parameters begins, in layout order.
   std::vector<char*> parameters;
   ComputeType type = ComputeType::kFp32;  // of these parameters' elements
 };
@@ -45,24 +45,24 @@ struct OperandMemory {
 // disabled.
 using BoundPass = std::function<void()>;
 
-// The code of one outline node. Stateless between calls but for constants (rotary tables); one object serves
-// all microbatches. Thread-safe. All methods throw on a bug.
+// The code of one outline node. It has no state between calls except constants (rotary tables); one object
+// serves all microbatches. Thread-safe. All methods throw on a bug.
 class Node {
  public:
   virtual ~Node() = default;
 
-  // One pass on memory at fixed addresses, to be called as often as the instruction runs. `operands` are
-  // those of the instruction, in its order (Instruction in schedules/program/program.h). A recompute and a
-  // validation take as many as a forward in training; `begin` is null for what they leave alone: a write that
-  // was kept, a state. communicator: the instruction's, which outlives the pass; null where it has none.
-  // Throws std::logic_error for a pass that the node does not have and for operands that are not what its
-  // declaration says. The node outlives what it returns.
+  // Returns one pass on memory at fixed addresses, to be called each time the instruction runs. `operands`
+  // are those of the instruction, in its order (Instruction in schedules/program/program.h). A recompute and
+  // a validation get as many operands as a forward in training; `begin` is null for operands that they do not
+  // touch (a kept write, a state). communicator: the instruction's, which outlives the pass; null if it has
+  // none. Throws std::logic_error for a pass that the node does not have, and for operands that differ from
+  // its declaration. The node must outlive the returned pass.
   virtual BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
                          comm::Communicator* communicator) const = 0;
 };
 
-// The code for DecoderOutline(config, batch, precision, ...), one per outline node in the same order, on the
-// kind of device that `ops`, which outlives them, computes on.
+// The nodes of DecoderOutline(config, batch, precision, ...): one per outline node, in the same order, for
+// the kind of device of `ops`, which must outlive them.
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops);
 

@@ -20,42 +20,42 @@ namespace tandem::ops {
 class DeviceKernels;
 struct LatentHeads;
 
-// The forward and backward pairs on one kind of device: each checks its operands, throws c10::Error, naming
-// the one that does not fit, and runs the device's kernel. What it computes says the struct of its arguments
-// (rms_norm.h and so on); operands are contiguous unless that says otherwise. On a GPU it launches kernels on
-// the current stream and returns. The same inputs give the same bits, on the same kind of device, but for
-// AttentionShape::repeats. Thread-safe.
+// The forward and backward pairs on one kind of device. Each function checks its operands, throws c10::Error
+// naming the operand that does not fit, and runs the device's kernel. The struct of its arguments
+// (rms_norm.h, for example) says what it computes; operands are contiguous unless that says otherwise. On a
+// GPU it launches kernels on the current stream and returns. The same inputs give the same bits on the same
+// kind of device, except attention with AttentionShape::repeats == false. Thread-safe.
 //
-// Elements are float, double or bfloat16. Of bfloat16, sums, statistics and exponentials are computed in
-// float and results are rounded once; lse, tables and a norm's grad_weight are then of float.
+// Elements are float, double or bfloat16. With bfloat16, sums, statistics and exponentials are computed in
+// float and results are rounded once; lse, tables and the grad_weight of a norm are float.
 //
 // `work`: at least what linear_work.h, row_work.h and attention_work.h say for the device.
 class Operations {
  public:
-  // It must live as long as this.
+  // `kernels` must outlive this object.
   explicit Operations(const DeviceKernels& kernels) : kernels_(kernels), sparse_(kernels) {}
 
-  // Where the tensors of these operations lie: the current device of its kind.
+  // The device of the operations' tensors: the current device of its kind.
   c10::Device device() const;
 
-  // What, beside an operation's arguments, decides which kernels run: ranks of one job have the same.
-  // SHA-256, hex; empty on the CPU.
+  // A digest of everything, except an operation's arguments, that decides which kernels run. Ranks of one job
+  // must have the same. SHA-256, hex; empty on the CPU.
   std::string kernels_digest() const;
   const DeviceKernels& kernels() const { return kernels_; }
-  // Those of sparse layers.
+  // The operations of sparse layers.
   const SparseOperations& sparse() const { return sparse_; }
 
-  // The elements of a host tensor, where these operations read them. Blocks.
+  // A copy of a host tensor in memory that these operations can read. Blocks.
   at::Tensor Constant(const at::Tensor& host) const;
 
-  // Matrix products of 2-D views whose columns are adjacent. Operands are of one type, and so is the output,
-  // which of bfloat16 operands may also be of float; c10::Error names the types otherwise. An output
-  // is written, or with `add` added to, where it lies: a weight's gradient goes straight into the
-  // contribution, and no product keeps a copy of it. The bits depend on shapes and types alone, not on
-  // addresses, where those are multiples of 64 bytes (MKL's condition; a GPU's is 16).
+  // Matrix products of 2-D views whose columns are adjacent. Operands and output have the same type, except
+  // that bfloat16 operands may have a float output; otherwise c10::Error names the types. The output is
+  // written in place, or added to if `add`: a weight gradient goes directly into the contribution, without a
+  // copy. The bits depend only on shapes and types, not on addresses, if these are multiples of 64 bytes (for
+  // MKL; 16 on a GPU).
   //
-  // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: as y, of its type, contiguous like it;
-  // or undefined: none.
+  // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: the shape and type of y, contiguous;
+  // undefined: none.
   void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual, at::Tensor& y,
               Workspace work) const;
   // grad_x (+)= grad_y W.
@@ -83,10 +83,12 @@ class Operations {
     Rope(cosines, sines, heads, grad, /*sign=*/-1);
   }
 
-  // What the first call of each of the two would do once: choose kernels of this shape for the current
-  // device. Throws c10::Error where there are none, or they need more work memory than was promised.
+  // Chooses the kernels of this shape for the current device, which the first call of Attention and
+  // AttentionBackward would otherwise do. Throws c10::Error if there are none, or if they need more work
+  // memory than attention_work.h says.
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const;
-  // documents: int64 [B, S], rows may be apart, what DocumentStarts says; undefined: the shape has none.
+  // documents: int64 [B, S], rows may be apart: the first row of each row's document (DocumentStarts).
+  // Undefined if the shape has no documents.
   void Attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
                  at::Tensor& context, at::Tensor& lse, Workspace work) const;
   void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,

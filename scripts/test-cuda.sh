@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The tests that need GPUs: builds with CUDA where nvcc is, and runs them on the GPUs of this machine. What needs
-# more GPUs than there are is skipped, and said.
+# Builds and runs the tests that need GPUs, on the GPUs of this machine. Tests that need more GPUs than there are report
+# that they are skipped.
 #
 #   scripts/test-cuda.sh [--no-build [--build DIR]] [GOOGLETEST-ARGUMENT ...]
 #

@@ -292,7 +292,8 @@ checkpoint::Found InspectOnEveryRank(platform::Files& files, comm::Communicator&
 }
 
 // Collective. Sets start.whole, with a warning of the checkpoints that are not among them: they take up
-// space, and nobody else says why they stay. told: the start's warnings name the damaged ones.
+// space, and nothing else reports why they stay. told: whether the start's warnings already name the damaged
+// ones.
 void FindWhole(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                const StartListener& listener, const std::vector<v1::CheckpointWarning>& damaged, bool told,
                JobStart& start) {

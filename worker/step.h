@@ -13,20 +13,20 @@ namespace tandem::worker {
 
 // Between Stop and SIGKILL, where the assignment does not say.
 inline constexpr absl::Duration kDefaultGrace = absl::Milliseconds(500);
-// After a rank lost a peer: if the peer is one of ours, its own death is seen within this time, before the
-// stop could be taken for its cause.
+// How long to wait after a rank lost a peer. If the peer runs on this worker, its death is seen within this
+// time, so that the stop is not reported as its cause.
 inline constexpr absl::Duration kPeerLostPause = absl::Milliseconds(100);
-// What a session may be silent, on either side of the welcome: the controller sends a heartbeat a second.
-// gRPC's keepalive says the same, but by timers that stand still after the wall clock was set back.
+// How long the controller may be silent, before and after its welcome; it sends a heartbeat every second.
+// gRPC's keepalive would notice this too, but its timers stop if the wall clock is set back.
 inline constexpr absl::Duration kLongestSilence = absl::Seconds(15);
-// After this the daemon ends even where ranks cannot be killed (they die with it).
+// After this time the daemon exits even if ranks cannot be killed (they die with it).
 inline constexpr absl::Duration kShutdownLimit = absl::Seconds(3);
-// What a path of a job may take to answer before its attempt is refused.
+// How long a path of a job may take to answer before its attempt is refused.
 inline constexpr absl::Duration kPathLimit = absl::Minutes(2);
 // The limit of unacknowledged checkpoints: the oldest are dropped (they stay on disk).
 inline constexpr size_t kMaxNotices = 1000;
 
-// Reason of an attempt that is refused since a path of its job does not answer here.
+// Reason of an attempt that is refused because a path of its job does not answer on this machine.
 inline constexpr char kPathHangs[] = "PathHangs";
 // Where a limit of the machine leaves it no thread or open file.
 inline constexpr char kWorkerLimits[] = "WorkerLimits";
@@ -35,34 +35,34 @@ inline constexpr char kWorkerDisk[] = "WorkerDisk";
 
 // What one Step did beside changing the state.
 struct Outcome {
-  std::vector<Command> commands;  // for the shell to do, in this order
-  std::vector<Change> changes;    // for the log, and for what the shell keeps beside the state
+  std::vector<Command> commands;  // for the shell to execute, in this order
+  std::vector<Change> changes;    // for the log, and for data that the shell keeps outside the state
 };
 
-// One turn of the daemon: takes `input` into the state, then does all that the state calls for, until there
-// is nothing left to do. Deterministic: no clock, no lock, no I/O. An input about an attempt or a rank that
+// One turn of the daemon: applies `input` to the state, then does everything that the state requires, until
+// nothing is left to do. Deterministic: no clock, no lock, no I/O. An input about an attempt or a rank that
 // is not live changes nothing.
 Outcome Step(WorkerState& state, const Input& input, absl::Time now);
 
-// When Step would find more to do though nothing happened.
+// The next time at which Step has something to do even without an input (Woken).
 absl::Time NextWake(const WorkerState& state);
 
-// For the files of the core: the two halves of a Step, and what both do. They change the state and add to the
-// outcome.
+// Only for the files of the core: the two halves of a Step, and their shared functions. All change the state
+// and add to the outcome.
 
-// What an input says.
+// Applies an input to the state.
 void Take(const Input& input, WorkerState& state, absl::Time now, Outcome& outcome);
 
-// One round of what the state calls for. False: there was nothing to do.
+// Does one round of what the state requires. Returns false if there was nothing to do.
 bool Reconcile(WorkerState& state, absl::Time now, Outcome& outcome);
 
-// The ranks of an attempt are wanted gone. The earlier of two stops wins; the first one's reason stays.
+// Stops the ranks of an attempt. Of two stops the earlier time wins; the reason of the first call stays.
 void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcome& outcome);
 
-// None of its ranks may start.
+// Refuses an attempt: none of its ranks will start.
 void RefuseAttempt(const AttemptKey& key, AttemptState& attempt, v1::Cause cause, Outcome& outcome);
 
-// The rank is gone, or never came. No cause: it finished.
+// Marks a rank as gone, or as never started. No cause: it finished.
 void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::optional<v1::Cause> cause,
              absl::Time now, Outcome& outcome);
 

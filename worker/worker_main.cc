@@ -171,15 +171,14 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->check(WhyNotId)
       ->capture_default_str();
   app.add_option("--state", flags.state,
-                 "State directory: what must survive a restart, and the logs of the ranks")
+                 "State directory: data that must survive a restart, and the logs of the ranks")
       ->required();
-  app.add_option("--slots", flags.slots, "CPU slots: ranks that may run here on CPUs at the same time")
+  app.add_option("--slots", flags.slots, "CPU slots: how many ranks may run here on CPUs at the same time")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app.add_option(
-         "--trainer", flags.trainer,
-         "Path of tandem-trainer; GPUs (those in CUDA_VISIBLE_DEVICES) are offered where PATH-cuda is "
-         "there too")
+  app.add_option("--trainer", flags.trainer,
+                 "Path of tandem-trainer. If PATH-cuda exists, too, the worker offers the GPUs in "
+                 "CUDA_VISIBLE_DEVICES, or all GPUs")
       ->capture_default_str();
   app.add_option("--data-address", flags.data_address,
                  "Address at which other workers reach the ranks of this one; default: the one from which "
@@ -192,11 +191,12 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Folder below which jobs may write checkpoints; may be repeated; default: anywhere")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
-  app.add_option("--user", flags.user, "User that ranks run as; the worker runs as root, or as this user")
+  app.add_option("--user", flags.user,
+                 "User that ranks run as; the worker itself must run as root or as this user")
       ->type_name("NAME");
   tandem::config::AddTlsFlags(app, flags.tls);
   app.add_option("--tls-server-name", flags.tls.server_name,
-                 "Name that the controller's certificate has, where it is not the host of --controller")
+                 "Name in the controller's certificate, if it is not the host of --controller")
       ->type_name("NAME");
   app.add_option(
          "--drain-timeout", flags.drain_timeout,

@@ -19,15 +19,15 @@ namespace {
 
 constexpr char kFooter[] = R"(
 Examples:
-  tandem run -f job.yaml                 train on this machine: starts all, shows it, stops all
-  tandem up --workers 2                  a cluster on this machine, until Ctrl-C
-  tandem submit -f job.yaml --follow     a job for the cluster that --addr, TANDEM_ADDR or `up` names
-  tandem plan -f job.yaml                time, memory and step program, before it runs
+  tandem run -f job.yaml                 train on this machine: start a cluster, train, stop it
+  tandem up --workers 2                  run a cluster on this machine until Ctrl-C
+  tandem submit -f job.yaml --follow     submit a job to the current cluster and watch it
+  tandem plan -f job.yaml                show time, memory and step program before the job runs
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout,
 130 interrupted by Ctrl-C. run, watch, wait and submit with --wait or --follow exit with the job's status:
-SUCCEEDED 0, FAILED 1, CANCELLED 130, and 75 where it saved a checkpoint because a worker was shut down:
-submit it again with --resume newest.)";
+SUCCEEDED 0, FAILED 1, CANCELLED 130; 75 if the job saved a checkpoint because a worker was shut down
+(submit it again with --resume newest).)";
 
 // An integer. CLI11's own check of positive numbers names the largest double as the limit.
 CLI::Validator AtLeast(int64_t least) {
@@ -94,12 +94,12 @@ class Parser : public CommandTree {
 
   void AddLocal() {
     auto [up, up_options] = Add<UpOptions>("up", "Run a cluster on this machine until Ctrl-C", Up);
-    up->add_option("--workers", up_options->workers, "Workers (default 1)")->check(CLI::Range(1, 1024));
-    up->add_option("--slots", up_options->slots,
-                   "CPU slots on each worker (default: processors); GPUs are slots of their own")
+    up->add_option("--workers", up_options->workers, "Number of workers (default 1)")
         ->check(CLI::Range(1, 1024));
-    up->add_option("--listen", up_options->listen,
-                   "Listen on HOST:PORT too, in plain TCP, beside the private socket")
+    up->add_option("--slots", up_options->slots,
+                   "CPU slots on each worker (default: number of processors); each GPU is a further slot")
+        ->check(CLI::Range(1, 1024));
+    up->add_option("--listen", up_options->listen, "Also listen on HOST:PORT, without TLS")
         ->type_name("ADDRESS");
     up_options->metrics_listen = "127.0.0.1:9464";
     up->add_option("--metrics-listen", up_options->metrics_listen,
@@ -107,15 +107,16 @@ class Parser : public CommandTree {
         ->type_name("ADDRESS");
     AddDaemons(up, *up_options);
 
-    auto [run, run_options] =
-        Add<RunOptions>("run", "Train on this machine: start all, submit, watch, stop all", Run);
+    auto [run, run_options] = Add<RunOptions>(
+        "run", "Train on this machine: start a cluster, submit, watch, stop the cluster", Run);
     AddFile(run, run_options->file);
     AddSet(run, run_options->set);
     AddJobOverrides(run, *run_options);
-    run->add_option("--workers", run_options->workers, "Workers (default: as the job asks, else 1)")
+    run->add_option("--workers", run_options->workers,
+                    "Number of workers (default: what resources.ranks_per_worker requires, else 1)")
         ->check(CLI::Range(1, 1024));
     run->add_option("--slots", run_options->slots,
-                    "CPU slots on each worker (default: ranks / workers); GPUs are slots of their own")
+                    "CPU slots on each worker (default: ranks / workers); each GPU is a further slot")
         ->check(CLI::Range(1, 1024));
     AddFormat(run, run_options->format, {"text", "json"});
     AddDaemons(run, *run_options);
@@ -124,22 +125,22 @@ class Parser : public CommandTree {
   // What submit and run say instead of the file, beside --set.
   template <typename Options>
   void AddJobOverrides(CLI::App* command, Options& options) {
-    command->add_option("--name", options.name, "Name of the job, overriding the file's")->type_name("NAME");
+    command->add_option("--name", options.name, "Name of the job; overrides the file")->type_name("NAME");
     command
         ->add_option("--resume", options.resume,
-                     "checkpoint.resume of the job, overriding the file's: newest, none or the path of a "
-                     "checkpoint")
+                     "Where to start: newest, none or the path of a checkpoint; overrides "
+                     "checkpoint.resume of the file")
         ->type_name("WHERE");
   }
 
   void AddJobs() {
-    auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job; prints its id", Submit);
+    auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job and print its id", Submit);
     AddFile(submit, submit_options->file);
     AddSet(submit, submit_options->set);
     AddJobOverrides(submit, *submit_options);
     submit
         ->add_option("--request-id", submit_options->request_id,
-                     "Id of this submission: with the same id, submitting again returns the same job")
+                     "Id of this submission; a second submission with the same id returns the same job")
         ->type_name("ID");
     CLI::Option* wait =
         submit->add_flag("--wait", submit_options->wait, "Wait for the job and exit with its status");
@@ -156,7 +157,7 @@ class Parser : public CommandTree {
         ->add_option_function<std::string>(
             "--timeout",
             [options = wait_options](const std::string& text) { options->timeout = TimeoutOf(text); },
-            "Give up after this time, with exit code 7: 30s, 10m, 2h; 0s looks once")
+            "Give up after this time with exit code 7: 30s, 10m, 2h; 0s checks once")
         ->type_name("DURATION");
 
     auto [cancel, cancel_options] = Add<CancelOptions>("cancel", "Stop a job", Cancel);
@@ -166,7 +167,7 @@ class Parser : public CommandTree {
 
     CLI::App* checkpoint = AddFamily("checkpoint", "Checkpoints of a running job");
     auto [now, now_options] = Add<CheckpointOptions>(
-        "now", "Save a checkpoint after the current step and continue; prints its folder", CheckpointNow,
+        "now", "Save a checkpoint after the current step, continue, and print its folder", CheckpointNow,
         checkpoint);
     AddJob(now, now_options->job);
     now->add_flag("--no-wait", now_options->no_wait, "Request the checkpoint without waiting for it");
@@ -183,13 +184,13 @@ class Parser : public CommandTree {
   void AddGet() {
     CLI::App* get = AddFamily("get", "List jobs or workers");
     auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
-    Offer(jobs->add_option("--state", jobs_options->states,
-                           "Only jobs in this state, or one of several: RUNNING,QUEUED")
-              ->delimiter(',')
-              ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
-              ->type_name("STATES"),
-          StateNames());
-    jobs->add_option("--reason", jobs_options->reasons, "Only jobs with this reason, or one of several")
+    Offer(
+        jobs->add_option("--state", jobs_options->states, "Only jobs in one of these states: RUNNING,QUEUED")
+            ->delimiter(',')
+            ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
+            ->type_name("STATES"),
+        StateNames());
+    jobs->add_option("--reason", jobs_options->reasons, "Only jobs with one of these reasons")
         ->delimiter(',')
         ->type_name("REASONS");
     AddFormat(jobs, jobs_options->format, {"table", "json", "yaml", "name"});
@@ -199,7 +200,7 @@ class Parser : public CommandTree {
 
   void AddDescribe() {
     auto [describe, describe_options] =
-        Add<DescribeOptions>("describe", "Everything about one job", Describe);
+        Add<DescribeOptions>("describe", "Show everything about one job", Describe);
     AddJob(describe, describe_options->job);
     describe
         ->add_flag("--layout", describe_options->layout,
@@ -208,17 +209,17 @@ class Parser : public CommandTree {
   }
 
   void AddOutput() {
-    auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
+    auto [logs, logs_options] = Add<LogsOptions>("logs", "Print the output of a job's ranks", Logs);
     AddJob(logs, logs_options->job);
     CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
     logs->add_flag("--all", logs_options->all, "All ranks, each line with its rank")->excludes(rank);
     logs->add_flag("-f,--follow", logs_options->follow, "Keep printing as the log grows");
-    logs->add_option("--tail", logs_options->tail, "Only the last lines")
+    logs->add_option("--tail", logs_options->tail, "Print only this many of the last lines")
         ->check(AtLeast(1))
         ->type_name("LINES");
 
-    auto [events, events_options] =
-        Add<EventsOptions>("events", "Events of a job, or of all jobs and workers, oldest first", Events);
+    auto [events, events_options] = Add<EventsOptions>(
+        "events", "List the events of a job, or of all jobs and workers, oldest first", Events);
     AddJob(events, events_options->job)->required(false);
     events->add_flag("-f,--follow", events_options->follow,
                      "Keep printing new events until the job has ended");
@@ -227,7 +228,7 @@ class Parser : public CommandTree {
 
   void AddProfile() {
     auto [profile, profile_options] = Add<ProfileOptions>(
-        "profile", "Time the next steps of a running job, instruction by instruction", Profile);
+        "profile", "Measure the next steps of a running job, instruction by instruction", Profile);
     AddJob(profile, profile_options->job);
     profile->add_option("--steps", profile_options->steps, "Steps to record (default 2)")
         ->check(CLI::Range(1, 16));
@@ -237,33 +238,35 @@ class Parser : public CommandTree {
         profile
             ->add_option(
                 "--profile", profile_options->profile,
-                "Also record as many steps one instruction at a time, and write a device profile for "
+                "Also record as many steps with one instruction at a time, and write a device profile for "
                 "`tandem plan --profile`")
             ->type_name("FILE");
     profile
-        ->add_option(
-            "--base", profile_options->base,
-            "Preset whose rates the profile keeps for what it did not measure (default on CPUs: cpu)")
+        ->add_option("--base", profile_options->base,
+                     "Preset whose rates the profile uses for what was not measured (default on CPUs: cpu)")
         ->needs(measured)
         ->type_name("NAME");
   }
 
   void AddReports() {
     auto [metrics, metrics_options] =
-        Add<MetricsOptions>("metrics", "Loss, gradient norm and time of every step", Metrics);
+        Add<MetricsOptions>("metrics", "List loss, gradient norm and time of every step", Metrics);
     AddJob(metrics, metrics_options->job);
-    CLI::Option* moe = metrics->add_flag("--moe", metrics_options->moe,
-                                         "How the routers of sparse layers loaded their experts in one step");
+    CLI::Option* moe =
+        metrics->add_flag("--moe", metrics_options->moe,
+                          "Show how the routers of sparse layers loaded their experts in one step");
     metrics->add_option("--step", metrics_options->step, "Step (default: the newest)")
         ->check(AtLeast(1))
         ->needs(moe);
     AddFormat(metrics, metrics_options->format, {"table", "json"});
 
     auto [norms, norms_options] =
-        Add<NormsOptions>("norms", "Norms of every parameter, gradient and update of one step", Norms);
+        Add<NormsOptions>("norms", "List norms of every parameter, gradient and update of one step", Norms);
     AddJob(norms, norms_options->job);
     norms->add_option("--step", norms_options->step, "Step (default: the newest)")->check(AtLeast(1));
-    norms->add_option("--top", norms_options->top, "Only the largest updates relative to their weight")
+    norms
+        ->add_option("--top", norms_options->top,
+                     "Show only this many parameters: those with the largest update relative to the weight")
         ->check(AtLeast(1));
     norms
         ->add_option(
@@ -281,7 +284,7 @@ class Parser : public CommandTree {
     AddSet(validate, validate_options->set);
 
     auto [plan, plan_options] =
-        Add<PlanOptions>("plan", "Time, memory and step program of a job, before it runs", Plan);
+        Add<PlanOptions>("plan", "Show time, memory and step program of a job before it runs", Plan);
     AddFile(plan, plan_options->file);
     AddSet(plan, plan_options->set);
     plan->add_option("--profile", plan_options->profile,
@@ -303,11 +306,11 @@ class Parser : public CommandTree {
     CLI::Option* without_wait =
         plan->add_option(
                 "--without-wait", plan_options->without_wait,
-                "Only show what the check says if this instruction of the train program has no waits")
+                "Only show the result of the check if this instruction of the train program has no waits")
             ->type_name("INSTRUCTION");
     CLI::Option* without_instruction =
         plan->add_option("--without-instruction", plan_options->without_instruction,
-                         "Only show what the check says about the train program without this instruction")
+                         "Only show the result of the check for the train program without this instruction")
             ->type_name("INSTRUCTION")
             ->excludes(without_wait);
     CLI::Option* format = AddFormat(plan, plan_options->format, {"table", "json"});
@@ -323,7 +326,7 @@ class Parser : public CommandTree {
   void AddService() {
     auto [top, top_options] = Add<TopOptions>("top", "Jobs and workers, live, until Ctrl-C", Top);
     top->add_flag("--once", top_options->once,
-                  "Print them once, the default where standard output is not a terminal");
+                  "Print once and exit; the default if standard output is not a terminal");
 
     auto [health, health_options] = Add<HealthOptions>("health", "Check that the controller serves", Health);
     health->footer(
@@ -342,13 +345,13 @@ class Parser : public CommandTree {
         "doctor", "Check this machine: programs, driver, NCCL, ports, clock, disk, controller", Doctor);
     doctor
         ->add_option("--shared", doctor_options->folders,
-                     "Check a folder of data or checkpoints that all workers share, too; may be repeated")
+                     "Also check this folder of data or checkpoints that all workers share; may be repeated")
         ->type_name("FOLDER")
         ->allow_extra_args(false);
     AddFormat(doctor, doctor_options->format, {"table", "json"});
 
-    auto [completion, completion_options] = Add<CompletionOptions>(
-        "completion", "Print the script that completes command lines in a shell", Completion);
+    auto [completion, completion_options] =
+        Add<CompletionOptions>("completion", "Print the completion script for a shell", Completion);
     const std::vector<std::string> shells = {"bash", "zsh", "fish"};
     Offer(completion->add_option("SHELL", completion_options->shell, "bash, zsh or fish")
               ->required()
@@ -385,13 +388,13 @@ class Parser : public CommandTree {
           ->type_name("DOMAIN");
     }
     issue->add_flag("--renew", issue_options->renew, "Replace existing certificates");
-    auto [show, show_options] = Add<CertsShowOptions>(
-        "show", "Show whom certificates are for and how long they are valid", CertsShow, certs);
+    auto [show, show_options] =
+        Add<CertsShowOptions>("show", "Show the names and the validity of certificates", CertsShow, certs);
     show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
   }
 
   void AddContexts() {
-    CLI::App* contexts = AddFamily("context", "The clusters of ~/.config/tandem/config.yaml");
+    CLI::App* contexts = AddFamily("context", "Manage the clusters in ~/.config/tandem/config.yaml");
     auto [list, list_options] =
         Add<ContextListOptions>("list", "List the clusters and mark the current one", ContextList, contexts);
     AddFormat(list, list_options->format, {"table", "name"});
@@ -400,7 +403,7 @@ class Parser : public CommandTree {
       app->add_option("NAME", options->name, "Name of the cluster")->required()->type_name("");
       return app;
     };
-    add("use", "Make a cluster the current one, to which commands connect", ContextUse);
+    add("use", "Make a cluster the current one; commands then connect to it", ContextUse);
     add("set", "Add or change a cluster: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name",
         ContextSet)
         ->footer("The first cluster becomes the current one.");
@@ -409,7 +412,7 @@ class Parser : public CommandTree {
 
   void AddGroups() {
     auto [groups, options] =
-        Add<GroupsOptions>("groups", "Process groups of a job, or of any grid of ranks", Groups);
+        Add<GroupsOptions>("groups", "Show the process groups of a job, or of any grid of ranks", Groups);
     CLI::Option* file =
         groups->add_option("-f,--file", options->file, "Job file, YAML or JSON; - is standard input")
             ->type_name("FILE");
@@ -417,13 +420,13 @@ class Parser : public CommandTree {
     const auto size = [&, app = groups](const char* flag, int& value, const char* description) {
       app->add_option(flag, value, description)->check(AtLeast(1))->excludes(file)->type_name("N");
     };
-    size("--world-size", sizes.world, "Ranks that take part");
+    size("--world-size", sizes.world, "Number of ranks");
     size("--tensor", sizes.tensor, "Tensor-parallel ranks (default 1)");
     size("--pipeline", sizes.pipeline, "Pipeline stages (default 1)");
     size("--context", sizes.context, "Context-parallel ranks (default 1)");
     size("--expert", sizes.expert, "Expert-parallel ranks (default 1)");
     size("--expert-tensor", sizes.expert_tensor, "Tensor-parallel ranks of an expert (default: --tensor)");
-    size("--replicas", sizes.replicas, "Copies of the sharded state, HSDP's outer size (default 1)");
+    size("--replicas", sizes.replicas, "Replicas: the outer size of HSDP (default 1)");
     size("--virtual-pipeline", sizes.virtual_pipeline,
          "Model chunks that a rank interleaves; needs --pipeline (default 1)");
     groups
@@ -442,7 +445,7 @@ class Parser : public CommandTree {
         ->type_name("N");
     groups
         ->add_flag("--separate-all-gather", sizes.separate_all_gather,
-                   "Add the clones in which jobs gather parameters")
+                   "Show also the cloned groups in which jobs gather parameters")
         ->excludes(file);
     groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
     AddFormat(groups, options->format, {"table", "json"});

@@ -26,10 +26,10 @@ struct Cancel {
   std::string job;     // id or live name
   std::string reason;  // CamelCase
   std::string actor;
-  bool checkpoint = false;  // of what was trained, first
+  bool checkpoint = false;  // save a checkpoint first
 };
 
-// A checkpoint now.
+// A request for a checkpoint.
 struct AskCheckpoint {
   std::string job;  // id or live name
   std::string actor;
@@ -43,7 +43,7 @@ struct WorkerHello {
 struct WorkerDisconnected {
   std::string worker;
   std::string session;   // an older session than the worker's current one changes nothing
-  absl::Time last_seen;  // its last message: since then it is away
+  absl::Time last_seen;  // the time of its last message; it counts as away from then on
 };
 
 struct AttemptReport {
@@ -51,7 +51,7 @@ struct AttemptReport {
   v1::AttemptStatus status;
 };
 
-// The worker was asked to end: its ranks do, and it takes no others.
+// The worker was asked to end: its ranks end too, and it accepts no others.
 struct WorkerDraining {
   std::string worker;
 };
@@ -62,7 +62,7 @@ struct CheckpointNoticed {
 };
 
 struct Tick {
-  absl::Time awake_since = absl::InfinitePast();  // this controller has run without standing still
+  absl::Time awake_since = absl::InfinitePast();  // since when this controller has run without a standstill
 };
 
 using Input = std::variant<Submit, Cancel, AskCheckpoint, WorkerHello, WorkerDisconnected, WorkerDraining,
@@ -73,29 +73,29 @@ struct Decision {
   std::vector<v1::Event> events;  // without seq
   absl::Status status;            // of Submit, Cancel and AskCheckpoint
   std::string job_id;             // the job of Submit, Cancel and AskCheckpoint
-  size_t num_own = 0;             // of Step: the first events, which the input led to by itself
+  size_t num_own = 0;             // of Step: how many of the first events the input itself caused
 };
 
-// Notes what a worker says about itself. None of it is stored: a worker that returns says it again.
+// Records what a worker reports about itself. None of it is stored: a worker that returns resends it.
 void Observe(const Input& input, absl::Time now, State& state);
 
 // The events that follow from `input`, and from what was observed before. Pure: no clock, no lock, no RPC.
 // Same arguments, same events. Requires Observe(input).
 Decision Decide(const State& state, const Input& input, absl::Time now);
 
-// Makes one event true. Decides nothing, so folding the log of events gives the same rows whatever Decide
-// has become since. Changes only what is stored (jobs, last_seq), never what was observed.
+// Applies one event to the state. It decides nothing, so replaying the event log gives the same state even if
+// Decide has changed since. Changes only what is stored (jobs, last_seq), never what was observed.
 void Apply(const v1::Event& event, State& state);
 
 // Observe, then Decide and Apply until nothing more follows. The events have their seq.
 Decision Step(const Input& input, absl::Time now, State& state);
 
-// AlreadyExists where `submit` has the request id of the job `known`, and another spec.
+// AlreadyExists if `submit` has the request id of the job `known` but a different spec.
 absl::Status CheckSameSpec(const v1::Job& known, const Submit& submit);
 
-// "submitted", "admitted", "starting", "running", "stopping", "finished" (every end), "waiting",
-// "checkpoint", "checkpoint_warning", "checkpoint_requested", "checkpoint_answered", "training_warning",
-// "worker": what the store and the failpoints call an event. Empty for one that this build does not know.
+// The name of an event in the store and in failpoints: "submitted", "admitted", "starting", "running",
+// "stopping", "finished" (every end), "waiting", "checkpoint", "checkpoint_warning", "checkpoint_requested",
+// "checkpoint_answered", "training_warning", "worker". Empty for an event that this build does not know.
 std::string KindOf(const v1::Event& event);
 bool IsKnownKind(const std::string& kind);
 

@@ -6,20 +6,21 @@
 namespace tandem::schedules {
 
 enum class BufferKind : uint8_t {
-  // Of a unit.
-  kWeights,         // main weights, the rank's shard (or all, where the optimizer is replicated)
-  kPublished,       // the same in the compute type, where it differs
+  // Persistent, one for each unit.
+  kWeights,         // main weights: the rank's shard (all of them if the optimizer is replicated)
+  kPublished,       // the same weights in the compute type, if it differs from the main type
   kGradients,       // accumulator, in the main type
   kOptimizerState,  // Adam's two moments, parts "exp_avg" and "exp_avg_sq"
+  // Persistent, one for each state of a node.
   kNodeState,
-  // Rings of two, by the parity of the run.
-  kInputs,       // what the host says of the run
-  kBatch,        // tokens of the run's microbatches, a part each; of the outline's batch value
+  // Rings of two elements: even and odd runs use different ones.
+  kInputs,       // what the host passes to the run: learning rate, step, requests
+  kBatch,        // tokens of the run's microbatches, one part for each; subject: the outline's batch value
   kLosses,       // of a value; a part a microbatch
   kNormTerms,    // of a unit; sum of squares and non-finite count of this rank's accumulator
   kUpdateNorms,  // of a unit; per parameter the magnitudes of weight, gradient, update
   kOutcome,      // of GradientNorm: norm, clip coefficient, finite, requests
-  // Rings in pinned host memory: what is copied to and from the six above, by the same subject.
+  // Rings in pinned host memory: copies of the above (norm terms have none), with the same subject.
   kHostInputs,
   kHostBatch,
   kHostLosses,
@@ -29,7 +30,7 @@ enum class BufferKind : uint8_t {
   kGathered,            // of a unit; parameters in the compute type
   kOuterGathered,       // of a unit; the inner shard, gathered over the outer group
   kContribution,        // of a unit; gradient of one microbatch in the transport type
-  kCollected,           // of a unit; a part with several writers, in the main type
+  kCollected,           // of a unit; the gradient of a part that several nodes write, in the main type
   kFullGradient,        // of a unit; contributions accumulated over the run, in the main type
   kStaging,             // of a unit; where a reduction receives the pieces of other ranks
   kActivation,          // of a value
@@ -41,7 +42,7 @@ enum class BufferKind : uint8_t {
 inline constexpr int kNumBufferKinds = static_cast<int>(BufferKind::kScratch) + 1;
 
 enum class Life : uint8_t {
-  kLocal,       // to one run: it holds garbage at the run's start
+  kLocal,       // lives within one run; holds garbage at the run's start
   kPersistent,  // the same buffer in every program of the stage, at the same address
   kRing,        // persistent, two elements: operands name this run's or the former run's
 };

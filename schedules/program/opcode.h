@@ -9,26 +9,26 @@ enum class Opcode : uint8_t {
   kLoadInputs,       // learning rate, t, step number, request bits: from the host's record to the device's
   kLoadBatch,        // target: value; one microbatch's tokens, from the host to the device
   kForward,          // target: node
-  kRecompute,        // target: node; writes those outputs of its forward that were not kept
+  kRecompute,        // target: node; computes again the outputs of its forward that were not kept
   kBackward,         // target: node
   kBackwardInput,    // target: node
   kBackwardWeight,   // target: node
   kSend,             // target: value; to another stage
   kReceive,          // target: value; from another stage
-  kHostWait,         // target: value; the issuing thread waits until it can read it
+  kHostWait,         // target: value; the issuing thread waits until the value is on the host
   kUnshard,          // target: unit; all-gather over the inner group
   kUnshardOuter,     // target: unit; all-gather of the inner shard over the outer group
-  kZero,             // target: unit; a part of a contribution that no node writes
-  kRound,            // target: unit; a part that several nodes wrote in the main type, to the transport type
-  kAccumulate,       // target: unit; a contribution into the full gradient
+  kZero,             // target: unit; zeros the part of a contribution that no node writes
+  kRound,            // target: unit; rounds a part that several nodes wrote to the transport type
+  kAccumulate,       // target: unit; adds a contribution to the full gradient
   kReduceGradients,  // target: unit; over the inner group, unless the rank is alone there, into the
                      // accumulator; yields norm terms if it is the last
   kReduceOuter,      // target: unit; over the outer group
   kGradientNorm,     // one exchange of norm terms and request bits; writes the outcome
   kOptimizerStep,    // target: unit
-  kUpdateStates,     // every state that has a counter, by the counters of all ranks
-  kReport,           // every buffer that it reads, to the host buffer in the same place of what it writes
-  kFill,             // tests: NaN into what nobody reads any more
+  kUpdateStates,     // updates every state that has a counter, from the counters of all ranks
+  kReport,           // copies each buffer that it reads to the host buffer at the same position
+  kFill,             // tests: fills buffers that are no longer read with NaN
 };
 inline constexpr int kNumOpcodes = 22;
 
@@ -47,14 +47,14 @@ enum class LinkRule : uint8_t {
   kNone,
   kPass,          // the node's declared access, where it names a communicator
   kWritten,       // what is gathered
-  kReduced,       // what is exchanged; and gathered, the sum, where every rank of the inner axis keeps it
-  kReducedOuter,  // the inner axis' sum; and again where every rank of the outer axis keeps the whole
+  kReduced,       // what is exchanged, and the sum that is gathered if every rank of the inner axis keeps it
+  kReducedOuter,  // the inner axis' sum; twice if every rank of the outer axis keeps all of it
   kMessage,       // a few bytes, whose latency counts
   kPeer,          // one buffer, from one rank to another
 };
 
-// One row for each opcode (opcode.cc). What else is said of it, each in one place: its
-// operands (check/operand_shapes.cc), its symbol (check/execution.cc), its call (trainer/binder.cc).
+// One row for each opcode (opcode.cc). Its other definitions are in one place each: operands
+// (check/operand_shapes.cc), symbol (check/execution.cc), call (trainer/binder.cc).
 struct OpcodeInfo {
   Opcode opcode;
   const char* name;  // as the text prints it: "reduce"

@@ -44,8 +44,9 @@ struct Value {
 struct NodeState {
   std::string name;
   int64_t bytes = 0;
-  // The state in which passes count what this one changes by: once a step, with the optimizer steps, by what
-  // all ranks have counted since, and the counter starts from zeros. -1: it changes in passes alone.
+  // The state in which passes count how much this state must change. Once per step, with the optimizer steps,
+  // this state changes by the sum of all ranks' counters, and the counters become zero. -1: no counter; only
+  // passes change this state.
   StateId counter = -1;
 };
 
@@ -67,10 +68,10 @@ struct Access {
   std::vector<UnitPart> parameter_gradients;
   std::vector<StateId> state_reads;
   std::vector<StateId> state_adds;
-  // Reads what the microbatch before it in the run left, and overwrites it; the first one of a run, and every
-  // one where nothing is trained, finds zeros.
+  // States that the pass continues: it reads what the previous microbatch of the run left, and overwrites it.
+  // The first microbatch of a run, and every microbatch of a validation, finds zeros.
   std::vector<StateId> state_carries;
-  bool reads_inputs = false;  // the run's inputs: the number of the step, which random keys are made of
+  bool reads_inputs = false;  // reads the run's inputs: the step number, from which random keys are made
   Bytes scratch;              // alive while the instruction runs
   double flops = 0;
   double bytes_moved = 0;  // in the device's memory
@@ -99,7 +100,7 @@ struct Node {
   std::string name;  // "layers.3.attention"
   NodeKind kind = NodeKind::kMlp;
   int layer = -1;       // -1: not in a layer
-  std::string compute;  // what its FLOPs are in ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
+  std::string compute;  // the type of its FLOPs ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
   std::string stream = "compute";
   // For a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
   std::string group;
@@ -111,12 +112,12 @@ struct Node {
   Access backward_input;
   Access backward_weight;
   bool recomputes = false;  // its forward can run again, for some of forward.writes or for all
-  // For each of forward.writes: FLOPs of the forward that only this value needs; a forward that runs again
-  // without it saves them. Empty: none.
+  // For each of forward.writes: FLOPs of the forward that only this value needs; a recompute that leaves out
+  // the value saves them. Empty: none.
   std::vector<double> write_flops;
 };
 
-// Whether its backward touches anything: one that moves sizes has none.
+// Whether the node has a backward. A node that only moves sizes has none.
 inline bool HasBackward(const Node& node) {
   const Access& access = node.backward;
   return !access.gradient_reads.empty() || !access.gradient_writes.empty() ||
@@ -126,7 +127,7 @@ inline bool HasBackward(const Node& node) {
 // Which data parallel group a unit is sharded over.
 enum class UnitGroup : uint8_t { kDense, kExpert };
 
-// The one of two things that is for `group`.
+// `expert` if `group` is kExpert, otherwise `dense`.
 template <typename T>
 const T& OfGroup(UnitGroup group, const T& dense, const T& expert) {
   return group == UnitGroup::kExpert ? expert : dense;
@@ -134,12 +135,12 @@ const T& OfGroup(UnitGroup group, const T& dense, const T& expert) {
 
 // Bytes of one element, by role.
 struct UnitPrecision {
-  int main = 4;       // main weight, moments, accumulator, norms' input
+  int main = 4;       // main weights, moments, accumulator, and the input of norms
   int compute = 4;    // published shard and gathered parameters; equal to main: nothing is published
   int transport = 4;  // contribution and staging
 };
 
-// Elements [begin, end) of the unit's flat buffer: what the parameters of one part span.
+// Elements [begin, end) of the unit's flat buffer that the parameters of one part span.
 struct PartRange {
   std::string name;  // "attention"
   int64_t begin = 0;
@@ -149,12 +150,12 @@ struct PartRange {
 // Parameters that are gathered and given up together.
 struct Unit {
   std::string name;  // "embedding", "layers.3", "layers.3.experts", "head"
-  int layer = -1;  // units of one layer (its dense and its expert unit) count as one; embedding and head have
-                   // their own
+  int layer = -1;    // the dense and the expert unit of a layer have the same number; embedding and head have
+                     // numbers of their own
   UnitGroup group = UnitGroup::kDense;
   bool frozen = false;  // no gradient, no optimizer state
   UnitPrecision precision;
-  std::vector<PartRange> parts;  // ascending, disjoint; the gaps between them are carried, never read
+  std::vector<PartRange> parts;  // ascending, disjoint; gaps between them are moved but never read
   int64_t elements = 0;          // of its layout, gaps included
 };
 
@@ -172,8 +173,8 @@ struct Outline {
   std::vector<Unit> units;
   std::vector<NodeState> states;
   ValueId batch = -1;  // written by LoadBatch: tokens [B, S + 1] int64; -1: this stage reads none
-  // Doubles that nodes of this stage write and the host reads of every microbatch: the loss, and what routers
-  // say of their experts.
+  // Doubles that nodes of this stage write and the host reads for every microbatch: the loss, and the
+  // routers' statistics of experts.
   std::vector<ValueId> losses;
   std::vector<Boundary> received;
   std::vector<Boundary> sent;
