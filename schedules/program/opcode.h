@@ -19,7 +19,7 @@ enum class Opcode : uint8_t {
   kUnshard,          // target: unit; all-gather over the inner group
   kUnshardOuter,     // target: unit; all-gather of the inner shard over the outer group
   kZero,             // target: unit; a part of a contribution that no node writes
-  kRound,            // target: unit; a part that several nodes wrote in the main type, to the transport type
+  kRound,            // target: unit; a part that was added up in the main type, to the transport type
   kAccumulate,       // target: unit; a contribution into the full gradient
   kReduceGradients,  // target: unit; over the inner group, into the accumulator; yields norm terms if it is
                      // the last

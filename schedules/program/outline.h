@@ -65,6 +65,8 @@ struct Access {
   std::vector<ValueId> gradient_writes;  // the first write of a microbatch overwrites, later ones add
   std::vector<UnitPart> parameters;
   std::vector<UnitPart> parameter_gradients;
+  // Its code adds to each of them more than once: like a sum of several passes, it needs the main type.
+  bool sums_parameter_gradients = false;
   std::vector<StateId> state_reads;
   std::vector<StateId> state_adds;
   // Reads what the microbatch before it in the run left, and overwrites it; the first one of a run, and every
@@ -116,7 +118,7 @@ struct Node {
   std::vector<double> write_flops;
 };
 
-// Whether its backward touches anything: one that moves sizes has none.
+// Whether it has a backward: not what moves sizes, nor what writes its gradients in its forward.
 inline bool HasBackward(const Node& node) {
   const Access& access = node.backward;
   return !access.gradient_reads.empty() || !access.gradient_writes.empty() ||
