@@ -54,9 +54,9 @@ class Node {
   // One pass on memory at fixed addresses, to be called as often as the instruction runs. `operands` are
   // those of the instruction, in its order (Instruction in schedules/program/program.h). A recompute and a
   // validation take as many as a forward in training; `begin` is null for what they leave alone: a write that
-  // was kept, a state. communicator: the instruction's, which outlives the pass; null where it has none.
-  // Throws std::logic_error for a pass that the node does not have and for operands that are not what its
-  // declaration says. The node outlives what it returns.
+  // was kept, a state, a gradient. communicator: the instruction's, which outlives the pass; null where it
+  // has none. Throws std::logic_error for a pass that the node does not have and for operands that are not
+  // what its declaration says. The node outlives what it returns.
   virtual BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
                          comm::Communicator* communicator) const = 0;
 };
