@@ -111,7 +111,6 @@ class Bench {
     Activation();
     Products();
     Loss();
-    LossInBlocks();
     Tokens();
     tandem::bench::TimeShard(s_.hidden * (qkv_ + query_ + 3 * s_.inner), rows_);
   }
@@ -366,37 +365,6 @@ class Bench {
                                                         at::Reduction::Mean, -100, weight);
           at::_log_softmax_backward_data(grad, logarithms, 1, at::kBFloat16);
         });
-  }
-
-  // In eight parts, as where no step keeps all logits: each is read, and later read and written.
-  void LossInBlocks() {
-    const int64_t columns = s_.vocabulary / 8;
-    std::vector<at::Tensor> blocks;
-    for (int i = 0; i < 8; ++i) {
-      blocks.push_back(at::randn({tokens_, columns}, kBf16));
-    }
-    const at::Tensor targets =
-        at::randint(8 * columns, {s_.attention.sequences, s_.attention.length}, kBf16.dtype(at::kLong));
-    at::Tensor lse = at::empty({tokens_}, kFloat);
-    at::Tensor target_logits = at::empty({tokens_}, kFloat);
-    at::Tensor loss = at::empty({1}, kFloat.dtype(at::kDouble));
-    const double bytes = 8 * Bytes({blocks[0]});
-    rows_.Moves(
-        "cross entropy in 8 blocks", bytes,
-        [&] {
-          for (int64_t i = 0; i < 8; ++i) {
-            ops_.CrossEntropyBlock(blocks[i], targets, i * columns, 8 * columns, lse, target_logits, loss);
-          }
-        },
-        nullptr);
-    rows_.Moves(
-        "cross entropy in 8 blocks, backward, in place", 2 * bytes,
-        [&] {
-          for (int64_t i = 0; i < 8; ++i) {
-            ops_.CrossEntropyBlockBackward(targets, i * columns, 8 * columns, lse, blocks[i]);
-          }
-        },
-        nullptr);
   }
 
   // Distributed as the bytes of a text are: 91 ids, of which the most frequent is a fifth.

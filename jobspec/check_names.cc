@@ -123,8 +123,8 @@ void CheckRecompute(FieldChecker& check) {
     return std::find(words.begin(), words.end(), word) != words.end();
   };
   const bool whole_layers = has("layer");
-  std::set<std::string> kinds = whole_layers ? std::set<std::string>{"layer", "head"}
-                                             : std::set<std::string>{"attention", "mlp", "head"};
+  std::set<std::string> kinds =
+      whole_layers ? std::set<std::string>{"layer"} : std::set<std::string>{"attention", "mlp"};
   for (const std::string& word : words) {
     if (kinds.erase(word) > 0) {
       continue;
@@ -133,12 +133,16 @@ void CheckRecompute(FieldChecker& check) {
       check.Refuse(kRecompute, absl::StrCat(word, " is part of every layer: omit it, or omit layer"));
       return;
     }
-    const std::vector<std::string> known = {"layer", "attention", "mlp", "head", "off"};
+    if (word == "head") {
+      check.Refuse(kRecompute, "head: more than 1 GiB of logits is never in memory any more: omit it");
+      return;
+    }
+    const std::vector<std::string> known = {"layer", "attention", "mlp", "off"};
     const std::string closest = Closest(word, known);
     check.Refuse(
         kRecompute,
         WordRemedy(word, words, std::find(known.begin(), known.end(), word) != known.end(), "off",
-                   absl::StrCat(platform::Shown(word), " is neither a kind of node of a layer nor head",
+                   absl::StrCat(platform::Shown(word), " is not a kind of node of a layer",
                                 closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))));
     return;
   }

@@ -30,7 +30,7 @@ constexpr TextRule kTextRules[] = {
     {"training.frozen",
      "none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has "
      "them, head"},
-    {"training.recompute", "off, or joined by commas: layer, or of its nodes attention, mlp; head"},
+    {"training.recompute", "off, layer, or of its nodes attention, mlp or both, joined by a comma"},
     {"parallelism.fsdp.keep_gathered",
      "none, all, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it "
      "has them, head"},

@@ -104,7 +104,9 @@ void BoundTensors::AddValues(Role role, const std::vector<std::string>& names, b
   for (const std::string& name : names) {
     const OperandMemory& operand = Next();
     const TensorSpec& spec = ValueOf(declaration_, name);
-    if (operand.begin != nullptr || pass_ != Pass::kRecompute) {
+    const bool omitted = operand.begin == nullptr &&
+                         (pass_ == Pass::kRecompute || (pass_ == Pass::kForward && role == Role::kGradient));
+    if (!omitted) {
       CheckInside(spec.name, BytesOf(spec, types_), operand.begin, operand);
     }
     entries_.push_back({.role = role,
@@ -119,10 +121,14 @@ void BoundTensors::AddValues(Role role, const std::vector<std::string>& names, b
 void BoundTensors::AddParts(Role role) {
   for (const PartSpec& part : declaration_.parts) {
     if (role == Role::kParameterGradient && part.frozen) {
-      AddFrozen(part);
+      AddWithoutMemory(part);
       continue;
     }
     const OperandMemory& operand = Next();
+    if (role == Role::kParameterGradient && pass_ == Pass::kForward && operand.begin == nullptr) {
+      AddWithoutMemory(part);
+      continue;
+    }
     if (operand.parameters.size() != part.parameters.size()) {
       throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " has ", part.parameters.size(),
                                           " parameters, its memory ", operand.parameters.size()));
@@ -181,8 +187,8 @@ void BoundTensors::AddStates(const std::vector<std::string>& names, bool adds) {
   }
 }
 
-// Gradients without memory; those of vectors get theirs with the scratch.
-void BoundTensors::AddFrozen(const PartSpec& part) {
+// Gradients without memory; those of frozen vectors get theirs with the scratch.
+void BoundTensors::AddWithoutMemory(const PartSpec& part) {
   const std::string* block = nullptr;
   for (const ParameterSpec& parameter : part.parameters) {
     if (parameter.block.empty() || block == nullptr || *block != parameter.block) {

@@ -35,11 +35,13 @@ class BoundTensors {
 
   // An intermediate too. Undefined: an output that a recompute does not write, because it was kept.
   at::Tensor Value(const std::string& name);
+  // Undefined: of a forward, in a validation.
   at::Tensor Gradient(const std::string& value);
   // For a value with one reader: throws std::logic_error where the pass adds to it.
   at::Tensor OverwrittenGradient(const std::string& value);
   at::Tensor Parameter(const std::string& name);
-  at::Tensor ParameterGradient(const std::string& name);  // undefined: the matrix is frozen
+  // Undefined: the matrix is frozen, or it is one of a forward, in a validation.
+  at::Tensor ParameterGradient(const std::string& name);
   // Undefined: a state that the pass would change, and that a recompute or a validation leaves alone.
   at::Tensor State(const std::string& name);
   at::Tensor Scratch(const std::string& name);
@@ -87,7 +89,7 @@ class BoundTensors {
   void AddValues(Role role, const std::vector<std::string>& names, bool writes);
   void AddParts(Role role);
   void AddStates(const std::vector<std::string>& names, bool adds);
-  void AddFrozen(const PartSpec& part);
+  void AddWithoutMemory(const PartSpec& part);
   void AddScratch(const PassSpec& spec);
   void CheckRecompute() const;
   void CheckInside(const std::string& name, int64_t bytes, const char* begin,

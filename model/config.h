@@ -72,7 +72,8 @@ struct DecoderConfig {
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
-  bool keeps_logits = true;               // their gradients, for the backward; else it computes them again
+  // Of a microbatch's logits, in memory at a time (head.cc). Tests set less; else it is one for all jobs.
+  int64_t most_logit_bytes = int64_t{1} << 30;
   MixtureOfExperts moe;
   LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
 

@@ -152,14 +152,16 @@ class OutlineWriter {
     const auto access = [&](const PassSpec& pass, int64_t scratch_bytes) {
       Access result = AccessOf(pass, names);
       result.scratch = Fixed(scratch_bytes);
-      // In the device's memory: every operand once, scratch once each way.
-      result.bytes_moved += 2.0 * static_cast<double>(result.scratch.expected);
+      // In the device's memory: every operand once, scratch once each way, in every round.
+      const auto rounds = static_cast<double>(pass.rounds);
+      result.bytes_moved += rounds * 2.0 * static_cast<double>(result.scratch.expected);
       if (pass.parameters) {
-        result.bytes_moved += static_cast<double>(names.read.elements * ElementBytes(types.unit.compute));
+        result.bytes_moved +=
+            rounds * static_cast<double>(names.read.elements * ElementBytes(types.unit.compute));
       }
       if (pass.parameter_gradients) {
         result.bytes_moved +=
-            static_cast<double>(names.trained.elements * ElementBytes(types.unit.transport));
+            rounds * static_cast<double>(names.trained.elements * ElementBytes(types.unit.transport));
       }
       return result;
     };
@@ -225,6 +227,7 @@ class OutlineWriter {
     }
     if (pass.parameter_gradients) {
       access.parameter_gradients = names.trained.parts;
+      access.sums_parameter_gradients = pass.rounds > 1;
     }
     for (const std::string& name : pass.state_reads) {
       access.state_reads.push_back(names.states.at(name));

@@ -10,19 +10,18 @@ int64_t DecoderShapes::RowsAtATime(double multiple, int64_t expected, int64_t mo
   return std::min(most, static_cast<int64_t>(std::ceil(multiple * static_cast<double>(expected))));
 }
 
-namespace {
-
-// The columns of a block of logits, where those of no more than one are to be in memory: a quarter of the
-// vocabulary, or fewer, that products are fast with and that are about kMostLogits elements at most.
-constexpr int64_t kMostLogits = int64_t{1} << 28;
-constexpr int64_t kColumnsTogether = 64;
-
-}  // namespace
-
-int64_t DecoderShapes::ColumnsOfBlock(int64_t tokens, int64_t vocabulary) {
-  const int64_t most = std::min((vocabulary + 3) / 4, std::max<int64_t>(1, kMostLogits / tokens));
-  const int64_t whole = (most + kColumnsTogether - 1) / kColumnsTogether * kColumnsTogether;
-  return std::min(vocabulary, whole);
+// Chunks are about equally large, and all but the last one of whole groups of rows, which products are fast
+// with.
+int64_t DecoderShapes::RowsOfChunk(int64_t rows, int64_t row_bytes, int64_t most_bytes) {
+  constexpr int64_t kRowsTogether = 64;
+  const auto ratio = [](int64_t a, int64_t b) { return (a + b - 1) / b; };  // rounded up
+  const int64_t most = std::max<int64_t>(1, most_bytes / row_bytes);
+  if (rows <= most) {
+    return rows;
+  }
+  const int64_t together = most < kRowsTogether ? 1 : kRowsTogether;
+  const int64_t chunks = ratio(rows, most / together * together);
+  return ratio(ratio(rows, chunks), together) * together;
 }
 
 }  // namespace tandem::model

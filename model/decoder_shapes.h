@@ -45,12 +45,12 @@ struct DecoderShapes {
   int64_t kv_heads = config.num_key_value_heads;
   int64_t head_dim = config.head_dim;
   int64_t vocabulary = config.vocab_size;  // V
-  // Of the vocabulary, whose logits are in memory at a time; 0: all, for the backward.
-  int64_t logit_columns = config.keeps_logits ? 0 : ColumnsOfBlock(tokens, vocabulary);
   int64_t query = heads * head_dim;
   int64_t key = kv_heads * head_dim;
   int64_t qkv = query + 2 * key;
   int64_t compute_bytes = ElementBytes(compute);  // of an element
+  // Tokens whose logits are in memory at a time: all, or fewer where all take too much.
+  int64_t logit_rows = RowsOfChunk(tokens, vocabulary* compute_bytes, config.most_logit_bytes);
   int64_t statistics_bytes = ElementBytes(MainType(compute));
   bool tied = config.tie_word_embeddings;  // the head's matrix is the embedding's
   bool norms_heads = config.NormsHeads();
@@ -105,7 +105,7 @@ struct DecoderShapes {
   }
 
  private:
-  static int64_t ColumnsOfBlock(int64_t tokens, int64_t vocabulary);
+  static int64_t RowsOfChunk(int64_t rows, int64_t row_bytes, int64_t most_bytes);
   static int64_t RowsAtATime(double multiple, int64_t expected, int64_t most);
 };
 

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "model/node_kinds.h"
+#include "ops/row_work.h"
 
 namespace tandem::model {
 namespace {
@@ -17,39 +18,32 @@ std::vector<PartSpec> HeadParts(const DecoderShapes& s) {
   return parts;
 }
 
-// DeclareHead where the logits never exist as a whole: they come in blocks of columns of the vocabulary. The
-// forward keeps of them the log-sum-exp of each token; the backward computes them again, a product more.
-// What a block adds to the gradient of the normed rows is added up in the type of statistics, and rounded
-// once. A gradient of the weight is whole with its block.
-NodeDeclaration DeclareBlockedHead(const DecoderShapes& s) {
-  const double flops = s.ProductFlops(s.hidden, s.vocabulary);
-  const TensorSpec normed = {"normed", {s.tokens, s.hidden}};
-  const TensorSpec logits = {"logits", {s.tokens, s.logit_columns}};
-  std::vector<TensorSpec> of_backward = {
-      normed, logits, {"grad_normed", {s.tokens, s.hidden}}, NormWork(s), ProductsWork(s)};
-  if (s.widens) {
-    of_backward.push_back({"grad_sums", {s.tokens, s.hidden}, ElementType::kStatistics});
-  }
+// DeclareHead where the logits of all tokens would take too much: they come in chunks of tokens. A chunk's
+// are gone when the next one's come, so that the forward computes every gradient from them as well, and adds
+// up those of the parameters over the chunks. Nothing is left for a backward.
+NodeDeclaration DeclareChunkedHead(const DecoderShapes& s) {
+  const TensorSpec norm_work = {
+      "norm_work",
+      {ops::RmsNormBackwardWorkBytes(s.device, s.logit_rows, s.hidden, s.compute_bytes)},
+      ElementType::kByte};
   return {
       .kind = schedules::NodeKind::kHead,
       .inputs = {HiddenState("x", s), BatchTokens(s)},
-      .outputs = {{.tensor = {"loss", {1}, ElementType::kFloat64}, .loss = true},
-                  {.tensor = {"lse", {s.tokens}, ElementType::kStatistics}}},
+      .outputs = {{.tensor = {"loss", {1}, ElementType::kFloat64}, .loss = true}},
       .parts = HeadParts(s),
       .forward = {.reads = {"x", "tokens"},
-                  .writes = {"loss", "lse"},
+                  .writes = {"loss"},
+                  .gradient_writes = {"x"},
                   .parameters = true,
-                  .scratch = {normed,
-                              logits,
-                              {"target_logits", {s.tokens}, ElementType::kStatistics},
+                  .parameter_gradients = true,
+                  .scratch = {{"normed", {s.logit_rows, s.hidden}},
+                              {"logits", {s.logit_rows, s.vocabulary}},
+                              {"grad_normed", {s.logit_rows, s.hidden}},
+                              {"lse", {s.tokens}, ElementType::kStatistics},
+                              norm_work,
                               ProductsWork(s)},
-                  .flops = flops},
-      .backward = {.reads = {"x", "tokens", "lse"},
-                   .gradient_writes = {"x"},
-                   .parameters = true,
-                   .parameter_gradients = true,
-                   .scratch = of_backward,
-                   .flops = 3 * flops},
+                  .rounds = (s.tokens + s.logit_rows - 1) / s.logit_rows,
+                  .flops = 3 * s.ProductFlops(s.hidden, s.vocabulary)},
   };
 }
 
@@ -59,8 +53,8 @@ NodeDeclaration DeclareBlockedHead(const DecoderShapes& s) {
 // the logits were: the derivative of the loss is 1 by definition, so it is known already, and what would be
 // kept for the backward is as large. The weight is the embedding's table when it is tied.
 NodeDeclaration DeclareHead(const DecoderShapes& s) {
-  if (s.logit_columns > 0) {
-    return DeclareBlockedHead(s);
+  if (s.logit_rows < s.tokens) {
+    return DeclareChunkedHead(s);
   }
   const double flops = s.ProductFlops(s.hidden, s.vocabulary);
   return {

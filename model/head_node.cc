@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "model/bound_tensors.h"
 #include "model/decoder_nodes.h"
@@ -49,68 +50,53 @@ class HeadNode final : public DeclaredNode {
   }
 };
 
-class BlockedHeadNode final : public DeclaredNode {
+class ChunkedHeadNode final : public DeclaredNode {
  public:
-  explicit BlockedHeadNode(const NodeContext& context) : DeclaredNode(context, DeclareHead(context.shapes)) {}
+  explicit ChunkedHeadNode(const NodeContext& context) : DeclaredNode(context, DeclareHead(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
     return [this, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.length),
-            loss = in.Value("loss"), lse = in.Value("lse"), norm = in.Parameter("norm"),
-            weight = in.Parameter("weight"), normed = in.Scratch("normed"), memory = in.Scratch("logits"),
-            target_logits = in.Scratch("target_logits"), products = in.Work("products")]() mutable {
-      ops_.RmsNorm(x, norm, epsilon_, normed);
-      ForEachBlock(weight, memory, [&](int64_t first, const at::Tensor& rows, at::Tensor& logits) {
-        ops_.Linear(normed, rows, /*residual=*/at::Tensor(), logits, products);
-        ops_.CrossEntropyBlock(logits, targets, first, s_.vocabulary, lse, target_logits, loss);
-      });
-    };
-  }
-
-  BoundPass BindBackward(BoundTensors& in) const override {
-    const at::Tensor grad_normed = in.Scratch("grad_normed");
-    return [this, grad_normed, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.length),
-            lse = in.Value("lse"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
+            loss = in.Value("loss"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
             norm = in.Parameter("norm"), weight = in.Parameter("weight"),
             grad_norm = in.ParameterGradient("norm"), grad_weight = in.ParameterGradient("weight"),
             add_norm = in.AddsToParameterGradient("norm"), add_weight = in.AddsToParameterGradient("weight"),
-            normed = in.Scratch("normed"), memory = in.Scratch("logits"),
-            grad_sums = s_.widens ? in.Scratch("grad_sums") : grad_normed, norm_work = in.Work("norm_work"),
-            products = in.Work("products")]() mutable {
-      ops_.RmsNorm(x, norm, epsilon_, normed);
-      ForEachBlock(weight, memory, [&](int64_t first, const at::Tensor& rows, at::Tensor& logits) {
-        ops_.Linear(normed, rows, /*residual=*/at::Tensor(), logits, products);
-        ops_.CrossEntropyBlockBackward(targets, first, s_.vocabulary, lse, logits);
-        if (grad_weight.defined()) {
-          at::Tensor grad_rows = grad_weight.narrow(0, first, rows.size(0));
-          ops_.LinearBackwardWeight(logits, normed, add_weight, grad_rows, products);
+            normed = in.Scratch("normed"), logits = in.Scratch("logits"),
+            grad_normed = in.Scratch("grad_normed"), lse = in.Scratch("lse"),
+            norm_work = in.Work("norm_work"), products = in.Work("products")]() mutable {
+      for (int64_t first = 0; first < s_.tokens; first += s_.logit_rows) {
+        const int64_t rows = std::min(s_.logit_rows, s_.tokens - first);
+        const at::Tensor x_rows = x.narrow(0, first, rows);
+        at::Tensor normed_rows = normed.narrow(0, 0, rows);
+        at::Tensor logit_rows = logits.narrow(0, 0, rows);
+        ops_.RmsNorm(x_rows, norm, epsilon_, normed_rows);
+        ops_.Linear(normed_rows, weight, /*residual=*/at::Tensor(), logit_rows, products);
+        ops_.CrossEntropyChunk(logit_rows, targets, first, lse, loss, /*grad_logits=*/logit_rows);
+        if (!grad_x.defined()) {  // a validation
+          continue;
         }
-        ops_.LinearBackwardInput(logits, rows, /*add=*/first > 0, grad_sums, products);
-      });
-      if (s_.widens) {
-        grad_normed.copy_(grad_sums);
+        if (grad_weight.defined()) {
+          ops_.LinearBackwardWeight(logit_rows, normed_rows, add_weight || first > 0, grad_weight, products);
+        }
+        at::Tensor grad_rows = grad_normed.narrow(0, 0, rows);
+        at::Tensor grad_x_rows = grad_x.narrow(0, first, rows);
+        ops_.LinearBackwardInput(logit_rows, weight, /*add=*/false, grad_rows, products);
+        ops_.RmsNormBackward(grad_rows, x_rows, norm, epsilon_, /*residual=*/at::Tensor(), add_x, grad_x_rows,
+                             add_norm || first > 0, grad_norm, norm_work);
       }
-      ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), add_x, grad_x, add_norm,
-                           grad_norm, norm_work);
     };
   }
 
-  // visit(first, the weight's rows of the block, memory for its logits): the last block may be narrower.
-  template <typename Visit>
-  void ForEachBlock(const at::Tensor& weight, const at::Tensor& memory, const Visit& visit) const {
-    for (int64_t first = 0; first < s_.vocabulary; first += s_.logit_columns) {
-      const int64_t columns = std::min(s_.logit_columns, s_.vocabulary - first);
-      at::Tensor logits = memory.view({-1}).narrow(0, 0, s_.tokens * columns).view({s_.tokens, columns});
-      visit(first, weight.narrow(0, first, columns), logits);
-    }
+  BoundPass BindBackward(BoundTensors&) const override {
+    throw std::logic_error("the forward of a head in chunks writes its gradients");
   }
 };
 
 }  // namespace
 
 std::unique_ptr<Node> MakeHeadNode(const NodeContext& context) {
-  if (context.shapes.logit_columns > 0) {
-    return std::make_unique<BlockedHeadNode>(context);
+  if (context.shapes.logit_rows < context.shapes.tokens) {
+    return std::make_unique<ChunkedHeadNode>(context);
   }
   return std::make_unique<HeadNode>(context);
 }

@@ -54,9 +54,9 @@ class Node {
   // Returns one pass on memory at fixed addresses, to be called each time the instruction runs. `operands`
   // are those of the instruction, in its order (Instruction in schedules/program/program.h). A recompute and
   // a validation get as many operands as a forward in training; `begin` is null for operands that they do not
-  // touch (a kept write, a state). communicator: the instruction's, which outlives the pass; null if it has
-  // none. Throws std::logic_error for a pass that the node does not have, and for operands that differ from
-  // its declaration. The node must outlive the returned pass.
+  // touch (a kept write, a state, a gradient). communicator: the instruction's, which outlives the pass; null
+  // if it has none. Throws std::logic_error for a pass that the node does not have, and for operands that
+  // differ from its declaration. The node must outlive the returned pass.
   virtual BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
                          comm::Communicator* communicator) const = 0;
 };

@@ -92,7 +92,9 @@ std::string FrozenGradientScratch(const std::string& parameter) { return "gradie
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration) {
   bool trains = false;
-  PassSpec& writer = declaration.halves.has_value() ? *declaration.halves->weight : declaration.backward;
+  PassSpec& writer = declaration.forward.parameter_gradients ? declaration.forward
+                     : declaration.halves.has_value()        ? *declaration.halves->weight
+                                                             : declaration.backward;
   // For a matrix of an expert: the expected rows.
   const double rows =
       declaration.kind == schedules::NodeKind::kExperts

@@ -84,6 +84,9 @@ struct PassSpec {
   // it.
   std::vector<std::string> state_carries;
   std::vector<TensorSpec> scratch;  // memory while the pass runs
+  // How often it goes through its scratch and its parameters, where it takes some of its rows at a time: to
+  // the gradients of these it then adds as often.
+  int64_t rounds = 1;
   double flops = 0;
   double link_bytes = 0;  // of a node that communicates: the buffer that its collective moves
 };
@@ -128,7 +131,7 @@ struct NodeDeclaration {
 };
 
 // Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
-// out of the same kernel as the input's: for it, a backward without halves gets scratch that nobody reads.
+// out of the same kernel as the input's: for it, a pass that writes both gets scratch that nobody reads.
 // Those of matrices are not computed, which `flops` no longer counts.
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration);

@@ -31,9 +31,8 @@ namespace tandem::ops {
 template <template <typename> typename... Args>
 using CallOf = std::variant<Args<float>..., Args<double>..., Args<device::Bf16>...>;
 using KernelCall =
-    CallOf<AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, CrossEntropyBlockArgs,
-           CrossEntropyBlockBackwardArgs, EmbeddingArgs, EmbeddingBackwardArgs, GroupedLinearArgs,
-           GroupedLinearBackwardInputArgs, GroupedLinearBackwardWeightArgs, HeadNormArgs,
+    CallOf<AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, EmbeddingArgs, EmbeddingBackwardArgs,
+           GroupedLinearArgs, GroupedLinearBackwardInputArgs, GroupedLinearBackwardWeightArgs, HeadNormArgs,
            HeadNormBackwardArgs, PackLatentHeadsArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SwiGluArgs,
            SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 

@@ -113,11 +113,8 @@ class Operations {
 
   void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse, at::Tensor& loss,
                     at::Tensor& grad_logits) const;
-  void CrossEntropyBlock(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
-                         int64_t vocabulary, at::Tensor& lse, at::Tensor& target_logits,
-                         at::Tensor& loss) const;
-  void CrossEntropyBlockBackward(const at::Tensor& targets, int64_t first, int64_t vocabulary,
-                                 const at::Tensor& lse, at::Tensor& logits) const;
+  void CrossEntropyChunk(const at::Tensor& logits, const at::Tensor& targets, int64_t first, at::Tensor& lse,
+                         at::Tensor& loss, at::Tensor& grad_logits) const;
 
  private:
   const DeviceKernels& kernels_;

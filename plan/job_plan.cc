@@ -337,7 +337,6 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.model = jobspec::ModelConfigOf(resolved.model());
   plan.resolved_model = resolved.model();
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
-  plan.model.keeps_logits = !RecomputesLogits(plan.train.recompute);
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length(),
                 .packs_documents = resolved.data().documents() == v1::DOCUMENTS_PACKED};

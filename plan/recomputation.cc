@@ -19,7 +19,6 @@ using schedules::Outline;
 using schedules::ValueId;
 
 constexpr char kWholeLayers[] = "layer";
-constexpr char kHead[] = "head";
 
 // "layers.3.mlp" → "mlp"
 std::string KindOf(const Node& node) { return node.name.substr(node.name.rfind('.') + 1); }
@@ -74,12 +73,7 @@ double FlopsOfStep(const JobPlan& plan) {
 
 }  // namespace
 
-bool RecomputesLogits(const std::vector<std::string>& words) {
-  return std::find(words.begin(), words.end(), kHead) != words.end();
-}
-
-std::vector<bool> RecomputedValues(const Outline& outline, std::vector<std::string> words) {
-  std::erase(words, kHead);  // its backward does it
+std::vector<bool> RecomputedValues(const Outline& outline, const std::vector<std::string>& words) {
   if (words.empty()) {
     return {};
   }
@@ -108,8 +102,6 @@ std::vector<bool> RecomputedValues(const Outline& outline, std::vector<std::stri
 Recomputation RecomputationOf(const JobPlan& plan) {
   JobPlan keeping = plan;
   keeping.train.recompute.clear();
-  keeping.model.keeps_logits = true;
-  BuildOutline(keeping);
   BuildPrograms(keeping);
   const double flops = FlopsOfStep(keeping);
   return {.flops = FlopsOfStep(plan) - flops,

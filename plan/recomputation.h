@@ -16,12 +16,8 @@ namespace tandem::plan {
 // kept; "layer": of every layer only what other layers read is kept, which is its input; or kinds of nodes
 // ("attention", "mlp"), of which only what other nodes read is kept. Nodes outside of layers, losses and what
 // nodes cannot compute again are kept. Throws std::logic_error for a word that fits no node (Validate refuses
-// such a spec). The word "head" marks none of them: the head's own backward computes its logits again
-// (RecomputesLogits).
-std::vector<bool> RecomputedValues(const schedules::Outline& outline, std::vector<std::string> words);
-
-// Whether the head's logits are computed again (BlockedHeadNode in model/head_node.cc).
-bool RecomputesLogits(const std::vector<std::string>& words);
+// such a spec).
+std::vector<bool> RecomputedValues(const schedules::Outline& outline, const std::vector<std::string>& words);
 
 // What that changes in a step of one rank, beside the same job that keeps everything. Plans that job, too.
 struct Recomputation {

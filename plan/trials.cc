@@ -131,15 +131,14 @@ bool RecomputesMore(const std::string& words, const std::string& now) {
     return std::find(all.begin(), all.end(), word) != all.end();
   };
   const bool covers = std::all_of(needs.begin(), needs.end(), [&](const std::string& word) {
-    return contains(has, word) || (word != "head" && contains(has, "layer"));
+    return contains(has, word) || contains(has, "layer");
   });
   return covers &&
          !std::all_of(has.begin(), has.end(), [&](const std::string& word) { return contains(needs, word); });
 }
 
 void AddRecompute(const v1::JobSpec& resolved, std::vector<SpecChange>& changes) {
-  for (const char* words :
-       {"head", "attention", "mlp", "attention,mlp", "attention,mlp,head", "layer", "layer,head"}) {
+  for (const char* words : {"attention", "mlp", "attention,mlp", "layer"}) {
     if (RecomputesMore(words, resolved.training().recompute())) {
       v1::JobSpec job = resolved;
       job.mutable_training()->set_recompute(words);
@@ -174,10 +173,8 @@ void AddRepeatability(const v1::JobSpec& resolved, std::vector<SpecChange>& chan
   // A long sequence may fit only with both: without what layers keep, and without what this backward takes.
   const std::string& recompute = resolved.training().recompute();
   std::vector<std::string> tried = {recompute};
-  for (const char* words : {"layer", "layer,head"}) {
-    if (RecomputesMore(words, recompute)) {
-      tried.emplace_back(words);
-    }
+  if (RecomputesMore("layer", recompute)) {
+    tried.emplace_back("layer");
   }
   for (const std::string& words : tried) {
     v1::JobSpec job = resolved;

@@ -117,6 +117,23 @@ std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, con
   }
 }
 
+// Whether buffers of that kind hold what is such an operand of a pass.
+bool Holds(BufferKind kind, schedules::PassOperand::What what) {
+  using What = schedules::PassOperand::What;
+  switch (what) {
+    case What::kGradient:
+      return kind == BufferKind::kActivationGradient;
+    case What::kParameterGradient:
+      return kind == BufferKind::kContribution || kind == BufferKind::kCollected;
+    case What::kState:
+    case What::kCarriedState:
+      return kind == BufferKind::kNodeState;
+    default:
+      return schedules::InfoOf(kind).subject == schedules::SubjectKind::kValue &&
+             kind != BufferKind::kActivationGradient;
+  }
+}
+
 fsdp::AdamWConfig AdamW(const plan::JobPlan& plan) {
   const plan::OptimizerConfig& config = plan.train.optimizer;
   return {.beta1 = config.beta1,
@@ -320,8 +337,8 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       absl::StrCat("no trainer runs this yet: ", schedules::ToText(instruction, plan_.outline)));
 }
 
-// A recompute has no operand for a value that was kept, nor it or a validation for a state that the forward
-// changes in training; their node's code has one for each.
+// A recompute has no operand for a value that was kept, nor it or a validation for a gradient or state that
+// the forward writes in training; their node's code has one for each.
 void Binder::InsertOmitted(const Program& program, const Instruction& instruction,
                            std::vector<model::OperandMemory>& memory) const {
   using schedules::PassOperand;
@@ -330,9 +347,7 @@ void Binder::InsertOmitted(const Program& program, const Instruction& instructio
                           in_training);
   for (size_t i = 0; i < in_training.size(); ++i) {
     const PassOperand& expected = in_training[i];
-    const bool is_state =
-        expected.what == PassOperand::What::kState || expected.what == PassOperand::What::kCarriedState;
-    if (expected.mode == Mode::kReads || (expected.what != PassOperand::What::kValue && !is_state)) {
+    if (expected.mode == Mode::kReads || expected.what == PassOperand::What::kScratch) {
       continue;
     }
     const size_t next = i - (memory.size() - instruction.operands.size());  // operand
@@ -340,9 +355,9 @@ void Binder::InsertOmitted(const Program& program, const Instruction& instructio
     if (next < instruction.operands.size()) {
       const Operand& operand = instruction.operands[next];
       const Buffer& buffer = program.buffers[operand.buffer];
-      const schedules::SubjectKind subject = schedules::InfoOf(buffer.kind).subject;
       is_there = operand.mode != Mode::kReads && buffer.subject == expected.id &&
-                 subject == (is_state ? schedules::SubjectKind::kState : schedules::SubjectKind::kValue);
+                 Holds(buffer.kind, expected.what) &&
+                 (expected.what != PassOperand::What::kParameterGradient || operand.part == expected.part);
     }
     if (!is_there) {
       memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(i), model::OperandMemory{});

@@ -2,9 +2,7 @@
 #include "ops/cross_entropy.h"
 
 #include <cmath>
-#include <limits>
 #include <type_traits>
-#include <utility>
 
 #include "ops/cpu/each_token.h"
 #include "ops/cpu/kernels.h"
@@ -13,15 +11,6 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// log(exp(a) + exp(b)); NaN where one is.
-template <typename T>
-T LogAddExp(T a, T b) {
-  if (a < b) {
-    std::swap(a, b);
-  }
-  return b == -std::numeric_limits<T>::infinity() ? a : a + std::log1p(std::exp(b - a));
-}
-
 template <typename E>
 Arithmetic<E> LogitAt(const E* logits, int64_t at) {
   Arithmetic<E> logit = 0;
@@ -29,33 +18,14 @@ Arithmetic<E> LogitAt(const E* logits, int64_t at) {
   return logit;
 }
 
-int64_t Count(const Tokens& tokens) { return tokens.sequences * tokens.length; }
-
-// The gradients of a block, from logits that may lie elsewhere.
-template <typename E>
-void Gradients(const E* logits, const CrossEntropyBlockBackwardArgs<E>& block) {
-  using T = Arithmetic<E>;
-  const Kernels<E>& kernels = BestKernels<E>();
-  const int64_t columns = block.columns;
-  const double scale = 1.0 / static_cast<double>(Count(block.targets));
-  ForEachToken(block.targets, block.vocabulary, [&](int64_t row, int64_t id) {
-    const E* const in = logits + row * columns;
-    E* const out = block.logits + row * columns;
-    const int64_t at = id - block.first;
-    const bool has_target = at >= 0 && at < columns;
-    // The probability of the target is not rounded before the subtraction.
-    T target = has_target ? LogitAt(in, at) : T{0};
-    kernels.softmax(in, block.lse + row, scale, 1, columns, out);
-    if (!has_target) {
-      return;
+// Calls visit(row, id) for the tokens of the chunk; row is among its rows.
+template <typename E, typename Visit>
+void ForEachRow(const CrossEntropyArgs<E>& chunk, const Visit& visit) {
+  ForEachToken(chunk.targets, chunk.columns, [&](int64_t token, int64_t id) {
+    const int64_t row = token - chunk.first;
+    if (row >= 0 && row < chunk.rows) {
+      visit(row, id);
     }
-    if constexpr (std::is_same_v<E, T>) {
-      target = out[at];
-    } else {
-      target = std::exp(target - block.lse[row]) * static_cast<T>(scale);
-    }
-    target -= static_cast<T>(scale);
-    kernels.narrow(&target, 1, out + at);
   });
 }
 
@@ -63,49 +33,36 @@ void Gradients(const E* logits, const CrossEntropyBlockBackwardArgs<E>& block) {
 
 template <typename E>
 void Run(const CrossEntropyArgs<E>& args) {
-  const int64_t rows = Count(args.targets);
-  BestKernels<E>().log_sum_exp(args.logits, rows, args.columns, args.lse);
-  double total = 0;
-  ForEachToken(args.targets, args.columns, [&](int64_t row, int64_t id) {
-    total += static_cast<double>(args.lse[row]) -
-             static_cast<double>(LogitAt(args.logits, row * args.columns + id));
+  using T = Arithmetic<E>;
+  const Kernels<E>& kernels = BestKernels<E>();
+  const int64_t columns = args.columns;
+  const int64_t tokens = args.targets.sequences * args.targets.length;
+  if (args.rows == 0 && tokens > 0) {
+    return;
+  }
+  T* const lse = args.lse + args.first;
+  kernels.log_sum_exp(args.logits, args.rows, columns, lse);
+  double total = args.first == 0 ? 0 : *args.loss;
+  ForEachRow(args, [&](int64_t row, int64_t id) {
+    total += static_cast<double>(lse[row]) - static_cast<double>(LogitAt(args.logits, row * columns + id));
   });
-  *args.loss = total / static_cast<double>(rows);
-  Gradients<E>(args.logits, {.targets = args.targets,
-                             .first = 0,
-                             .columns = args.columns,
-                             .vocabulary = args.columns,
-                             .lse = args.lse,
-                             .logits = args.grad_logits});
+  *args.loss = args.first + args.rows == tokens ? total / static_cast<double>(tokens) : total;
+  const double scale = 1.0 / static_cast<double>(tokens);
+  ForEachRow(args, [&](int64_t row, int64_t id) {
+    const E* const in = args.logits + row * columns;
+    E* const out = args.grad_logits + row * columns;
+    // The probability of the target is not rounded before the subtraction.
+    T target = LogitAt(in, id);
+    kernels.softmax(in, lse + row, scale, 1, columns, out);
+    if constexpr (std::is_same_v<E, T>) {
+      target = out[id];
+    } else {
+      target = std::exp(target - lse[row]) * static_cast<T>(scale);
+    }
+    target -= static_cast<T>(scale);
+    kernels.narrow(&target, 1, out + id);
+  });
 }
 TANDEM_CPU_KERNEL(CrossEntropyArgs)
-
-template <typename E>
-void Run(const CrossEntropyBlockArgs<E>& args) {
-  using T = Arithmetic<E>;
-  const int64_t columns = args.columns;
-  double total = 0;
-  ForEachToken(args.targets, args.vocabulary, [&](int64_t row, int64_t id) {
-    T sum = 0;
-    BestKernels<E>().log_sum_exp(args.logits + row * columns, 1, columns, &sum);
-    T& lse = args.lse[row];
-    lse = args.first == 0 ? sum : LogAddExp(lse, sum);
-    const int64_t at = id - args.first;
-    if (at >= 0 && at < columns) {
-      args.target_logits[row] = LogitAt(args.logits, row * columns + at);
-    }
-    total += static_cast<double>(lse) - static_cast<double>(args.target_logits[row]);
-  });
-  if (args.first + columns == args.vocabulary) {
-    *args.loss = total / static_cast<double>(Count(args.targets));
-  }
-}
-TANDEM_CPU_KERNEL(CrossEntropyBlockArgs)
-
-template <typename E>
-void Run(const CrossEntropyBlockBackwardArgs<E>& args) {
-  Gradients<E>(args.logits, args);
-}
-TANDEM_CPU_KERNEL(CrossEntropyBlockBackwardArgs)
 
 }  // namespace tandem::ops::cpu

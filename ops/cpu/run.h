@@ -14,10 +14,6 @@ void Run(const AttentionBackwardArgs<E>& args);
 template <typename E>
 void Run(const CrossEntropyArgs<E>& args);
 template <typename E>
-void Run(const CrossEntropyBlockArgs<E>& args);
-template <typename E>
-void Run(const CrossEntropyBlockBackwardArgs<E>& args);
-template <typename E>
 void Run(const EmbeddingArgs<E>& args);
 template <typename E>
 void Run(const EmbeddingBackwardArgs<E>& args);

@@ -70,50 +70,17 @@ __global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<
   const int64_t columns = args.columns;
   const int64_t begin = blockIdx.x * columns;
   const E* const logits = args.logits + begin;
-  const int64_t id = IdOf(args.targets, blockIdx.x);
+  const int64_t token = args.first + blockIdx.x;
+  const int64_t id = IdOf(args.targets, token);
   T logit = NotANumber<T>();
   if (threadIdx.x == 0 && id >= 0 && id < columns) {
     logit = Widen(logits[id]);
   }
   const T lse = BlockLogSumExp<N, kRowThreads>(logits, columns);
   if (threadIdx.x == 0) {
-    args.lse[blockIdx.x] = lse - logit;
+    args.lse[token] = lse - logit;
   }
   WriteGradients<N, kRowThreads>(logits, columns, id, lse, scale, args.grad_logits + begin);
-}
-
-template <typename T>
-__device__ T LogAddExp(T a, T b) {
-  const T larger = a < b ? b : a;
-  const T smaller = a < b ? a : b;  // and NaN where b is, which the sum then is
-  return smaller == -static_cast<T>(INFINITY) ? larger : larger + log1p(exp(smaller - larger));
-}
-
-template <int N, typename E>
-__global__ void LogSumExpOfBlock(CrossEntropyBlockArgs<E> args) {
-  using T = Arithmetic<E>;
-  const E* const row = args.logits + blockIdx.x * args.columns;
-  const T sum = BlockLogSumExp<N>(row, args.columns);
-  if (threadIdx.x > 0) {
-    return;
-  }
-  const int64_t target = IdOf(args.targets, blockIdx.x) - args.first;
-  T& logit = args.target_logits[blockIdx.x];
-  if (args.first == 0) {
-    logit = NotANumber<T>();
-  }
-  if (target >= 0 && target < args.columns) {
-    logit = Widen(row[target]);
-  }
-  T& lse = args.lse[blockIdx.x];
-  lse = args.first == 0 ? sum : LogAddExp(lse, sum);
-}
-
-template <int N, typename E>
-__global__ void GradientsOfBlock(CrossEntropyBlockBackwardArgs<E> args, Arithmetic<E> scale) {
-  E* const row = args.logits + blockIdx.x * args.columns;
-  WriteGradients<N, kThreads>(row, args.columns, IdOf(args.targets, blockIdx.x) - args.first,
-                              args.lse[blockIdx.x], scale, row);
 }
 
 // The same for rows of which the second-level cache has no room for all that are read at once, on GPUs with
@@ -122,7 +89,7 @@ __global__ void GradientsOfBlock(CrossEntropyBlockBackwardArgs<E> args, Arithmet
 // 16 bytes for each of a block's packs of a row.
 template <typename E>
 __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiprocessor)
-    CrossEntropyHeldRows(CrossEntropyArgs<E> args, int64_t rows, float scale) {
+    CrossEntropyHeldRows(CrossEntropyArgs<E> args, float scale) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char shared[];
   // LogSumExp's max and sum of every warp of the cluster, of rows in turns.
@@ -138,8 +105,8 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     packs.Fetch(args.logits + packs.Begin(row), j);
   }
   SyncCluster();  // all have begun: their shared memory may be written to
-  for (int turn = 0; row < rows; row += stride, turn ^= 1) {
-    const int64_t id = IdOf(args.targets, row);
+  for (int turn = 0; row < args.rows; row += stride, turn ^= 1) {
+    const int64_t id = IdOf(args.targets, args.first + row);
     const int target = id >= 0 && id < columns ? static_cast<int>(id) : -1;
     float logit = NotANumber<float>();
     if (thread == 0 && rank == 0 && target >= 0) {
@@ -157,22 +124,22 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     }
     const float lse = whole.OfWarp().value();
     if (thread == 0 && rank == 0) {
-      args.lse[row] = lse - logit;
+      args.lse[args.first + row] = lse - logit;
     }
     packs.WriteGradients(target, lse, scale, args.grad_logits + packs.Begin(row),
-                         row + stride < rows ? args.logits + packs.Begin(row + stride) : nullptr);
+                         row + stride < args.rows ? args.logits + packs.Begin(row + stride) : nullptr);
   }
   WaitGroup<0>();
 #endif
 }
 
-// One block. loss = the mean of losses, or where target_logits are given of what losses are above these.
+// One block. loss = the mean of losses.
 template <typename T>
-__global__ void MeanLoss(const T* losses, const T* target_logits, int64_t rows, double* loss) {
+__global__ void MeanLoss(const T* losses, int64_t rows, double* loss) {
   double sum = 0;
 #pragma unroll 8
   for (int64_t row = threadIdx.x; row < rows; row += kRowThreads) {
-    sum += static_cast<double>(losses[row] - (target_logits == nullptr ? T{0} : target_logits[row]));
+    sum += static_cast<double>(losses[row]);
   }
   sum = BlockSum<kRowThreads>(sum);
   if (threadIdx.x == 0) {
@@ -236,9 +203,8 @@ bool LaunchHeldRows(const CrossEntropyArgs<E>& args, T scale, int& error, Stream
     }
     const auto kernel = CrossEntropyHeldRows<E>;
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    const int64_t rows = args.targets.sequences * args.targets.length;
-    const auto blocks = static_cast<unsigned>(kHeldBlocks * std::min<int64_t>(rows, clusters));
-    kernel<<<blocks, kHeldThreads, static_cast<size_t>(bytes), stream>>>(args, rows, scale);
+    const auto blocks = static_cast<unsigned>(kHeldBlocks * std::min<int64_t>(args.rows, clusters));
+    kernel<<<blocks, kHeldThreads, static_cast<size_t>(bytes), stream>>>(args, scale);
     return true;
   }
   return false;
@@ -249,10 +215,10 @@ bool LaunchHeldRows(const CrossEntropyArgs<E>& args, T scale, int& error, Stream
 template <typename E>
 int Launch(const CrossEntropyArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
-  const int64_t rows = args.targets.sequences * args.targets.length;
-  const T scale = static_cast<T>(1.0 / static_cast<double>(rows));
+  const int64_t tokens = args.targets.sequences * args.targets.length;
+  const T scale = static_cast<T>(1.0 / static_cast<double>(tokens));
   int error = cudaSuccess;
-  if (rows > 0) {
+  if (args.rows > 0) {
     WithPacks<E>({args.columns}, {args.logits, args.grad_logits}, [&]<int N>(Packed<N>) {
       if (LaunchHeldRows<N>(args, scale, error, stream)) {
         return;
@@ -263,43 +229,16 @@ int Launch(const CrossEntropyArgs<E>& args, Stream stream) {
       if (alone) {
         error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kept_free);
       }
-      kernel<<<static_cast<unsigned>(rows), kRowThreads, static_cast<size_t>(kept_free), stream>>>(args,
-                                                                                                   scale);
+      kernel<<<static_cast<unsigned>(args.rows), kRowThreads, static_cast<size_t>(kept_free), stream>>>(
+          args, scale);
     });
   }
-  MeanLoss<T><<<1, kRowThreads, 0, stream>>>(args.lse, nullptr, rows, args.loss);
+  if (args.first + args.rows == tokens) {
+    MeanLoss<T><<<1, kRowThreads, 0, stream>>>(args.lse, tokens, args.loss);
+  }
   const int launched = cudaGetLastError();
   return error != cudaSuccess ? error : launched;
 }
 TANDEM_KERNEL(CrossEntropyArgs)
-
-template <typename E>
-int Launch(const CrossEntropyBlockArgs<E>& args, Stream stream) {
-  const int64_t rows = args.targets.sequences * args.targets.length;
-  if (rows > 0) {
-    WithPacks<E>({args.columns}, {args.logits}, [&]<int N>(Packed<N>) {
-      LogSumExpOfBlock<N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(args);
-    });
-  }
-  if (args.first + args.columns == args.vocabulary) {
-    MeanLoss<Arithmetic<E>><<<1, kRowThreads, 0, stream>>>(args.lse, args.target_logits, rows, args.loss);
-  }
-  return cudaGetLastError();
-}
-TANDEM_KERNEL(CrossEntropyBlockArgs)
-
-template <typename E>
-int Launch(const CrossEntropyBlockBackwardArgs<E>& args, Stream stream) {
-  const int64_t rows = args.targets.sequences * args.targets.length;
-  if (rows == 0) {
-    return cudaSuccess;
-  }
-  const auto scale = static_cast<Arithmetic<E>>(1.0 / static_cast<double>(rows));
-  WithPacks<E>({args.columns}, {args.logits}, [&]<int N>(Packed<N>) {
-    GradientsOfBlock<N><<<static_cast<unsigned>(rows), kThreads, 0, stream>>>(args, scale);
-  });
-  return cudaGetLastError();
-}
-TANDEM_KERNEL(CrossEntropyBlockBackwardArgs)
 
 }  // namespace tandem::ops::cuda

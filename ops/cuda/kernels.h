@@ -26,10 +26,6 @@ using Stream = CUstream_st*;
 template <typename E>
 int Launch(const CrossEntropyArgs<E>& args, Stream stream);
 template <typename E>
-int Launch(const CrossEntropyBlockArgs<E>& args, Stream stream);
-template <typename E>
-int Launch(const CrossEntropyBlockBackwardArgs<E>& args, Stream stream);
-template <typename E>
 int Launch(const EmbeddingArgs<E>& args, Stream stream);
 template <typename E>  // sorts the tokens by their ids
 int Launch(const EmbeddingBackwardArgs<E>& args, Stream stream);

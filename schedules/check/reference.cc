@@ -115,10 +115,12 @@ Reference::Reference(const Outline& outline, const BuildOptions& options, Symbol
   for (const Unit& unit : outline.units) {
     parameters_.emplace_back(unit.parts.size(), -1);
     num_writers_.emplace_back(unit.parts.size(), 0);
+    is_sum_.emplace_back(unit.parts.size(), false);
   }
   const auto count = [&](const Access& access) {
     for (const UnitPart& part : access.parameter_gradients) {
-      ++num_writers_[part.unit][part.part];
+      const bool several = ++num_writers_[part.unit][part.part] > 1;
+      is_sum_[part.unit][part.part] = several || access.sums_parameter_gradients;
     }
   };
   for (const Node& node : outline.nodes) {
@@ -233,7 +235,7 @@ void Reference::Reduce(int m, bool last, Microbatch& passes) {
     for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
       const Symbol written = passes.contribution(u, p);
       parts.push_back(num_writers_[u][p] == 0 ? symbols_.Of(SymbolOp::kZero)
-                      : num_writers_[u][p] > 1 && unit.precision.transport != unit.precision.main
+                      : is_sum_[u][p] && unit.precision.transport != unit.precision.main
                           ? symbols_.Of(SymbolOp::kRound, 0, 0, 0, {written})
                           : written);
     }

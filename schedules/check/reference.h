@@ -68,6 +68,7 @@ class Reference {
   absl::flat_hash_map<std::tuple<BufferKind, int, int>, Symbol> state_;  // what differs from the run's start
   std::vector<std::vector<Symbol>> parameters_;                          // unit x part
   std::vector<std::vector<int>> num_writers_;  // unit x part: passes that write its gradient
+  std::vector<std::vector<bool>> is_sum_;      // of several passes, or within one
   std::vector<Symbol> full_;                   // per unit: contributions that one rank has added up
   Sent sent_;
   absl::flat_hash_map<Symbol, int> microbatches_;  // by call

@@ -33,6 +33,7 @@ class Contributions {
   struct Writers {
     int all = 0;  // passes that write it
     int before = 0;
+    bool sums = false;  // one of them adds to it more than once
   };
   // The buffers of one unit and one microbatch.
   struct Buffers {
@@ -46,7 +47,8 @@ class Contributions {
   Buffers& BuffersOf(UnitId unit, int microbatch) {
     return buffers_[microbatch * outline_.units.size() + unit];
   }
-  // Several passes write the part, and the transport type may not hold their sum.
+  // What is written to the part is a sum, of several passes or within one, which the transport type may not
+  // hold.
   bool Collects(UnitPart part, int microbatch);
   BufferId Contribution(UnitId unit, int microbatch);
   BufferId Collected(UnitId unit, int microbatch);

@@ -43,9 +43,12 @@ Contributions::Contributions(const Outline& outline, const StageFrame& frame,
       continue;
     }
     last_pass[pass.microbatch] = i;
-    for (const UnitPart& part : AccessOf(outline.nodes[pass.target], pass.opcode).parameter_gradients) {
+    const Access& access = AccessOf(outline.nodes[pass.target], pass.opcode);
+    for (const UnitPart& part : access.parameter_gradients) {
       TANDEM_CHECK(!outline.units[part.unit].frozen, "nothing writes the gradient of a frozen unit");
-      ++WritersOf(part.unit, part.part, pass.microbatch).all;
+      Writers& writers = WritersOf(part.unit, part.part, pass.microbatch);
+      ++writers.all;
+      writers.sums |= access.sums_parameter_gradients;
       BuffersOf(part.unit, pass.microbatch).last_pass = i;
     }
   }
@@ -80,7 +83,8 @@ BufferId Contributions::Collected(UnitId id, int microbatch) {
 
 bool Contributions::Collects(UnitPart part, int microbatch) {
   const UnitPrecision& precision = outline_.units[part.unit].precision;
-  return WritersOf(part.unit, part.part, microbatch).all > 1 && precision.transport != precision.main;
+  const Writers& writers = WritersOf(part.unit, part.part, microbatch);
+  return (writers.all > 1 || writers.sums) && precision.transport != precision.main;
 }
 
 Operand Contributions::Write(UnitPart part, int microbatch) {

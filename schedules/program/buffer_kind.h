@@ -30,7 +30,7 @@ enum class BufferKind : uint8_t {
   kGathered,            // of a unit; parameters in the compute type
   kOuterGathered,       // of a unit; the inner shard, gathered over the outer group
   kContribution,        // of a unit; gradient of one microbatch in the transport type
-  kCollected,           // of a unit; the gradient of a part that several nodes write, in the main type
+  kCollected,           // of a unit; a part whose gradient is added up in the main type
   kFullGradient,        // of a unit; contributions accumulated over the run, in the main type
   kStaging,             // of a unit; where a reduction receives the pieces of other ranks
   kActivation,          // of a value

@@ -19,7 +19,7 @@ enum class Opcode : uint8_t {
   kUnshard,          // target: unit; all-gather over the inner group
   kUnshardOuter,     // target: unit; all-gather of the inner shard over the outer group
   kZero,             // target: unit; zeros the part of a contribution that no node writes
-  kRound,            // target: unit; rounds a part that several nodes wrote to the transport type
+  kRound,            // target: unit; rounds a part that was added up in the main type to the transport type
   kAccumulate,       // target: unit; adds a contribution to the full gradient
   kReduceGradients,  // target: unit; over the inner group, unless the rank is alone there, into the
                      // accumulator; yields norm terms if it is the last

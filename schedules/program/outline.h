@@ -66,6 +66,8 @@ struct Access {
   std::vector<ValueId> gradient_writes;  // the first write of a microbatch overwrites, later ones add
   std::vector<UnitPart> parameters;
   std::vector<UnitPart> parameter_gradients;
+  // Its code adds to each of them more than once: like a sum of several passes, it needs the main type.
+  bool sums_parameter_gradients = false;
   std::vector<StateId> state_reads;
   std::vector<StateId> state_adds;
   // States that the pass continues: it reads what the previous microbatch of the run left, and overwrites it.
@@ -117,7 +119,7 @@ struct Node {
   std::vector<double> write_flops;
 };
 
-// Whether the node has a backward. A node that only moves sizes has none.
+// Whether the node has a backward: not if it only moves sizes, nor if its forward writes its gradients.
 inline bool HasBackward(const Node& node) {
   const Access& access = node.backward;
   return !access.gradient_reads.empty() || !access.gradient_writes.empty() ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <c10/core/Device.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ops/cuda/operations.h"
@@ -70,33 +69,29 @@ TEST_P(CudaCrossEntropyTest, WholeRows) {
   }
 }
 
-TEST_P(CudaCrossEntropyTest, Blocks) {
-  for (const auto& [vocabulary, block] :
-       std::vector<std::pair<int64_t, int64_t>>{{301, 100}, {4096, 1024}, {9001, 4500}, {65'536, 16'384}}) {
-    SCOPED_TRACE(testing::Message() << "blocks of " << block << " of " << vocabulary);
-    const at::Tensor ids = numbers_.Integers({3, 9}, vocabulary);
-    Tensors blocks;
-    for (int64_t first = 0; first < vocabulary; first += block) {
-      blocks.push_back(Normal({24, std::min(block, vocabulary - first)}));
+// With the bits of all rows at once, in either kernel; chunks begin within sequences, and one has no rows.
+TEST_P(CudaCrossEntropyTest, ChunksGiveTheBitsOfAllRowsAtOnce) {
+  for (const int64_t vocabulary : {5, 301, 8192, 70'000, 128'256}) {
+    SCOPED_TRACE(vocabulary);
+    const int64_t rows = 24;
+    const at::Tensor targets =
+        at::Tensor(numbers_.Integers({3, 9}, vocabulary)).to(at::kCUDA).narrow(1, 1, 8);
+    const at::Tensor logits = Normal({rows, vocabulary}).to(at::kCUDA);
+    at::Tensor lse = LseFor(logits);
+    at::Tensor loss = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
+    at::Tensor grad_logits = at::empty_like(logits);
+    CudaOperations().CrossEntropy(logits, targets, lse, loss, grad_logits);
+    for (const int64_t chunk : {8, 7, 1}) {
+      at::Tensor shared = LseFor(logits);
+      at::Tensor sum = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
+      at::Tensor gradients = logits.clone();
+      for (int64_t first = 0; first <= rows; first += chunk) {
+        at::Tensor in_place = gradients.narrow(0, first, std::min(chunk, rows - first));
+        CudaOperations().CrossEntropyChunk(in_place, targets, first, shared, sum, in_place);
+      }
+      EXPECT_TRUE(at::equal(sum, loss)) << chunk;
+      EXPECT_TRUE(at::equal(gradients, grad_logits)) << chunk;
     }
-    Tensors out = blocks;                                 // their gradients
-    out.insert(out.end(), blocks.begin(), blocks.end());  // beside the targets', which are larger
-    out.push_back(FilledWithNan({1}, at::kDouble));
-    Compare(blocks, out, [&](const Operations& ops, const Tensors& in, Tensors& out) {
-      const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);
-      at::Tensor lse = LseFor(in[0]);
-      at::Tensor target_logits = LseFor(in[0]);
-      for (size_t i = 0; i < in.size(); ++i) {
-        ops.CrossEntropyBlock(in[i], targets, static_cast<int64_t>(i) * block, vocabulary, lse, target_logits,
-                              out.back());
-      }
-      for (size_t i = 0; i < in.size(); ++i) {
-        const int64_t first = static_cast<int64_t>(i) * block;
-        ops.CrossEntropyBlockBackward(targets, first, vocabulary, lse, out[i]);
-        const at::Tensor columns = at::arange(first, first + in[i].size(1), targets.options());
-        out[in.size() + i].copy_(out[i].masked_fill(targets.reshape({-1, 1}).eq(columns), 0));
-      }
-    });
   }
 }
 

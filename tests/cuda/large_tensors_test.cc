@@ -136,17 +136,5 @@ TEST_F(CudaLargeTensorsTest, Loss) {
   CompareLoss(300'000, 8192, whole);
 }
 
-TEST_F(CudaLargeTensorsTest, LossOfABlock) {
-  if (const std::string reason = TooLittleMemory(6); !reason.empty()) {
-    GTEST_SKIP() << reason;
-  }
-  CompareLoss(300'000, 8192,
-              [&](at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse, at::Tensor& loss) {
-                at::Tensor target_logits = at::empty(lse.sizes(), lse.options());
-                ops_.CrossEntropyBlock(logits, targets, 0, logits.size(1), lse, target_logits, loss);
-                ops_.CrossEntropyBlockBackward(targets, 0, logits.size(1), lse, logits);
-              });
-}
-
 }  // namespace
 }  // namespace tandem::ops

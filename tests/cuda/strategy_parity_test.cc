@@ -103,21 +103,21 @@ TEST(CudaNormsTest, AJobWithoutNormsOfParametersHasTheSameWeights) {
   }
 }
 
-// Tier T2 against the head that keeps its logits; T0 where kernels have random lengths.
-TEST(CudaBlockedHeadTest, LogitsInBlocksTrainAsThoseThatAreKept) {
+// Tier T2 against the head that has all logits at once; T0 where kernels have random lengths.
+TEST(CudaChunkedHeadTest, LogitsInChunksTrainAsThoseThatAreWhole) {
   for (const char* precision : {"compute: COMPUTE_TYPE_FP64", "", "compute: COMPUTE_TYPE_BF16"}) {
     for (const int ranks : Ranks("zero3")) {
       SCOPED_TRACE(testing::Message() << ranks << " GPUs, " << precision);
       JobOptions options{
           .ranks = ranks, .microbatches_per_rank = 2, .steps = 4, .on_gpus = true, .precision = precision};
-      const JobRun kept = RunJob(MakeJob(options), cuda::OnGpus());
-      options.recompute_head = true;
+      const JobRun whole = RunJob(MakeJob(options), cuda::OnGpus());
+      options.most_logit_bytes = 12'000;
       const plan::JobPlan plan = MakeJob(options);
-      const JobRun in_blocks = RunJob(plan, cuda::OnGpus());
+      const JobRun in_chunks = RunJob(plan, cuda::OnGpus());
       if (options.precision.find("BF16") == std::string::npos) {
-        ExpectClose(plan, kept, in_blocks, options.precision.empty() ? kFp32 : kFp64);
+        ExpectClose(plan, whole, in_chunks, options.precision.empty() ? kFp32 : kFp64);
       }
-      ExpectSameBits(in_blocks, RunJob(plan, cuda::OnSpinningGpus(kSeed)));
+      ExpectSameBits(in_chunks, RunJob(plan, cuda::OnSpinningGpus(kSeed)));
     }
   }
 }

@@ -29,11 +29,11 @@ using test::ReducedPrecisions;
 using test::Shape;
 using test::Shapes;
 
-// The parameters that a node's backward writes gradients of.
+// The parameters that a node writes gradients of.
 std::vector<std::string> ParametersOf(const BoundDecoder& run, const Shape& shape, int node) {
   const std::vector<UnitParameters> units = DecoderUnits(shape.config);
   std::vector<std::string> names;
-  for (const schedules::UnitPart& part : run.outline().nodes[node].backward.parameter_gradients) {
+  for (const schedules::UnitPart& part : run.AccessOf(node, run.GradientPass(node)).parameter_gradients) {
     for (const Parameter& parameter : units[part.unit].parameters) {
       if (parameter.part == part.part) {
         names.push_back(parameter.name);
@@ -152,7 +152,9 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
       run.gradient(output).copy_(grad_output.flatten());
     }
     for (int i = step.last; i >= step.first; --i) {
-      run.Run(i, Pass::kBackward);
+      if (run.GradientPass(i) == Pass::kBackward) {
+        run.Run(i, Pass::kBackward);
+      }
     }
     if (!is_embedding) {
       ExpectClose(run.gradient(input), x.grad(), tolerance, "gradient of " + input);
@@ -173,7 +175,7 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
     BoundDecoder adding(shape.config, shape.batch, ComputeType::kFp64, kSeed);
     adding.AddToGradients();
     for (int i = step.first; i <= step.last; ++i) {
-      for (const int id : outline.nodes[i].backward.reads) {
+      for (const int id : run.AccessOf(i, run.GradientPass(i)).reads) {
         const std::string& name = outline.values[id].name;
         adding.value(name).copy_(run.value(name));
       }
@@ -188,7 +190,7 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
       adding.parameter_gradients().at(name).fill_(5);
     }
     for (int i = step.last; i >= step.first; --i) {
-      adding.Run(i, Pass::kBackward);
+      adding.Run(i, run.GradientPass(i));
     }
     if (!is_embedding) {
       ExpectClose(adding.gradient(input), x.grad() + 3, tolerance, "gradient of " + input);
@@ -246,16 +248,52 @@ TEST_P(BindTest, GradientsInReducedPrecisionAreAddedWhereOperandsSay) {
     }
     run.AddToGradients();
     for (int i = static_cast<int>(run.outline().nodes.size()) - 1; i >= 0; --i) {
-      for (const int value : run.outline().nodes[i].backward.gradient_writes) {
+      const Pass pass = run.GradientPass(i);
+      for (const int value : run.AccessOf(i, pass).gradient_writes) {
         if (!run.IsWrittenBefore(i, value)) {
           run.gradient(run.outline().values[value].name).zero_();  // added to as well
         }
       }
-      run.Run(i, Pass::kBackward);
+      run.Run(i, pass);
     }
     for (const auto& [name, gradient] : run.parameter_gradients()) {
       // Each sum is rounded once more.
       ExpectClose(gradient.contiguous(), once[name] * 2, 1.0 / 128, name);
+    }
+  }
+}
+
+// A forward that writes gradients gets none in a validation.
+TEST(HeadInChunksTest, AValidationHasTheLossOfTheForwardAndWritesNoGradient) {
+  for (const Shape& shape : Shapes()) {
+    for (const Precision& precision : ReducedPrecisions()) {
+      BoundDecoder run(shape.config, shape.batch, precision, kSeed);
+      const int head = static_cast<int>(run.outline().nodes.size()) - 1;
+      if (run.GradientPass(head) == Pass::kBackward) {
+        continue;
+      }
+      SCOPED_TRACE(shape.name);
+      const double loss = run.Forward(RandomTokens(shape, kSeed));
+      const at::Tensor grad_x =
+          run.gradient(run.outline().values[run.outline().nodes[head].forward.reads[0]].name);
+      grad_x.fill_(7);
+      for (const auto& [name, gradient] : run.parameter_gradients()) {
+        at::Tensor(gradient).fill_(7);
+      }
+      run.value("head.loss").fill_(0);
+      const schedules::Access& access = run.outline().nodes[head].forward;
+      const size_t first = access.reads.size() + access.writes.size();
+      run.Bind(head, Pass::kForward, {}, [&](std::vector<OperandMemory>& operands) {
+        operands.at(first) = {};
+        for (size_t i = 0; i < access.parameter_gradients.size(); ++i) {
+          operands.at(first + 1 + access.parameters.size() + i) = {};
+        }
+      })();
+      EXPECT_EQ(run.value("head.loss").item<double>(), loss);
+      EXPECT_TRUE(grad_x.eq(7).all().item<bool>());
+      for (const auto& [name, gradient] : run.parameter_gradients()) {
+        EXPECT_TRUE(gradient.eq(7).all().item<bool>()) << name;
+      }
     }
   }
 }

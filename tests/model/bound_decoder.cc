@@ -42,6 +42,14 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
   return ScalarTypeOf(statistics ? MainType(compute) : compute);
 }
 
+bool AddsUp(const schedules::Outline& outline, schedules::UnitId unit) {
+  return std::any_of(outline.nodes.begin(), outline.nodes.end(), [unit](const schedules::Node& node) {
+    const std::vector<schedules::UnitPart>& parts = node.forward.parameter_gradients;
+    return node.forward.sums_parameter_gradients &&
+           std::any_of(parts.begin(), parts.end(), [unit](const auto& part) { return part.unit == unit; });
+  });
+}
+
 char* BytesOf(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
 
 }  // namespace
@@ -73,7 +81,8 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
       return Allocate(layouts[u].elements * ElementBytes(type), ScalarTypeOf(type));
     };
     memory.parameters = allocate(memory.types.compute);
-    memory.gradients = allocate(memory.types.transport);
+    memory.gradient_type = AddsUp(outline_, static_cast<int>(u)) ? memory.types.main : memory.types.transport;
+    memory.gradients = allocate(memory.gradient_type);
     for (size_t i = 0; i < units[u].parameters.size(); ++i) {
       const Parameter& parameter = units[u].parameters[i];
       const UnitLayout::Range& range = layouts[u].parameters[i];
@@ -109,26 +118,28 @@ BoundDecoder::Guarded BoundDecoder::Allocate(int64_t bytes, at::ScalarType type)
 double BoundDecoder::Forward(const at::Tensor& tokens) {
   value(outline_.values[outline_.batch].name).copy_(tokens.flatten());
   for (int i = 0; i < static_cast<int>(nodes_.size()); ++i) {
-    BoundPass& run = bound_[{i, Pass::kForward}];
-    if (!run) {
-      run = Bind(i, Pass::kForward);
-    }
-    RunChecked(i, Pass::kForward, {}, run);
+    RunBound(i, Pass::kForward);
   }
   return value(outline_.values[outline_.losses.back()].name).item<double>();
 }
 
 void BoundDecoder::Backward() {
   for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
-    BoundPass& run = bound_[{i, Pass::kBackward}];
-    if (!run) {
-      run = Bind(i, Pass::kBackward);
-      for (const schedules::UnitPart& part : outline_.nodes[i].backward.parameter_gradients) {
-        written_.insert({part.unit, part.part});
-      }
+    if (GradientPass(i) == Pass::kBackward) {
+      RunBound(i, Pass::kBackward);
     }
-    RunChecked(i, Pass::kBackward, {}, run);
   }
+}
+
+void BoundDecoder::RunBound(int node, Pass pass) {
+  BoundPass& run = bound_[{node, pass}];
+  if (!run) {
+    run = Bind(node, pass);
+    for (const schedules::UnitPart& part : AccessOf(node, pass).parameter_gradients) {
+      written_.insert({part.unit, part.part});
+    }
+  }
+  RunChecked(node, pass, {}, run);
 }
 
 void BoundDecoder::Run(int node, Pass pass, const std::set<std::string>& recompute) {
@@ -140,6 +151,10 @@ BoundPass BoundDecoder::Bind(int node, Pass pass, const std::set<std::string>& r
   std::vector<OperandMemory> operands = OperandsOf(node, pass, recompute);
   change(operands);
   return nodes_[node]->Bind(pass, operands, /*communicator=*/nullptr);
+}
+
+Pass BoundDecoder::GradientPass(int node) const {
+  return HasBackward(outline_.nodes[node]) ? Pass::kBackward : Pass::kForward;
 }
 
 const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {
@@ -156,10 +171,13 @@ const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {
 }
 
 bool BoundDecoder::IsWrittenBefore(int node, int value) const {
-  return std::any_of(outline_.nodes.begin() + node + 1, outline_.nodes.end(), [&](const auto& behind) {
-    const std::vector<int>& writes = behind.backward.gradient_writes;
-    return std::count(writes.begin(), writes.end(), value) > 0;
-  });
+  for (int behind = node + 1; behind < static_cast<int>(nodes_.size()); ++behind) {
+    const std::vector<int>& writes = AccessOf(behind, GradientPass(behind)).gradient_writes;
+    if (std::count(writes.begin(), writes.end(), value) > 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool BoundDecoder::Adds(int node, int value) const {
@@ -170,7 +188,7 @@ OperandMemory BoundDecoder::MemoryOf(const schedules::UnitPart& part, bool gradi
   const UnitMemory& memory = units_[part.unit];
   char* unit = BytesOf(gradients ? memory.gradients.bytes : memory.parameters.bytes);
   const schedules::PartRange& range = outline_.units[part.unit].parts[part.part];
-  const ComputeType type = gradients ? memory.types.transport : memory.types.compute;
+  const ComputeType type = gradients ? memory.gradient_type : memory.types.compute;
   OperandMemory operand{.begin = unit + range.begin * ElementBytes(type),
                         .bytes = (range.end - range.begin) * ElementBytes(type),
                         .adds = gradients && (adds_ || written_.contains({part.unit, part.part})),
@@ -257,7 +275,7 @@ void BoundDecoder::RunChecked(int node, Pass pass, const std::set<std::string>& 
   for (size_t u = 0; u < units_.size(); ++u) {
     keep(units_[u].parameters.bytes);
     int64_t end = 0;
-    const int element = ElementBytes(units_[u].types.transport);
+    const int element = ElementBytes(units_[u].gradient_type);
     for (size_t p = 0; p < outline_.units[u].parts.size(); ++p) {
       const schedules::PartRange& range = outline_.units[u].parts[p];
       const schedules::UnitPart part{.unit = static_cast<int>(u), .part = static_cast<int>(p)};

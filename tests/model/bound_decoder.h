@@ -41,6 +41,10 @@ class BoundDecoder {
   // From now on every gradient, of hidden states and parameters, is added to what is there.
   void AddToGradients() { adds_ = true; }
 
+  // The pass that writes the gradients of a node: its backward, or where it has none its forward.
+  Pass GradientPass(int node) const;
+  const schedules::Access& AccessOf(int node, Pass pass) const;
+
   // Whether a node behind that one writes the gradient of the value as well: its backward comes first.
   bool IsWrittenBefore(int node, int value) const;
 
@@ -65,10 +69,11 @@ class BoundDecoder {
     std::vector<int> part;        // of each parameter
     std::vector<int64_t> offset;  // of each parameter, in elements
     UnitTypes types;
+    ComputeType gradient_type = ComputeType::kFp32;  // transport, or main where a pass adds them up
   };
 
   Guarded Allocate(int64_t bytes, at::ScalarType type);
-  const schedules::Access& AccessOf(int node, Pass pass) const;
+  void RunBound(int node, Pass pass);
   bool Adds(int node, int value) const;
   std::vector<OperandMemory> OperandsOf(int node, Pass pass, const std::set<std::string>& recompute);
   OperandMemory MemoryOf(const schedules::UnitPart& part, bool gradients) const;

@@ -83,7 +83,7 @@ TEST_P(BoundPassTest, ABoundPassAllocatesNothing) {
     for (int i = 0; i < static_cast<int>(run.outline().nodes.size()); ++i) {
       SCOPED_TRACE(run.outline().nodes[i].name);
       const BoundPass forward = run.Bind(i, Pass::kForward);
-      const BoundPass backward = run.Bind(i, Pass::kBackward);
+      const BoundPass backward = run.Bind(i, run.GradientPass(i));
       const c10::InferenceMode no_gradients;
       const CountedAllocations allocations;
       forward();

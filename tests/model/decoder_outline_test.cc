@@ -42,7 +42,9 @@ std::vector<std::string> NamesOf(const schedules::Outline& outline, const std::v
 
 // What every schedule relies on.
 TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
-  for (const DecoderConfig& config : {SmallDecoder(false), SmallDecoder(true), SparseDecoder()}) {
+  DecoderConfig in_chunks = SmallDecoder(true);
+  in_chunks.most_logit_bytes = 1;
+  for (const DecoderConfig& config : {SmallDecoder(false), SmallDecoder(true), SparseDecoder(), in_chunks}) {
     const schedules::Outline outline = OutlineOf(config, {.sequences = 3, .sequence_length = 5});
     std::set<int> written = {outline.batch};
     std::set<int> gradient_written;
@@ -53,6 +55,7 @@ TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
       for (const int value : node.forward.writes) {
         EXPECT_TRUE(written.insert(value).second) << node.name << " writes " << outline.values[value].name;
       }
+      gradient_written.insert(node.forward.gradient_writes.begin(), node.forward.gradient_writes.end());
     }
     for (const schedules::Node& node : outline.nodes) {
       for (const int value : node.backward_input.writes) {
@@ -160,6 +163,42 @@ TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
   EXPECT_TRUE(outline.nodes.front().backward.parameters.empty());
 }
 
+// Its logits, of 17 words in fp32, take more than is allowed at once.
+TEST(DecoderOutlineTest, AHeadInChunksWritesItsGradientsInItsForwardAndKeepsNothing) {
+  DecoderConfig config = SmallDecoder(true);
+  const BatchShape batch{.sequences = 2, .sequence_length = 8};
+  const schedules::Outline whole = OutlineOf(config, batch);
+  config.most_logit_bytes = 16 * 17 * 4 - 1;
+  const schedules::Outline outline = OutlineOf(config, batch);
+  const schedules::Node& head = outline.nodes.back();
+  const schedules::UnitPart norm{.unit = 3, .part = 0};
+  const schedules::UnitPart embedding{.unit = 0, .part = 0};
+  EXPECT_THAT(NamesOf(outline, head.forward.writes), ElementsAre("head.loss"));
+  EXPECT_THAT(NamesOf(outline, head.forward.gradient_writes), ElementsAre("layers.1.mlp.hidden"));
+  EXPECT_THAT(head.forward.parameter_gradients, ElementsAre(norm, embedding));
+  EXPECT_TRUE(head.forward.sums_parameter_gradients);
+  EXPECT_FALSE(schedules::HasBackward(head));
+  EXPECT_EQ(head.forward.flops, whole.nodes.back().forward.flops + whole.nodes.back().backward.flops);
+  EXPECT_EQ(outline.units[0].parts.size(), whole.units[0].parts.size());
+}
+
+TEST(DecoderShapesTest, LogitsBeyondTheLimitComeInAboutEqualChunksOfWholeGroupsOfRows) {
+  DecoderConfig llama = SmallDecoder(false);
+  llama.vocab_size = 128'256;
+  const auto rows = [&](int64_t tokens, ComputeType type) {
+    return DecoderShapes(llama, {.sequences = 1, .sequence_length = tokens}, type, DeviceKind::kGpu)
+        .logit_rows;
+  };
+  EXPECT_EQ(rows(4096, ComputeType::kBf16), 4096) << "less than 1 GiB: all at once";
+  EXPECT_EQ(rows(4096, ComputeType::kFp32), 2048);
+  EXPECT_EQ(rows(16'384, ComputeType::kBf16), 4096);
+  EXPECT_EQ(rows(16'384, ComputeType::kFp32), 2048);
+  EXPECT_EQ(rows(4187, ComputeType::kBf16), 2112) << "33 * 64, and 2075";
+  EXPECT_EQ(rows(131'072, ComputeType::kBf16), 4096);
+  llama.most_logit_bytes = 1;
+  EXPECT_EQ(rows(5, ComputeType::kFp32), 1) << "one token's are together";
+}
+
 // What a schedule that splits gains: the chain of the backward waits for half of it, and the other half needs
 // no parameters, so that they can be given up.
 TEST(DecoderOutlineTest, LayersSplitTheirBackwardAndNoWeightHalfReadsParameters) {
@@ -223,7 +262,12 @@ TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
 TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
   DecoderConfig frozen = SparseDecoder();
   frozen.frozen_units = {"embedding", "layers.1.experts"};
-  for (const DecoderConfig& config : {SmallDecoder(false), SparseDecoder(), frozen}) {
+  DecoderConfig in_chunks = SmallDecoder(true);
+  in_chunks.most_logit_bytes = 1000;
+  DecoderConfig frozen_in_chunks = in_chunks;
+  frozen_in_chunks.frozen_units = {"embedding"};
+  for (const DecoderConfig& config :
+       {SmallDecoder(false), SparseDecoder(), frozen, in_chunks, frozen_in_chunks}) {
     const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
     double flops = 0;
     for (const schedules::Node& node : outline.nodes) {

@@ -43,9 +43,9 @@ DecoderConfig Deepseek(DecoderConfig config, ops::RouterConfig router, int64_t d
   return config;
 }
 
-// With a head of several blocks of logits, of which the last is narrower.
-DecoderConfig InBlocks(DecoderConfig config) {
-  config.keeps_logits = false;
+// With a head whose logits are in memory for so many bytes at a time.
+DecoderConfig InChunks(DecoderConfig config, int64_t bytes) {
+  config.most_logit_bytes = bytes;
   return config;
 }
 
@@ -127,8 +127,10 @@ const std::vector<Shape>& Shapes() {
                 /*shared=*/0,
                 {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
        {1, 37}},
-      {"logits_in_blocks", InBlocks(Config(32, 48, 1, 2, 2, 16, 150, false)), {2, 33}},
-      {"logits_in_blocks_tied", InBlocks(Config(15, 23, 1, 4, 1, 10, 130, true)), {1, 37}},
+      // Two, four and seven chunks in bf16, fp32 and fp64; two, five and ten.
+      {"logits_in_chunks", InChunks(Config(32, 48, 1, 2, 2, 16, 150, false), 12'000), {2, 33}},
+      {"logits_in_chunks_tied", InChunks(Config(15, 23, 1, 4, 1, 10, 130, true), 5000), {1, 37}},
+      {"logits_of_a_token_at_a_time", InChunks(Config(8, 12, 0, 1, 1, 8, 5, false), 1), {2, 3}},
       {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
       {"documents", Config(24, 40, 2, 4, 2, 6, 17, false), {3, 37, /*packs_documents=*/true}},
       {"documents_of_qwen3_moe",

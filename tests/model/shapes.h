@@ -24,7 +24,7 @@ struct Shape {
 };
 std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
-// Every kind of layer, sizes that are odd, one token, no layers, logits in blocks, packed documents.
+// Every kind of layer, sizes that are odd, one token, no layers, logits in chunks, packed documents.
 const std::vector<Shape>& Shapes();
 
 DecoderConfig Config(int64_t hidden, int64_t inner, int64_t layers, int64_t heads, int64_t kv_heads,

@@ -6,7 +6,8 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "ops/operations.h"
 #include "tests/ops/compare.h"
@@ -51,45 +52,43 @@ TEST_P(CrossEntropyTest, MatchesAutograd) {
   }
 }
 
-TEST_P(CrossEntropyTest, BlocksMatchAutogradOfTheWhole) {
+// Chunks begin and end within sequences, and one may have no rows.
+TEST_P(CrossEntropyTest, ChunksOfRowsGiveTheBitsOfAllAtOnce) {
   const at::ScalarType type = GetParam();
   Numbers numbers(64);
-  for (const auto& [vocabulary, block] :
-       std::vector<std::array<int64_t, 2>>{{7, 7}, {7, 1}, {100, 32}, {256, 64}}) {
-    SCOPED_TRACE(testing::Message() << "blocks of " << block << " of " << vocabulary);
-    const int64_t tokens = 18;
-    const at::Tensor logits = Leaf(Rounded(numbers.Normal({tokens, vocabulary}) * 5, type));
-    const at::Tensor targets = numbers.Integers({2, 10}, vocabulary).narrow(1, 1, 9);
-    const at::Tensor expected = at::cross_entropy_loss(logits, targets.reshape({-1}));
-    expected.backward();
-
-    at::Tensor lse = FilledWithNan({tokens}, StatisticsOf(type));
-    at::Tensor target_logits = FilledWithNan({tokens}, StatisticsOf(type));
-    at::Tensor loss = FilledWithNan({1}, at::kDouble);
-    const auto block_at = [&](int64_t first) {
-      return logits.detach().narrow(1, first, std::min(block, vocabulary - first)).to(type).contiguous();
-    };
-    for (int64_t first = 0; first < vocabulary; first += block) {
-      EXPECT_TRUE(loss.isnan().item<bool>()) << "the last block writes it";
-      CpuOperations().CrossEntropyBlock(block_at(first), targets, first, vocabulary, lse, target_logits,
-                                        loss);
+  const int64_t tokens = 18;
+  const int64_t vocabulary = 37;
+  const at::Tensor logits = (numbers.Normal({tokens, vocabulary}) * 5).to(type);
+  const at::Tensor targets = numbers.Integers({2, 10}, vocabulary).narrow(1, 1, 9);
+  at::Tensor lse = FilledWithNan({tokens}, StatisticsOf(type));
+  at::Tensor loss = FilledWithNan({1}, at::kDouble);
+  at::Tensor grad_logits = FilledWithNan({tokens, vocabulary}, type);
+  CpuOperations().CrossEntropy(logits, targets, lse, loss, grad_logits);
+  for (const std::vector<int64_t>& chunks :
+       std::vector<std::vector<int64_t>>{{18}, {9, 9}, {5, 5, 5, 3}, {0, 1, 0, 16, 1, 0}}) {
+    SCOPED_TRACE(testing::PrintToString(chunks));
+    at::Tensor shared = FilledWithNan({tokens}, StatisticsOf(type));
+    at::Tensor sum = FilledWithNan({1}, at::kDouble);
+    at::Tensor gradients = logits.clone();
+    int64_t first = 0;
+    for (const int64_t rows : chunks) {
+      at::Tensor chunk = gradients.narrow(0, first, rows);
+      CpuOperations().CrossEntropyChunk(chunk, targets, first, shared, sum, chunk);
+      first += rows;
     }
-    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), Tolerance(StatisticsOf(type)));
-    for (int64_t first = 0; first < vocabulary; first += block) {
-      at::Tensor grad = block_at(first);
-      CpuOperations().CrossEntropyBlockBackward(targets, first, vocabulary, lse, grad);
-      EXPECT_LE((grad - logits.grad().narrow(1, first, grad.size(1))).abs().max().item<double>(),
-                Tolerance(type) / tokens);
-    }
+    EXPECT_TRUE(SameBits(sum, loss));
+    EXPECT_TRUE(SameBits(gradients, grad_logits));
   }
 }
 
-TEST_P(CrossEntropyTest, RefusesABlockOutsideTheVocabulary) {
-  const at::Tensor targets = at::Tensor(Numbers(66).Integers({1, 2}, 5));
-  at::Tensor logits = FilledWithNan({2, 3}, GetParam());
-  const at::Tensor lse = FilledWithNan({2}, StatisticsOf(GetParam()));
-  EXPECT_THROW(CpuOperations().CrossEntropyBlockBackward(targets, 3, 5, lse, logits), c10::Error);
-  EXPECT_THROW(CpuOperations().CrossEntropyBlockBackward(targets, -1, 5, lse, logits), c10::Error);
+TEST_P(CrossEntropyTest, RefusesAChunkBeyondTheTokens) {
+  const at::Tensor targets = at::Tensor(Numbers(66).Integers({1, 3}, 5));
+  at::Tensor logits = FilledWithNan({2, 5}, GetParam());
+  at::Tensor lse = FilledWithNan({3}, StatisticsOf(GetParam()));
+  at::Tensor loss = FilledWithNan({1}, at::kDouble);
+  EXPECT_THROW(CpuOperations().CrossEntropyChunk(logits, targets, 2, lse, loss, logits), c10::Error);
+  EXPECT_THROW(CpuOperations().CrossEntropyChunk(logits, targets, -1, lse, loss, logits), c10::Error);
+  EXPECT_THROW(CpuOperations().CrossEntropy(logits, targets, lse, loss, logits), c10::Error) << "not all";
 }
 
 TEST_P(CrossEntropyTest, RefusesATargetOutsideTheVocabulary) {

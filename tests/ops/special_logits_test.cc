@@ -53,20 +53,6 @@ class SpecialLogitsTest : public testing::TestWithParam<at::ScalarType> {
     return {loss.item<double>(), grad};
   }
 
-  // Of logits that come in blocks of so many equal columns, for target 0.
-  double LossOfBlocks(const std::vector<double>& blocks, int64_t columns) const {
-    at::Tensor lse = Empty({1}, StatisticsOf(GetParam()));
-    at::Tensor target_logits = Empty({1}, StatisticsOf(GetParam()));
-    at::Tensor loss = Empty({1}, at::kDouble);
-    const at::Tensor targets = at::full({1, 1}, 0, at::TensorOptions(ops_.device()).dtype(at::kLong));
-    const auto size = static_cast<int64_t>(blocks.size());
-    for (int64_t i = 0; i < size; ++i) {
-      const at::Tensor logits = Empty({1, columns}, GetParam()).fill_(blocks[static_cast<size_t>(i)]);
-      ops_.CrossEntropyBlock(logits, targets, columns * i, columns * size, lse, target_logits, loss);
-    }
-    return loss.item<double>();
-  }
-
   const Operations& ops_ = Tested();
   // On a GPU more than rows are computed at once, so that others follow where one is not finite.
   const int64_t rows_ = ops_.device().is_cuda() ? 300 : 3;
@@ -116,23 +102,6 @@ TEST_P(SpecialLogitsTest, MinusInfinityHasNoProbability) {
     EXPECT_TRUE(result.grad[1].narrow(0, 0, masked).eq(0).all().item<bool>());
     EXPECT_FALSE(result.grad[1].narrow(0, masked, vocabulary - masked).eq(0).any().item<bool>());
     EXPECT_TRUE(result.grad[2].eq(0).all().item<bool>());
-  }
-}
-
-// A block of nothing but -inf adds nothing, and NaN stays.
-TEST_P(SpecialLogitsTest, BlocksOfMinusInfinityAddNothingAndNanShows) {
-  for (const int64_t columns : {2, 4096}) {
-    SCOPED_TRACE(columns);
-    EXPECT_NEAR(LossOfBlocks({1, -kInfinity, 1}, columns), std::log(2.0 * static_cast<double>(columns)),
-                1e-5);
-    EXPECT_NEAR(LossOfBlocks({1, 1, -kInfinity}, columns), std::log(2.0 * static_cast<double>(columns)),
-                1e-5);
-    EXPECT_EQ(LossOfBlocks({-kInfinity, 1, 1}, columns), kInfinity);
-    EXPECT_TRUE(std::isnan(LossOfBlocks({kNan, 1, 1}, columns)));
-    EXPECT_TRUE(std::isnan(LossOfBlocks({1, kNan, 1}, columns)));
-    EXPECT_TRUE(std::isnan(LossOfBlocks({1, 1, kNan}, columns)));
-    EXPECT_TRUE(std::isnan(LossOfBlocks({1, -kInfinity, kNan}, columns)));
-    EXPECT_TRUE(std::isnan(LossOfBlocks({kNan, -kInfinity, 1}, columns)));
   }
 }
 

@@ -266,7 +266,7 @@ class StepReference {
     std::map<int, Hashes> values;
     std::map<int, Hashes> gradients;
     std::map<std::pair<int, int>, Hashes> contributions;
-    std::map<std::pair<int, int>, int> writers;
+    std::map<std::pair<int, int>, int> writers;  // one that adds to it more than once counts as two
   };
 
   void Pass(int n, Opcode opcode, const Access& access, int m, bool trains, Values& v) {
@@ -319,7 +319,7 @@ class StepReference {
     }
     for (const auto& part : access.parameter_gradients) {
       add_to(v.contributions[{part.unit, part.part}], output());
-      ++v.writers[{part.unit, part.part}];
+      v.writers[{part.unit, part.part}] += access.sums_parameter_gradients ? 2 : 1;
     }
     for (const int state : access.state_adds) {
       Hashes sum = Get(BufferKind::kNodeState, state);

@@ -181,6 +181,14 @@ TEST(AutogradTest, TiedEmbeddingsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = true});
 }
 
+// 5 tokens at a time, of 32.
+TEST(AutogradTest, HeadsWhoseLogitsComeInChunksMatch) {
+  for (const bool tied : {false, true}) {
+    CompareWithAutograd(
+        {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = tied, .most_logit_bytes = 5 * 256 * 8});
+  }
+}
+
 // Nothing is a multiple of anything, and some shards are empty.
 TEST(AutogradTest, OddSizesMatch) {
   CompareWithAutograd({.ranks = 5,

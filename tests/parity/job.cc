@@ -135,8 +135,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
   spec.mutable_debug()->set_canaries(options.canaries);
-  const std::string head = options.recompute == "off" ? "head" : options.recompute + ",head";
-  training.set_recompute(options.recompute_head ? head : options.recompute);
+  training.set_recompute(options.recompute);
   spec.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(options.keep_gathered);
   training.set_nonfinite_gradients(options.stop_on_nonfinite ? v1::NONFINITE_GRADIENTS_STOP
                                                              : v1::NONFINITE_GRADIENTS_SKIP);
@@ -186,6 +185,11 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   }
   spec = jobspec::Resolve(spec);
   plan::JobPlan plan = plan::MakeJobPlan(spec);
+  if (options.most_logit_bytes > 0) {
+    plan.model.most_logit_bytes = options.most_logit_bytes;
+    plan::BuildOutline(plan);
+    plan::BuildPrograms(plan);
+  }
   if (options.experts > 1) {
     AddExperts(options, plan);
   }

@@ -34,7 +34,7 @@ struct JobOptions {
   bool tied = false;
   std::string frozen = "none";         // units, joined by commas
   std::string recompute = "off";       // as in the spec
-  bool recompute_head = false;         // that word as well
+  int64_t most_logit_bytes = 0;        // of DecoderConfig; 0: the default
   std::string keep_gathered = "none";  // as in the spec
   bool stop_on_nonfinite = false;
   bool canaries = false;

@@ -95,6 +95,8 @@ void Deepseek(JobOptions& options) {
   options.bias_update_rate = 1e-3;
 }
 
+constexpr int64_t kFewLogits = 6000;  // bytes: of 11 tokens in bf16, 5 in fp32 and 2 in fp64, of 16
+
 constexpr size_t kPrecisionLane = 2;
 constexpr size_t kModelLane = 4;
 
@@ -143,11 +145,16 @@ const std::vector<Lane>& Lanes() {
            o.frozen = "embedding";
          }},
         {"unused", [](JobOptions& o) { o.unused_unit = true; }},
-        {"logits in blocks", [](JobOptions& o) { o.recompute_head = true; }},
-        {"tied, logits in blocks",
+        {"logits in chunks", [](JobOptions& o) { o.most_logit_bytes = kFewLogits; }},
+        {"tied, logits in chunks",
          [](JobOptions& o) {
            o.tied = true;
-           o.recompute_head = true;
+           o.most_logit_bytes = kFewLogits;
+         }},
+        {"frozen head, logits in chunks",
+         [](JobOptions& o) {
+           o.frozen = "head";
+           o.most_logit_bytes = kFewLogits;
          }},
         {"sparse", Sparse},
         {"deepseek_v3", Deepseek},

@@ -318,7 +318,7 @@ TEST(AdviceTest, MoreRecomputationIsProposedToAJobThatRecomputes) {
   job.mutable_training()->set_micro_batch_size(1);
   job.mutable_training()->set_recompute("attention");
   v1::JobSpec recomputing = job;
-  recomputing.mutable_training()->set_recompute("layer,head");
+  recomputing.mutable_training()->set_recompute("layer");
   EXPECT_THAT(AdviceWithTheMemoryOf(recomputing, job),
               ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of attention needs "
                             "[0-9.]+ MiB and fits\\."));
@@ -358,7 +358,7 @@ TEST(AdviceTest, AttentionThatNeedNotRepeatIsProposedWhereItAloneMakesAJobFit) {
 TEST(AdviceTest, WhatKeepsResultsRepeatableIsProposedBesideWhatIsFaster) {
   const v1::JobSpec job = LongJob();
   v1::JobSpec recomputing = job;
-  recomputing.mutable_training()->set_recompute("layer,head");
+  recomputing.mutable_training()->set_recompute("layer");
   EXPECT_THAT(
       AdviceWithTheMemoryOf(recomputing, job),
       ContainsRegex("^It does not fit: .*; training.recompute [a-z,]+ instead of off needs [0-9.]+ MiB "
@@ -378,11 +378,11 @@ TEST(AdviceTest, AJobThatNothingMakesFitIsToldThatSmallerResultsDoNotRepeat) {
 
 TEST(AdviceTest, AJobThatFitsOnlyWithBothIsOfferedBothAtOnce) {
   v1::JobSpec both = Unrepeatable(LongJob());
-  both.mutable_training()->set_recompute("layer,head");
+  both.mutable_training()->set_recompute("layer");
   EXPECT_THAT(
       AdviceWithTheMemoryOf(both, LongJob()),
       ContainsRegex("^It does not fit: .*; precision.deterministic false instead of true \\(results then do "
-                    "not repeat bit for bit\\) with training.recompute layer(,head)? needs [0-9.]+ MiB and "
+                    "not repeat bit for bit\\) with training.recompute layer needs [0-9.]+ MiB and "
                     "fits\\."));
 }
 

@@ -100,41 +100,6 @@ TEST(RecomputationTest, AWholeLayerCostsItsForwardWithoutTheProductOfItsOutput) 
   EXPECT_GT(again.saved_bytes, 0);
 }
 
-TEST(RecomputationTest, LogitsInBlocksCostAProductAndAreNeverThereAsAWhole) {
-  const auto with = [](const char* recompute) {
-    v1::JobSpec job = TestJob();
-    job.mutable_model()->set_vocab_size(8192);
-    job.mutable_training()->set_recompute(recompute);
-    return MakeJobPlan(job);
-  };
-  const JobPlan off = with("off");
-  const JobPlan plan = with("head");
-  const auto tokens = static_cast<int64_t>(plan.batch.sequences * plan.batch.sequence_length);
-  const int64_t logits = tokens * plan.model.vocab_size * 4;
-  const auto largest = [](const JobPlan& of) {
-    int64_t bytes = 0;
-    for (const schedules::Node& node : of.outline.nodes) {
-      if (node.kind != schedules::NodeKind::kHead) {
-        continue;
-      }
-      for (const schedules::ValueId value : node.forward.writes) {
-        bytes = std::max(bytes, of.outline.values[value].bytes.bound);
-      }
-      bytes = std::max({bytes, node.forward.scratch.bound, node.backward.scratch.bound});
-    }
-    return bytes;
-  };
-  EXPECT_GE(largest(off), logits);
-  EXPECT_LT(largest(plan), logits);
-  const Recomputation again = RecomputationOf(plan);
-  const double product = 2.0 * static_cast<double>(TokensPerStep(plan)) / plan.train.ranks *
-                         static_cast<double>(plan.model.hidden_size * plan.model.vocab_size);
-  EXPECT_NEAR(again.flops / product, 1, 1e-12);
-  EXPECT_GT(again.saved_bytes, 0);
-  EXPECT_EQ(PlanWith("layer,head").stage.train.instructions.size(),
-            PlanWith("layer").stage.train.instructions.size());
-}
-
 TEST(RecomputationTest, WhatAnOverlappedJobSavesIsComparedWithAnOverlappedOne) {
   const auto overlapped = [](const char* recompute) {
     v1::JobSpec job = TestJob();

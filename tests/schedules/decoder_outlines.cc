@@ -196,24 +196,24 @@ Outline UnusualDecoder() {
       node.backward.parameter_gradients.clear();
     }
   }
-  // A second head on the same hidden: its forward writes the whole contribution of its part (as a chunked
-  // loss does), its backward only passes the gradient on.
+  // A second head on the same hidden, as one whose logits come in chunks: its forward writes every gradient,
+  // and adds up that of its part.
   const UnitId extra = AddUnit(outline, "extra_head", 4, {"table"}, {640});
   AddUnit(outline, "unused", 5, {"first", "second"}, {200, 300});
   const ValueId hidden = FindValue(outline, "layers.1.mlp.hidden");
   const ValueId loss = AddValue(outline, "extra_loss", 8);
-  const ValueId saved = AddValue(outline, "extra_head.hidden_gradient", 4096);
   outline.losses.push_back(loss);
   outline.nodes.push_back({
       .name = "extra_head",
       .kind = NodeKind::kHead,
       .forward = {.reads = {hidden, outline.batch},
-                  .writes = {loss, saved},
+                  .writes = {loss},
+                  .gradient_writes = {hidden},
                   .parameters = {{extra, 0}},
                   .parameter_gradients = {{extra, 0}},
+                  .sums_parameter_gradients = true,
                   .scratch = Fixed(4096),
-                  .flops = 1e6},
-      .backward = {.reads = {saved}, .gradient_writes = {hidden}, .bytes_moved = 8192},
+                  .flops = 3e6},
   });
   return outline;
 }

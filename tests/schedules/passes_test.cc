@@ -121,6 +121,32 @@ TEST(GradientsTest, APartWithTwoWritersIsCollectedInTheMainTypeAndRoundedOnce) {
   EXPECT_EQ(rounds(), 2);  // a microbatch each
 }
 
+TEST(GradientsTest, APartThatOnePassAddsUpIsCollectedAndRoundedOnceAsWell) {
+  Outline outline = UnusualDecoder();
+  UseBf16(outline);
+  const UnitId extra = FindUnit(outline, "extra_head");
+  const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 2)).train;
+  for (int microbatch = 0; microbatch < 2; ++microbatch) {
+    const int round = Find(train, Opcode::kRound, extra, microbatch);
+    EXPECT_GT(round, Find(train, Opcode::kForward, FindNode(outline, "extra_head"), microbatch));
+    EXPECT_LT(round, Find(train, Opcode::kReduceGradients, extra, microbatch));
+  }
+}
+
+TEST(GradientsTest, AForwardThatWritesGradientsWritesNoneInAValidation) {
+  const Outline outline = UnusualDecoder();
+  BuildOptions options = OptionsFor(outline, "zero3", 1);
+  options.num_validation_microbatches = 1;
+  const Program validate = ProvenStage(outline, options).validate;
+  const int forward = Find(validate, Opcode::kForward, FindNode(outline, "extra_head"), 0);
+  for (const Operand& operand : validate.instructions[forward].operands) {
+    const BufferKind kind = validate.buffers[operand.buffer].kind;
+    EXPECT_NE(kind, BufferKind::kActivationGradient);
+    EXPECT_NE(kind, BufferKind::kContribution);
+    EXPECT_NE(kind, BufferKind::kCollected);
+  }
+}
+
 TEST(GradientsTest, WhatNothingWritesIsZeroedAndAFrozenUnitHasNoGradient) {
   const Outline outline = UnusualDecoder();
   const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 1)).train;

@@ -94,6 +94,21 @@ Outline RandomOutline(uint64_t seed) {
     const UnitId unit =
         AddUnit(outline, absl::StrCat(name, ".unit"), num_nodes + 2 + i, {"table"}, {64 + below(6000)});
     outline.losses.push_back(loss);
+    if (below(3) == 0) {  // all of its gradients are its forward's
+      outline.nodes.push_back({
+          .name = absl::StrCat(name, ".head"),
+          .kind = NodeKind::kHead,
+          .forward = {.reads = {input, outline.batch},
+                      .writes = {loss},
+                      .gradient_writes = {input},
+                      .parameters = {{unit, 0}},
+                      .parameter_gradients = {{unit, 0}},
+                      .sums_parameter_gradients = below(2) == 0,
+                      .scratch = Fixed(size()),
+                      .flops = 3e6},
+      });
+      continue;
+    }
     outline.nodes.push_back({
         .name = absl::StrCat(name, ".head"),
         .kind = NodeKind::kHead,
