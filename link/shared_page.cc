@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
 
 namespace tandem::link {
 namespace {
@@ -25,7 +26,7 @@ static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<int32_t>:
 absl::StatusOr<void*> Map(int fd) {
   void* const memory = mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
-    return absl::ErrnoToStatus(errno, "map the shared page");
+    return platform::SystemError(errno, "map the shared page");
   }
   return memory;
 }
@@ -35,10 +36,10 @@ absl::StatusOr<void*> Map(int fd) {
 absl::StatusOr<MappedPage> MappedPage::Create() {
   const int fd = memfd_create("tandem-rank-page", MFD_CLOEXEC);
   if (fd < 0) {
-    return absl::ErrnoToStatus(errno, "create the shared page");
+    return platform::SystemError(errno, "create the shared page");
   }
   if (ftruncate(fd, kPageBytes) != 0) {
-    const absl::Status status = absl::ErrnoToStatus(errno, "size the shared page");
+    const absl::Status status = platform::SystemError(errno, "size the shared page");
     close(fd);
     return status;
   }

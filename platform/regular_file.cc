@@ -99,7 +99,7 @@ absl::string_view RemedyOf(const absl::Status& error) {
     case absl::StatusCode::kOutOfRange:
       return "raise the limit of open files (ulimit -n)";
     case absl::StatusCode::kPermissionDenied:
-      return "give this user the right to it";
+      return "give this user the right to it, or mount it writable where it is read-only";
     default:
       return "";
   }

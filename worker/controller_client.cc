@@ -14,6 +14,7 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/steady_condition.h"
+#include "platform/thread.h"
 #include "tandem/v1/workers.grpc.pb.h"
 #include "tls/client_tls.h"
 #include "worker/mailbox.h"
@@ -78,17 +79,26 @@ class Backoff {
 class ControllerClient::Session {
  public:
   explicit Session(const ControllerAddress& address)
-      : channel_(Dial(address)), stub_(v1::Workers::NewStub(channel_)), writer_([this] { Write(); }) {}
+      : channel_(Dial(address)), stub_(v1::Workers::NewStub(channel_)) {}
 
   ~Session() {
     context_.TryCancel();
     outbox_.Close();
     Opened();
-    writer_.join();
+    if (writer_.joinable()) {
+      writer_.join();
+    }
   }
 
-  // Dials. False: nobody answers there within kLongestDial, or it was cancelled; only Finish may follow.
+  // Dials. False: nobody answers there within kLongestDial, it was cancelled, or no thread is left to write;
+  // only Finish may follow.
   bool Open() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::StatusOr<std::thread> writer = platform::StartThread([this] { Write(); });
+    if (!writer.ok()) {
+      no_writer_ = grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(writer.status().message()));
+      return false;
+    }
+    writer_ = *std::move(writer);
     stream_ = stub_->Session(&context_);
     Opened();
     return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
@@ -115,6 +125,9 @@ class ControllerClient::Session {
   // After Receive returned false.
   grpc::Status Finish() ABSL_LOCKS_EXCLUDED(mu_) {
     outbox_.Close();
+    if (stream_ == nullptr) {
+      return no_writer_;
+    }
     const grpc::Status status = stream_->Finish();
     const absl::MutexLock lock(&mu_);
     ended_ = true;
@@ -154,7 +167,8 @@ class ControllerClient::Session {
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;  // by Open
   Mailbox<v1::WorkerMessage> outbox_;
-  bool greeted_ = false;  // of the thread that sends
+  grpc::Status no_writer_;  // why Open made no stream
+  bool greeted_ = false;    // of the thread that sends
   absl::Mutex mu_;
   platform::SteadyCondition changed_;         // of what follows
   bool opened_ ABSL_GUARDED_BY(mu_) = false;  // Open is over
@@ -172,20 +186,25 @@ class ControllerClient::ReportStream {
   grpc::Status Run() {
     const auto stream = stub_->Reports(&context_);
     reports_.Restart();
-    std::thread reader([&] {
+    absl::StatusOr<std::thread> reader = platform::StartThread([&] {
       v1::ReportAck ack;
       while (stream->Read(&ack)) {
         reports_.Acked(ack);
       }
       reports_.Wake();  // the writer may be waiting for reports
     });
+    if (!reader.ok()) {
+      context_.TryCancel();
+      stream->Finish();
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(reader.status().message()));
+    }
     while (const std::optional<v1::ReportBatch> batch = reports_.Next()) {
       if (!stream->Write(*batch)) {
         break;
       }
     }
     context_.TryCancel();
-    reader.join();
+    reader->join();
     return stream->Finish();
   }
 
@@ -271,74 +290,84 @@ bool ControllerClient::Pause(absl::Duration pause) {
   return !changed_.AwaitFor(mu_, pause, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_; });
 }
 
-void ControllerClient::RunSessions() {
-  Backoff backoff(random_);
-  absl::Time away_since = platform::SteadyClock().Now();
-  absl::Duration tell_after = kTellAway;
-  while (!stopping()) {
-    // At each session: the route may have become another one, as a laptop's does. Before it is opened: the
-    // controller waits a few seconds for the hello, and a name service may take longer.
-    const absl::StatusOr<std::string> data_address =
-        address_.data_address.empty() ? address_.local_address(address_.target) : address_.data_address;
-    auto session = std::make_shared<Session>(address_);
-    {
-      const absl::MutexLock lock(&mu_);
-      if (stopping_) {
-        return;
-      }
-      session_ = session;
+std::shared_ptr<ControllerClient::Session> ControllerClient::OpenSession(Away& away) {
+  // At each session: the route may have become another one, as a laptop's does. Before it is opened: the
+  // controller waits a few seconds for the hello, and a name service may take longer.
+  const absl::StatusOr<std::string> data_address =
+      address_.data_address.empty() ? address_.local_address(address_.target) : address_.data_address;
+  auto session = std::make_shared<Session>(address_);
+  {
+    const absl::MutexLock lock(&mu_);
+    if (stopping_) {
+      return nullptr;
     }
-    const bool there = session->Open();
-    if (!there || !data_address.ok()) {
-      {
-        const absl::MutexLock lock(&mu_);
-        session_.reset();
-      }
-      session->Cancel();
-      const grpc::Status status = session->Finish();
-      if (there) {
-        platform::Log(platform::LogLevel::kWarning,
-                      "cannot say at which address other workers reach this one; name it with --data-address",
-                      {{"error", std::string(data_address.status().message())}});
-      } else if (platform::SteadyClock().Now() - away_since >= tell_after) {
-        platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; retrying",
-                      {{"address", address_.target},
-                       {"for", absl::FormatDuration(tell_after)},
-                       {"error", status.error_message()}});
-        tell_after = tell_after * 2;
-      }
-      if (!Pause(backoff.Next())) {
-        return;
-      }
-      continue;
-    }
+    session_ = session;
+  }
+  const bool there = session->Open();
+  if (there && data_address.ok()) {
     {
       const absl::MutexLock lock(&mu_);
       connected_ = true;
       changed_.NotifyAll();
     }
     sink_(Connected{*data_address});
-    const absl::Time begin = platform::SteadyClock().Now();
-    v1::ControllerMessage message;
-    while (session->Receive(message)) {
-      sink_(FromController{message});
+    return session;
+  }
+  {
+    const absl::MutexLock lock(&mu_);
+    session_.reset();
+  }
+  session->Cancel();
+  const grpc::Status status = session->Finish();
+  if (there) {
+    platform::Log(platform::LogLevel::kWarning,
+                  "cannot say at which address other workers reach this one; name it with --data-address",
+                  {{"error", std::string(data_address.status().message())}});
+  } else if (platform::SteadyClock().Now() - away.since >= away.tell_after) {
+    platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; retrying",
+                  {{"address", address_.target},
+                   {"for", absl::FormatDuration(away.tell_after)},
+                   {"error", status.error_message()}});
+    away.tell_after = away.tell_after * 2;
+  }
+  return nullptr;
+}
+
+grpc::Status ControllerClient::ReadSession(Session& session) {
+  v1::ControllerMessage message;
+  while (session.Receive(message)) {
+    sink_(FromController{message});
+  }
+  {
+    const absl::MutexLock lock(&mu_);
+    session_.reset();
+    connected_ = false;
+    if (report_stream_) {
+      report_stream_->Cancel();
     }
-    away_since = platform::SteadyClock().Now();
-    tell_after = kTellAway;
+  }
+  return session.Finish();
+}
+
+void ControllerClient::RunSessions() {
+  Backoff backoff(random_);
+  Away away{.since = platform::SteadyClock().Now(), .tell_after = kTellAway};
+  while (!stopping()) {
+    std::shared_ptr<Session> session = OpenSession(away);
+    if (session == nullptr) {
+      if (!Pause(backoff.Next())) {
+        return;
+      }
+      continue;
+    }
+    const absl::Time begin = platform::SteadyClock().Now();
+    const grpc::Status status = ReadSession(*session);
+    session.reset();
+    away = {.since = platform::SteadyClock().Now(), .tell_after = kTellAway};
     // A controller that answers at once that it will not have this worker is no reason to hurry.
-    if (away_since - begin > kLongestBackoff) {
+    if (away.since - begin > kLongestBackoff) {
       backoff.Reset();
     }
-    {
-      const absl::MutexLock lock(&mu_);
-      session_.reset();
-      connected_ = false;
-      if (report_stream_) {
-        report_stream_->Cancel();
-      }
-    }
-    const grpc::Status status = session->Finish();
-    session.reset();
     sink_(Disconnected{});
     // A certificate that is not believed, or another's, may be replaced while this daemon runs.
     const bool refused = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||

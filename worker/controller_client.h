@@ -19,7 +19,8 @@
 
 namespace grpc {
 class Channel;
-}
+class Status;
+}  // namespace grpc
 
 namespace tandem::tls {
 class ClientTls;
@@ -67,7 +68,16 @@ class ControllerClient {
  private:
   class Session;
   class ReportStream;
+  // How long nobody has answered, and when the log says so next.
+  struct Away {
+    absl::Time since;
+    absl::Duration tell_after;
+  };
 
+  // Null: none was opened, and the log may say why; or stopping.
+  std::shared_ptr<Session> OpenSession(Away& away) ABSL_LOCKS_EXCLUDED(mu_);
+  // Hands the sink what comes until the session ends.
+  grpc::Status ReadSession(Session& session) ABSL_LOCKS_EXCLUDED(mu_);
   void RunSessions() ABSL_LOCKS_EXCLUDED(mu_);
   void RunReports() ABSL_LOCKS_EXCLUDED(mu_);
   // false: stopping.

@@ -9,6 +9,7 @@
 #include "platform/log.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "worker/step.h"
 
 namespace tandem::worker {
 namespace {
@@ -245,6 +246,7 @@ void Daemon::WriteRanks(const RecordRanks& command) {
     const absl::string_view remedy = platform::RemedyOf(written);
     recorded.problem =
         absl::StrCat(written.message(), "; ", remedy.empty() ? "mend that file system" : remedy);
+    recorded.reason = absl::IsOutOfRange(written) ? kWorkerLimits : kWorkerDisk;  // of open files
   }
   processes_[command.attempt] = std::move(record);
   TANDEM_FAILPOINT("worker.after_accept");

@@ -33,14 +33,16 @@ struct LookingAt {
 struct Checked {
   AttemptKey attempt;
   std::string violations;  // of the files that the job needs; empty: none
-  std::string problem;     // of this machine: a path of the job hangs here; empty: none
+  std::string problem;     // of this machine, as a path of the job that hangs here; empty: none
+  std::string reason;      // of it, CamelCase
   InstructionNames program;
 };
 
 // The answer to the command RecordRanks.
 struct RanksRecorded {
   AttemptKey attempt;
-  std::string problem;  // of this machine's disk; empty: none
+  std::string problem;  // of this machine; empty: none
+  std::string reason;   // of it, CamelCase
 };
 
 // The answers to the command Spawn, and the end that follows the first of them.

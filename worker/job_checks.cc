@@ -13,8 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "jobspec/text.h"
 #include "platform/log.h"
+#include "platform/shown_text.h"
+#include "platform/thread.h"
 #include "worker/step.h"
 
 namespace tandem::worker {
@@ -40,6 +41,18 @@ class CheckThreads::Shared {
                     {{"job", attempt.job}, {"paths", absl::StrJoin(paths, ", ")}});
     }
     return false;
+  }
+
+  // There was no thread to call Work. One that is there already takes the check later; without any, it fails.
+  void NotStarted(const AttemptKey& attempt, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (--num_threads_ > 0) {
+      return;
+    }
+    std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; });
+    sink_(Checked{.attempt = attempt,
+                  .problem = absl::StrCat("its files cannot be checked on this worker: ", why.message()),
+                  .reason = kWorkerLimits});
   }
 
   void Drop(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -89,7 +102,7 @@ class CheckThreads::Shared {
     Checked checked{.attempt = task.attempt};
     const auto look = BeginLook();
     checked.violations = checks_.check_files(task.resolved, [&](const char* field, const std::string& path) {
-      return checked.problem.empty() && Enter(task.attempt, field, path, *look, checked.problem);
+      return checked.problem.empty() && Enter(task.attempt, field, path, *look, checked);
     });
     EndLook(look);
     if (checked.violations.empty() && checked.problem.empty()) {
@@ -113,22 +126,24 @@ class CheckThreads::Shared {
 
   // False, and why: the path hangs already.
   bool Enter(const AttemptKey& attempt, const char* field, const std::string& path, Look& look,
-             std::string& problem) ABSL_LOCKS_EXCLUDED(mu_) {
+             Checked& checked) ABSL_LOCKS_EXCLUDED(mu_) {
     {
       const absl::MutexLock lock(&mu_);
       if (closed_) {
         return false;
       }
       if (PathsThatHang().contains(path)) {
-        problem = absl::StrCat(field, " ", jobspec::Shown(path, 200),
-                               " is not looked at, since a check of it on this worker has not come back for ",
-                               absl::FormatDuration(kPathLimit),
-                               " or more: mend or unmount that file system there, or use another path");
+        checked.reason = kPathHangs;
+        checked.problem =
+            absl::StrCat(field, " ", platform::Shown(path, 200),
+                         " is not looked at, since a check of it on this worker has not come back for ",
+                         absl::FormatDuration(kPathLimit),
+                         " or more: mend or unmount that file system there, or use another path");
         return false;
       }
       look = {.path = path, .since = clock_.Now()};
     }
-    Say(LookingAt{attempt, absl::StrCat(field, " ", jobspec::Shown(path, 200))});
+    Say(LookingAt{attempt, absl::StrCat(field, " ", platform::Shown(path, 200))});
     return true;
   }
 
@@ -169,7 +184,12 @@ CheckThreads::~CheckThreads() { shared_->Close(); }
 
 void CheckThreads::Start(const v1::Assignment& assignment) {
   if (shared_->Put(KeyOf(assignment.id()), assignment.resolved())) {
-    std::thread([shared = shared_] { shared->Work(); }).detach();
+    absl::StatusOr<std::thread> thread = platform::StartThread([shared = shared_] { shared->Work(); });
+    if (thread.ok()) {
+      thread->detach();
+    } else {
+      shared_->NotStarted(KeyOf(assignment.id()), thread.status());
+    }
   }
 }
 

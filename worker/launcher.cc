@@ -20,6 +20,8 @@
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
+#include "platform/thread.h"
 #include "worker/mailbox.h"
 
 namespace tandem::worker {
@@ -68,12 +70,19 @@ class Launcher::Rank {
     v1::ToTrainer first;
     *first.mutable_start() = start;
     outbox_.Put(std::move(first));
-    thread_ = std::thread([this] { Run(); });
+  }
+
+  // An error: there is no thread for it; nothing was started, and nothing will be said of it.
+  absl::Status Begin() {
+    TANDEM_ASSIGN_OR_RETURN(thread_, platform::StartThread([this] { Run(); }));
+    return absl::OkStatus();
   }
 
   ~Rank() {
     Kill();
-    thread_.join();
+    if (thread_.joinable()) {
+      thread_.join();
+    }
   }
 
   void Send(v1::ToTrainer message) { outbox_.Put(std::move(message)); }
@@ -115,13 +124,18 @@ class Launcher::Rank {
       launcher_.sink_(SpawnFailed{key_, std::string(process.status().message())});
       return;
     }
+    absl::StatusOr<std::thread> writer = platform::StartThread([this] { Write(); });
+    if (!writer.ok()) {
+      Reap();  // which kills it
+      launcher_.sink_(SpawnFailed{key_, std::string(writer.status().message())});
+      return;
+    }
     launcher_.spawned_(key_, process->id);
     launcher_.sink_(RankSpawned{key_, process->id.pid});
     TANDEM_FAILPOINT("worker.after_spawn");
-    std::thread writer([this] { Write(); });
     Read(process->pidfd);
     outbox_.Close();
-    writer.join();
+    writer->join();
     const Exit exit = Reap();
     launcher_.sink_(RankExited{key_, exit, LookAtPage()});
   }
@@ -131,7 +145,7 @@ class Launcher::Rank {
     page->attempt.store(key_.attempt.attempt);
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-      return absl::ErrnoToStatus(errno, "make a socket pair");
+      return platform::SystemError(errno, "make a socket pair");
     }
     channel_.emplace(ends[0]);
     absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
@@ -285,7 +299,12 @@ Launcher::~Launcher() {
 
 void Launcher::Spawn(const RankKey& key, const v1::Start& start, const std::string& log_file) {
   const absl::MutexLock lock(&mu_);
-  ranks_[key] = std::make_shared<Rank>(*this, key, start, log_file, orphan_deadline_ns_);
+  auto rank = std::make_shared<Rank>(*this, key, start, log_file, orphan_deadline_ns_);
+  if (const absl::Status begun = rank->Begin(); !begun.ok()) {
+    sink_(SpawnFailed{key, std::string(begun.message())});
+    return;
+  }
+  ranks_[key] = std::move(rank);
 }
 
 void Launcher::Remove(const AttemptKey& attempt) {

@@ -30,7 +30,7 @@ std::string CudaTrainer(const std::string& trainer);
 class Launcher {
  public:
   // Gets RankSpawned (with the process, for the record), SpawnFailed, FromRank, RankExited. Called from the
-  // ranks' threads.
+  // ranks' threads, and SpawnFailed from Spawn where there is no thread for the rank.
   using Sink = std::function<void(Input)>;
   // Steps that a rank has recorded, in order, before its RankExited.
   using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;

@@ -15,7 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "platform/log.h"
 #include "platform/regular_file.h"
+#include "platform/thread.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
 namespace tandem::worker {
@@ -100,10 +102,18 @@ void LogUploads::Start(const v1::UploadRequest& request) {
     }
   }
   Upload& upload = *uploads_.emplace_back(std::make_unique<Upload>());
-  upload.thread = std::thread([this, &upload, request, too_many = uploads_.size() > kMaxUploads] {
-    Run(upload, request, too_many);
-    upload.done = true;
-  });
+  absl::StatusOr<std::thread> thread =
+      platform::StartThread([this, &upload, request, too_many = uploads_.size() > kMaxUploads] {
+        Run(upload, request, too_many);
+        upload.done = true;
+      });
+  if (!thread.ok()) {  // which the controller notices
+    platform::Log(platform::LogLevel::kWarning, "a log cannot be sent",
+                  {{"job", request.id().job_id()}, {"error", std::string(thread.status().message())}});
+    uploads_.pop_back();
+    return;
+  }
+  upload.thread = *std::move(thread);
 }
 
 bool LogUploads::Pause() {

@@ -13,7 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "platform/log.h"
+#include "platform/status_macros.h"
 #include "platform/steady_condition.h"
+#include "platform/thread.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
 namespace tandem::worker {
@@ -35,11 +38,20 @@ class ProfileUploads::Upload {
         request_(std::move(request)),
         rank_{KeyOf(request_.id()), request_.rank()},
         rank_runs_(rank_runs),
-        steps_(std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end())),
-        thread_([this] { Run(); }) {}
+        steps_(std::make_move_iterator(steps.begin()), std::make_move_iterator(steps.end())) {}
+
+  // An error: there is no thread for it, and nothing is sent.
+  absl::Status Begin() {
+    TANDEM_ASSIGN_OR_RETURN(thread_, platform::StartThread([this] { Run(); }));
+    return absl::OkStatus();
+  }
 
   // Waits for the stream to end.
-  ~Upload() { thread_.join(); }
+  ~Upload() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
 
   const RankKey& rank() const { return rank_; }
 
@@ -186,7 +198,13 @@ void ProfileUploads::Start(const std::shared_ptr<grpc::Channel>& channel, const 
     steps = std::move(kept->second.steps);
     kept_.erase(kept);
   }
-  uploads_.push_back(std::make_unique<Upload>(channel, request, std::move(steps), ranks_.contains(rank)));
+  auto upload = std::make_unique<Upload>(channel, request, std::move(steps), ranks_.contains(rank));
+  if (const absl::Status begun = upload->Begin(); !begun.ok()) {
+    platform::Log(platform::LogLevel::kWarning, "a profile cannot be sent",
+                  {{"job", request.id().job_id()}, {"error", std::string(begun.message())}});
+    return;
+  }
+  uploads_.push_back(std::move(upload));
 }
 
 void ProfileUploads::Add(const RankKey& rank, v1::ProfiledStep step) {

@@ -19,6 +19,7 @@
 #include "link/trainer_args.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
 
 namespace tandem::worker {
 namespace {
@@ -104,19 +105,21 @@ void Reap(pid_t pid) {
 absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const RunAs* run_as) {
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null.get() < 0) {
-    return absl::ErrnoToStatus(errno, "open /dev/null");
+    return platform::SystemError(errno, "open /dev/null");
   }
   const absl::StatusOr<Descriptor> log =
       platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
   if (!log.ok()) {
     const absl::string_view remedy = platform::RemedyOf(log.status());
-    return absl::Status(log.status().code(),
-                        absl::StrCat(log.status().message(), "; its log lies in the worker's --state: ",
-                                     remedy.empty() ? "mend that file system" : remedy));
+    const bool of_folder = !absl::IsOutOfRange(log.status());  // not of the number of open files
+    return absl::Status(
+        log.status().code(),
+        absl::StrCat(log.status().message(), "; ", of_folder ? "its log lies in the worker's --state: " : "",
+                     remedy.empty() ? "mend that file system" : remedy));
   }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    return absl::ErrnoToStatus(errno, "make a pipe");
+    return platform::SystemError(errno, "make a pipe");
   }
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
@@ -146,7 +149,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
     RunChild(plan);
   }
   if (pid < 0) {
-    return absl::ErrnoToStatus(errno, "fork");
+    return platform::SystemError(errno, "fork");
   }
   write_end = Descriptor();
   ChildFailure failure;
@@ -160,7 +163,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
   }
   SpawnedProcess process{.id = {.pid = pid}, .pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0))};
   if (process.pidfd < 0) {
-    const absl::Status status = absl::ErrnoToStatus(errno, "open a pidfd");
+    const absl::Status status = platform::SystemError(errno, "open a pidfd");
     kill(pid, SIGKILL);
     Reap(pid);
     return status;

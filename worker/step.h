@@ -28,6 +28,10 @@ inline constexpr size_t kMaxNotices = 1000;
 
 // Reason of an attempt that is refused since a path of its job does not answer here.
 inline constexpr char kPathHangs[] = "PathHangs";
+// Where a limit of the machine leaves it no thread or open file.
+inline constexpr char kWorkerLimits[] = "WorkerLimits";
+// Where the worker's disk is full, or fails.
+inline constexpr char kWorkerDisk[] = "WorkerDisk";
 
 // What one Step did beside changing the state.
 struct Outcome {

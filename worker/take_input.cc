@@ -136,7 +136,7 @@ class Taker {
     if (!input.violations.empty()) {
       Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, "InvalidSpec", input.violations);
     } else if (!input.problem.empty()) {
-      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, kPathHangs, input.problem);
+      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, input.reason, input.problem);
     } else {
       attempt->preparation = Preparation::kChecked;
       attempt->program = input.program;
@@ -149,7 +149,7 @@ class Taker {
       return;
     }
     if (!input.problem.empty()) {
-      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, "WorkerDisk",
+      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, input.reason,
              absl::StrCat("worker ", state_.settings.worker_id,
                           " cannot keep a record of its ranks in its --state: ", input.problem,
                           ", then submit the job again"));

@@ -21,6 +21,7 @@
 #include "platform/clock.h"
 #include "platform/regular_file.h"
 #include "platform/signal_name.h"
+#include "platform/system_error.h"
 
 namespace tandem::cli {
 namespace {
@@ -55,7 +56,7 @@ constexpr off_t kTailBytes = 64 << 10;
 absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
   const auto failed = [&](absl::string_view what, int error) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot start ", command.name, ": ", what, ": ", std::strerror(error)));
+        platform::SystemError(error, absl::StrCat("cannot start ", command.name, ": ", what)).message());
   };
   if (::access(command.program.c_str(), X_OK) != 0) {
     const int error = errno;
@@ -66,8 +67,9 @@ absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
   const absl::StatusOr<platform::Descriptor> log =
       platform::OpenRegularFile(command.log, O_WRONLY | O_CREAT | O_APPEND, 0600);
   if (!log.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot start ", command.name, ": ", log.status().message()));
+    const absl::string_view remedy = platform::RemedyOf(log.status());
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot start ", command.name, ": ", log.status().message(), remedy.empty() ? "" : "; ", remedy));
   }
   struct stat log_stat = {};
   ::fstat(log->get(), &log_stat);

@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "cli/terminal/display_text.h"
 #include "cli/terminal/workers_text.h"
 #include "platform/clock.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
 #include "platform/unix_socket.h"
 
 namespace tandem::cli {
@@ -47,7 +49,8 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
     std::filesystem::create_directories(folder, error);
     if (error) {
       return absl::FailedPreconditionError(
-          absl::StrCat("cannot create the folder ", folder, ": ", error.message()));
+          platform::SystemError(error.value(), absl::StrCat("cannot create the folder ", Escape(folder)))
+              .message());
     }
   }
   std::vector<std::string> flags = {"--state",          options.state + "/controller",

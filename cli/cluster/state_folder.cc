@@ -19,6 +19,7 @@
 #include "cli/terminal/display_text.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
 
 namespace tandem::cli {
 namespace {
@@ -27,6 +28,10 @@ namespace fs = std::filesystem;
 
 constexpr char kLockFile[] = "lock";
 constexpr char kSocketFile[] = "controller";
+
+absl::Status Failed(int error, absl::string_view what) {
+  return absl::FailedPreconditionError(platform::SystemError(error, what).message());
+}
 
 absl::Status MakeFolders(const std::string& folder) {
   std::error_code error;
@@ -114,14 +119,13 @@ absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
     const int error = errno;
     return error == EAGAIN || error == EACCES
                ? absl::AlreadyExistsError(
-                     absl::StrCat("another process holds ", path,
+                     absl::StrCat("another process holds ", Escape(path),
                                   "; try again when it has ended, or point XDG_STATE_HOME to another folder"))
-               : absl::FailedPreconditionError(
-                     absl::StrCat("cannot lock ", path, ": ", std::strerror(error)));
+               : Failed(error, absl::StrCat("cannot lock ", Escape(path)));
   }
   FolderLock lock(file->Release());
   if (::ftruncate(lock.fd_, 0) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
+    return Failed(errno, absl::StrCat("cannot write ", Escape(path)));
   }
   return lock;
 }
@@ -137,7 +141,7 @@ FolderLock::~FolderLock() {
 absl::Status FolderLock::Publish(absl::string_view address) {
   const std::string text = absl::StrCat(::getpid(), "\n", address, "\n");
   if (::pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot write the lock file: ", std::strerror(errno)));
+    return Failed(errno, "cannot write the lock file");
   }
   return absl::OkStatus();
 }
@@ -173,13 +177,13 @@ absl::StatusOr<SocketFolder> SocketFolder::Make(const Environment& environment) 
                        fs::is_directory(environment.xdg_runtime_dir, error);
   std::string pattern = absl::StrCat(runtime ? environment.xdg_runtime_dir : "/tmp", "/tandem-XXXXXX");
   if (pattern.size() + 1 + sizeof(kSocketFile) - 1 > kMaxSocketPath) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("XDG_RUNTIME_DIR is too long for a socket (", kMaxSocketPath,
-                     " bytes in all): ", environment.xdg_runtime_dir, "; unset it, and /tmp is used"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "XDG_RUNTIME_DIR is too long for a socket (", kMaxSocketPath,
+        " bytes in all): ", Escape(environment.xdg_runtime_dir), "; unset it, and /tmp is used"));
   }
   if (::mkdtemp(pattern.data()) == nullptr) {  // of mode 0700
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot create the socket's folder ", pattern, ": ", std::strerror(errno),
+        absl::StrCat("cannot create the socket's folder ", Escape(pattern), ": ", std::strerror(errno),
                      "; point XDG_RUNTIME_DIR to a folder that you can write"));
   }
   return SocketFolder(pattern);

@@ -126,7 +126,9 @@ TEST(FileErrorTest, TheRemedyFitsWhatIsMissing) {
   EXPECT_EQ(RemedyOf(FileError(ENOSPC, "write", "/a")), "make room on that file system");
   EXPECT_EQ(RemedyOf(FileError(EMFILE, "open", "/a")), "raise the limit of open files (ulimit -n)");
   EXPECT_EQ(RemedyOf(FileError(ENFILE, "open", "/a")), "raise the limit of open files (ulimit -n)");
-  EXPECT_EQ(RemedyOf(FileError(EACCES, "open", "/a")), "give this user the right to it");
+  EXPECT_EQ(RemedyOf(FileError(EACCES, "open", "/a")),
+            "give this user the right to it, or mount it writable where it is read-only");
+  EXPECT_EQ(RemedyOf(FileError(EROFS, "open", "/a")), RemedyOf(FileError(EACCES, "open", "/a")));
   EXPECT_EQ(RemedyOf(FileError(EIO, "read", "/a")), "");
 }
 

@@ -222,7 +222,9 @@ TEST(AttemptTest, ADiskThatCannotRecordItRefusesItAsTheMachinesFault) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Feed(Checked{.attempt = kJob});
-  core.Feed(RanksRecorded{.attempt = kJob, .problem = "write /state/x: No space left on device; make room"});
+  core.Feed(RanksRecorded{.attempt = kJob,
+                          .problem = "write /state/x: No space left on device; make room",
+                          .reason = kWorkerDisk});
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   const v1::Cause refused = core.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
@@ -311,7 +313,7 @@ TEST(AttemptTest, AStopWhileItsRanksAreRecordedSpawnsNothingAndIsRecordedBehindT
   core.Assign({});
   EXPECT_THAT(core.Take<RecordRanks>(), SizeIs(1));
   EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  core.Feed(RanksRecorded{.attempt = kJob, .problem = "no space"});
+  core.Feed(RanksRecorded{.attempt = kJob, .problem = "no space", .reason = kWorkerDisk});
   core.Feed(EndRecorded{kJob});
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   EXPECT_FALSE(core.TakeStatus().has_refused()) << "the stop came first";
@@ -370,7 +372,7 @@ TEST(AttemptTest, NamingALargeProgramTakesTheTimeThatItTakes) {
 TEST(AttemptTest, APathThatIsKnownToHangRefusesItAsTheMachinesFault) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 1)});
-  core.Feed(Checked{.attempt = kJob, .problem = "data.train /dead is not looked at"});
+  core.Feed(Checked{.attempt = kJob, .problem = "data.train /dead is not looked at", .reason = kPathHangs});
   const v1::Cause refused = core.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_EQ(refused.reason(), kPathHangs);

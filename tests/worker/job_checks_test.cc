@@ -20,6 +20,7 @@
 #include "platform/files.h"
 #include "platform/random.h"
 #include "tests/platform/fake_clock.h"
+#include "tests/platform/no_threads.h"
 #include "tests/worker/daemon_fixture.h"
 #include "worker/daemon.h"
 #include "worker/mailbox.h"
@@ -130,6 +131,26 @@ TEST_F(CheckThreadsTest, APathThatHangsIsNotLookedAtByTheNextAttempt) {
   clock_.Advance(absl::Seconds(1));
   Start("c", "/dead/1");
   EXPECT_THAT(Next(), StartsWith("c checked: data.train /dead/1 is not looked at, since a check of it"));
+}
+
+TEST_F(CheckThreadsTest, WhereNoThreadIsLeftTheFirstFailsAndALaterOneWaitsForAnother) {
+  {
+    const platform::NoThreads none;
+    Start("a", "/there");
+    EXPECT_THAT(Next(),
+                StartsWith("a checked: its files cannot be checked on this worker: start a thread: "));
+  }
+  Start("b", "/dead/1");
+  EXPECT_EQ(Next(), "b looks at data.train /dead/1");
+  {
+    const platform::NoThreads none;
+    Start("c", "/there");
+    EXPECT_TRUE(IsQuiet());
+  }
+  mount_.Mend();
+  EXPECT_EQ(Next(), "b looks at ");
+  EXPECT_EQ(Next(), "b checked");
+  EXPECT_EQ(Next(), "c looks at data.train /there");
 }
 
 TEST_F(CheckThreadsTest, TheEndWaitsForNoneAndHearsOfNone) {
