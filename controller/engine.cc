@@ -17,6 +17,8 @@ constexpr size_t kBatch = 256;  // items of one commit
 // Notices of one worker that wait for room in the store, as many as it keeps itself. A session must have
 // fewer open messages than it may (rpc/session.cc).
 constexpr size_t kMostHeld = 1000;
+// While nothing is committed, room is looked for as often.
+constexpr absl::Duration kLookForRoom = absl::Seconds(30);
 
 std::set<std::string> JobsOf(const std::vector<v1::Event>& events) {
   std::set<std::string> ids;
@@ -43,6 +45,7 @@ void HitFailpoints([[maybe_unused]] const char* when, [[maybe_unused]] const std
 Engine::Engine(Store& store, const platform::Clock& clock, State state, Outbox outbox)
     : store_(store), clock_(clock), outbox_(std::move(outbox)), state_(std::move(state)) {
   state_.awake_since = clock_.Now();
+  looked_at_ = clock_.Now();
 }
 
 Engine::~Engine() { Stop(); }
@@ -261,8 +264,13 @@ void Engine::SetRoom(const absl::Status& room) {
 absl::Status Engine::Keep(Consequences& out) {
   const bool had_room = StoreRoom().ok();
   const absl::Status kept = out.events.empty() ? absl::OkStatus() : Commit(out.events);
-  // Where a small commit finds room, most may find none.
-  const absl::Status room = kept.ok() && !had_room ? store_.CheckRoom() : kept;
+  // Where a small commit finds room, most may find none; and while nothing is committed, nothing says so.
+  const absl::Time now = clock_.Now();
+  const bool due = !had_room || (out.events.empty() && now - looked_at_ >= kLookForRoom);
+  if (due || !out.events.empty()) {
+    looked_at_ = now;
+  }
+  const absl::Status room = kept.ok() && due ? store_.CheckRoom() : kept;
   if (!room.ok() && !absl::IsResourceExhausted(room)) {
     return room;
   }

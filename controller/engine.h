@@ -55,7 +55,7 @@ class Engine {
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // ResourceExhausted from a commit for which there was no room until there is room for most: tries are made
-  // (Store::CheckRoom), since a small commit may succeed before. Else OK.
+  // (Store::CheckRoom), since a small commit may succeed before, and while nothing is committed. Else OK.
   absl::Status StoreRoom() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Does what was posted before, then ends the thread. What is posted later is answered with Unavailable.
@@ -145,7 +145,8 @@ class Engine {
   // Notices that there was no room for, by worker: their workers send them once in a connection. The one that
   // came last of each.
   std::map<std::string, std::map<NoticeKey, Decided>> held_;
-  absl::Status failed_;  // why nothing is decided any more
+  absl::Time looked_at_;  // for room in the store, by a commit or a try
+  absl::Status failed_;   // why nothing is decided any more
 
   mutable absl::Mutex mu_;
   std::deque<Item> queue_ ABSL_GUARDED_BY(mu_);

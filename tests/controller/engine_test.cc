@@ -127,7 +127,7 @@ class NoRoomTest : public ::testing::Test {
 
   platform::TemporaryFolder folder_;
   platform::SeededRandom random_{1};
-  const platform::FakeClock clock_;
+  platform::FakeClock clock_;
   rlimit before_{};
   std::unique_ptr<Store> store_;
   int num_saved_ = 0;         // changed by the writer's thread; read after Turn()
@@ -159,6 +159,18 @@ TEST_F(NoRoomTest, OfOneWorkerTheNewestThousandNoticesWaitForRoom) {
   Turn();
   EXPECT_EQ(num_acknowledged_, 1003);
   EXPECT_EQ(num_saved_, 1000);
+}
+
+TEST_F(NoRoomTest, WhileNothingIsCommittedItIsNoticedToo) {
+  TakeRoom();
+  Turn();
+  EXPECT_TRUE(engine_->StoreRoom().ok()) << "a try is a commit, which is not made all the time";
+  clock_.Advance(absl::Seconds(30));
+  Turn();
+  EXPECT_TRUE(absl::IsResourceExhausted(engine_->StoreRoom())) << engine_->StoreRoom();
+  MakeRoom();
+  Turn();
+  EXPECT_TRUE(engine_->StoreRoom().ok());
 }
 
 }  // namespace
