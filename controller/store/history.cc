@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/store/rows.h"
+#include "controller/store/store_remedy.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
@@ -31,11 +32,7 @@ CREATE TABLE IF NOT EXISTS item_tables (digest TEXT PRIMARY KEY, data BLOB NOT N
 constexpr char kAfter[] = "FROM reports WHERE job = ? AND (attempt, step) > (?, ?)";
 
 // Nothing but reports is lost with it.
-absl::Status WithRemedy(const absl::Status& status) {
-  return absl::IsDataLoss(status) ? absl::DataLossError(absl::StrCat(
-                                        status.message(), "; move it away to go on without the old reports"))
-                                  : status;
-}
+constexpr char kOfDamage[] = "move it away to go on without the old reports";
 
 }  // namespace
 
@@ -86,7 +83,7 @@ absl::StatusOr<std::unique_ptr<History>> History::OpenAt(const std::string& path
 absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& directory, const Options& options) {
   absl::StatusOr<std::unique_ptr<History>> out = OpenAt(absl::StrCat(directory, "/history.db"), options);
   if (!out.ok()) {
-    return WithRemedy(out.status());
+    return WithRemedy(out.status(), kOfDamage);
   }
   if ((*out)->AwaitCheck(options.check_patience)) {
     const absl::MutexLock lock(&(*out)->mu_);
@@ -110,7 +107,7 @@ void History::Checked(const absl::Status& found) {
   absl::Status damage;
   {
     const absl::MutexLock lock(&mu_);
-    damage_ = WithRemedy(found);
+    damage_ = WithRemedy(found, kOfDamage);
     if (damage_.ok()) {
       damage_ = db_->Thaw();
     }

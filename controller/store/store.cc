@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/decide.h"
 #include "controller/store/rows.h"
+#include "controller/store/store_remedy.h"
 #include "platform/status_macros.h"
 
 namespace tandem::controller {
@@ -40,14 +41,7 @@ absl::Status DataLoss(const std::string& path, const std::string& what) {
 }
 
 // A file that is damaged is not mended here: what it acknowledged must not be dropped in silence.
-absl::Status WithRemedy(const absl::Status& status) {
-  const char* remedy =
-      absl::IsDataLoss(status) ? "; put a copy of it back, or give another --state and submit the jobs again"
-      : absl::IsResourceExhausted(status) ? "; make room on its file system, or give another --state"
-      : absl::IsPermissionDenied(status)  ? "; let this user write it, or give another --state"
-                                          : "";
-  return absl::Status(status.code(), absl::StrCat(status.message(), remedy));
-}
+constexpr char kOfDamage[] = "put a copy of it back, or give another --state and submit the jobs again";
 
 absl::Status MakeDirectory(const std::string& directory) {
   std::error_code error;
@@ -112,7 +106,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::OpenIn(const std::string& director
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory, platform::Random& random) {
   absl::StatusOr<std::unique_ptr<Store>> store = OpenIn(directory, random);
-  return store.ok() ? std::move(store) : WithRemedy(store.status());
+  return store.ok() ? std::move(store) : WithRemedy(store.status(), kOfDamage);
 }
 
 absl::Status Store::Prepare(platform::Random& random) {
@@ -170,7 +164,7 @@ absl::Status Store::Prepare(platform::Random& random) {
 
 absl::StatusOr<State> Store::Load() {
   absl::StatusOr<State> state = ReadState();
-  return state.ok() ? std::move(state) : WithRemedy(state.status());
+  return state.ok() ? std::move(state) : WithRemedy(state.status(), kOfDamage);
 }
 
 absl::StatusOr<State> Store::ReadState() {
