@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
+#include "platform/shown_text.h"
 
 namespace tandem::platform {
 namespace {
@@ -30,19 +31,8 @@ std::string Json(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-// Control characters could forge a line or move a terminal's cursor.
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const unsigned char byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      absl::StrAppend(&out, "\\x", absl::Hex(byte, absl::kZeroPad2));
-    } else {
-      out.push_back(c);
-    }
-  }
-  return out;
-}
+// What is not plain could forge a line or move a terminal's cursor.
+std::string Printable(std::string_view text) { return Shown(text, std::string::npos); }
 
 std::string Line(bool terminal, const std::string& component, LogLevel level, std::string_view message,
                  std::initializer_list<std::pair<std::string_view, std::string>> fields) {
