@@ -23,6 +23,7 @@
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "platform/counted_text.h"
 #include "platform/file_list.h"
 
 namespace tandem::jobspec {
@@ -42,10 +43,6 @@ int64_t AttentionElements(const v1::Model& model) {
          hidden * (latent.kv_lora_rank() + latent.qk_rope_head_dim()) +
          latent.kv_lora_rank() * heads * (latent.qk_nope_head_dim() + latent.v_head_dim()) +
          heads * latent.v_head_dim() * hidden;
-}
-
-std::string Count(int64_t number, const char* what) {
-  return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
 }
 
 // The first name in the folder that says that it is in use; none where it is as good as empty.
@@ -157,7 +154,8 @@ class FileChecker {
     }
     if (bytes < Window()) {
       Refuse(path, pattern, WindowText(),
-             absl::StrCat("it holds ", Count(bytes, "byte"), " in ", Count(paths->size(), "file"),
+             absl::StrCat("it holds ", platform::CountedText(bytes, "byte"), " in ",
+                          platform::CountedText(paths->size(), "file"),
                           ": use more text, or shorter sequences"));
       return std::nullopt;
     }
@@ -197,7 +195,8 @@ class FileChecker {
       }
     }
     const int64_t sum = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
-    return absl::StrCat(number == 1 ? Shown(name, 200) : Count(number, "file"), ", ", Count(sum, "byte"));
+    return absl::StrCat(number == 1 ? platform::Shown(name, 200) : platform::CountedText(number, "file"),
+                        ", ", platform::CountedText(sum, "byte"));
   }
 
   // What is trained on and what is held out, as the trainer will divide the files.
@@ -230,11 +229,11 @@ class FileChecker {
     if (data.documents() == v1::DOCUMENTS_PACKED && !data.has_end_of_document() &&
         std::count_if(trained.begin(), trained.end(), is_trained) == 1) {
       const size_t only = std::find_if(trained.begin(), trained.end(), is_trained) - trained.begin();
-      Refuse(
-          "data.documents", "packed", "stream, or packed where two files or more are trained on",
-          absl::StrCat("a file is a document, and only ", Shown(files[only].name, 200), " is trained on, of ",
-                       Count(files.size(), "file"), " with text in ", Shown(data.train(), 200),
-                       ": name the token that ends a document with data.end_of_document, or use stream"));
+      Refuse("data.documents", "packed", "stream, or packed where two files or more are trained on",
+             absl::StrCat("a file is a document, and only ", platform::Shown(files[only].name, 200),
+                          " is trained on, of ", platform::CountedText(files.size(), "file"),
+                          " with text in ", platform::Shown(data.train(), 200),
+                          ": name the token that ends a document with data.end_of_document, or use stream"));
     }
   }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "fsdp/unit_mesh.h"
 #include "plan/quantity_text.h"
+#include "platform/counted_text.h"
 
 namespace tandem::plan {
 namespace {
@@ -47,8 +48,8 @@ void AppendGroups(const JobPlan& plan, std::string& text) {
     const parallel::Group& group = plan.groups[first];
     AppendRow(text, group.name,
               absl::StrCat(
-                  end - first, end - first == 1 ? " group of " : " groups of ", group.ranks.size(),
-                  group.ranks.size() == 1 ? " rank" : " ranks",
+                  platform::CountedText(static_cast<int64_t>(end - first), "group"), " of ",
+                  platform::CountedText(static_cast<int64_t>(group.ranks.size()), "rank"),
                   group.clone_of < 0 ? "" : absl::StrCat(", clones of ", plan.groups[group.clone_of].name)));
     first = end;
   }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "plan/prediction.h"
+#include "platform/counted_text.h"
 #include "schedules/simulate/measurement.h"
 #include "schedules/simulate/memory_curve.h"
 #include "schedules/simulate/timeline.h"
@@ -170,9 +171,9 @@ schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v
     ranks.insert(step.rank());
     processors = std::max(processors, step.processors());
   }
-  base.describe = absl::StrCat("measured from ", numbers.size(), numbers.size() == 1 ? " step" : " steps",
-                               " that ", ranks.size(), ranks.size() == 1 ? " rank" : " ranks", " of job ",
-                               plan.train.name, " recorded; rates: ", base.describe);
+  base.describe = absl::StrCat("measured from ", platform::CountedText(numbers.size(), "step"), " that ",
+                               platform::CountedText(ranks.size(), "rank"), " of job ", plan.train.name,
+                               " recorded; rates: ", base.describe);
   if (base.cores > 0 && processors > 0) {
     base.cores = static_cast<double>(processors) / std::max(1, ranks_per_machine);
   }

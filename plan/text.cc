@@ -14,6 +14,7 @@
 #include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
 #include "plan/recomputation.h"
+#include "platform/counted_text.h"
 #include "schedules/program/text.h"
 
 namespace tandem::plan {
@@ -247,10 +248,9 @@ void AppendPrograms(const JobPlan& plan, std::string& text) {
   AppendRow(text, "communicators",
             absl::StrJoin(CommunicatorUses(plan), ", ",
                           [&](std::string* out, const schedules::CommunicatorUse& use) {
-                            const int ranks = GroupRanks(plan, use.group);
                             const auto options = plan.group_options.find(use.group);
-                            absl::StrAppend(out, use.purpose, " (", use.group, ", ", ranks,
-                                            ranks == 1 ? " rank" : " ranks",
+                            absl::StrAppend(out, use.purpose, " (", use.group, ", ",
+                                            platform::CountedText(GroupRanks(plan, use.group), "rank"),
                                             options == plan.group_options.end()
                                                 ? ""
                                                 : absl::StrCat(", ", parallel::ToText(options->second)),

@@ -14,6 +14,7 @@
 #include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
 #include "parallel/process_groups.h"
+#include "platform/counted_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -21,7 +22,7 @@ namespace {
 // "512 ranks, order tp-cp-ep-dp-pp; tensor 8 × context 1 × data 8 × pipeline 8; experts: ..."
 std::string Title(const parallel::GridSizes& sizes, const parallel::Grids& grids) {
   const auto times = [](const char* name, int size) { return absl::StrCat(" × ", name, " ", size); };
-  return absl::StrCat(CountedText(sizes.world, "rank"),
+  return absl::StrCat(platform::CountedText(sizes.world, "rank"),
                       sizes.rank_offset > 0 ? absl::StrCat(" from ", sizes.rank_offset) : "", ", order ",
                       Escape(sizes.order), "\ndense    tensor ", sizes.tensor,
                       times("context", sizes.context), times("data", grids.dense_data),

@@ -21,6 +21,7 @@
 #include "plan/job_plan.h"
 #include "plan/quantity_text.h"
 #include "plan/recorded_steps.h"
+#include "platform/counted_text.h"
 #include "platform/files.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
@@ -76,7 +77,7 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
   }
   return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
                       first == last ? "" : absl::StrCat(" to ", last), " on ",
-                      CountedText(plan.train.ranks, "rank"), ": the longest took ",
+                      platform::CountedText(plan.train.ranks, "rank"), ": the longest took ",
                       plan::DurationText(step_ns), ", compute worked for ", plan::DurationText(compute_ns),
                       " of it, ", plan::DurationText(exposed_ns), " of communication was exposed\n");
 }

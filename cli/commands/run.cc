@@ -15,6 +15,7 @@
 #include "cli/terminal/workers_text.h"
 #include "cli/watch/follow.h"
 #include "platform/clock.h"
+#include "platform/counted_text.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
 
@@ -62,12 +63,13 @@ absl::Status CheckGpus(int gpus, const v1::JobSpec& resolved) {
   if (gpus >= ranks) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "resources.device is cuda and the job has ", CountedText(ranks, "rank"), ", but this machine offers ",
-      gpus == 0   ? "no GPU (it takes nvidia-smi, and tandem-trainer-cuda beside tandem-trainer)"
-      : gpus == 1 ? "one GPU"
-                  : absl::StrCat(gpus, " GPUs"),
-      "; use fewer ranks, or resources.device: auto or cpu"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("resources.device is cuda and the job has ", platform::CountedText(ranks, "rank"),
+                   ", but this machine offers ",
+                   gpus == 0   ? "no GPU (it takes nvidia-smi, and tandem-trainer-cuda beside tandem-trainer)"
+                   : gpus == 1 ? "one GPU"
+                               : absl::StrCat(gpus, " GPUs"),
+                   "; use fewer ranks, or resources.device: auto or cpu"));
 }
 
 // Ctrl-C: the first cancels the job, the second ends everything at once.
@@ -132,8 +134,9 @@ Outcome Run(Context& context, const RunOptions& options) {
   // Held so that no other run takes the folder for an old one.
   TANDEM_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Acquire(folder));
   TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
-  Note(console, absl::StrCat("run: starting a controller and ", CountedText(shape.workers, "worker"),
-                             " on this machine; logs in ", folder));
+  Note(console,
+       absl::StrCat("run: starting a controller and ", platform::CountedText(shape.workers, "worker"),
+                    " on this machine; logs in ", folder));
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
                            .state = folder,

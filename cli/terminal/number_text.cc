@@ -103,10 +103,6 @@ std::string StepTimeText(double seconds) {
                        : absl::StrFormat("%s s", MagnitudeText(seconds));
 }
 
-std::string CountedText(int64_t count, absl::string_view thing) {
-  return absl::StrCat(count, " ", thing, count == 1 ? "" : "s");
-}
-
 bool IsSet(const google::protobuf::Timestamp& time) { return time.seconds() != 0 || time.nanos() != 0; }
 
 std::string TimeText(const google::protobuf::Timestamp& time, absl::TimeZone zone) {

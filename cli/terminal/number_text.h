@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "google/protobuf/timestamp.pb.h"
 
@@ -20,9 +19,6 @@ std::string BytesText(int64_t bytes);        // "64 MiB"
 std::string ClockText(absl::Duration span);  // "0:41", "1:02:03", "2d 03h"
 std::string SpanText(absl::Duration span);   // "0.8 s", "41 s", "2 min 5 s", "1 h 2 min", "2 d 3 h"
 std::string StepTimeText(double seconds);    // "0.62 s", "8.1 ms"
-
-// "1 worker", "2 workers". thing: an English noun whose plural takes an s.
-std::string CountedText(int64_t count, absl::string_view thing);
 
 bool IsSet(const google::protobuf::Timestamp& time);
 

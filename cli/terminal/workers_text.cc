@@ -3,12 +3,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/number_text.h"
+#include "platform/counted_text.h"
 
 namespace tandem::cli {
 std::string WorkersText(int workers, int cpu_slots, int gpus) {
-  const std::string who = CountedText(workers, "worker");
-  const std::string cpu = CountedText(cpu_slots, "CPU slot");
-  const std::string gpu = CountedText(gpus, "GPU slot");
+  const std::string who = platform::CountedText(workers, "worker");
+  const std::string cpu = platform::CountedText(cpu_slots, "CPU slot");
+  const std::string gpu = platform::CountedText(gpus, "GPU slot");
   if (workers == 1) {
     return absl::StrCat(who, " with ", gpus > 0 ? absl::StrCat(gpu, " and ") : "", cpu);
   }

@@ -10,6 +10,7 @@
 #include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
+#include "platform/counted_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -182,7 +183,8 @@ std::string RanksText(const v1::Job& job) {
   const v1::Device device = attempt != nullptr ? attempt->device() : job.resolved().resources().device();
   const bool known =
       device == v1::DEVICE_CPU || device == v1::DEVICE_CUDA;  // auto is decided when it is placed
-  return absl::StrCat(CountedText(ranks, "rank"), known ? " on " : "", known ? DeviceText(device) : "");
+  return absl::StrCat(platform::CountedText(ranks, "rank"), known ? " on " : "",
+                      known ? DeviceText(device) : "");
 }
 
 std::string WorkersText(const v1::Job& job) {
@@ -192,7 +194,7 @@ std::string WorkersText(const v1::Job& job) {
       workers.insert(slot.worker());
     }
   }
-  return workers.empty() ? "" : CountedText(static_cast<int64_t>(workers.size()), "worker");
+  return workers.empty() ? "" : platform::CountedText(static_cast<int64_t>(workers.size()), "worker");
 }
 
 std::string StandstillText(const WatchState& state, absl::Time now) {

@@ -12,6 +12,7 @@
 #include "controller/core/checkpoint_request.h"
 #include "controller/core/new_event.h"
 #include "controller/core/placement.h"
+#include "platform/counted_text.h"
 #include "proto/names.h"
 #include "proto/time.h"
 
@@ -201,7 +202,7 @@ std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl
   }
   v1::Event event =
       EventOf(job, v1::JOB_STATE_ADMITTED, now, kController, "Placed",
-              absl::StrCat(placement.slots.size(), placement.slots.size() == 1 ? " rank" : " ranks", " on ",
+              absl::StrCat(platform::CountedText(placement.slots.size(), "rank"), " on ",
                            absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
   v1::Attempt& attempt = *event.mutable_admitted();
   attempt.set_number(job.attempt() + 1);

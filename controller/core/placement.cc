@@ -10,14 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "platform/check.h"
+#include "platform/counted_text.h"
 #include "proto/names.h"
 
 namespace tandem::controller {
 namespace {
-
-std::string Count(int64_t number, const char* thing) {
-  return absl::StrCat(number, " ", thing, number == 1 ? "" : "s");
-}
 
 // What jobs hold. Workers of one machine may offer the same GPU, so it is held by its uuid too.
 struct Held {
@@ -208,7 +205,7 @@ Placement Place(const State& state, const v1::Job& job) {
     if (devices.size() == 1 || device == v1::DEVICE_CPU || offer.num_slots > 0) {
       const bool plain = device == v1::DEVICE_CPU && offers.empty();
       offers.push_back(absl::StrCat(offer.num_free, " free of ", offer.num_slots, " on ",
-                                    Count(offer.num_workers, "worker"), plain ? "" : " with ",
+                                    platform::CountedText(offer.num_workers, "worker"), plain ? "" : " with ",
                                     plain ? "" : proto::LowerName(device)));
     }
   }
@@ -216,27 +213,30 @@ Placement Place(const State& state, const v1::Job& job) {
                    [](const auto& worker) { return worker.second.connected; })) {
     out.reason = "NoWorkers";
     out.message = absl::StrCat(
-        "needs ", Count(ranks, "slot"),
+        "needs ", platform::CountedText(ranks, "slot"),
         ", and no worker is connected; start tandem-worker, or see in its log why it is not connected");
     return out;
   }
   if (!mixed.empty()) {
     out.reason = "MixedBuilds";
-    out.message = absl::StrCat("needs ", Count(ranks, "slot"), " on workers of one build, and ", mixed,
-                               " are of two, which may compute other numbers; run the same build on every "
-                               "worker");
+    out.message =
+        absl::StrCat("needs ", platform::CountedText(ranks, "slot"), " on workers of one build, and ", mixed,
+                     " are of two, which may compute other numbers; run the same build on every "
+                     "worker");
     return out;
   }
   if (!apart.empty()) {
     out.reason = "WorkersApart";
     out.message = absl::StrCat(
-        "needs ", Count(ranks, "slot"), " on workers whose ranks reach each other, and ", apart,
+        "needs ", platform::CountedText(ranks, "slot"), " on workers whose ranks reach each other, and ",
+        apart,
         " do not: a loopback address is reached on its own machine only; start each tandem-worker with the "
         "--controller or --data-address at which the others reach it");
     return out;
   }
   out.reason = "WaitingForSlots";
-  out.message = absl::StrCat("needs ", Count(ranks, "slot"), ", ", absl::StrJoin(offers, " and "));
+  out.message =
+      absl::StrCat("needs ", platform::CountedText(ranks, "slot"), ", ", absl::StrJoin(offers, " and "));
   if (spread_too_thin) {
     absl::StrAppend(&out.message, "; resources.ranks_per_worker allows ",
                     job.resolved().resources().ranks_per_worker(), " on each");

@@ -4,6 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "controller/core/state.h"
+#include "platform/counted_text.h"
 #include "proto/names.h"
 
 namespace tandem::controller {
@@ -47,13 +48,12 @@ absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedLogs(const v1::Job& job,
                      job.reason(), ": ", job.message()));
   }
   if (wanted.empty()) {
-    const int ranks = job.resolved().parallelism().ranks();
-    return absl::NotFoundError(absl::StrCat(
-        "job ", job.name(), " has no ",
-        request.has_rank() ? absl::StrCat("rank ", request.rank(), " in attempt ", number)
-                           : absl::StrCat("attempt ", number),
-        "; it has ", job.attempts_size(), job.attempts_size() == 1 ? " attempt of " : " attempts of ", ranks,
-        ranks == 1 ? " rank" : " ranks"));
+    return absl::NotFoundError(
+        absl::StrCat("job ", job.name(), " has no ",
+                     request.has_rank() ? absl::StrCat("rank ", request.rank(), " in attempt ", number)
+                                        : absl::StrCat("attempt ", number),
+                     "; it has ", platform::CountedText(job.attempts_size(), "attempt"), " of ",
+                     platform::CountedText(job.resolved().parallelism().ranks(), "rank")));
   }
   return wanted;
 }
