@@ -10,7 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "jobspec/text.h"
+#include "platform/shown_text.h"
 
 namespace tandem::config {
 namespace {
@@ -43,7 +43,7 @@ std::string WhyNotSocketPath(std::string_view path) {
     return "";
   }
   return absl::StrCat(
-      "\"", jobspec::Shown(absl::StrCat("unix:", std::string(path)), 200), "\": a socket's path has 1 to ",
+      "\"", platform::Shown(absl::StrCat("unix:", std::string(path)), 200), "\": a socket's path has 1 to ",
       kMostSocketPath, " bytes, this one ", path.size(),
       path.empty() ? "; name one, as in unix:/run/tandem/socket" : "; choose a shorter folder");
 }
@@ -61,7 +61,7 @@ std::string WhyNotAddress(std::string_view text, const AddressForm& form) {
       IsHost(text.substr(0, colon), form.ipv6) && IsPort(text.substr(colon + 1), form.least_port)) {
     return "";
   }
-  return absl::StrCat("\"", jobspec::Shown(text, 200),
+  return absl::StrCat("\"", platform::Shown(text, 200),
                       "\" is not an address; allowed: ", form.socket ? "unix:/PATH or " : "",
                       form.ipv6 ? "HOST:PORT" : "HOST:PORT, IPv4 alone,", " with a port from ",
                       form.least_port, " to 65535, as in ", form.example, form.word != nullptr ? ", or " : "",

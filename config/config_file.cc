@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
+#include "platform/shown_text.h"
 
 namespace tandem::config {
 namespace {
@@ -69,7 +69,7 @@ std::string Problem::In(const std::string& file) const {
 Problem ProblemWith(const Setting& setting, const std::string& sentence) {
   return {.line = setting.line,
           .column = setting.column,
-          .text = absl::StrCat(jobspec::Shown(setting.key), ": ", sentence)};
+          .text = absl::StrCat(platform::Shown(setting.key), ": ", sentence)};
 }
 
 ConfigFile ReadConfigText(std::string_view text) {

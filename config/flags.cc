@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "config/config_file.h"
-#include "jobspec/text.h"
 #include "platform/files.h"
+#include "platform/shown_text.h"
 #include "tls/tls_files.h"
 
 namespace tandem::config {
@@ -73,7 +73,7 @@ std::string Sentence(std::string_view what, const std::string& key) {
   if (what.starts_with(name)) {
     what.remove_prefix(name.size());
   }
-  std::string out = jobspec::Shown(what, 300);
+  std::string out = platform::Shown(what, 300);
   if (!out.empty()) {
     out[0] = absl::ascii_tolower(static_cast<unsigned char>(out[0]));
   }
@@ -95,7 +95,7 @@ std::string Take(const Setting& setting, CLI::Option& option) {
     option.run_callback();
     return "";
   } catch (const CLI::ConversionError&) {
-    return absl::StrCat("\"", jobspec::Shown(absl::StrJoin(setting.values, ", ")),
+    return absl::StrCat("\"", platform::Shown(absl::StrJoin(setting.values, ", ")),
                         "\" is not a value of this flag; see --help");
   } catch (const CLI::ParseError& error) {
     return Sentence(error.what(), setting.key);
@@ -203,7 +203,7 @@ std::optional<int> ParseFlags(CLI::App& app, int argc, const char* const* argv) 
     if (error.get_exit_code() == 0) {
       return app.exit(error);  // help and version, which are "errors" of code 0
     }
-    return Refuse(app, absl::StrCat(jobspec::Shown(error.what(), 500), "; see ", app.get_name(), " --help"));
+    return Refuse(app, absl::StrCat(platform::Shown(error.what(), 500), "; see ", app.get_name(), " --help"));
   }
   const std::vector<std::string> empty = EmptyValues(app);
   return empty.empty() ? std::nullopt : std::optional(RefuseAll(app, empty));

@@ -25,6 +25,7 @@
 #include "jobspec/text.h"
 #include "platform/counted_text.h"
 #include "platform/file_list.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -140,7 +141,7 @@ class FileChecker {
       struct stat info;
       if (access(file.c_str(), R_OK) != 0 || stat(file.c_str(), &info) != 0) {
         Refuse(path, pattern, "files that can be read",
-               absl::StrCat("cannot read ", Shown(file, 200), ": ", strerror(errno)));
+               absl::StrCat("cannot read ", platform::Shown(file, 200), ": ", strerror(errno)));
         return std::nullopt;
       }
       const FileId id(info.st_dev, info.st_ino);
@@ -163,7 +164,7 @@ class FileChecker {
     if (!directory.empty() && WouldFind(pattern, directory)) {
       Refuse("checkpoint.directory", directory,
              absl::StrCat("a folder that is not among the files of ", path),
-             absl::StrCat(Shown(pattern, 200),
+             absl::StrCat(platform::Shown(pattern, 200),
                           " would take the checkpoints for text: use a folder beside it, not in it"));
     }
     return text;
@@ -175,8 +176,8 @@ class FileChecker {
     for (const auto& [id, path] : validation.paths) {
       if (const auto found = trained.find(id); found != trained.end()) {
         Refuse("data.validation", spec_.data().validation(), "files that are not among those of data.train",
-               absl::StrCat(Shown(path, 200), " is also a training file",
-                            found->second == path ? "" : ", " + Shown(found->second, 200),
+               absl::StrCat(platform::Shown(path, 200), " is also a training file",
+                            found->second == path ? "" : ", " + platform::Shown(found->second, 200),
                             ": name other files, or hold out a part of data.train with "
                             "data.validation_fraction"));
         return;
@@ -250,8 +251,8 @@ class FileChecker {
       if (fs::is_symlink(fs::symlink_status(existing, error))) {
         Refuse(
             kPath, directory, kAllowed,
-            absl::StrCat(Shown(existing.string(), 200), " is a symbolic link to ",
-                         Shown(fs::read_symlink(existing, error).string(), 200),
+            absl::StrCat(platform::Shown(existing.string(), 200), " is a symbolic link to ",
+                         platform::Shown(fs::read_symlink(existing, error).string(), 200),
                          ", where nothing is: make that folder, mount its file system, or remove the link"));
         return;
       }
@@ -259,16 +260,18 @@ class FileChecker {
     }
     if (error) {
       Refuse(kPath, directory, kAllowed,
-             absl::StrCat("cannot look at ", Shown(existing.string(), 200), ": ", error.message()));
+             absl::StrCat("cannot look at ", platform::Shown(existing.string(), 200), ": ", error.message()));
       return;
     }
     if (!fs::is_directory(existing, error)) {
-      Refuse(kPath, directory, kAllowed, absl::StrCat(Shown(existing.string(), 200), " is not a folder"));
+      Refuse(kPath, directory, kAllowed,
+             absl::StrCat(platform::Shown(existing.string(), 200), " is not a folder"));
       return;
     }
     if (access(existing.c_str(), W_OK | X_OK) != 0) {
-      Refuse(kPath, directory, kAllowed,
-             absl::StrCat("cannot write to ", Shown(existing.string(), 200), ": ", strerror(errno)));
+      Refuse(
+          kPath, directory, kAllowed,
+          absl::StrCat("cannot write to ", platform::Shown(existing.string(), 200), ": ", strerror(errno)));
       return;
     }
     if (!spec_.checkpoint().has_resume() && fs::is_directory(directory, error)) {
@@ -279,7 +282,7 @@ class FileChecker {
       }
       if (held) {
         Refuse(kPath, directory, "a new or empty folder, unless checkpoint.resume says how to go on",
-               absl::StrCat("it holds ", Shown(*held, 100),
+               absl::StrCat("it holds ", platform::Shown(*held, 100),
                             ": use checkpoint: {resume: newest} to go on from there, or another folder"));
         return;
       }

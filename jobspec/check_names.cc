@@ -10,7 +10,7 @@
 #include "jobspec/field_rules.h"
 #include "jobspec/name_list.h"
 #include "jobspec/schema.h"
-#include "jobspec/text.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -104,11 +104,12 @@ void CheckNoWeightDecay(FieldChecker& check) {
     if (pattern.empty()) {
       check.Refuse(kNoWeightDecay, "a name between the commas is empty: remove the extra comma");
     } else if (pattern.find_first_of("?[]\\") != std::string::npos) {
-      check.Refuse(kNoWeightDecay, absl::StrCat(Shown(pattern), " has a wildcard other than *"));
+      check.Refuse(kNoWeightDecay, absl::StrCat(platform::Shown(pattern), " has a wildcard other than *"));
     } else if (units.has_value() && !MatchesAny(pattern, *units) &&
                std::find(defaults.begin(), defaults.end(), pattern) == defaults.end()) {
-      check.Refuse(kNoWeightDecay, absl::StrCat("no parameter of this model is named ", Shown(pattern), ": ",
-                                                PatternRemedy(pattern, *units)));
+      check.Refuse(kNoWeightDecay,
+                   absl::StrCat("no parameter of this model is named ", platform::Shown(pattern), ": ",
+                                PatternRemedy(pattern, *units)));
     }
   }
 }
@@ -137,7 +138,7 @@ void CheckRecompute(FieldChecker& check) {
     check.Refuse(
         kRecompute,
         WordRemedy(word, words, std::find(known.begin(), known.end(), word) != known.end(), "off",
-                   absl::StrCat(Shown(word), " is neither a kind of node of a layer nor head",
+                   absl::StrCat(platform::Shown(word), " is neither a kind of node of a layer nor head",
                                 closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))));
     return;
   }
@@ -165,7 +166,7 @@ std::optional<std::set<std::string>> UnitsWithout(FieldChecker& check, std::stri
     if (units.erase(word) == 0) {
       check.Refuse(
           path, WordRemedy(word, words, std::find(names.begin(), names.end(), word) != names.end(), "none",
-                           absl::StrCat(Shown(word), " is not a unit of this model; ",
+                           absl::StrCat(platform::Shown(word), " is not a unit of this model; ",
                                         UnitRemedy(word, names, check.spec().model().num_hidden_layers()))));
       return std::nullopt;
     }

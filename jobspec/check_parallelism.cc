@@ -6,9 +6,9 @@
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
 #include "jobspec/step_size.h"
-#include "jobspec/text.h"
 #include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 
@@ -120,7 +120,7 @@ void CheckGrid(FieldChecker& check) {
       continue;
     }
     check.Refuse(path, absl::StrCat(violation.value, check.Origin(path)), violation.allowed,
-                 Shown(violation.remedy, 300));
+                 platform::Shown(violation.remedy, 300));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "jobspec/presets.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -136,8 +137,8 @@ void FieldChecker::CheckMessage(const Message& message, const std::string& path)
 void FieldChecker::CheckText(const std::string& path, const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     char32_t character = 0;
-    const int length = DecodeUtf8(text, at, character);
-    if (length == 0 || !IsPlain(character)) {
+    const int length = platform::DecodeUtf8(text, at, character);
+    if (length == 0 || !platform::IsPlain(character)) {
       Refuse(path, text, AllowedText(path),
              length == 0 ? "it is not valid UTF-8" : "control and invisible characters cannot be part of it");
       return;

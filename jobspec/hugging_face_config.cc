@@ -15,6 +15,7 @@
 #include "jobspec/text.h"
 #include "platform/check.h"
 #include "platform/files.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -171,7 +172,7 @@ class HuggingFaceReader {
       // The callback bounds the depth: the parser itself keeps a stack, but destroying a deep value recurses.
       json_ = Json::parse(*text, [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
     } catch (const Json::exception& e) {
-      Refuse(file, "a JSON file", Shown(e.what(), 200));
+      Refuse(file, "a JSON file", platform::Shown(e.what(), 200));
       return false;
     }
     if (!json_.is_object()) {

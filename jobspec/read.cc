@@ -18,6 +18,7 @@
 #include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
 #include "platform/regular_file.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -257,7 +258,7 @@ class Reader {
     } else if (!meant.empty()) {
       remedy = absl::StrCat("did you mean ", sibling ? meant.substr(prefix.size()) : meant, "?");
     }
-    Refuse(key, JoinPath(parent, key.text), absl::StrCat("the unknown key ", Shown(key.text, 40)),
+    Refuse(key, JoinPath(parent, key.text), absl::StrCat("the unknown key ", platform::Shown(key.text, 40)),
            absl::StrJoin(Keys(type), ", "), remedy);
     if (!meant.empty()) {
       result_.unusable.push_back(meant);  // the misspelt field is not "missing", too
@@ -291,7 +292,7 @@ class Reader {
 void RefuseAll(ReadResult& result, const std::string& sentence, const std::string& allowed,
                const std::string& remedy, int line, int column) {
   v1::Violation violation = MakeViolation("", "", allowed, remedy);
-  violation.set_value(Shown(sentence, 200));
+  violation.set_value(platform::Shown(sentence, 200));
   violation.set_file(result.file);
   violation.set_line(line);
   violation.set_column(column);

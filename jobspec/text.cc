@@ -2,6 +2,7 @@
 #include "jobspec/text.h"
 
 #include "absl/strings/str_cat.h"
+#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 
@@ -18,8 +19,8 @@ std::string NearestMultiples(int64_t value, int64_t unit, int64_t max) {
 v1::Violation MakeViolation(std::string_view path, std::string_view value, std::string_view allowed,
                             std::string_view remedy) {
   v1::Violation violation;
-  violation.set_path(Shown(path, 200));
-  violation.set_value(Shown(value));
+  violation.set_path(platform::Shown(path, 200));
+  violation.set_value(platform::Shown(value));
   violation.set_allowed(std::string(allowed));
   violation.set_remedy(std::string(remedy));
   return violation;
@@ -49,7 +50,7 @@ void Locate(const ReadResult& read, std::vector<v1::Violation>& violations) {
 std::string ToText(const v1::Violation& violation) {
   std::string text;
   if (!violation.file().empty()) {
-    absl::StrAppend(&text, Shown(violation.file(), 300), ":");
+    absl::StrAppend(&text, platform::Shown(violation.file(), 300), ":");
     if (violation.line() > 0) {
       absl::StrAppend(&text, violation.line(), ":", violation.column(), ":");
     }
@@ -57,19 +58,19 @@ std::string ToText(const v1::Violation& violation) {
   } else if (violation.line() > 0) {
     absl::StrAppend(&text, violation.line(), ":", violation.column(), ": ");
   }
-  const std::string value = Shown(violation.value(), 200);
+  const std::string value = platform::Shown(violation.value(), 200);
   if (violation.path().empty()) {
     text += value;
   } else if (value.empty()) {
-    absl::StrAppend(&text, Shown(violation.path(), 200), ": missing");
+    absl::StrAppend(&text, platform::Shown(violation.path(), 200), ": missing");
   } else {
-    absl::StrAppend(&text, Shown(violation.path(), 200), ": ", value, " is not allowed");
+    absl::StrAppend(&text, platform::Shown(violation.path(), 200), ": ", value, " is not allowed");
   }
   if (!violation.allowed().empty()) {
-    absl::StrAppend(&text, "; allowed: ", Shown(violation.allowed(), 600));
+    absl::StrAppend(&text, "; allowed: ", platform::Shown(violation.allowed(), 600));
   }
   if (!violation.remedy().empty()) {
-    absl::StrAppend(&text, "; ", Shown(violation.remedy(), 600));
+    absl::StrAppend(&text, "; ", platform::Shown(violation.remedy(), 600));
   }
   return text;
 }

@@ -6,13 +6,8 @@
 #include <string_view>
 
 #include "jobspec/jobspec.h"
-#include "platform/shown_text.h"
 
 namespace tandem::jobspec {
-
-using platform::DecodeUtf8;
-using platform::IsPlain;
-using platform::Shown;
 
 // "the nearest are 24 and 36": the multiples of `unit` around `value`, of those in [unit, max].
 std::string NearestMultiples(int64_t value, int64_t unit, int64_t max);

@@ -10,6 +10,7 @@
 #include "jobspec/resume.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
+#include "platform/shown_text.h"
 
 namespace tandem::worker {
 namespace {
@@ -80,10 +81,10 @@ class Checker {
     }
     violations_.push_back(jobspec::MakeViolation(
         field, value, absl::StrCat(what, " below ", absl::StrJoin(roots, ", ")),
-        absl::StrCat(jobspec::Shown(path, 200),
+        absl::StrCat(platform::Shown(path, 200),
                      error              ? ": " + error.message()
                      : leads_to == path ? " lies elsewhere"
-                                        : absl::StrCat(" leads to ", jobspec::Shown(leads_to, 200)),
+                                        : absl::StrCat(" leads to ", platform::Shown(leads_to, 200)),
                      ": use another path, or have the operator of this worker allow it (", flag, ")")));
     return false;
   }

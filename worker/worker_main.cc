@@ -27,7 +27,6 @@
 #include "config/flags.h"
 #include "jobspec/check_files.h"
 #include "jobspec/jobspec.h"
-#include "jobspec/text.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
 #include "platform/failpoint.h"
@@ -37,6 +36,7 @@
 #include "platform/log.h"
 #include "platform/random.h"
 #include "platform/regular_file.h"
+#include "platform/shown_text.h"
 #include "platform/standard_descriptors.h"
 #include "platform/status_macros.h"
 #include "proto/worker_id.h"
@@ -137,7 +137,7 @@ std::string WhyNotController(const std::string& address) {
 std::string WhyNotId(const std::string& id) {
   return tandem::proto::IsWorkerId(id)
              ? ""
-             : absl::StrCat("\"", tandem::jobspec::Shown(id),
+             : absl::StrCat("\"", platform::Shown(id),
                             "\" is not the name of a worker; allowed: ", tandem::proto::kWorkerIds);
 }
 

@@ -15,9 +15,9 @@
 #include "cli/cluster/address.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
-#include "jobspec/text.h"
 #include "jobspec/yaml_tree.h"
 #include "platform/files.h"
+#include "platform/shown_text.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
@@ -40,16 +40,16 @@ class Reader {
       } else if (entry.key.text == "contexts") {
         for (const YamlEntry& cluster : Entries(entry.value, "contexts")) {
           if (!out.clusters.emplace(cluster.key.text, Cluster(cluster)).second) {
-            Complain(cluster.key, jobspec::Shown(cluster.key.text) + ": it is given twice");
+            Complain(cluster.key, platform::Shown(cluster.key.text) + ": it is given twice");
           }
         }
       } else {
-        Complain(entry.key, absl::StrCat("there is no ", jobspec::Shown(entry.key.text),
+        Complain(entry.key, absl::StrCat("there is no ", platform::Shown(entry.key.text),
                                          "; allowed: current-context, contexts"));
       }
     }
     if (problems_.empty() && !out.current.empty() && !out.clusters.contains(out.current)) {
-      problems_.push_back(absl::StrCat(file_, ": current-context: ", jobspec::Shown(out.current),
+      problems_.push_back(absl::StrCat(file_, ": current-context: ", platform::Shown(out.current),
                                        " is not among the contexts; ",
                                        out.clusters.empty() ? "remove the line" : AllowedNames(out)));
     }
@@ -71,7 +71,7 @@ class Reader {
 
   NamedCluster Cluster(const YamlEntry& entry) {
     NamedCluster out;
-    for (const YamlEntry& field : Entries(entry.value, jobspec::Shown(entry.key.text))) {
+    for (const YamlEntry& field : Entries(entry.value, platform::Shown(entry.key.text))) {
       const std::string& key = field.key.text;
       if (key == "address") {
         Take(field, out.address);
@@ -84,14 +84,14 @@ class Reader {
       } else if (key == "tls-server-name") {
         Take(field, out.tls.server_name);
       } else {
-        Complain(field.key, absl::StrCat("there is no ", jobspec::Shown(key),
+        Complain(field.key, absl::StrCat("there is no ", platform::Shown(key),
                                          "; allowed: address, tls-ca, tls-cert, tls-key, tls-server-name"));
       }
     }
     if (entry.key.text.empty()) {
       Complain(entry.key, "the name of a context must not be empty");
     }
-    if (const absl::Status address = CheckAddress(out.address, jobspec::Shown(entry.key.text) + ".address");
+    if (const absl::Status address = CheckAddress(out.address, platform::Shown(entry.key.text) + ".address");
         !address.ok()) {
       Complain(entry.key, std::string(address.message()));
     }
@@ -100,11 +100,11 @@ class Reader {
 
   void Take(const YamlEntry& field, std::string& to) {
     if (field.value.kind != YamlNode::Kind::kScalar || field.value.anchor || !field.value.tag.empty()) {
-      Complain(field.key, jobspec::Shown(field.key.text) + ": must be text");
+      Complain(field.key, platform::Shown(field.key.text) + ": must be text");
       return;
     }
     if (!to.empty()) {
-      Complain(field.key, jobspec::Shown(field.key.text) + ": it is given twice");
+      Complain(field.key, platform::Shown(field.key.text) + ": it is given twice");
     }
     to = field.value.text;
   }

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "jobspec/text.h"
 #include "nlohmann/json.hpp"
+#include "platform/shown_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -21,7 +21,7 @@ struct CodePoint {
 
 CodePoint Decode(absl::string_view text) {
   char32_t value = static_cast<uint8_t>(text[0]);
-  const int bytes = jobspec::DecodeUtf8({text.data(), text.size()}, 0, value);
+  const int bytes = platform::DecodeUtf8({text.data(), text.size()}, 0, value);
   return {value, static_cast<size_t>(std::max(bytes, 1)), bytes > 0};
 }
 
@@ -52,7 +52,7 @@ std::string Escape(absl::string_view text) {
       out += "\\t";
     } else if (!point.valid || point.value < 0x20 || point.value == 0x7F) {
       absl::StrAppendFormat(&out, "\\x%02x", byte);
-    } else if (!jobspec::IsPlain(point.value)) {  // reorders or hides what stands around it
+    } else if (!platform::IsPlain(point.value)) {  // reorders or hides what stands around it
       absl::StrAppendFormat(&out, "\\u%04x", static_cast<uint32_t>(point.value));
     } else {
       absl::StrAppend(&out, text.substr(0, point.bytes));

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/access.h"
-#include "jobspec/text.h"
 #include "platform/log.h"
+#include "platform/shown_text.h"
 #include "tandem/v1/jobs.pb.h"
 
 namespace tandem::controller {
@@ -53,7 +53,7 @@ class Auditor : public experimental::Interceptor {
       caller_ = callers_.Of(*info_->server_context());  // while it is there
     }
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_MESSAGE) && job_.empty()) {
-      job_ = jobspec::Shown(JobOf(method_, methods->GetRecvMessage()), 100);
+      job_ = platform::Shown(JobOf(method_, methods->GetRecvMessage()), 100);
     }
     if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
@@ -101,7 +101,7 @@ void AuditLog::Write(const AuditLine& line) {
                  {"method", line.what},
                  {"job", line.job},
                  {"result", absl::StatusCodeToString(line.result.code())},
-                 {"why", jobspec::Shown(std::string(why), 500)},
+                 {"why", platform::Shown(std::string(why), 500)},
                  {"left_out", absl::StrCat(left_out)}});
 }
 

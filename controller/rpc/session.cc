@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
-#include "jobspec/text.h"
 #include "platform/log.h"
+#include "platform/shown_text.h"
 #include "proto/protocol.h"
 #include "proto/time.h"
 #include "proto/worker_id.h"
@@ -339,7 +339,7 @@ void Session::Welcome(v1::Assignments assignments) {
 
 void Session::Refuse(const v1::Refused& refused) {
   platform::Log(platform::LogLevel::kWarning, "a worker was refused",
-                {{"worker", jobspec::Shown(incoming_.hello().worker_id(), 100)},
+                {{"worker", platform::Shown(incoming_.hello().worker_id(), 100)},
                  {"from", caller_.address},
                  {"reason", refused.reason()},
                  {"message", refused.message()}});
