@@ -173,6 +173,14 @@ class Parser : public CommandTree {
   }
 
   void AddHistory() {
+    AddGet();
+    AddDescribe();
+    AddOutput();
+    AddProfile();
+    AddReports();
+  }
+
+  void AddGet() {
     CLI::App* get = AddFamily("get", "List jobs or workers");
     auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
     Offer(jobs->add_option("--state", jobs_options->states,
@@ -187,7 +195,9 @@ class Parser : public CommandTree {
     AddFormat(jobs, jobs_options->format, {"table", "json", "yaml", "name"});
     auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their slots", GetWorkers, get);
     AddFormat(workers, workers_options->format, {"table", "json", "yaml", "name"});
+  }
 
+  void AddDescribe() {
     auto [describe, describe_options] =
         Add<DescribeOptions>("describe", "Everything about one job", Describe);
     AddJob(describe, describe_options->job);
@@ -195,7 +205,9 @@ class Parser : public CommandTree {
         ->add_flag("--layout", describe_options->layout,
                    "Only its process groups, units, buffers and padding, and the offset of every parameter")
         ->excludes(AddFormat(describe, describe_options->format, {"table", "json", "yaml"}));
+  }
 
+  void AddOutput() {
     auto [logs, logs_options] = Add<LogsOptions>("logs", "The output of a job's ranks", Logs);
     AddJob(logs, logs_options->job);
     CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
@@ -211,7 +223,9 @@ class Parser : public CommandTree {
     events->add_flag("-f,--follow", events_options->follow,
                      "Keep printing new events until the job has ended");
     AddFormat(events, events_options->format, {"table", "json", "yaml"});
+  }
 
+  void AddProfile() {
     auto [profile, profile_options] = Add<ProfileOptions>(
         "profile", "Time the next steps of a running job, instruction by instruction", Profile);
     AddJob(profile, profile_options->job);
@@ -232,7 +246,9 @@ class Parser : public CommandTree {
             "Preset whose rates the profile keeps for what it did not measure (default on CPUs: cpu)")
         ->needs(measured)
         ->type_name("NAME");
+  }
 
+  void AddReports() {
     auto [metrics, metrics_options] =
         Add<MetricsOptions>("metrics", "Loss, gradient norm and time of every step", Metrics);
     AddJob(metrics, metrics_options->job);
@@ -309,11 +325,9 @@ class Parser : public CommandTree {
     top->add_flag("--once", top_options->once,
                   "Print them once, the default where standard output is not a terminal");
 
-    auto [health, health_options] = Add<HealthOptions>(
-        "health",
-        "Check that the controller serves; exits with 0, or with 1, 5, 6 or 7 (it can store nothing, denied, "
-        "unreachable, timeout)",
-        Health);
+    auto [health, health_options] = Add<HealthOptions>("health", "Check that the controller serves", Health);
+    health->footer(
+        "Exits with 0, or with 1 (it can store nothing), 5 (denied), 6 (unreachable) or 7 (timeout).");
     health
         ->add_option_function<std::string>(
             "--timeout",

@@ -301,6 +301,15 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
                 "Commits to the store that failed because its disk was full.", out),
       static_cast<double>(refused_commits_));
 
+  CollectRpcs(out);
+  Prune();
+  CollectTraining(out);
+  CollectProgress(out);
+  CollectCheckpoints(out);
+  return out;
+}
+
+void Metrics::CollectRpcs(std::vector<MetricFamily>& out) const {
   MetricFamily& started = AddFamily(kCounter, "grpc_server_started_total", "RPCs begun, by method.", out);
   for (const auto& [method, count] : started_) {
     Add(started, static_cast<double>(count), MethodLabels(method));
@@ -317,9 +326,9 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
   for (const auto& [method, took] : took_) {
     Add(handling, took, MethodLabels(method));
   }
+}
 
-  Prune();
-  CollectTraining(out);
+void Metrics::CollectProgress(std::vector<MetricFamily>& out) const {
   // Only ranks that run have these: a job that has ended has none.
   const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
   AddPerJob(
@@ -335,8 +344,6 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
   AddPerJob(
       kGauge, "tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
       progress_, [](const v1::Progress& progress) { return progress.stalled() ? 1 : 0; }, out);
-  CollectCheckpoints(out);
-  return out;
 }
 
 void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {

@@ -77,6 +77,8 @@ class Metrics : public prometheus::Collectable {
   };
 
   std::vector<prometheus::MetricFamily> CollectOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectRpcs(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectProgress(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectTraining(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectTimes(const std::map<std::string, Timed>& all, std::vector<prometheus::MetricFamily>& out) const
       ABSL_LOCKS_EXCLUDED(mu_);
