@@ -25,6 +25,12 @@ v1::Refused Refusal(std::string reason, std::string message, bool final) {
   return out;
 }
 
+// Whether it is acknowledged when it is stored, and not at once.
+bool IsStored(const v1::WorkerMessage& message) {
+  return message.has_hello() || message.has_status() || message.has_checkpoint() || message.has_set() ||
+         message.has_get();
+}
+
 }  // namespace
 
 Session::Session(Sessions& sessions, Engine& engine, std::string id, Caller caller)
@@ -142,12 +148,10 @@ void Session::OnDone() {
 uint64_t Session::Ack() const { return uncommitted_.empty() ? received_ : *uncommitted_.begin() - 1; }
 
 std::function<void()> Session::Acknowledging(uint64_t seq) {
-  const absl::MutexLock lock(&mu_);
-  uncommitted_.insert(seq);
   return [self = shared_from_this(), seq] { self->Done(seq); };
 }
 
-std::function<void(const absl::Status&)> Session::TakingKey(uint64_t seq) {
+std::function<void(const absl::Status&)> Session::Taking(uint64_t seq) {
   return [self = shared_from_this(), acknowledge = Acknowledging(seq)](const absl::Status& taken) {
     if (taken.ok()) {
       acknowledge();
@@ -171,6 +175,9 @@ void Session::Handle() {
   sessions_.AwakeSince();  // this thread is awake
   std::string worker;
   bool hello_seen = false;
+    if (IsStored(incoming_)) {
+      uncommitted_.insert(seq);  // with received_: a write at this moment must not acknowledge it
+    }
   const uint64_t seq = incoming_.seq();
   {
     const absl::MutexLock lock(&mu_);
@@ -197,17 +204,17 @@ void Session::Handle() {
   switch (incoming_.item_case()) {
     case v1::WorkerMessage::kStatus:
       engine_.Post(AttemptReport{.worker = worker, .status = incoming_.status()},
-                   [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
+                   [taken = Taking(seq)](const Engine::Reply& reply) { taken(reply.status); });
       break;
     case v1::WorkerMessage::kCheckpoint:
       engine_.Post(CheckpointNoticed{.worker = worker, .notice = incoming_.checkpoint()},
-                   [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
+                   [taken = Taking(seq)](const Engine::Reply& reply) { taken(reply.status); });
       break;
     case v1::WorkerMessage::kSet:
-      engine_.Set(worker, incoming_.set(), TakingKey(seq));
+      engine_.Set(worker, incoming_.set(), Taking(seq));
       break;
     case v1::WorkerMessage::kGet:
-      engine_.Get(worker, incoming_.get(), TakingKey(seq));
+      engine_.Get(worker, incoming_.get(), Taking(seq));
       break;
     case v1::WorkerMessage::kHello:
       End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello must be the first message, and sent once"));
@@ -299,7 +306,6 @@ void Session::HandleHello() {
       return;  // the worker has opened another session since this one was admitted
     }
     posted_ = true;
-    uncommitted_.insert(incoming_.seq());
   }
   platform::Log(platform::LogLevel::kInfo, "worker connected",
                 {{"worker", hello.worker_id()},
