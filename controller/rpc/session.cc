@@ -102,7 +102,6 @@ void Session::End(const grpc::Status& status) {
 void Session::Gone() {
   std::string worker;
   bool posted = false;
-  bool asked_to_end = false;
   {
     const absl::MutexLock order(&hello_order_);
     const absl::MutexLock lock(&mu_);
@@ -111,13 +110,9 @@ void Session::Gone() {
     }
     worker = worker_;
     posted = posted_;
-    asked_to_end = draining_;
   }
   sessions_.Leave(this);
-  if (posted) {
-    platform::Log(asked_to_end ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
-                  asked_to_end ? "worker left, as it was asked to" : "worker disconnected",
-                  {{"worker", worker}, {"session", id_}});
+  if (posted && !sessions_.closed()) {  // else it is the controller that goes
     engine_.Post(WorkerDisconnected{
         .worker = worker, .session = id_, .last_seen = std::max(last_seen(), sessions_.AwakeSince())});
   }
@@ -175,14 +170,14 @@ void Session::Handle() {
   sessions_.AwakeSince();  // this thread is awake
   std::string worker;
   bool hello_seen = false;
-    if (IsStored(incoming_)) {
-      uncommitted_.insert(seq);  // with received_: a write at this moment must not acknowledge it
-    }
   const uint64_t seq = incoming_.seq();
   {
     const absl::MutexLock lock(&mu_);
     last_seen_ = sessions_.clock_.Now();
     received_ = std::max(received_, seq);
+    if (IsStored(incoming_)) {
+      uncommitted_.insert(seq);  // with received_: a write at this moment must not acknowledge it
+    }
     worker = worker_;
     hello_seen = hello_seen_;
     if (gone_) {
