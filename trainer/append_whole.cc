@@ -12,7 +12,13 @@
 
 namespace tandem::trainer {
 
-absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text) {
+absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text,
+                         std::optional<off_t>& torn_at) {
+  if (torn_at.has_value() && ftruncate(file.get(), *torn_at) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("a part of what was written last stays: ", std::strerror(errno)));
+  }
+  torn_at.reset();
   const off_t end = lseek(file.get(), 0, SEEK_END);
   const ssize_t written = write(file.get(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) {
@@ -20,10 +26,11 @@ absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text
   }
   const std::string error = written < 0 ? std::strerror(errno) : "short write";
   // What follows a part could not be read either. Cutting a file needs no space.
-  if (written <= 0 || (end >= 0 && ftruncate(file.get(), end) == 0)) {
+  if (written <= 0 || ftruncate(file.get(), end) == 0) {
     return absl::UnavailableError(error);
   }
-  return absl::DataLossError(absl::StrCat(error, ", of which a part stays: ", std::strerror(errno)));
+  torn_at = end;
+  return absl::UnavailableError(absl::StrCat(error, ", of which a part stays: ", std::strerror(errno)));
 }
 
 }  // namespace tandem::trainer

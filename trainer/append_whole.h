@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -9,7 +12,9 @@
 namespace tandem::trainer {
 
 // Appends `text` to a file that was opened with O_APPEND, in one write(2): all of it, or nothing where it
-// fails, as on a full disk. DataLoss where a part of it stays. The error names no path.
-absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text);
+// fails, as on a full disk. Where a part of it stays, `torn_at` is set to the length of the file before it:
+// the next call cuts the file there first, and appends nothing while that fails. The error names no path.
+absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text,
+                         std::optional<off_t>& torn_at);
 
 }  // namespace tandem::trainer

@@ -25,7 +25,7 @@ absl::Status FollowedFile::Open() {
   TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(place.path, O_WRONLY | O_CREAT | O_APPEND, 0644));
   path_ = std::move(place.path);
   header_ = std::move(place.header);
-  torn_ = false;
+  torn_at_.reset();
   complained_ = false;
   return absl::OkStatus();
 }
@@ -52,14 +52,10 @@ void FollowedFile::FollowPath() {
 }
 
 void FollowedFile::Write(std::string_view text) {
-  if (torn_) {
-    return;
-  }
-  const absl::Status appended = AppendWhole(file_, std::string(header_).append(text));
+  const absl::Status appended = AppendWhole(file_, std::string(header_).append(text), torn_at_);
   if (appended.ok()) {
     header_.clear();
   } else {
-    torn_ = absl::IsDataLoss(appended);
     Complain(absl::StrCat("cannot write ", what_, "; training goes on without them"), appended);
   }
 }

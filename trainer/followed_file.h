@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,8 +39,7 @@ class FollowedFile {
   // Once, before the first Append. The error names the path.
   absl::Status Open();
 
-  // The whole text or nothing (append_whole.h). Nothing more goes to a file in which a part of one stays:
-  // what follows could not be read. A failure is logged, but only the first of a file, and lost.
+  // The whole text or nothing (append_whole.h): what fails is lost. The first failure of a file is logged.
   void Append(std::string_view text);
 
  private:
@@ -53,7 +55,7 @@ class FollowedFile {
   std::string path_;
   std::string header_;  // of the file; empty: it is there
   platform::Descriptor file_;
-  bool torn_ = false;  // a part of a text stays in the file
+  std::optional<off_t> torn_at_;  // its length without the part of a text that stays in it
   bool complained_ = false;
 };
 

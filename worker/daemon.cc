@@ -113,7 +113,7 @@ absl::Status Daemon::Run() {
   }
   if (state_.session.hello_sent) {
     constexpr absl::Duration kLastReports = absl::Seconds(1);
-    constexpr absl::Duration kLastMessages = absl::Milliseconds(500);
+    constexpr absl::Duration kLastMessages = absl::Seconds(2);
     if (!reports_.WaitUntilEmpty(kLastReports)) {
       Log(LogLevel::kWarning, "the controller has not acknowledged the last reports");
     }

@@ -12,8 +12,9 @@
 
 namespace tandem::cli {
 
-// What `tandem up` and `tandem run` give the daemons to end by themselves.
-inline constexpr absl::Duration kStopGrace = absl::Seconds(3);
+// What `tandem up` and `tandem run` give the daemons to end by themselves: more than a worker waits for its
+// ranks, its last reports and its last messages.
+inline constexpr absl::Duration kStopGrace = absl::Seconds(7);
 
 // A controller and workers on this machine, as `tandem up` and `tandem run` start them: the real daemons with
 // ordinary flags. Destruction kills what still runs. Not thread-safe; use on the main thread.

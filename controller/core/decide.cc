@@ -315,7 +315,7 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
   const WorkerEntry& entry = state.workers.at(worker);
   const bool connected = entry.connected;
   const auto& [reason, what] = connected        ? std::pair("WorkerConnected", "connected")
-                               : HasLeft(entry) ? std::pair("WorkerLeft", "has left, as it was asked to")
+                               : HasLeft(entry) ? std::pair(kWorkerLeft, "has left, as it was asked to")
                                                 : std::pair("WorkerDisconnected", "is away");
   Decision out;
   v1::Event& event = out.events.emplace_back();
@@ -411,7 +411,6 @@ Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) 
   return out;
 }
 
-}  // namespace
 // Observed, where there was room for it; what follows is decided by Tick.
 Decision DecideReport(const State& state, const AttemptReport& in) {
   Decision out;
@@ -424,6 +423,7 @@ Decision DecideReport(const State& state, const AttemptReport& in) {
   return out;
 }
 
+}  // namespace
 
 absl::Status CheckSameSpec(const v1::Job& known, const Submit& submit) {
   return known.submitted().SerializeAsString() == submit.submitted.SerializeAsString()

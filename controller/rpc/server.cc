@@ -235,6 +235,12 @@ void Server::Parts::RefreshTls() {
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
+    if (event.has_worker() && !event.worker().connected()) {
+      const bool left = event.reason() == kWorkerLeft;
+      platform::Log(left ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
+                    left ? "worker left, as it was asked to" : "worker disconnected",
+                    {{"worker", event.worker().worker_id()}, {"message", event.message()}});
+    }
     if (event.has_checkpoint_warning() || event.has_training_warning()) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
                     {{"job", event.job_id()}, {"message", event.message()}});

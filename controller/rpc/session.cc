@@ -25,6 +25,12 @@ v1::Refused Refusal(std::string reason, std::string message, bool final) {
   return out;
 }
 
+// Whether it is acknowledged when it is stored, and not at once.
+bool IsStored(const v1::WorkerMessage& message) {
+  return message.has_hello() || message.has_status() || message.has_checkpoint() || message.has_set() ||
+         message.has_get();
+}
+
 }  // namespace
 
 Session::Session(Sessions& sessions, Engine& engine, std::string id, Caller caller)
@@ -96,7 +102,6 @@ void Session::End(const grpc::Status& status) {
 void Session::Gone() {
   std::string worker;
   bool posted = false;
-  bool asked_to_end = false;
   {
     const absl::MutexLock order(&hello_order_);
     const absl::MutexLock lock(&mu_);
@@ -105,13 +110,9 @@ void Session::Gone() {
     }
     worker = worker_;
     posted = posted_;
-    asked_to_end = draining_;
   }
   sessions_.Leave(this);
-  if (posted) {
-    platform::Log(asked_to_end ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
-                  asked_to_end ? "worker left, as it was asked to" : "worker disconnected",
-                  {{"worker", worker}, {"session", id_}});
+  if (posted && !sessions_.closed()) {  // else it is the controller that goes
     engine_.Post(WorkerDisconnected{
         .worker = worker, .session = id_, .last_seen = std::max(last_seen(), sessions_.AwakeSince())});
   }
@@ -142,12 +143,10 @@ void Session::OnDone() {
 uint64_t Session::Ack() const { return uncommitted_.empty() ? received_ : *uncommitted_.begin() - 1; }
 
 std::function<void()> Session::Acknowledging(uint64_t seq) {
-  const absl::MutexLock lock(&mu_);
-  uncommitted_.insert(seq);
   return [self = shared_from_this(), seq] { self->Done(seq); };
 }
 
-std::function<void(const absl::Status&)> Session::TakingKey(uint64_t seq) {
+std::function<void(const absl::Status&)> Session::Taking(uint64_t seq) {
   return [self = shared_from_this(), acknowledge = Acknowledging(seq)](const absl::Status& taken) {
     if (taken.ok()) {
       acknowledge();
@@ -176,6 +175,9 @@ void Session::Handle() {
     const absl::MutexLock lock(&mu_);
     last_seen_ = sessions_.clock_.Now();
     received_ = std::max(received_, seq);
+    if (IsStored(incoming_)) {
+      uncommitted_.insert(seq);  // with received_: a write at this moment must not acknowledge it
+    }
     worker = worker_;
     hello_seen = hello_seen_;
     if (gone_) {
@@ -197,17 +199,17 @@ void Session::Handle() {
   switch (incoming_.item_case()) {
     case v1::WorkerMessage::kStatus:
       engine_.Post(AttemptReport{.worker = worker, .status = incoming_.status()},
-                   [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
+                   [taken = Taking(seq)](const Engine::Reply& reply) { taken(reply.status); });
       break;
     case v1::WorkerMessage::kCheckpoint:
       engine_.Post(CheckpointNoticed{.worker = worker, .notice = incoming_.checkpoint()},
-                   [done = Acknowledging(seq)](const Engine::Reply&) { done(); });
+                   [taken = Taking(seq)](const Engine::Reply& reply) { taken(reply.status); });
       break;
     case v1::WorkerMessage::kSet:
-      engine_.Set(worker, incoming_.set(), TakingKey(seq));
+      engine_.Set(worker, incoming_.set(), Taking(seq));
       break;
     case v1::WorkerMessage::kGet:
-      engine_.Get(worker, incoming_.get(), TakingKey(seq));
+      engine_.Get(worker, incoming_.get(), Taking(seq));
       break;
     case v1::WorkerMessage::kHello:
       End(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "hello must be the first message, and sent once"));
@@ -299,7 +301,6 @@ void Session::HandleHello() {
       return;  // the worker has opened another session since this one was admitted
     }
     posted_ = true;
-    uncommitted_.insert(incoming_.seq());
   }
   platform::Log(platform::LogLevel::kInfo, "worker connected",
                 {{"worker", hello.worker_id()},

@@ -60,9 +60,9 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What to call when the message with this number is committed.
-  std::function<void()> Acknowledging(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
-  // The same, of a key: the session ends where it was not taken.
-  std::function<void(const absl::Status&)> TakingKey(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
+  std::function<void()> Acknowledging(uint64_t seq);
+  // The same, of what may not be taken: the session ends then, and the worker sends it again in its next one.
+  std::function<void(const absl::Status&)> Taking(uint64_t seq);
 
   Sessions& sessions_;
   Engine& engine_;

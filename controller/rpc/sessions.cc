@@ -152,6 +152,11 @@ void Sessions::Close() {
   }
 }
 
+bool Sessions::closed() const {
+  const absl::MutexLock lock(&mu_);
+  return closed_;
+}
+
 absl::Time Sessions::LastSeen(const std::string& worker) const {
   const std::shared_ptr<Session> session = Find(worker);
   return session == nullptr ? absl::InfinitePast() : session->last_seen();

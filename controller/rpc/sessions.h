@@ -61,6 +61,7 @@ class Sessions {
 
   // Ends every stream, now and later.
   void Close();
+  bool closed() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Called with every worker whose session ended, from any thread. Set before the first Open.
   void OnGone(std::function<void(const std::string& worker)> gone) { gone_ = std::move(gone); }

@@ -332,6 +332,28 @@ TEST_F(StateDirectoryTest, AnotherOneInItsPlaceIsNotTouched) {
   EXPECT_TRUE(std::filesystem::exists(state_ + "/controller.db-wal"));
 }
 
+// Or what its ranks saved would not be told again to the next controller.
+TEST_F(StateDirectoryTest, WhatAWorkerReportsThereIsNotAcknowledged) {
+  const auto stub = v1::Workers::NewStub(client_.channel());
+  grpc::ClientContext context;
+  const std::unique_ptr<WorkerSession> session = Welcomed(*stub, context, HelloOf("w", 1));
+  ASSERT_NE(session, nullptr);
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("job", 1), "", job_).ok());
+  v1::WorkerMessage message;
+  message.set_seq(2);
+  v1::CheckpointNotice& notice = *message.mutable_checkpoint();
+  *notice.mutable_id() = FirstAttempt(*session);
+  notice.set_number(1);
+  notice.mutable_committed()->set_step(50);
+  std::filesystem::remove_all(state_);
+  session->Write(message);
+  for (v1::ControllerMessage answer; session->Read(&answer);) {
+    EXPECT_LT(answer.ack(), 2u);
+  }
+  EXPECT_FALSE(session->Finish().ok());
+  daemon_.Wait();
+}
+
 TEST_F(StateDirectoryTest, ADeletedHistoryIsNoticed) {
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
   std::filesystem::remove(state_ + "/history.db");

@@ -7,14 +7,34 @@
 
 #include <algorithm>
 #include <csignal>
+#include <memory>
 
 #include "tests/controller/daemon_process.h"
+#include "tests/controller/job_builder.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/simulated_worker.h"
+#include "tests/controller/worker_session.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Its workers have not gone, and nobody is to look for them.
+TEST(EndTest, AControllerThatIsStoppedSaysOfNoWorkerThatItDisconnected) {
+  platform::TemporaryFolder folder;
+  Daemon daemon(folder.path(), "");
+  const JobClient client(Daemon::Address(folder.path()));
+  const auto stub = v1::Workers::NewStub(client.channel());
+  grpc::ClientContext context;
+  const std::unique_ptr<WorkerSession> session = Welcomed(*stub, context, HelloOf("w", 1));
+  ASSERT_NE(session, nullptr);
+  EXPECT_EQ(daemon.Stop(), 0);
+  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("worker connected"));
+  EXPECT_THAT(Daemon::Log(folder.path()), Not(HasSubstr("worker disconnected")));
+}
 
 class FailpointTest : public ::testing::TestWithParam<const char*> {};
 

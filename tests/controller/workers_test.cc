@@ -197,9 +197,37 @@ TEST_F(HeldIdTest, AWorkerThatHasLeftAsItWasAskedToIsNotListed) {
     EXPECT_EQ(listed(), 1);
   }
   JobClient::Until([&] { return listed() == 0; });
+  EXPECT_EQ(listed(), 0);  // the log comes behind the first answer
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr(R"("level":"info","msg":"worker left, as it was asked to")"));
   EXPECT_THAT(log, Not(HasSubstr(R"("level":"warning")")));
+}
+
+// Somebody is to look for its ranks.
+TEST_F(HeldIdTest, AWorkerThatGoesWhileItsRanksEndHasNotLeftAsItWasAskedTo) {
+  testing::internal::CaptureStderr();
+  {
+    grpc::ClientContext context;
+    const auto stub = v1::Workers::NewStub(client_->channel());
+    v1::WorkerMessage message = HelloOf(/*incarnation=*/1, /*draining=*/true);
+    v1::AttemptStatus& running = *message.mutable_hello()->mutable_inventory()->add_attempts();
+    running.mutable_id()->set_job_id("j");
+    const auto session = Welcomed(*stub, context, message.hello());
+    ASSERT_NE(session, nullptr);
+    context.TryCancel();
+    session->Finish();
+  }
+  const auto reason = [&] {
+    grpc::ClientContext context;
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    return response.workers_size() == 1 ? response.workers(0).reason() : "none";
+  };
+  JobClient::Until([&] { return reason() == "NotConnected"; });
+  EXPECT_EQ(reason(), "NotConnected");  // the log comes behind the first answer
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr(R"("level":"warning","msg":"worker disconnected")"));
+  EXPECT_THAT(log, Not(HasSubstr("as it was asked to")));
 }
 
 // A daemon that opens another session before its last one was seen to be broken. The engine would send the

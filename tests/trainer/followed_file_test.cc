@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -23,6 +24,7 @@
 #include "platform/files.h"
 #include "platform/regular_file.h"
 #include "tests/platform/temporary_folder.h"
+#include "trainer/append_whole.h"
 
 namespace tandem::trainer {
 namespace {
@@ -191,6 +193,16 @@ TEST_F(FollowedFileTest, AFileThatIsBegunOnAFullDiskHasItsHeaderWithTheFirstText
     file.Append("four ");
   });
   EXPECT_EQ(Content(path_), "words: three four ");
+}
+
+TEST_F(FollowedFileTest, APartThatStayedIsCutOffBeforeTheNextText) {
+  const std::string path = temporary_.Write("torn", "one tw");
+  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_APPEND);
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::optional<off_t> torn_at = 4;  // as a file system says that failed to cut it, and is whole again
+  EXPECT_TRUE(AppendWhole(*file, "three ", torn_at).ok());
+  EXPECT_TRUE(AppendWhole(*file, "four ", torn_at).ok());
+  EXPECT_EQ(Content(path), "one three four ");
 }
 
 // What comes behind a part of a record or of a line could not be read.
