@@ -24,5 +24,12 @@ done
 
 scripts/build.sh "${build[@]}"
 started=$SECONDS
-ctest --test-dir build/release --output-on-failure --parallel "$(nproc)" "${ctest[@]}"
+ctest --test-dir build/release --output-on-failure --parallel "$(nproc)" "${ctest[@]}" || {
+  failed=$?
+  # A program's own summary stands far above that of all programs.
+  echo "test: what failed in these programs:" >&2
+  grep -aE -A 6 ': Failure$|^(FAIL|ERROR): |^FAILED |^E  |^\[  FAILED  \] .*[^)]$' build/release/Testing/Temporary/LastTest.log |
+    cut -c 1-300 | tail -n 100 >&2
+  exit "$failed"
+}
 echo "test: done in $((SECONDS - started)) s"

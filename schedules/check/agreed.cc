@@ -43,7 +43,7 @@ Meeting MeetingOf(const Outline& outline, const BuildOptions& options, const Ins
     case Opcode::kUnshard:
       return {true, mesh.gather_group, "gather"};
     case Opcode::kReduceGradients:
-      return {mesh.inner > 1, mesh.inner_group, "reduce"};
+      return {HasInnerPeers(options, outline.units[in.target]), mesh.inner_group, "reduce"};
     case Opcode::kUnshardOuter:
     case Opcode::kReduceOuter:
       return {true, mesh.outer_group, ""};

@@ -237,8 +237,9 @@ void Execution::Reduce(const Instruction& in) {
     WriteGarbage(in.operands[1]);
   }
   Write(gradients, sum);
-  if (in.operands.size() > std::max<size_t>(sum_at, 1) + 1) {
-    Write(in.operands.back(), symbols_.Of(SymbolOp::kNormTerms, in.target, 0, 0, {sum}));
+  const Operand& last = in.operands.back();
+  if (program_.buffers[last.buffer].kind == BufferKind::kNormTerms) {
+    Write(last, symbols_.Of(SymbolOp::kNormTerms, in.target, 0, 0, {sum}));
   }
 }
 
