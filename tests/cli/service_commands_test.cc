@@ -207,7 +207,7 @@ TEST_F(ServiceCommandTest, HealthIsTheExitCode) {
   EXPECT_EQ(server_->worker_looks, 1) << "it does not read the list of a large cluster";
   EXPECT_EQ(console_.out, "SERVING  other at " + server_->address() + "\n");
   server_->Stop();
-  EXPECT_EQ(Tandem({"health", "--timeout", "1s"}), kUnreachable);
+  EXPECT_EQ(Tandem({"health", "--timeout", "30s"}), kUnreachable);
   EXPECT_EQ(console_.out, "");
   EXPECT_EQ(Tandem({"health", "--timeout", "soon"}), kUsage);
 }

@@ -221,8 +221,16 @@ TEST(GlooCommunicatorTest, APeerThatLeavesIsNamedAndFelt) {
 }
 
 TEST(GlooCommunicatorTest, APeerThatDoesNotTakePartIsNamedAtTheDeadline) {
-  const auto communicators =
-      MakeGlooCommunicators("dp_cp", 2, absl::Milliseconds(1500), std::make_shared<MemoryStore>());
+  // The time is that of the connections too: where the machine stood still for as long, they are made again.
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int tries = 1; communicators.empty(); ++tries) {
+    try {
+      communicators =
+          MakeGlooCommunicators("dp_cp", 2, absl::Milliseconds(1500), std::make_shared<MemoryStore>());
+    } catch (const CommError& error) {
+      ASSERT_LT(tries, 10) << error.what();
+    }
+  }
   std::latch done(1);
   RunThreadRanks(2, [&](int rank) {
     if (rank == 1) {

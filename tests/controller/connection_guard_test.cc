@@ -22,6 +22,8 @@
 namespace tandem::controller {
 namespace {
 
+constexpr int kPatienceMs = 30'000;  // for what comes
+
 // A guard whose server does what the test says.
 TEST(ConnectionLimitTest, OneWorkersCertificateCannotTakeAllDescriptors) {
   for (const uint64_t descriptors : {uint64_t{256}, uint64_t{1024}, uint64_t{1} << 20}) {
@@ -64,7 +66,7 @@ class ConnectionGuardTest : public ::testing::Test {
   static std::string Read(int fd) {
     std::array<char, 64> buffer{};
     pollfd readable{.fd = fd, .events = POLLIN};
-    poll(&readable, 1, 5000);
+    poll(&readable, 1, kPatienceMs);
     const ssize_t got = read(fd, buffer.data(), buffer.size());
     return got > 0 ? std::string(buffer.data(), static_cast<size_t>(got)) : "";
   }
@@ -149,7 +151,7 @@ class TlsGuardTest : public ::testing::Test {
     std::string out;
     std::array<char, 4096> buffer{};
     pollfd readable{.fd = fd, .events = POLLIN};
-    while (poll(&readable, 1, 5000) == 1) {
+    while (poll(&readable, 1, kPatienceMs) == 1) {
       const ssize_t got = read(fd, buffer.data(), buffer.size());
       if (got <= 0) {
         break;
@@ -174,7 +176,7 @@ TEST_F(TlsGuardTest, AClientThatDoesNotSayWhoItIsIsLetGoAfterTenSeconds) {
   EXPECT_FALSE(HungUp(silent, 50));
   clock_.Advance(absl::Seconds(11));
   Connect();  // the guard looks at its clock again
-  EXPECT_TRUE(HungUp(silent, 5000));
+  EXPECT_TRUE(HungUp(silent, kPatienceMs));
   EXPECT_EQ(served_, 0) << "gRPC has heard of none of them";
 }
 
@@ -184,7 +186,7 @@ TEST_F(TlsGuardTest, OfTooManyThatDoNotSayWhoTheyAreTheOldestGivesWay) {
   Connect();
   EXPECT_FALSE(HungUp(oldest, 50));
   Connect();
-  EXPECT_TRUE(HungUp(oldest, 5000));
+  EXPECT_TRUE(HungUp(oldest, kPatienceMs));
   EXPECT_FALSE(HungUp(second, 50));
 }
 
@@ -196,7 +198,7 @@ TEST_F(TlsGuardTest, WhatIsNeitherTlsNorHttp2IsClosedAtOnce) {
   const std::string bytes(100'000, '\x16');
   static_cast<void>(send(noise, bytes.data(), bytes.size(), MSG_NOSIGNAL));
   ReadAll(noise);
-  EXPECT_TRUE(HungUp(noise, 5000));
+  EXPECT_TRUE(HungUp(noise, kPatienceMs));
   EXPECT_EQ(served_, 0);
 }
 
@@ -223,7 +225,7 @@ TEST_F(TlsGuardTest, APlaintextClientIsAnsweredEveryCallAndNotForEver) {
   std::string got(expected.size(), '\0');
   pollfd readable{.fd = plain, .events = POLLIN};
   size_t size = 0;
-  while (size < expected.size() && poll(&readable, 1, 5000) == 1) {
+  while (size < expected.size() && poll(&readable, 1, kPatienceMs) == 1) {
     const ssize_t more = read(plain, got.data() + size, got.size() - size);
     ASSERT_GT(more, 0);
     size += static_cast<size_t>(more);
@@ -235,7 +237,7 @@ TEST_F(TlsGuardTest, APlaintextClientIsAnsweredEveryCallAndNotForEver) {
   for (int i = 0; i < 8 && !HungUp(plain, 0); ++i) {
     static_cast<void>(send(plain, flood.data(), flood.size(), MSG_NOSIGNAL));
   }
-  EXPECT_TRUE(HungUp(plain, 5000));
+  EXPECT_TRUE(HungUp(plain, kPatienceMs));
   EXPECT_EQ(served_, 0);
 }
 

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "tests/controller/daemon_process.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/job_client.h"
@@ -45,6 +46,19 @@ double CpuSeconds(const Daemon& daemon) {
     sum += nanoseconds;
   }
   return sum / 1e9;
+}
+
+// Whether it uses little of a second in which nothing happens. One of three is enough: where a virtual
+// machine stands still, the time is counted as that of whatever ran.
+bool IsIdle(const Daemon& daemon) {
+  for (int i = 0; i < 3; ++i) {
+    const double before = CpuSeconds(daemon);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (CpuSeconds(daemon) - before < 0.5) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // Connections that say nothing.
@@ -98,9 +112,7 @@ TEST(DescriptorsTest, AFloodOfConnectionsIsTurnedAwayAndThoseThatWereThereGoOn) 
   worker.Release();
   ASSERT_TRUE(before.Follow("held", job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
-  const double cpu = CpuSeconds(daemon);
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // while nothing happens
-  EXPECT_LT(CpuSeconds(daemon) - cpu, 0.5) << "it does not spin";
+  EXPECT_TRUE(IsIdle(daemon)) << "it spins";
   EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("connections are turned away"));
   EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("\"limit\":\"64\""));
 
@@ -134,9 +146,7 @@ TEST(DescriptorsTest, WithoutASingleOneItWaitsAndServesAgain) {
   RawConnections flood(folder.path() + "/socket");
   flood.Open(20);
   EXPECT_TRUE(before.Submit(JobClient::SpecOf("two", 1), "", job).ok());
-  const double cpu = CpuSeconds(daemon);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  EXPECT_LT(CpuSeconds(daemon) - cpu, 0.5) << "it does not spin";
+  EXPECT_TRUE(IsIdle(daemon)) << "it spins";
   flood.Close();
   SetLimit(daemon, RLIMIT_NOFILE, 1024);
   JobClient after(Daemon::Address(folder.path()));
@@ -249,7 +259,9 @@ TEST_F(FullDiskTest, ItIsSaidToWhoeverAsksUntilThereIsRoomAlsoWhileNobodySubmits
 
   SetLimit(daemon_, RLIMIT_FSIZE, RLIM_INFINITY);
   JobClient::Until([&] { return StoreError().empty(); });
-  EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr("the store can be written again"));
+  JobClient::Until([&] {  // it answers before it writes that
+    return absl::StrContains(Daemon::Log(folder_.path()), "the store can be written again");
+  });
   v1::Job job;
   EXPECT_TRUE(client_.Submit(JobClient::SpecOf("later", 1), "", job).ok());
   EXPECT_EQ(daemon_.Stop(), 0);
@@ -395,7 +407,7 @@ TEST_F(BigMessageTest, OverTheLimitItIsRefusedBeforeItIsBuffered) {
   v1::Job job;
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("before", 1), "", job).ok());
   const int64_t before = PeakKb(daemon_);
-  const grpc::Status status = Submit(size_t{512} << 20);
+  const grpc::Status status = Submit(size_t{64} << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
   EXPECT_THAT(status.error_message(), HasSubstr("was refused; at most 4194304 bytes are taken"));
   EXPECT_LT(PeakKb(daemon_) - before, 10'000);

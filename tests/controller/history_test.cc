@@ -207,7 +207,7 @@ TEST_F(HistoryTest, ADamagedPageAnywhereIsNamedWithTheWayOut) {
     std::string damaged = whole;
     damaged.replace(page * kPage, kPage, kPage, '\x5a');
     std::ofstream(path) << damaged;
-    const absl::Status status = History::Open(folder_.path(), {}).status();
+    const absl::Status status = History::Open(folder_.path(), {.check_patience = absl::Minutes(1)}).status();
     ASSERT_TRUE(absl::IsDataLoss(status)) << "page " << page + 1 << ": " << status;
     const std::string message(status.message());
     EXPECT_EQ(message.find(path), 0U) << message;

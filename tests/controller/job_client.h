@@ -42,7 +42,7 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     return read.spec;
   }
 
-  static void SetDeadline(grpc::ClientContext& context, int seconds = 20) {
+  static void SetDeadline(grpc::ClientContext& context, int seconds = 60) {
     context.set_wait_for_ready(true);
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(seconds));
   }
@@ -90,10 +90,10 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     return stream->Finish();
   }
 
-  // Asks until `done` says so, or fails the test after 20 s.
+  // Asks until `done` says so, or fails the test after a minute.
   template <typename Done>
   static void Until(Done done) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     while (!done()) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it never happened";
       std::this_thread::yield();

@@ -18,12 +18,13 @@ namespace tandem::controller {
 
 // Starts a controller in this process, on a port of its own, whose state is in `folder`; null after a
 // failure.
-inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& folder, ServerOptions options) {
+inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& folder, ServerOptions options,
+                                           const platform::Clock& clock = platform::SteadyClock()) {
   std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
   options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-  auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
+  auto server = Server::Start(options, clock, platform::SystemRandom());
   EXPECT_TRUE(server.ok()) << server.status();
   return server.ok() ? *std::move(server) : nullptr;
 }
@@ -31,8 +32,9 @@ inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& fold
 // The whole controller in this process, over real gRPC; workers are the test's to pretend.
 class ServiceTest : public ::testing::Test {
  protected:
-  explicit ServiceTest(const Limits& limits = {}, const tls::TlsFiles& tls = {}) {
-    server_ = StartServer(folder_, {.tls = tls, .metrics_listen = "off", .limits = limits});
+  explicit ServiceTest(const Limits& limits = {}, const tls::TlsFiles& tls = {},
+                       const platform::Clock& clock = platform::SteadyClock()) {
+    server_ = StartServer(folder_, {.tls = tls, .metrics_listen = "off", .limits = limits}, clock);
     client_ = std::make_unique<JobClient>(server_->addresses().at(0));
   }
   const std::string& address() { return server_->addresses().at(0); }

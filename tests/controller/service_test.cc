@@ -85,6 +85,8 @@ TEST_F(ServiceTest, APrefetchDistanceThatIsLeftOpenIsChosenOnce) {
 
 TEST_F(ServiceTest, ACallerThatLeavesWhileItsPrefetchIsChosenHasNoJob) {
   v1::JobSpec spec = JobClient::SpecOf("left", 2);
+  const int64_t batch = spec.training().global_batch_size();
+  spec.mutable_training()->set_global_batch_size(32 * batch);    // so that it takes long enough to be left
   spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);  // auto
   spec.mutable_resources()->set_device(v1::DEVICE_CPU);
   v1::SubmitRequest request;
@@ -98,6 +100,7 @@ TEST_F(ServiceTest, ACallerThatLeavesWhileItsPrefetchIsChosenHasNoJob) {
   }
   // The planner takes one after the other: behind this one the first is over.
   spec.set_name("stays");
+  spec.mutable_training()->set_global_batch_size(batch);
   ASSERT_TRUE(client_->Submit(spec, "", job).ok());
   v1::ListJobsResponse jobs;
   grpc::ClientContext list;

@@ -162,7 +162,8 @@ TEST_F(TlsDaemonTest, TenThousandHalfOpenHandshakesAreShedWhileSessionsLiveOn) {
   const auto start = std::chrono::steady_clock::now();
   JobClient fresh(address_, Of(Role::kUser, "bob"));
   EXPECT_TRUE(fresh.Get("held", job).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(9))
+      << "none has waited its ten out";
   worker.Release();
   ASSERT_TRUE(alice.Follow("held", job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();

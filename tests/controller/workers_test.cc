@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "controller/core/rendezvous.h"
 #include "proto/protocol.h"
@@ -22,6 +21,7 @@
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/controller/worker_session.h"
+#include "tests/platform/fake_clock.h"
 
 namespace tandem::controller {
 namespace {
@@ -29,10 +29,42 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class TimeoutTest : public ServiceTest {
+// A clock that is there before the controller that reads it, and after it.
+class HasClock {
+ protected:
+  platform::FakeClock clock_;
+};
+
+// The whole controller with a clock that the test moves, so that it does not matter how fast the machine is.
+class ClockedServiceTest : protected HasClock, public ServiceTest {
+ protected:
+  explicit ClockedServiceTest(const Limits& limits) : ServiceTest(limits, {}, clock_) {}
+
+  absl::Time LastSeen(const std::string& id) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    v1::ListWorkersResponse response;
+    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    for (const v1::Worker& worker : response.workers()) {
+      if (worker.id() == id) {
+        return proto::FromProto(worker.last_seen());
+      }
+    }
+    return absl::InfinitePast();
+  }
+
+  // Until the controller has heard at the new time from this worker, which answers heartbeats. `interval`:
+  // that of the heartbeats; after twice as long without a word the controller would have stood still.
+  void Pass(absl::Duration interval, const std::string& worker) {
+    clock_.Advance(interval);
+    JobClient::Until([&] { return LastSeen(worker) == clock_.Now(); });
+  }
+};
+
+class TimeoutTest : public ClockedServiceTest {
  protected:
   static constexpr absl::Duration kTimeout = absl::Seconds(8);
-  TimeoutTest() : ServiceTest({.worker_timeout = kTimeout}) {}
+  TimeoutTest() : ClockedServiceTest({.worker_timeout = kTimeout}) {}
 };
 
 // A frozen machine, or a connection that is half open: nothing comes, and nothing says that nothing will.
@@ -40,7 +72,13 @@ TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
   const SimulatedWorker a("a", address(), {.hold = true, .mute = true});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  ASSERT_TRUE(client_->Follow("held", job).ok());
+  JobClient::Until([&] { return client_->Get("held", job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
+  const SimulatedWorker b("b", address(), {.slots = 0});
+  for (const absl::Time start = clock_.Now(); job.state() < v1::JOB_STATE_SUCCEEDED;) {
+    ASSERT_LT(clock_.Now(), start + 3 * kTimeout) << "it is not lost";
+    Pass(absl::Seconds(1), "b");
+    ASSERT_TRUE(client_->Get("held", job).ok());
+  }
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(job.reason(), "WorkerLost");
   grpc::ClientContext context;
@@ -55,11 +93,7 @@ TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
       break;
     }
   }
-  grpc::ClientContext of_workers;
-  v1::ListWorkersResponse workers;
-  ASSERT_TRUE(client_->stub().ListWorkers(&of_workers, {}, &workers).ok());
-  ASSERT_EQ(workers.workers_size(), 1);
-  const absl::Time last_message = proto::FromProto(workers.workers(0).last_seen());
+  const absl::Time last_message = LastSeen("a");
   EXPECT_GE(lost - last_message, kTimeout);
   EXPECT_LE(lost - last_message, 1.25 * kTimeout);
 }
@@ -74,10 +108,11 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
   EXPECT_EQ(second.refused(), "WorkerIdInUse");
 }
 
-class HeldIdTest : public ServiceTest {
+class HeldIdTest : public ClockedServiceTest {
  protected:
   // A session that is silent for a second is closed.
-  HeldIdTest() : ServiceTest({.worker_timeout = absl::Seconds(2)}) {}
+  HeldIdTest() : ClockedServiceTest({.worker_timeout = absl::Seconds(2)}) {}
+  static constexpr absl::Duration kHeartbeat = absl::Milliseconds(250);  // the interval that follows from it
 
   static v1::WorkerMessage HelloOf(uint64_t incarnation, bool draining) {
     v1::WorkerMessage message;
@@ -118,6 +153,8 @@ class HeldIdTest : public ServiceTest {
         for (v1::ControllerMessage message; stream_->Read(&message);) {
           if (!silent_) {
             stream_->Write(heartbeat);
+          } else {
+            unanswered_ += message.has_heartbeat() ? 1 : 0;
           }
         }
         stream_->Finish();
@@ -129,9 +166,12 @@ class HeldIdTest : public ServiceTest {
     }
     // From now on it answers nothing, as one whose machine has lost its network.
     void FallSilent() { silent_ = true; }
+    // The heartbeats that it has got since then.
+    int unanswered() const { return unanswered_; }
 
    private:
     std::atomic<bool> silent_ = false;
+    std::atomic<int> unanswered_ = 0;
     grpc::ClientContext context_;
     std::unique_ptr<v1::Workers::Stub> stub_;
     std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;
@@ -145,7 +185,10 @@ TEST_F(HeldIdTest, AProcessWhoseIdStaysTakenIsTurnedAwayForGood) {
   const v1::ControllerMessage first = AnswerTo(2);
   EXPECT_EQ(first.refused().reason(), "WorkerIdInUse");
   EXPECT_FALSE(first.refused().final());
-  JobClient::Until([&] { return AnswerTo(2).refused().final(); });
+  JobClient::Until([&] {
+    Pass(kHeartbeat, "a");
+    return AnswerTo(2).refused().final();
+  });
   EXPECT_FALSE(AnswerTo(3).refused().final()) << "each has its own time";
 }
 
@@ -156,20 +199,28 @@ TEST_F(HeldIdTest, AfterManyOtherProcessesOfAnIdTheNextIsTurnedAwayForGoodToo) {
   for (uint64_t incarnation = 2; incarnation < 2 + kMany; ++incarnation) {
     EXPECT_FALSE(AnswerTo(incarnation).refused().final());
   }
-  JobClient::Until([&] { return AnswerTo(2 + kMany).refused().final(); });
+  JobClient::Until([&] {
+    Pass(kHeartbeat, "a");
+    return AnswerTo(2 + kMany).refused().final();
+  });
 }
 
 TEST_F(HeldIdTest, WhileTheHolderOfAnIdIsSilentNobodyIsTurnedAwayForGood) {
   Holder holder(client_->channel(), /*draining=*/false);
-  const absl::Time first = absl::Now();
   EXPECT_FALSE(AnswerTo(2).refused().final());
-  JobClient::Until([&] { return absl::Now() > first + absl::Seconds(2); });  // it would be turned away now
+  for (int i = 0; i < 8; ++i) {
+    Pass(kHeartbeat, "a");
+  }
+  // It would be turned away now.
   holder.FallSilent();
-  const absl::Time silent = absl::Now();
-  JobClient::Until([&] { return absl::Now() > silent + absl::Milliseconds(750); });  // three heartbeats
+  for (int i = 1; i <= 4; ++i) {  // the first may pass an answer that is still on its way
+    clock_.Advance(kHeartbeat);
+    JobClient::Until([&] { return holder.unanswered() >= i; });
+  }
   JobClient::Until([&] {
     const v1::ControllerMessage answer = AnswerTo(2);
     EXPECT_FALSE(answer.refused().final());
+    clock_.Advance(kHeartbeat);
     return answer.has_welcome();
   });
 }
@@ -177,13 +228,12 @@ TEST_F(HeldIdTest, WhileTheHolderOfAnIdIsSilentNobodyIsTurnedAwayForGood) {
 TEST_F(HeldIdTest, AProcessThatFollowsOneWhichIsAskedToEndTriesAgainUntilThen) {
   {
     const Holder holder(client_->channel(), /*draining=*/true);
-    const absl::Time end = absl::Now() + absl::Seconds(3);  // longer than the other test takes
-    JobClient::Until([&] {
+    for (int i = 0; i < 12; ++i) {  // longer than the other test takes
+      Pass(kHeartbeat, "a");
       const v1::ControllerMessage answer = AnswerTo(2);
       EXPECT_EQ(answer.refused().reason(), "WorkerIdInUse");
       EXPECT_FALSE(answer.refused().final());
-      return absl::Now() > end;
-    });
+    }
   }
   JobClient::Until([&] { return AnswerTo(2).has_welcome(); });
 }

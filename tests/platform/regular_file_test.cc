@@ -66,7 +66,7 @@ TEST_F(RegularFileTest, AFifoThatTakesThePlaceOfAFileMeanwhileIsNotOpened) {
   });
   int opened = 0;
   int irregular = 0;
-  while (swaps < 20'000) {
+  while (swaps < 20'000 || opened == 0) {  // this thread may stand still while the other swaps
     const absl::StatusOr<Descriptor> file = OpenRegularFile(path, O_RDONLY);
     struct stat info {};
     if (file.ok() && fstat(file->get(), &info) == 0) {

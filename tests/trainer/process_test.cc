@@ -27,8 +27,8 @@ using link::ExitCode;
 
 // Real tandem-trainer processes over Gloo; the test is their daemon.
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
-constexpr absl::Duration kSoon = absl::Seconds(10);  // far from every timeout that would end it otherwise
+constexpr absl::Duration kPatience = absl::Seconds(120);
+constexpr absl::Duration kSoon = absl::Seconds(30);  // far from every timeout that would end it otherwise
 
 class ProcessTest : public TrainerProcesses {
  protected:
