@@ -84,7 +84,7 @@ class Page:
 
 
 def shell(commands):
-    done = subprocess.run(["bash", "-ec", commands], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(["bash", "-ec", commands], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400, check=False)
     if done.returncode != 0:
         logs = "".join(path.read_text() for path in pathlib.Path("/var/log").glob("tandem-*"))
         sys.exit(f"{commands}\nexits with {done.returncode}:\n{done.stdout}{done.stderr}\n{logs[-4000:]}")
@@ -93,7 +93,7 @@ def shell(commands):
 
 def shell_until(pattern, commands):
     """Until a line of what they print is as wanted: a worker that was started connects when it can."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not re.search(pattern, said := shell(commands), re.M):
         if time.monotonic() > deadline:
             sys.exit(f"{commands}\nprints\n{said}")

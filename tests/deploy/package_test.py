@@ -57,7 +57,7 @@ def main():
         (folder / "text").write_text("a line of text\n" * 2000)
         (folder / "job.yaml").write_text(JOB % (folder / "text"))
         done = subprocess.run([moved / "bin/tandem", "run", "-f", folder / "job.yaml"], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=90, check=False)
+                              capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0 and "SUCCEEDED" in done.stdout, done.stdout + done.stderr
     print(f"{', '.join(programs)}: moved, loaded and trained")
 

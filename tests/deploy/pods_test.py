@@ -43,7 +43,7 @@ class User:
                         certs / "admin-operator.crt", "--tls-key", certs / "admin-operator.key"]
 
     def __call__(self, *words, code=0):
-        done = subprocess.run([*self.command, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*self.command, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout.strip()
 
@@ -54,7 +54,7 @@ class User:
         return [json.loads(line)["step"] for line in self("metrics", job, "-o", "json").splitlines()]
 
 
-def wait_for(what, condition, seconds=60.0):
+def wait_for(what, condition, seconds=120.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -122,7 +122,7 @@ def run(root, image, folder):
         assert user.job(first)["attempt"] == 1 and user.steps(first)[:3] == [1, 2, 3]
 
         assert workers[1].delete() == 0
-        user("wait", first, "--timeout", "50s", code=75)
+        user("wait", first, "--timeout", "200s", code=75)
         job = user.job(first)
         assert job["reason"] == "Preempted", job["reason"]
         saved = [int(path.name.removeprefix("step-")) for path in (shared / "moved").glob("step-*")]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Slurm on this machine, of one controller and some nodes: for root in a container, without munge and cgroups."""
+import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -33,7 +35,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1,batch_sched_delay=0
 ReturnToService=2
-KillWait=10
+KillWait=60
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 SlurmdParameters=config_overrides
@@ -47,13 +49,14 @@ PartitionName=high Nodes={nodes} MaxTime=INFINITE State=UP PriorityTier=10 Preem
 
 
 def free_ports(count):
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+    """Below those that the kernel hands out: it may give one of those to a test that runs beside before Slurm listens."""
+    below = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = []
+    for port in random.SystemRandom().sample(range(min(10_000, below - 100), below), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            ports.append(port)
+    return ports[:count]
 
 
 class Slurm:
@@ -104,7 +107,7 @@ class Slurm:
         self.daemons.append(subprocess.Popen(command, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
 
     def __call__(self, *command, check=True):
-        done = subprocess.run([str(word) for word in command], env=self.env, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([str(word) for word in command], env=self.env, capture_output=True, text=True, timeout=120, check=False)
         assert not check or done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout.strip()
 
@@ -115,7 +118,7 @@ class Slurm:
     def is_idle(self):
         return self("sinfo", "--noheader", "--format", "%t %D", "--partition", "low", check=False) == f"idle {self.nodes}"
 
-    def wait(self, what, condition, seconds=30.0):
+    def wait(self, what, condition, seconds=120.0):
         deadline = time.monotonic() + seconds
         while not (value := condition()):
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}"

@@ -44,7 +44,7 @@ class Browser:
 
         wait_for(f"a click on {selector}", clicked)
 
-    def until(self, what, condition, seconds=60):
+    def until(self, what, condition, seconds=120):
         try:
             return wait_for(what, condition, seconds)
         except AssertionError:

@@ -14,7 +14,7 @@ import tempfile
 import time
 
 
-def wait_for(what, condition, seconds=60.0):
+def wait_for(what, condition, seconds=120.0):
     """Polls until `condition()` is true; its value. Fails with `what` at the deadline, which is for what never comes:
     a machine that does other things too is slow."""
     deadline = time.monotonic() + seconds
@@ -33,6 +33,12 @@ def alive(pid):
             return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or while it was read
         return False
+
+
+def catches(pid, number):
+    """Whether the process has a handler of that signal."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt")) & 1 << number - 1 != 0
 
 
 def children(pid):

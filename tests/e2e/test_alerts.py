@@ -23,7 +23,7 @@ def dashboard_queries():
 def test_every_series_that_a_rule_or_the_dashboard_asks_for_is_there(start):
     port = free_port()
     start(workers=0, metrics=f"127.0.0.1:{port}")
-    scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+    scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
     exprs = re.findall(r"^ +expr: (.*)$", RULES.read_text(), re.M)
     names = {name for expr in exprs + dashboard_queries() for name in re.findall(r"\b(?:tandem|process|grpc_server)_\w+", expr)}
     assert len(names) >= 20
@@ -44,7 +44,7 @@ def test_a_scrape_says_what_a_job_sends_and_holds(start, tmp_path):
     cluster.wait_state("weighed", "SUCCEEDED")
 
     def series(name):
-        scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read().decode()
+        scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
         return {labels: float(value) for labels, value in re.findall(rf'^{name}{{job_name="weighed",(.*)}} (.*)$', scrape, re.M)}
 
     plan = json.loads(cluster.cli("plan", "-f", tmp_path / "weighed.json", "-o", "json").stdout)
@@ -81,7 +81,7 @@ def test_prometheus_fires_for_a_stopped_rank_and_stops_when_it_goes_on(start, tm
     pid = None
     try:
         cluster.submit(tiny_job("watched", steps=1_000_000))
-        wait_for("some steps", lambda: cluster.step("watched") >= 5, 60)
+        wait_for("some steps", lambda: cluster.step("watched") >= 5)
         wait_for("Prometheus answers, and nothing is wrong", lambda: firing() == [])
         pid = cluster.trainers()[0]
         os.kill(pid, signal.SIGSTOP)

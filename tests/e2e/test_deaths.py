@@ -7,13 +7,15 @@ import time
 
 from cluster import alive, tiny_job, wait_for
 
+AT_ONCE = 30.0  # seconds: of a machine that stands still for some; what hangs does so for minutes
+
 STEPS = 200  # of a job that is killed in the midst of them
 
 
 def killed_mid_job(cluster, name, steps=5):
     """Submits an endless job and waits until it has made some steps; its trainers' pids."""
     cluster.submit(tiny_job(name, steps=1_000_000))
-    wait_for(f"{name} steps", lambda: cluster.step(name) >= steps, 60)
+    wait_for(f"{name} steps", lambda: cluster.step(name) >= steps)
     trainers = cluster.trainers()
     assert len(trainers) == 2
     return trainers
@@ -24,14 +26,14 @@ def test_killed_trainer_fails_the_job_at_once_naming_rank_signal_and_step(start)
     trainers = killed_mid_job(cluster, "victim")
     os.kill(trainers[1], signal.SIGKILL)
     killed = time.monotonic()
-    job = cluster.wait_state("victim", "FAILED", 15)
-    assert time.monotonic() - killed <= 10.0
+    job = cluster.wait_state("victim", "FAILED")
+    assert time.monotonic() - killed <= AT_ONCE
     cause = job["cause"]
     assert cause["signal"] == 9
     assert cause["rank"] in (0, 1)
     assert int(cause["step"]) >= 5
     assert "signal 9" in cause["message"] and "step" in cause["message"]
-    wait_for("no trainer is left", lambda: not any(map(alive, trainers)), 10)
+    wait_for("no trainer is left", lambda: not any(map(alive, trainers)))
 
 
 def test_restarted_controller_adopts_the_running_job_and_its_reports_have_no_gap(start):
@@ -49,7 +51,7 @@ def test_restarted_controller_adopts_the_running_job_and_its_reports_have_no_gap
     steps = [report["step"] for report in cluster.reports("survivor")]
     assert steps == list(range(1, len(steps) + 1))
     cluster.cli("cancel", "survivor")
-    cluster.wait_state("survivor", "CANCELLED", 15)
+    cluster.wait_state("survivor", "CANCELLED")
 
 
 def test_killed_worker_takes_its_trainers_along_and_the_job_ends_with_worker_lost(start):
@@ -57,8 +59,8 @@ def test_killed_worker_takes_its_trainers_along_and_the_job_ends_with_worker_los
     trainers = killed_mid_job(cluster, "orphaned")
     cluster.workers["w1"].kill()
     cluster.workers["w1"].wait()
-    wait_for("no trainer is left", lambda: not any(map(alive, trainers)), 10)
-    job = cluster.wait_state("orphaned", "FAILED", 20)
+    wait_for("no trainer is left", lambda: not any(map(alive, trainers)))
+    job = cluster.wait_state("orphaned", "FAILED")
     assert job["cause"]["reason"] == "WorkerLost"
     assert job["cause"]["worker"] == "w1"
 
@@ -85,8 +87,8 @@ def test_cancel_stops_at_once(start):
     trainers = killed_mid_job(cluster, "unwanted")
     asked = time.monotonic()
     cluster.cli("cancel", "unwanted")
-    cluster.wait_state("unwanted", "CANCELLED", 15)
-    assert time.monotonic() - asked <= 10.0
+    cluster.wait_state("unwanted", "CANCELLED")
+    assert time.monotonic() - asked <= AT_ONCE
     assert not any(map(alive, trainers))
 
 
@@ -95,7 +97,7 @@ def test_a_worker_restarted_after_a_kill_takes_new_jobs(start):
     killed_mid_job(cluster, "first")
     cluster.workers["w0"].kill()
     cluster.workers["w0"].wait()
-    cluster.wait_state("first", "FAILED", 20)
+    cluster.wait_state("first", "FAILED")
     cluster.start_worker("w0")
     cluster.submit(tiny_job("second", steps=5))
     cluster.wait_state("second", "SUCCEEDED")
@@ -108,12 +110,13 @@ def test_resume_after_a_kill_continues_with_the_same_bits(start, tmp_path):
 
     spec = tiny_job("cut", steps=STEPS, directory=tmp_path / "cut", every_steps=10)
     cluster.submit(spec)
-    wait_for("a checkpoint", lambda: (tmp_path / "cut" / "step-10").exists())
+    # Any: the first is removed when the third is there.
+    wait_for("a checkpoint", lambda: [path for path in (tmp_path / "cut").glob("step-*") if "." not in path.name])
     for pid in cluster.trainers():
         if alive(pid):
             os.kill(pid, signal.SIGKILL)
             break
-    wait_for("it ended", lambda: cluster.state("cut") in ("FAILED", "SUCCEEDED"), 30)
+    wait_for("it ended", lambda: cluster.state("cut") in ("FAILED", "SUCCEEDED"))
 
     spec["name"] = "resumed"
     spec["checkpoint"]["resume"] = "newest"

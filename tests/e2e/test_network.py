@@ -141,7 +141,7 @@ def test_what_ranks_say_to_each_other_goes_over_the_data_address_and_nothing_els
     spec = spread("long")
     spec["training"]["steps"] = 1_000_000
     cluster.submit(spec)
-    wait_for("it trains", lambda: cluster.step("long") > 2, seconds=60)
+    wait_for("it trains", lambda: cluster.step("long") > 2)
     for machine in ADDRESSES:
         worker = cluster.workers[f"w-{machine}"].pid
         # The daemon dials the controller and listens on nothing.

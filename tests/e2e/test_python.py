@@ -23,6 +23,8 @@ def tandem(tmp_path_factory):
                     "--disable-pip-version-check", "--target", folder / "installed", folder / "python"], check=True)
     sys.path.insert(0, str(folder / "installed"))
     import tandem as module
+    import tandem.client
+    tandem.client.PATIENCE = 120.0  # of a machine that stands still for seconds
     assert module.__file__.startswith(str(folder))
     return module
 
@@ -61,6 +63,7 @@ def test_metrics_begin_with_the_validation_before_the_first_step(start, tandem):
     cluster = start()
     cluster.submit(tiny_job("validated", steps=3, validate_every_steps=2))
     cluster.wait_state("validated", "SUCCEEDED")
+    wait_for("every step is reported", lambda: cluster.step("validated") >= 3)
     assert [report["step"] for report in cluster.reports("validated")] == [0, 1, 2, 3]
     client = tandem.Client(cluster.address)
     columns = client.metrics("validated")

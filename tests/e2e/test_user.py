@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cluster import tiny_job, wait_for
+from cluster import catches, tiny_job, wait_for
 
 
 def run(bin_dir, *args, state, stdout=subprocess.PIPE, variables=None, **more):
@@ -47,14 +47,14 @@ def endless_job(tmp_path):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(tiny_job("endless", steps=1_000_000, directory=tmp_path / "ckpt")))
     metrics = tmp_path / "ckpt" / "metrics.jsonl"
-    return path, lambda: wait_for("steps", lambda: metrics.exists() and metrics.read_text().count("\n") > 3, 60)
+    return path, lambda: wait_for("steps", lambda: metrics.exists() and metrics.read_text().count("\n") > 3)
 
 
 def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(tiny_job("piped", steps=60, directory=tmp_path / "ckpt", validate_every_steps=20)))
     process = run(bin_dir, "run", "-f", path, "--workers", 2, "--slots", 1, state=tmp_path)
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=180)
     assert process.returncode == 0, out + err
     assert "\x1b" not in out + err and "\r" not in out + err
     assert err.splitlines()[0].startswith("tandem: run: starting a controller and 2 workers on this machine; logs in /")
@@ -84,7 +84,7 @@ def test_first_interrupt_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path
     wait_for_steps()
     assert left(tmp_path)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     assert not left(tmp_path)
 
@@ -94,7 +94,7 @@ def test_a_reader_that_goes_away_cancels_the_job_and_leaves_no_process(bin_dir, 
     process = run(bin_dir, "run", "-f", path, state=tmp_path)
     assert "endless" in process.stdout.readline()
     process.stdout.close()
-    process.wait(timeout=30)
+    process.wait(timeout=120)
     assert process.returncode == 141
     assert not left(tmp_path)
 
@@ -111,7 +111,7 @@ def test_what_waits_for_the_next_line_ends_when_its_reader_goes_away(start, comm
     for _ in {"events": cluster.events("quiet"), "logs": [], "watch": [1]}[command[0]]:
         process.stdout.readline()  # all that there is: a write to a pipe that nobody reads would tell
     process.stdout.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=120) == 141
 
 
 def test_an_interrupted_wait_says_that_the_job_goes_on(start):
@@ -119,14 +119,9 @@ def test_an_interrupted_wait_says_that_the_job_goes_on(start):
     cluster.submit(tiny_job("endless", steps=1_000_000))
     process = subprocess.Popen([cluster.bin / "tandem", "--addr", cluster.address, "wait", "endless"], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-
-    def catches_it():
-        with open(f"/proc/{process.pid}/status") as status:
-            return next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt")) & 1 << signal.SIGINT - 1
-
-    wait_for("it waits", catches_it, 20)
+    wait_for("it waits", lambda: catches(process.pid, signal.SIGINT))
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err == "tandem: stopped waiting; the job goes on: `tandem wait endless` waits again, `tandem cancel endless` ends it\n"
     assert cluster.state("endless") != "CANCELLED"
@@ -143,7 +138,7 @@ def interrupt(process):
             waiting = next(int(line.split()[1], 16) for line in status if line.startswith("ShdPnd"))
         return not waiting & 1 << signal.SIGINT - 1
 
-    wait_for("the signal is taken", taken, 10)
+    wait_for("the signal is taken", taken)
 
 
 def test_the_third_interrupt_ends_a_run_that_hangs_in_a_pipe_that_nobody_reads(bin_dir, tmp_path):
@@ -156,9 +151,9 @@ def test_the_third_interrupt_ends_a_run_that_hangs_in_a_pipe_that_nobody_reads(b
     wait_for_steps()
     for _ in range(3):
         interrupt(process)
-    process.wait(timeout=60)
+    process.wait(timeout=120)
     assert process.returncode == -signal.SIGINT
-    wait_for("no process is left", lambda: not left(tmp_path), 20)
+    wait_for("no process is left", lambda: not left(tmp_path))
     os.close(reading)
 
 
@@ -168,7 +163,7 @@ def test_output_that_cannot_be_written_is_a_failure_that_says_why(bin_dir, tmp_p
         command = [*command, "-f", endless_job(tmp_path)[0]]
     with open("/dev/full", "w") as full:
         process = run(bin_dir, *command, state=tmp_path, stdout=full)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert err.splitlines()[-1] == ("tandem: cannot write standard output: No space left on device; the output is incomplete")
     assert not left(tmp_path)

@@ -22,13 +22,13 @@ class Storm:
         spec = tiny_job(self.victim, ranks=3, steps=10_000_000)
         spec["resources"] = {"ranks_per_worker": 1}
         self.cluster.submit(spec)
-        wait_for("the victim trains", lambda: self.cluster.step(self.victim) >= 3, 60)
+        wait_for("the victim trains", lambda: self.cluster.step(self.victim) >= 3)
         self.ranks = self.cluster.all_ranks()
 
     def end_victim(self):
         if self.cluster.state(self.victim) == "RUNNING":
             self.cluster.cli("cancel", self.victim)
-        wait_for("the victim has ended", lambda: self.cluster.job(self.victim).get("ended"), 20)
+        wait_for("the victim has ended", lambda: self.cluster.job(self.victim).get("ended"))
         self.cluster.check_no_rank_left(self.ranks)
         self.cluster.check_reports(self.victim)
 
@@ -40,7 +40,7 @@ class Storm:
 
     def lost(self, worker):
         """The victim has failed since `worker` was away; its ranks are gone, and a new one trains."""
-        wait_for("the job fails", lambda: self.cluster.state(self.victim) == "FAILED", 30)
+        wait_for("the job fails", lambda: self.cluster.state(self.victim) == "FAILED")
         cause = self.cluster.job(self.victim)["cause"]
         assert (cause["reason"], cause["worker"]) == ("WorkerLost", worker), cause
         self.cluster.wait_workers()

@@ -29,7 +29,7 @@ def second_controller(storm):
         (cluster.folder / "controller", f"unix:{cluster.socket_folder}/t", "controller"),
         (other, cluster.address, cluster.address.removeprefix("unix:"))])
     second = subprocess.run([cluster.bin / "tandem-controller", "--state", state, "--listen", listen,
-                             "--metrics-listen", "off"], capture_output=True, text=True, timeout=20)
+                             "--metrics-listen", "off"], capture_output=True, text=True, timeout=60)
     shutil.rmtree(other, ignore_errors=True)
     assert second.returncode == 1 and named in second.stderr, (second.returncode, second.stderr)
     assert second.stderr.count("\n") == 1, second.stderr
@@ -83,7 +83,7 @@ def second_worker(storm):
         stderr=subprocess.PIPE, text=True)
     try:
         if same_state:
-            assert second.wait(timeout=30) == 1
+            assert second.wait(timeout=120) == 1
             assert str(cluster.folder / name) in second.stderr.read()
         else:
             time.sleep(1.5)
@@ -152,7 +152,7 @@ def raving_worker(storm):
         assert shown.replace("\n", "").isprintable() or "-o" in arguments, f"{arguments}: {shown!r}"
     if not cluster.job(name).get("ended"):
         cluster.cli("cancel", name, check=False)  # or it has ended just now
-    wait_for("its job ends", lambda: cluster.job(name).get("ended"), 20)
+    wait_for("its job ends", lambda: cluster.job(name).get("ended"))
     return storm.trains_on()
 
 

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from cluster import Cluster, tiny_job
+from cluster import Cluster, catches, tiny_job, wait_for
 from faulty_libc import Faults, compile_into
 from hostile_cluster import HostileCluster
 
@@ -30,7 +30,7 @@ def test_workers_return_at_once_to_a_controller_that_starts_again_after_the_cloc
         cluster.start_controller()
         cluster.wait_workers()
         took = time.monotonic() - begin
-        assert took < 15, f"the last worker was back after {took:.1f} s"
+        assert took < 45, f"the last worker was back after {took:.1f} s"
     finally:
         cluster.close()
 
@@ -95,9 +95,11 @@ def test_commands_keep_their_limits_when_the_clock_is_set_back_while_the_control
         time.sleep(2)
         commands.set_clocks_back()
         time.sleep(1)
-        commands.running[-1][1].send_signal(signal.SIGINT)  # a watch has no limit
+        watch = commands.running[-1][1]
+        wait_for("the watch catches the signal", lambda: catches(watch.pid, signal.SIGINT))
+        watch.send_signal(signal.SIGINT)  # a watch has no limit
         # A call has 10 s.
-        assert commands.exit_codes(30) == [("get jobs", 7), ("describe waits", 7), ("submit -f", 7), ("wait waits", 7),
+        assert commands.exit_codes(60) == [("get jobs", 7), ("describe waits", 7), ("submit -f", 7), ("wait waits", 7),
                                            ("watch waits", 130)]
     finally:
         os.kill(commands.cluster.controller.pid, signal.SIGCONT)
@@ -111,7 +113,7 @@ def test_commands_that_find_no_controller_say_so_whatever_happens_to_the_clock(c
             commands.start(*args)
             time.sleep(pause)
             commands.set_clocks_back()
-    assert {code for _, code in commands.exit_codes(30)} == {6}
+    assert {code for _, code in commands.exit_codes(60)} == {6}
 
 
 @pytest.mark.parametrize("when", ["before", "while it is away"])
@@ -128,4 +130,4 @@ def test_a_watch_returns_to_a_controller_that_starts_again_after_the_clock_was_s
     commands.set_clocks_back()
     commands.cluster.start_controller()
     commands.cluster.cli("cancel", "waits")
-    assert commands.exit_codes(20) == [("watch waits", 130)]
+    assert commands.exit_codes(60) == [("watch waits", 130)]

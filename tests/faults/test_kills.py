@@ -85,17 +85,17 @@ def run(cluster, case, number, rng):
     started = wait_for("every rank is started",
                        lambda: (lambda p: p if len(p) == case.ranks else None)(processes(cluster, job)))
     if case.moment != "starting":
-        wait_for("steps", lambda: cluster.step(name) >= 3, 60)
+        wait_for("steps", lambda: cluster.step(name) >= 3)
     rank = rng.randrange(case.ranks)
     pid, worker = started[rank]
     time.sleep(case.delay)  # where in its life the blow falls is what is varied
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid if case.target == "rank" else cluster.workers[worker].pid, case.signal)
     struck = time.monotonic()
-    wait_for("it has ended", lambda: cluster.state(name) in ("FAILED", "SUCCEEDED"), 30)
+    wait_for("it has ended", lambda: cluster.state(name) in ("FAILED", "SUCCEEDED"))
     seconds = time.monotonic() - struck
     if case.target == "worker":
-        cluster.workers[worker].wait(timeout=30)
+        cluster.workers[worker].wait(timeout=120)
         cluster.start_worker(worker)
     job = cluster.job(name)
     if case.moment == "ending" and job["state"] == "SUCCEEDED":
@@ -105,7 +105,7 @@ def run(cluster, case, number, rng):
         wrong += f" ({job.get('message')})"
     events = [json.loads(line) for line in cluster.cli("events", name, "-o", "json").stdout.splitlines()]
     first = next(event for event in events if "failed" in event)
-    wait_for("no trainer is left", lambda: not any(alive(p) for p, _ in started.values()), 20)
+    wait_for("no trainer is left", lambda: not any(alive(p) for p, _ in started.values()))
     for core in cluster.folder.glob("core*"):
         core.unlink()
     return wrong, seconds, first["reason"] != job["reason"]
