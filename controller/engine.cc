@@ -14,9 +14,6 @@ namespace tandem::controller {
 namespace {
 
 constexpr size_t kBatch = 256;  // items of one commit
-// Notices of one worker that wait for room in the store, as many as it keeps itself. A session must have
-// fewer open messages than it may (rpc/session.cc).
-constexpr size_t kMostHeld = 1000;
 // While nothing is committed, room is looked for as often.
 constexpr absl::Duration kLookForRoom = absl::Seconds(30);
 
@@ -320,7 +317,7 @@ void Engine::Refuse(const absl::Status& status, Consequences& out) {
       Hold({std::move(answer.decided.input), std::exchange(answer.decided.done, nullptr)});
     }
   }
-  out.events.clear();
+  outbox_.not_stored(std::exchange(out.events, {}));
 }
 
 void Engine::Hold(Decided noticed) {

@@ -40,10 +40,15 @@ class Engine {
     // users who asked for it were refused with the reason. Called again with every try that fails.
     std::function<void(const absl::Status&)> no_room;
     std::function<void()> room_again;
+    // Events for which there was no room. Those of workers that left or were lost are not decided again.
+    std::function<void(const std::vector<v1::Event>&)> not_stored;
     // The store failed: nothing more is decided, and everybody who waits has got the reason. The process
     // should end and be started again.
     std::function<void(const absl::Status&)> fatal;
   };
+
+  // Notices of one worker that wait for room in the store, as many as it keeps itself.
+  static constexpr size_t kMostHeld = 1000;
 
   // `store` and `clock` outlive the engine. `state` is what the store loaded.
   Engine(Store& store, const platform::Clock& clock, State state, Outbox outbox);

@@ -14,7 +14,9 @@ namespace tandem::trainer {
 
 absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text,
                          std::optional<off_t>& torn_at) {
-  if (torn_at.has_value() && ftruncate(file.get(), *torn_at) != 0) {
+  // Somebody may have emptied the file to make room: then there is no part, and a cut would make it longer.
+  if (torn_at.has_value() && lseek(file.get(), 0, SEEK_END) > *torn_at &&
+      ftruncate(file.get(), *torn_at) != 0) {
     return absl::UnavailableError(
         absl::StrCat("a part of what was written last stays: ", std::strerror(errno)));
   }

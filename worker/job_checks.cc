@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/job_checks.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <list>
@@ -43,10 +44,17 @@ class CheckThreads::Shared {
     return false;
   }
 
-  // There was no thread to call Work. One that is there already takes the check later; without any, it fails.
+  // There was no thread to call Work. One that is there already takes the check later; it fails where there
+  // is none, or each has hung for so long that this one would wait for as long.
   void NotStarted(const AttemptKey& attempt, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    if (--num_threads_ > 0) {
+    const absl::Time now = clock_.Now();
+    const auto num_hanging =
+        std::count_if(looks_.begin(), looks_.end(), [&](const Look& look) { return Hangs(look, now); });
+    if (--num_threads_ > num_hanging) {
+      platform::Log(platform::LogLevel::kWarning,
+                    "the check of a job waits for another, as no thread can start",
+                    {{"job", attempt.job}, {"error", std::string(why.message())}});
       return;
     }
     std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; });
@@ -94,6 +102,10 @@ class CheckThreads::Shared {
     std::string path;
     absl::Time since;
   };
+
+  static bool Hangs(const Look& look, absl::Time now) {
+    return !look.path.empty() && now - look.since >= kPathLimit;
+  }
 
   // For a thread that is idle.
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return closed_ || !waiting_.empty(); }
@@ -151,7 +163,7 @@ class CheckThreads::Shared {
     std::set<std::string> paths;
     const absl::Time now = clock_.Now();
     for (const Look& look : looks_) {
-      if (!look.path.empty() && now - look.since >= kPathLimit) {
+      if (Hangs(look, now)) {
         paths.insert(look.path);
       }
     }

@@ -418,7 +418,7 @@ Decision DecideReport(const State& state, const AttemptReport& in) {
   if (worker != state.workers.end() && StatusOf(state, in.worker, KeyOf(in.status.id())) == nullptr) {
     out.status = absl::ResourceExhaustedError(
         absl::StrCat("worker ", in.worker, " reports more than ", worker->second.attempts.size(),
-                     " attempts, which its slots cannot hold; start it again"));
+                     " attempts, which its slots cannot hold; it lists all of them when it connects again"));
   }
   return out;
 }

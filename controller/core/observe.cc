@@ -32,7 +32,8 @@ void Translate(const WorkerEntry& worker, absl::Time now, v1::AttemptStatus& sta
   }
 }
 
-// Of one worker: those on its slots, and ends that are not acknowledged.
+// For reports in one session: of those on its slots, and of ends that are not acknowledged. What a Hello
+// lists is bounded by the size of a message.
 bool HasRoomFor(const AttemptKey& key, const WorkerEntry& worker) {
   constexpr size_t kMostEnds = 1000;
   const size_t slots = static_cast<size_t>(worker.inventory.slots_size());

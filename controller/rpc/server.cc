@@ -82,6 +82,18 @@ grpc::ChannelArguments ArgumentsOfPage() {
   return arguments;
 }
 
+// Also where there was no room to store it, so that whoever looks for the reason of a loss finds it.
+void LogWorkersGone(const std::vector<v1::Event>& events) {
+  for (const v1::Event& event : events) {
+    if (event.has_worker() && !event.worker().connected()) {
+      const bool left = event.reason() == kWorkerLeft;
+      platform::Log(left ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
+                    left ? "worker left, as it was asked to" : "worker disconnected",
+                    {{"worker", event.worker().worker_id()}, {"message", event.message()}});
+    }
+  }
+}
+
 constexpr char kNoPage[] =
     "this controller has no page to sign in to; start it with --metrics-listen 127.0.0.1:9464, or with "
     "--page on";
@@ -234,13 +246,8 @@ void Server::Parts::RefreshTls() {
 }
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
+  LogWorkersGone(events);
   for (const v1::Event& event : events) {
-    if (event.has_worker() && !event.worker().connected()) {
-      const bool left = event.reason() == kWorkerLeft;
-      platform::Log(left ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
-                    left ? "worker left, as it was asked to" : "worker disconnected",
-                    {{"worker", event.worker().worker_id()}, {"message", event.message()}});
-    }
     if (event.has_checkpoint_warning() || event.has_training_warning()) {
       platform::Log(platform::LogLevel::kWarning, event.reason(),
                     {{"job", event.job_id()}, {"message", event.message()}});
@@ -314,6 +321,7 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
           .commit_seconds = [this](double seconds) { metrics->CommitSeconds(seconds); },
           .no_room = [this](const absl::Status& status) { OnNoRoom(status); },
           .room_again = [this] { OnRoomAgain(); },
+          .not_stored = LogWorkersGone,
           .fatal = options.fatal,
       });
   jobs = std::make_unique<JobsService>(JobsService::Parts{

@@ -15,7 +15,9 @@
 namespace tandem::controller {
 namespace {
 
-constexpr size_t kMostUncommittedMessages = 1024;  // messages; more are not read until some are
+constexpr size_t kMostUncommittedMessages = 2048;  // more are not read until there are fewer than half
+// Notices may wait for room in the store for hours, and their worker is heard meanwhile.
+static_assert(kMostUncommittedMessages / 2 > Engine::kMostHeld);
 
 v1::Refused Refusal(std::string reason, std::string message, bool final) {
   v1::Refused out;

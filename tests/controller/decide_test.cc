@@ -399,6 +399,7 @@ TEST(DecideTest, AWorkerReportsAttemptsOfItsSlotsAndAThousandMore) {
   for (const char* const other : {"more", "and-more"}) {
     const absl::Status refused = driver.Feed(AttemptReport{.worker = "a", .status = StatusOf(other)}).status;
     EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_THAT(refused.message(), testing::HasSubstr("it lists all of them when it connects again"));
     EXPECT_EQ(driver.state.workers.at("a").attempts.size(), 1002U);
   }
   EXPECT_TRUE(driver.Feed(AttemptReport{.worker = "a", .status = StatusOf("id-0")}).status.ok());

@@ -91,6 +91,12 @@ class NoRoomTest : public ::testing::Test {
                        .commit_seconds = [](double) {},
                        .no_room = [](const absl::Status&) {},
                        .room_again = [] {},
+                       .not_stored =
+                           [this](const std::vector<v1::Event>& events) {
+                             for (const v1::Event& event : events) {
+                               workers_not_stored_.push_back(event.worker().worker_id());
+                             }
+                           },
                        .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
     engine_->Start();
     engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
@@ -130,8 +136,9 @@ class NoRoomTest : public ::testing::Test {
   platform::FakeClock clock_;
   rlimit before_{};
   std::unique_ptr<Store> store_;
-  int num_saved_ = 0;         // changed by the writer's thread; read after Turn()
-  int num_acknowledged_ = 0;  // likewise
+  int num_saved_ = 0;                            // changed by the writer's thread; read after Turn()
+  int num_acknowledged_ = 0;                     // likewise
+  std::vector<std::string> workers_not_stored_;  // likewise
   std::unique_ptr<Engine> engine_;
 };
 
@@ -159,6 +166,17 @@ TEST_F(NoRoomTest, OfOneWorkerTheNewestThousandNoticesWaitForRoom) {
   Turn();
   EXPECT_EQ(num_acknowledged_, 1003);
   EXPECT_EQ(num_saved_, 1000);
+}
+
+// It is not decided again, and without it nobody would hear of the loss.
+TEST_F(NoRoomTest, ThatAWorkerHasGoneIsToldOnce) {
+  TakeRoom();
+  engine_->Post(WorkerDisconnected{.worker = "w", .session = "s", .last_seen = clock_.Now()});
+  Turn();
+  EXPECT_THAT(workers_not_stored_, testing::ElementsAre("w"));
+  MakeRoom();
+  Turn();
+  EXPECT_THAT(workers_not_stored_, testing::ElementsAre("w"));
 }
 
 TEST_F(NoRoomTest, WhileNothingIsCommittedItIsNoticedToo) {

@@ -215,8 +215,8 @@ TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom
 // A daemon, and what it says of itself and of worker "w", whose stream is this test's.
 class FullDiskTest : public ::testing::Test {
  protected:
-  void Connect() {
-    session_ = Welcomed(*stub_, context_, HelloOf("w", 0));
+  void Connect(int slots = 0) {
+    session_ = Welcomed(*stub_, context_, HelloOf("w", slots));
     ASSERT_NE(session_, nullptr);
   }
   std::string StoreError() {
@@ -290,6 +290,40 @@ TEST_F(FullDiskTest, AWorkerThatLeavesAsItWasAskedToIsListedNoMore) {
   SubmitJobs();
   context_.TryCancel();
   JobClient::Until([&] { return Workers().workers().empty(); });
+  EXPECT_NE(StoreError(), "");
+  EXPECT_EQ(daemon_.Stop(), 0);
+}
+
+// They may wait for hours, and the start of another job of that worker must not.
+TEST_F(FullDiskTest, AWorkerIsHeardWhileAThousandOfItsNoticesWaitForRoom) {
+  Connect(/*slots=*/1);
+  v1::Job job;
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("saves", 1), "", job).ok());
+  const v1::AttemptId id = FirstAttempt(*session_);
+  SetLimit(daemon_, RLIMIT_FSIZE, 1);
+  v1::WorkerMessage message;
+  message.set_seq(1);
+  const auto next = [&]() -> v1::WorkerMessage& {
+    const uint64_t seq = message.seq() + 1;
+    message.Clear();
+    message.set_seq(seq);
+    return message;
+  };
+  for (int i = 1; i <= 1000; ++i) {
+    v1::CheckpointNotice& notice = *next().mutable_checkpoint();
+    *notice.mutable_id() = id;
+    notice.set_number(i);
+    notice.mutable_committed()->set_step(i);
+    ASSERT_TRUE(session_->Write(message));
+  }
+  for (int i = 0; i < 500; ++i) {  // faster than they are answered
+    *next().mutable_get()->mutable_id() = id;
+    message.mutable_get()->set_key(std::to_string(i));
+    ASSERT_TRUE(session_->Write(message));
+  }
+  next().mutable_heartbeat()->set_draining(true);
+  ASSERT_TRUE(session_->Write(message));
+  JobClient::Until([&] { return Workers().workers(0).reason() == "Draining"; });
   EXPECT_NE(StoreError(), "");
   EXPECT_EQ(daemon_.Stop(), 0);
 }

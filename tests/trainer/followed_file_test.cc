@@ -205,6 +205,15 @@ TEST_F(FollowedFileTest, APartThatStayedIsCutOffBeforeTheNextText) {
   EXPECT_EQ(Content(path), "one three four ");
 }
 
+TEST_F(FollowedFileTest, AFileThatWasEmptiedSinceAPartStayedIsNotMadeLonger) {
+  const std::string path = temporary_.Write("torn", "");
+  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_APPEND);
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::optional<off_t> torn_at = 4;
+  EXPECT_TRUE(AppendWhole(*file, "three ", torn_at).ok());
+  EXPECT_EQ(Content(path), "three ");
+}
+
 // What comes behind a part of a record or of a line could not be read.
 TEST_F(FollowedFileTest, NothingGoesBehindAPartThatCannotBeCutOff) {
   const platform::Descriptor uncut(memfd_create("words", MFD_CLOEXEC | MFD_ALLOW_SEALING));

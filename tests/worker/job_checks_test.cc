@@ -153,6 +153,16 @@ TEST_F(CheckThreadsTest, WhereNoThreadIsLeftTheFirstFailsAndALaterOneWaitsForAno
   EXPECT_EQ(Next(), "c looks at data.train /there");
 }
 
+// Or it would be refused as one that waits for paths that hang, and nobody would look at the limit.
+TEST_F(CheckThreadsTest, WhereNoThreadIsLeftAndAllOthersHangACheckFailsWithTheReason) {
+  Start("a", "/dead/1");
+  EXPECT_EQ(Next(), "a looks at data.train /dead/1");
+  clock_.Advance(kPathLimit);
+  const platform::NoThreads none;
+  Start("b", "/there");
+  EXPECT_THAT(Next(), StartsWith("b checked: its files cannot be checked on this worker: start a thread: "));
+}
+
 TEST_F(CheckThreadsTest, TheEndWaitsForNoneAndHearsOfNone) {
   Start("a", "/dead/1");
   EXPECT_EQ(Next(), "a looks at data.train /dead/1");
