@@ -160,8 +160,10 @@ class OutlineWriter {
             rounds * static_cast<double>(names.read.elements * ElementBytes(types.unit.compute));
       }
       if (pass.parameter_gradients) {
+        // Each round after the first adds to what is there, and reads it for that.
+        const model::ComputeType written = pass.rounds > 1 ? types.unit.main : types.unit.transport;
         result.bytes_moved +=
-            rounds * static_cast<double>(names.trained.elements * ElementBytes(types.unit.transport));
+            (2 * rounds - 1) * static_cast<double>(names.trained.elements * ElementBytes(written));
       }
       return result;
     };

@@ -139,6 +139,12 @@ OptimizerConfig Optimizer(const v1::Training& spec) {
   };
 }
 
+std::vector<std::string> RecomputedNames(const v1::Training& training) {
+  std::vector<std::string> names = jobspec::NamesIn(training.recompute(), "off");
+  std::erase(names, "head");  // of a job that an earlier build has stored: the head keeps a chunk of logits
+  return names;
+}
+
 TrainConfig Train(const v1::JobSpec& spec) {
   const v1::Training& training = spec.training();
   const int64_t sequences_of_a_round = training.micro_batch_size() * spec.parallelism().ranks();
@@ -159,7 +165,7 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
                                             spec.parallelism().ranks()),
       .parameter_norms = spec.report().parameter_norms(),
-      .recompute = jobspec::NamesIn(training.recompute(), "off"),
+      .recompute = RecomputedNames(training),
       .keep_gathered = jobspec::NamesIn(spec.parallelism().fsdp().keep_gathered(), "none"),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .canaries = spec.debug().canaries(),

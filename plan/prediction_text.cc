@@ -113,9 +113,10 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
     AppendRow(text, "compute slowed",
               absl::StrCat(DurationText(slowed), " (",
                            ShareText(static_cast<double>(slowed), static_cast<double>(prediction.step_ns)),
-                           ") by communication beside it"));
+                           plan.train.ranks > 1 ? ") by communication beside it"
+                                                : ") by the additions of gradients beside it"));
   }
-  AppendRow(text, "exposed communication",
+  AppendRow(text, plan.train.ranks > 1 ? "exposed communication" : "exposed additions",
             absl::StrCat(DurationText(prediction.exposed_ns), " (",
                          ShareText(static_cast<double>(prediction.exposed_ns),
                                    static_cast<double>(prediction.step_ns)),

@@ -105,7 +105,8 @@ bool IsState(int kind) {
                      [kind](schedules::BufferKind state) { return static_cast<int>(state) == kind; });
 }
 
-void AppendMemory(const MemoryPlan& memory, std::string& text) {
+void AppendMemory(const JobPlan& plan, std::string& text) {
+  const MemoryPlan memory = PlanMemory(plan);
   text += "Memory of one rank (bytes, exact)\n";
   int64_t rest = 0;  // of the persistent ones: inputs of a run, and its reports
   for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
@@ -128,7 +129,7 @@ void AppendMemory(const MemoryPlan& memory, std::string& text) {
   AppendRow(text, "budget of a run",
             absl::StrCat(SizeText(memory.budget_bytes), "; at least ", SizeText(memory.least_budget_bytes),
                          ", by default ", SizeText(memory.default_budget_bytes),
-                         ", so that communication overlaps"));
+                         plan.train.ranks > 1 ? ", so that communication overlaps" : ""));
 }
 
 // The elements of the unit's weights, and of each moment, on every rank, padding included.
@@ -389,7 +390,7 @@ std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options) {
   std::string text = absl::StrCat("Plan of ", plan.train.name, "\n");
   AppendModel(plan, text);
   AppendStep(plan, text);
-  AppendMemory(PlanMemory(plan), text);
+  AppendMemory(plan, text);
   AppendUnits(plan, text);
   AppendPrograms(plan, text);
   if (options.program) {

@@ -50,7 +50,8 @@ void InsertFills(Program& program);
 
 // budgets.cc. How many bytes of locals are alive at most if every instruction ended before the next is issued
 // (least, at instruction least_at), and if each reduction or dispatch ended only when the next one of its
-// stream, or the norm, is issued (by_default).
+// stream, or the norm, is issued (by_default). A reduction that exchanges nothing with other ranks ends in
+// both before the next instruction: its rank has all of the unit's state, and little memory for more.
 struct Budgets {
   int64_t least = 0;
   int64_t by_default = 0;

@@ -44,9 +44,9 @@ struct Value {
 struct NodeState {
   std::string name;
   int64_t bytes = 0;
-  // The state in which passes count how much this state must change. Once per step, with the optimizer steps,
-  // this state changes by the sum of all ranks' counters, and the counters become zero. -1: no counter; only
-  // passes change this state.
+  // The state in which passes count what this state is updated from. Once per step, with the optimizer steps,
+  // this state is updated from the counters of all ranks, which become zero. -1: no counter; only passes
+  // change this state.
   StateId counter = -1;
 };
 

@@ -28,8 +28,8 @@ DecoderConfig SparseDecoder() {
 }
 
 schedules::Outline OutlineOf(const DecoderConfig& config, BatchShape batch,
-                             ComputeType type = ComputeType::kFp32) {
-  return DecoderOutline(config, batch, type, DeviceKind::kCpu, test::LayOut(DecoderUnits(config), 32));
+                             const Precision& precision = ComputeType::kFp32) {
+  return DecoderOutline(config, batch, precision, DeviceKind::kCpu, test::LayOut(DecoderUnits(config), 32));
 }
 
 std::vector<std::string> NamesOf(const schedules::Outline& outline, const std::vector<int>& values) {
@@ -180,6 +180,15 @@ TEST(DecoderOutlineTest, AHeadInChunksWritesItsGradientsInItsForwardAndKeepsNoth
   EXPECT_FALSE(schedules::HasBackward(head));
   EXPECT_EQ(head.forward.flops, whole.nodes.back().forward.flops + whole.nodes.back().backward.flops);
   EXPECT_EQ(outline.units[0].parts.size(), whole.units[0].parts.size());
+
+  config.most_logit_bytes = 16 * 17 * 2 - 1;
+  // Without those of its scratch, which go each way in both chunks.
+  const auto bytes = [&](ComputeType transport) {
+    const schedules::Outline halves = OutlineOf(config, batch, Precision(ComputeType::kBf16, transport));
+    const schedules::Access& access = halves.nodes.back().forward;
+    return access.bytes_moved - 4 * static_cast<double>(access.scratch.expected);
+  };
+  EXPECT_EQ(bytes(ComputeType::kBf16), bytes(ComputeType::kFp32)) << "the sums of chunks are of fp32";
 }
 
 TEST(DecoderShapesTest, LogitsBeyondTheLimitComeInAboutEqualChunksOfWholeGroupsOfRows) {

@@ -11,6 +11,7 @@
 
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
+#include "plan/text.h"
 #include "schedules/program/text.h"
 #include "schedules/simulate/device_profile.h"
 #include "tests/plan/test_job.h"
@@ -50,6 +51,14 @@ TEST(PredictionTest, ExposedTimeIsGivenByStream) {
   EXPECT_THAT(PredictionToText(plan, prediction, profile),
               ContainsRegex("exposed communication .*: .*dispatch [0-9.]+ ms"));
   EXPECT_GT(PredictionToJson(plan, prediction, profile)["exposed_by_stream"]["dispatch"], 0);
+}
+
+TEST(PredictionTest, OfALoneRankNothingIsCalledCommunication) {
+  const DeviceProfile profile = *schedules::PresetProfile("h100");
+  const JobPlan plan = MakeJobPlan(TestJob("{ranks: 1}"));
+  const std::string text = PlanToText(plan, {}) + PredictionToText(plan, *Predict(plan, profile), profile);
+  EXPECT_THAT(text, testing::Not(HasSubstr("communication")));
+  EXPECT_THAT(text, HasSubstr("exposed additions"));
 }
 
 // 8 replicas of 8 ranks: with 8 GPUs a machine, each rank of one is on another.

@@ -58,6 +58,12 @@ TEST(RecomputationTest, OfAKindOfNodesOnlyWhatOthersReadIsKept) {
               UnorderedElementsAre("attention.qkv", "attention.context", "attention.lse", "mlp.gate_up"));
 }
 
+// Validate refuses the word, and a queued job of an earlier build goes on.
+TEST(RecomputationTest, TheHeadOfAJobThatAnEarlierBuildHasStoredIsPassedOver) {
+  EXPECT_EQ(PlanWith("head,layer").program_digest, PlanWith("layer").program_digest);
+  EXPECT_EQ(PlanWith("head").program_digest, PlanWith("off").program_digest);
+}
+
 TEST(RecomputationTest, OutsideOfLayersAndInValidationsEverythingIsAsItWas) {
   const JobPlan plan = PlanWith("layer");
   for (const schedules::Node& node : plan.outline.nodes) {
