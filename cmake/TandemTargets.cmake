@@ -38,7 +38,7 @@ endfunction()
 function(tandem_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 600)  # the longest takes 45 s alone on two cores
+    set(ARG_TIMEOUT 600)  # the longest without one of its own takes 45 s alone on two cores
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})

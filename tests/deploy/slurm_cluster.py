@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Slurm on this machine, of one controller and some nodes: for root in a container, without munge and cgroups."""
-import contextlib
 import os
 import pathlib
-import random
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))  # cluster.py
+
+from cluster import free_port
 
 CONF = """
 ClusterName=test
@@ -48,17 +51,6 @@ PartitionName=high Nodes={nodes} MaxTime=INFINITE State=UP PriorityTier=10 Preem
 """
 
 
-def free_ports(count):
-    """Below those that the kernel hands out: it may give one of those to a test that runs beside before Slurm listens."""
-    below = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports = []
-    for port in random.SystemRandom().sample(range(min(10_000, below - 100), below), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            ports.append(port)
-    return ports[:count]
-
-
 class Slurm:
     """With it, commands of Slurm work until the end of the `with`, when every process and job of it is gone."""
 
@@ -68,7 +60,10 @@ class Slurm:
                 raise SystemExit(f"there is no {program}: run scripts/setup.sh --tests")
         self.folder = pathlib.Path(folder)
         (self.folder / "state").mkdir(parents=True)
-        ports = free_ports(nodes + 1)
+        ports = set()
+        while len(ports) < nodes + 1:
+            ports.add(free_port())
+        ports = sorted(ports)
         host = socket.gethostname()
         self.user = subprocess.check_output(["id", "-un"], text=True).strip()
         conf = CONF.format(host=host, user=self.user, folder=self.folder, ports=ports, more=more)
