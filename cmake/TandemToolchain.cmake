@@ -20,10 +20,13 @@ if(CMAKE_UNITY_BUILD)
   add_compile_options(-Wno-subobject-linkage)  # it takes every file but the first of a batch for a header
 endif()
 
+# What is compiled does not depend on the folder of the clone, so that one cache serves all clones.
+add_compile_options(-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
 find_program(TANDEM_CCACHE ccache)
 if(TANDEM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_CCACHE})
+  set(TANDEM_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} ${TANDEM_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
+  set(CMAKE_C_COMPILER_LAUNCHER ${TANDEM_LAUNCHER})
 endif()
 
 find_program(TANDEM_MOLD mold)
