@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/same_bits.sh: what its jobs cover, what it calls different, and a job of both builds."""
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+
+import job_files
+import outcomes
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def bin_dir(request):
+    return pathlib.Path(request.config.getoption("--bin-dir")).resolve()
+
+
+def test_every_two_values_that_go_together_meet_in_a_job():
+    rows, missing = job_files.choose()
+    assert len(rows) == job_files.JOBS and not missing
+
+
+def test_every_job_file_is_accepted(bin_dir, tmp_path):
+    for index, row in enumerate(job_files.choose()[0]):
+        path = tmp_path / "job.json"
+        path.write_text(json.dumps(job_files.job(row, "job", ROOT / "README.md", tmp_path / "run", 3)))
+        done = subprocess.run([bin_dir / "tandem", "validate", "-f", path], capture_output=True, text=True)
+        assert done.returncode == 0, f"job {index}: {job_files.title(row)}\n{done.stdout}{done.stderr}"
+
+
+def write_checkpoint(folder, first, second):
+    """An array of six bytes, in two files."""
+    folder.mkdir()
+    pieces = []
+    for index, data in enumerate((first, second)):
+        header = json.dumps({"w": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}}).encode()
+        (folder / f"{index}.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
+        pieces.insert(0, {"file": index, "begin": 3 * index, "elements": 3})
+    (folder / "manifest.json").write_text(json.dumps({
+        "files": [{"name": f"{index}.safetensors"} for index in (0, 1)],
+        "arrays": [{"name": "w", "dtype": "U8", "elements": 6, "pieces": pieces}]}))
+    return outcomes.arrays(folder)
+
+
+def test_one_byte_of_an_array_and_one_digit_of_a_norm_are_differences(tmp_path):
+    old = write_checkpoint(tmp_path / "old", b"abc", b"def")
+    assert old == {"w (U8)": b"abcdef"}
+    assert outcomes.differences(old, old) == []
+    new = write_checkpoint(tmp_path / "new", b"abc", b"dxf")
+    assert outcomes.differences(old, new) == ["w (U8): other bytes from byte 4 of 6 on"]
+    assert outcomes.differences({"norm": "1.0"}, {"norm": "1.0000000000000002", "loss": "1"}) == [
+        "norm: 1.0, and 1.0000000000000002 in the new build", "loss: only in the new build"]
+
+
+def test_a_build_has_its_own_bits(bin_dir):
+    done = subprocess.run([sys.executable, ROOT / "tests/same_bits/same_bits.py", bin_dir, bin_dir, "--sample", "1"],
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0 and "1 of 1 jobs have the same bits" in done.stdout, done.stdout + done.stderr
