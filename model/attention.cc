@@ -21,6 +21,8 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
   // Two products of [S, d] x [d, S] a head, of which causality leaves half; the backward has five.
   const double scores = s.ProductFlops(s.length, s.query);
+  const double norm = s.Elements(2 * s.hidden);
+  const double rotation = s.Elements(s.norms_heads ? 4 * s.qkv : 2 * s.qkv);
   const int64_t forward_work = ops::AttentionWorkBytes(s.device, s.attention(), s.compute_bytes);
   const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes);
   std::vector<ParameterSpec> parameters = {NormOver("norm", s.hidden),
@@ -74,7 +76,9 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                   .writes = {"hidden", "qkv", "context", "lse"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
-                  .flops = projections + scores},
+                  .flops = projections + scores,
+                  .score_flops = scores,
+                  .row_elements = norm + rotation},
       .halves = SplitBackward{.intermediates = std::move(intermediates),
                               .input = {.reads = {"x", "qkv", "context", "lse"},
                                         .writes = computed,
@@ -82,7 +86,9 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                                         .gradient_writes = {"x"},
                                         .parameters = true,
                                         .scratch = std::move(input_scratch),
-                                        .flops = projections + 2.5 * scores},
+                                        .flops = projections + 2.5 * scores,
+                                        .score_flops = 2.5 * scores,
+                                        .row_elements = 3 * norm + rotation},
                               .weight = PassSpec{.reads = std::move(weight_reads),
                                                  .gradient_reads = {"hidden"},
                                                  .parameter_gradients = true,

@@ -154,6 +154,7 @@ class OutlineWriter {
       result.scratch = Fixed(scratch_bytes);
       // In the device's memory: every operand once, scratch once each way, in every round.
       const auto rounds = static_cast<double>(pass.rounds);
+      result.row_bytes = pass.row_elements * static_cast<double>(ElementBytes(types.unit.compute));
       result.bytes_moved += rounds * 2.0 * static_cast<double>(result.scratch.expected);
       if (pass.parameters) {
         result.bytes_moved +=
@@ -212,7 +213,7 @@ class OutlineWriter {
 
   // Without scratch and what parameters move.
   Access AccessOf(const PassSpec& pass, const Names& names) const {
-    Access access{.flops = pass.flops, .link_bytes = pass.link_bytes};
+    Access access{.flops = pass.flops, .score_flops = pass.score_flops, .link_bytes = pass.link_bytes};
     const auto add = [&](const std::vector<std::string>& listed, bool gradients, std::vector<ValueId>& ids) {
       for (const std::string& name : listed) {
         ids.push_back(names.values.at(name));

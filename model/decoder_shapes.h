@@ -99,6 +99,11 @@ struct DecoderShapes {
 
   int64_t chunk_rows() const { return exact_chunks ? 0 : tokens; }  // of PlanSends
 
+  // Elements of T rows.
+  double Elements(int64_t columns) const {
+    return static_cast<double>(tokens) * static_cast<double>(columns);
+  }
+
   // Floating point operations of a product with T rows.
   double ProductFlops(int64_t inputs, int64_t outputs) const {
     return 2.0 * static_cast<double>(tokens) * static_cast<double>(inputs) * static_cast<double>(outputs);

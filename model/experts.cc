@@ -43,8 +43,12 @@ InputSpec Seen(const DecoderShapes& s, const char* name, int64_t columns, Elemen
 // Where experts are padded to the rows that they have room for, rows that are no token's are zeros in all
 // that is computed of them, and so is what they add to the weights' gradients.
 NodeDeclaration DeclareExperts(const DecoderShapes& s) {
-  const double flops = 2.0 * static_cast<double>(s.expected_rows) * static_cast<double>(s.hidden) *
-                       static_cast<double>(3 * s.expert_inner);
+  const auto expected = static_cast<double>(s.expected_rows);
+  const auto hidden = static_cast<double>(s.hidden);
+  const auto inner = static_cast<double>(s.expert_inner);
+  const double flops = 2.0 * expected * hidden * 3 * inner;
+  const double gathered = 2 * expected * hidden;  // rows, sorted by their experts
+  const double moved = gathered + (expected + s.fill * static_cast<double>(s.seen)) * hidden;  // and back
   PartSpec part{.name = "experts"};
   for (int64_t expert = s.first_expert; expert < s.first_expert + s.local_experts; ++expert) {
     for (const char* name : {"gate.", "up."}) {
@@ -97,7 +101,8 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
                   .writes = {"made", "gate_up"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
-                  .flops = flops},
+                  .flops = flops,
+                  .row_elements = moved + expected * 3 * inner},
       .halves = SplitBackward{.intermediates = {activated, grad_gate_up},
                               .input = {.reads = {"normed", "chosen", "probabilities", "gate_up"},
                                         .writes = {"activated", "grad_gate_up"},
@@ -105,13 +110,15 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
                                         .gradient_writes = {"normed", "probabilities"},
                                         .parameters = true,
                                         .scratch = std::move(input_scratch),
-                                        .flops = flops},
+                                        .flops = flops,
+                                        .row_elements = moved + expected * 6 * inner},
                               .weight = PassSpec{.reads = std::move(weight_reads),
                                                  .gradient_reads = {"made"},
                                                  .parameters = exceeds,
                                                  .parameter_gradients = true,
                                                  .scratch = std::move(weight_scratch),
-                                                 .flops = flops}},
+                                                 .flops = flops,
+                                                 .row_elements = 2 * gathered}},
       .recomputes = true,
       .products = " grouped",
   };

@@ -43,7 +43,8 @@ NodeDeclaration DeclareChunkedHead(const DecoderShapes& s) {
                               norm_work,
                               ProductsWork(s)},
                   .rounds = (s.tokens + s.logit_rows - 1) / s.logit_rows,
-                  .flops = 3 * s.ProductFlops(s.hidden, s.vocabulary)},
+                  .flops = 3 * s.ProductFlops(s.hidden, s.vocabulary),
+                  .row_elements = s.Elements(8 * s.hidden + 3 * s.vocabulary)},
   };
 }
 
@@ -69,7 +70,8 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
                   .scratch = {{"normed", {s.tokens, s.hidden}},
                               {"lse", {s.tokens}, ElementType::kStatistics},
                               ProductsWork(s)},
-                  .flops = flops},
+                  .flops = flops,
+                  .row_elements = s.Elements(2 * s.hidden + 3 * s.vocabulary)},
       .backward = {.reads = {"x", "grad_logits"},
                    .gradient_writes = {"x"},
                    .parameters = true,
@@ -78,7 +80,8 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
                                {"grad_normed", {s.tokens, s.hidden}},
                                NormWork(s),
                                ProductsWork(s)},
-                   .flops = 2 * flops},
+                   .flops = 2 * flops,
+                   .row_elements = s.Elements(6 * s.hidden)},
   };
 }
 

@@ -143,6 +143,9 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
   const LatentColumns columns(s);
   const double projections = LatentProjectionFlops(s, columns);
   const double scores = LatentScoreFlops(s);
+  // Norms of the token and of its narrow vectors; heads that are packed and rotated, and contexts cut.
+  const double norms = s.Elements(2 * (s.hidden + columns.kv_rank + columns.query_rank));
+  const double heads = s.Elements(2 * 3 * s.query + 2 * columns.values);
   std::vector<OutputSpec> outputs = LatentOutputs(s, columns);
   std::vector<std::string> writes;
   std::vector<std::string> backward_reads = {"x"};
@@ -161,14 +164,18 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
                   .writes = std::move(writes),
                   .parameters = true,
                   .scratch = LatentForwardScratch(s, columns),
-                  .flops = projections + scores},
+                  .flops = projections + scores,
+                  .score_flops = scores,
+                  .row_elements = norms + heads},
       .backward = {.reads = std::move(backward_reads),
                    .gradient_reads = {"hidden"},
                    .gradient_writes = {"x"},
                    .parameters = true,
                    .parameter_gradients = true,
                    .scratch = LatentBackwardScratch(s, columns),
-                   .flops = 2 * projections + 2.5 * scores},
+                   .flops = 2 * projections + 2.5 * scores,
+                   .score_flops = 2.5 * scores,
+                   .row_elements = 3 * norms + 2 * heads},
       .recomputes = true,
   };
   ReadDocuments(s, declaration);

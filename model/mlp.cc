@@ -7,6 +7,7 @@ namespace tandem::model {
 // norm and the activation.
 NodeDeclaration DeclareMlp(const DecoderShapes& s) {
   const double flops = s.ProductFlops(s.hidden, 3 * s.inner);
+  const double norm = s.Elements(2 * s.hidden);
   return {
       .kind = schedules::NodeKind::kMlp,
       .inputs = {HiddenState("x", s)},
@@ -26,7 +27,8 @@ NodeDeclaration DeclareMlp(const DecoderShapes& s) {
                   .scratch = {{"normed", {s.tokens, s.hidden}},
                               {"activated", {s.tokens, s.inner}},
                               ProductsWork(s)},
-                  .flops = flops},
+                  .flops = flops,
+                  .row_elements = norm + s.Elements(3 * s.inner)},
       .halves =
           SplitBackward{
               .intermediates = {{"normed", {s.tokens, s.hidden}},
@@ -39,7 +41,8 @@ NodeDeclaration DeclareMlp(const DecoderShapes& s) {
                         .gradient_writes = {"x"},
                         .parameters = true,
                         .scratch = {{"grad_normed", {s.tokens, s.hidden}}, NormWork(s), ProductsWork(s)},
-                        .flops = flops},
+                        .flops = flops,
+                        .row_elements = 3 * norm + s.Elements(6 * s.inner)},
               .weight = PassSpec{.reads = {"normed", "activated", "grad_gate_up", "grad_norm"},
                                  .gradient_reads = {"hidden"},
                                  .parameter_gradients = true,

@@ -88,6 +88,10 @@ struct PassSpec {
   // the gradients of these it then adds as often.
   int64_t rounds = 1;
   double flops = 0;
+  double score_flops = 0;  // the part of `flops` that attention's own kernel computes
+  // Elements of the compute type that kernels between the products read and write: norms, rotations, SwiGLU,
+  // permutations. Their time adds to that of the products.
+  double row_elements = 0;
   double link_bytes = 0;  // of a node that communicates: the buffer that its collective moves
 };
 

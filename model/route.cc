@@ -56,6 +56,7 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   const double shared_flops = s.ProductFlops(s.hidden, 3 * s.shared_inner);
   const double flops = s.ProductFlops(s.hidden, s.router.experts) + shared_flops;
+  const double widened = s.widens ? s.Elements(3 * s.hidden) : 0;  // read, and written twice as wide
   std::vector<TensorSpec> forward_scratch = {ProductsWork(s),
                                              {"router_work", {RouterWorkBytes(s)}, ElementType::kByte}};
   std::vector<TensorSpec> backward_scratch = {
@@ -92,14 +93,16 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                   .writes = {"normed", "logits", "chosen", "probabilities", "report"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
-                  .flops = flops},
+                  .flops = flops,
+                  .row_elements = s.Elements(2 * s.hidden + 3 * s.shared_inner) + widened},
       .backward = {.reads = {"x", "logits", "chosen"},
                    .gradient_reads = {"normed", "probabilities"},
                    .gradient_writes = {"x"},
                    .parameters = true,
                    .parameter_gradients = true,
                    .scratch = std::move(backward_scratch),
-                   .flops = 2 * flops},
+                   .flops = 2 * flops,
+                   .row_elements = s.Elements(6 * s.hidden + 6 * s.shared_inner) + widened},
       .recomputes = true,
   };
   if (s.shared_inner > 0) {

@@ -45,6 +45,8 @@ PassSpec WholeBackward(const SplitBackward& halves) {
     whole.parameters = whole.parameters || half->parameters;
     whole.parameter_gradients = whole.parameter_gradients || half->parameter_gradients;
     whole.flops += half->flops;
+    whole.score_flops += half->score_flops;
+    whole.row_elements += half->row_elements;
     whole.link_bytes += half->link_bytes;
   }
   if (!whole.writes.empty()) {

@@ -76,7 +76,9 @@ struct Access {
   bool reads_inputs = false;  // reads the run's inputs: the step number, from which random keys are made
   Bytes scratch;              // alive while the instruction runs
   double flops = 0;
+  double score_flops = 0;  // the part of `flops` that attention's own kernel computes, at a rate of its own
   double bytes_moved = 0;  // in the device's memory
+  double row_bytes = 0;    // the part of them that kernels between the products move
   double link_bytes = 0;   // of a node that communicates: the buffer that its collective moves
 };
 

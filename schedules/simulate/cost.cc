@@ -16,6 +16,10 @@
 namespace tandem::schedules {
 namespace {
 
+// Rates of attention's own kernel, behind the name of its type. A profile without them has the type's.
+constexpr absl::string_view kAttention = " attention";
+constexpr absl::string_view kAttentionBackward = " attention backward";
+
 // "bf16 grouped" → "bf16"
 std::string TypeOf(const Node& node) { return node.compute.substr(0, node.compute.find(' ')); }
 
@@ -237,25 +241,37 @@ double CostModel::CollectiveSeconds(const Work& work, Opcode opcode) const {
   return latency + hops + CrossingBytes(work, opcode) / rate;
 }
 
-double CostModel::ArithmeticSeconds(const Work& work, const Instruction& instruction) const {
-  if (work.flops == 0) {  // only passes of nodes have some
-    return 0;
-  }
-  const std::string& products = outline_.nodes[instruction.target].compute;
-  auto rate = profile_.compute.find(products);
+double CostModel::FlopsPerSecond(const Node& node, absl::string_view products) const {
+  auto rate = profile_.compute.find(absl::StrCat(TypeOf(node), products));
   if (rate == profile_.compute.end()) {
-    rate = profile_.compute.find(TypeOf(outline_.nodes[instruction.target]));
+    rate = profile_.compute.find(TypeOf(node));
   }
   TANDEM_CHECK(rate != profile_.compute.end(),
                "the profile has a rate for the type of every node with FLOPs");
-  return work.flops / rate->second.flops_per_second;
+  return rate->second.flops_per_second;
+}
+
+double CostModel::LocalSeconds(const Work& work, const Instruction& instruction) const {
+  const double memory = work.bytes / profile_.memory_bytes_per_second;
+  if (work.flops == 0) {  // only passes of nodes have some
+    return memory;
+  }
+  const Node& node = outline_.nodes[instruction.target];
+  const Access& access = AccessOf(node, instruction.opcode);
+  const double scores = access.flops > 0 ? access.score_flops / access.flops : 0;
+  const double rows = access.bytes_moved > 0 ? access.row_bytes / access.bytes_moved : 0;
+  const bool forward = instruction.opcode == Opcode::kForward || instruction.opcode == Opcode::kRecompute;
+  double seconds = work.flops * (1 - scores) /
+                   FlopsPerSecond(node, absl::string_view(node.compute).substr(TypeOf(node).size()));
+  if (scores > 0) {
+    seconds += work.flops * scores / FlopsPerSecond(node, forward ? kAttention : kAttentionBackward);
+  }
+  return std::max(seconds + rows * memory, memory);
 }
 
 double CostModel::Estimate(const Work& work, const Instruction& instruction) const {
-  const double local =
-      std::max(ArithmeticSeconds(work, instruction), work.bytes / profile_.memory_bytes_per_second);
-  return local + (work.ranks > 1 ? CollectiveSeconds(work, instruction.opcode) : 0) +
-         profile_.overhead_seconds;
+  return LocalSeconds(work, instruction) +
+         (work.ranks > 1 ? CollectiveSeconds(work, instruction.opcode) : 0) + profile_.overhead_seconds;
 }
 
 Cost CostModel::Of(const Instruction& instruction) const {

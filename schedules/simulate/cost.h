@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/placement.h"
 #include "schedules/program/program.h"
@@ -76,12 +77,15 @@ class CostModel {
 
   // A measured time is taken where there is one of the same kind and work; one of the same kind and other
   // work is scaled by the ratio of the two estimates; else
-  //   max(flops / rate, bytes / memory rate) + the collective (LinkRates) + overhead.
+  //   max(products and scores / their rates + row bytes / memory rate, bytes / memory rate)
+  //   + the collective (LinkRates) + overhead.
   Cost Of(const Instruction& instruction) const;
 
  private:
   double Estimate(const Work& work, const Instruction& instruction) const;
-  double ArithmeticSeconds(const Work& work, const Instruction& instruction) const;
+  double LocalSeconds(const Work& work, const Instruction& instruction) const;
+  // products: what stands behind the type in the profile's name of the rate (" grouped").
+  double FlopsPerSecond(const Node& node, absl::string_view products) const;
   double CollectiveSeconds(const Work& work, Opcode opcode) const;
 
   const Outline& outline_;

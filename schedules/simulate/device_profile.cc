@@ -47,29 +47,35 @@ LinkRates EightAdapters() {
   return {.bytes_per_second = 8 * 45 * kGiga, .latency_seconds = 8.4 * kMicro, .hop_seconds = 14 * kMicro};
 }
 
-// The share of the rate of large products that those of experts reach: six products of 128 experts of 768, of
-// 65,536 rows that are spread evenly, hidden size 2048, on one H200 (tandem-bench-experts): 611 of 790
-// TFLOP/s by CUTLASS.
-constexpr double kGrouped = 0.77;
+// Rates of bf16 that an H200 sustains within a step, at its 700 W and 1.4 to 1.5 GHz: products of
+// Llama-3-8B's layers and head, products of 128 experts of 768, and cuDNN's attention, whose backward repeats
+// its bits. For a moment and alone, products reach 802 TFLOP/s. bench/RESULTS.md, "Sustained rates", has the
+// measurements.
+std::map<std::string, ComputeRate> SustainedRates() {
+  return {{"bf16", {.flops_per_second = 695 * kTera, .peak_flops_per_second = 989.4 * kTera}},
+          {"bf16 grouped", {.flops_per_second = 495 * kTera}},
+          {"bf16 attention", {.flops_per_second = 500 * kTera}},
+          {"bf16 attention backward", {.flops_per_second = 350 * kTera}}};
+}
 
-// Products of 8192³ (fp32 without TF32, fp64 on the tensor cores) and a copy of 2 GiB as measured on one H100
-// SXM with PyTorch 2.11; peaks are NVIDIA's data sheet's, dense. What one more kernel costs is assumed.
-// What a rank takes beside its arena is what the driver said on two H200s for eight layers of Llama-3-8B in
-// bf16 under six strategies, with 2 to 5 communicators (bench/strategies.py): a context with cuBLAS, cuDNN
-// and the kernels of a step, and NCCL's buffers. NCCL's collectives slow products beside them by 19 to 30 %
-// with its defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth is taken.
+// Products of 8192³ in fp32 (without TF32) and fp64 (on the tensor cores) as measured on one H100 SXM with
+// PyTorch 2.11; peaks are NVIDIA's data sheet's, dense. Rates of bf16 are those of an H200. Memory: the share
+// of a copy's rate that an H200's optimizer sustains (0.906), of the H100's 3.02 TB/s. What one more kernel
+// costs is assumed. What a rank takes beside its arena is what the driver said on two H200s for eight layers
+// of Llama-3-8B in bf16 under six strategies, with 2 to 5 communicators (bench/strategies.py): a context with
+// cuBLAS, cuDNN and the kernels of a step, and NCCL's buffers. NCCL's collectives slow products beside them
+// by 19 to 30 % with its defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth is
+// taken.
 DeviceProfile H100() {
-  return {
+  DeviceProfile profile{
       .name = "h100",
       .describe =
-          "H100 SXM: products and copies measured on one; links as measured on 4 H200s; 8 GPUs a machine, "
-          "the "
-          "network assumed (400 Gb/s a GPU)",
+          "H100 SXM: sustained rates as measured on an H200, links on 4; 8 GPUs a machine, the network "
+          "assumed "
+          "(400 Gb/s a GPU)",
       .compute = {{"fp32", {.flops_per_second = 51.6 * kTera, .peak_flops_per_second = 66.9 * kTera}},
-                  {"fp64", {.flops_per_second = 55.3 * kTera, .peak_flops_per_second = 66.9 * kTera}},
-                  {"bf16", {.flops_per_second = 779 * kTera, .peak_flops_per_second = 989.4 * kTera}},
-                  {"bf16 grouped", {.flops_per_second = kGrouped * 779 * kTera}}},
-      .memory_bytes_per_second = 3.02 * kTera,
+                  {"fp64", {.flops_per_second = 55.3 * kTera, .peak_flops_per_second = 66.9 * kTera}}},
+      .memory_bytes_per_second = 2.74 * kTera,
       .memory_bytes = 81079 * kMebibyte,
       .context_bytes = 1625 * kMebibyte,
       .communicator_bytes = 232 * kMebibyte,
@@ -78,20 +84,21 @@ DeviceProfile H100() {
       .network = EightAdapters(),
       .compute_slowdown = 0.2,
   };
+  profile.compute.merge(SustainedRates());
+  return profile;
 }
 
-// As H100, on one H200.
+// As H100. The memory rate is the optimizer step's under load; a copy of 2 GiB alone reaches 4.25 TB/s.
 DeviceProfile H200() {
   DeviceProfile profile = H100();
   profile.name = "h200";
   profile.describe =
-      "H200 SXM: products and copies measured on one, links on 4; 8 GPUs a machine, the network assumed (400 "
-      "Gb/s a GPU)";
+      "H200 SXM: sustained rates measured on one, links on 4; 8 GPUs a machine, the network assumed (400 "
+      "Gb/s "
+      "a GPU)";
   profile.compute["fp32"].flops_per_second = 51.1 * kTera;
   profile.compute["fp64"].flops_per_second = 56.5 * kTera;
-  profile.compute["bf16"].flops_per_second = 802 * kTera;
-  profile.compute["bf16 grouped"].flops_per_second = kGrouped * 802 * kTera;
-  profile.memory_bytes_per_second = 4.25 * kTera;
+  profile.memory_bytes_per_second = 3.85 * kTera;
   profile.memory_bytes = 143155 * kMebibyte;
   return profile;
 }

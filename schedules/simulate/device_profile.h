@@ -53,7 +53,8 @@ struct MeasuredTime {
 struct DeviceProfile {
   std::string name;      // "h100"
   std::string describe;  // where the numbers come from, one line
-  // By compute type: "fp32", "fp64", "bf16"; of products that differ "bf16 grouped", where it is known.
+  // By compute type: "fp32", "fp64", "bf16". Where they are known: "bf16 grouped", products of experts;
+  // "bf16 attention" and "bf16 attention backward", attention's own kernel.
   std::map<std::string, ComputeRate> compute;
   double memory_bytes_per_second = 0;
   int64_t memory_bytes = 0;  // of one device; 0: not known
