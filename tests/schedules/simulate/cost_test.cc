@@ -143,6 +143,34 @@ TEST_F(CostTest, AForwardThatRunsAgainDoesNotPayForWhatWasKept) {
   EXPECT_EQ(WorkOf(outline_, program_, again, HandWorkload()).flops, 70) << "nothing is known of the parts";
 }
 
+TEST_F(CostTest, AttentionHasItsOwnRates) {
+  outline_.nodes[0].compute = "bf16";
+  outline_.nodes[0].forward = {.flops = 3e6, .score_flops = 1e6};
+  outline_.nodes[0].backward_input = outline_.nodes[0].forward;
+  profile_.overhead_seconds = 0;
+  profile_.compute["bf16"] = {.flops_per_second = 4e9};
+  const Instruction forward{.opcode = Opcode::kForward, .target = 0};
+  const Instruction backward{.opcode = Opcode::kBackwardInput, .target = 0};
+  EXPECT_NEAR(Of(forward).seconds, 0.75e-3, 1e-12);
+  profile_.compute["bf16 attention"] = {.flops_per_second = 2e9};
+  profile_.compute["bf16 attention backward"] = {.flops_per_second = 1e9};
+  EXPECT_NEAR(Of(forward).seconds, 1e-3, 1e-12);
+  EXPECT_NEAR(Of(backward).seconds, 1.5e-3, 1e-12);
+}
+
+TEST_F(CostTest, RowsMoveBetweenTheProducts) {
+  outline_.nodes[0].forward = {.flops = 1e6, .bytes_moved = 4e5, .row_bytes = 1e5};
+  profile_.overhead_seconds = 0;
+  profile_.memory_bytes_per_second = 1e9;
+  for (auto& [type, rate] : profile_.compute) {
+    rate.flops_per_second = 1e9;
+  }
+  const Instruction forward{.opcode = Opcode::kForward, .target = 0};
+  EXPECT_NEAR(Of(forward).seconds, 1.1e-3, 1e-12);
+  outline_.nodes[0].forward.bytes_moved = 4e6;  // all that it moves takes longer than its products
+  EXPECT_NEAR(Of(forward).seconds, 4e-3, 1e-12);
+}
+
 TEST_F(CostTest, WhatGoesToAPeerGoesThereWhole) {
   const Instruction send{
       .opcode = Opcode::kSend, .target = 0, .communicator = 0, .operands = {{.buffer = 5}}};
