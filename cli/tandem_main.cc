@@ -31,7 +31,6 @@ tandem::cli::Environment ReadEnvironment() {
   environment.home = Variable("HOME");
   environment.xdg_config_home = Variable("XDG_CONFIG_HOME");
   environment.xdg_state_home = Variable("XDG_STATE_HOME");
-  environment.xdg_runtime_dir = Variable("XDG_RUNTIME_DIR");
   environment.term = Variable("TERM");
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     if (environment.locale.empty()) {

@@ -2,6 +2,9 @@
 #include "cli/cluster/state_folder.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,10 +12,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -60,6 +66,25 @@ bool IsLocked(const std::string& folder) {
   }
   struct flock lock = WholeFile();
   return ::fcntl(file->get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+// Whether a socket can be made in the folder, and an address of gRPC can name it.
+bool MayHoldSocket(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kSocketFile);
+  const bool is_plain = std::all_of(path.begin(), path.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("/._-+@", c);
+  });
+  if (!is_plain || path.size() > kMaxSocketPath) {
+    return false;
+  }
+  ::unlink(path.c_str());  // of a process that was killed
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, kMaxSocketPath);
+  const platform::Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool bound = ::bind(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  ::unlink(path.c_str());
+  return bound;
 }
 
 }  // namespace
@@ -170,21 +195,20 @@ absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::T
   return folder;
 }
 
-absl::StatusOr<SocketFolder> SocketFolder::Make(const Environment& environment) {
-  std::error_code error;
-  // su and bare containers leave XDG_RUNTIME_DIR pointing nowhere.
-  const bool runtime = !environment.xdg_runtime_dir.empty() && environment.xdg_runtime_dir[0] == '/' &&
-                       fs::is_directory(environment.xdg_runtime_dir, error);
-  std::string pattern = absl::StrCat(runtime ? environment.xdg_runtime_dir : "/tmp", "/tandem-XXXXXX");
-  if (pattern.size() + 1 + sizeof(kSocketFile) - 1 > kMaxSocketPath) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "XDG_RUNTIME_DIR is too long for a socket (", kMaxSocketPath,
-        " bytes in all): ", Escape(environment.xdg_runtime_dir), "; unset it, and /tmp is used"));
+absl::StatusOr<SocketFolder> SocketFolder::Make(const std::string& state_folder) {
+  const std::string folder = absl::StrCat(state_folder, "/socket");
+  if ((::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) && ::chmod(folder.c_str(), 0700) == 0 &&
+      MayHoldSocket(folder)) {
+    return SocketFolder(folder);
   }
+  ::rmdir(folder.c_str());
+  std::string pattern = "/tmp/tandem-XXXXXX";
   if (::mkdtemp(pattern.data()) == nullptr) {  // of mode 0700
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot create the socket's folder ", Escape(pattern), ": ", std::strerror(errno),
-                     "; point XDG_RUNTIME_DIR to a folder that you can write"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot create the socket's folder ", pattern, ": ", std::strerror(errno),
+        "; point XDG_STATE_HOME to a folder on this machine whose path has at most ",
+        kMaxSocketPath - std::string_view("/tandem/runs/20260101-000000-abcdef/socket/controller").size(),
+        " bytes, or make room in /tmp"));
   }
   return SocketFolder(pattern);
 }

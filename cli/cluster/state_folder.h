@@ -55,10 +55,13 @@ class FolderLock {
 absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::Time now,
                                           absl::string_view id);
 
-// A folder of mode 0700 under $XDG_RUNTIME_DIR (or /tmp) that holds one socket; removed at destruction.
+// A folder of mode 0700 that holds one socket; removed at destruction. It lies in `state_folder`, which only
+// this process uses: one under $XDG_RUNTIME_DIR would go away with the user's last login. Where a socket
+// cannot lie there (its path is too long or has odd characters, or the file system has no sockets), it lies
+// in /tmp.
 class SocketFolder {
  public:
-  static absl::StatusOr<SocketFolder> Make(const Environment& environment);
+  static absl::StatusOr<SocketFolder> Make(const std::string& state_folder);
   SocketFolder(SocketFolder&& other) noexcept;
   SocketFolder& operator=(SocketFolder&&) = delete;
   ~SocketFolder();

@@ -133,7 +133,7 @@ Outcome Run(Context& context, const RunOptions& options) {
                           MakeRunFolder(root, context.clock.Now(), platform::SystemRandom().HexId(6)));
   // Held so that no other run takes the folder for an old one.
   TANDEM_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Acquire(folder));
-  TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
+  TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(folder));
   Note(console,
        absl::StrCat("run: starting a controller and ", platform::CountedText(shape.workers, "worker"),
                     " on this machine; logs in ", folder));

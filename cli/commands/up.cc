@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -159,7 +161,7 @@ Outcome Up(Context& context, const UpOptions& options) {
   const std::string folder = UpFolder(root);
   TANDEM_ASSIGN_OR_RETURN(FolderLock lock, TakeFolder(folder));
   TANDEM_RETURN_IF_ERROR(CheckPorts(console, options));
-  TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(context.environment));
+  TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(folder));
   const std::string address = socket.address();
   TANDEM_RETURN_IF_ERROR(lock.Publish(""));
   const int slots =
@@ -181,8 +183,15 @@ Outcome Up(Context& context, const UpOptions& options) {
   console.Write(Stream::kOut, WhatIsUp(**cluster, options, address, folder));
   Note(console,
        "up: `tandem submit -f job.yaml` finds it by itself; Ctrl-C ends running jobs, queued ones stay");
+  bool has_socket = true;
   while (interrupts.Count() == 0) {
     TANDEM_RETURN_IF_ERROR((*cluster)->Check());
+    if (has_socket && ::access(socket.socket().c_str(), F_OK) != 0) {
+      has_socket = false;
+      Note(console, absl::StrCat("up: the socket ", socket.socket(),
+                                 " was removed, so no command reaches this controller any more; running jobs "
+                                 "continue; end this with Ctrl-C and start `tandem up` again"));
+    }
     absl::SleepFor(kPoll);
   }
   EndRunningJobs(context, **cluster, interrupts);

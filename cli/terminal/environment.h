@@ -16,7 +16,6 @@ struct Environment {
   std::string home;             // HOME
   std::string xdg_config_home;  // XDG_CONFIG_HOME
   std::string xdg_state_home;   // XDG_STATE_HOME
-  std::string xdg_runtime_dir;  // XDG_RUNTIME_DIR
   std::string term;             // TERM
   std::string locale;           // the first that is set of LC_ALL, LC_CTYPE, LANG
   bool no_color = false;        // NO_COLOR is set and not empty

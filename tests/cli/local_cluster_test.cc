@@ -25,7 +25,6 @@ class LocalClusterTest : public CommandTest {
  protected:
   LocalClusterTest() {
     environment_.xdg_state_home = folder_ + "/state";
-    environment_.xdg_runtime_dir = folder_;
     environment_.tandem_addr.clear();
     std::filesystem::create_directories(folder_ + "/bin");
   }
@@ -207,18 +206,30 @@ TEST_F(LocalClusterTest, TwoInterruptsAtOnceKillARunWithTheExitCodeOfTwoApart) {
   ended->Notify();
 }
 
-TEST_F(LocalClusterTest, RuntimeFoldersThatAreTooLongForASocketAreRefused) {
-  environment_.xdg_runtime_dir = folder_ + "/" + std::string(80, 'x');
-  std::filesystem::create_directories(environment_.xdg_runtime_dir);
-  EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
-  EXPECT_NE(console_.err.find("XDG_RUNTIME_DIR is too long for a socket (107 bytes in all)"),
-            std::string::npos);
+TEST_F(LocalClusterTest, SocketsLieInTmpWhereTheStateFolderCannotHoldThem) {
+  for (const std::string& name : {std::string(90, 'x'), std::string("a b%20c")}) {
+    const std::string folder = folder_ + "/" + name;
+    std::filesystem::create_directories(folder);
+    const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(folder);
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    EXPECT_TRUE(socket->socket().starts_with("/tmp/tandem-")) << socket->socket();
+    EXPECT_TRUE(std::filesystem::is_empty(folder));
+  }
+}
+
+TEST_F(LocalClusterTest, ASocketOfAKilledProcessIsReplaced) {
+  std::filesystem::create_directories(folder_ + "/up/socket");
+  std::ofstream(folder_ + "/up/socket/controller") << "";
+  const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(folder_ + "/up");
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  EXPECT_EQ(socket->socket(), folder_ + "/up/socket/controller");
+  EXPECT_FALSE(std::filesystem::exists(socket->socket()));
 }
 
 TEST_F(LocalClusterTest, SocketsLieInAPrivateFolderThatGoesAway) {
   std::string path;
   {
-    const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(environment_);
+    const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(folder_);
     ASSERT_TRUE(socket.ok());
     path = std::filesystem::path(socket->socket()).parent_path();
     struct stat mode = {};
