@@ -22,9 +22,11 @@
 #include "config/flags.h"
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
+#include "platform/end_signals.h"
 #include "platform/failpoint.h"
 #include "platform/lock_cycles.h"
 #include "platform/log.h"
+#include "platform/signal_name.h"
 #include "platform/standard_descriptors.h"
 
 namespace {
@@ -125,20 +127,9 @@ absl::StatusOr<tandem::controller::ServerOptions> OptionsOf(const Flags& flags) 
   return options;
 }
 
-// Blocks the signals that end the daemon, so that only sigwait sees them. Call before the first thread
-// starts.
-sigset_t BlockEnd() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
 // From the start until a signal, or the store, ends it. The code to exit with.
 int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
-  const sigset_t signals = BlockEnd();
+  const sigset_t signals = tandem::platform::BlockEndSignals();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
 
@@ -166,9 +157,7 @@ int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
   int signal = 0;
   sigwait(&signals, &signal);
   Log(LogLevel::kInfo, "stopping",
-      {{"reason", store_failed        ? "StoreFailed"
-                  : signal == SIGTERM ? "SIGTERM"
-                                      : "SIGINT"}});
+      {{"reason", store_failed ? "StoreFailed" : tandem::platform::SignalName(signal)}});
   server->reset();
   Log(LogLevel::kInfo, "stopped");
   return store_failed ? 1 : 0;

@@ -29,6 +29,7 @@
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
+#include "platform/end_signals.h"
 #include "platform/failpoint.h"
 #include "platform/files.h"
 #include "platform/host.h"
@@ -37,6 +38,7 @@
 #include "platform/random.h"
 #include "platform/regular_file.h"
 #include "platform/shown_text.h"
+#include "platform/signal_name.h"
 #include "platform/standard_descriptors.h"
 #include "platform/status_macros.h"
 #include "proto/worker_id.h"
@@ -198,10 +200,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--tls-server-name", flags.tls.server_name,
                  "Name in the controller's certificate, if it is not the host of --controller")
       ->type_name("NAME");
-  app.add_option(
-         "--drain-timeout", flags.drain_timeout,
-         "After SIGTERM, the jobs that have ranks here get this long to save a checkpoint and end; then, "
-         "and at SIGINT, the ranks are stopped")
+  app.add_option("--drain-timeout", flags.drain_timeout,
+                 "After SIGTERM or SIGHUP, the jobs that have ranks here get this long to save a checkpoint "
+                 "and end; then, "
+                 "and at SIGINT, the ranks are stopped")
       ->capture_default_str()
       ->check(CheckDuration);
 #ifdef TANDEM_FAILPOINTS
@@ -284,12 +286,7 @@ void PrepareProcess() {
 
 // From the start until a signal, or the controller, ends it. The code to exit with.
 int Serve(worker::DaemonConfig config, const worker::PathRules& rules, absl::Duration drain) {
-  // Blocked in every thread; one waits for them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const sigset_t signals = platform::BlockEndSignals();
   const bool is_root = !config.run_as.has_value() && geteuid() == 0;
   absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
       std::move(config),
@@ -314,8 +311,8 @@ int Serve(worker::DaemonConfig config, const worker::PathRules& rules, absl::Dur
   std::thread([&signals, &daemon, drain] {
     int signal = 0;
     while (sigwait(&signals, &signal) == 0) {
-      platform::Log(platform::LogLevel::kInfo, "stopping", {{"signal", std::to_string(signal)}});
-      (*daemon)->AskShutdown(signal == SIGTERM ? drain : absl::ZeroDuration());
+      platform::Log(platform::LogLevel::kInfo, "stopping", {{"signal", platform::SignalName(signal)}});
+      (*daemon)->AskShutdown(signal == SIGINT ? absl::ZeroDuration() : drain);
     }
   }).detach();
   const absl::Status status = (*daemon)->Run();

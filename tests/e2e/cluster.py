@@ -110,9 +110,9 @@ class Cluster:
                  or self.cli("get", "workers", "-o", "json", check=False).returncode == 0)
         assert self.controller.poll() is None, (self.folder / "controller.log").read_text()
 
-    def start_worker(self, name):
+    def start_worker(self, name, *more):
         self.workers[name] = self._spawn(name, "tandem-worker", "--controller", self.address, "--id", name, "--state",
-                                         self.folder / name, "--slots", self.slots)
+                                         self.folder / name, "--slots", self.slots, *more)
 
     def cli(self, *args, check=True, timeout=120, **more):
         done = subprocess.run([self.bin / "tandem", *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True,
@@ -142,10 +142,18 @@ class Cluster:
     def trainers_of(self, worker):
         return children(self.workers[worker].pid)
 
-    def submit(self, spec):
+    def start_cli(self, *args):
+        """A command that goes on beside the test."""
+        return subprocess.Popen([self.bin / "tandem", *map(str, args)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.DEVNULL, env={**os.environ, "TANDEM_ADDR": self.address})
+
+    def write(self, spec):
         path = self.folder / f"{spec['name']}.json"
         path.write_text(json.dumps(spec))
-        self.cli("submit", "-f", path)
+        return path
+
+    def submit(self, spec):
+        self.cli("submit", "-f", self.write(spec))
         return spec["name"]
 
     def wait_state(self, name, state, seconds=120.0):

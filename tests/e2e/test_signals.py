@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemons do when their terminal is closed."""
+import os
+import signal
+import subprocess
+
+import pytest
+from cluster import Cluster, tiny_job, wait_for
+
+
+@pytest.fixture
+def cluster(bin_dir, tmp_path):
+    cluster = Cluster(bin_dir, tmp_path, workers=0)
+    yield cluster
+    cluster.close()
+
+
+def test_jobs_of_a_worker_whose_terminal_is_closed_save_and_end(cluster, tmp_path):
+    cluster.start_worker("w0", "--drain-timeout", "60s")
+    cluster.submit(tiny_job("job", ranks=1, steps=1_000_000, directory=tmp_path / "job", every_steps=1_000_000))
+    wait_for("it steps", lambda: cluster.step("job") > 3)
+    cluster.workers["w0"].send_signal(signal.SIGHUP)
+    assert cluster.workers["w0"].wait(timeout=120) == 0
+    wait_for("it ends", lambda: cluster.state("job") == "FAILED")
+    assert cluster.job("job")["reason"] == "Preempted", cluster.why("job")
+    assert [path.name for path in (tmp_path / "job").glob("step-*")]
+
+
+def test_a_controller_whose_terminal_is_closed_ends_in_order(cluster, tmp_path):
+    cluster.controller.send_signal(signal.SIGHUP)
+    assert cluster.controller.wait(timeout=60) == 0
+    log = (tmp_path / "controller.log").read_text()
+    assert '"reason":"SIGHUP"' in log and '"msg":"stopped"' in log
+
+
+def test_daemons_under_nohup_go_on(cluster, tmp_path):
+    args = {"tandem-controller": ["--state", tmp_path / "other", "--listen", f"unix:{cluster.socket_folder}/other",
+                                  "--metrics-listen", "off"],
+            "tandem-worker": ["--controller", f"unix:{cluster.socket_folder}/other", "--id", "w", "--state", tmp_path / "w"]}
+    for program, flags in args.items():
+        log = tmp_path / f"{program}.nohup"
+        with open(log, "wb") as out:
+            process = subprocess.Popen(["nohup", cluster.bin / program, *flags], stdin=subprocess.DEVNULL, stdout=out,
+                                       stderr=out, start_new_session=True)
+        serves = '"msg":"serving"' if program == "tandem-controller" else '"msg":"connected to the controller"'
+        try:
+            wait_for("it serves", lambda: serves in log.read_text() or process.poll() is not None)
+            os.kill(process.pid, signal.SIGHUP)
+            assert process.poll() is None
+            status = open(f"/proc/{process.pid}/status").read()
+            ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn"))
+            assert ignored & 1 << signal.SIGHUP - 1
+            if program == "tandem-controller":
+                controller = process
+        finally:
+            if program == "tandem-worker":
+                process.terminate()
+                assert process.wait(timeout=60) == 0
+                controller.terminate()
+                assert controller.wait(timeout=60) == 0
