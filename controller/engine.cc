@@ -16,6 +16,8 @@ namespace {
 constexpr size_t kBatch = 256;  // items of one commit
 // While nothing is committed, room is looked for as often.
 constexpr absl::Duration kLookForRoom = absl::Seconds(30);
+// A batch that takes longer than this part of the workers' timeout was a standstill.
+constexpr int kStandstillPart = 4;
 
 std::set<std::string> JobsOf(const std::vector<v1::Event>& events) {
   std::set<std::string> ids;
@@ -65,6 +67,9 @@ bool Engine::Enqueue(Item item) {
   const absl::MutexLock lock(&mu_);
   if (stopping_) {
     return false;
+  }
+  if (auto* decided = std::get_if<Decided>(&item)) {
+    decided->posted = clock_.Now();  // under the lock, so that these times are in the order of the queue
   }
   queue_.push_back(std::move(item));
   return true;
@@ -173,8 +178,16 @@ absl::Status Engine::GetKey(const std::string& worker, const v1::KvGet& get) {
 }
 
 void Engine::Take(Decided decided, Consequences& out) {
+  if (auto* const hello = std::get_if<WorkerHello>(&decided.input)) {
+    FindUnknown(*hello);
+  }
   Reply reply;
-  Decision decision = Decide(decided.input, clock_.Now(), reply);
+  // Its answer, or what it lets the worker forget, is a change of what the worker is to hear.
+  const auto* const report = std::get_if<AttemptReport>(&decided.input);
+  if (report != nullptr && MayChangeAssignments(state_, *report)) {
+    dirty_.insert(report->worker);
+  }
+  Decision decision = Decide(decided.input, decided.posted, reply);
   if (const auto* hello = std::get_if<WorkerHello>(&decided.input)) {
     for (const v1::AttemptStatus& attempt : hello->hello.inventory().attempts()) {
       for (v1::KvSet set : attempt.values()) {
@@ -183,8 +196,6 @@ void Engine::Take(Decided decided, Consequences& out) {
       }
     }
     out.hellos.emplace_back(out.answers.size(), hello->hello.worker_id());
-  } else if (const auto* report = std::get_if<AttemptReport>(&decided.input)) {
-    dirty_.insert(report->worker);
   } else if (const auto* gone = std::get_if<WorkerDisconnected>(&decided.input)) {
     const auto it = state_.workers.find(gone->worker);
     if (it != state_.workers.end() && !it->second.connected) {
@@ -332,6 +343,38 @@ void Engine::Hold(Decided noticed) {
   }
 }
 
+// A worker stops what its controller does not want. What the controller may have lost goes on, as nobody has
+// decided that it end.
+void Engine::FindUnknown(WorkerHello& hello) {
+  for (const v1::AttemptStatus& status : hello.hello.inventory().attempts()) {
+    const AttemptKey key = KeyOf(status.id());
+    if (status.ended() || status.has_refused() || IsLive(state_, key)) {
+      continue;
+    }
+    const absl::StatusOr<std::optional<JobEntry>> row = store_.Row(key.job);
+    if (row.ok() && row->has_value() && (*row)->job.attempt() >= key.attempt) {
+      continue;
+    }
+    platform::Log(
+        platform::LogLevel::kError,
+        "a worker runs a job of which this store has nothing; it goes on, and ends with that worker "
+        "or by itself",
+        {{"worker", hello.hello.worker_id()}, {"job", key.job}, {"attempt", absl::StrCat(key.attempt)}});
+    hello.unknown.insert(key);
+  }
+}
+
+// Nobody could be heard meanwhile, and who had to be answered was not.
+void Engine::NoteStandstill(absl::Time began) {
+  const absl::Time now = clock_.Now();
+  if (now - began > state_.limits.worker_timeout / kStandstillPart) {
+    platform::Log(platform::LogLevel::kWarning,
+                  "nothing was decided for a while; the silence of workers counts from now on",
+                  {{"seconds", absl::StrCat(absl::ToDoubleSeconds(now - began))}});
+    state_.awake_since = std::max(state_.awake_since, now);
+  }
+}
+
 void Engine::Halt(const absl::Status& status, Consequences consequences) {
   failed_ = absl::UnavailableError(absl::StrCat("the controller's store has failed: ", status.message()));
   for (Answer& answer : consequences.answers) {
@@ -356,6 +399,7 @@ void Engine::Process(std::vector<Item> batch) {
     }
     return;
   }
+  const absl::Time began = clock_.Now();
   Consequences out;
   for (auto& [worker, held] : std::exchange(held_, {})) {
     for (auto& [key, noticed] : held) {
@@ -369,6 +413,7 @@ void Engine::Process(std::vector<Item> batch) {
   if (status.ok()) {
     status = Keep(out);
   }
+  NoteStandstill(began);
   if (!status.ok()) {
     Halt(status, std::move(out));
     return;

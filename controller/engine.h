@@ -22,6 +22,10 @@ namespace tandem::controller {
 
 // The one writer: takes inputs in order, a batch at a time; decides; commits the batch in one transaction;
 // and only then lets out what follows from it: replies, assignments, values, news of events. Thread-safe.
+//
+// An input is judged as of the time at which it was posted, when all that was posted before it was known and
+// nothing after it: a worker that returned while a commit took a minute was never away for a minute. What
+// cannot be posted while the engine stands still does not count as silence (State.awake_since).
 class Engine {
  public:
   struct Reply {
@@ -83,6 +87,7 @@ class Engine {
   struct Decided {
     Input input;
     std::function<void(Reply)> done;
+    absl::Time posted = absl::InfinitePast();  // set when it enters the queue
   };
   struct KeySet {
     std::string worker;
@@ -123,6 +128,8 @@ class Engine {
   void Process(std::vector<Item> batch);
   void Take(Item item, Consequences& out);
   void Take(Decided decided, Consequences& out);
+  void FindUnknown(WorkerHello& hello);
+  void NoteStandstill(absl::Time began);
   Decision Decide(const Input& input, absl::Time now, Reply& reply);
   absl::Status SetKey(const std::string& worker, const v1::KvSet& set);
   absl::Status GetKey(const std::string& worker, const v1::KvGet& get);

@@ -74,6 +74,10 @@ struct AttemptStopped {
   AttemptKey attempt;
   std::string reason;
 };
+// Its controller has nothing of it, so nobody has decided that it end.
+struct AttemptUnknown {
+  AttemptKey attempt;
+};
 struct AttemptEnded {
   AttemptKey attempt;
 };
@@ -90,7 +94,7 @@ struct RankGone {
   std::optional<v1::Cause> cause;  // none: it finished
 };
 
-using Change = std::variant<Welcomed, AttemptAccepted, AttemptRefused, AttemptStopped, AttemptEnded,
-                            RankStarted, RankFailed, RankGone>;
+using Change = std::variant<Welcomed, AttemptAccepted, AttemptRefused, AttemptStopped, AttemptUnknown,
+                            AttemptEnded, RankStarted, RankFailed, RankGone>;
 
 }  // namespace tandem::worker

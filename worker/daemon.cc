@@ -204,6 +204,12 @@ void Daemon::Note(const Change& change) {
                  [&](const AttemptStopped& e) {
                    attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.reason));
                  },
+                 [&](const AttemptUnknown& e) {
+                   Log(LogLevel::kError,
+                       "the controller has nothing of this job, and may have lost it: its ranks go on; stop "
+                       "this worker to end them",
+                       {{"job", e.attempt.job}, {"attempt", std::to_string(e.attempt.attempt)}});
+                 },
                  [&](const RankStarted& e) {
                    profiles_->RankStarted(e.rank);
                    attempt_fields(e.rank.attempt,

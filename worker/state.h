@@ -97,6 +97,7 @@ struct AttemptState {
   std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
   std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
 
+  bool unknown = false;       // to the controller that is connected
   bool drained = false;       // a rank has been asked to end with this daemon
   uint64_t request_sent = 0;  // Assignment.request passed on to a rank
   uint64_t request_done = 0;

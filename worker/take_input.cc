@@ -332,7 +332,12 @@ class Taker {
       listed.insert(KeyOf(assignment.id()));
     }
     for (auto& [key, attempt] : state_.live) {
-      if (!listed.contains(key) && !attempt.stop) {
+      const bool is_unknown = std::any_of(assignments.unknown().begin(), assignments.unknown().end(),
+                                          [&key = key](const v1::AttemptId& id) { return KeyOf(id) == key; });
+      if (is_unknown && !std::exchange(attempt.unknown, true)) {
+        outcome_.changes.push_back(AttemptUnknown{key});
+      }
+      if (!listed.contains(key) && !is_unknown && !attempt.stop) {
         StopAttempt(key, attempt,
                     {.reason = "Withdrawn", .begin = now_, .grace = GraceOf(attempt.assignment)}, outcome_);
       }

@@ -88,6 +88,11 @@ v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
   }
   const auto it = state.workers.find(worker);
   if (it != state.workers.end()) {
+    for (const AttemptKey& key : it->second.unknown) {
+      if (!IsLive(state, key)) {
+        *out.add_unknown() = IdOf(key);
+      }
+    }
     for (const auto& [key, status] : it->second.attempts) {
       if ((status.ended() || status.has_refused()) && !IsLive(state, key)) {
         *out.add_forget() = IdOf(key);
@@ -95,6 +100,12 @@ v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
     }
   }
   return out;
+}
+
+bool MayChangeAssignments(const State& state, const AttemptReport& report) {
+  const v1::AttemptStatus& status = report.status;
+  return status.ended() || status.has_refused() ||
+         StatusOf(state, report.worker, KeyOf(status.id())) == nullptr;
 }
 
 void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State& state) {

@@ -468,9 +468,21 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
 }
 
 Decision Step(const Input& input, absl::Time now, State& state) {
+  const auto* const report = std::get_if<AttemptReport>(&input);
+  const bool is_news = report == nullptr || IsNews(state, *report);
   Observe(input, now, state);
   Decision out = Decide(state, input, now);
   out.num_own = out.events.size();
+  if (!is_news) {
+    return out;
+  }
+  if (report != nullptr && IsLive(state, KeyOf(report->status.id()))) {
+    std::optional<v1::Event> next = NextOf(state, state.jobs.at(report->status.id().job_id()), now);
+    if (!next.has_value()) {
+      return out;
+    }
+    out.events.push_back(*std::move(next));
+  }
   size_t applied = 0;
   while (true) {
     for (; applied < out.events.size(); ++applied) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -41,6 +42,7 @@ struct AskCheckpoint {
 struct WorkerHello {
   std::string session;
   v1::Hello hello;
+  std::set<AttemptKey> unknown = {};  // running attempts in its inventory of which the store has nothing
 };
 
 struct WorkerDisconnected {
@@ -82,6 +84,10 @@ struct Decision {
 // Records what a worker reports about itself. None of it is stored: a worker that returns resends it.
 void Observe(const Input& input, absl::Time now, State& state);
 
+// Whether the report says more than how far the ranks are, so that a decision may follow from it. Most do
+// not: each worker sends one a second. What depends on time alone follows from Tick. Call before Observe.
+bool IsNews(const State& state, const AttemptReport& report);
+
 // The events that follow from `input`, and from what was observed before. Pure: no clock, no lock, no RPC.
 // Same arguments, same events. Requires Observe(input).
 Decision Decide(const State& state, const Input& input, absl::Time now);
@@ -90,7 +96,9 @@ Decision Decide(const State& state, const Input& input, absl::Time now);
 // Decide has changed since. Changes only what is stored (jobs, last_seq), never what was observed.
 void Apply(const v1::Event& event, State& state);
 
-// Observe, then Decide and Apply until nothing more follows. The events have their seq.
+// Observe, then Decide and Apply until nothing more follows. The events have their seq. After a report that
+// is no news nothing follows, and after one that is only what follows for its own job is looked for at first,
+// so that the cost of a report does not grow with the number of jobs.
 Decision Step(const Input& input, absl::Time now, State& state);
 
 // AlreadyExists if `submit` has the request id of the job `known` but a different spec.

@@ -40,6 +40,13 @@ bool HasRoomFor(const AttemptKey& key, const WorkerEntry& worker) {
   return worker.attempts.contains(key) || worker.attempts.size() < 2 * slots + kMostEnds;
 }
 
+// What a decision looks at, but for causes, which come once.
+bool IsSame(const v1::RankStatus& a, const v1::RankStatus& b) {
+  return a.rank() == b.rank() && a.phase() == b.phase() && a.finished() == b.finished() &&
+         a.exited() == b.exited() && a.stop_requested() == b.stop_requested() &&
+         a.has_ready() == b.has_ready() && a.has_cause() == b.has_cause();
+}
+
 void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) {
   const AttemptKey key = KeyOf(status.id());
   v1::AttemptStatus& said = worker.attempts[key];
@@ -55,6 +62,15 @@ void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) 
 }
 
 }  // namespace
+
+bool IsNews(const State& state, const AttemptReport& report) {
+  const v1::AttemptStatus& now = report.status;
+  const v1::AttemptStatus* const before = StatusOf(state, report.worker, KeyOf(now.id()));
+  return before == nullptr || before->ended() != now.ended() || before->has_refused() != now.has_refused() ||
+         before->request_done() != now.request_done() ||
+         !std::equal(before->ranks().begin(), before->ranks().end(), now.ranks().begin(), now.ranks().end(),
+                     [](const v1::RankStatus& a, const v1::RankStatus& b) { return IsSame(a, b); });
+}
 
 void Observe(const Input& input, absl::Time now, State& state) {
   if (const auto* in = std::get_if<WorkerHello>(&input)) {
@@ -88,6 +104,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
     }
     worker.missing = std::move(missing);
     worker.reborn = std::move(reborn);
+    worker.unknown = in->unknown;
     worker.connected = true;
     worker.since = now;
     worker.session = in->session;

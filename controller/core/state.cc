@@ -87,7 +87,7 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
   // Ranks of an attempt that nobody wants hold slots that only the worker knows.
   for (const auto& [key, status] : worker.attempts) {
     if (!status.ended() && !status.has_refused() && !IsLive(state, key)) {
-      return "StoppingLeftovers";
+      return worker.unknown.contains(key) ? "RunsUnknownJob" : "StoppingLeftovers";
     }
   }
   for (const v1::Slot& slot : worker.inventory.slots()) {

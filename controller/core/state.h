@@ -33,6 +33,7 @@ struct WorkerEntry {
   std::map<AttemptKey, absl::Time> heard;            // when that report came
   std::map<AttemptKey, absl::Time> peer_lost;        // when a rank first reported a lost peer
   std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not
+  std::set<AttemptKey> unknown;  // that it runs, and of which the store has nothing: they go on
   std::set<AttemptKey> reborn;   // live attempts whose ranks died with its former incarnation
 };
 

@@ -16,7 +16,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr int kMostScalars = 256;               // of one report
-constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits at once
+constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits soon
 
 class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>,
                                            v1::ReportAck, ReportsStream> {
@@ -104,7 +104,7 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
           }
         });
     if (status.ok() && many) {
-      history_.Commit();
+      history_.CommitSoon();
     }
     return status;
   }
@@ -117,7 +117,12 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
         attempt.attempt() <= it->second.second.attempt) {
       return it->second.second;
     }
-    TANDEM_ASSIGN_OR_RETURN(const std::optional<v1::Job> job, store_.Find(id));
+    const absl::StatusOr<std::optional<v1::Job>> found = store_.Find(id);
+    if (absl::IsUnavailable(found.status()) && it != known_.end() &&
+        attempt.attempt() <= it->second.second.attempt) {
+      return it->second.second;  // the store's disk stands still; it is looked up again later
+    }
+    TANDEM_ASSIGN_OR_RETURN(const std::optional<v1::Job> job, found);
     Known known;
     if (job.has_value() && job->id() == id) {
       known = {.exists = true,

@@ -6,6 +6,7 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -137,7 +138,12 @@ struct Server::Parts {
   absl::Status ServeHttp(const ServerOptions& options);
   void Accept();
 
+  // Two threads. The ticks take no lock of a store, so that heartbeats reach workers while a disk stands
+  // still; the upkeep is of disks.
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
+  void RunUpkeep() ABSL_LOCKS_EXCLUDED(mu);
+  // Waits; false once the server stops.
+  bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu);
   void RefreshTls();
   void OnEvents(const std::vector<v1::Event>& events);
   void OnNoRoom(const absl::Status& status);
@@ -174,45 +180,56 @@ struct Server::Parts {
   absl::Mutex mu;
   platform::SteadyCondition changed;  // of `stopping`
   bool stopping ABSL_GUARDED_BY(mu) = false;
+  std::atomic<bool> tick_pending = false;  // in the engine's queue, where ticks do not add up
   std::thread ticks;
+  std::thread upkeep;
 };
 
 void Server::Parts::RunTicks() {
   const absl::Duration tick = std::min(kTick, sessions->heartbeat_interval());
   absl::Time last_heartbeat = absl::InfinitePast();
-  absl::Time second = absl::InfinitePast();
-  while (true) {
-    {
-      const absl::MutexLock lock(&mu);
-      if (!stopping) {
-        changed.WaitFor(mu, tick);
-      }
-      if (stopping) {
-        return;
-      }
+  while (Sleep(tick)) {
+    const absl::Time awake_since = sessions->AwakeSince();
+    if (!tick_pending.exchange(true)) {
+      engine->Post(Tick{.awake_since = awake_since});
+      engine->Query([this](const State& state) {
+        metrics->Look(state);
+        progress->Look(state);
+        tick_pending = false;
+      });
     }
-    engine->Post(Tick{.awake_since = sessions->AwakeSince()});
-    engine->Query([this](const State& state) {
-      metrics->Look(state);
-      progress->Look(state);
-    });
     const absl::Time now = clock.Now();
-    history->Tick(now);
     if (now - last_heartbeat >= sessions->heartbeat_interval()) {
       last_heartbeat = now;
-      for (const absl::Status& in_place : {store->CheckInPlace(), history->CheckInPlace()}) {
-        if (!in_place.ok()) {
-          engine->Fail(in_place);
-        }
-      }
       sessions->SendHeartbeats();
     }
-    if (now - second >= absl::Seconds(1)) {
-      second = now;
-      uploads->Tick();
-      RefreshTls();
-    }
   }
+}
+
+void Server::Parts::RunUpkeep() {
+  absl::Time second = absl::InfinitePast();
+  while (Sleep(kTick)) {
+    const absl::Time now = clock.Now();
+    history->Tick(now);
+    if (now - second < absl::Seconds(1)) {
+      continue;
+    }
+    second = now;
+    for (const absl::Status& status :
+         {store->CheckInPlace(), history->CheckInPlace(), store->TidyIfQuiet()}) {
+      if (!status.ok()) {
+        engine->Fail(status);
+      }
+    }
+    uploads->Tick();
+    RefreshTls();
+  }
+}
+
+bool Server::Parts::Sleep(absl::Duration time) {
+  const absl::MutexLock lock(&mu);
+  changed.AwaitFor(mu, time, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return stopping; });
+  return !stopping;
 }
 
 void Server::Parts::RefreshTls() {
@@ -429,6 +446,7 @@ absl::Status Server::Parts::Start(const ServerOptions& options) {
   }
   Accept();
   ticks = std::thread([this] { RunTicks(); });
+  upkeep = std::thread([this] { RunUpkeep(); });
   platform::Log(platform::LogLevel::kInfo, "serving",
                 {{"listen", absl::StrJoin(addresses, ",")},
                  {"tls", tls == nullptr ? "off" : "on"},
@@ -461,6 +479,7 @@ Server::~Server() {
     parts_->changed.NotifyAll();
   }
   parts_->ticks.join();
+  parts_->upkeep.join();
   parts_->listeners.clear();
   // Streams end themselves: gRPC alone would wait for the endless ones.
   parts_->watches->Close();

@@ -66,7 +66,7 @@ History::History(std::unique_ptr<Database> db, const Options& options)
 History::~History() {
   check_.reset();  // which calls this object
   Commit();
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   norms_.reset();
   statements_.reset();
   db_.reset();
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& direct
     return WithRemedy(out.status(), kOfDamage);
   }
   if ((*out)->AwaitCheck(options.check_patience)) {
-    const absl::MutexLock lock(&(*out)->mu_);
+    const DiskTurn turn((*out)->mu_);
     TANDEM_RETURN_IF_ERROR((*out)->damage_);
   }
   return out;
@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& direct
 
 absl::Status History::StartCheck(const std::string& path) {
   {
-    const absl::MutexLock lock(&mu_);
+    const DiskTurn turn(mu_);
     TANDEM_RETURN_IF_ERROR(db_->Freeze());
   }
   TANDEM_ASSIGN_OR_RETURN(check_,
@@ -106,7 +106,7 @@ void History::Checked(const absl::Status& found) {
   std::vector<Committed> waiting;
   absl::Status damage;
   {
-    const absl::MutexLock lock(&mu_);
+    const DiskTurn turn(mu_);
     damage_ = WithRemedy(found, kOfDamage);
     if (damage_.ok()) {
       damage_ = db_->Thaw();
@@ -136,7 +136,7 @@ std::vector<History::Committed> History::RollBack() {
 }
 
 absl::Status History::Prepare() {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   Statement version = db_->Prepare("PRAGMA user_version");
   TANDEM_ASSIGN_OR_RETURN(const int64_t schema, ReadNumber(version));
   if (schema != 0 && schema != kSchema) {
@@ -173,7 +173,11 @@ absl::Status History::Insert(const std::string& job, const v1::StepReport& repor
 absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committed committed) {
   std::pair<std::vector<Committed>, absl::Status> ended;
   {
-    const absl::MutexLock lock(&mu_);
+    const DiskTurn turn(mu_, DiskLock::kPatience);
+    if (!turn.status().ok()) {
+      committed(turn.status());
+      return turn.status();
+    }
     absl::Status status = damage_;
     if (status.ok() && !open_) {
       status = db_->Execute("BEGIN");
@@ -215,7 +219,7 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
     } else {
       waiting_.push_back(std::move(committed));
       if (uncommitted_ >= options_.reports_per_commit) {
-        ended = End();
+        CommitSoon();
       }
     }
   }
@@ -252,8 +256,8 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
 void History::Tick(absl::Time now) {
   bool due = false;
   {
-    const absl::MutexLock lock(&mu_);
-    due = open_ && now - first_uncommitted_ >= options_.commit_interval;
+    const DiskTurn turn(mu_);
+    due = due_.exchange(false) || (open_ && now - first_uncommitted_ >= options_.commit_interval);
   }
   if (due) {
     Commit();
@@ -263,7 +267,7 @@ void History::Tick(absl::Time now) {
 void History::Commit() {
   std::pair<std::vector<Committed>, absl::Status> ended;
   {
-    const absl::MutexLock lock(&mu_);
+    const DiskTurn turn(mu_);
     ended = End();
   }
   for (const Committed& call : ended.first) {
@@ -282,21 +286,24 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job
 
 absl::StatusOr<std::vector<v1::StepReport>> History::After(const std::string& job, Position position,
                                                            int limit, bool norms) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   statements_->after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
   return Read(job, statements_->after, norms);
 }
 
 absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position position) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   return ReadNumber(statements_->count_after.Bind(job).Bind(position.attempt).Bind(position.step));
 }
 
 absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string& job, Position position,
                                                               bool norms) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   statements_->newest.Bind(job).Bind(position.attempt).Bind(position.step);
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Read(job, statements_->newest, norms));
@@ -305,7 +312,8 @@ absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string&
 
 absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
                                                            int64_t last, int limit, bool norms) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   statements_->range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
   return Read(job, statements_->range, norms);
@@ -313,7 +321,8 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& jo
 
 absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& job, int64_t first,
                                                              int64_t last, bool norms) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   if (norms) {
     TANDEM_ASSIGN_OR_RETURN(const std::optional<int64_t> step, norms_->FirstStep(job, first, last));
@@ -331,7 +340,8 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
                                                             int64_t last, int points, const Trim& trim) {
   int64_t end = 0;
   {
-    const absl::MutexLock lock(&mu_);
+    const DiskTurn turn(mu_, DiskLock::kPatience);
+    TANDEM_RETURN_IF_ERROR(turn.status());
     TANDEM_RETURN_IF_ERROR(damage_);
     TANDEM_ASSIGN_OR_RETURN(const int64_t highest, HighestStep(job));
     end = last > 0 ? std::min(last, highest) : highest;
@@ -364,14 +374,16 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
 }
 
 absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   statements_->get_table.Bind(digest);
   return ReadRow<v1::ParameterTable>(statements_->get_table, UnreadableReport());
 }
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   Statement& query = statements_->last;
   query.Bind(job);
@@ -384,7 +396,8 @@ absl::StatusOr<History::Position> History::Last(const std::string& job) {
 }
 
 absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   Statement& query = statements_->get_totals;
   query.Bind(job);
@@ -397,7 +410,8 @@ absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
 }
 
 absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   TANDEM_RETURN_IF_ERROR(damage_);
   const auto durable = durable_steps_.find(job);
   return durable != durable_steps_.end() ? durable->second : HighestStep(job);
@@ -408,12 +422,12 @@ absl::StatusOr<int64_t> History::HighestStep(const std::string& job) {
 }
 
 absl::Status History::CheckInPlace() const {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   return db_->CheckInPlace();
 }
 
 int64_t History::norm_bytes() const {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   return norms_->bytes();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,10 +14,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/core/time_account.h"
 #include "controller/store/database_check.h"
+#include "controller/store/disk_lock.h"
 #include "controller/store/norm_ring.h"
 #include "controller/store/sqlite.h"
 #include "tandem/v1/workers.pb.h"
@@ -24,7 +25,8 @@
 namespace tandem::controller {
 
 // The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
-// wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe.
+// wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe; who reads or
+// adds while the disk stands still gets Unavailable (disk_lock.h).
 //
 // The whole file is read in search of damage, which may take longer than a server wants to wait: it
 // goes on in the background then. Where it finds damage, every call answers with it (DataLoss, with what to
@@ -50,12 +52,15 @@ class History {
   static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
   ~History();
 
-  // Readers see the reports at once. `committed` is called when they are durable, or with the error after
-  // which they must be sent again; from the thread that commits, with no lock held.
+  // Readers see the reports at once. Unavailable while the disk stands still. `committed` is called when they
+  // are durable, or with the error after which they must be sent again; from the thread that commits, with no
+  // lock held.
   absl::Status Add(const v1::ReportBatch& batch, absl::Time now, Committed committed)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Commits where the interval has passed. Call a few times a second.
+  // Commits where the interval has passed, or after CommitSoon. Call a few times a second, from a thread that
+  // may wait for the disk.
+  void CommitSoon() { due_ = true; }
   void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   void Commit() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -121,7 +126,7 @@ class History {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
-  mutable absl::Mutex mu_;
+  mutable DiskLock mu_;
   std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
   std::optional<NormRing> norms_ ABSL_GUARDED_BY(mu_);
@@ -130,6 +135,7 @@ class History {
   absl::Time first_uncommitted_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int64_t> durable_steps_
       ABSL_GUARDED_BY(mu_);  // of jobs in the transaction, before it
+  std::atomic<bool> due_ = false;
   std::vector<Committed> waiting_ ABSL_GUARDED_BY(mu_);
   absl::Status damage_ ABSL_GUARDED_BY(mu_);  // that the check has found
   std::unique_ptr<DatabaseCheck> check_;

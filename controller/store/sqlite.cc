@@ -180,8 +180,17 @@ absl::StatusOr<std::unique_ptr<Database>> Database::OpenFrozen(const std::string
 
 absl::Status Database::Freeze() {
   TANDEM_RETURN_IF_ERROR(Execute("PRAGMA wal_autocheckpoint=0"));
-  return Execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  return EmptyLog();
 }
+
+absl::Status Database::EmptyLog() { return Execute("PRAGMA wal_checkpoint(TRUNCATE)"); }
+
+int64_t Database::LogBytes() const {
+  struct stat found {};
+  return stat((path_ + "-wal").c_str(), &found) == 0 ? found.st_size : 0;
+}
+
+void Database::KeepLog() { sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }
 
 absl::Status Database::Thaw() {
   return Execute("PRAGMA wal_autocheckpoint=1000");
@@ -194,8 +203,17 @@ Database::FileId Database::IdOf(const std::string& path) {
   return stat(path.c_str(), &found) == 0 ? FileId{found.st_dev, found.st_ino} : FileId{};
 }
 
-absl::Status Database::Check() {
-  Statement check = Prepare("PRAGMA quick_check(3)");
+absl::Status Database::Check() { return RunCheck("PRAGMA quick_check(3)"); }
+
+absl::Status Database::CheckIndexes(const std::string& table) {
+  Statement named = Prepare("SELECT 1 FROM sqlite_master WHERE name = ?");
+  const bool is_there = named.Bind(table).Next();
+  TANDEM_RETURN_IF_ERROR(named.Finish());
+  return is_there ? RunCheck(absl::StrCat("PRAGMA integrity_check(", table, ")")) : absl::OkStatus();
+}
+
+absl::Status Database::RunCheck(const std::string& pragma) {
+  Statement check = Prepare(pragma);
   std::string found;
   while (check.Next()) {
     absl::StrAppend(&found, found.empty() ? "" : "; ", check.Bytes(0));

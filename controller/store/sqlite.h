@@ -72,11 +72,19 @@ class Database {
   absl::Status Freeze();
   absl::Status Thaw();
 
+  // Moves what is in the log to the file, durably, and makes the log an empty file.
+  absl::Status EmptyLog();
+  int64_t LogBytes() const;
+  // The log stays as it is when this connection closes, for who looks into what is wrong with it.
+  void KeepLog();
+
   // Ends a statement that another thread executes; its error is then Cancelled. Any thread.
   void Interrupt();
 
   // DataLoss where a page of the file is damaged. Reads the whole file.
   absl::Status Check();
+  // The same of the indexes of one table, if there is such a table: whether they lead to all of its rows.
+  absl::Status CheckIndexes(const std::string& table);
 
   // FailedPrecondition where the path no longer leads to the file that is open, or to its log: somebody has
   // deleted, moved or replaced it, and what is written now is lost with this process. Two calls of stat.
@@ -92,6 +100,7 @@ class Database {
     ino_t inode = 0;
     bool operator==(const FileId&) const = default;
   };
+  absl::Status RunCheck(const std::string& pragma);
   static FileId IdOf(const std::string& path);
 
   Database(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -14,14 +15,17 @@
 #include "controller/core/decide.h"
 #include "controller/store/rows.h"
 #include "controller/store/store_remedy.h"
+#include "platform/log.h"
 #include "platform/status_macros.h"
+#include "platform/xxh3.h"
 
 namespace tandem::controller {
 namespace {
 
 constexpr int64_t kStoreSchema = 1;
 constexpr size_t kLeastIdPrefix = 4;
-constexpr int kMostCandidates = 4;  // that an ambiguous prefix names
+constexpr int kMostCandidates = 4;                   // that an ambiguous prefix names
+constexpr int64_t kMostLogBytes = int64_t{4} << 20;  // then it is emptied though nothing is quiet
 
 constexpr char kTables[] = R"(
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -34,6 +38,7 @@ CREATE INDEX IF NOT EXISTS jobs_by_name ON jobs (name, live, submitted);
 CREATE INDEX IF NOT EXISTS live_jobs ON jobs (submitted) WHERE live = 1;
 CREATE TABLE IF NOT EXISTS requests (owner TEXT NOT NULL, request TEXT NOT NULL, job TEXT NOT NULL,
   PRIMARY KEY (owner, request)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS job_sums (id TEXT PRIMARY KEY, revision INTEGER NOT NULL, sum TEXT NOT NULL) WITHOUT ROWID;
 )";
 
 absl::Status DataLoss(const std::string& path, const std::string& what) {
@@ -59,6 +64,19 @@ absl::Status MakeDirectory(const std::string& directory) {
   return absl::OkStatus();
 }
 
+// Of all columns of a row of jobs. SQLite has checksums in its log alone: a bit that flips in the main file
+// is found where it breaks a page, but not where it changes what a page holds.
+std::string SumOf(std::string_view id, int64_t submitted, std::string_view name, int64_t state, int64_t live,
+                  std::string_view job, std::string_view runtime) {
+  platform::Xxh3 sum;
+  for (const std::string_view text : {id, name, job, runtime}) {
+    sum.Add(absl::StrCat(text.size(), ":"));
+    sum.Add(text);
+  }
+  sum.Add(absl::StrCat(submitted, ":", state, ":", live));
+  return sum.Get();
+}
+
 bool ParseEntry(const Statement& row, JobEntry& out) {
   return out.job.ParseFromString(row.Bytes(0)) && out.runtime.ParseFromString(row.Bytes(1));
 }
@@ -72,6 +90,7 @@ struct Store::Statements {
   Statement upsert_job = db.Prepare(
       "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET state = excluded.state, "
       "live = excluded.live, job = excluded.job, runtime = excluded.runtime");
+  Statement put_sum = db.Prepare("INSERT OR REPLACE INTO job_sums VALUES (?, ?, ?)");
   Statement insert_request = db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)");
   Statement put_filler = db.Prepare("INSERT OR REPLACE INTO meta VALUES ('filler', zeroblob(65536))");
   Statement find_id = db.Prepare("SELECT job FROM jobs WHERE id = ?");
@@ -86,10 +105,13 @@ struct Store::Statements {
       db.Prepare("SELECT data FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
 };
 
-Store::Store(std::unique_ptr<Database> db, std::string path) : path_(std::move(path)), db_(std::move(db)) {}
+Store::Store(std::unique_ptr<Database> db, const std::string& directory)
+    : path_(absl::StrCat(directory, "/controller.db")),
+      db_(std::move(db)),
+      journal_(absl::StrCat(directory, "/controller.journal")) {}
 
 Store::~Store() {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   statements_.reset();
   db_.reset();
 }
@@ -99,7 +121,11 @@ absl::StatusOr<std::unique_ptr<Store>> Store::OpenIn(const std::string& director
   const std::string path = absl::StrCat(directory, "/controller.db");
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, Database::Sync::kFull));
   TANDEM_RETURN_IF_ERROR(db->Check());
-  std::unique_ptr<Store> store(new Store(std::move(db), path));
+  TANDEM_RETURN_IF_ERROR(db->CheckIndexes("jobs"));
+  // Its log is moved to the file by Tidy alone: SQLite's way would leave frames behind that are older than
+  // the file, and which would be read again, up to the first that is damaged.
+  TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA wal_autocheckpoint=0"));
+  std::unique_ptr<Store> store(new Store(std::move(db), directory));
   TANDEM_RETURN_IF_ERROR(store->Prepare(random));
   return store;
 }
@@ -110,7 +136,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
 }
 
 absl::Status Store::Prepare(platform::Random& random) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   // What the store says about itself comes before anything is written to it.
   Statement has_meta = db_->Prepare("SELECT count(*) FROM sqlite_master WHERE name = 'meta'");
   TANDEM_ASSIGN_OR_RETURN(const int64_t num_meta, ReadNumber(has_meta));
@@ -144,6 +170,10 @@ absl::Status Store::Prepare(platform::Random& random) {
     }
     TANDEM_RETURN_IF_ERROR(kinds.Finish());
   }
+  if (const absl::Status complete = CheckComplete(); !complete.ok()) {
+    db_->KeepLog();  // for whoever wants to find out how it came about
+    return complete;
+  }
   if (store_id_.empty()) {
     store_id_ = random.HexId(16);
   }
@@ -162,26 +192,150 @@ absl::Status Store::Prepare(platform::Random& random) {
   return absl::OkStatus();
 }
 
+absl::Status Store::CheckComplete() {
+  std::error_code error;
+  absl::StatusOr<std::optional<Journal::Content>> former = journal_.Read();
+  if (absl::IsDataLoss(former.status())) {
+    platform::Log(
+        platform::LogLevel::kWarning,
+        "the journal of the store cannot be read, so it is not known whether the store has lost events",
+        {{"error", std::string(former.status().message())}});
+    return absl::OkStatus();
+  }
+  TANDEM_ASSIGN_OR_RETURN(former_, std::move(former));
+  if (!former_.has_value()) {
+    const std::string history = (std::filesystem::path(path_).parent_path() / "history.db").string();
+    return store_id_.empty() && std::filesystem::exists(history, error)
+               ? absl::DataLossError(
+                     absl::StrCat(path_, " is missing or empty, and ", history,
+                                  " beside it has the reports of its jobs; to begin anew, move that away"))
+               : absl::OkStatus();
+  }
+  if (store_id_ != former_->store_id) {
+    return absl::DataLossError(
+        absl::StrCat(path_, " ", store_id_.empty() ? "is missing or empty" : "is store " + store_id_,
+                     ", and ", journal_.path(), " beside it is of store ", former_->store_id,
+                     "; to go on with what is left, move that away"));
+  }
+  int64_t last = 0;
+  Statement has_events = db_->Prepare("SELECT count(*) FROM sqlite_master WHERE name = 'events'");
+  TANDEM_ASSIGN_OR_RETURN(const int64_t num_tables, ReadNumber(has_events));
+  if (num_tables > 0) {
+    Statement last_event = db_->Prepare("SELECT coalesce(max(seq), 0) FROM events");
+    TANDEM_ASSIGN_OR_RETURN(last, ReadNumber(last_event));
+  }
+  if (last < former_->seq) {
+    return absl::DataLossError(
+        absl::StrCat(path_, " is damaged: its last event is ", last, ", and ", former_->seq,
+                     " were committed; to go on with what is left, move ", journal_.path(), " away"));
+  }
+  term_ = std::max(term_, former_->term);
+  std::erase_if(former_->events, [&](const v1::Event& event) { return event.seq() <= last; });
+  if (former_->is_cut && !former_->events.empty()) {
+    platform::Log(platform::LogLevel::kError,
+                  "the store and its journal are damaged: events after this one are lost, if there were any",
+                  {{"seq", absl::StrCat(former_->events.back().seq())}});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Store::Replay(State& state) {
+  if (!former_.has_value() || former_->events.empty()) {
+    return absl::OkStatus();
+  }
+  std::set<std::string> ids;
+  for (const v1::Event& event : former_->events) {
+    const bool known = event.job_id().empty() || event.has_submitted() != state.jobs.contains(event.job_id());
+    if (event.seq() != state.last_seq + 1 || !known) {
+      return absl::DataLossError(
+          absl::StrCat(path_, " is damaged: event ", state.last_seq + 1,
+                       " is missing, and the journal has no more than event ", event.seq(),
+                       " and later ones; to go on with what is left, move ", journal_.path(), " away"));
+    }
+    Apply(event, state);
+    ids.insert(event.job_id());
+  }
+  std::vector<const JobEntry*> rows;
+  for (const std::string& id : ids) {
+    if (const auto it = state.jobs.find(id); it != state.jobs.end()) {
+      rows.push_back(&it->second);
+    }
+  }
+  TANDEM_RETURN_IF_ERROR(CommitNow(former_->events, rows));
+  platform::Log(platform::LogLevel::kError,
+                "the log of the store is damaged; the events that it has lost were restored from the journal",
+                {{"store", path_},
+                 {"first", absl::StrCat(former_->events.front().seq())},
+                 {"last", absl::StrCat(state.last_seq)}});
+  return absl::OkStatus();
+}
+
+absl::Status Store::Tidy() {
+  TANDEM_RETURN_IF_ERROR(db_->EmptyLog());
+  TANDEM_RETURN_IF_ERROR(journal_.Begin(store_id_, term_, last_seq_));
+  tidy_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Store::TidyIfQuiet() {
+  const DiskTurn turn(mu_);
+  if (!std::exchange(quiet_, true) || tidy_) {
+    return absl::OkStatus();
+  }
+  TANDEM_RETURN_IF_ERROR(db_->CheckInPlace());
+  const absl::Status tidied = Tidy();
+  return absl::IsResourceExhausted(tidied) ? absl::OkStatus()
+                                           : tidied;  // tried again in the next quiet second
+}
+
 absl::StatusOr<State> Store::Load() {
   absl::StatusOr<State> state = ReadState();
   return state.ok() ? std::move(state) : WithRemedy(state.status(), kOfDamage);
 }
 
 absl::StatusOr<State> Store::ReadState() {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   State state;
   Statement last = db_->Prepare("SELECT coalesce(max(seq), 0) FROM events");
   TANDEM_ASSIGN_OR_RETURN(last_seq_, ReadNumber(last));
   state.last_seq = last_seq_;
-  Statement live = db_->Prepare("SELECT job, runtime FROM jobs WHERE live = 1 ORDER BY submitted");
-  TANDEM_ASSIGN_OR_RETURN(std::vector<JobEntry> entries,
-                          ReadRows<JobEntry>(live, DataLoss(path_, "a job"), ParseEntry));
-  for (JobEntry& entry : entries) {
+  Statement lost = db_->Prepare("SELECT id FROM job_sums WHERE id NOT IN (SELECT id FROM jobs) LIMIT 1");
+  if (lost.Next()) {
+    return absl::DataLossError(absl::StrCat(path_, " is damaged: job ", lost.Bytes(0), " is missing"));
+  }
+  TANDEM_RETURN_IF_ERROR(lost.Finish());
+  Statement all = db_->Prepare(
+      "SELECT job, runtime, jobs.id, submitted, name, state, live, job_sums.revision, sum FROM jobs LEFT "
+      "JOIN "
+      "job_sums USING (id)");
+  while (all.Next()) {
+    JobEntry entry;
+    if (!ParseEntry(all, entry)) {
+      return DataLoss(path_, "a job");
+    }
     if (state.jobs.contains(entry.job.id())) {
       return absl::DataLossError(absl::StrCat(path_, ": the store holds job ", entry.job.id(), " twice"));
     }
-    state.jobs.Add(std::move(entry));
+    // An older build, which knows no sums, has no row here, or one of an earlier revision.
+    const std::string sum = all.Bytes(8);
+    if (!sum.empty() && all.Int(7) >= entry.job.revision() &&
+        sum != SumOf(all.Bytes(2), all.Int(3), all.Bytes(4), all.Int(5), all.Int(6), all.Bytes(0),
+                     all.Bytes(1))) {
+      return absl::DataLossError(absl::StrCat(path_, ": job ", all.Bytes(2), " is damaged"));
+    }
+    if (all.Int(6) != 0) {
+      state.jobs.Add(std::move(entry));
+    }
   }
+  TANDEM_RETURN_IF_ERROR(all.Finish());
+  TANDEM_RETURN_IF_ERROR(Replay(state));
+  state.jobs.RemoveEnded();
+  former_.reset();
+  const absl::Status tidied = Tidy();
+  if (!tidied.ok() && !absl::IsResourceExhausted(tidied)) {
+    return tidied;
+  }
+  tidy_ = tidied.ok();
   return state;
 }
 
@@ -202,17 +356,33 @@ absl::Status Store::End(absl::Status written) {
 }
 
 absl::Status Store::Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
+  return CommitNow(events, rows);
+}
+
+absl::Status Store::CommitNow(const std::vector<v1::Event>& events,
+                              const std::vector<const JobEntry*>& rows) {
   TANDEM_RETURN_IF_ERROR(Begin());
   TANDEM_RETURN_IF_ERROR(End(Write(events, rows)));
+  tidy_ = quiet_ = false;
   if (!events.empty()) {
     last_seq_ = events.back().seq();
+  }
+  if (const absl::Status noted = journal_.Append(events); !noted.ok()) {
+    platform::Log(platform::LogLevel::kWarning,
+                  "the journal of the store cannot be written; it is begun anew in the next quiet second",
+                  {{"error", std::string(noted.message())}});
+  }
+  // The commit stands, whatever becomes of the log.
+  if (db_->LogBytes() > kMostLogBytes) {
+    const absl::Status tidied = Tidy();
+    return absl::IsResourceExhausted(tidied) ? absl::OkStatus() : tidied;
   }
   return absl::OkStatus();
 }
 
 absl::Status Store::CheckRoom() {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   TANDEM_RETURN_IF_ERROR(Begin());
   return End(statements_->put_filler.Run());
 }
@@ -235,20 +405,30 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
     }
   }
   for (const JobEntry* row : rows) {
-    statements_->upsert_job.Bind(row->job.id())
-        .Bind(row->runtime.submitted_seq())
-        .Bind(row->job.name())
-        .Bind(row->job.state())
-        .Bind(IsTerminal(row->job.state()) ? 0 : 1)
-        .BindBlob(row->job.SerializeAsString())
-        .BindBlob(row->runtime.SerializeAsString());
+    const v1::Job& job = row->job;
+    const int64_t submitted = row->runtime.submitted_seq();
+    const int64_t live = IsTerminal(job.state()) ? 0 : 1;
+    const std::string job_bytes = job.SerializeAsString();
+    const std::string runtime_bytes = row->runtime.SerializeAsString();
+    statements_->upsert_job.Bind(job.id())
+        .Bind(submitted)
+        .Bind(job.name())
+        .Bind(job.state())
+        .Bind(live)
+        .BindBlob(job_bytes)
+        .BindBlob(runtime_bytes);
     TANDEM_RETURN_IF_ERROR(statements_->upsert_job.Run());
+    statements_->put_sum.Bind(job.id())
+        .Bind(job.revision())
+        .Bind(SumOf(job.id(), submitted, job.name(), job.state(), live, job_bytes, runtime_bytes));
+    TANDEM_RETURN_IF_ERROR(statements_->put_sum.Run());
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   statements_->find_id.Bind(id_or_name);
   absl::StatusOr<std::optional<v1::Job>> out =
       ReadRow<v1::Job>(statements_->find_id, DataLoss(path_, "a job"));
@@ -267,7 +447,8 @@ absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
   std::vector<v1::Job> candidates;
   const bool hexadecimal = text.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (hexadecimal && text.size() >= kLeastIdPrefix) {
-    const absl::MutexLock lock(&mu_);
+    const DiskTurn turn(mu_, DiskLock::kPatience);
+    TANDEM_RETURN_IF_ERROR(turn.status());
     statements_->find_prefix.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
     TANDEM_ASSIGN_OR_RETURN(candidates,
                             ReadRows<v1::Job>(statements_->find_prefix, DataLoss(path_, "a job")));
@@ -287,26 +468,27 @@ absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
 }
 
 absl::StatusOr<std::optional<JobEntry>> Store::Row(const std::string& id) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   statements_->find_row.Bind(id);
   return ReadRow<JobEntry>(statements_->find_row, DataLoss(path_, "a job"), ParseEntry);
 }
 
 absl::Status Store::CheckInPlace() const {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   return db_->CheckInPlace();
 }
 
 absl::StatusOr<std::optional<v1::Job>> Store::FindRequest(const std::string& owner,
                                                           const std::string& request_id) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_);
   statements_->find_request.Bind(owner).Bind(request_id);
   return ReadRow<v1::Job>(statements_->find_request, DataLoss(path_, "a job"));
 }
 
 absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t before, int limit,
                                                                      const std::set<v1::JobState>& states) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   std::string sql = "SELECT submitted, job FROM jobs WHERE submitted < ?";
   if (!states.empty()) {
     absl::StrAppend(&sql, " AND state IN (",
@@ -327,18 +509,14 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t bef
 }
 
 absl::StatusOr<std::vector<v1::Event>> Store::Events(const std::string& job_id, int64_t seq, int limit) {
-  const absl::MutexLock lock(&mu_);
+  const DiskTurn turn(mu_, DiskLock::kPatience);
+  TANDEM_RETURN_IF_ERROR(turn.status());
   Statement& query = job_id.empty() ? statements_->events_of_all : statements_->events_of_job;
   if (!job_id.empty()) {
     query.Bind(job_id);
   }
   query.Bind(seq).Bind(limit);
   return ReadRows<v1::Event>(query, DataLoss(path_, "an event"));
-}
-
-int64_t Store::LastSeq() const {
-  const absl::MutexLock lock(&mu_);
-  return last_seq_;
 }
 
 }  // namespace tandem::controller

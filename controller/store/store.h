@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <set>
@@ -10,8 +11,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "controller/core/state.h"
+#include "controller/store/disk_lock.h"
+#include "controller/store/journal.h"
 #include "controller/store/sqlite.h"
 #include "platform/random.h"
 
@@ -19,24 +21,31 @@ namespace tandem::controller {
 
 // What is durable of the controller: the log of events, a row per job, request ids, the store's id and term
 // (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe; readers see whole commits.
+// Find, Lookup, List and Events answer Unavailable while the disk stands still (disk_lock.h).
 class Store {
  public:
   // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, where another
   // controller has it, or where it holds a schema or a kind of event that this build does not know; DataLoss
-  // where a part of it is damaged (all of it is read); PermissionDenied where it cannot be written.
+  // where a part of it is damaged (all of it is read), or where it has fewer events than were committed and
+  // the journal (journal.h) cannot make up for them; PermissionDenied where it cannot be written.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& directory, platform::Random& random);
   ~Store();
 
   const std::string& store_id() const { return store_id_; }
   int64_t term() const { return term_; }
 
-  // The live jobs and last_seq, to go on from.
+  // The live jobs and last_seq, to go on from. Events that the database has lost are taken from the journal.
+  // Call once, before the first commit.
   absl::StatusOr<State> Load() ABSL_LOCKS_EXCLUDED(mu_);
 
   // One transaction: the events, and the rows as they are after them. After ResourceExhausted nothing has
   // changed, and it may be tried again; after any other error nothing more may be committed.
   absl::Status Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Moves what was committed to the main file where nothing was since the last call. Call once a second, from
+  // a thread that may wait for the disk. Errors are those of Commit.
+  absl::Status TidyIfQuiet() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Commits a row without a meaning that is larger than most commits. Errors are those of Commit.
   absl::Status CheckRoom() ABSL_LOCKS_EXCLUDED(mu_);
@@ -63,15 +72,24 @@ class Store {
   // Events after `seq`, oldest first; of one job, or of all where `job_id` is empty.
   absl::StatusOr<std::vector<v1::Event>> Events(const std::string& job_id, int64_t seq, int limit)
       ABSL_LOCKS_EXCLUDED(mu_);
-  int64_t LastSeq() const ABSL_LOCKS_EXCLUDED(mu_);
+  int64_t LastSeq() const { return last_seq_; }
 
  private:
-  Store(std::unique_ptr<Database> db, std::string path);
+  Store(std::unique_ptr<Database> db, const std::string& directory);
   struct Statements;
 
   static absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory,
                                                        platform::Random& random);
   absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
+  // What the journal has of a former controller; DataLoss where the database lacks what the journal lacks
+  // too.
+  absl::Status CheckComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Commits the events of the journal that the database lacks.
+  absl::Status Replay(State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Moves the log to the main file, and begins the journal anew.
+  absl::Status Tidy() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CommitNow(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The transaction, of which `written` is how its writes went: commits it, or rolls it back.
@@ -80,12 +98,16 @@ class Store {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string path_;
-  mutable absl::Mutex mu_;
+  mutable DiskLock mu_;
   std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
-  int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
+  std::atomic<int64_t> last_seq_ = 0;  // of the last commit
   std::string store_id_;
   int64_t term_ = 0;
+  Journal journal_ ABSL_GUARDED_BY(mu_);
+  std::optional<Journal::Content> former_ ABSL_GUARDED_BY(mu_);  // until Load
+  bool tidy_ ABSL_GUARDED_BY(mu_) = true;                        // the log is empty and the journal has begun
+  bool quiet_ ABSL_GUARDED_BY(mu_) = true;                       // since the last TidyIfQuiet
 };
 
 }  // namespace tandem::controller

@@ -272,6 +272,20 @@ TEST(AttemptTest, WhatIsNotListedIsStopped) {
   EXPECT_EQ(core.TakeStatus().ranks(1).cause().reason(), "Withdrawn");
 }
 
+TEST(AttemptTest, WhatTheControllerHasLostGoesOn) {
+  CoreHarness core;
+  core.StartJob(CoreHarness::Job("j", 2));
+  v1::ControllerMessage message;
+  *message.mutable_assignments()->add_unknown() = IdOf(kJob);
+  for (int i = 0; i < 2; ++i) {
+    core.FromControllerMessage(message);
+  }
+  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
+  EXPECT_FALSE(core.state().live.at(kJob).stop.has_value());
+  core.Assign({});
+  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(2)) << "it is known again, and is not wanted";
+}
+
 TEST(AttemptTest, StopNowUsesTheGraceAndReasonOfTheAssignment) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
