@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """deploy/slurm under a real Slurm: a job on two workers is preempted, then near its time limit, each time ends with 75,
-is queued again and resumes, and ends with the bits of one that nobody disturbed; one that is cancelled stays cancelled.
+is queued again and resumes, and ends with the bits of one that nobody disturbed; one that is cancelled stays cancelled; one
+that never started is not queued again, and a taken port is no obstacle.
 
 Usage: slurm_test.py REPOSITORY FOLDER_OF_BINARIES
 """
@@ -10,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,16 +21,16 @@ from slurm_cluster import Slurm
 STEPS = 1000  # it is not done before Slurm takes the machines back, however late it does
 
 
-def job(folder, name, steps=STEPS):
+def job(folder, name, steps=STEPS, ranks=2):
     """The path of a job that saves nothing before its end, unless somebody asks for it."""
     spec = {
         "name": name,
         "model": {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 2,
                   "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 256, "model_type": "llama"},
         "data": {"train": str(folder / "text"), "tokenizer": "bytes"},
-        "training": {"steps": steps, "sequence_length": 64, "micro_batch_size": 2, "global_batch_size": 8, "seed": 7,
+        "training": {"steps": steps, "sequence_length": 64, "micro_batch_size": 2, "global_batch_size": 4 * ranks, "seed": 7,
                      "validate_every_steps": 0},
-        "parallelism": {"ranks": 2, "fsdp": {"strategy": "zero3"}},
+        "parallelism": {"ranks": ranks, "fsdp": {"strategy": "zero3"}},
         "resources": {"device": "cpu", "ranks_per_worker": 1},
         "checkpoint": {"directory": str(folder / name), "every_steps": 10 * steps},
     }
@@ -113,6 +115,16 @@ def main():
                 cancelled.wait_state("CANCELLED")
                 assert len(saved(cancelled.directory)) == 1, "what was trained is saved"
                 assert "back to Slurm's queue" not in cancelled.log.read_text()
+
+                with socket.create_server(("127.0.0.1", 20000 + (int(cancelled.id) + 1) % 10000)):  # the next job's
+                    hopeless = Batch(slurm, folder, "hopeless", command(job(folder, "hopeless", ranks=3)))
+                    slurm.wait("it is submitted at another port", lambda: re.search("job [0-9a-f]+ of the controller at",
+                                                                                    hopeless.log.read_text() if hopeless.log.exists() else ""))
+                assert "Address already in use" in hopeless.log.read_text()
+                slurm("scancel", "--batch", "--signal=USR1", hopeless.id)  # its time is over
+                hopeless.wait_state("FAILED")
+                assert "the job never started" in hopeless.log.read_text()
+                assert slurm.job(hopeless.id)["Restarts"] == "0"
             except AssertionError:
                 for log in folder.glob("*.out"):
                     print(f"{log.name}:\n{log.read_text()}")
