@@ -18,6 +18,8 @@ import textwrap
 import kubernetes_validate
 import yaml
 
+from network_policies import check_disruptions, check_traffic
+
 VERSIONS = ("1.35.0", "1.36.0", "1.37.0")
 # Kinds of operators, whose schemas kubernetes-validate does not have.
 FOREIGN = {"PodMonitor", "PrometheusRule", "Certificate", "Issuer"}
@@ -119,8 +121,9 @@ def check_pods(documents):
             assert context["readOnlyRootFilesystem"] and not context["allowPrivilegeEscalation"], container["name"]
             assert context["capabilities"] == {"drop": ["ALL"]}, container["name"]
             assert container["resources"]["requests"]["memory"] and container["resources"]["limits"]["memory"], container["name"]
-            assert "readinessProbe" in container, container["name"]
             assert {mount["name"] for mount in container["volumeMounts"]} == volumes, container["name"]
+        controller = document["metadata"]["name"] == "tandem-controller"
+        assert all(("readinessProbe" in container) == controller for container in pod["containers"]), "the worker's is its own"
     config = next(document for document in documents if order(document) == ("ConfigMap", "tandem-config-DIGEST"))["data"]
     worker = next(document for document in documents if order(document) == ("StatefulSet", "tandem-worker"))["spec"]["template"]["spec"]
     drain = int(yaml.safe_load(config["worker.yaml"])["drain-timeout"].removesuffix("s"))
@@ -171,6 +174,8 @@ def main():
         found = [line for version in VERSIONS for line in violations(documents, version)]
         assert not found, "\n".join(found)
         check_pods(documents)
+        check_traffic(documents, monitored=folder.name == "monitoring")
+        check_disruptions(documents)
     check_generators(root / "deploy")
     assert BY_HAND not in {name for kind, name in map(order, kustomize(folders[0])) if kind == "ConfigMap"}, (
         "applying the manifests again would empty the list of the revoked")

@@ -123,6 +123,10 @@ class Pod:
         self.process = subprocess.Popen(["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-e", folder / "setup.sh"],
                                         stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self.pid = None
+        deadline = time.monotonic() + 60
+        while not self._runs():  # without probes it is ready from then on
+            assert time.monotonic() < deadline, f"{self.name} does not run:\n{self.log()}"
+            time.sleep(0.1)
         for probe in ("startupProbe", "readinessProbe"):
             if probe in self.container:
                 self.wait_for_probe(probe)
@@ -198,6 +202,14 @@ class Pod:
         variables |= {known(entry, {"name", "value"})["name"]: entry["value"] for entry in self.container.get("env", [])}
         return ["setpriv", f"--reuid={user}", f"--regid={group}", f"--groups={group},{self.pod_context['fsGroup']}", "--bounding-set=-all",
                 "--inh-caps=-all", "--no-new-privs", "--", "env", "-i", *(f"{name}={value}" for name, value in variables.items())]
+
+    def _runs(self):
+        """True once the container's first process is its program; before that it makes the container."""
+        try:
+            name = pathlib.Path(f"/proc/{self._first()}/comm").read_text().strip()
+        except (ProcessLookupError, FileNotFoundError):
+            return False
+        return name != "" and self.container["command"][0].startswith(name)
 
     def _first(self):
         """The container's first process, as this machine counts."""
