@@ -3,11 +3,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "checkpoint/info.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/shard.h"
@@ -24,22 +24,6 @@ namespace tandem::checkpoint {
 // A checkpoint is a folder `step-N` with a file per rank (safetensors) and a manifest (JSON): global
 // coordinates, so any number of ranks can load it. It is written as `step-N.tmp.<attempt>.<job>`, every
 // file with its XXH3-128 digest, fsynced, and published by one rename that never replaces.
-
-// What the manifest says beside the arrays.
-struct Info {
-  int64_t step = 0;
-  int attempt = 0;
-  std::string job;          // id
-  std::string spec_digest;  // of the resolved spec
-  std::string layout_digest;
-  std::optional<uint64_t> seed;  // checkpoints of older builds do not say it
-  // Checkpoints of older builds do not say what follows: it is empty or 0 there.
-  std::string data_digest;          // of the files' names and sizes
-  std::string data_content_digest;  // and of their contents (data/loader.h)
-  std::string model;                // JSON object: what the weights are weights of (jobspec/model_function.h)
-  int64_t global_batch_size = 0;    // sequences of a step
-  int64_t sequence_length = 0;      // tokens
-};
 
 struct Saved {
   std::string path;
@@ -91,6 +75,7 @@ struct Found {
   Info info;
   std::string weights_dtype;        // as safetensors names it: "F32"
   std::vector<std::string> states;  // arrays that are neither weights nor moments, by name
+  std::string digest;               // of its manifest
   int version = 0;  // of its manifest; 1 has arrays by unit, which lie as their job's layout said
 };
 

@@ -26,7 +26,7 @@ bool IsOfWeights(const ManifestArray& array) {
 }
 
 Found FoundAt(const std::string& path, const Manifest& manifest) {
-  Found found{.path = path, .info = manifest.info, .version = manifest.version};
+  Found found{.path = path, .info = manifest.info, .digest = manifest.digest, .version = manifest.version};
   const auto weights = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), IsOfWeights);
   if (weights != manifest.arrays.end()) {
     found.weights_dtype = weights->dtype;

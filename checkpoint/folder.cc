@@ -4,14 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "checkpoint/exchange.h"
-#include "checkpoint/work_together.h"
-#include "comm/communicator.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -79,22 +75,6 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
   return steps;
-}
-
-std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
-                                       const std::string& directory, int64_t after) {
-  std::vector<int64_t> steps;
-  absl::Status listed;
-  if (comm.rank() == 0) {
-    listed = StatusOfPart([&]() -> absl::Status {
-      TANDEM_ASSIGN_OR_RETURN(steps, ListSteps(files, directory));
-      return absl::OkStatus();
-    });
-  }
-  AgreeOnSuccess(comm, listed);
-  std::erase_if(steps, [&](int64_t step) { return step <= after; });
-  return nlohmann::json::parse(TextOfRankZero(comm, nlohmann::json(steps).dump()))
-      .get<std::vector<int64_t>>();
 }
 
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path) {

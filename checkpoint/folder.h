@@ -14,10 +14,6 @@
 #include "checkpoint/whole_steps.h"
 #include "platform/files.h"
 
-namespace tandem::comm {
-class Communicator;
-}
-
 namespace tandem::checkpoint {
 
 // The names in a checkpoint directory, and what makes a folder in it valid.
@@ -37,11 +33,6 @@ std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name);
 
 // The steps that have a folder, newest first. An absent directory has none.
 absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std::string& directory);
-
-// Collective: those after `after` (-1: all), as rank 0 lists them. Throws CommError, and on every rank
-// CheckpointError where rank 0 cannot.
-std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
-                                       const std::string& directory, int64_t after);
 
 // The manifest of a checkpoint, and that it is of the step that its folder's name says.
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path);

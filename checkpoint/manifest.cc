@@ -66,6 +66,10 @@ Json ToJson(const Manifest& manifest) {
   if (manifest.info.sequence_length > 0) {
     json["sequence_length"] = manifest.info.sequence_length;
   }
+  if (manifest.info.origin) {
+    json["origin"] = {
+        {"kind", "weights"}, {"path", manifest.info.origin->path}, {"digest", manifest.info.origin->digest}};
+  }
   json["files"] = std::move(files);
   json["arrays"] = std::move(arrays);
   return json;
@@ -96,6 +100,11 @@ Manifest FromJson(const Json& json) {
   }
   if (json.contains("sequence_length")) {
     manifest.info.sequence_length = json.at("sequence_length").get<int64_t>();
+  }
+  if (json.contains("origin")) {
+    const Json& origin = json.at("origin");
+    manifest.info.origin = {.path = origin.at("path").get<std::string>(),
+                            .digest = origin.at("digest").get<std::string>()};
   }
   for (const Json& file : json.at("files")) {
     manifest.files.push_back({.name = file.at("name").get<std::string>(),

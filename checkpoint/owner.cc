@@ -192,7 +192,7 @@ absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& direc
 
 absl::StatusOr<bool> HoldsNothing(platform::Files& files, const std::string& directory) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(directory));
-  return std::all_of(names.begin(), names.end(), [](const std::string& name) { return IsOfAStart(name); });
+  return std::all_of(names.begin(), names.end(), CountsAsNothing);
 }
 
 absl::Status PublishOwner(platform::Files& files, const std::string& directory, const Owner& self) {

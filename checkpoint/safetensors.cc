@@ -15,7 +15,8 @@
 namespace tandem::checkpoint {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;  // of what is written
+using ReadJson = nlohmann::json;      // many names: ordered_json would compare each with all others
 
 constexpr auto kLengthBytes = static_cast<size_t>(kSafetensorsLengthBytes);
 constexpr uint64_t kMaxHeader = 100'000'000;
@@ -36,12 +37,13 @@ uint64_t LoadLength(std::string_view content) {
 // nlohmann keeps the last of two equal keys; the format forbids them, so they are found while parsing.
 class DuplicateFinder {
  public:
-  bool operator()(int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) {
+  bool operator()(int, ReadJson::parse_event_t event, ReadJson& parsed) {
+    if (event == ReadJson::parse_event_t::object_start) {
       keys_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
+    } else if (event == ReadJson::parse_event_t::object_end) {
       keys_.pop_back();
-    } else if (event == Json::parse_event_t::key && !keys_.back().insert(parsed.get<std::string>()).second) {
+    } else if (event == ReadJson::parse_event_t::key &&
+               !keys_.back().insert(parsed.get<std::string>()).second) {
       duplicate_ = parsed.get<std::string>();
     }
     return true;
@@ -54,7 +56,7 @@ class DuplicateFinder {
 };
 
 // A non-negative integer, or -1.
-int64_t Natural(const Json& value) {
+int64_t Natural(const ReadJson& value) {
   if (!value.is_number_unsigned()) {
     return -1;
   }
@@ -69,14 +71,14 @@ struct Entry {
   int64_t end = 0;
 };
 
-absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json, TensorPlace& tensor) {
+absl::StatusOr<Entry> ReadEntry(const std::string& name, const ReadJson& json, TensorPlace& tensor) {
   if (!json.is_object() || json.size() != 3 || !json.contains("dtype") || !json.contains("shape") ||
       !json.contains("data_offsets")) {
     return Bad("tensor '" + name + "' must have exactly dtype, shape and data_offsets");
   }
-  const Json& dtype = json["dtype"];
-  const Json& shape = json["shape"];
-  const Json& offsets = json["data_offsets"];
+  const ReadJson& dtype = json["dtype"];
+  const ReadJson& shape = json["shape"];
+  const ReadJson& offsets = json["data_offsets"];
   if (!dtype.is_string() || BytesOfDtype(dtype.get<std::string>()) == 0) {
     return Bad("tensor '" + name + "' has an unknown dtype " + dtype.dump());
   }
@@ -85,7 +87,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json, Tenso
   if (!shape.is_array()) {
     return Bad("tensor '" + name + "' has no shape");
   }
-  for (const Json& dim : shape) {
+  for (const ReadJson& dim : shape) {
     tensor.shape.push_back(Natural(dim));
     if (tensor.shape.back() < 0 || __builtin_mul_overflow(bytes, tensor.shape.back(), &bytes)) {
       return Bad("tensor '" + name + "' has an impossible shape " + shape.dump());
@@ -178,7 +180,8 @@ absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, 
     return Bad("its header does not begin with {");
   }
   DuplicateFinder duplicates;
-  const Json header = Json::parse(text.begin(), text.end(), std::ref(duplicates), /*allow_exceptions=*/false);
+  const ReadJson header =
+      ReadJson::parse(text.begin(), text.end(), std::ref(duplicates), /*allow_exceptions=*/false);
   if (header.is_discarded() || !header.is_object()) {
     return Bad("its header is not JSON");
   }

@@ -17,10 +17,16 @@ inline constexpr char kNextOwnerPrefix[] = ".owner.";
 // machines.
 inline constexpr char kSameFolderPrefix[] = ".same-folder.";
 
-// Whether the name is of the last two kinds. A start removes its own, and one that is killed leaves them. So
-// they say nothing about what is in the folder: one that holds nothing else counts as empty.
+// Whether the name is of the last two kinds. A start removes its own, and one that is killed leaves them.
 inline bool IsOfAStart(std::string_view name) {
   return name.starts_with(kNextOwnerPrefix) || name.starts_with(kSameFolderPrefix);
 }
+
+// The folder of what goes with a job's first weights (source_files.h).
+inline constexpr char kSourceName[] = "source";
+
+// Whether a folder that holds nothing but such names counts as empty: what starts leave there. The next start
+// replaces it.
+inline bool CountsAsNothing(std::string_view name) { return IsOfAStart(name) || name == kSourceName; }
 
 }  // namespace tandem::checkpoint

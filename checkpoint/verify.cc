@@ -2,6 +2,7 @@
 #include "checkpoint/verify.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "absl/status/status.h"
@@ -115,6 +116,22 @@ fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ra
     range.end += owner <= rank ? 1 : 0;
   }
   return range;
+}
+
+std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
+                                       const std::string& directory, int64_t after) {
+  std::vector<int64_t> steps;
+  absl::Status listed;
+  if (comm.rank() == 0) {
+    listed = StatusOfPart([&]() -> absl::Status {
+      TANDEM_ASSIGN_OR_RETURN(steps, ListSteps(files, directory));
+      return absl::OkStatus();
+    });
+  }
+  AgreeOnSuccess(comm, listed);
+  std::erase_if(steps, [&](int64_t step) { return step <= after; });
+  return nlohmann::json::parse(TextOfRankZero(comm, nlohmann::json(steps).dump()))
+      .get<std::vector<int64_t>>();
 }
 
 absl::StatusOr<Manifest> ReadManifestTogether(

@@ -27,6 +27,11 @@ struct ManifestFile;
 // 0.
 fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks);
 
+// Collective: the steps of ListSteps (folder.h) after `after` (-1: all), as rank 0 lists them. Throws
+// CommError, and on every rank CheckpointError where rank 0 cannot.
+std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
+                                       const std::string& directory, int64_t after);
+
 // Collective: the manifest, once every rank has read the one that rank 0 has. `judge` makes of what a rank's
 // reading has come to, which may be OK, what it says of the checkpoint. The same error on every rank: that of
 // WorkTogether (work_together.h) of what the ranks' judges say; FailedPrecondition where a rank has read

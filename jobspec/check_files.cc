@@ -22,9 +22,11 @@
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
+#include "jobspec/start_weights.h"
 #include "jobspec/text.h"
 #include "platform/counted_text.h"
 #include "platform/file_list.h"
+#include "platform/files.h"
 #include "platform/shown_text.h"
 
 namespace tandem::jobspec {
@@ -52,7 +54,7 @@ std::optional<std::string> FirstHeld(const std::string& folder, std::error_code&
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
        entry.increment(error)) {
     std::string name = entry->path().filename().string();
-    if (!checkpoint::IsOfAStart(name)) {
+    if (!checkpoint::CountsAsNothing(name)) {
       return name;
     }
   }
@@ -97,6 +99,11 @@ class FileChecker {
     if (spec_.checkpoint().has_directory() &&
         before_("checkpoint.directory", spec_.checkpoint().directory())) {
       CheckDirectory(spec_.checkpoint().directory());
+    }
+    if (spec_.checkpoint().has_start_from() && before_(kStartFrom, spec_.checkpoint().start_from())) {
+      for (v1::Violation& violation : CheckStartFrom(platform::SystemFiles(), spec_)) {
+        violations_.push_back(std::move(violation));
+      }
     }
     if (IsResumePath(spec_.checkpoint().resume()) &&
         before_("checkpoint.resume", spec_.checkpoint().resume())) {

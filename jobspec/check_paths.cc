@@ -61,6 +61,14 @@ void CheckCheckpoint(FieldChecker& check) {
   if (checkpoint.has_resume() && checkpoint.resume() != kResumeNewest && checkpoint.resume() != kResumeNone) {
     CheckPath(check, "checkpoint.resume", checkpoint.resume());
   }
+  if (checkpoint.has_start_from()) {
+    CheckPath(check, "checkpoint.start_from", checkpoint.start_from());
+    if (IsResumePath(checkpoint.resume())) {
+      check.Forbid("checkpoint.start_from",
+                   "checkpoint.resume names a checkpoint to go on from: omit one of the two, or use resume: "
+                   "newest");
+    }
+  }
 }
 
 }  // namespace tandem::jobspec

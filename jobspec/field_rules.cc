@@ -36,6 +36,8 @@ constexpr TextRule kTextRules[] = {
      "has them, head"},
     {"parallelism.order", "tp, cp, ep, dp and pp, each at most once, joined by -"},
     {"checkpoint.directory", "absolute path of a folder"},
+    {"checkpoint.start_from",
+     "absolute path of the folder of a Hugging Face model, or of one step of a checkpoint"},
     {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},
 };
 

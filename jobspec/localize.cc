@@ -75,6 +75,10 @@ std::vector<v1::Violation> Localize(v1::JobSpec& spec) {
     spec.mutable_checkpoint()->set_directory(
         paths.Absolute("checkpoint.directory", spec.checkpoint().directory(), /*glob=*/false));
   }
+  if (spec.checkpoint().has_start_from()) {
+    spec.mutable_checkpoint()->set_start_from(
+        paths.Absolute("checkpoint.start_from", spec.checkpoint().start_from(), /*glob=*/false));
+  }
   if (IsResumePath(spec.checkpoint().resume())) {
     spec.mutable_checkpoint()->set_resume(
         paths.Absolute("checkpoint.resume", spec.checkpoint().resume(), /*glob=*/false));

@@ -7,15 +7,15 @@
 #include "google/protobuf/util/json_util.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/schema.h"
+#include "platform/status_macros.h"
 
 namespace tandem::jobspec {
 namespace {
 
-v1::Model FunctionOf(v1::Model model) {
+// The function, and beside it what a config.json of the weights says.
+v1::Model ShownOf(v1::Model model) {
   model.clear_preset();
   model.clear_hugging_face();
-  model.clear_initializer_range();
-  model.clear_max_position_embeddings();
   if (model.has_moe()) {
     v1::MixtureOfExperts& moe = *model.mutable_moe();
     moe.clear_router_aux_loss_coef();
@@ -27,6 +27,13 @@ v1::Model FunctionOf(v1::Model model) {
     moe.clear_pad_to_capacity();
   }
   return model;
+}
+
+v1::Model FunctionOf(const v1::Model& model) {
+  v1::Model function = ShownOf(model);
+  function.clear_initializer_range();
+  function.clear_max_position_embeddings();
+  return function;
 }
 
 // A field that is not set has its type's default, and that of a block that is absent, too.
@@ -55,15 +62,14 @@ std::string ModelFunctionText(const v1::Model& resolved) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string text;
-  const auto printed = google::protobuf::util::MessageToJsonString(FunctionOf(resolved), &text, options);
+  const auto printed = google::protobuf::util::MessageToJsonString(ShownOf(resolved), &text, options);
   if (!printed.ok()) {  // a name that is not UTF-8, which Validate has refused
     throw std::logic_error(absl::StrCat("a model that JSON cannot say: ", printed.ToString()));
   }
   return text;
 }
 
-absl::StatusOr<std::vector<std::string>> ModelDifferences(const std::string& there,
-                                                          const v1::Model& resolved) {
+absl::StatusOr<v1::Model> ReadModelFunction(const std::string& there) {
   v1::JobSpec spec;
   const auto read = google::protobuf::util::JsonStringToMessage(there, spec.mutable_model());
   if (!read.ok()) {
@@ -71,8 +77,14 @@ absl::StatusOr<std::vector<std::string>> ModelDifferences(const std::string& the
                                                    std::string(read.message()),
                                                    "); use the build that wrote it or a newer one"));
   }
+  return Resolve(spec).model();
+}
+
+absl::StatusOr<std::vector<std::string>> ModelDifferences(const std::string& there,
+                                                          const v1::Model& resolved) {
+  TANDEM_ASSIGN_OR_RETURN(const v1::Model theirs, ReadModelFunction(there));
   std::vector<std::string> differences;
-  AddDifferences(FunctionOf(Resolve(spec).model()), FunctionOf(resolved), "model", differences);
+  AddDifferences(FunctionOf(theirs), FunctionOf(resolved), "model", differences);
   return differences;
 }
 

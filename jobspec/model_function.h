@@ -14,8 +14,12 @@ namespace tandem::jobspec {
 // biases move), nor where the fields came from. A field is of the function unless model_function.cc says
 // otherwise.
 
-// Those fields, as a JSON object with the names of job files.
+// Those fields, and those that a config.json of the weights needs besides (max_position_embeddings,
+// initializer_range), as a JSON object with the names of job files.
 std::string ModelFunctionText(const v1::Model& resolved);
+
+// The resolved model of such a text. InvalidArgument as below.
+absl::StatusOr<v1::Model> ReadModelFunction(const std::string& there);
 
 // What differs in the function that a checkpoint says and that of this job, each as "model.rope_theta is
 // 500000, and 10000 there". A field that the text does not have is what it is by default: the build that

@@ -61,6 +61,9 @@ constexpr struct {
     {"output_dir", "checkpoint.directory"},
     {"save_interval", "checkpoint.every_steps"},
     {"resume_from", "checkpoint.resume"},
+    {"init_from", "checkpoint.start_from"},
+    {"pretrained", "checkpoint.start_from"},
+    {"model_name_or_path", "checkpoint.start_from"},
 };
 
 // Other names of a value.

@@ -177,7 +177,8 @@ TrainConfig Train(const v1::JobSpec& spec) {
       .checkpoint = {.directory = spec.checkpoint().directory(),
                      .every_steps = spec.checkpoint().every_steps(),
                      .keep = spec.checkpoint().keep(),
-                     .resume = spec.checkpoint().resume()},
+                     .resume = spec.checkpoint().resume(),
+                     .start_from = spec.checkpoint().start_from()},
   };
 }
 

@@ -49,7 +49,8 @@ struct CheckpointConfig {
   std::string directory;  // empty: none
   int64_t every_steps = 0;
   int keep = 0;
-  std::string resume;  // "", "newest", "none" or a path
+  std::string resume;      // "", "newest", "none" or a path
+  std::string start_from;  // folder of weights; empty: the seed makes them
 };
 
 struct TrainConfig {

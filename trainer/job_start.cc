@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 #include <utility>
@@ -27,46 +26,15 @@
 #include "platform/status_macros.h"
 #include "trainer/directory_error.h"
 #include "trainer/failure.h"
+#include "trainer/on_rank_zero.h"
 #include "trainer/shown_progress.h"
 
 namespace tandem::trainer {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr size_t kMostPassedOver = 5;  // that a warning each is for; one more says how many there are beside
 constexpr size_t kMostReasons = 3;     // that one line names
 constexpr absl::Duration kOldLeftover = absl::Hours(1);  // no start takes that long
-
-// Collective: what rank 0 decides, on every rank. Every rank throws its error.
-std::string OnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide) {
-  std::string text;
-  std::string error;   // empty: none
-  std::string reason;  // of the user's error; empty: it is not the user's
-  if (comm.rank() == 0) {
-    try {
-      text = decide();
-    } catch (const UserError& user) {
-      error = user.what();
-      reason = user.reason;
-    } catch (const std::exception& other) {  // the other ranks wait for this one, so they must learn of it
-      error = other.what();
-    }
-  }
-  const Json mine = {{"text", text}, {"error", error}, {"reason", reason}};
-  const Json json = Json::parse(
-      checkpoint::TextOfRankZero(comm, mine.dump(-1, ' ', false, Json::error_handler_t::replace)));
-  text = json.at("text").get<std::string>();
-  error = json.at("error").get<std::string>();
-  reason = json.at("reason").get<std::string>();
-  if (error.empty()) {
-    return text;
-  }
-  if (reason.empty()) {
-    throw checkpoint::CheckpointError(error);
-  }
-  throw UserError(error, reason);
-}
 
 bool IsNewest(const ResumeOptions& options) {
   return options.resume_from.empty() && options.resume == jobspec::kResumeNewest;
@@ -253,7 +221,7 @@ void CheckStillNew(platform::Files& files, const std::string& directory) {
   const absl::StatusOr<std::vector<std::string>> names = files.List(directory);
   ThrowIfRankZeroCannotWrite(names.status());
   for (const std::string& name : *names) {
-    if (name == checkpoint::kOwnerName || checkpoint::IsOfAStart(name)) {
+    if (name == checkpoint::kOwnerName || checkpoint::CountsAsNothing(name)) {
       continue;  // of this job, and of others that have just started
     }
     throw UserError(absl::StrCat("checkpoint.directory: another job has used ", directory,
@@ -340,6 +308,7 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   } else if (named) {
     start.from.path = options.resume_from.empty() ? options.resume : options.resume_from;
   }
+  const bool weights = start.from.path.empty() && !options.start_from.empty() && !named;
   OnRankZero(comm, [&] {
     if (newest && start.from.path.empty() && !damaged.empty()) {
       FailWithoutValid(options.directory, damaged);
@@ -357,6 +326,9 @@ void Choose(platform::Files& files, comm::Communicator& comm, const ResumeOption
   });
   if (named) {
     start.from = InspectOnEveryRank(files, comm, start.from.path);
+  }
+  if (weights) {
+    start.weights = FindStartWeights(files, comm, options);
   }
   if (!start.from.path.empty()) {
     OnRankZero(comm, [&] {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,13 @@
 #include "platform/files.h"
 #include "tandem/v1/state.pb.h"
 #include "trainer/resume_checks.h"
+#include "trainer/start_weights.h"
 
 namespace tandem::trainer {
 
 struct JobStart {
-  checkpoint::Found from;  // the same on all ranks; an empty path: step 0
+  checkpoint::Found from;               // the same on all ranks; an empty path: step 0
+  std::optional<StartWeights> weights;  // where `from` is empty and the job starts from weights
   // Rank 0 only; at most 9, of which 8, as many as the job's record keeps, are about the start itself.
   std::vector<v1::CheckpointWarning> warnings;
   checkpoint::JobFolder folder;  // each rank's own, where the job has a directory
@@ -46,6 +49,8 @@ struct StartListener {
 //   or none where it has,
 // * where the checkpoint is of a step that the job does not have,
 // * where the directory holds later checkpoints of another job, whose names this job will need,
+// * with the reason "StartWeightsUnusable" where checkpoint.start_from is not of this model, or cannot be
+// used,
 // * where another job has used a directory that was new or empty when this job was submitted.
 // CheckpointError where a checkpoint, or the directory, cannot be read now, or rank 0 cannot write to it for
 // a reason that is not the job's (directory_error.h): a full disk, or one that fails. CommError.

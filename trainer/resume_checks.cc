@@ -13,16 +13,18 @@
 namespace tandem::trainer {
 namespace {
 
+constexpr char kResume[] = "checkpoint.resume";
+
 // "F64" → "fp64"
 std::string TypeName(const std::string& dtype) { return absl::StrCat("fp", absl::StripPrefix(dtype, "F")); }
 
 // Before CheckSameModel: the types of main weights are one reason why layouts may differ, and need not.
-void CheckSameType(const ResumeOptions& options, const checkpoint::Found& found) {
+void CheckSameType(const char* field, const ResumeOptions& options, const checkpoint::Found& found) {
   if (found.weights_dtype == options.weights_dtype) {
     return;
   }
   throw UserError(absl::StrCat(
-      "checkpoint.resume: ", found.path, " holds weights in ", TypeName(found.weights_dtype),
+      field, ": ", found.path, " holds weights in ", TypeName(found.weights_dtype),
       ", and this job's are in ", TypeName(options.weights_dtype), "; allowed: precision: {compute: ",
       found.weights_dtype == "F64" ? "fp64" : "fp32 or bf16", "}, or start in another folder"));
 }
@@ -38,17 +40,17 @@ void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found
 }
 
 // Heads, eps, experts a token, ...: what no shape of a tensor shows.
-void CheckSameFunction(const ResumeOptions& options, const checkpoint::Found& found) {
+void CheckSameFunction(const char* field, const ResumeOptions& options, const checkpoint::Found& found) {
   if (found.info.model.empty()) {
     return;  // of a build that did not write it
   }
   const absl::StatusOr<std::vector<std::string>> differences =
       jobspec::ModelDifferences(found.info.model, options.model);
   if (!differences.ok()) {
-    throw UserError(absl::StrCat("checkpoint.resume: ", found.path, ": ", differences.status().message()));
+    throw UserError(absl::StrCat(field, ": ", found.path, ": ", differences.status().message()));
   }
   if (!differences->empty()) {
-    throw UserError(absl::StrCat("checkpoint.resume: ", found.path,
+    throw UserError(absl::StrCat(field, ": ", found.path,
                                  " is of another model: ", absl::StrJoin(*differences, "; "),
                                  "; resume with the model it was trained with, or start in another folder"));
   }
@@ -68,13 +70,13 @@ void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& foun
 
 // A router chooses others without its bias, and one that starts again in the middle forgets what it has
 // learnt.
-void CheckSameStates(const ResumeOptions& options, const checkpoint::Found& found) {
+void CheckSameStates(const char* field, const ResumeOptions& options, const checkpoint::Found& found) {
   const bool theirs = !found.states.empty();
   if (theirs == !options.states.empty()) {
     return;
   }
   throw UserError(
-      absl::StrCat("checkpoint.resume: ", found.path, " was saved ", theirs ? "with" : "without",
+      absl::StrCat(field, ": ", found.path, " was saved ", theirs ? "with" : "without",
                    " biases of routers (", theirs ? found.states.front() : options.states.front(),
                    "), and this job has ", theirs ? "none" : "some", "; allowed: model.moe: ",
                    theirs ? "{router_bias_update_rate: more than 0}" : "{router_bias_update_rate: 0}",
@@ -124,12 +126,19 @@ v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, con
 }
 
 void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found) {
-  CheckSameType(options, found);
+  CheckSameType(kResume, options, found);
   CheckSameModel(options, found);
-  CheckSameFunction(options, found);
+  CheckSameFunction(kResume, options, found);
   CheckSameLayout(options, found);
-  CheckSameStates(options, found);
+  CheckSameStates(kResume, options, found);
   CheckNotPastTheEnd(options, found);
+}
+
+void CheckStartable(const ResumeOptions& options, const checkpoint::Found& found) {
+  constexpr char kField[] = "checkpoint.start_from";
+  CheckSameType(kField, options, found);
+  CheckSameFunction(kField, options, found);
+  CheckSameStates(kField, options, found);
 }
 
 std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,

@@ -7,6 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/stored_weights.h"
 #include "tandem/v1/job.pb.h"
 #include "tandem/v1/state.pb.h"
 
@@ -17,6 +18,8 @@ struct ResumeOptions {
   checkpoint::Owner self;                   // the job that starts
   std::string directory;                    // of its checkpoints; may be empty
   std::string resume;                       // of the spec: "", "newest", "none", a path
+  std::string start_from;                   // of the spec: the folder of its first weights; may be empty
+  checkpoint::WantedWeights weights;        // what the model wants of such a folder
   std::string resume_from;                  // a checkpoint that the controller chose; goes before `resume`
   int64_t last_step = 0;                    // of the job
   std::vector<std::string> layout_digests;  // of checkpoints that it can go on from, its own first
@@ -37,6 +40,9 @@ v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, con
 // Throws UserError where `found` is of another model, has weights of another type, or biases of routers where
 // this job has none, or none where it has, or is of a step that the job does not have. Reads nothing.
 void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found);
+
+// The same of `found` whose weights alone a job starts from, which may be of any step.
+void CheckStartable(const ResumeOptions& options, const checkpoint::Found& found);
 
 // The job goes on with another seed, other text or at another place of it than the checkpoint was trained
 // with: a warning for each.

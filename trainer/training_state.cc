@@ -7,7 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "checkpoint/source_files.h"
+#include "checkpoint/start_files.h"
 #include "jobspec/model_function.h"
+#include "jobspec/start_weights.h"
 #include "model/node.h"
 #include "plan/step_work.h"
 #include "platform/host.h"
@@ -15,8 +18,10 @@
 #include "tandem/v1/trainer.pb.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
+#include "trainer/directory_error.h"
 #include "trainer/failure.h"
 #include "trainer/job_start.h"
+#include "trainer/on_rank_zero.h"
 #include "trainer/resume_checks.h"
 #include "trainer/shown_progress.h"
 
@@ -69,6 +74,9 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
       {.self = self_,
        .directory = plan_.train.checkpoint.directory,
        .resume = plan_.train.checkpoint.resume,
+       .start_from = plan_.train.checkpoint.start_from,
+       .weights = plan_.train.checkpoint.start_from.empty() ? checkpoint::WantedWeights()
+                                                            : jobspec::WantedWeightsOf(plan_.model),
        .resume_from = config_.resume_from,
        .last_step = plan_.train.steps,
        .layout_digests = plan_.resumable_layouts,
@@ -91,10 +99,15 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
   for (const v1::CheckpointWarning& warning : job.warnings) {
     Send(warning);
   }
-  if (job.from.path.empty()) {
-    Initialize();
-  } else {
+  if (!job.from.path.empty()) {
+    origin_ = job.from.info.origin;
     Resume(job.from, moved);
+  } else if (job.weights) {
+    origin_ = job.weights->origin;
+    StartFrom(*job.weights, moved);
+  } else {
+    Initialize();
+    ReplaceSource({});
   }
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     units_[unit].Publish(states_[unit]);
@@ -115,6 +128,32 @@ void TrainingState::Initialize() {
     }
     units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
   }
+}
+
+// Moments are zeros still, as all persistent memory is at the start.
+void TrainingState::StartFrom(const StartWeights& start, const std::function<void()>& moved) {
+  LoadStartWeights(files_, report_, start, arrays_.shards(),
+                   ShownProgress(config_.rank == 0, "the ranks load weights", "bytes", moved));
+  arrays_.Loaded();
+  const std::string& path = start.origin.path;
+  // A step of a checkpoint has it beside itself.
+  ReplaceSource({start.is_step ? absl::StrCat(path, "/../", checkpoint::kSourceName) : path});
+  if (config_.rank == 0) {
+    platform::Log(platform::LogLevel::kInfo, "started from weights",
+                  {{"folder", path}, {"digest", start.origin.digest}});
+  }
+}
+
+// Collective.
+void TrainingState::ReplaceSource(const std::vector<std::string>& folders) {
+  const std::string& directory = plan_.train.checkpoint.directory;
+  if (directory.empty()) {
+    return;
+  }
+  OnRankZero(report_, [&] {
+    ThrowIfUnwritable("rank 0 cannot write there", checkpoint::ReplaceSource(files_, folders, directory));
+    return "";
+  });
 }
 
 void TrainingState::Resume(const checkpoint::Found& start, const std::function<void()>& moved) {
@@ -153,7 +192,8 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
                               .data_content_digest = data_content_digest_,
                               .model = jobspec::ModelFunctionText(plan_.resolved_model),
                               .global_batch_size = SequencesPerStep(plan_),
-                              .sequence_length = plan_.batch.sequence_length},
+                              .sequence_length = plan_.batch.sequence_length,
+                              .origin = origin_},
                              arrays_.owned_shards(), whole_, committed);
   } catch (const checkpoint::DirectoryLost&) {
     throw;

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "trainer/canaries.h"
 #include "trainer/rank.h"
 #include "trainer/stage_memory.h"
+#include "trainer/start_weights.h"
 
 namespace tandem::trainer {
 
@@ -68,6 +70,8 @@ class TrainingState {
 
  private:
   void Initialize();
+  void StartFrom(const StartWeights& start, const std::function<void()>& moved);
+  void ReplaceSource(const std::vector<std::string>& folders);
   void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
   void Send(const v1::CheckpointWarning& warning) const;
   void Send(const checkpoint::Saved& saved, int64_t step) const;
@@ -90,9 +94,10 @@ class TrainingState {
   std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
   const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
-  std::set<std::string> not_removed_;  // of all saves: what was reported
-  checkpoint::JobFolder folder_;       // the checkpoint directory, as this rank sees it
-  checkpoint::WholeSteps whole_;       // of the checkpoint directory; rank 0
+  std::set<std::string> not_removed_;         // of all saves: what was reported
+  std::optional<checkpoint::Origin> origin_;  // of the weights
+  checkpoint::JobFolder folder_;              // the checkpoint directory, as this rank sees it
+  checkpoint::WholeSteps whole_;              // of the checkpoint directory; rank 0
 };
 
 }  // namespace tandem::trainer

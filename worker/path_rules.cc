@@ -68,6 +68,21 @@ class Checker {
     }
   }
 
+  // What a job may read, of its own too: weights to start from, in files that may be links.
+  void Weights(const char* field, const std::string& folder) {
+    if (rules_.read.empty() || !before_(field, folder)) {
+      return;
+    }
+    std::vector<std::string> roots = rules_.read;
+    roots.insert(roots.end(), rules_.write.begin(), rules_.write.end());
+    const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(folder);
+    for (const std::string& file : files.ok() ? *files : std::vector<std::string>{folder}) {
+      if (!Allow(field, folder, file, roots, "files", "--read-root")) {
+        return;
+      }
+    }
+  }
+
   std::vector<v1::Violation> Take() { return std::move(violations_); }
 
  private:
@@ -116,6 +131,9 @@ std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRul
   }
   if (resolved.checkpoint().has_directory()) {
     checker.Checkpoints("checkpoint.directory", resolved.checkpoint().directory());
+  }
+  if (resolved.checkpoint().has_start_from()) {
+    checker.Weights("checkpoint.start_from", resolved.checkpoint().start_from());
   }
   if (jobspec::IsResumePath(resolved.checkpoint().resume())) {
     checker.Checkpoints("checkpoint.resume", resolved.checkpoint().resume());

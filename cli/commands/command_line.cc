@@ -64,6 +64,7 @@ class Parser : public CommandTree {
     AddLocal();
     AddJobs();
     AddHistory();
+    AddExport();
     AddFiles();
     AddService();
     AddCerts();
@@ -171,6 +172,33 @@ class Parser : public CommandTree {
         checkpoint);
     AddJob(now, now_options->job);
     now->add_flag("--no-wait", now_options->no_wait, "Request the checkpoint without waiting for it");
+  }
+
+  void AddExport() {
+    auto [exported, options] = Add<ExportCommandOptions>(
+        "export", "Write the weights of a checkpoint as a Hugging Face model", Export);
+    exported
+        ->add_option("JOB", options->job,
+                     "Job, by id or name, whose checkpoints this machine sees; or the folder of its "
+                     "checkpoints, or of one step")
+        ->required()
+        ->type_name("");
+    exported->add_option("--step", options->step, "Step (default: the newest)")->check(AtLeast(0));
+    exported->add_option("--to", options->to, "Folder to make; it must not exist")
+        ->required()
+        ->type_name("FOLDER");
+    const std::vector<std::string> dtypes = {"bf16", "fp32"};
+    Offer(exported->add_option("--dtype", options->dtype, "Type of the weights: bf16 or fp32 (default bf16)")
+              ->check(CLI::IsMember(dtypes))
+              ->type_name("TYPE"),
+          dtypes);
+    exported
+        ->add_option("--max-shard", options->max_shard, "Largest file of weights: 500MB, 5GB (default 5GB)")
+        ->type_name("SIZE");
+    exported
+        ->add_option("--tokenizer", options->tokenizer,
+                     "Folder of the tokenizer's files (default: those that the job started from)")
+        ->type_name("FOLDER");
   }
 
   void AddHistory() {

@@ -133,6 +133,16 @@ struct CheckpointOptions {
 };
 Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
 
+struct ExportCommandOptions {
+  std::string job;              // or the folder of its checkpoints, or of one step
+  std::optional<int64_t> step;  // none: the newest
+  std::string to;               // folder that is made
+  std::string dtype = "bf16";   // or fp32
+  std::string max_shard = "5GB";
+  std::string tokenizer;  // folder; empty: that which the job started from
+};
+Outcome Export(Context& context, const ExportCommandOptions& options);
+
 struct TopOptions {
   bool once = false;  // so also where standard output is not a terminal
 };

@@ -19,14 +19,14 @@ TORCH_FREE = {
     "fsdp:": {"platform", "parallel"},
     "ops:": set(),
     "model:": {"platform", "schedules", "parallel", "ops:"},
-    "checkpoint:": set(),
+    "checkpoint:": {"platform"},
     "data:": {"platform"},
     "jobspec": {"platform", "proto", "parallel", "model:", "checkpoint:", "data:"},
     "config": {"platform", "jobspec", "tls"},
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "fsdp:", "model:"},
     "controller": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
     "worker": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
-    "cli": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan", "fsdp:", "model:"},
+    "cli": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan", "fsdp:", "model:", "checkpoint:"},
 }
 TORCH_HALF = {
     "device": {"platform"},
@@ -41,11 +41,11 @@ TORCH_HALF = {
 }
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
-    "checkpoint": {"start_files.h"},
+    "checkpoint": {"info.h", "owner.h", "start_files.h", "whole_steps.h"},
     "fsdp": {"double_double.h", "host_device.h", "norm_outcome.h", "parameter_norms.h", "run_inputs.h"},
     "ops": {"attention_shape.h", "attention_work.h", "attention_work.cc", "device_kind.h", "latent_shape.h", "linear_work.h", "router_config.h", "row_work.h", "sparse_work.h", "workspace.h"},
 }
-TORCH_FREE_TARGETS = {"data": "tandem_held_out", "fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
+TORCH_FREE_TARGETS = {"checkpoint": "tandem_checkpoint_format", "data": "tandem_held_out", "fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10)/")
 GRPC_HEADER = re.compile(r"^grpc|\.grpc\.pb\.h$")

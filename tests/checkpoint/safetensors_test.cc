@@ -125,7 +125,7 @@ TEST(SafetensorsTest, RandomDamageIsReadOrRefusedButNeverWorse) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   std::mt19937_64 random(seed);
-  for (int repeat = 0; repeat < 20'000; ++repeat) {
+  for (int repeat = 0; repeat < 100'000; ++repeat) {
     std::string content = Vector();
     for (int damage = static_cast<int>(random() % 4); damage >= 0; --damage) {
       switch (random() % 3) {

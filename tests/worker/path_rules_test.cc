@@ -53,6 +53,25 @@ class PathRulesTest : public ::testing::Test {
   PathRules rules_;
 };
 
+// The hub's cache has links to blobs/ in a model's folder.
+TEST_F(PathRulesTest, WeightsMayLieWhereTheirLinksLead) {
+  v1::JobSpec spec;
+  const auto why = [&](const std::string& folder) {
+    spec.mutable_checkpoint()->set_start_from(folder);
+    return Why(spec);
+  };
+  temporary_.Write("data/blobs/abc", "weights");
+  temporary_.Write("data/model/config.json", "{}");
+  fs::create_symlink(folder_ + "/data/blobs/abc", folder_ + "/data/model/model.safetensors");
+  EXPECT_EQ(why(folder_ + "/data/model"), "");
+  fs::create_directories(folder_ + "/runs/step-1");
+  temporary_.Write("runs/step-1/manifest.json", "{}");
+  EXPECT_EQ(why(folder_ + "/runs/step-1"), "") << "a job may read its checkpoints";
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/data/model/tokenizer.json");
+  EXPECT_THAT(why(folder_ + "/data/model"), HasSubstr("leads to " + folder_ + "/secret/key.txt"));
+  EXPECT_THAT(why(folder_ + "/secret"), HasSubstr("checkpoint.start_from"));
+}
+
 TEST_F(PathRulesTest, WhatLiesBelowARootMayBeUsed) {
   EXPECT_EQ(WhyNotRead(folder_ + "/data/text/a.txt"), "");
   EXPECT_EQ(WhyNotRead(folder_ + "/data"), "");

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/saved_step.h"
+#include "platform/files.h"
+
+namespace tandem::checkpoint {
+
+// Weights of a step as files that Hugging Face's libraries load.
+
+struct ExportedTensor {
+  std::string name;  // of the array, and of the tensor
+  std::vector<int64_t> shape;
+  bool keeps_fp32 = false;    // whatever the others become
+  bool may_be_zeros = false;  // if the step has no such array
+};
+
+struct ExportOptions {
+  bool bf16 = true;                         // else fp32
+  int64_t most_file_bytes = 5'000'000'000;  // of tensors; one that is larger has a file of its own
+};
+
+struct ExportedFiles {
+  std::vector<std::string> names;
+  int64_t bytes = 0;  // of tensors
+};
+
+// Writes `tensors` of `step`, in their order, to the folder `to`, which exists: model.safetensors, or where
+// that would have more than most_file_bytes, several files and their index. A part of one tensor at a time is
+// in memory. From fp32 to the nearest bf16, ties to even. InvalidArgument, naming the array, where one is not
+// there, has another number of elements or is not of fp32; OutOfRange where a value is finite in fp32 and not
+// in bf16; else the error of a file.
+absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedStep& step,
+                                            const std::vector<ExportedTensor>& tensors,
+                                            const ExportOptions& options, const std::string& to);
+
+}  // namespace tandem::checkpoint

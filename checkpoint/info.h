@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tandem::checkpoint {
+
+// The weights that a job began with (checkpoint.start_from).
+struct Origin {
+  std::string path;
+  std::string digest;  // of a manifest, or of a folder as hugging_face_folder.h says
+  bool operator==(const Origin&) const = default;
+};
+
+// What the manifest says beside the arrays.
+struct Info {
+  int64_t step = 0;
+  int attempt = 0;
+  std::string job;          // id
+  std::string spec_digest;  // of the resolved spec
+  std::string layout_digest;
+  std::optional<uint64_t> seed;  // checkpoints of older builds do not say it
+  // Checkpoints of older builds do not say what follows: it is empty or 0 there.
+  std::string data_digest;          // of the files' names and sizes
+  std::string data_content_digest;  // and of their contents (data/loader.h)
+  std::string model;                // JSON object: what the weights are weights of (jobspec/model_function.h)
+  int64_t global_batch_size = 0;    // sequences of a step
+  int64_t sequence_length = 0;      // tokens
+  std::optional<Origin> origin;     // none: the job's seed made the first weights
+};
+
+}  // namespace tandem::checkpoint

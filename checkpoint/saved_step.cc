@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/saved_step.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/verified_file.h"
+#include "platform/status_macros.h"
+
+namespace tandem::checkpoint {
+namespace {
+
+absl::Status OfFile(const ManifestFile& file, const absl::Status& error) {
+  return absl::Status(error.code(), absl::StrCat(file.name, ": ", error.message()));
+}
+
+absl::StatusOr<SafetensorsHeader> ReadHeader(platform::Files& files, const std::string& path,
+                                             const ManifestFile& file) {
+  TANDEM_RETURN_IF_ERROR(CheckSize(files, path, file));
+  const std::string name = absl::StrCat(path, "/", file.name);
+  TANDEM_ASSIGN_OR_RETURN(const std::string length, files.ReadRange(name, 0, kSafetensorsLengthBytes));
+  const absl::StatusOr<int64_t> bytes = SafetensorsHeaderBytes(length, file.bytes);
+  if (!bytes.ok()) {
+    return OfFile(file, bytes.status());
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string begin, files.ReadRange(name, 0, *bytes));
+  absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(begin, file.bytes);
+  if (!header.ok()) {
+    return OfFile(file, header.status());
+  }
+  return header;
+}
+
+}  // namespace
+
+absl::StatusOr<SavedStep> SavedStep::Open(platform::Files& files, const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadFolderManifest(files, path));
+  SavedStep step(files, path, std::move(manifest));
+  for (const ManifestFile& file : step.manifest_.files) {
+    TANDEM_ASSIGN_OR_RETURN(SafetensorsHeader header, ReadHeader(files, path, file));
+    step.headers_.push_back(std::move(header));
+  }
+  for (size_t i = 0; i < step.manifest_.arrays.size(); ++i) {
+    const ManifestArray& array = step.manifest_.arrays[i];
+    step.arrays_.emplace(array.name, i);
+    for (const ManifestPiece& piece : array.pieces) {
+      const auto& tensors = step.headers_[static_cast<size_t>(piece.file)].tensors;
+      const auto tensor = tensors.find(array.name);
+      if (tensor == tensors.end() || tensor->second.dtype != array.dtype ||
+          tensor->second.end - tensor->second.begin != piece.elements * BytesOfDtype(array.dtype)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(step.manifest_.files[static_cast<size_t>(piece.file)].name, ": array ", array.name,
+                         " is not there as the manifest says"));
+      }
+    }
+  }
+  return step;
+}
+
+const ManifestArray* SavedStep::Find(const std::string& name) const {
+  const auto found = arrays_.find(name);
+  return found == arrays_.end() ? nullptr : &manifest_.arrays[found->second];
+}
+
+absl::Status SavedStep::Verify() const {
+  for (const ManifestFile& file : manifest_.files) {
+    VerifiedFile content(*files_, path_, file);
+    std::string part;
+    while (!content.done()) {
+      TANDEM_RETURN_IF_ERROR(content.Next(part));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SavedStep::Read(const ManifestArray& array, int64_t begin, int64_t count) const {
+  const int64_t size = BytesOfDtype(array.dtype);
+  const int64_t end = begin + count;
+  std::string bytes;
+  for (const ManifestPiece& piece : array.pieces) {  // ascending
+    const int64_t from = std::max(begin, piece.begin);
+    const int64_t to = std::min(end, piece.begin + piece.elements);
+    if (from >= to) {
+      continue;
+    }
+    const auto file = static_cast<size_t>(piece.file);
+    const int64_t place = headers_[file].tensors.at(array.name).begin + (from - piece.begin) * size;
+    TANDEM_ASSIGN_OR_RETURN(
+        const std::string part,
+        files_->ReadRange(absl::StrCat(path_, "/", manifest_.files[file].name), place, (to - from) * size));
+    if (static_cast<int64_t>(part.size()) != (to - from) * size) {
+      return absl::UnavailableError(
+          absl::StrCat(manifest_.files[file].name, " has become shorter while it was read"));
+    }
+    bytes += part;
+  }
+  return bytes;
+}
+
+}  // namespace tandem::checkpoint

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "platform/files.h"
+
+namespace tandem::checkpoint {
+
+// One step of a checkpoint, whose arrays one process reads, in parts of any size and any order: what needs no
+// ranks, as an export does. Not thread-safe.
+class SavedStep {
+ public:
+  // path: of the step's folder. Reads the manifest and the header of each file. `files` outlives it. The
+  // errors name the file; those for which IsDamage (folder.h) say that it is damaged or no checkpoint.
+  static absl::StatusOr<SavedStep> Open(platform::Files& files, const std::string& path);
+
+  const Manifest& manifest() const { return manifest_; }
+  const std::string& path() const { return path_; }
+
+  // Null where the step has no array of that name.
+  const ManifestArray* Find(const std::string& name) const;
+
+  // Reads every file and compares its digest with the manifest's.
+  absl::Status Verify() const;
+
+  // The bytes of elements [begin, begin + count) of an array that Find returned.
+  absl::StatusOr<std::string> Read(const ManifestArray& array, int64_t begin, int64_t count) const;
+
+ private:
+  SavedStep(platform::Files& files, std::string path, Manifest manifest)
+      : files_(&files), path_(std::move(path)), manifest_(std::move(manifest)) {}
+
+  platform::Files* files_;
+  std::string path_;
+  Manifest manifest_;
+  std::vector<SafetensorsHeader> headers_;  // of manifest_.files
+  std::map<std::string, size_t> arrays_;    // by name, index in manifest_.arrays
+};
+
+}  // namespace tandem::checkpoint

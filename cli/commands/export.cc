@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "checkpoint/export_weights.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/hugging_face_folder.h"
+#include "checkpoint/saved_step.h"
+#include "checkpoint/source_files.h"
+#include "checkpoint/start_files.h"
+#include "cli/cluster/address.h"
+#include "cli/cluster/client.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
+#include "jobspec/decoder_config.h"
+#include "jobspec/hugging_face_export.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/model_function.h"
+#include "platform/files.h"
+#include "platform/random.h"
+#include "platform/status_macros.h"
+
+namespace tandem::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ExportJson = nlohmann::ordered_json;
+
+constexpr char kGenerationConfig[] = "generation_config.json";
+constexpr int64_t kMostTextBytes = int64_t{256} << 20;  // of one file that is copied
+
+// "5GB", "500MB": bytes; 0: it is no such text.
+int64_t SizeOf(const std::string& text) {
+  int64_t number = 0;
+  for (const auto& [unit, bytes] : {std::pair("GB", 1'000'000'000), std::pair("MB", 1'000'000)}) {
+    if (text.ends_with(unit) && absl::SimpleAtoi(text.substr(0, text.size() - 2), &number) && number > 0 &&
+        number <= 1'000'000) {
+      return number * bytes;
+    }
+  }
+  return 0;
+}
+
+bool IsStep(const std::string& folder) {
+  std::error_code error;
+  return fs::exists(absl::StrCat(folder, "/", checkpoint::kManifestName), error);
+}
+
+// The folder of checkpoints, or of one step, that the command names.
+absl::StatusOr<std::string> FolderOf(Context& context, const ExportCommandOptions& options) {
+  std::error_code error;
+  if (fs::is_directory(options.job, error)) {
+    return options.job;
+  }
+  if (options.job.find('/') != options.job.npos) {
+    return Failure(kNotFound, absl::StrCat("export: no folder ", Escape(options.job)));
+  }
+  const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
+  if (!address.ok()) {
+    return Failure(kUsage, absl::StrCat(address.status().message(), "; there is no folder ",
+                                        Escape(options.job), " here either"));
+  }
+  Client client(*address);
+  const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
+  if (!job.ok()) {
+    return CallFailure(job.status(), context.what, client.address());
+  }
+  const std::string& directory = job->resolved().checkpoint().directory();
+  if (directory.empty()) {
+    return Failure(kFailed, absl::StrCat(context.what, ": it saves no checkpoints (checkpoint.directory)"));
+  }
+  if (!fs::is_directory(directory, error)) {
+    return Failure(kNotFound, absl::StrCat(context.what, ": its checkpoints are in ", Escape(directory),
+                                           ", which this machine does not see: export on one that does"));
+  }
+  return directory;
+}
+
+// The folder of the step to export.
+absl::StatusOr<std::string> StepFolder(Context& context, const ExportCommandOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder, FolderOf(context, options));
+  if (IsStep(folder)) {
+    if (options.step.has_value()) {
+      return Failure(kUsage,
+                     absl::StrCat("--step: ", Escape(folder), " is one step already: omit the option"));
+    }
+    return folder;
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
+                          checkpoint::ListSteps(platform::SystemFiles(), folder));
+  if (steps.empty()) {
+    return Failure(kNotFound, absl::StrCat(context.what, ": there is no checkpoint in ", Escape(folder)));
+  }
+  const std::string path =
+      absl::StrCat(folder, "/", checkpoint::StepName(options.step.value_or(steps.front())));
+  if (!IsStep(path)) {
+    return Failure(kNotFound, absl::StrCat(context.what, ": there is no checkpoint ", Escape(path),
+                                           "; the newest is step ", steps.front()));
+  }
+  return path;
+}
+
+// The loss of a step as `metrics.jsonl` beside the checkpoints has it.
+std::optional<double> LossOf(const std::string& directory, int64_t step) {
+  std::ifstream file(absl::StrCat(directory, "/metrics.jsonl"));
+  std::optional<double> loss;
+  for (std::string line; std::getline(file, line);) {
+    const ExportJson report = ExportJson::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (report.is_object() && report.value("step", ExportJson()) == step &&
+        report.value("loss", ExportJson()).is_number()) {
+      loss = report["loss"].get<double>();
+    }
+  }
+  return loss;
+}
+
+std::string ModelCard(const checkpoint::Info& info, const std::optional<double>& loss,
+                      const std::string& dtype) {
+  std::string text = absl::StrCat(
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n",
+      "Trained with Tandem, and exported from one of its checkpoints.\n\n| | |\n|---|---|\n| job | ",
+      info.job, " |\n| digest of its specification | ", info.spec_digest, " |\n| step | ", info.step, " |\n");
+  if (info.global_batch_size > 0 && info.sequence_length > 0) {
+    absl::StrAppend(&text, "| tokens | ", info.step * info.global_batch_size * info.sequence_length, " |\n");
+  }
+  if (loss.has_value()) {
+    absl::StrAppend(&text, "| loss of that step | ", absl::StrFormat("%.4f", *loss), " |\n");
+  }
+  if (info.origin.has_value()) {
+    absl::StrAppend(&text, "| started from | ", fs::path(info.origin->path).filename().string(), " |\n");
+  }
+  absl::StrAppend(&text, "| type of the weights | ", dtype, " |\n");
+  return text;
+}
+
+// One export: all that it writes is in a folder of another name until it is whole.
+class Exporter {
+ public:
+  Exporter(Context& context, const ExportCommandOptions& options, int64_t most_file_bytes)
+      : context_(context), options_(options), most_file_bytes_(most_file_bytes) {}
+
+  absl::Status Run(const std::string& step_folder) {
+    TANDEM_ASSIGN_OR_RETURN(const checkpoint::SavedStep step,
+                            checkpoint::SavedStep::Open(files_, step_folder));
+    const checkpoint::Info& info = step.manifest().info;
+    if (step.manifest().version == 1) {
+      return absl::InvalidArgumentError(
+          "it is of version 1: resume from it once, and export the checkpoint that this saves");
+    }
+    if (info.model.empty()) {
+      return absl::InvalidArgumentError(
+          "its manifest does not say its model: resume from it once, and export the checkpoint that this "
+          "saves");
+    }
+    TANDEM_ASSIGN_OR_RETURN(const v1::Model model, jobspec::ReadModelFunction(info.model));
+    TANDEM_RETURN_IF_ERROR(step.Verify());
+
+    const std::string folder =
+        fs::path(fs::absolute(step_folder).lexically_normal() / "..").lexically_normal().string();
+    source_ = absl::StrCat(folder, "/", checkpoint::kSourceName);
+    TANDEM_ASSIGN_OR_RETURN(const std::string source, SourceText(checkpoint::kConfigName));
+    TANDEM_ASSIGN_OR_RETURN(const std::string config,
+                            jobspec::ExportedConfig(source, model, IsBf16(), info.sequence_length));
+    temporary_ = absl::StrCat(Target(), ".tmp.", platform::SystemRandom().HexId(12));
+    TANDEM_RETURN_IF_ERROR(files_.CreateFolders(temporary_));
+    absl::Cleanup remove = [&] { files_.RemoveAll(temporary_).IgnoreError(); };
+    TANDEM_RETURN_IF_ERROR(Write(checkpoint::kConfigName, config));
+    TANDEM_RETURN_IF_ERROR(WriteGenerationConfig(config));
+    TANDEM_RETURN_IF_ERROR(CopyTokenizer());
+    TANDEM_RETURN_IF_ERROR(Write("README.md", ModelCard(info, LossOf(folder, info.step), options_.dtype)));
+    TANDEM_RETURN_IF_ERROR(
+        checkpoint::ExportWeights(files_, step, jobspec::ExportedTensors(jobspec::ModelConfigOf(model)),
+                                  {.bf16 = IsBf16(), .most_file_bytes = most_file_bytes_}, temporary_)
+            .status());
+    TANDEM_RETURN_IF_ERROR(files_.SyncFolder(temporary_));
+    TANDEM_RETURN_IF_ERROR(files_.Publish(temporary_, Target()));
+    std::move(remove).Cancel();
+    return files_.SyncFolder(fs::path(Target()).parent_path().string());
+  }
+
+ private:
+  bool IsBf16() const { return options_.dtype == "bf16"; }
+  std::string Target() const {
+    const fs::path path = fs::absolute(options_.to).lexically_normal();
+    return (path.has_filename() ? path : path.parent_path()).string();
+  }
+  absl::Status Write(const std::string& name, const std::string& text) {
+    return files_.Write(absl::StrCat(temporary_, "/", name), text);
+  }
+
+  // Of the folder `source`; empty: it does not have the file.
+  absl::StatusOr<std::string> SourceText(const std::string& name) {
+    absl::StatusOr<std::string> text =
+        platform::ReadAtMost(files_, absl::StrCat(source_, "/", name), kMostTextBytes);
+    return absl::IsNotFound(text.status()) ? std::string() : std::move(text);
+  }
+
+  absl::Status WriteGenerationConfig(const std::string& config_text) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string source, SourceText(kGenerationConfig));
+    if (!source.empty()) {
+      return Write(kGenerationConfig, source);
+    }
+    const ExportJson config = ExportJson::parse(config_text);
+    ExportJson generation = {{"_from_model_config", true}};
+    for (const char* const key : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+      if (config.contains(key) && !config[key].is_null()) {
+        generation[key] = config[key];
+      }
+    }
+    return Write(kGenerationConfig, generation.dump(2) + "\n");
+  }
+
+  absl::Status CopyTokenizer() {
+    const std::string& from = options_.tokenizer.empty() ? source_ : options_.tokenizer;
+    const std::vector<std::string> names = checkpoint::TokenizerFiles(files_, from);
+    if (names.empty() && !options_.tokenizer.empty()) {
+      return absl::NotFoundError(absl::StrCat("--tokenizer: there is no file of a tokenizer in ", from));
+    }
+    if (names.empty()) {
+      Note(context_.console,
+           "no tokenizer is exported: the job did not start from one; vLLM and lm-eval need it: "
+           "name its folder with --tokenizer");
+    }
+    for (const std::string& name : names) {
+      TANDEM_ASSIGN_OR_RETURN(const std::string text,
+                              platform::ReadAtMost(files_, absl::StrCat(from, "/", name), kMostTextBytes));
+      TANDEM_RETURN_IF_ERROR(Write(name, text));
+    }
+    return absl::OkStatus();
+  }
+
+  Context& context_;
+  const ExportCommandOptions& options_;
+  const int64_t most_file_bytes_;
+  platform::Files& files_ = platform::SystemFiles();
+  std::string source_;
+  std::string temporary_;
+};
+
+}  // namespace
+
+Outcome Export(Context& context, const ExportCommandOptions& options) {
+  const int64_t most_file_bytes = SizeOf(options.max_shard);
+  if (most_file_bytes == 0) {
+    return Failure(kUsage, absl::StrCat("--max-shard: ", Escape(options.max_shard),
+                                        " is not a size; write 500MB or 5GB"));
+  }
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(options.to, error))) {
+    return Failure(kFailed, absl::StrCat("--to: ", Escape(options.to),
+                                         " is there already, and nothing is replaced: name another folder"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string step, StepFolder(context, options));
+  if (const absl::Status exported = Exporter(context, options, most_file_bytes).Run(step); !exported.ok()) {
+    return Failure(kFailed, absl::StrCat("export ", Escape(step), ": ", exported.message()));
+  }
+  context.console.Write(Stream::kOut, absl::StrCat(options.to, "\n"));
+  return kOk;
+}
+
+}  // namespace tandem::cli

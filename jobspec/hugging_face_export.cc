@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobspec/hugging_face_export.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "jobspec/start_weights.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using ConfigJson = nlohmann::ordered_json;
+
+// Where a tensor comes: the embedding first, the final norm and the head behind the layers.
+int64_t OrderOf(const std::string& name) {
+  constexpr std::string_view kLayers = "model.layers.";
+  int64_t layer = 0;
+  if (!name.starts_with(kLayers)) {
+    return name.starts_with("model.embed") ? -1 : INT64_MAX;
+  }
+  const size_t end = name.find('.', kLayers.size());
+  return absl::SimpleAtoi(name.substr(kLayers.size(), end - kLayers.size()), &layer) ? layer : INT64_MAX;
+}
+
+void AddExperts(const v1::Model& model, ConfigJson& config) {
+  const v1::MixtureOfExperts& moe = model.moe();
+  config["num_experts_per_tok"] = moe.num_experts_per_tok();
+  if (model.model_type() == "mixtral") {
+    config["num_local_experts"] = moe.num_experts();
+    config["sliding_window"] = nullptr;
+    return;
+  }
+  config["moe_intermediate_size"] = moe.moe_intermediate_size();
+  config["norm_topk_prob"] = moe.norm_topk_prob();
+  if (model.model_type() == "qwen3_moe") {
+    config["num_experts"] = moe.num_experts();
+    config["decoder_sparse_step"] = moe.decoder_sparse_step();
+    config["mlp_only_layers"] = ConfigJson::array();
+    config["use_sliding_window"] = false;
+    config["sliding_window"] = nullptr;
+    return;
+  }
+  config["n_routed_experts"] = moe.num_experts();
+  config["n_shared_experts"] = moe.n_shared_experts();
+  config["first_k_dense_replace"] = moe.first_k_dense_replace();
+  config["n_group"] = moe.n_group();
+  config["topk_group"] = moe.topk_group();
+  config["routed_scaling_factor"] = moe.routed_scaling_factor();
+  config["scoring_func"] = "sigmoid";
+  config["topk_method"] = "noaux_tc";
+  config["moe_layer_freq"] = 1;
+  config["num_nextn_predict_layers"] = 0;
+}
+
+void AddLatentAttention(const v1::LatentAttention& latent, ConfigJson& config) {
+  config["q_lora_rank"] = latent.has_q_lora_rank() ? ConfigJson(latent.q_lora_rank()) : ConfigJson();
+  config["kv_lora_rank"] = latent.kv_lora_rank();
+  config["qk_nope_head_dim"] = latent.qk_nope_head_dim();
+  config["qk_rope_head_dim"] = latent.qk_rope_head_dim();
+  config["v_head_dim"] = latent.v_head_dim();
+}
+
+const char* ArchitectureName(const std::string& model_type) {
+  return model_type == "mixtral"       ? "MixtralForCausalLM"
+         : model_type == "qwen3_moe"   ? "Qwen3MoeForCausalLM"
+         : model_type == "deepseek_v3" ? "DeepseekV3ForCausalLM"
+                                       : "LlamaForCausalLM";
+}
+
+}  // namespace
+
+std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConfig& config) {
+  constexpr std::string_view kBias = ".e_score_correction_bias";  // transformers keeps it in fp32
+  const checkpoint::WantedWeights wanted = WantedWeightsOf(config);
+  std::vector<checkpoint::ExportedTensor> tensors;
+  for (const std::vector<checkpoint::WantedTensor>& list : {wanted.tensors, wanted.zeros}) {
+    for (const checkpoint::WantedTensor& tensor : list) {
+      const bool is_bias = tensor.name.ends_with(kBias);
+      tensors.push_back(
+          {.name = tensor.name, .shape = tensor.shape, .keeps_fp32 = is_bias, .may_be_zeros = is_bias});
+    }
+  }
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const auto& a, const auto& b) { return OrderOf(a.name) < OrderOf(b.name); });
+  return tensors;
+}
+
+absl::StatusOr<std::string> ExportedConfig(const std::string& source, const v1::Model& resolved, bool bf16,
+                                           int64_t trained_length) {
+  ConfigJson config = ConfigJson::object();
+  if (!source.empty()) {
+    config = ConfigJson::parse(
+        source, [](int depth, ConfigJson::parse_event_t, ConfigJson&) { return depth < 32; },
+        /*allow_exceptions=*/false);
+    if (!config.is_object()) {
+      return absl::InvalidArgumentError("config.json is not a JSON object");
+    }
+    // The newer spellings of keys that are written below, and what wrote the file.
+    for (const char* const key : {"rope_parameters", "dtype", "layer_types", "transformers_version"}) {
+      config.erase(key);
+    }
+  }
+  config["architectures"] = ConfigJson::array({ArchitectureName(resolved.model_type())});
+  config["model_type"] = resolved.model_type();
+  config["vocab_size"] = resolved.vocab_size();
+  config["hidden_size"] = resolved.hidden_size();
+  config["intermediate_size"] = resolved.intermediate_size();
+  config["num_hidden_layers"] = resolved.num_hidden_layers();
+  config["num_attention_heads"] = resolved.num_attention_heads();
+  config["num_key_value_heads"] = resolved.num_key_value_heads();
+  if (!resolved.has_latent_attention()) {
+    config["head_dim"] = resolved.head_dim();
+  }
+  config["hidden_act"] = "silu";
+  if (resolved.has_max_position_embeddings() || !config.contains("max_position_embeddings")) {
+    config["max_position_embeddings"] =
+        resolved.has_max_position_embeddings() ? resolved.max_position_embeddings() : trained_length;
+  }
+  config["initializer_range"] = resolved.initializer_range();
+  config["rms_norm_eps"] = resolved.rms_norm_eps();
+  config["rope_theta"] = resolved.rope_theta();
+  config["rope_scaling"] = nullptr;
+  config["attention_bias"] = false;
+  config["attention_dropout"] = 0.0;
+  if (resolved.model_type() == "llama") {
+    config["mlp_bias"] = false;
+  }
+  if (resolved.has_moe()) {
+    AddExperts(resolved, config);
+  }
+  if (resolved.has_latent_attention()) {
+    AddLatentAttention(resolved.latent_attention(), config);
+  }
+  config["tie_word_embeddings"] = resolved.tie_word_embeddings();
+  config["torch_dtype"] = bf16 ? "bfloat16" : "float32";
+  return config.dump(2, ' ', false, ConfigJson::error_handler_t::replace) + "\n";
+}
+
+}  // namespace tandem::jobspec

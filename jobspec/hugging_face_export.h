@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "checkpoint/export_weights.h"
+#include "model/config.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::jobspec {
+
+// The tensors of the whole decoder as Hugging Face's models have them, in the order of layers. Biases of
+// routers may be zeros: a job that has none does not save them.
+std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConfig& config);
+
+// config.json of weights that were trained, in the spelling of published files (transformers 4), which
+// transformers 5 reads too. source: the config.json that the job started from, whose further keys are kept,
+// as token ids; empty: there is none. resolved: a model that Check accepts. trained_length: tokens of a
+// sequence in training, for a model that does not say its longest. InvalidArgument where `source` is not a
+// JSON object.
+absl::StatusOr<std::string> ExportedConfig(const std::string& source, const v1::Model& resolved, bool bf16,
+                                           int64_t trained_length);
+
+}  // namespace tandem::jobspec

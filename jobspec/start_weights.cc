@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobspec/start_weights.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "jobspec/decoder_config.h"
+#include "jobspec/hugging_face_config.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/model_function.h"
+#include "jobspec/text.h"
+#include "model/node_kinds.h"
+
+namespace tandem::jobspec {
+namespace {
+
+constexpr char kStartAllowed[] = "the folder of a Hugging Face model, or of one step of a checkpoint";
+
+// Where transformers 5 has the experts of a layer in one tensor, if it saves them as it holds them:
+// gate_up_proj [E, 2I, H], an expert's rows of gate before its rows of up, and down_proj [E, H, I].
+void AddFused(const model::DecoderConfig& config, checkpoint::WantedTensor& tensor) {
+  const bool mixtral = config.architecture == model::Architecture::kMixtral;
+  const std::string experts = mixtral ? ".block_sparse_moe.experts." : ".mlp.experts.";
+  const size_t at = tensor.name.find(experts);
+  if (at == tensor.name.npos) {
+    if (mixtral && absl::EndsWith(tensor.name, ".block_sparse_moe.gate.weight")) {
+      const std::string layer = tensor.name.substr(0, tensor.name.find(".block_sparse_moe"));
+      tensor.instead.push_back({.name = layer + ".mlp.gate.weight", .shape = tensor.shape});
+    }
+    return;
+  }
+  const std::string layer = tensor.name.substr(0, at);
+  const std::string rest = tensor.name.substr(at + experts.size());  // "5.gate_proj.weight"
+  const int64_t expert = std::stoll(rest);
+  const auto is = [&](const char* hub, const char* of_mixtral) {
+    return absl::EndsWith(
+        rest, mixtral ? absl::StrCat(".", of_mixtral, ".weight") : absl::StrCat(".", hub, ".weight"));
+  };
+  const int64_t elements = tensor.shape[0] * tensor.shape[1];
+  const int64_t all = config.moe.router.experts;
+  if (is("down_proj", "w2")) {
+    tensor.instead.push_back({.name = layer + ".mlp.experts.down_proj",
+                              .shape = {all, tensor.shape[0], tensor.shape[1]},
+                              .begin = expert * elements});
+  } else {
+    tensor.instead.push_back({.name = layer + ".mlp.experts.gate_up_proj",
+                              .shape = {all, 2 * tensor.shape[0], tensor.shape[1]},
+                              .begin = (2 * expert + (is("up_proj", "w3") ? 1 : 0)) * elements});
+  }
+}
+
+// What differs, as a violation: the weights are those of another function.
+void AddModelDifferences(const std::string& path, const std::vector<std::string>& differences,
+                         const std::string& remedy, std::vector<v1::Violation>& violations) {
+  if (!differences.empty()) {
+    violations.push_back(MakeViolation(kStartFrom, path, "weights of this job's model",
+                                       absl::StrCat(absl::StrJoin(differences, "; "), ": ", remedy)));
+  }
+}
+
+void CheckStep(platform::Files& files, const std::string& path, const v1::JobSpec& resolved,
+               std::vector<v1::Violation>& violations) {
+  const auto refuse = [&](const std::string& remedy) {
+    violations.push_back(MakeViolation(kStartFrom, path, kStartAllowed, remedy));
+  };
+  const absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadFolderManifest(files, path);
+  if (!manifest.ok()) {
+    refuse(std::string(manifest.status().message()));
+    return;
+  }
+  if (manifest->version == 1) {
+    refuse("it is of version 1: resume from it once, and start from the checkpoint that this saves");
+    return;
+  }
+  if (manifest->info.model.empty()) {
+    return;  // of a build that did not write it
+  }
+  const absl::StatusOr<std::vector<std::string>> differences =
+      ModelDifferences(manifest->info.model, resolved.model());
+  if (!differences.ok()) {
+    refuse(std::string(differences.status().message()));
+    return;
+  }
+  AddModelDifferences(path, *differences, "use the model that the checkpoint is of", violations);
+}
+
+void CheckConfig(const std::string& path, const v1::JobSpec& resolved,
+                 std::vector<v1::Violation>& violations) {
+  v1::JobSpec theirs;
+  theirs.mutable_model()->set_hugging_face(path);
+  std::vector<v1::Violation> wrong = ReadHuggingFace(*theirs.mutable_model());
+  if (wrong.empty()) {
+    const absl::StatusOr<std::vector<std::string>> differences =
+        ModelDifferences(ModelFunctionText(Resolve(theirs).model()), resolved.model());
+    if (differences.ok()) {
+      AddModelDifferences(path, *differences,
+                          absl::StrCat("use model: {hugging_face: ", path,
+                                       "}, or change config.json there if the job means it"),
+                          violations);
+    }
+  }
+  for (v1::Violation& violation : wrong) {
+    violation.set_path(kStartFrom);
+    violations.push_back(std::move(violation));
+  }
+}
+
+}  // namespace
+
+checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& one_rank) {
+  const model::DecoderConfig config = model::WithAllExperts(one_rank);
+  checkpoint::WantedWeights wanted;
+  for (const model::UnitParameters& unit : model::DecoderUnits(config)) {
+    for (const model::Parameter& parameter : unit.parameters) {
+      checkpoint::WantedTensor tensor{.name = parameter.name, .shape = parameter.shape, .instead = {}};
+      AddFused(config, tensor);
+      wanted.tensors.push_back(std::move(tensor));
+    }
+  }
+  const auto name_of = [&](schedules::NodeKind kind, const char* parameter, int layer) {
+    return model::HuggingFaceName(config.architecture, kind, parameter, layer);
+  };
+  if (config.tie_word_embeddings) {
+    wanted.copies.push_back({{.name = name_of(schedules::NodeKind::kHead, "weight", -1),
+                              .shape = {config.vocab_size, config.hidden_size},
+                              .instead = {}},
+                             name_of(schedules::NodeKind::kEmbedding, "table", -1)});
+  }
+  if (config.architecture == model::Architecture::kDeepseekV3) {
+    wanted.first_layer_left_out = config.num_hidden_layers;
+    const bool has_biases = config.moe.router_bias_update_rate > 0;
+    for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
+      if (config.IsSparse(layer)) {
+        (has_biases ? wanted.tensors : wanted.zeros)
+            .push_back({.name = name_of(schedules::NodeKind::kRoute, "bias", layer),
+                        .shape = {config.moe.router.experts},
+                        .instead = {}});
+      }
+    }
+  }
+  return wanted;
+}
+
+bool IsCheckpointFolder(platform::Files& files, const std::string& path) {
+  return files.Size(absl::StrCat(path, "/", checkpoint::kManifestName)).ok();
+}
+
+std::vector<v1::Violation> CheckStartFrom(platform::Files& files, const v1::JobSpec& resolved) {
+  const std::string& path = resolved.checkpoint().start_from();
+  std::vector<v1::Violation> violations;
+  for (const v1::Violation& violation : Validate(resolved)) {
+    if (absl::StartsWith(violation.path(), "model")) {
+      return violations;  // nothing can be compared with such a model
+    }
+  }
+  const auto refuse = [&](const std::string& remedy) {
+    violations.push_back(MakeViolation(kStartFrom, path, kStartAllowed, remedy));
+  };
+  const absl::StatusOr<std::vector<std::string>> names = files.List(path);
+  if (!names.ok()) {
+    refuse(absl::IsNotFound(names.status())          ? "no such folder"
+           : absl::IsInvalidArgument(names.status()) ? "it is not a folder"
+                                                     : std::string(names.status().message()));
+    return violations;
+  }
+  if (IsCheckpointFolder(files, path)) {
+    CheckStep(files, path, resolved, violations);
+    return violations;
+  }
+  const absl::StatusOr<std::vector<int64_t>> steps = checkpoint::ListSteps(files, path);
+  if (steps.ok() && !steps->empty()) {
+    refuse(absl::StrCat("it holds steps of a checkpoint: name one of them, as ", path, "/",
+                        checkpoint::StepName(steps->front())));
+    return violations;
+  }
+  const absl::StatusOr<checkpoint::HuggingFaceFolder> folder = checkpoint::ReadHuggingFaceFolder(files, path);
+  if (!folder.ok()) {
+    refuse(std::string(folder.status().message()));
+    return violations;
+  }
+  CheckConfig(path, resolved, violations);
+  if (violations.empty()) {
+    const checkpoint::StoredWeights weights =
+        checkpoint::FindStoredWeights(*folder, WantedWeightsOf(ModelConfigOf(resolved.model())));
+    if (!weights.ok()) {
+      refuse(checkpoint::ProblemText(weights));
+    }
+  }
+  return violations;
+}
+
+}  // namespace tandem::jobspec

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobspec/start_weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <iostream>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "jobspec/decoder_config.h"
+#include "jobspec/hugging_face_config.h"
+#include "jobspec/hugging_face_export.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/model_function.h"
+#include "tests/jobspec/bad_spec.h"
+#include "tests/platform/temporary_folder.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kLlamaConfig[] =
+    R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8,
+  "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+  "head_dim": 4, "vocab_size": 256, "max_position_embeddings": 128, "rms_norm_eps": 1e-6,
+  "tie_word_embeddings": false, "eos_token_id": [2, 3], "dtype": "bfloat16",
+  "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}})";
+
+// A folder with a model's config.json and weights of zeros, and a job that starts from it.
+class StartWeightsTest : public testing::Test {
+ protected:
+  StartWeightsTest() {
+    folder_.Write("config.json", kLlamaConfig);
+    spec_ = ReadText(kGoodSpec, "").spec;
+    spec_.clear_model();
+    spec_.mutable_model()->set_hugging_face(folder_.path());
+    EXPECT_EQ(ToText(ReadHuggingFace(*spec_.mutable_model())), "");
+    spec_.mutable_checkpoint()->set_start_from(folder_.path());
+    WriteWeights();
+  }
+
+  v1::Model Resolved() const { return Resolve(spec_).model(); }
+
+  void WriteWeights() {
+    std::vector<checkpoint::TensorToWrite> tensors;
+    int64_t elements = 0;
+    for (const checkpoint::WantedTensor& tensor : WantedWeightsOf(ModelConfigOf(Resolved())).tensors) {
+      tensors.push_back({.name = tensor.name, .dtype = "BF16", .shape = tensor.shape});
+      int64_t of_tensor = 1;
+      for (const int64_t dim : tensor.shape) {
+        of_tensor *= dim;
+      }
+      elements += of_tensor;
+    }
+    folder_.Write("model.safetensors", *checkpoint::SafetensorsBeginning(tensors, {}) +
+                                           std::string(static_cast<size_t>(2 * elements), '\0'));
+  }
+
+  std::string Check() const { return ToText(CheckStartFrom(platform::SystemFiles(), Resolve(spec_))); }
+
+  platform::TemporaryFolder folder_;
+  v1::JobSpec spec_;
+};
+
+TEST_F(StartWeightsTest, AFolderOfTheJobsModelIsGood) {
+  EXPECT_EQ(ToText(Validate(spec_)), "");
+  EXPECT_EQ(Check(), "");
+}
+
+TEST_F(StartWeightsTest, OtherSizesThanTheFoldersAreRefused) {
+  spec_.mutable_model()->set_intermediate_size(16);
+  spec_.mutable_model()->set_rope_theta(10000);
+  EXPECT_THAT(Check(),
+              HasSubstr("model.intermediate_size is 16, and 12 there; model.rope_theta is 10000, and "
+                        "5e5 there: use model: {hugging_face: " +
+                        folder_.path()));
+}
+
+TEST_F(StartWeightsTest, AConfigThatCannotBeComputedIsRefusedByItsKey) {
+  folder_.Write("config.json",
+                absl::StrCat(R"({"attention_bias": true, )", std::string(kLlamaConfig).substr(1)));
+  EXPECT_THAT(Check(), HasSubstr("checkpoint.start_from: attention_bias true is not allowed"));
+}
+
+TEST_F(StartWeightsTest, OtherTensorsAreNamed) {
+  spec_.mutable_model()->set_tie_word_embeddings(true);
+  WriteWeights();  // without lm_head.weight
+  spec_.mutable_model()->set_tie_word_embeddings(false);
+  EXPECT_THAT(Check(), HasSubstr("1 tensor is missing (lm_head.weight): if the head shares"));
+}
+
+TEST_F(StartWeightsTest, FoldersThatAreNoneAreRefused) {
+  spec_.mutable_checkpoint()->set_start_from("/no/such");
+  EXPECT_THAT(Check(), HasSubstr("no such folder"));
+  spec_.mutable_checkpoint()->set_start_from(folder_.path() + "/config.json");
+  EXPECT_THAT(Check(), HasSubstr("it is not a folder"));
+  std::filesystem::create_directories(folder_.path() + "/saved/step-20");
+  spec_.mutable_checkpoint()->set_start_from(folder_.path() + "/saved");
+  EXPECT_THAT(Check(), HasSubstr("name one of them, as " + folder_.path() + "/saved/step-20"));
+}
+
+TEST_F(StartWeightsTest, AStepOfAnotherModelIsRefused) {
+  checkpoint::Manifest manifest;
+  manifest.info.step = 20;
+  manifest.info.model = ModelFunctionText(Resolved());
+  folder_.Write("step-20/manifest.json", checkpoint::WriteManifest(manifest).text);
+  spec_.mutable_checkpoint()->set_start_from(folder_.path() + "/step-20");
+  EXPECT_EQ(Check(), "");
+  spec_.mutable_model()->set_rms_norm_eps(0.01);
+  EXPECT_THAT(Check(), HasSubstr("model.rms_norm_eps is 0.01, and 1e-6 there"));
+}
+
+TEST_F(StartWeightsTest, AnInvalidModelIsNotCompared) {
+  spec_.mutable_model()->set_num_hidden_layers(int64_t{1} << 60);
+  EXPECT_EQ(Check(), "");
+}
+
+TEST_F(StartWeightsTest, ResumingACheckpointExcludesIt) {
+  spec_.mutable_checkpoint()->set_directory("/c");
+  spec_.mutable_checkpoint()->set_resume("newest");
+  EXPECT_EQ(ToText(Validate(spec_)), "");
+  spec_.mutable_checkpoint()->set_resume("/c/step-1");
+  EXPECT_THAT(ToText(Validate(spec_)), HasSubstr("checkpoint.start_from: "));
+}
+
+TEST_F(StartWeightsTest, ARelativePathMeansNothingElsewhere) {
+  spec_.mutable_checkpoint()->set_start_from("model");
+  EXPECT_THAT(ToText(Validate(spec_)), HasSubstr("checkpoint.start_from: the relative path model"));
+  EXPECT_EQ(ToText(Localize(spec_)), "");
+  EXPECT_EQ(spec_.checkpoint().start_from(), std::filesystem::current_path().string() + "/model");
+}
+
+TEST_F(StartWeightsTest, AnExportedConfigIsReadBackAsTheSameModel) {
+  for (const std::string source : {"", kLlamaConfig}) {
+    const auto text = ExportedConfig(source, Resolved(), /*bf16=*/true, 64);
+    ASSERT_TRUE(text.ok());
+    folder_.Write("config.json", *text);
+    EXPECT_EQ(Check(), "");
+    EXPECT_THAT(*text, HasSubstr("\"torch_dtype\": \"bfloat16\""));
+    EXPECT_THAT(*text, HasSubstr("\"rope_theta\": 500000.0"));
+    EXPECT_THAT(*text, HasSubstr("\"max_position_embeddings\": 128"));
+    EXPECT_THAT(*text, Not(HasSubstr("rope_parameters")));
+    EXPECT_EQ(text->find("eos_token_id") != std::string::npos, !source.empty());
+  }
+}
+
+TEST_F(StartWeightsTest, RandomConfigsAreReadOrNamedButNeverWorse) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  const std::string config = folder_.path() + "/config.json";
+  for (int repeat = 0; repeat < 100'000; ++repeat) {
+    std::string text = kLlamaConfig;
+    for (int damage = static_cast<int>(random() % 4); damage >= 0; --damage) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.insert(at, absl::StrCat(static_cast<int64_t>(random()) >> (random() % 64)));
+          break;
+        case 2:
+          text.insert(at, std::string(1 + random() % 100, '['));
+          break;
+        default:
+          text.erase(at, random() % 8);
+      }
+    }
+    std::filesystem::remove(config);  // a file that is truncated is written to disk when it is closed
+    folder_.Write("config.json", text);
+    v1::Model model;
+    model.set_hugging_face(config);
+    for (const v1::Violation& violation : ReadHuggingFace(model)) {
+      ASSERT_EQ(violation.path(), "model.hugging_face") << text;
+      const std::string line = ToText(violation);
+      ASSERT_EQ(line.find('\n'), std::string::npos) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::jobspec

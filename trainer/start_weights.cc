@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/start_weights.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/exchange.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/load_hugging_face.h"
+#include "jobspec/start_weights.h"
+#include "platform/status_macros.h"
+#include "trainer/failure.h"
+#include "trainer/on_rank_zero.h"
+
+namespace tandem::trainer {
+namespace {
+
+[[noreturn]] void FailUnusable(const std::string& path, const std::string& reason) {
+  throw UserError(absl::StrCat(jobspec::kStartFrom, ": ", path, ": ", reason), "StartWeightsUnusable");
+}
+
+// Collective.
+checkpoint::Found FindStep(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options) {
+  const std::string& path = options.start_from;
+  checkpoint::Found found;
+  try {
+    OnRankZero(comm, [&] {
+      checkpoint::Inspect(files, path);
+      return "";
+    });
+    found = checkpoint::InspectTogether(files, comm, path);
+  } catch (const checkpoint::CheckpointUnreadable&) {
+    throw;
+  } catch (const checkpoint::CheckpointError& error) {
+    FailUnusable(path, error.what());
+  }
+  if (found.version == 1) {
+    FailUnusable(path,
+                 "it is of version 1: resume from it once, and start from the checkpoint that this saves");
+  }
+  OnRankZero(comm, [&] {
+    CheckStartable(options, found);
+    return "";
+  });
+  return found;
+}
+
+// Collective: the folder as every rank sees it.
+checkpoint::HuggingFaceFolder FindFolder(platform::Files& files, comm::Communicator& comm,
+                                         const std::string& path) {
+  checkpoint::HuggingFaceFolder folder;
+  const absl::Status read = checkpoint::StatusOfPart([&]() -> absl::Status {
+    TANDEM_ASSIGN_OR_RETURN(folder, checkpoint::ReadHuggingFaceFolder(files, path));
+    return absl::OkStatus();
+  });
+  // Permissions do not come by waiting.
+  const bool unusable = checkpoint::IsDamage(read) || absl::IsPermissionDenied(read);
+  const std::string text = comm.rank() == 0 ? std::string(read.message())
+                                            : absl::StrCat("rank ", comm.rank(), ": ", read.message());
+  const absl::Status agreed =
+      checkpoint::AgreeOnReading(comm, unusable ? absl::InvalidArgumentError(text) : read);
+  if (checkpoint::IsDamage(agreed)) {
+    FailUnusable(path, std::string(agreed.message()));
+  }
+  if (!agreed.ok()) {
+    throw checkpoint::CheckpointError(absl::StrCat("weights ", path, ": ", agreed.message()));
+  }
+  const std::vector<std::string> digests = checkpoint::ExchangeTexts(comm, folder.digest);
+  for (size_t rank = 1; rank < digests.size(); ++rank) {
+    if (digests[rank] != digests[0]) {
+      FailUnusable(path, absl::StrCat("rank ", rank,
+                                      " sees other files there than rank 0: use a folder that all workers "
+                                      "share, or the same download on each"));
+    }
+  }
+  return folder;
+}
+
+}  // namespace
+
+StartWeights FindStartWeights(platform::Files& files, comm::Communicator& comm,
+                              const ResumeOptions& options) {
+  const std::string& path = options.start_from;
+  StartWeights start{.origin = {.path = path, .digest = ""}};
+  start.is_step =
+      OnRankZero(comm, [&] { return jobspec::IsCheckpointFolder(files, path) ? "step" : ""; }) == "step";
+  if (start.is_step) {
+    start.origin.digest = FindStep(files, comm, options).digest;
+    return start;
+  }
+  start.folder = FindFolder(files, comm, path);
+  start.origin.digest = start.folder.digest;
+  start.weights = checkpoint::FindStoredWeights(start.folder, options.weights);
+  if (!start.weights.ok()) {
+    FailUnusable(path, checkpoint::ProblemText(start.weights));
+  }
+  return start;
+}
+
+void LoadStartWeights(platform::Files& files, comm::Communicator& comm, const StartWeights& start,
+                      const std::vector<checkpoint::Shard>& shards,
+                      const checkpoint::OnWorkProgress& on_progress) {
+  std::vector<checkpoint::Shard> wanted;
+  for (const checkpoint::Shard& shard : shards) {
+    if (!absl::StrContains(shard.name, "/")) {  // a moment has one
+      wanted.push_back(shard);
+    }
+  }
+  if (start.is_step) {
+    checkpoint::Load(files, comm, start.origin.path, wanted, {}, on_progress);
+    return;
+  }
+  const std::string problems =
+      checkpoint::LoadHuggingFace(files, comm, start.folder, start.weights, wanted, on_progress);
+  if (!problems.empty()) {
+    FailUnusable(start.origin.path, problems);
+  }
+}
+
+}  // namespace tandem::trainer
