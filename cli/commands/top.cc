@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -20,9 +21,8 @@ constexpr absl::Duration kNap = absl::Milliseconds(100);
 constexpr size_t kMostReports = 100;
 constexpr size_t kMostReportsOfALook = 20;  // each is a call, of the fifty a second that one user has
 
-const std::vector<v1::JobState> kLive = {v1::JOB_STATE_QUEUED,   v1::JOB_STATE_ADMITTED,
-                                         v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING,
-                                         v1::JOB_STATE_STOPPING, v1::JOB_STATE_SUSPENDED};
+constexpr v1::JobState kLive[] = {v1::JOB_STATE_QUEUED,  v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,
+                                  v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING, v1::JOB_STATE_SUSPENDED};
 
 // The newest report of a job; none yet is not an error.
 absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
@@ -38,7 +38,7 @@ absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
 // `before`: what was seen last, whose reports stay until they are asked for again; `turn`: counts the looks.
 absl::StatusOr<TopState> Look(Client& client, int rows, const TopState& before, size_t turn, size_t most) {
   TopState state;
-  TANDEM_ASSIGN_OR_RETURN(state.jobs, client.ListJobs(kLive, /*brief=*/true));
+  TANDEM_ASSIGN_OR_RETURN(state.jobs, client.ListJobs({std::begin(kLive), std::end(kLive)}, /*brief=*/true));
   TANDEM_ASSIGN_OR_RETURN(state.workers, client.ListWorkers());
   std::vector<std::string> shown = JobsWithReports(state);
   shown.resize(std::min({shown.size(), kMostReports, rows > 0 ? static_cast<size_t>(rows) : kMostReports}));

@@ -145,8 +145,7 @@ absl::Status History::Prepare() {
                                                       "); run the build that wrote it, or a newer one"));
   }
   TANDEM_RETURN_IF_ERROR(db_->Execute(absl::StrCat(kTables, "PRAGMA user_version = ", kSchema)));
-  // NOLINTNEXTLINE(modernize-make-unique): an aggregate, which clang 14 does not initialize in parentheses.
-  statements_.reset(new Statements{*db_});
+  statements_ = std::make_unique<Statements>(*db_);
   norms_.emplace(*db_, options_.norm_bytes_of_a_job, options_.norm_bytes);
   return norms_->Count();
 }

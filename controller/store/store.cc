@@ -187,8 +187,7 @@ absl::Status Store::Prepare(platform::Random& random) {
     TANDEM_RETURN_IF_ERROR(put.Run());
   }
   TANDEM_RETURN_IF_ERROR(db_->Execute("COMMIT"));
-  // NOLINTNEXTLINE(modernize-make-unique): an aggregate, which clang 14 does not initialize in parentheses.
-  statements_.reset(new Statements{*db_});
+  statements_ = std::make_unique<Statements>(*db_);
   return absl::OkStatus();
 }
 
