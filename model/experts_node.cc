@@ -61,7 +61,7 @@ class ExpertsNode final : public SplitNode {
         Permute(probabilities, sorted, first, row_probabilities);
         sparse().WeightedSwiGlu(sorted.begins, gate_up, row_probabilities, activated);
         sparse().GroupedLinear(ProductBegins(sorted), activated, weight_down, made_rows, sorted.products);
-        sparse().Unpermute(made_rows, sorted.row_of, first, /*add=*/first > 0, made);
+        Unpermute(made_rows, sorted, first, /*add=*/first > 0, made);
       });
     };
   }
@@ -82,9 +82,9 @@ class ExpertsNode final : public SplitNode {
             // From here on grad_rows are the rows' own gradients.
             sparse().GroupedLinearBackwardInput(ProductBegins(sorted), inner.grad_gate_up, b.weight_gate_up,
                                                 b.grad_rows, sorted.products);
-            sparse().Unpermute(b.grad_rows, sorted.row_of, first, add_normed || first > 0, grad_normed);
-            sparse().Unpermute(b.grad_row_probabilities, sorted.row_of, first, add_probabilities || first > 0,
-                               grad_probabilities);
+            Unpermute(b.grad_rows, sorted, first, add_normed || first > 0, grad_normed);
+            Unpermute(b.grad_row_probabilities, sorted, first, add_probabilities || first > 0,
+                      grad_probabilities);
           });
         };
   }
@@ -170,7 +170,11 @@ class ExpertsNode final : public SplitNode {
     if (s_.padded_rows > 0) {
       rows.zero_();
     }
-    sparse().Permute(from, t.row_of, first, rows);
+    sparse().Permute(from, t.row_of, first, rows, &t.begins);
+  }
+
+  void Unpermute(const at::Tensor& rows, const Sorted& t, int64_t first, bool add, at::Tensor& to) const {
+    sparse().Unpermute(rows, t.row_of, first, add, to, &t.begins);
   }
 
   void GateUp(Sorted& t, const at::Tensor& weight, int64_t first, at::Tensor& gate_up) const {

@@ -27,6 +27,15 @@ void CheckRowsOf(const at::Tensor& tokens, const at::Tensor& rows, DeviceKind on
   TORCH_CHECK(tokens.scalar_type() == rows.scalar_type(), "rows are of the type of their tokens");
 }
 
+// The last of a window's begins is how many rows it has.
+const int64_t* RowsThere(const at::Tensor* begins, DeviceKind on) {
+  if (begins == nullptr) {
+    return nullptr;
+  }
+  CheckElements("begins", *begins, begins->numel(), on);
+  return begins->const_data_ptr<int64_t>() + begins->numel() - 1;
+}
+
 }  // namespace
 
 void SparseOperations::PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts,
@@ -58,7 +67,7 @@ bool SparseOperations::PlanWindow(const at::Tensor& counts, int64_t first, int64
 }
 
 void SparseOperations::Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first,
-                               at::Tensor& rows) const {
+                               at::Tensor& rows, const at::Tensor* begins) const {
   const int64_t slots = SlotsOf(tokens, row_of, kernels_.kind());
   CheckRowsOf(tokens, rows, kernels_.kind());
   kernels_.Run(PermuteArgs{.tokens = tokens.const_data_ptr(),
@@ -69,11 +78,12 @@ void SparseOperations::Permute(const at::Tensor& tokens, const at::Tensor& row_o
                            .rows = rows.size(0),
                            .columns = tokens.size(1),
                            .element_bytes = static_cast<int64_t>(tokens.element_size()),
-                           .out = rows.mutable_data_ptr()});
+                           .out = rows.mutable_data_ptr(),
+                           .rows_there = RowsThere(begins, kernels_.kind())});
 }
 
 void SparseOperations::Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add,
-                                 at::Tensor& tokens) const {
+                                 at::Tensor& tokens, const at::Tensor* begins) const {
   const int64_t slots = SlotsOf(tokens, row_of, kernels_.kind());
   CheckRowsOf(tokens, rows, kernels_.kind());
   WithElementType(rows, [&]<typename E>(E) {
@@ -85,7 +95,8 @@ void SparseOperations::Unpermute(const at::Tensor& rows, const at::Tensor& row_o
                                   .count = tokens.size(0),
                                   .slots_of_a_token = slots,
                                   .columns = tokens.size(1),
-                                  .tokens = MutableElementsOf<E>(tokens)});
+                                  .tokens = MutableElementsOf<E>(tokens),
+                                  .rows_there = RowsThere(begins, kernels_.kind())});
   });
 }
 

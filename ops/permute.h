@@ -51,6 +51,7 @@ struct PermuteArgs {
   int64_t columns;
   int64_t element_bytes;  // 2, 4 or 8
   void* out;
+  const int64_t* rows_there = nullptr;  // on the device: how many of the rows are some slot's; null: not said
 };
 
 // tokens[t] (+)= sum over those slots j of rows[row_of[t k + j] - first], in ascending expert, rounded once;
@@ -67,6 +68,7 @@ struct UnpermuteArgs {
   int64_t slots_of_a_token;
   int64_t columns;
   E* tokens;
+  const int64_t* rows_there = nullptr;  // as in PermuteArgs
 };
 
 }  // namespace tandem::ops

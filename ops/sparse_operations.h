@@ -54,9 +54,12 @@ class SparseOperations {
                 Workspace work) const;
   // Returns whether there may be any rows: not where there are none, and that is known without waiting.
   bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins) const;
-  void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first, at::Tensor& rows) const;
+  // begins: those of PlanWindow for these rows, or null. With them a GPU does not look at the tokens where
+  // the window has no rows; the result is the same.
+  void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first, at::Tensor& rows,
+               const at::Tensor* begins = nullptr) const;
   void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add,
-                 at::Tensor& tokens) const;
+                 at::Tensor& tokens, const at::Tensor* begins = nullptr) const;
 
   void PlanSends(const at::Tensor& chosen, int64_t experts_of_a_rank, int64_t chunk, at::Tensor& counts,
                  at::Tensor& place, Workspace work) const;

@@ -8,9 +8,18 @@
 namespace tandem::ops::cuda {
 namespace {
 
+// Further passes of experts are launched whatever the router has done, and nearly all have no rows.
+template <typename Args>
+__device__ bool HasNoRows(const Args& args) {
+  return args.rows_there != nullptr && *args.rows_there == 0;
+}
+
 // N elements of E are moved as they are.
 template <typename E, int N>
 __global__ void PermutePacks(PermuteArgs args) {
+  if (HasNoRows(args)) {
+    return;
+  }
   const int64_t packs = args.columns / N;
   TANDEM_EACH(i, args.count * packs) {
     const int64_t token = i / packs;
@@ -34,6 +43,9 @@ __global__ void PermutePacks(PermuteArgs args) {
 // Tokens without a row here are left alone where something is added to.
 template <int N, typename E>
 __global__ void UnpermutePacks(UnpermuteArgs<E> args) {
+  if (args.add && HasNoRows(args)) {
+    return;
+  }
   using T = Arithmetic<E>;
   const int64_t slots = args.slots_of_a_token;
   const int64_t packs = args.columns / N;

@@ -239,7 +239,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
         {chosen, Normal({tokens, columns}), Normal({window, columns})},
         {UnsetIntegers({experts}), UnsetIntegers({slots}), UnsetIntegers({experts + 1}),
          UnsetIntegers({experts + 1}), Normal({window, columns}), Normal({window, columns}),
-         NanOf({tokens, columns}), Normal({slots, 1})},
+         NanOf({tokens, columns}), Normal({slots, 1}), UnsetIntegers({experts + 1})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const SparseOperations& sparse = ops.sparse();
           sparse.PlanRows(in[0], /*chunk=*/0, out[0], out[1],
@@ -247,9 +247,12 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
           sparse.PlanWindow(out[0], 0, window, out[2]);
           sparse.PlanWindow(out[0], window, window, out[3]);
           sparse.Permute(in[1], out[1], 0, out[4]);
-          sparse.Permute(in[1], out[1], window, out[5]);
+          sparse.Permute(in[1], out[1], window, out[5], &out[3]);
           sparse.Unpermute(in[2], out[1], 0, /*add=*/false, out[6]);
-          sparse.Unpermute(in[2], out[1], window, /*add=*/true, out[6]);
+          sparse.Unpermute(in[2], out[1], window, /*add=*/true, out[6], &out[3]);
+          sparse.PlanWindow(out[0], 2 * window, window, out[8]);  // no rows: nothing is moved
+          sparse.Permute(in[1], out[1], 2 * window, out[5], &out[8]);
+          sparse.Unpermute(in[2], out[1], 2 * window, /*add=*/true, out[6], &out[8]);
           at::Tensor by_row = in[2].narrow(0, 0, 1).narrow(1, 0, 1).expand({slots, 1}).contiguous();
           sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7]);
         },
