@@ -362,7 +362,7 @@ int main(int argc, char** argv) {
     return 64;
   }
   const int64_t warmup = std::atoll(argv[2]);
-  std::vector<Marks> marks(plan.train.ranks);
+  std::vector<Marks> marks(plan.topology.world);
   nlohmann::ordered_json result = {{"system", "tandem"},
                                    {"arena_gib", plan.stage.arena_bytes / 1073741824.0}};
   const tandem::parity::RunOptions options{

@@ -83,7 +83,7 @@ bool WriteProfile(const tandem::plan::JobPlan& plan, const Recorded& recorded, c
   const auto base = tandem::schedules::PresetProfile("cpu");
   std::ofstream file(path);
   file << tandem::schedules::ProfileToJson(
-      tandem::plan::RecordedProfile(plan, recorded.steps, base.value(), plan.train.ranks));
+      tandem::plan::RecordedProfile(plan, recorded.steps, base.value(), plan.topology.world));
   file.close();
   return file.good();
 }

@@ -60,7 +60,7 @@ void CheckPrefetch(FieldChecker& check) {
     return;
   }
   if (const int64_t passes = NodePasses(spec); passes > kMostSimulated) {
-    const int64_t round = spec.training().micro_batch_size() * spec.parallelism().ranks();
+    const int64_t round = SequencesOfARound(spec);
     check.Refuse(kPrefetch, "auto",
                  absl::StrCat("0 to 2 where nodes × microbatches of a rank are more than ", kMostSimulated,
                               ", as here: ", passes),

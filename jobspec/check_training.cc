@@ -11,8 +11,9 @@ constexpr int64_t kMaxTokensPerMicrobatch = int64_t{1} << 22;
 constexpr int64_t kMaxTokensPerJob = int64_t{1} << 62;
 constexpr int64_t kMaxLayerPasses = 65536;  // layers × microbatches of a rank: what a program can hold
 
-// Ranks that hold one copy of the model's computation; 0 where the sizes mean nothing.
-int64_t ModelRanks(const FieldChecker& check) {
+// Microbatches that the ranks work on at the same time, as parallel::Topology has it of a grid without
+// errors; 0 where the sizes mean nothing.
+int64_t DataRanks(const FieldChecker& check) {
   if (!check.IsOk({"parallelism.tensor", "parallelism.context", "parallelism.pipeline"})) {
     return 0;
   }
@@ -24,7 +25,7 @@ int64_t ModelRanks(const FieldChecker& check) {
     }
     product *= size;
   }
-  return product;
+  return parallelism.ranks() / product;
 }
 
 }  // namespace
@@ -80,20 +81,19 @@ void CheckBatch(FieldChecker& check) {
                     "parallelism.ranks"}) &&
       training.validate_every_steps() > 0) {
     const int64_t rounds = kMaxLayerPasses / layers;
-    const int64_t most = rounds * check.spec().parallelism().ranks();
-    if (training.validation_batches() > most) {
+    const int64_t most = rounds * DataRanks(check);
+    if (most > 0 && training.validation_batches() > most) {
       check.Refuse(
           "training.validation_batches",
           absl::StrCat("at most ", most, " (", rounds, " microbatches of a rank, with ", layers, " layers)"),
           "use fewer, or a larger micro_batch_size");
     }
   }
-  const int64_t model_ranks = ModelRanks(check);
+  const int64_t data_ranks = DataRanks(check);
   if (!check.Usable({"training.micro_batch_size", "training.global_batch_size", "parallelism.ranks"}) ||
-      model_ranks == 0) {
+      data_ranks == 0) {
     return;
   }
-  const int64_t data_ranks = check.spec().parallelism().ranks() / model_ranks;
   const int64_t unit = micro * data_ranks;
   if (global % unit != 0) {
     check.Refuse("training.global_batch_size",

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "parallel/from_spec.h"
+#include "parallel/topology.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::jobspec {
@@ -15,10 +17,15 @@ inline int64_t NodesOf(const v1::JobSpec& spec) {
   return spec.model().num_hidden_layers() * (spec.model().has_moe() ? 7 : 2);
 }
 
+// Sequences that all ranks work on at the same time; 0 where the ranks of the job cannot be laid out.
+inline int64_t SequencesOfARound(const v1::JobSpec& spec) {
+  return spec.training().micro_batch_size() * parallel::DataRanks(parallel::GridOf(spec.parallelism()));
+}
+
 // Forwards of nodes of a rank in a step, about.
 inline int64_t NodePasses(const v1::JobSpec& spec) {
-  const int64_t round = spec.training().micro_batch_size() * spec.parallelism().ranks();
-  return NodesOf(spec) * (spec.training().global_batch_size() / round);
+  const int64_t round = SequencesOfARound(spec);
+  return round == 0 ? 0 : NodesOf(spec) * (spec.training().global_batch_size() / round);
 }
 
 // More than these take longer to simulate than a submission can wait.

@@ -68,6 +68,12 @@ RankGrid::RankGrid(const Sizes& sizes, std::string_view order, int offset) : off
   }
 }
 
+const RankGrid::Axis& RankGrid::AxisNamed(std::string_view name) const {
+  const auto axis = std::find_if(axes_.begin(), axes_.end(), [&](const Axis& a) { return a.name == name; });
+  TANDEM_CHECK(axis != axes_.end(), "the grid has all axes");
+  return *axis;
+}
+
 std::vector<RankList> RankGrid::Groups(std::string_view axes) const {
   const absl::StatusOr<std::vector<std::string>> query = ParseOrder(axes);
   TANDEM_CHECK(query.ok(), "a query names axes of the grid");

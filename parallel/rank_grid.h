@@ -33,12 +33,20 @@ class RankGrid {
   // names.
   std::vector<RankList> Groups(std::string_view axes) const;
 
+  // "dp": the length of an axis, and where on it a rank of the grid is.
+  int SizeOf(std::string_view axis) const { return AxisNamed(axis).size; }
+  int IndexOf(std::string_view axis, int rank) const {
+    return (rank - offset_) / AxisNamed(axis).stride % AxisNamed(axis).size;
+  }
+
  private:
   struct Axis {
     std::string name;
     int size = 1;
     int stride = 1;
   };
+
+  const Axis& AxisNamed(std::string_view name) const;
 
   std::vector<Axis> axes_;  // fastest first
   int offset_ = 0;

@@ -272,7 +272,7 @@ class Adviser {
     }
   }
 
-  bool Communicates() const { return plan_.train.ranks > 1; }
+  bool Communicates() const { return plan_.topology.world > 1; }
 
   void SayCommunication() {
     const schedules::Program& program = plan_.stage.train;

@@ -58,7 +58,8 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const par
       .expert_strategy = strategy,
       .dense = dense,
       .expert = expert,
-      .rings = {.inputs_bytes = fsdp::InputsBytes(), .outcome_bytes = fsdp::OutcomeBytes(plan.train.ranks)},
+      .rings = {.inputs_bytes = fsdp::InputsBytes(),
+                .outcome_bytes = fsdp::OutcomeBytes(plan.topology.world)},
       .norm_group = norm_group,
       .parameter_norms = plan.train.parameter_norms,
       .prefetch = prefetch,
@@ -81,8 +82,7 @@ std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
   return sizes;
 }
 
-}  // namespace
-
+// The place of `rank` in the one of the groups of that name that it is in.
 int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank) {
   for (const parallel::Group& group : groups) {
     const int place = group.name == name ? parallel::PlaceIn(group, rank) : -1;
@@ -92,6 +92,8 @@ int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, 
   }
   throw std::logic_error(absl::StrCat("rank ", rank, " is in no group ", name));
 }
+
+}  // namespace
 
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts) {
   std::vector<model::UnitLayout> result;
@@ -122,14 +124,14 @@ void BuildOutline(JobPlan& plan) {
       model::DecoderOutline(plan.model, plan.batch, plan.precision, plan.device, UnitLayouts(plan.layouts));
 }
 
-void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan) {
+void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan) {
   const absl::StatusOr<schedules::Strategy> placements = schedules::StrategyOf(strategy);
   RequireOk(placements.status());
   BuildOutline(plan);
-  const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(grid);
+  const absl::StatusOr<parallel::ProcessGroups> groups = parallel::JobGroups(plan.grid);
   RequireOk(groups.status());
   plan.groups = parallel::Listed(*groups);
-  plan.options = OptionsOf(*placements, *groups, parallel::NormGroup(grid), prefetch, plan);
+  plan.options = OptionsOf(*placements, *groups, parallel::NormGroup(plan.grid), prefetch, plan);
   BuildPrograms(plan);
 }
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "model/decoder_outline.h"
-#include "parallel/grid_sizes.h"
 #include "plan/job_plan.h"
 
 namespace tandem::plan {
@@ -13,10 +12,7 @@ namespace tandem::plan {
 // Sets outline, groups, options and stage of a plan whose other members are set: the step program, built
 // and checked. strategy: a name of schedules::Strategies(). Throws std::logic_error where the check refuses
 // it (a bug of ours, with the check's text).
-void BuildStage(const std::string& strategy, const parallel::GridSizes& grid, int prefetch, JobPlan& plan);
-
-// The place of `rank` in the one of the groups of that name that it is in.
-int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, int rank);
+void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan);
 
 // The sizes of the plan's units, as an outline is written from them.
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts);

@@ -145,25 +145,32 @@ std::vector<std::string> RecomputedNames(const v1::Training& training) {
   return names;
 }
 
-TrainConfig Train(const v1::JobSpec& spec) {
+parallel::Topology MakeTopology(const parallel::GridSizes& grid, int rank) {
+  const absl::StatusOr<parallel::Topology> topology = parallel::TopologyOf(grid, rank);
+  if (!topology.ok()) {
+    throw std::logic_error(
+        absl::StrCat("the ranks of this job have no topology: ", topology.status().message()));
+  }
+  return *topology;
+}
+
+TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
   const v1::Training& training = spec.training();
-  const int64_t sequences_of_a_round = training.micro_batch_size() * spec.parallelism().ranks();
+  const int64_t sequences_of_a_round = training.micro_batch_size() * topology.MicrobatchesOf(1);
   if (sequences_of_a_round < 1 || training.global_batch_size() < 1 ||
       training.global_batch_size() % sequences_of_a_round != 0) {
     throw std::logic_error(absl::StrCat("training.global_batch_size: ", training.global_batch_size(),
-                                        " is not a multiple of micro_batch_size x ranks = ",
+                                        " is not a multiple of micro_batch_size x data ranks = ",
                                         sequences_of_a_round, "; Validate refuses such a spec"));
   }
   return {
       .name = spec.name(),
       .steps = training.steps(),
       .seed = training.seed(),
-      .ranks = spec.parallelism().ranks(),
       .microbatches_per_rank = static_cast<int>(training.global_batch_size() / sequences_of_a_round),
       .validate_every_steps = training.validate_every_steps(),
       .validation_batches = training.validation_batches(),
-      .validation_rounds = static_cast<int>((training.validation_batches() + spec.parallelism().ranks() - 1) /
-                                            spec.parallelism().ranks()),
+      .validation_rounds = static_cast<int>(topology.RoundsOf(training.validation_batches())),
       .parameter_norms = spec.report().parameter_norms(),
       .recompute = RecomputedNames(training),
       .keep_gathered = jobspec::NamesIn(spec.parallelism().fsdp().keep_gathered(), "none"),
@@ -206,9 +213,11 @@ std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& unit
 }  // namespace
 
 int64_t TokensPerStep(const JobPlan& plan) {
-  return plan.batch.sequences * plan.batch.sequence_length * plan.train.microbatches_per_rank *
-         plan.train.ranks;
+  return plan.batch.sequences * plan.batch.sequence_length *
+         plan.topology.MicrobatchesOf(plan.train.microbatches_per_rank);
 }
+
+parallel::Topology TopologyOf(const JobPlan& plan, int rank) { return MakeTopology(plan.grid, rank); }
 
 std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank) {
   std::vector<fsdp::Layout> layouts = plan.layouts;
@@ -216,7 +225,7 @@ std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank) {
     return layouts;
   }
   model::DecoderConfig config = plan.model;
-  config.moe.rank = RankIn(plan.groups, "ep", rank);
+  config.moe.rank = TopologyOf(plan, rank).expert.index;
   const std::vector<model::UnitParameters> units = model::DecoderUnits(config);
   for (size_t unit = 0; unit < units.size(); ++unit) {
     for (size_t i = 0; units[unit].experts && i < units[unit].parameters.size(); ++i) {
@@ -270,9 +279,8 @@ std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank) {
   return own;
 }
 
-double ContributionsPerStep(const JobPlan& plan) {
-  const schedules::MeshAxes& dense = plan.options.dense;
-  return static_cast<double>(plan.train.microbatches_per_rank) * dense.inner * dense.outer;
+double MicrobatchesPerStep(const JobPlan& plan) {
+  return static_cast<double>(plan.topology.MicrobatchesOf(plan.train.microbatches_per_rank));
 }
 
 int GroupRanks(const JobPlan& plan, const std::string& name) {
@@ -340,7 +348,9 @@ std::string PrecisionText(const JobPlan& plan) {
 
 JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   JobPlan plan;
-  plan.train = Train(resolved);
+  plan.grid = parallel::GridOf(resolved.parallelism());
+  plan.topology = MakeTopology(plan.grid, /*rank=*/0);
+  plan.train = Train(resolved, plan.topology);
   plan.model = jobspec::ModelConfigOf(resolved.model());
   plan.resolved_model = resolved.model();
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
@@ -350,8 +360,8 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
-  plan.model.moe.ranks = resolved.parallelism().expert();
-  plan.model.moe.data_ranks = resolved.parallelism().ranks();
+  plan.model.moe.ranks = plan.topology.expert.size;
+  plan.model.moe.data_ranks = plan.topology.counting_ranks();
   if (plan.model.moe.ranks > 1) {
     const v1::Dispatch& dispatch = resolved.parallelism().dispatch();
     plan.model.moe.exact_chunks = HasExactChunks(dispatch, plan.model.moe);
@@ -364,14 +374,14 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.schedule = ScheduleOf(resolved.parallelism());
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
   if (resolved.parallelism().has_nccl()) {
-    plan.group_options = parallel::GroupOptionsOf(
-        resolved.parallelism().nccl(), parallel::JobGroups(parallel::GridOf(resolved.parallelism())).value());
+    plan.group_options =
+        parallel::GroupOptionsOf(resolved.parallelism().nccl(), parallel::JobGroups(plan.grid).value());
   }
   if (fsdp.prefetch() < 0) {
     throw std::logic_error(
         "parallelism.fsdp.prefetch: auto is for prefetch_choice.h to replace, when a job is submitted");
   }
-  BuildStage(StrategyName(fsdp.strategy()), parallel::GridOf(resolved.parallelism()), fsdp.prefetch(), plan);
+  BuildStage(StrategyName(fsdp.strategy()), fsdp.prefetch(), plan);
   return plan;
 }
 

@@ -12,6 +12,7 @@
 #include "model/config.h"
 #include "parallel/group_options.h"
 #include "parallel/job_groups.h"
+#include "parallel/topology.h"
 #include "schedules/build/program_builder.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/program.h"
@@ -57,11 +58,10 @@ struct TrainConfig {
   std::string name;
   int64_t steps = 0;
   uint64_t seed = 0;
-  int ranks = 0;
   int microbatches_per_rank = 0;  // rounds of one step
   int64_t validate_every_steps = 0;
   int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
-  int validation_rounds = 0;       // of one validation: those, shared among the ranks and rounded up
+  int validation_rounds = 0;       // of one validation
   bool parameter_norms = false;
   std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: off
   std::vector<std::string> keep_gathered;  // units, or "all"
@@ -73,6 +73,8 @@ struct TrainConfig {
 };
 
 struct JobPlan {
+  parallel::GridSizes grid;
+  parallel::Topology topology;  // of rank 0, and in its sizes of all; TopologyOf has another rank's
   TrainConfig train;
   model::DecoderConfig model;
   v1::Model resolved_model;  // what `model` is made of, for checkpoints to say
@@ -123,15 +125,18 @@ std::vector<TrainedParameter> TrainedParameters(const JobPlan& plan);
 // Which of these a rank's are, in the order of its own units and layouts.
 std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank);
 
+// Which part of a step is the rank's.
+parallel::Topology TopologyOf(const JobPlan& plan, int rank);
+
 // Where `rank` stands among those that unit `unit` is placed on.
 fsdp::UnitMesh MeshOf(const JobPlan& plan, size_t unit, int rank);
 
 // Over all ranks.
 int64_t TokensPerStep(const JobPlan& plan);
 
-// Microbatches of a step over the data-parallel ranks of the dense units, which the mean of all gradients
-// divides by, of experts too: theirs come from the tokens of all these ranks.
-double ContributionsPerStep(const JobPlan& plan);
+// Microbatches of a step over all ranks, which the mean of all gradients divides by, of experts too: theirs
+// come from the tokens of all ranks.
+double MicrobatchesPerStep(const JobPlan& plan);
 
 // Ranks of each of the groups of that name, which the plan has.
 int GroupRanks(const JobPlan& plan, const std::string& name);

@@ -100,7 +100,7 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
   AppendRow(text, "step", DurationText(prediction.step_ns));
   AppendRow(text, "tokens/s",
             absl::StrCat(CountText(prediction.tokens_per_second), ", a rank ",
-                         CountText(prediction.tokens_per_second / plan.train.ranks)));
+                         CountText(prediction.tokens_per_second / plan.topology.world)));
   const schedules::ComputeRate& rate = profile.compute.at(ComputeName(plan));
   if (rate.peak_flops_per_second > 0) {
     AppendRow(text, "model FLOPs",
@@ -113,10 +113,10 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
     AppendRow(text, "compute slowed",
               absl::StrCat(DurationText(slowed), " (",
                            ShareText(static_cast<double>(slowed), static_cast<double>(prediction.step_ns)),
-                           plan.train.ranks > 1 ? ") by communication beside it"
-                                                : ") by the additions of gradients beside it"));
+                           plan.topology.world > 1 ? ") by communication beside it"
+                                                   : ") by the additions of gradients beside it"));
   }
-  AppendRow(text, plan.train.ranks > 1 ? "exposed communication" : "exposed additions",
+  AppendRow(text, plan.topology.world > 1 ? "exposed communication" : "exposed additions",
             absl::StrCat(DurationText(prediction.exposed_ns), " (",
                          ShareText(static_cast<double>(prediction.exposed_ns),
                                    static_cast<double>(prediction.step_ns)),

@@ -25,7 +25,7 @@ std::map<std::string, double> SentBytes(const JobPlan& plan) {
 
 double SecondsAtPeak(const JobPlan& plan, double peak) {
   return model::FlopsPerToken(plan.model, plan.batch.sequence_length) *
-         static_cast<double>(TokensPerStep(plan)) / plan.train.ranks / peak;
+         static_cast<double>(TokensPerStep(plan)) / plan.topology.world / peak;
 }
 
 double SecondsAtPeakOf(const JobPlan& plan, absl::string_view device) {

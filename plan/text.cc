@@ -67,16 +67,16 @@ void AppendStep(const JobPlan& plan, std::string& text) {
   const double tokens = static_cast<double>(TokensPerStep(plan));
   text += "Step\n";
   AppendRow(text, "tokens",
-            absl::StrCat(GroupedText(TokensPerStep(plan)), " = ranks ", plan.train.ranks, " x microbatches ",
-                         plan.train.microbatches_per_rank, " x sequences ", plan.batch.sequences,
-                         " x length ", plan.batch.sequence_length));
+            absl::StrCat(GroupedText(TokensPerStep(plan)), " = ranks ", plan.topology.MicrobatchesOf(1),
+                         " x microbatches ", plan.train.microbatches_per_rank, " x sequences ",
+                         plan.batch.sequences, " x length ", plan.batch.sequence_length));
   if (plan.batch.packs_documents) {
     AppendRow(text, "documents", "packed; FLOPs are counted as of attention to whole sequences");
   }
   AppendRow(text, "FLOPs a token", CountText(flops));
   AppendRow(
       text, "FLOPs a step",
-      absl::StrCat(CountText(flops * tokens), ", a rank ", CountText(flops * tokens / plan.train.ranks)));
+      absl::StrCat(CountText(flops * tokens), ", a rank ", CountText(flops * tokens / plan.topology.world)));
   AppendRow(text, "steps",
             absl::StrCat(GroupedText(plan.train.steps), ", ",
                          GroupedText(plan.train.steps * TokensPerStep(plan)), " tokens in all"));
@@ -129,7 +129,7 @@ void AppendMemory(const JobPlan& plan, std::string& text) {
   AppendRow(text, "budget of a run",
             absl::StrCat(SizeText(memory.budget_bytes), "; at least ", SizeText(memory.least_budget_bytes),
                          ", by default ", SizeText(memory.default_budget_bytes),
-                         plan.train.ranks > 1 ? ", so that communication overlaps" : ""));
+                         plan.topology.world > 1 ? ", so that communication overlaps" : ""));
 }
 
 // The elements of the unit's weights, and of each moment, on every rank, padding included.
@@ -302,7 +302,7 @@ json RecomputationJson(const JobPlan& plan) {
 json StepJson(const JobPlan& plan) {
   const double flops = model::FlopsPerToken(plan.model, plan.batch.sequence_length);
   return {{"tokens", TokensPerStep(plan)},
-          {"ranks", plan.train.ranks},
+          {"ranks", plan.topology.world},
           {"microbatches_per_rank", plan.train.microbatches_per_rank},
           {"sequences_per_microbatch", plan.batch.sequences},
           {"sequence_length", plan.batch.sequence_length},

@@ -140,7 +140,7 @@ fsdp::AdamWConfig AdamW(const plan::JobPlan& plan) {
           .beta2 = config.beta2,
           .epsilon = config.epsilon,
           .weight_decay = config.weight_decay,
-          .divisor = plan::ContributionsPerStep(plan)};
+          .divisor = plan::MicrobatchesPerStep(plan)};
 }
 
 }  // namespace
@@ -266,7 +266,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       memory.inputs = operands.Take(BufferKind::kInputs);
       memory.outcome = operands.Take(BufferKind::kOutcome);
       return fsdp::BindGradientNorm(*communicator, memory,
-                                    {.num_microbatches = plan::ContributionsPerStep(plan_),
+                                    {.num_microbatches = plan::MicrobatchesPerStep(plan_),
                                      .max_norm = plan_.train.optimizer.clip_grad_norm},
                                     device, backend_.shard_kernels());
     }

@@ -65,6 +65,7 @@ class Rank::Impl {
        platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
        SendToWorker send)
       : plan_(plan),
+        topology_(plan::TopologyOf(plan, config.rank)),
         config_(config),
         communicators_(communicators),
         files_(files),
@@ -233,8 +234,9 @@ class Rank::Impl {
     }
     SetPhase(v1::RANK_PHASE_STEPPING);
     executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
-      train_loader_.Fill(step, GlobalMicrobatch(round), plan_.train.microbatches_per_rank * plan_.train.ranks,
-                         plan_.batch.sequences, tokens);
+      train_loader_.Fill(step, topology_.MicrobatchOf(round),
+                         topology_.MicrobatchesOf(plan_.train.microbatches_per_rank), plan_.batch.sequences,
+                         tokens);
       CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
     });
     sequence_->Issued(run);
@@ -314,8 +316,8 @@ class Rank::Impl {
         {.run = {.kind = RunKind::kValidate}},
         [this](int round, int64_t* tokens) {
           const int64_t batches = plan_.train.validation_batches;
-          validation_loader_->Fill(step(), GlobalMicrobatch(round) % batches, batches, plan_.batch.sequences,
-                                   tokens);
+          validation_loader_->Fill(step(), topology_.MicrobatchOf(round) % batches, batches,
+                                   plan_.batch.sequences, tokens);
           CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
         },
         step());
@@ -326,9 +328,8 @@ class Rank::Impl {
     }
   }
 
-  int GlobalMicrobatch(int round) const { return round * plan_.train.ranks + config_.rank; }
-
   const plan::JobPlan& plan_;
+  const parallel::Topology topology_;
   const RankConfig config_;
   const RankCommunicators communicators_;
   platform::Files& files_;

@@ -15,13 +15,13 @@ namespace {
 constexpr int kDoublesPerMagnitude = 3;
 constexpr int kDoublesPerItem = 3 * kDoublesPerMagnitude;  // weight, gradient, update
 
-// The mean of the losses of `microbatches`, added in the order of the global microbatch number.
-double MeanLoss(const double* gathered, int ranks, int64_t stride, int64_t offset, int64_t microbatches) {
-  double sum = 0;
-  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
-    sum += gathered[microbatch % ranks * stride + offset + microbatch / ranks];
-  }
-  return sum / static_cast<double>(microbatches);
+// The mean of the losses of `microbatches`.
+double MeanLoss(const double* gathered, const RankSharing& sharing, int64_t stride, int64_t offset,
+                int64_t microbatches) {
+  return SumOfMicrobatches(
+             sharing.losses, microbatches,
+             [&](int rank, int64_t round) { return gathered[rank * stride + offset + round]; }) /
+         static_cast<double>(microbatches);
 }
 
 double* Put(const fsdp::Magnitude& magnitude, double* out) {
@@ -40,7 +40,7 @@ double MaxAbsOf(const fsdp::Magnitude& magnitude) {
 
 }  // namespace
 
-Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
+Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, RankSharing sharing,
                    double seconds_at_peak, Report report,
                    std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
@@ -145,7 +145,8 @@ void Reporter::Fold(const StepRecord& record) {
   const double* gathered = all.const_data_ptr<double>();
   v1::StepReport report = record.report;
   if (rounds > 0) {
-    report.set_loss(MeanLoss(gathered, comm_.size(), stride, 0, rounds * comm_.size()));
+    report.set_loss(
+        MeanLoss(gathered, sharing_, stride, 0, rounds * static_cast<int64_t>(sharing_.losses.size())));
   }
   if (report.seconds() > 0) {
     (*report.mutable_scalars())["tokens_per_second"] =
@@ -156,7 +157,7 @@ void Reporter::Fold(const StepRecord& record) {
   }
   if (validation_rounds > 0) {
     (*report.mutable_scalars())["validation_loss"] =
-        MeanLoss(gathered, comm_.size(), stride, rounds, record.validation_batches);
+        MeanLoss(gathered, sharing_, stride, rounds, record.validation_batches);
   }
   std::vector<NonfiniteGradient> nonfinite;
   for (int64_t item = 0; item < items; ++item) {

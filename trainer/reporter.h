@@ -40,7 +40,7 @@ struct NonfiniteGradient {
 };
 
 // Brings what the ranks have seen of each step to rank 0 and folds it there, in the order of the global
-// microbatch number (round × ranks + rank), so that the report does not depend on how many ranks share the
+// microbatch number (parallel::Topology), so that the report does not depend on how many ranks share the
 // work. One thread per rank, with a communicator of its own, while the next step runs. Only rank 0 has the
 // report: nothing that the ranks must agree on may follow from it.
 //
@@ -51,14 +51,14 @@ class Reporter {
  public:
   using Report = std::function<void(const v1::StepReport&, const std::vector<NonfiniteGradient>&)>;
 
-  // item_elements: elements of each parameter, in table order. sharing: of experts, as the records' routers.
+  // item_elements: elements of each parameter, in table order. sharing: who has which losses and experts.
   // seconds_at_peak: of a step (plan/step_work.h), for the reports' model FLOPs utilization; 0: not known.
   // report: called on rank 0 with every report, in step order, on the reporter's thread, and with the places
   //   where its gradients are not finite, in table order and by rank (none where norms are not wanted). What
   //   it does delays the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
   // more. `comm` outlives it; between Submit and the end of Flush this thread alone uses it.
-  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, ExpertSharing sharing,
+  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, RankSharing sharing,
            double seconds_at_peak, Report report,
            std::function<void(int64_t step, std::exception_ptr)> failed);
   // Drops what is not folded yet; does not end a collective that is in progress.
@@ -80,7 +80,7 @@ class Reporter {
 
   comm::Communicator& comm_;
   const std::vector<int64_t> item_elements_;
-  const ExpertSharing sharing_;
+  const RankSharing sharing_;
   const double seconds_at_peak_;
   const Report report_;
   const std::function<void(int64_t, std::exception_ptr)> failed_;

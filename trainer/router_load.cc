@@ -22,10 +22,10 @@ int64_t NumDoubles(const RouterLoad& load) {
 }
 
 // `begin`: of this layer's rows in rank 0's doubles.
-int64_t FurtherPasses(const RouterLoad& shape, const ExpertSharing& sharing, const double* begin,
+int64_t FurtherPasses(const RouterLoad& shape, const RankSharing& sharing, const double* begin,
                       int64_t stride) {
   int64_t passes = 0;
-  for (const std::vector<int>& group : sharing.groups) {
+  for (const std::vector<int>& group : sharing.experts) {
     for (size_t i = 0; i < shape.rows.size() * group.size(); ++i) {  // by microbatch and receiver
       int64_t rows = 0;
       for (const int sender : group) {
@@ -38,8 +38,8 @@ int64_t FurtherPasses(const RouterLoad& shape, const ExpertSharing& sharing, con
 }
 
 // `begin`: of this layer in rank 0's doubles.
-v1::ExpertLoad FoldLayer(const RouterLoad& shape, const ExpertSharing& sharing, const double* begin,
-                         int ranks, int64_t stride) {
+v1::ExpertLoad FoldLayer(const RouterLoad& shape, const RankSharing& sharing, const double* begin, int ranks,
+                         int64_t stride) {
   v1::ExpertLoad load;
   load.set_layer(shape.layer);
   load.mutable_tokens()->Resize(static_cast<int>(shape.tokens.size()), 0);
@@ -51,17 +51,17 @@ v1::ExpertLoad FoldLayer(const RouterLoad& shape, const ExpertSharing& sharing, 
     load.set_dropped(load.dropped() + static_cast<int64_t>(*in));
   }
   const auto losses_at = static_cast<int64_t>(shape.tokens.size()) + 1;
-  const auto microbatches = static_cast<int64_t>(shape.losses.size()) * ranks;
-  double balance = 0;
-  double z = 0;
-  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
-    const double* in =
-        begin + microbatch % ranks * stride + losses_at + microbatch / ranks * kDoublesPerMicrobatch;
-    balance += in[0];
-    z += in[1];
-  }
-  load.set_balance_loss(balance / static_cast<double>(microbatches));
-  load.set_z_loss(z / static_cast<double>(microbatches));
+  const auto microbatches = static_cast<int64_t>(shape.losses.size() * sharing.losses.size());
+  const auto mean = [&](int number) {  // 0: balance, 1: z
+    return SumOfMicrobatches(
+               sharing.losses, microbatches,
+               [&](int rank, int64_t round) {
+                 return begin[rank * stride + losses_at + round * kDoublesPerMicrobatch + number];
+               }) /
+           static_cast<double>(microbatches);
+  };
+  load.set_balance_loss(mean(0));
+  load.set_z_loss(mean(1));
   const auto rows_at = losses_at + kDoublesPerMicrobatch * static_cast<int64_t>(shape.losses.size());
   load.set_further_passes(FurtherPasses(shape, sharing, begin + rows_at, stride));
   return load;
@@ -102,14 +102,14 @@ void AddScalars(const google::protobuf::RepeatedPtrField<v1::ExpertLoad>& loads,
 
 }  // namespace
 
-ExpertSharing SharingOf(const plan::JobPlan& plan) {
-  ExpertSharing sharing;
+RankSharing SharingOf(const plan::JobPlan& plan) {
+  RankSharing sharing{.losses = parallel::LossRanks(plan.grid).value()};
   if (plan.model.moe.ranks > 1) {
     const model::DecoderShapes shapes(plan.model, plan.batch, plan.precision.common.compute, plan.device);
     sharing.rows_at_a_time = shapes.rows;
     for (const parallel::Group& group : plan.groups) {
       if (group.name == "ep") {
-        sharing.groups.push_back(group.ranks);
+        sharing.experts.push_back(group.ranks);
       }
     }
   }
@@ -139,8 +139,8 @@ double* Put(const std::vector<RouterLoad>& loads, double* out) {
   return out;
 }
 
-void Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing, const double* gathered,
-          int ranks, int64_t stride, v1::StepReport& report) {
+void Fold(const std::vector<RouterLoad>& shape, const RankSharing& sharing, const double* gathered, int ranks,
+          int64_t stride, v1::StepReport& report) {
   for (const RouterLoad& layer : shape) {
     *report.mutable_norms()->add_experts() = FoldLayer(layer, sharing, gathered, ranks, stride);
     gathered += NumDoubles(layer);

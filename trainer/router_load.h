@@ -28,13 +28,32 @@ struct RouterLoad {
   std::vector<std::vector<double>> rows;
 };
 
-// Ranks that share experts. A rank computes at most so many rows of a microbatch of its EP group at a time:
-// more take further passes.
-struct ExpertSharing {
-  std::vector<std::vector<int>> groups;  // of ranks of the job, in group order; empty: none share
+// Ranks of the job that share a microbatch, and ranks that share experts. A rank computes at most so many
+// rows of a microbatch of its EP group at a time: more take further passes.
+struct RankSharing {
+  std::vector<std::vector<int>> losses;   // parallel::LossRanks
+  std::vector<std::vector<int>> experts;  // EP groups, in group order; empty: no ranks share experts
   int64_t rows_at_a_time = 0;
 };
-ExpertSharing SharingOf(const plan::JobPlan& plan);
+RankSharing SharingOf(const plan::JobPlan& plan);
+
+// The sum over all microbatches of `value(in)`, added in the order of the global microbatch number: `in` are
+// a rank's doubles of its round. Of microbatches that several ranks share, theirs are added first.
+template <typename Value>
+double SumOfMicrobatches(const std::vector<std::vector<int>>& losses, int64_t microbatches,
+                         const Value& value) {
+  const auto data_ranks = static_cast<int64_t>(losses.size());
+  double sum = 0;
+  for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
+    const std::vector<int>& ranks = losses[microbatch % data_ranks];
+    double of_all = value(ranks.front(), microbatch / data_ranks);
+    for (size_t i = 1; i < ranks.size(); ++i) {
+      of_all += value(ranks[i], microbatch / data_ranks);
+    }
+    sum += of_all;
+  }
+  return sum;
+}
 
 // How many doubles `loads` are on the wire, and they themselves: of each layer what all ranks have alike in
 // number.
@@ -42,12 +61,12 @@ int64_t NumDoubles(const std::vector<RouterLoad>& loads);
 double* Put(const std::vector<RouterLoad>& loads, double* out);
 
 // Adds up what the ranks have put: tokens as whole numbers, losses in the order of the global microbatch
-// number (round × ranks + rank). gathered: rank r's doubles begin at r * stride. shape: any rank's loads. The
+// number. gathered: rank r's doubles begin at r * stride. shape: any rank's loads. The
 // loads of experts go to the report's norms, and to its scalars the few numbers of all layers that every
 // report carries: "moe_balance_loss" and "moe_z_loss" (means over the sparse layers), "moe_largest_load" (the
 // most tokens of an expert, in means of its layer), "moe_idle" (experts without tokens), "moe_dropped" and
 // "moe_further_passes". Nothing without sparse layers.
-void Fold(const std::vector<RouterLoad>& shape, const ExpertSharing& sharing, const double* gathered,
-          int ranks, int64_t stride, v1::StepReport& report);
+void Fold(const std::vector<RouterLoad>& shape, const RankSharing& sharing, const double* gathered, int ranks,
+          int64_t stride, v1::StepReport& report);
 
 }  // namespace tandem::trainer

@@ -64,7 +64,7 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
       states_(StatesOf(plan, memory_)),
       updated_states_(UpdatedStatesOf(plan, memory_)),
       arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
-              updated_states_, config.rank == 0) {}
+              updated_states_, plan::TopologyOf(plan, config.rank).saves_states()) {}
 
 TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
                                          std::function<void(std::exception_ptr)> lost,

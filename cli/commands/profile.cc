@@ -77,7 +77,7 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
   }
   return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
                       first == last ? "" : absl::StrCat(" to ", last), " on ",
-                      platform::CountedText(plan.train.ranks, "rank"), ": the longest took ",
+                      platform::CountedText(plan.topology.world, "rank"), ": the longest took ",
                       plan::DurationText(step_ns), ", compute worked for ", plan::DurationText(compute_ns),
                       " of it, ", plan::DurationText(exposed_ns), " of communication was exposed\n");
 }

@@ -14,6 +14,7 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
 #include "jobspec/schema.h"
+#include "jobspec/step_size.h"
 #include "nlohmann/json.hpp"
 #include "plan/prefetch_choice.h"
 
@@ -142,8 +143,7 @@ Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std:
       variant.violations.push_back(std::move(violation));
       return variant;
     }
-    job["training"]["global_batch_size"] =
-        rounds * resolved.training().micro_batch_size() * resolved.parallelism().ranks();
+    job["training"]["global_batch_size"] = rounds * jobspec::SequencesOfARound(resolved);
   } else if (path == kSchedule && IsSchedule(value)) {
     Json& parallelism = job["parallelism"];
     const bool delays = absl::EndsWith(value, kDelay);

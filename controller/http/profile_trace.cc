@@ -59,7 +59,7 @@ HttpAnswer ProfileTrace(v1::Jobs::Stub& stub, const std::function<void(grpc::Cli
     }
     const int64_t runs = std::max<int64_t>(1, request.steps()) * (request.serialized() ? 2 : 1);
     const auto length = static_cast<int64_t>(plan->stage.train.instructions.size());
-    if (length * plan->train.ranks > kMostInstructions / runs) {
+    if (length * plan->topology.world > kMostInstructions / runs) {
       return JsonError(TooLarge(job.name()));
     }
   }

@@ -94,7 +94,7 @@ void CompareWithAutograd(JobOptions options) {
   options.fp64 = true;
   plan::JobPlan plan = MakeJob(options);
   plan.train.optimizer.decay = plan::Decay::kConstant;
-  const int rounds = plan.train.microbatches_per_rank * plan.train.ranks;
+  const int rounds = plan.train.microbatches_per_rank * plan.topology.world;
   const auto by_name = [&](const JobRun& run, const std::string& suffix) {
     return ByName(plan, run, suffix, options.experts);
   };

@@ -109,7 +109,7 @@ void ExpectSameBits(const JobRun& a, const JobRun& b) { EXPECT_EQ(FirstDifferenc
 
 void ExpectSameBitsInOrders(const JobRun& ordinary, const plan::JobPlan& plan, uint64_t seeds) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
-    device::SeededScheduler scheduler(plan.train.ranks, seed);
+    device::SeededScheduler scheduler(plan.topology.world, seed);
     ASSERT_EQ(FirstDifference(ordinary, RunJob(plan, {.fill_with_nan = true, .scheduler = &scheduler})), "")
         << "seed " << seed;
   }

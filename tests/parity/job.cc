@@ -37,9 +37,8 @@ void AddUnusedUnit(plan::JobPlan& plan) {
 // What the layer is made of is dense; what it has of an expert is its groups, its gathers and reductions on
 // them, its divisor and its part in the norm.
 void AddExperts(const JobOptions& options, plan::JobPlan& plan) {
-  plan::BuildStage(plan.options.strategy.name,
-                   {.world = options.ranks, .expert = options.experts, .replicas = options.replicas},
-                   options.prefetch, plan);
+  plan.grid.expert = options.experts;
+  plan::BuildStage(plan.options.strategy.name, options.prefetch, plan);
   plan.outline.units.at(2).group = schedules::UnitGroup::kExpert;
   plan::BuildPrograms(plan);
 }

@@ -207,7 +207,7 @@ std::optional<double> ValidationLossOf(const v1::StepReport& step) {
 }
 
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
-  const int ranks = plan.train.ranks;
+  const int ranks = plan.topology.world;
   JobRun run;
   comm::WaitUntil wait_until;
   if (options.scheduler != nullptr) {

@@ -51,7 +51,7 @@ JobOptions Small(int ranks, int prefetch) {
 }
 
 JobRun RunSeeded(const plan::JobPlan& plan, uint64_t seed, uint64_t& order) {
-  device::SeededScheduler scheduler(plan.train.ranks, seed);
+  device::SeededScheduler scheduler(plan.topology.world, seed);
   JobRun run = RunJob(plan, {.fill_with_nan = true, .scheduler = &scheduler});
   order = scheduler.order_digest();
   return run;

@@ -25,7 +25,7 @@ TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   EXPECT_EQ(plan.train.name, "small");
   EXPECT_EQ(plan.train.steps, 200);
   EXPECT_EQ(plan.train.seed, 7u);
-  EXPECT_EQ(plan.train.ranks, 2);
+  EXPECT_EQ(plan.topology.world, 2);
   EXPECT_EQ(plan.train.microbatches_per_rank, 3);
   EXPECT_EQ(plan.train.optimizer.learning_rate, 1e-3);
   EXPECT_EQ(plan.train.optimizer.warmup_steps, 20);
@@ -262,7 +262,7 @@ TEST(JobPlanTest, EveryCommunicatorHasAGroupAndComesOnce) {
   }
   std::sort(uses.begin(), uses.end());
   EXPECT_EQ(uses, (std::vector<std::string>{"gather", "norm", "reduce"}));
-  EXPECT_EQ(ContributionsPerStep(plan), 6);
+  EXPECT_EQ(MicrobatchesPerStep(plan), 6);
 }
 
 v1::JobSpec Sparse(const std::string& moe) {

@@ -92,7 +92,7 @@ TEST(RecomputationTest, AWholeLayerCostsItsForwardWithoutTheProductOfItsOutput) 
   const JobPlan plan = PlanWith("layer");
   const Recomputation again = RecomputationOf(plan);
   double expected = 0;  // forwards of the layers, without the product that makes a layer's output
-  const double tokens = static_cast<double>(TokensPerStep(plan)) / plan.train.ranks;
+  const double tokens = static_cast<double>(TokensPerStep(plan)) / plan.topology.world;
   const auto hidden = static_cast<double>(plan.model.hidden_size);
   const auto inner = static_cast<double>(plan.model.intermediate_size);
   for (const schedules::Node& node : plan.outline.nodes) {

@@ -15,8 +15,8 @@ double UnitBytes(const JobPlan& plan, schedules::Opcode opcode) {
   double bytes = 0;
   for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
     if (instruction.opcode == opcode) {
-      bytes +=
-          4 * static_cast<double>(fsdp::GatheredElements(plan.layouts[instruction.target], plan.train.ranks));
+      bytes += 4 * static_cast<double>(
+                       fsdp::GatheredElements(plan.layouts[instruction.target], plan.topology.world));
     }
   }
   return bytes;

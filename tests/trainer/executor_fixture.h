@@ -50,7 +50,7 @@ class ExecutorTest : public testing::Test {
     const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
     std::vector<comm::Membership> groups;
     for (const comm::CommunicatorUse& use : uses) {
-      groups.push_back({.group = use.group, .size = plan_.train.ranks});
+      groups.push_back({.group = use.group, .size = plan_.topology.world});
     }
     communicators_.emplace(factory_, groups, uses);
     executor_ = std::make_unique<Executor>(plan_, nodes_, units_, memory_, *communicators_, page_, *backend_,

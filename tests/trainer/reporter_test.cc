@@ -35,6 +35,15 @@ fsdp::ParameterNorms Maxima(double weight, double gradient, double update) {
   return norms;
 }
 
+// Every rank has microbatches of its own.
+RankSharing EachAlone(int ranks) {
+  RankSharing sharing;
+  for (int rank = 0; rank < ranks; ++rank) {
+    sharing.losses.push_back({rank});
+  }
+  return sharing;
+}
+
 template <typename Repeated>
 std::vector<typename Repeated::value_type> ListOf(const Repeated& numbers) {
   return {numbers.begin(), numbers.end()};
@@ -50,7 +59,7 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
   std::vector<v1::StepReport> reported;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {}, /*seconds_at_peak=*/0.5,
+        comm, {4, 9}, EachAlone(comm.size()), /*seconds_at_peak=*/0.5,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
           reported.push_back(summary);
         },
@@ -85,7 +94,7 @@ TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
   std::vector<NonfiniteGradient> broken_at;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, {}, 0,
+        comm, {4, 9}, EachAlone(comm.size()), 0,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>& places) {
           reported.push_back(summary);
           broken_at = places;
@@ -114,7 +123,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
   v1::StepReport summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4}, {}, 0,
+        comm, {4}, EachAlone(comm.size()), 0,
         [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
         ExpectNoFailure);
     const double rank = comm.rank();
@@ -150,7 +159,7 @@ TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMi
   v1::StepReport summary;
   comm::RunThreadRanks(4, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {.groups = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
+        comm, {}, {.losses = EachAlone(4).losses, .experts = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
         [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
         ExpectNoFailure);
     // By microbatch and receiver; what the group sends the first and the second of its ranks in each.
@@ -178,7 +187,7 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
   for (const int ranks : {1, 2, 4}) {
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {}, 0,
+          comm, {}, EachAlone(comm.size()), 0,
           [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) {
             means.push_back(reported.norms().experts(0).z_loss());
           },
@@ -207,7 +216,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
     double loss = -1;
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, {}, 0,
+          comm, {}, EachAlone(comm.size()), 0,
           [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
             loss = summary.loss();
           },
@@ -230,7 +239,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingReported) {
     bool open = false;
     std::atomic<bool> submitted{false};
     Reporter reporter(
-        comm, {}, {}, 0,
+        comm, {}, EachAlone(comm.size()), 0,
         [&](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           std::unique_lock<std::mutex> lock(mu);
           changed.wait(lock, [&] { return open; });
@@ -262,7 +271,8 @@ TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
       return;
     }
     Reporter reporter(
-        comm, {}, {}, 0, [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) { ADD_FAILURE(); },
+        comm, {}, EachAlone(comm.size()), 0,
+        [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
           EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
           failed_step = step;
@@ -282,7 +292,7 @@ TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
 TEST(ReporterTest, AReportThatCannotBeSentFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {}, 0,
+        comm, {}, EachAlone(comm.size()), 0,
         [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           throw std::runtime_error("no room for the report");
         },
