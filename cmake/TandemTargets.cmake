@@ -2,7 +2,8 @@
 # tandem_library(NAME SOURCES a.cc ... DEPS b ...)    a static library; DEPS are exactly what design allows
 # tandem_binary(NAME SOURCES ... DEPS ... [SAYS_BUILD])   in build/<preset>/bin
 #   SAYS_BUILD   it says the build's name (platform/build_info.h), so every commit links it again
-# tandem_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [LABELS l ...])   one per folder, one ctest entry
+# tandem_test(NAME SOURCES ... DEPS ... [TIMEOUT s] [COST c] [LABELS l ...])   one per folder, one ctest entry
+#   COST c   those that take long cost more, and start first
 function(tandem_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
   if(ARG_SOURCES)
@@ -36,7 +37,7 @@ function(tandem_binary name)
 endfunction()
 
 function(tandem_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)  # the longest without one of its own takes 45 s alone on two cores
   endif()
@@ -48,6 +49,9 @@ function(tandem_test name)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
 endfunction()
 
 # tandem_messages(<target> FILE): the messages of FILE.proto of this folder, which other folders do not see.

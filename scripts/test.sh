@@ -4,7 +4,7 @@
 #
 #   scripts/test.sh [--full] [--torch DIR] [CTEST-ARGUMENT ...]
 #
-#   --full       whole matrices instead of a seeded sample that covers all pairs
+#   --full       also what is otherwise sampled by a seed: whole matrices, every fault, every installation
 #   any other    goes to ctest: scripts/test.sh -R schedules
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -176,7 +176,7 @@ TEST(HealthTest, AControllerThatDecidesNothingIsFoundOutInTime) {
   const HttpAnswer answer = api.Health();
   EXPECT_EQ(answer.status, 503);
   EXPECT_THAT(answer.body, HasSubstr("decided nothing"));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "it looks for 2 s";
 }
 
 TEST(PageModeTest, APageWithoutAnAddressIsRefused) {

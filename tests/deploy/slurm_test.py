@@ -4,7 +4,7 @@
 is queued again and resumes, and ends with the bits of one that nobody disturbed; one that is cancelled stays cancelled; one
 that never started is not queued again, and a taken port is no obstacle.
 
-Usage: slurm_test.py REPOSITORY FOLDER_OF_BINARIES
+Usage: slurm_test.py REPOSITORY BUILD
 """
 import hashlib
 import json
@@ -80,7 +80,7 @@ class Batch:
 
 
 def main():
-    root, binaries = (pathlib.Path(path).resolve() for path in sys.argv[1:3])
+    root, binaries = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve() / "bin"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "text").write_bytes((root / "README.md").read_bytes() * 50)

@@ -264,9 +264,14 @@ def test_every_event_of_a_job_stands_once_however_slow_the_answers(cluster, brow
     wait_for("steps", lambda: cluster.step("once") > 3)
     browser.open(cluster.metrics)
     browser.until("the job", lambda: browser.count("#jobs tbody tr") == 1)
-    browser.driver.execute_script("const real = api; api = (...of) => new Promise((done) => setTimeout(done, of[0] === 'ListEvents' ? 1500 : 0)).then(() => real(...of))")
+    browser.driver.execute_script("""
+        const real = api;
+        window.answered = 0;
+        api = (...of) => new Promise((done) => setTimeout(done, of[0] === 'ListEvents' ? 1500 : 0)).then(() => real(...of))
+            .finally(() => { if (of[0] === 'ListEvents' && of[1].job) window.answered += 1; });
+    """)
     browser.driver.execute_script("location.hash = '#/job/once'")
     browser.until("its events", lambda: "Ready" in browser.text("#jobevents"))
-    time.sleep(4)
+    browser.until("it has asked several times", lambda: browser.script("window.answered") >= 4)
     rows = browser.script("[...document.querySelectorAll('#jobevents tr')].map((row) => row.innerText)")
     assert len(rows) == len(set(rows)), rows

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
+import random
 import sys
 
 import pytest
@@ -13,7 +14,22 @@ def pytest_addoption(parser):
     parser.addoption("--rounds", type=int, default=1, help="how often test_hostile.py plays each trick")
     parser.addoption("--specs", type=int, default=300, help="how many mutated specs test_hostile.py submits")
     parser.addoption("--tricks", default="", help="those of test_hostile.py to play, by name, with commas; empty: all")
+    parser.addoption("--sample", type=int, default=0, help="how many cases of test_clock.py and tricks of test_hostile.py are drawn; 0: all")
     parser.addoption("--seed", type=int, default=None, help="of the cases; drawn and printed where it is not given")
+
+
+def pytest_configure(config):
+    if config.option.seed is None:
+        config.option.seed = random.SystemRandom().randrange(1 << 32)
+
+
+def pytest_collection_modifyitems(config, items):
+    sample = config.option.sample
+    print(f"\nseed {config.option.seed}" + (f", a sample of {sample}" if sample else ""))
+    if 0 < sample < len(items):
+        drawn = random.Random(config.option.seed).sample(items, sample)
+        config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
+        items[:] = drawn
 
 
 @pytest.fixture
