@@ -144,12 +144,17 @@ function(tandem_cuda_kernels target)
   if(ARG_ARCHITECTURE)
     set(gencode -gencode arch=compute_${ARG_ARCHITECTURE},code=sm_${ARG_ARCHITECTURE})
   endif()
+  # To ccache an object of nvcc's is that of a folder, unless it hears otherwise: one cache serves all clones.
+  set(launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
+  if(launcher)
+    list(PREPEND launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1)
+  endif()
   foreach(source IN LISTS ARG_SOURCES)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${source}.o)
     get_filename_component(folder ${object} DIRECTORY)
     file(MAKE_DIRECTORY ${folder})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${TANDEM_NVCC} ${TANDEM_NVCC_FLAGS} ${gencode} ${ARG_FLAGS} -ccbin ${CMAKE_CXX_COMPILER}
+      COMMAND ${launcher} ${TANDEM_NVCC} ${TANDEM_NVCC_FLAGS} ${gencode} ${ARG_FLAGS} -ccbin ${CMAKE_CXX_COMPILER}
         -I${CMAKE_SOURCE_DIR} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d
       COMMENT "Building CUDA object ${source}.o" VERBATIM)
