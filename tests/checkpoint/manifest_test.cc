@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +29,13 @@ Manifest WholeManifest() {
 }
 
 std::string CoverageError(Manifest manifest) { return std::string(CheckCoverage(manifest).message()); }
+
+TEST(ManifestTest, WhatAJobBeganWithIsReadAgain) {
+  Manifest manifest = WholeManifest();
+  EXPECT_EQ(ReadManifest(WriteManifest(manifest).text)->info.origin, std::nullopt);
+  manifest.info.origin = {.path = "/models/llama", .digest = "0123"};
+  EXPECT_EQ(ReadManifest(WriteManifest(manifest).text)->info.origin, manifest.info.origin);
+}
 
 TEST(CheckCoverageTest, PiecesComeInAnyOrderAndAreSorted) {
   Manifest manifest = WholeManifest();
