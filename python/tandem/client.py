@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of the users' service."""
 import dataclasses
+import logging
 import operator
 import os
 import time
@@ -9,10 +10,11 @@ from typing import Any, Dict, Iterator, List, Optional
 
 import grpc
 
-from tandem.errors import TandemError, Unreachable, translated
+from tandem.errors import TandemError, TimedOut, Unreachable, translated
 from tandem.spec import AUTO, spec_from
 from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
 
+LOG = logging.getLogger("tandem")
 ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
 TIMEOUT = 10.0  # seconds, of a call that is not a stream
 PLANNED = 180.0  # of the submission of a job whose step is simulated first (prefetch: auto), behind others'
@@ -97,17 +99,25 @@ class Client:
         `requested`."""
         return self._call("Checkpoint", jobs_pb2.CheckpointRequest(job=job))
 
-    def watch(self, job, reports=False, norms=False) -> Iterator[Change]:
+    def watch(self, job, reports=False, norms=False, timeout=None) -> Iterator[Change]:
         """What the job is, then what changes, until it has ended. Goes on where the stream broke, over restarts of the
-        controller: every change comes exactly once. The last one is the job that has ended."""
+        controller: every change comes exactly once. The last one is the job that has ended. While the controller is not
+        there, the log `tandem` says so once (a warning of `logging`), and when it is there again. Raises TimedOut if
+        the job has not ended `timeout` seconds after the first change is asked for, whatever the connection does."""
         request = jobs_pb2.WatchRequest(job=job, reports=reports or norms, norms=norms)
+        deadline = None if timeout is None else time.monotonic() + timeout
         began = False
+        cut_off = False
         last_step = -1
         while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
             try:
                 with translated():
-                    for response in self._jobs.Watch(request):
+                    for response in self._jobs.Watch(request, timeout=left):
                         began = True
+                        if cut_off:
+                            LOG.warning("the watch of job %s goes on", job)
+                            cut_off = False
                         if response.cursor:
                             request.cursor = response.cursor
                         change = _change(response)
@@ -120,15 +130,22 @@ class Client:
                             return
                         last_step = change.report.step if change.report is not None else last_step
                         yield change
-            except Unreachable:
+            except Unreachable as error:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise TimedOut(f"job {job} has not ended within {timeout} seconds; it goes on"
+                                   + (f"; the controller cannot be reached: {error}" if cut_off else ""),
+                                   error.code) from error
                 if not began:
                     raise
-            time.sleep(PAUSE)
+                if not cut_off:
+                    LOG.warning("the watch of job %s was cut off, and is tried again: %s", job, error)
+                    cut_off = True
+            time.sleep(PAUSE if deadline is None else max(0.0, min(PAUSE, deadline - time.monotonic())))
 
-    def wait(self, job):
-        """The Job when it has ended."""
+    def wait(self, job, timeout=None):
+        """The Job when it has ended. `timeout` and a controller that is away: as for `watch`."""
         last = None
-        for change in self.watch(job):
+        for change in self.watch(job, timeout=timeout):
             last = change.job or last
         return last
 

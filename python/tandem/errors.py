@@ -25,6 +25,10 @@ class Unreachable(TandemError):
     """No controller answers there, or not in time."""
 
 
+class TimedOut(TandemError):
+    """A `timeout` of the caller has passed; the job goes on."""
+
+
 KINDS = {
     grpc.StatusCode.NOT_FOUND: NotFound,
     grpc.StatusCode.INVALID_ARGUMENT: Refused,

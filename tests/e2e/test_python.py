@@ -3,6 +3,7 @@
 import pathlib
 import subprocess
 import sys
+import threading
 from concurrent import futures
 
 import grpc
@@ -102,6 +103,55 @@ def test_checkpoint_and_cancel_are_calls(start, tandem, tmp_path):
     client.cancel(job.id, checkpoint=True)
     assert client.wait(job.id).state == 9  # JOB_STATE_CANCELLED
     assert len(list((tmp_path / "run").glob("step-*"))) == 2
+
+
+class Watched:
+    """A service whose only job runs until `end` is set."""
+
+    def __init__(self, port=0):
+        from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
+        self.end = threading.Event()
+
+        class Jobs(jobs_pb2_grpc.JobsServicer):
+            def Watch(_, request, context):
+                yield jobs_pb2.WatchResponse(cursor="c", snapshot=state_pb2.Job(state=state_pb2.JOB_STATE_RUNNING))
+                while context.is_active() and not self.end.wait(0.01):
+                    pass
+                yield jobs_pb2.WatchResponse(cursor="d", changed=state_pb2.Job(state=state_pb2.JOB_STATE_SUCCEEDED))
+
+        self.server = grpc.server(futures.ThreadPoolExecutor(4))
+        jobs_pb2_grpc.add_JobsServicer_to_server(Jobs(), self.server)
+        self.port = self.server.add_insecure_port(f"127.0.0.1:{port}")
+        self.server.start()
+
+    def stop(self):
+        self.server.stop(0).wait()
+
+
+def test_a_wait_ends_with_its_timeout(tandem):
+    service = Watched()
+    with tandem.Client(f"127.0.0.1:{service.port}") as client:
+        with pytest.raises(tandem.TimedOut, match="job j has not ended within 0.5 seconds; it goes on"):
+            client.wait("j", timeout=0.5)
+        service.stop()  # whatever the connection does
+        with pytest.raises(tandem.TandemError):
+            client.wait("j", timeout=0.5)
+        service.end.set()
+
+
+def test_a_watch_says_that_it_was_cut_off_and_that_it_goes_on(tandem, caplog):
+    service = Watched()
+    with tandem.Client(f"127.0.0.1:{service.port}") as client:
+        watch = client.watch("j", timeout=300)
+        assert next(watch).job.state == 4  # JOB_STATE_RUNNING
+        service.stop()
+        again = Watched(service.port)
+        again.end.set()
+        assert [change.job.state for change in watch][-1] == 7
+        assert "the watch of job j was cut off, and is tried again: " in caplog.text
+        assert "the watch of job j goes on" in caplog.text
+        service.end.set()
+        again.stop()
 
 
 @pytest.fixture
