@@ -14,12 +14,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "data/content_sample.h"
 #include "data/for_each_file.h"
 #include "data/held_out.h"
 #include "platform/check.h"
+#include "platform/counted_text.h"
 #include "platform/file_list.h"
 #include "platform/regular_file.h"
+#include "platform/shown_text.h"
 #include "platform/xxh3.h"
 
 namespace tandem::data {
@@ -112,7 +115,9 @@ void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begi
 }
 
 Corpus::Files Corpus::Open(const char* field, const std::string& pattern) {
-  const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern);
+  int64_t num_skipped = 0;
+  const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern, &num_skipped);
+  num_skipped_ += num_skipped;
   if (!paths.ok()) {
     throw DataError(absl::StrCat(field, ": ", pattern, ": ", paths.status().message()));
   }
@@ -168,6 +173,36 @@ void Corpus::HoldOut(const Files& files, double fraction) {
   }
 }
 
+void Corpus::LeaveOutCopies() {
+  const auto is_whole = [](const Span& span) { return span.size == span.mapping->size(); };
+  const auto key_of = [](const Span& span) { return std::pair(span.size, span.mapping->content_sample()); };
+  std::multimap<std::pair<int64_t, std::string>, const Span*> held_out;
+  for (const Span& span : validation_.spans) {
+    if (is_whole(span)) {
+      held_out.emplace(key_of(span), &span);
+    }
+  }
+  Part rest;
+  for (Span& span : train_.spans) {
+    const auto [begin, end] = held_out.equal_range(key_of(span));
+    const bool is_copy = is_whole(span) && std::any_of(begin, end, [&](const auto& entry) {
+                           return memcmp(entry.second->mapping->bytes(), span.mapping->bytes(),
+                                         static_cast<size_t>(span.size)) == 0;
+                         });
+    if (is_copy) {
+      ++num_copies_;
+    } else {
+      rest.Add(span.mapping, span.file_begin, span.size);
+    }
+  }
+  if (rest.spans.empty() && num_copies_ > 0) {
+    throw DataError(
+        "data.train: every training file is a copy of one that is held out; use other files, or no "
+        "validation");
+  }
+  train_ = std::move(rest);
+}
+
 Corpus::Corpus(const CorpusSource& source) {
   const Files train = Open("data.train", source.train);
   if (source.validation.empty()) {
@@ -182,6 +217,7 @@ Corpus::Corpus(const CorpusSource& source) {
       validation_.Add(file, 0, file->size());
     }
   }
+  LeaveOutCopies();
   ComputeDigests();
 }
 
@@ -199,6 +235,36 @@ void Corpus::ComputeDigests() {
   }
   digest_ = platform::Xxh3Of(list);
   content_digest_ = platform::Xxh3Of(contents);
+}
+
+std::string Corpus::Summary() const {
+  const auto text_of = [](const Part& part) {
+    return absl::StrCat(platform::CountedText(static_cast<int64_t>(part.spans.size()), "file"), " of ",
+                        platform::CountedText(part.num_tokens, "byte"));
+  };
+  std::string text = absl::StrCat("training: ", text_of(train_));
+  if (!validation_.spans.empty()) {
+    constexpr size_t kMostNames = 3;
+    const std::vector<Span>& spans = validation_.spans;
+    std::vector<std::string> names;
+    for (size_t i = 0; i < std::min(kMostNames, spans.size()); ++i) {
+      names.push_back(platform::Shown(spans[i].name));
+    }
+    if (spans.size() > kMostNames) {
+      names.push_back(absl::StrCat(spans.size() - kMostNames, " more"));
+    }
+    const bool is_end = spans.size() == 1 && spans[0].file_begin > 0;
+    absl::StrAppend(&text, "; held out: ", text_of(validation_), " (", is_end ? "the end of " : "",
+                    absl::StrJoin(names, ", "), ")");
+  }
+  if (num_copies_ > 0) {
+    absl::StrAppend(&text, "; left out: ", platform::CountedText(num_copies_, "training file"),
+                    " with the bytes of a held-out one");
+  }
+  if (num_skipped_ > 0) {
+    absl::StrAppend(&text, "; skipped: ", platform::CountedText(num_skipped_, "hidden name"));
+  }
+  return text;
 }
 
 std::vector<std::string> Corpus::files(Split split) const {

@@ -41,6 +41,10 @@ struct CorpusSource {
 // (for_each_file.h): four reads at most for each, which on a network file system may take 5 ms a piece and
 // 25 s for 10,000 files.
 //
+// Hidden files are skipped (platform/file_list.h). A training file with the bytes of a file that is held out
+// is left out, so that a copy puts no held-out text into the training text; copies of it within one split
+// stay.
+//
 // Immutable, thread-safe. The files must stay as they are while the corpus lives; replacing one by a rename
 // is fine, the old content is what is read.
 class Corpus {
@@ -65,6 +69,9 @@ class Corpus {
 
   // The positions among those where a file begins, or with the split the held-out end of one: ascending.
   std::vector<int64_t> FileStarts(Split split, int64_t begin, int64_t count) const;
+
+  // What is trained on, what is held out and what was left out, in one line for the user.
+  std::string Summary() const;
 
   // Hexadecimal, of names, sizes and who is held out.
   const std::string& digest() const { return digest_; }
@@ -92,10 +99,11 @@ class Corpus {
   };
 
   // The files of a pattern that are not empty, in order, each once.
-  static Files Open(const char* field, const std::string& pattern);
+  Files Open(const char* field, const std::string& pattern);
   // Throws where a file is in both.
   static void CheckApart(const Files& train, const Files& validation);
   void HoldOut(const Files& files, double fraction);
+  void LeaveOutCopies();
   void ComputeDigests();
 
   // The file of a token that exists.
@@ -105,6 +113,8 @@ class Corpus {
 
   Part train_;
   Part validation_;
+  int64_t num_skipped_ = 0;  // hidden files and folders
+  int64_t num_copies_ = 0;   // training files that were left out
   std::string digest_;
   std::string content_digest_;
 };

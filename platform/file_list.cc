@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "platform/regular_file.h"
@@ -26,8 +27,15 @@ absl::Status ErrnoStatus(int error, const std::string& what, const std::string& 
   return error == EACCES ? absl::PermissionDeniedError(message) : absl::InvalidArgumentError(message);
 }
 
+struct Found {
+  std::vector<std::string> files;
+  int64_t num_skipped = 0;
+};
+
+bool IsHidden(std::string_view name) { return name.starts_with('.') || name.ends_with('~'); }
+
 // Appends every regular file below `folder`.
-absl::Status ListFolder(const std::string& folder, std::vector<std::string>& files) {
+absl::Status ListFolder(const std::string& folder, Found& found) {
   std::vector<std::string> pending = {folder};
   while (!pending.empty()) {
     const std::string current = std::move(pending.back());
@@ -49,6 +57,10 @@ absl::Status ListFolder(const std::string& folder, std::vector<std::string>& fil
       if (name == "." || name == "..") {
         continue;
       }
+      if (IsHidden(name)) {
+        ++found.num_skipped;
+        continue;
+      }
       std::string path = absl::StrCat(current, current.ends_with('/') ? "" : "/", name);
       struct stat link_info;
       struct stat info;
@@ -59,7 +71,7 @@ absl::Status ListFolder(const std::string& folder, std::vector<std::string>& fil
         return ErrnoStatus(errno, "cannot look at", path);
       }
       if (S_ISREG(info.st_mode)) {
-        files.push_back(std::move(path));
+        found.files.push_back(std::move(path));
       } else if (S_ISDIR(link_info.st_mode)) {
         pending.push_back(std::move(path));
       }
@@ -69,19 +81,19 @@ absl::Status ListFolder(const std::string& folder, std::vector<std::string>& fil
 }
 
 // Appends what one existing path stands for.
-absl::Status ListPath(const std::string& path, const struct stat& info, std::vector<std::string>& files) {
+absl::Status ListPath(const std::string& path, const struct stat& info, Found& found) {
   if (S_ISDIR(info.st_mode)) {
-    return ListFolder(path, files);
+    return ListFolder(path, found);
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is ", FileKind(info.st_mode), ", neither a file nor a folder"));
   }
-  files.push_back(path);
+  found.files.push_back(path);
   return absl::OkStatus();
 }
 
-absl::Status ListGlob(const std::string& pattern, std::vector<std::string>& files) {
+absl::Status ListGlob(const std::string& pattern, Found& found) {
   if (pattern.find("**") != std::string::npos) {
     return absl::InvalidArgumentError("** is not supported; name the folder to take every file below it");
   }
@@ -101,6 +113,10 @@ absl::Status ListGlob(const std::string& pattern, std::vector<std::string>& file
   }
   for (size_t i = 0; i < matches.glob.gl_pathc; ++i) {
     const std::string path = matches.glob.gl_pathv[i];
+    if (path.ends_with('~') && !pattern.ends_with('~')) {  // a wildcard matches no '.' at the beginning
+      ++found.num_skipped;
+      continue;
+    }
     struct stat info;
     if (stat(path.c_str(), &info) != 0) {
       if (errno == ENOENT || errno == ELOOP) {
@@ -108,7 +124,7 @@ absl::Status ListGlob(const std::string& pattern, std::vector<std::string>& file
       }
       return ErrnoStatus(errno, "cannot look at", path);
     }
-    TANDEM_RETURN_IF_ERROR(ListPath(path, info, files));
+    TANDEM_RETURN_IF_ERROR(ListPath(path, info, found));
   }
   return absl::OkStatus();
 }
@@ -119,22 +135,22 @@ bool HasGlobCharacters(std::string_view pattern) {
   return pattern.find_first_of("*?[") != std::string_view::npos;
 }
 
-absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern) {
+absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern, int64_t* num_skipped) {
   if (pattern.empty()) {
     return absl::InvalidArgumentError("the path is empty");
   }
   if (pattern.find('\0') != std::string::npos) {
     return absl::InvalidArgumentError("the path holds a NUL character");
   }
-  std::vector<std::string> files;
+  Found found;
   struct stat info;
   absl::Status status;
   bool folder = false;
   if (stat(pattern.c_str(), &info) == 0) {
     folder = S_ISDIR(info.st_mode);
-    status = ListPath(pattern, info, files);
+    status = ListPath(pattern, info, found);
   } else if ((errno == ENOENT || errno == ENOTDIR) && HasGlobCharacters(pattern)) {
-    status = ListGlob(pattern, files);
+    status = ListGlob(pattern, found);
   } else if (errno == ENOENT || errno == ENOTDIR) {
     status = absl::NotFoundError("no such file or folder");
   } else {
@@ -142,8 +158,14 @@ absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern) {
                              : absl::InvalidArgumentError(strerror(errno));
   }
   TANDEM_RETURN_IF_ERROR(status);
+  std::vector<std::string> files = std::move(found.files);
   if (files.empty()) {
-    return absl::NotFoundError(folder ? "the folder holds no file" : "what matches holds no file");
+    return absl::NotFoundError(
+        absl::StrCat(folder ? "the folder holds no file" : "what matches holds no file",
+                     found.num_skipped > 0 ? " but hidden ones, which are skipped" : ""));
+  }
+  if (num_skipped != nullptr) {
+    *num_skipped = found.num_skipped;
   }
   std::sort(files.begin(), files.end());
   files.erase(std::unique(files.begin(), files.end()), files.end());

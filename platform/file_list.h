@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,12 @@ namespace tandem::platform {
 // are followed; those to folders only where the pattern itself or a match of the glob is one, so there are no
 // cycles. Paths are absolute if the pattern is, without duplicates, sorted bytewise; never empty. Errors are
 // one line without the pattern: NotFound, PermissionDenied, InvalidArgument.
-absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern);
+//
+// Hidden files and folders, and copies that editors keep, are skipped: names below a folder, or that a
+// wildcard matches, that begin with '.' or end in '~', unless the pattern itself writes that. `num_skipped`,
+// if given, is set to their number; what is below a folder that is skipped is not counted.
+absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& pattern,
+                                                   int64_t* num_skipped = nullptr);
 
 // Whether `pattern` has a character that means something to a glob.
 bool HasGlobCharacters(std::string_view pattern);

@@ -206,6 +206,9 @@ class Rank::Impl {
     ready.set_device_total_bytes(memory.total);
     const std::map<std::string, double> sent = plan::SentBytes(plan_);
     ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
+    if (communicators_.report.rank() == 0) {
+      platform::Log(platform::LogLevel::kInfo, "the text", {{"files", corpus_->Summary()}});
+    }
     send_(std::move(message));
   }
 

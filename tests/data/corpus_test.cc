@@ -83,8 +83,8 @@ TEST(CorpusTest, HoldsOutTheSameFilesOfACopy) {
   platform::TemporaryFolder one;
   platform::TemporaryFolder two;
   for (int i = 0; i < 30; ++i) {
-    one.Write("f" + std::to_string(i), std::string(50, 'x'));
-    two.Write("f" + std::to_string(i), std::string(50, 'y'));
+    one.Write("f" + std::to_string(i), std::string(50, static_cast<char>('A' + i)));
+    two.Write("f" + std::to_string(i), std::string(50, static_cast<char>('A' + (i + 1) % 30)));
   }
   const Corpus a({.train = one.path(), .validation_fraction = 0.2});
   const Corpus b({.train = two.path() + "/", .validation_fraction = 0.2});
@@ -145,6 +145,50 @@ TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut
     names.push_back(name);
   }
   EXPECT_THAT(names, ::testing::UnorderedElementsAre("a", "b", "c", "d"));
+}
+
+// A copy of a held-out file among the training files makes its validation loss a training loss.
+TEST(CorpusTest, NoCopyOfAHeldOutFileIsTrainedOn) {
+  platform::TemporaryFolder folder;
+  const platform::TemporaryFolder without;
+  for (int i = 0; i < 8; ++i) {
+    const std::string text(257, static_cast<char>('a' + i));
+    without.Write("f" + std::to_string(i), text);
+    folder.Write("f" + std::to_string(i), text);
+    folder.Write(".ipynb_checkpoints/f" + std::to_string(i), text);
+    folder.Write("f" + std::to_string(i) + "~", text);
+  }
+  const Corpus plain({.train = without.path(), .validation_fraction = 0.25});
+  const Corpus hidden({.train = folder.path(), .validation_fraction = 0.25});
+  EXPECT_EQ(hidden.files(Split::kValidation), plain.files(Split::kValidation));
+  EXPECT_EQ(hidden.digest(), plain.digest());
+  EXPECT_THAT(hidden.Summary(), HasSubstr("; skipped: 9 hidden names"));
+  for (int i = 0; i < 8; ++i) {
+    folder.Write("copies/f" + std::to_string(i), std::string(257, static_cast<char>('a' + i)));
+  }
+  const Corpus copied({.train = folder.path(), .validation_fraction = 0.25});
+  const std::string trained = Text(copied, Split::kTrain);
+  for (const char held : Text(copied, Split::kValidation)) {
+    ASSERT_EQ(trained.find(held), std::string::npos);
+  }
+  EXPECT_THAT(copied.Summary(), HasSubstr("with the bytes of a held-out one"));
+}
+
+TEST(CorpusTest, ATrainingFileWithTheBytesOfAValidationFileIsLeftOut) {
+  platform::TemporaryFolder folder;
+  folder.Write("train/a", "aaaa");
+  folder.Write("train/b", "bbbb");
+  folder.Write("held/c", "aaaa");
+  const Corpus corpus({.train = folder.path() + "/train", .validation = folder.path() + "/held"});
+  EXPECT_THAT(corpus.files(Split::kTrain), ElementsAre("b"));
+  EXPECT_EQ(
+      corpus.Summary(),
+      "training: 1 file of 4 bytes; held out: 1 file of 4 bytes (c); left out: 1 training file with the "
+      "bytes of a held-out one");
+  folder.Write("held/d", "bbbb");
+  EXPECT_EQ(Error({.train = folder.path() + "/train", .validation = folder.path() + "/held"}),
+            "data.train: every training file is a copy of one that is held out; use other files, or no "
+            "validation");
 }
 
 TEST(CorpusTest, AValidationFileThatIsTrainedOnIsRefused) {

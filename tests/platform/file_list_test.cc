@@ -76,6 +76,26 @@ TEST_F(FileListTest, LinksToFilesAreFollowedAndLinksToFoldersAreNot) {
   EXPECT_EQ(Error("/d*"), absl::NotFoundError("what matches holds no file"));
 }
 
+TEST_F(FileListTest, HiddenFilesAndCopiesOfEditorsAreSkippedAndCounted) {
+  Write(".ipynb_checkpoints/b.txt");
+  Write(".ipynb_checkpoints/c.txt");
+  Write("sub/.hidden");
+  Write("b.txt~");
+  int64_t skipped = -1;
+  EXPECT_TRUE(ListFiles(root_, &skipped).ok());
+  EXPECT_EQ(skipped, 3);
+  EXPECT_THAT(List(""), ElementsAre("a.md", "b.txt", "sub/c.txt", "sub/deep/d.txt"));
+  EXPECT_THAT(List("/b*"), ElementsAre("b.txt"));
+  EXPECT_THAT(List("/b.txt~"), ElementsAre("b.txt~")) << "by its own name";
+  EXPECT_THAT(List("/*~"), ElementsAre("b.txt~"));
+  EXPECT_THAT(List("/.ipynb_checkpoints"),
+              ElementsAre(".ipynb_checkpoints/b.txt", ".ipynb_checkpoints/c.txt"));
+  std::filesystem::create_directories(root_ + "/empty");
+  Write("empty/.keep");
+  EXPECT_EQ(Error("/empty"),
+            absl::NotFoundError("the folder holds no file but hidden ones, which are skipped"));
+}
+
 TEST_F(FileListTest, AFolderMayBeNamedThroughALink) {
   std::filesystem::create_directory_symlink(root_ + "/sub", root_ + "/other");
   EXPECT_THAT(List("/other"), ElementsAre("other/c.txt", "other/deep/d.txt"));
