@@ -17,6 +17,7 @@ from cluster import Cluster, wait_for  # noqa: E402
 
 SAVED = 3  # the first run of a job ends here and saves; the second goes on from there
 STEPS = 6
+ENDS = ("the job file", "the job's end")  # what is left of a job that did not run to its end
 
 
 def write_text(folder, seed=5):
@@ -127,14 +128,15 @@ def main():
     for index, row in rows.items():
         compared += len(old[index])
         found = outcomes.differences(old[index], new[index])
-        failed = [f"{name}: {text}" for name, text in old[index].items() if name in ("the job file", "the job's end")]
+        failed = [f"{which} build: {text}" for which, left in (("old", old[index]), ("new", new[index]))
+                  for name, text in left.items() if name in ENDS]
         if found or failed:
             differ += 1
             print(f"job {index} ({job_files.title(row)}):")
             for line in (failed or found)[:12]:
                 print(f"  {line}")
             if len(failed or found) > 12:
-                print(f"  and {len(found) - 12} more")
+                print(f"  and {len(failed or found) - 12} more")
     print(f"{len(rows) - differ} of {len(rows)} jobs have the same bits in both builds ({compared} numbers and arrays compared)")
     return 1 if differ else 0
 
