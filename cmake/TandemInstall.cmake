@@ -39,6 +39,10 @@ install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 install(FILES bench/RESULTS.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/bench COMPONENT programs)
 install(FILES python/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/python COMPONENT programs)
 install(DIRECTORY examples deploy DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT programs)
+# For pip: the client, and tandem-py, which `tandem data` runs.
+file(WRITE ${CMAKE_BINARY_DIR}/python/VERSION ${PROJECT_VERSION}\n)
+install(FILES ${CMAKE_BINARY_DIR}/python/VERSION DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem/python COMPONENT programs)
+install(DIRECTORY python proto DESTINATION ${CMAKE_INSTALL_DATADIR}/tandem COMPONENT programs PATTERN __pycache__ EXCLUDE)
 
 # All that the programs load when they start. The one for GPUs loads gigabytes more, by name, while it runs: it is to
 # use the LibTorch of its machine.

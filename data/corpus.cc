@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "data/content_sample.h"
+#include "data/file_kind.h"
 #include "data/for_each_file.h"
 #include "data/held_out.h"
 #include "platform/check.h"
@@ -57,6 +58,12 @@ class Corpus::Mapping {
                        error == ENOMEM ? "; too many files? join them, or raise vm.max_map_count" : ""));
     }
     bytes_ = static_cast<const uint8_t*>(address);
+    const std::string_view beginning(static_cast<const char*>(address), std::min<int64_t>(size_, 16));
+    if (const std::string kind = KindOfNoText(path, beginning); size_ > 0 && !kind.empty()) {
+      const DataError error(absl::StrCat(field, ": ", path, " is ", kind, "; ", kPrepareIt));
+      munmap(address, size_);
+      throw error;
+    }
   }
 
   ~Mapping() {
@@ -291,6 +298,13 @@ std::vector<int64_t> Corpus::FileStarts(Split split, int64_t begin, int64_t coun
     }
   }
   return starts;
+}
+
+Place Corpus::Where(Split split, int64_t position) const {
+  const Part& source = part(split);
+  TANDEM_CHECK(position >= 0 && position < source.num_tokens, "the token exists");
+  const auto span = SpanAt(source, position);
+  return {.file = span->mapping->path(), .byte = span->file_begin + position - span->begin};
 }
 
 bool Corpus::Has(Split split, int64_t token) const {

@@ -3,21 +3,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "data/token_source.h"
+
 namespace tandem::data {
-
-// The data cannot be used: one line that names the field of the job, the path, and what to do. A user's
-// error.
-class DataError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-enum class Split : uint8_t { kTrain, kValidation };
 
 // Where the text is: a file, a folder (every regular file below it), or a glob.
 struct CorpusSource {
@@ -72,6 +64,9 @@ class Corpus {
 
   // What is trained on, what is held out and what was left out, in one line for the user.
   std::string Summary() const;
+
+  // Where the byte lies that is the token at that position, which must exist.
+  Place Where(Split split, int64_t position) const;
 
   // Hexadecimal, of names, sizes and who is held out.
   const std::string& digest() const { return digest_; }

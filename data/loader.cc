@@ -10,56 +10,33 @@
 
 namespace tandem::data {
 
-Loader::Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length,
-               std::optional<Documents> documents)
-    : corpus_(std::move(corpus)),
+Loader::Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
+               bool packs_documents)
+    : source_(std::move(source)),
       split_(split),
       seed_(seed),
       window_tokens_(sequence_length + 1),
-      documents_(documents) {
+      packs_documents_(packs_documents) {
   TANDEM_CHECK(sequence_length >= 1, "a sequence has a token");
-  const int64_t tokens = corpus_->num_tokens(split);
+  const int64_t tokens = source_->num_tokens();
   num_windows_ = tokens / window_tokens_;
-  const std::vector<std::string> files = corpus_->files(split);
-  const std::string in_files = files.size() == 1 ? files[0] : absl::StrCat("its ", files.size(), " files");
   if (num_windows_ == 0) {
     const bool train = split == Split::kTrain;
     throw DataError(absl::StrCat(
         train ? "data.train" : "data.validation", ": the ", train ? "training" : "held-out", " part has ",
-        tokens, tokens == 1 ? " token in " : " tokens in ", in_files, ", fewer than one window of ",
-        window_tokens_, " (sequence_length + 1); use more text or shorter sequences",
+        tokens, tokens == 1 ? " token in " : " tokens in ", source_->Description(),
+        ", fewer than one window of ", window_tokens_,
+        " (sequence_length + 1); use more text or shorter sequences",
         train ? "" : ", a larger data.validation_fraction, or training.validate_every_steps: 0"));
-  }
-  // Held-out text may well be one document.
-  if (!documents.has_value() || split != Split::kTrain) {
-    return;
-  }
-  const std::optional<int64_t>& end = documents->end_of_document;
-  if (!end.has_value() && files.size() == 1) {
-    throw DataError(absl::StrCat("data.documents: packed finds no documents in ", in_files,
-                                 ", the only training file, since a file is a document; name the token that "
-                                 "ends one with data.end_of_document, or give a file for each document"));
-  }
-  if (end.has_value() && !corpus_->Has(split, *end)) {
-    throw DataError(absl::StrCat(
-        "data.end_of_document: ", *end, " does not occur in the training text (", in_files,
-        "); give the number of the byte that ends a document (10 for a newline)",
-        files.size() == 1 ? ", or use documents: stream" : ", or omit the key: a file is then a document"));
   }
 }
 
 std::string Loader::digest() const {
-  if (!documents_.has_value()) {
-    return corpus_->digest();
-  }
-  return platform::Xxh3Of(absl::StrCat(corpus_->digest(), " documents",
-                                       documents_->end_of_document.has_value()
-                                           ? absl::StrCat(" end with ", *documents_->end_of_document)
-                                           : ""));
+  return packs_documents_ ? source_->documents_digest() : source_->digest();
 }
 
 std::string Loader::content_digest() const {
-  return platform::Xxh3Of(absl::StrCat(digest(), " contents ", corpus_->content_digest()));
+  return platform::Xxh3Of(absl::StrCat(digest(), " contents ", source_->content_digest()));
 }
 
 int64_t Loader::Window(int64_t sample) const {
@@ -71,33 +48,40 @@ int64_t Loader::Window(int64_t sample) const {
   return Permutation(num_windows_, MixKeys(seed_, static_cast<uint64_t>(epoch)))(place);
 }
 
-void Loader::Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
-                  int64_t* rows) const {
+int64_t Loader::Begin(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
+                      int64_t sequence) const {
   const bool train = split_ == Split::kTrain;
   TANDEM_CHECK((step >= 1 || !train) && microbatch >= 0 && microbatch < num_microbatches,
                "the microbatch is of the step");
   const int64_t steps_before = train ? step - 1 : 0;
-  const int64_t first = (steps_before * num_microbatches + microbatch) * sequences;
+  return Window((steps_before * num_microbatches + microbatch) * sequences + sequence) * window_tokens_;
+}
+
+void Loader::Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
+                  int64_t* rows) const {
   for (int64_t i = 0; i < sequences; ++i) {
-    const int64_t begin = Window(first + i) * window_tokens_;
+    const int64_t begin = Begin(step, microbatch, num_microbatches, sequences, i);
     int64_t* const row = rows + i * row_elements();
-    corpus_->Read(split_, begin, window_tokens_, row);
-    if (documents_.has_value()) {
-      FillStarts(begin, row, row + window_tokens_);
+    source_->Read(begin, window_tokens_, row);
+    if (packs_documents_) {
+      FillStarts(begin, row + window_tokens_);
     }
   }
 }
 
-void Loader::FillStarts(int64_t begin, const int64_t* tokens, int64_t* starts) const {
-  const std::vector<int64_t> files = corpus_->FileStarts(split_, begin, window_tokens_);
-  auto file = files.begin();
+Place Loader::Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
+                    int64_t sequence, int64_t token) const {
+  return source_->Where(Begin(step, microbatch, num_microbatches, sequences, sequence) + token);
+}
+
+void Loader::FillStarts(int64_t begin, int64_t* starts) const {
+  const std::vector<int64_t> documents = source_->DocumentStarts(begin, window_tokens_ - 1);
+  auto document = documents.begin();
   int64_t start = 0;
   for (int64_t i = 0; i < window_tokens_ - 1; ++i) {
-    if (file != files.end() && *file == begin + i) {
+    if (document != documents.end() && *document == begin + i) {
       start = i;
-      ++file;
-    } else if (i > 0 && tokens[i - 1] == documents_->end_of_document) {
-      start = i;
+      ++document;
     }
     starts[i] = start;
   }

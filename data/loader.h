@@ -3,19 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "data/corpus.h"
+#include "data/token_source.h"
 
 namespace tandem::data {
-
-// What a document is, for a job whose tokens attend to those of their own document alone: a file, and within
-// files what ends with the token end_of_document, which is its document's last. A file
-// in which it does not occur is one.
-struct Documents {
-  std::optional<int64_t> end_of_document;
-};
 
 // Which tokens a microbatch sees. The data of global microbatch g of step s depend only on the seed, s and g,
 // so they do not depend on how many ranks share the work, and resuming needs no state.
@@ -29,24 +21,27 @@ struct Documents {
 // Immutable, thread-safe.
 class Loader {
  public:
-  // documents: where they are asked for. Throws DataError where the split has less than one window, where
-  // there is no end between documents (training text that is one file, without an end_of_document), and where
-  // training text does not have the end_of_document. Requires sequence_length >= 1.
-  Loader(std::shared_ptr<const Corpus> corpus, Split split, uint64_t seed, int64_t sequence_length,
-         std::optional<Documents> documents = std::nullopt);
+  // source: the text of that split. packs_documents: whether rows say where documents begin. Throws DataError
+  // where the source has less than one window. Requires sequence_length >= 1.
+  Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
+         bool packs_documents = false);
 
-  // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens, ids from 0
-  // to 255, and behind them, where there are documents, for each token but the last the place in the window
-  // of its document's first, from 0 to sequence_length - 1. step from 1 (validation does not look at it);
+  // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens, and behind
+  // them, where documents are packed, for each token but the last the place in the window of its document's
+  // first, from 0 to sequence_length - 1. step from 1 (validation does not look at it);
   // `microbatch` is the global number, below num_microbatches; every call of a step passes the same
   // num_microbatches and sequences.
   void Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
             int64_t* rows) const;
 
-  int64_t row_elements() const { return window_tokens_ + (documents_.has_value() ? window_tokens_ - 1 : 0); }
+  int64_t row_elements() const { return window_tokens_ + (packs_documents_ ? window_tokens_ - 1 : 0); }
 
-  // Hexadecimal, of the corpus's digest and of what its documents are: which text this is, by its files'
-  // names and sizes. A job that goes on from a checkpoint compares it with the one in there.
+  // Where a file has token `token` of sequence `sequence` of what Fill writes for the same arguments.
+  Place Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences, int64_t sequence,
+              int64_t token) const;
+
+  // Hexadecimal: which text this is, by its files' names and sizes, and what its documents are. A job that
+  // goes on from a checkpoint compares it with the one in there.
   std::string digest() const;
 
   // Of the same, and of the files' contents as far as content_sample.h reads them: ranks compare it before
@@ -57,14 +52,17 @@ class Loader {
   int64_t Window(int64_t sample) const;
 
  private:
-  // starts: [sequence_length], of a window whose first token is the split's token `begin`.
-  void FillStarts(int64_t begin, const int64_t* tokens, int64_t* starts) const;
+  // The position of the first token of a sequence.
+  int64_t Begin(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
+                int64_t sequence) const;
+  // starts: [sequence_length], of a window whose first token is the source's token `begin`.
+  void FillStarts(int64_t begin, int64_t* starts) const;
 
-  const std::shared_ptr<const Corpus> corpus_;
+  const std::shared_ptr<const TokenSource> source_;
   const Split split_;
   const uint64_t seed_;
   const int64_t window_tokens_;
-  const std::optional<Documents> documents_;
+  const bool packs_documents_;
   int64_t num_windows_;
 };
 

@@ -18,6 +18,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/start_files.h"
+#include "data/dataset.h"
+#include "data/file_kind.h"
 #include "data/held_out.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
@@ -83,19 +85,7 @@ class FileChecker {
   FileChecker(const v1::JobSpec& spec, const BeforePath& before) : spec_(spec), before_(before) {}
 
   std::vector<v1::Violation> Run() {
-    std::optional<Text> train;
-    if (spec_.data().has_train() && before_("data.train", spec_.data().train())) {
-      train = CheckData("data.train", spec_.data().train());
-      if (train.has_value()) {
-        CheckParts(train->files);
-      }
-    }
-    if (spec_.data().has_validation() && before_("data.validation", spec_.data().validation())) {
-      const auto validation = CheckData("data.validation", spec_.data().validation());
-      if (train.has_value() && validation.has_value()) {
-        CheckApart(*train, *validation);
-      }
-    }
+    CheckText();
     if (spec_.checkpoint().has_directory() &&
         before_("checkpoint.directory", spec_.checkpoint().directory())) {
       CheckDirectory(spec_.checkpoint().directory());
@@ -114,6 +104,95 @@ class FileChecker {
 
  private:
   using FileId = std::pair<dev_t, ino_t>;
+
+  void CheckText() {
+    const v1::Data& data = spec_.data();
+    const bool has_train = data.has_train() && before_("data.train", data.train());
+    const bool has_validation = data.has_validation() && before_("data.validation", data.validation());
+    if (!has_train) {
+      if (has_validation && !data::IsDataset(data.validation())) {
+        CheckData("data.validation", data.validation());
+      }
+      return;
+    }
+    const bool prepared = data::IsDataset(data.train());
+    if (has_validation && data::IsDataset(data.validation()) != prepared) {
+      Refuse(
+          "data.validation", data.validation(),
+          prepared ? "a prepared folder, as data.train is" : "text, as data.train is",
+          prepared ? "prepare it with the same tokenizer" : "prepare data.train too, or use text for both");
+      return;
+    }
+    if (prepared) {
+      CheckPreparedPair(has_validation);
+      return;
+    }
+    if (data.tokenizer() != "bytes" && spec_.model().has_vocab_size() && spec_.model().vocab_size() < 256) {
+      Refuse("model.vocab_size", absl::StrCat(spec_.model().vocab_size()),
+             "at least 256 where bytes are tokens", "a byte has 256 values: use 256");
+    }
+    const std::optional<Text> train = CheckData("data.train", data.train());
+    if (train.has_value()) {
+      CheckParts(train->files);
+    }
+    if (has_validation) {
+      const auto validation = CheckData("data.validation", data.validation());
+      if (train.has_value() && validation.has_value()) {
+        CheckApart(*train, *validation);
+      }
+    }
+  }
+
+  void CheckPreparedPair(bool has_validation) {
+    const v1::Data& data = spec_.data();
+    if (data.tokenizer() == "bytes") {
+      Refuse("data.tokenizer", "bytes", "auto where data.train is a prepared folder",
+             "the folder has its own tokenizer: omit the key");
+    }
+    if (data.has_end_of_document()) {
+      Refuse("data.end_of_document", absl::StrCat(data.end_of_document()),
+             "absent where data.train is a prepared folder",
+             "the folder says where documents begin: omit the key");
+    }
+    const std::optional<data::Dataset> train = CheckPrepared("data.train", data.train());
+    if (!has_validation) {
+      return;
+    }
+    const std::optional<data::Dataset> validation = CheckPrepared("data.validation", data.validation());
+    if (train.has_value() && validation.has_value() &&
+        train->tokenizer_digest != validation->tokenizer_digest) {
+      Refuse("data.validation", data.validation(), "a folder prepared with the tokenizer of data.train",
+             absl::StrCat("it was prepared with ", platform::Shown(validation->tokenizer_path, 200),
+                          ", and data.train with ", platform::Shown(train->tokenizer_path, 200),
+                          ": prepare both with one"));
+    }
+  }
+
+  // Nothing where it has been refused.
+  std::optional<data::Dataset> CheckPrepared(const char* path, const std::string& folder) {
+    absl::StatusOr<data::Dataset> dataset = data::ReadDataset(folder);
+    if (!dataset.ok()) {
+      Refuse(path, folder, "a folder as tandem data prepare makes it",
+             absl::StrCat(dataset.status().message(), ": prepare it again"));
+      return std::nullopt;
+    }
+    if (dataset->tokens < Window()) {
+      Refuse(path, folder, absl::StrCat("at least ", Window(), " tokens (sequence_length + 1)"),
+             absl::StrCat("it holds ", platform::CountedText(dataset->tokens, "token"),
+                          ": use more text, or shorter sequences"));
+      return std::nullopt;
+    }
+    const int64_t vocabulary = spec_.model().vocab_size();
+    if (spec_.model().has_vocab_size() && dataset->vocabulary > vocabulary) {
+      Refuse("model.vocab_size", absl::StrCat(vocabulary),
+             absl::StrCat("at least ", dataset->vocabulary, " with the tokenizer of ", path),
+             absl::StrCat("the tokenizer ", platform::Shown(dataset->tokenizer_path, 200), " has ids up to ",
+                          dataset->vocabulary - 1, ": use ", dataset->vocabulary,
+                          ", or prepare the text with the model's own tokenizer"));
+      return std::nullopt;
+    }
+    return *std::move(dataset);
+  }
 
   // The files that hold something, each once; their paths where two texts are compared.
   struct Text {
@@ -149,6 +228,11 @@ class FileChecker {
       if (access(file.c_str(), R_OK) != 0 || stat(file.c_str(), &info) != 0) {
         Refuse(path, pattern, "files that can be read",
                absl::StrCat("cannot read ", platform::Shown(file, 200), ": ", strerror(errno)));
+        return std::nullopt;
+      }
+      if (const std::string kind = data::KindOfNoText(file, ""); !kind.empty() && info.st_size > 0) {
+        Refuse(path, pattern, "a folder that tandem data prepare has made, or files of text",
+               absl::StrCat(platform::Shown(file, 200), " is ", kind, ": ", data::kPrepareIt));
         return std::nullopt;
       }
       const FileId id(info.st_dev, info.st_ino);

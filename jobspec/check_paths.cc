@@ -44,8 +44,11 @@ void CheckData(FieldChecker& check) {
                  absl::StrCat("documents: stream", check.Origin("data.documents"),
                               " does not tell documents apart: use documents: packed, or omit the key"));
   }
-  if (data.tokenizer() != "bytes") {
-    check.Refuse("data.tokenizer", "not built yet: other tokenizers; use bytes");
+  if (data.tokenizer() != "auto" && data.tokenizer() != "bytes") {
+    check.Refuse(
+        "data.tokenizer",
+        "text becomes tokens before a job: run tandem data prepare with that tokenizer, give the folder "
+        "that it makes as data.train, and omit the key");
   }
 }
 

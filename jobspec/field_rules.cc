@@ -24,7 +24,7 @@ constexpr TextRule kTextRules[] = {
     {"model.model_type", "llama, mixtral, qwen3_moe, deepseek_v3"},
     {"data.train", "absolute path of a file, a folder or a glob"},
     {"data.validation", "absolute path of a file, a folder or a glob"},
-    {"data.tokenizer", "bytes"},
+    {"data.tokenizer", "auto, bytes"},
     {"training.optimizer.no_weight_decay",
      "none, or names of parameters, in which * is any text, joined by commas"},
     {"training.frozen",

@@ -70,7 +70,7 @@ void ResolveData(v1::Data& data) {
   if (!data.has_validation()) {
     TANDEM_DEFAULT(data, validation_fraction, 0.05);
   }
-  TANDEM_DEFAULT(data, tokenizer, "bytes");
+  TANDEM_DEFAULT(data, tokenizer, "auto");
   TANDEM_DEFAULT(data, documents, v1::DOCUMENTS_STREAM);
 }
 

@@ -109,13 +109,14 @@ void BatchReader::Read() {
   }
 }
 
-void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, int microbatch, const int64_t* tokens) {
+void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, const int64_t* tokens,
+                 const std::function<data::Place(int64_t sequence, int64_t token)>& where) {
   for (int64_t sequence = 0; sequence < batch.sequences; ++sequence) {
     const int64_t* const row = tokens + sequence * batch.columns();
     for (int64_t i = 0; i <= batch.sequence_length; ++i) {
       if (row[i] < 0 || row[i] >= vocab_size) {
-        throw UserError(absl::StrCat("data: microbatch ", microbatch, " of this rank has token id ", row[i],
-                                     " at position ", i, " of sequence ", sequence,
+        const data::Place place = where(sequence, i);
+        throw UserError(absl::StrCat("data: ", place.file, " has token id ", row[i], " at byte ", place.byte,
                                      "; a model with model.vocab_size ", vocab_size, " takes ids from 0 to ",
                                      vocab_size - 1, ": use the tokenizer that the vocabulary belongs to"));
       }

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "data/token_source.h"
 #include "model/config.h"
 
 namespace tandem::trainer {
@@ -61,7 +62,9 @@ class BatchReader {
 };
 
 // Throws UserError where a token id of the batch [B, batch.columns()] has no row in the vocabulary: a GPU
-// would make a NaN of it, and the step would be skipped. microbatch: of this rank, for the message.
-void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, int microbatch, const int64_t* tokens);
+// would make a NaN of it, and the step would be skipped. where: the place of a token of a sequence, for the
+// message.
+void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, const int64_t* tokens,
+                 const std::function<data::Place(int64_t sequence, int64_t token)>& where);
 
 }  // namespace tandem::trainer

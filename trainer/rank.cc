@@ -11,13 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/lease.h"
-#include "data/corpus.h"
 #include "data/loader.h"
+#include "data/text.h"
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
 #include "plan/step_work.h"
 #include "platform/build_info.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
@@ -33,11 +34,16 @@ namespace {
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
-std::optional<data::Documents> DocumentsOf(const plan::JobPlan& plan) {
-  if (!plan.batch.packs_documents) {
-    return std::nullopt;
+data::SplitText TextOf(const plan::JobPlan& plan) {
+  const plan::DataConfig& data = plan.train.data;
+  data::TextOptions options{.train = data.train,
+                            .validation = data.validation,
+                            .validation_fraction = data.validation_fraction,
+                            .sequence_length = plan.batch.sequence_length};
+  if (plan.batch.packs_documents) {
+    options.documents = data::Documents{.end_of_document = data.end_of_document};
   }
-  return data::Documents{.end_of_document = plan.train.data.end_of_document};
+  return data::OpenText(options, platform::SteadyClock());
 }
 
 SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
@@ -73,13 +79,10 @@ class Rank::Impl {
         page_(page),
         send_(std::move(send)),
         device_(backend.device()),
-        corpus_(std::make_shared<data::Corpus>(
-            data::CorpusSource{.train = plan.train.data.train,
-                               .validation = plan.train.data.validation,
-                               .validation_fraction = plan.train.data.validation_fraction})),
+        text_(TextOf(plan)),
         kernels_digest_(backend.operations().kernels_digest()),
-        train_loader_(corpus_, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
-                      DocumentsOf(plan)),
+        train_loader_(text_.train, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
+                      plan.batch.packs_documents),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
@@ -91,8 +94,8 @@ class Rank::Impl {
                     {{"reason", refused}});
     }
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
-      validation_loader_.emplace(corpus_, data::Split::kValidation, plan.train.seed,
-                                 plan.batch.sequence_length, DocumentsOf(plan));
+      validation_loader_.emplace(text_.validation, data::Split::kValidation, plan.train.seed,
+                                 plan.batch.sequence_length, plan.batch.packs_documents);
     }
   }
 
@@ -207,7 +210,7 @@ class Rank::Impl {
     const std::map<std::string, double> sent = plan::SentBytes(plan_);
     ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
     if (communicators_.report.rank() == 0) {
-      platform::Log(platform::LogLevel::kInfo, "the text", {{"files", corpus_->Summary()}});
+      platform::Log(platform::LogLevel::kInfo, "the text", {{"files", text_.summary}});
     }
     send_(std::move(message));
   }
@@ -237,10 +240,8 @@ class Rank::Impl {
     }
     SetPhase(v1::RANK_PHASE_STEPPING);
     executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
-      train_loader_.Fill(step, topology_.MicrobatchOf(round),
-                         topology_.MicrobatchesOf(plan_.train.microbatches_per_rank), plan_.batch.sequences,
-                         tokens);
-      CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
+      Load(train_loader_, step, topology_.MicrobatchOf(round),
+           topology_.MicrobatchesOf(plan_.train.microbatches_per_rank), tokens);
     });
     sequence_->Issued(run);
   }
@@ -319,9 +320,7 @@ class Rank::Impl {
         {.run = {.kind = RunKind::kValidate}},
         [this](int round, int64_t* tokens) {
           const int64_t batches = plan_.train.validation_batches;
-          validation_loader_->Fill(step(), topology_.MicrobatchOf(round) % batches, batches,
-                                   plan_.batch.sequences, tokens);
-          CheckTokens(plan_.batch, plan_.model.vocab_size, round, tokens);
+          Load(*validation_loader_, step(), topology_.MicrobatchOf(round) % batches, batches, tokens);
         },
         step());
     reports_->Validated(step(), executor_.Await().losses);
@@ -329,6 +328,16 @@ class Rank::Impl {
     if (step() == 0) {
       reports_->Submit();
     }
+  }
+
+  // One of `microbatches` of a step, or of a validation.
+  void Load(const data::Loader& loader, int64_t step, int64_t microbatch, int64_t microbatches,
+            int64_t* tokens) const {
+    const int64_t sequences = plan_.batch.sequences;
+    loader.Fill(step, microbatch, microbatches, sequences, tokens);
+    CheckTokens(plan_.batch, plan_.model.vocab_size, tokens, [&](int64_t sequence, int64_t token) {
+      return loader.Where(step, microbatch, microbatches, sequences, sequence, token);
+    });
   }
 
   const plan::JobPlan& plan_;
@@ -346,7 +355,7 @@ class Rank::Impl {
   int64_t nonfinite_step_ = 0;           // whose gradients were not finite, where the job is to stop then
   std::string save_error_;               // of the newest save; empty: it succeeded
 
-  const std::shared_ptr<const data::Corpus> corpus_;
+  const data::SplitText text_;
   const std::string kernels_digest_;
   const data::Loader train_loader_;
   std::optional<data::Loader> validation_loader_;

@@ -2,13 +2,16 @@
 #include "trainer/training_state.h"
 
 #include <cstddef>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/source_files.h"
 #include "checkpoint/start_files.h"
+#include "data/dataset.h"
 #include "jobspec/model_function.h"
 #include "jobspec/start_weights.h"
 #include "model/node.h"
@@ -34,6 +37,19 @@ std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arra
     names.push_back(array.name);
   }
   return names;
+}
+
+// Where a prepared folder's tokenizer was; empty where `train` is no such folder, or tokens are bytes.
+std::string TokenizerFolder(const std::string& train) {
+  if (!data::IsDataset(train)) {
+    return "";
+  }
+  const absl::StatusOr<data::Dataset> dataset = data::ReadDataset(train);
+  const std::filesystem::path path = dataset.ok() ? dataset->tokenizer_path : "";
+  std::error_code error;
+  return !path.is_absolute()                          ? ""
+         : std::filesystem::is_directory(path, error) ? path.string()
+                                                      : path.parent_path().string();
 }
 
 int64_t SequencesPerStep(const plan::JobPlan& plan) {
@@ -144,14 +160,18 @@ void TrainingState::StartFrom(const StartWeights& start, const std::function<voi
   }
 }
 
-// Collective.
+// Collective. What the folders lack may lie beside the tokenizer that the text was prepared with.
 void TrainingState::ReplaceSource(const std::vector<std::string>& folders) {
   const std::string& directory = plan_.train.checkpoint.directory;
   if (directory.empty()) {
     return;
   }
   OnRankZero(report_, [&] {
-    ThrowIfUnwritable("rank 0 cannot write there", checkpoint::ReplaceSource(files_, folders, directory));
+    std::vector<std::string> all = folders;
+    if (const std::string tokenizer = TokenizerFolder(plan_.train.data.train); !tokenizer.empty()) {
+      all.push_back(tokenizer);
+    }
+    ThrowIfUnwritable("rank 0 cannot write there", checkpoint::ReplaceSource(files_, all, directory));
     return "";
   });
 }

@@ -348,6 +348,14 @@ class Parser : public CommandTree {
     plan->footer("INSTRUCTION is a number of the listing that --program prints.");
 
     AddGroups();
+    AddData();
+  }
+
+  // All words behind it, --help too, are those of the program that it runs.
+  void AddData() {
+    auto [data, options] = Add<DataOptions>("data", "Make tokens of text: tandem data prepare", Data);
+    data->fallthrough(false)->prefix_command()->set_help_flag();
+    data->parse_complete_callback([data = data, options = options] { options->words = data->remaining(); });
   }
 
   // The service and this machine.

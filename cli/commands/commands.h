@@ -162,6 +162,12 @@ struct DoctorOptions {
 };
 Outcome Doctor(Context& context, Client& client, const DoctorOptions& options);
 
+// The words behind `data`, which the program tandem-py reads.
+struct DataOptions {
+  std::vector<std::string> words;
+};
+Outcome Data(Context& context, const DataOptions& options);
+
 // shell: bash, zsh or fish.
 struct CompletionOptions {
   std::string shell;

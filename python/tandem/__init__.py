@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of Tandem, a training service for large language models."""
-from tandem.client import Change, Client
-from tandem.errors import NotFound, Refused, TandemError, TimedOut, Unreachable
-from tandem.spec import spec_from
+"""The Python side of Tandem, a training service for large language models: its client, and what prepares data."""
+import importlib
 
-__all__ = ["Change", "Client", "NotFound", "Refused", "TandemError", "TimedOut", "Unreachable", "spec_from"]
+_HOMES = {"Change": "client", "Client": "client", "NotFound": "errors", "Refused": "errors", "TandemError": "errors",
+          "TimedOut": "errors", "Unreachable": "errors", "spec_from": "spec"}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name):
+    """The client's names, imported when they are asked for: preparing data needs no gRPC."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tandem' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"tandem.{_HOMES[name]}"), name)
+
+
+def __dir__():
+    return sorted([*globals(), *_HOMES])

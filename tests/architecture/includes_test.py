@@ -37,7 +37,7 @@ TORCH_HALF = {
     "checkpoint": {"platform", "schedules", "parallel", "device", "comm", "fsdp", "fsdp:", "model", "model:", "checkpoint:"},
     "data": {"platform", "schedules", "parallel", "data:"},
     "trainer": {"platform", "proto", "link", "jobspec", "parallel", "schedules", "plan", "device", "comm", "ops",
-                "fsdp", "fsdp:", "model", "model:", "checkpoint", "checkpoint:", "data"},
+                "fsdp", "fsdp:", "model", "model:", "checkpoint", "checkpoint:", "data", "data:"},
 }
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
@@ -45,7 +45,7 @@ TORCH_FREE_FILES = {
     "fsdp": {"double_double.h", "host_device.h", "norm_outcome.h", "parameter_norms.h", "run_inputs.h"},
     "ops": {"attention_shape.h", "attention_work.h", "attention_work.cc", "device_kind.h", "latent_shape.h", "linear_work.h", "router_config.h", "row_work.h", "sparse_work.h", "workspace.h"},
 }
-TORCH_FREE_TARGETS = {"checkpoint": "tandem_checkpoint_format", "data": "tandem_held_out", "fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
+TORCH_FREE_TARGETS = {"checkpoint": "tandem_checkpoint_format", "data": "tandem_data_paths", "fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10)/")
 GRPC_HEADER = re.compile(r"^grpc|\.grpc\.pb\.h$")

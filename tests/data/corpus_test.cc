@@ -313,5 +313,25 @@ TEST(CorpusTest, SaysWhatIsWrong) {
             "data.validation: " + folder.path() + "/*.md: nothing matches");
 }
 
+// Their bytes would be trained on without a word.
+TEST(CorpusTest, FilesThatAreNoTextAreRefusedByWhatTheyBeginWith) {
+  const std::vector<std::pair<std::string, std::string>> kinds = {
+      {std::string("MMIDIDX\0\0", 9), "an index of tokens"},
+      {"\x1f\x8b\x08", "a gzip file"},
+      {"\x28\xb5\x2f\xfd", "a zstd file"},
+      {"PAR1", "a Parquet file"},
+      {"\x93NUMPY", "a numpy file"},
+      {std::string("\x08\0\0\0\0\0\0\0{", 9), "a safetensors file"}};
+  for (const auto& [beginning, kind] : kinds) {
+    platform::TemporaryFolder folder;
+    const std::string path = folder.Write("file", beginning + std::string(100, ' '));
+    EXPECT_THAT(Error({.train = folder.path()}),
+                HasSubstr("data.train: " + path + " is " + kind + "; its bytes are"));
+  }
+  platform::TemporaryFolder folder;
+  folder.Write("page.txt", "PAR for the course {");
+  EXPECT_EQ(Error({.train = folder.path()}), "no error");
+}
+
 }  // namespace
 }  // namespace tandem::data

@@ -11,10 +11,16 @@
 #include <thread>
 #include <utility>
 
+#include "data/byte_source.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::data {
 namespace {
+
+std::shared_ptr<const ByteSource> Of(const std::shared_ptr<const Corpus>& corpus, Split split,
+                                     Documents documents = {}) {
+  return std::make_shared<const ByteSource>(corpus, split, documents);
+}
 
 // 40 files; every window is unlike every other, since each token encodes its position in two bytes of text.
 class LoaderTest : public ::testing::Test {
@@ -49,7 +55,7 @@ class LoaderTest : public ::testing::Test {
 };
 
 TEST_F(LoaderTest, AnEpochSeesEveryWindowOnce) {
-  const Loader loader(corpus_, Split::kTrain, /*seed=*/1, kLength);
+  const Loader loader(Of(corpus_, Split::kTrain), Split::kTrain, /*seed=*/1, kLength);
   const int64_t windows = NumWindows(Split::kTrain);
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int64_t> seen;
@@ -63,8 +69,8 @@ TEST_F(LoaderTest, AnEpochSeesEveryWindowOnce) {
 }
 
 TEST_F(LoaderTest, EveryEpochAndSeedHasItsOrder) {
-  const Loader one(corpus_, Split::kTrain, 1, kLength);
-  const Loader two(corpus_, Split::kTrain, 2, kLength);
+  const Loader one(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
+  const Loader two(Of(corpus_, Split::kTrain), Split::kTrain, 2, kLength);
   const int64_t num_windows = NumWindows(Split::kTrain);
   const auto windows = [&](const Loader& loader, int64_t epoch) {
     std::vector<int64_t> result;
@@ -75,11 +81,11 @@ TEST_F(LoaderTest, EveryEpochAndSeedHasItsOrder) {
   };
   EXPECT_NE(windows(one, 0), windows(one, 1));
   EXPECT_NE(windows(one, 0), windows(two, 0));
-  EXPECT_EQ(windows(one, 1), windows(Loader(corpus_, Split::kTrain, 1, kLength), 1));
+  EXPECT_EQ(windows(one, 1), windows(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength), 1));
 }
 
 TEST_F(LoaderTest, TheDataOfAStepDoNotDependOnHowTheyAreShared) {
-  const Loader loader(corpus_, Split::kTrain, 1, kLength);
+  const Loader loader(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
   for (const int64_t step : {1, 2, 500}) {
     std::vector<int64_t> whole(12 * (kLength + 1));
     loader.Fill(step, 0, 1, 12, whole.data());
@@ -95,21 +101,22 @@ TEST_F(LoaderTest, TheDataOfAStepDoNotDependOnHowTheyAreShared) {
 }
 
 TEST_F(LoaderTest, AFreshLoaderGoesOnWhereAnotherWouldBe) {
-  const Loader first(corpus_, Split::kTrain, 9, kLength);
+  const Loader first(Of(corpus_, Split::kTrain), Split::kTrain, 9, kLength);
   for (int64_t step = 1; step < 50; ++step) {
     Batch(first, step, 0, 2, 3);
   }
-  EXPECT_EQ(Batch(first, 50, 1, 2, 3), Batch(Loader(corpus_, Split::kTrain, 9, kLength), 50, 1, 2, 3));
+  EXPECT_EQ(Batch(first, 50, 1, 2, 3),
+            Batch(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 9, kLength), 50, 1, 2, 3));
 }
 
 TEST_F(LoaderTest, HeldOutTextNeverAppearsInTraining) {
-  const Loader train(corpus_, Split::kTrain, 1, kLength);
+  const Loader train(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
   std::set<std::vector<int64_t>> seen;
   for (int64_t n = 0; n < NumWindows(Split::kTrain); ++n) {
     seen.insert(Batch(train, n + 1, 0, 1, 1));
   }
   EXPECT_EQ(seen.size(), NumWindows(Split::kTrain));
-  const Loader held(corpus_, Split::kValidation, 1, kLength);
+  const Loader held(Of(corpus_, Split::kValidation), Split::kValidation, 1, kLength);
   const int64_t num_held = NumWindows(Split::kValidation);
   for (int64_t n = 0; n < num_held; ++n) {
     EXPECT_EQ(seen.count(Batch(held, 1, n, num_held, 1)), 0);
@@ -117,16 +124,17 @@ TEST_F(LoaderTest, HeldOutTextNeverAppearsInTraining) {
 }
 
 TEST_F(LoaderTest, ValidationIsTheSameInEveryStep) {
-  const Loader held(corpus_, Split::kValidation, 1, kLength);
+  const Loader held(Of(corpus_, Split::kValidation), Split::kValidation, 1, kLength);
   EXPECT_EQ(Batch(held, 1, 1, 4, 2), Batch(held, 100, 1, 4, 2));
-  EXPECT_EQ(Batch(held, 1, 1, 4, 2), Batch(Loader(corpus_, Split::kValidation, 2, kLength), 1, 1, 8, 2));
+  EXPECT_EQ(Batch(held, 1, 1, 4, 2),
+            Batch(Loader(Of(corpus_, Split::kValidation), Split::kValidation, 2, kLength), 1, 1, 8, 2));
   std::vector<int64_t> start(2 * (kLength + 1));
   corpus_->Read(Split::kValidation, 0, 2 * (kLength + 1), start.data());
   EXPECT_EQ(Batch(held, 7, 0, 4, 2), start);
 }
 
 TEST_F(LoaderTest, ThreadsShareALoader) {
-  const Loader loader(corpus_, Split::kTrain, 1, kLength);
+  const Loader loader(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
   std::vector<std::vector<int64_t>> results(4);
   std::vector<std::thread> threads;
   for (auto& result : results) {
@@ -156,7 +164,8 @@ class DocumentsTest : public testing::Test {
     }
     const auto corpus = std::make_shared<const Corpus>(
         CorpusSource{.train = folder.path() + "/train", .validation = folder.path() + "/held"});
-    const Loader loader(corpus, Split::kValidation, 1, length, documents);
+    const Loader loader(Of(corpus, Split::kValidation, documents), Split::kValidation, 1, length,
+                        /*packs_documents=*/true);
     EXPECT_EQ(loader.row_elements(), 2 * length + 1);
     std::vector<Row> rows;
     const int64_t num_windows = corpus->num_tokens(Split::kValidation) / (length + 1);
@@ -194,8 +203,8 @@ TEST_F(DocumentsTest, ATokenEndsADocumentAndIsItsLast) {
 }
 
 TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
-  const Loader stream(corpus_, Split::kTrain, 3, kLength);
-  const Loader documents(corpus_, Split::kTrain, 3, kLength, Documents{});
+  const Loader stream(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength);
+  const Loader documents(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength, /*packs_documents=*/true);
   std::set<int64_t> starts;
   for (int64_t step = 200; step > 0; --step) {
     const std::vector<int64_t> tokens = Batch(stream, step, 1, 2, 3);
@@ -205,7 +214,8 @@ TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
       EXPECT_TRUE(std::equal(row, row + kLength + 1, tokens.begin() + i * (kLength + 1)));
       starts.insert(row + kLength + 1, row + documents.row_elements());
     }
-    EXPECT_EQ(rows, Batch(Loader(corpus_, Split::kTrain, 3, kLength, Documents{}), step, 1, 2, 3));
+    EXPECT_EQ(rows,
+              Batch(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength, true), step, 1, 2, 3));
   }
   EXPECT_GT(starts.size(), 1u) << "no document began inside a window";
 }
@@ -213,7 +223,8 @@ TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
 TEST_F(LoaderTest, TheDigestsSayWhatDocumentsAre) {
   std::set<std::string> of_contents;
   const auto digest = [&](std::optional<Documents> documents) {
-    const Loader loader(corpus_, Split::kTrain, 1, kLength, documents);
+    const Loader loader(Of(corpus_, Split::kTrain, documents.value_or(Documents{})), Split::kTrain, 1,
+                        kLength, documents.has_value());
     of_contents.insert(loader.content_digest());
     return loader.digest();
   };
@@ -232,7 +243,11 @@ TEST_F(LoaderTest, TheDigestsSayWhatDocumentsAre) {
 std::string Refusal(const CorpusSource& source, Split split, int64_t length,
                     std::optional<Documents> documents = std::nullopt) {
   try {
-    const Loader loader(std::make_shared<const Corpus>(source), split, 1, length, documents);
+    const auto text = Of(std::make_shared<const Corpus>(source), split, documents.value_or(Documents{}));
+    if (documents.has_value()) {
+      text->CheckDocuments();
+    }
+    const Loader loader(text, split, 1, length, documents.has_value());
   } catch (const DataError& error) {
     return error.what();
   }

@@ -49,8 +49,11 @@ def main():
             assert not outside, f"{program} loads {outside}"
         for file in ("share/tandem/deploy/systemd/tandem-worker.service", "share/tandem/examples/headers.yaml",
                      "share/tandem/deploy/slurm/tandem.sbatch", "share/tandem/deploy/kubernetes/base/worker.yaml",
-                     "share/doc/tandem/docs/operations.md", "share/doc/tandem/LICENSE"):
+                     "share/doc/tandem/docs/operations.md", "share/doc/tandem/LICENSE", "share/tandem/python/VERSION",
+                     "share/tandem/python/tandem/data/prepare.py", "share/tandem/proto/tandem/v1/job.proto"):
             assert (moved / file).is_file(), file
+        done = subprocess.run([moved / "bin/tandem", "data", "prepare"], env={"PATH": ""}, capture_output=True, text=True, check=False)
+        assert done.returncode == 1 and f'pip install "{moved}/share/tandem/python[data]"' in done.stderr, done.stderr
         pages = moved / "share/doc/tandem"
         dead = [link for link in re.findall(r"\]\(([^)#]+)", (pages / "README.md").read_text()) if "://" not in link and not (pages / link).exists()]
         assert not dead, f"links of README.md that lead to nothing where it is installed: {dead}"

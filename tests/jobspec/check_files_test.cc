@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
+#include "tests/data/prepared_folder.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/platform/temporary_folder.h"
 
@@ -276,6 +277,75 @@ TEST_F(CheckFilesTest, FilesAreSpokenOfTogetherWithTheRest) {
   const std::string text = ToText(CheckAll(read, [](const v1::JobSpec&) { return true; }).violations);
   EXPECT_THAT(text, HasSubstr("f:2:8: data.train: /no/such is not allowed"));
   EXPECT_THAT(text, HasSubstr("f:3:12: training.steps: 0 is not allowed"));
+}
+
+class CheckPreparedTest : public CheckFilesTest {
+ protected:
+  CheckPreparedTest() {
+    path_ = data::WriteDataset(folder_, "set", {{data::Document(600, 1), data::Document(400, 2)}});
+    spec_.mutable_data()->set_train(path_);
+    spec_.mutable_model()->set_vocab_size(1000);
+  }
+
+  std::string path_;
+};
+
+TEST_F(CheckPreparedTest, AFolderOfTokensIsGood) {
+  EXPECT_EQ(Check(), "");
+  spec_.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
+  EXPECT_EQ(Check(), "");
+}
+
+TEST_F(CheckPreparedTest, ATokenizerLargerThanTheVocabularyIsRefused) {
+  spec_.mutable_model()->set_vocab_size(999);
+  EXPECT_EQ(
+      Check(),
+      "model.vocab_size: 999 is not allowed; allowed: at least 1000 with the tokenizer of data.train; the "
+      "tokenizer /t has ids up to 999: use 1000, or prepare the text with the model's own tokenizer\n");
+}
+
+TEST_F(CheckPreparedTest, WhatContradictsTheFolderIsRefused) {
+  spec_.mutable_data()->set_tokenizer("bytes");
+  spec_.mutable_data()->set_end_of_document(10);
+  EXPECT_EQ(
+      Check(),
+      "data.tokenizer: bytes is not allowed; allowed: auto where data.train is a prepared folder; the folder "
+      "has its own tokenizer: omit the key\n"
+      "data.end_of_document: 10 is not allowed; allowed: absent where data.train is a prepared folder; the "
+      "folder says where documents begin: omit the key\n");
+}
+
+TEST_F(CheckPreparedTest, ValidationTextIsOfTheSameKindAndTokenizer) {
+  spec_.mutable_data()->set_validation(folder_.path() + "/data");
+  EXPECT_THAT(Check(), HasSubstr("allowed: a prepared folder, as data.train is; prepare it with the same"));
+  std::string other = data::DescriptionOf({{data::Document(500, 1)}}, true);
+  other.replace(other.find("aaaa"), 4, "bbbb");
+  folder_.Write("other/dataset.json", other);
+  spec_.mutable_data()->set_validation(folder_.path() + "/other");
+  EXPECT_THAT(Check(), HasSubstr("was prepared with /t, and data.train with /t: prepare both with one"));
+}
+
+TEST_F(CheckPreparedTest, ABrokenDescriptionIsNamed) {
+  folder_.Write("set/dataset.json", "{");
+  EXPECT_EQ(Check(), "data.train: " + path_ +
+                         " is not allowed; allowed: a folder as tandem data prepare makes it; " + path_ +
+                         "/dataset.json: it is not JSON: prepare it again\n");
+}
+
+TEST_F(CheckFilesTest, BytesThatAreNoTextAreRefused) {
+  for (const std::string name : {"a.jsonl", "b.parquet", "c.idx", "d.jsonl.gz", "e.safetensors"}) {
+    const std::string path = folder_.Write("data/" + name, std::string(1000, 'x'));
+    EXPECT_THAT(Check(), HasSubstr(path + " is a")) << name;
+    EXPECT_THAT(Check(), HasSubstr("make tokens of it with tandem data prepare")) << name;
+    std::filesystem::remove(path);
+  }
+}
+
+TEST_F(CheckFilesTest, BytesNeedAVocabularyOf256) {
+  spec_.mutable_model()->set_vocab_size(255);
+  EXPECT_EQ(Check(),
+            "model.vocab_size: 255 is not allowed; allowed: at least 256 where bytes are tokens; a byte has "
+            "256 values: use 256\n");
 }
 
 }  // namespace

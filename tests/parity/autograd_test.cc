@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "data/corpus.h"
 #include "data/loader.h"
+#include "data/text.h"
+#include "platform/clock.h"
 #include "tests/parity/autograd_model.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -100,12 +101,14 @@ void CompareWithAutograd(JobOptions options) {
   };
 
   AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"), options.experts);
-  const auto corpus = std::make_shared<data::Corpus>(data::CorpusSource{
-      .train = plan.train.data.train, .validation_fraction = plan.train.data.validation_fraction});
-  const data::Loader loader(corpus, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
-                            plan.batch.packs_documents
-                                ? std::optional(data::Documents{plan.train.data.end_of_document})
-                                : std::nullopt);
+  data::TextOptions text{.train = plan.train.data.train,
+                         .validation_fraction = plan.train.data.validation_fraction,
+                         .sequence_length = plan.batch.sequence_length};
+  if (plan.batch.packs_documents) {
+    text.documents = data::Documents{plan.train.data.end_of_document};
+  }
+  const data::Loader loader(data::OpenText(text, platform::SteadyClock()).train, data::Split::kTrain,
+                            plan.train.seed, plan.batch.sequence_length, plan.batch.packs_documents);
 
   const JobRun whole = RunJob(plan);
   ASSERT_EQ(static_cast<int64_t>(whole.steps.size()), plan.train.steps);

@@ -93,15 +93,20 @@ TEST(CheckTokensTest, ATokenOutsideTheVocabularyIsTheUsersErrorInOneLine) {
     std::vector<int64_t> tokens(2 * 17, 7);
     tokens[17 + 3] = id;
     try {
-      CheckTokens({.sequences = 2, .sequence_length = 16}, 256, 1, tokens.data());
+      CheckTokens({.sequences = 2, .sequence_length = 16}, 256, tokens.data(),
+                  [](int64_t sequence, int64_t token) {
+                    return data::Place{.file = "/data/0.bin", .byte = 100 * sequence + token};
+                  });
       FAIL() << "the token was taken";
     } catch (const UserError& error) {
-      EXPECT_EQ(error.what(), "data: microbatch 1 of this rank has token id " + std::to_string(id) +
-                                  " at position 3 of sequence 1; a model with model.vocab_size 256 takes ids "
+      EXPECT_EQ(error.what(), "data: /data/0.bin has token id " + std::to_string(id) +
+                                  " at byte 103; a model with model.vocab_size 256 takes ids "
                                   "from 0 to 255: use the tokenizer that the vocabulary belongs to");
     }
   }
 }
+
+data::Place Nowhere(int64_t, int64_t) { return {}; }
 
 // Behind the tokens of a sequence are its documents' starts, which are no ids.
 TEST(CheckTokensTest, WhereDocumentsBeginIsNoToken) {
@@ -110,9 +115,9 @@ TEST(CheckTokensTest, WhereDocumentsBeginIsNoToken) {
   for (int sequence = 0; sequence < 2; ++sequence) {
     rows[sequence * batch.columns() + 301 + 299] = 299;
   }
-  CheckTokens(batch, 256, 0, rows.data());
+  CheckTokens(batch, 256, rows.data(), Nowhere);
   rows[batch.columns() + 300] = 299;
-  EXPECT_THROW(CheckTokens(batch, 256, 0, rows.data()), UserError);
+  EXPECT_THROW(CheckTokens(batch, 256, rows.data(), Nowhere), UserError);
 }
 
 }  // namespace

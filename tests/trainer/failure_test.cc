@@ -7,7 +7,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
-#include "data/corpus.h"
+#include "data/token_source.h"
 #include "device/device.h"
 #include "link/exit_code.h"
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/corpus.h"
+#include "data/token_source.h"
+
+namespace tandem::data {
+
+// What a document of byte-level text is: a file, and within files what ends with the token end_of_document,
+// which is its document's last. A file in which it does not occur is one.
+struct Documents {
+  std::optional<int64_t> end_of_document;
+};
+
+// One split of a corpus, in which a token is a byte.
+class ByteSource : public TokenSource {
+ public:
+  ByteSource(std::shared_ptr<const Corpus> corpus, Split split, Documents documents = {});
+
+  // Throws DataError where training text has no end between documents: it is one file without an
+  // end_of_document, or the end_of_document does not occur. Held-out text may well be one document.
+  void CheckDocuments() const;
+
+  int64_t num_tokens() const override { return corpus_->num_tokens(split_); }
+  void Read(int64_t begin, int64_t count, int64_t* tokens) const override;
+  std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
+  Place Where(int64_t position) const override { return corpus_->Where(split_, position); }
+  std::string Description() const override;
+  std::string digest() const override { return corpus_->digest(); }
+  std::string documents_digest() const override;
+  std::string content_digest() const override { return corpus_->content_digest(); }
+
+ private:
+  const std::shared_ptr<const Corpus> corpus_;
+  const Split split_;
+  const Documents documents_;
+};
+
+}  // namespace tandem::data

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/file_kind.h"
+
+#include <cstdint>
+#include <cstring>
+
+namespace tandem::data {
+namespace {
+
+struct Kind {
+  std::string_view name;
+  std::string_view suffix;
+  std::string_view beginning;  // empty: known by its suffix alone
+};
+
+constexpr Kind kKinds[] = {
+    {"an index of tokens", ".idx", std::string_view("MMIDIDX\0\0", 9)},
+    {"a gzip file", ".gz", "\x1f\x8b"},
+    {"a zstd file", ".zst", "\x28\xb5\x2f\xfd"},
+    {"a Parquet file", ".parquet", "PAR1"},
+    {"a numpy file", ".npy", "\x93NUMPY"},
+    {"a file of JSON lines", ".jsonl", ""},
+};
+constexpr std::string_view kSafetensors = ".safetensors";
+constexpr uint64_t kMostHeaderBytes = 100'000'000;  // as safetensors has it
+
+}  // namespace
+
+std::string KindOfNoText(std::string_view name, std::string_view beginning) {
+  for (const Kind& kind : kKinds) {
+    if (name.ends_with(kind.suffix) || (!kind.beginning.empty() && beginning.starts_with(kind.beginning))) {
+      return std::string(kind.name);
+    }
+  }
+  uint64_t header = kMostHeaderBytes;
+  if (beginning.size() > sizeof(header)) {
+    std::memcpy(&header, beginning.data(), sizeof(header));
+  }
+  const bool weights = header > 0 && header < kMostHeaderBytes && beginning[sizeof(header)] == '{';
+  return weights || name.ends_with(kSafetensors) ? "a safetensors file" : "";
+}
+
+}  // namespace tandem::data

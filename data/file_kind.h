@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tandem::data {
+
+// What a file is whose bytes are no text to train on: "a gzip file", "an index of tokens (.idx)", ... by its
+// name and, where it is known, by its beginning (16 bytes are enough). Empty where it may be text.
+std::string KindOfNoText(std::string_view name, std::string_view beginning);
+
+// What to do about such a file.
+inline constexpr char kPrepareIt[] =
+    "its bytes are not the text: make tokens of it with tandem data prepare and train on the folder that "
+    "this "
+    "makes, or name only the files that are text with a glob";
+
+}  // namespace tandem::data

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "platform/clock.h"
+
+namespace tandem::data {
+
+// Reads parts of any number of files by pread(2), with a bounded number of open descriptors: the one that was
+// not used for longest is closed. So a file that shrinks is an error and not a SIGBUS.
+//
+// A file must stay what it was when it was added: its size and time of modification are compared when it is
+// opened again, and at most once in kCheckEvery while it is open. Thread-safe.
+class FileReader {
+ public:
+  static constexpr absl::Duration kCheckEvery = absl::Minutes(1);
+
+  // field: of the job, for messages. clock outlives this.
+  FileReader(const char* field, const platform::Clock& clock, size_t most_open = 256);
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  // Opens a regular file and returns its number: 0, 1, ... Throws DataError.
+  int Add(const std::string& path) ABSL_LOCKS_EXCLUDED(mu_);
+
+  int64_t size(int file) const ABSL_LOCKS_EXCLUDED(mu_);  // in bytes, when it was added
+  std::string path(int file) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What content_sample.h makes of it. Throws DataError.
+  std::string ContentSample(int file) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Bytes [begin, begin + count), which lie within the size. Throws DataError where they cannot be read.
+  void Read(int file, int64_t begin, int64_t count, char* bytes) const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct File;
+  struct Opened;  // a descriptor, and the file it is of
+
+  // Never null. Closed at its last user's end.
+  std::shared_ptr<const Opened> Open(int file) const ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<const Opened> OpenAgain(const File& file) const;
+
+  const char* const field_;
+  const platform::Clock& clock_;
+  const size_t most_open_;
+
+  mutable absl::Mutex mu_;
+  mutable std::vector<std::unique_ptr<File>> files_ ABSL_GUARDED_BY(mu_);
+  mutable std::list<int> used_ ABSL_GUARDED_BY(mu_);  // open files, the one used last first
+};
+
+}  // namespace tandem::data

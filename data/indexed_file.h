@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace tandem::data {
+
+// The index of a file of tokens, in Megatron-LM's format (little-endian, without padding):
+//
+//   0       9 bytes  MMIDIDX\0\0
+//   9       u64      version, 1
+//   17      u8       type of a token: 1 u8, 2 i8, 3 i16, 4 i32, 5 i64, 6 f64, 7 f32, 8 u16
+//   18      u64      S, the number of sequences
+//   26      u64      D, the length of the document index
+//   34      i32[S]   tokens of each sequence
+//   34+4S   i64[S]   where each begins in the file of tokens, in bytes
+//   34+12S  i64[D]   document index: the first sequence of each of D - 1 documents, and S at the end
+//   ...     i8[S]    modes; only of multimodal data, which has them
+//
+// For Tandem each sequence is a document, as for Megatron's GPT data; the document index is not used.
+
+inline constexpr int64_t kIndexHeaderBytes = 34;
+
+struct IndexHeader {
+  int type_code = 0;
+  int64_t token_bytes = 0;
+  int64_t sequences = 0;
+  int64_t document_entries = 0;
+
+  int64_t LengthAt(int64_t sequence) const { return kIndexHeaderBytes + 4 * sequence; }
+  int64_t PointerAt(int64_t sequence) const { return kIndexHeaderBytes + 4 * sequences + 8 * sequence; }
+  int64_t EntryAt(int64_t entry) const { return kIndexHeaderBytes + 12 * sequences + 8 * entry; }
+};
+
+inline constexpr int kU16Code = 8;
+inline constexpr int kI32Code = 4;
+
+// Of the first kIndexHeaderBytes (fewer where the file is shorter) of a file of `file_bytes`.
+// InvalidArgument, in words that follow the file's name, where it is not an index of integers, or is longer
+// or shorter than its header says.
+absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t file_bytes);
+
+// Numbers of the file, which need not be aligned.
+int64_t IndexPointer(const char* bytes);
+int32_t IndexLength(const char* bytes);
+
+}  // namespace tandem::data

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/file_reader.h"
+#include "data/indexed_file.h"
+#include "data/token_source.h"
+#include "platform/clock.h"
+
+namespace tandem::data {
+
+// A folder that `tandem data prepare` made (dataset.h): shards of tokens with indices, which are read as they
+// are needed and are not kept in memory. Opening it reads the headers of all indices and compares the sizes
+// of all files with dataset.json. Thread-safe.
+class PreparedFolder {
+ public:
+  // field: of the job, for messages. clock outlives this. Throws DataError.
+  PreparedFolder(const char* field, const std::string& folder, const platform::Clock& clock);
+
+  const Dataset& dataset() const { return dataset_; }
+  const std::string& folder() const { return folder_; }
+
+  // As of TokenSource, of all tokens of the folder. Throw DataError.
+  void Read(int64_t begin, int64_t count, int64_t* tokens) const;
+  std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const;
+  Place Where(int64_t position) const;
+
+  // The first position from `position` on at which a document begins; the number of all tokens if there is
+  // none.
+  int64_t DocumentFrom(int64_t position) const;
+
+  // Hexadecimal, of dataset.json's names, sizes and tokenizer; and of the files' contents (content_sample.h).
+  const std::string& digest() const { return digest_; }
+  const std::string& content_digest() const { return content_digest_; }
+
+ private:
+  struct Shard {
+    int bin = 0;  // numbers of files of the reader
+    int idx = 0;
+    IndexHeader header;
+    int64_t begin = 0;  // position of its first token
+    int64_t tokens = 0;
+  };
+
+  void Open(const Dataset::Shard& described, Shard& shard) const;
+  const Shard& ShardAt(int64_t position) const;
+  // The position in the shard at which that sequence begins; its number of tokens behind the last.
+  int64_t StartOf(const Shard& shard, int64_t sequence) const;
+  // The first sequence of the shard that begins at `position` of the shard or behind it.
+  int64_t SequenceFrom(const Shard& shard, int64_t position) const;
+  [[noreturn]] void RefuseIndex(const Shard& shard, const std::string& why) const;
+
+  const char* const field_;
+  const std::string folder_;
+  Dataset dataset_;
+  std::unique_ptr<FileReader> files_;
+  std::vector<Shard> shards_;
+  std::string digest_;
+  std::string content_digest_;
+};
+
+// Tokens [begin, end) of a prepared folder. Requires that a document begins at `begin`.
+class PreparedSource : public TokenSource {
+ public:
+  PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end);
+
+  int64_t num_tokens() const override { return end_ - begin_; }
+  void Read(int64_t begin, int64_t count, int64_t* tokens) const override;
+  std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
+  Place Where(int64_t position) const override { return folder_->Where(begin_ + position); }
+  std::string Description() const override { return folder_->folder(); }
+  std::string digest() const override;
+  std::string documents_digest() const override;
+  std::string content_digest() const override { return folder_->content_digest(); }
+
+ private:
+  const std::shared_ptr<const PreparedFolder> folder_;
+  const int64_t begin_;
+  const int64_t end_;
+};
+
+// Where the held-out end of a prepared folder begins: the first document from (1 - fraction) of its tokens
+// on, and from that on of which at most most_tokens are left. The number of its tokens where nothing is held
+// out.
+int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t most_tokens);
+
+}  // namespace tandem::data

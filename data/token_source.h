@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tandem::data {
+
+// The data cannot be used: one line that names the field of the job, the path, and what to do. A user's
+// error.
+class DataError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+enum class Split : uint8_t { kTrain, kValidation };
+
+// A byte of a file.
+struct Place {
+  std::string file;
+  int64_t byte = 0;
+  bool operator==(const Place&) const = default;
+};
+
+// The text of one split of a job: one stream of tokens, its files one after the other, with documents in it.
+// Where the tokens come from, and what a document is, each implementation says.
+//
+// Immutable, thread-safe. The files must stay as they are while the source lives. All methods that read
+// throw DataError where a file cannot be read, or has changed since the source was opened.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+
+  virtual int64_t num_tokens() const = 0;
+
+  // Tokens [begin, begin + count), which must exist: ids from 0 on, as the files have them.
+  virtual void Read(int64_t begin, int64_t count, int64_t* tokens) const = 0;
+
+  // The positions among [begin, begin + count), which must exist, at which a document begins: ascending.
+  // Position 0 begins one.
+  virtual std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const = 0;
+
+  // Where the file has the token at that position, which must exist.
+  virtual Place Where(int64_t position) const = 0;
+
+  // The files, for messages: "notes.txt", "its 12 files".
+  virtual std::string Description() const = 0;
+
+  // Hexadecimal: which text this is, by the files' names and sizes and by what is held out. A checkpoint has
+  // it, so it must not change from version to version.
+  virtual std::string digest() const = 0;
+
+  // The same, and where documents begin: of a job that packs documents.
+  virtual std::string documents_digest() const = 0;
+
+  // Hexadecimal, of the files' contents as far as content_sample.h reads them.
+  virtual std::string content_digest() const = 0;
+};
+
+}  // namespace tandem::data

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The documents of input files, one after the other, in bounded memory.
+
+Input: files, folders (every file below that is not hidden) and globs, of JSON lines or of text, plain or compressed
+with gzip or zstd. Output: `Raw` documents in the order of the files' paths (bytewise), then of their places.
+"""
+import dataclasses
+import glob
+import gzip
+import os
+import stat
+import zlib
+
+import xxhash
+import zstandard
+
+from tandem.data.errors import DataError
+
+BLOCK_BYTES = 1 << 20
+BOM = b"\xef\xbb\xbf"
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+NOT_BUILT = {b"PAR1": "a Parquet file", b"MMIDIDX\0": "an index of tokens", b"\x93NUMPY": "a numpy file"}
+
+
+@dataclasses.dataclass
+class Input:
+    path: str
+    bytes: int
+    mtime_ns: int
+    json_lines: bool
+
+
+@dataclasses.dataclass
+class Raw:
+    """A line of JSON, or a file of text, without BOM and end of line; None where it is longer than allowed."""
+    line: int      # from 1
+    end: int       # decoded bytes of the file up to and with its end of line
+    position: int  # bytes of the file as it lies on the disk that had been read by then
+    text: bytes
+
+
+def find_inputs(patterns, form):
+    """The files as a sorted list of Input, and the number of hidden ones that were skipped."""
+    paths, hidden = set(), 0
+    for pattern in patterns:
+        found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+        if not found:
+            raise DataError(f"{pattern}: no such file or folder, and nothing matches it")
+        for path in found:
+            if not os.path.isdir(path):
+                paths.add(os.path.abspath(path))
+                continue
+            for folder, folders, names in os.walk(path):
+                hidden += sum(name.startswith(".") for name in (*folders, *names))
+                folders[:] = [name for name in folders if not name.startswith(".")]
+                paths.update(os.path.abspath(os.path.join(folder, name)) for name in names if not name.startswith("."))
+    inputs = []
+    for path in sorted(paths, key=os.fsencode):
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode):
+            raise DataError(f"{path}: it is not a regular file")
+        inputs.append(Input(path, info.st_size, info.st_mtime_ns, _is_json(path) if form == "auto" else form == "jsonl"))
+    if not inputs:
+        raise DataError(f"{', '.join(patterns)}: there is no file" + (f"; {hidden} hidden ones are skipped" if hidden else ""))
+    return inputs, hidden
+
+
+def _is_json(path):
+    for suffix in (".gz", ".zst"):
+        path = path.removesuffix(suffix)
+    return path.endswith(JSON_SUFFIXES)
+
+
+class InputFile:
+    """Reads one file once: iterate over its documents, then `digest` is XXH3-128 of it as it lies on the disk."""
+
+    def __init__(self, source, most_bytes):
+        self._source = source
+        self._most = most_bytes
+        self._hash = xxhash.xxh3_128()
+        self.position = 0
+        self.digest = None
+
+    def __iter__(self):
+        try:
+            with open(self._source.path, "rb") as self._file:
+                beginning = self._file.read(64)
+                self._file.seek(0)
+                self._check(beginning)
+                yield from self._json_lines(beginning) if self._source.json_lines else self._text(beginning)
+                while self.read(BLOCK_BYTES):  # what a decompressor left
+                    pass
+        except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
+            raise DataError(f"{self._source.path}: its compressed data cannot be read ({error}): it may be half of a "
+                            "download; fetch it again") from error
+        except OSError as error:
+            raise DataError(f"{self._source.path}: cannot be read: {error.strerror or error}") from error
+        if self.position != self._source.bytes:
+            raise DataError(f"{self._source.path}: it had {self._source.bytes} bytes at the start and {self.position} "
+                            "when it was read; prepare data that stay as they are")
+        self.digest = self._hash.hexdigest()
+
+    def read(self, size=-1):
+        """For decompressors: bytes of the file itself."""
+        block = self._file.read(size)
+        self._hash.update(block)
+        self.position += len(block)
+        return block
+
+    def _check(self, beginning):
+        for magic, what in NOT_BUILT.items():
+            if beginning.startswith(magic):
+                raise DataError(f"{self._source.path}: it is {what}, which is not read; give JSON lines or text")
+        if beginning.startswith(b"version https://git-lfs"):
+            raise DataError(f"{self._source.path}: it is a Git LFS pointer and not the file; run git lfs pull")
+
+    def _blocks(self, beginning):
+        if beginning.startswith(b"\x1f\x8b"):
+            stream = gzip.GzipFile(fileobj=self, mode="rb")
+        elif beginning.startswith(b"\x28\xb5\x2f\xfd"):
+            stream = _WholeFrames(self)
+        else:
+            stream = self
+        first = True
+        while block := stream.read(BLOCK_BYTES):
+            if first and len(block) < len(BOM):
+                block += stream.read(BLOCK_BYTES)
+            yield block
+            first = False
+
+    def _json_lines(self, beginning):
+        kept, kept_bytes, line, end = [], 0, 1, 0
+        skipped_bom = False
+        for block in self._blocks(beginning):
+            pieces = block.split(b"\n")
+            for piece in pieces[:-1]:
+                size = kept_bytes + len(piece)
+                end += len(piece) + 1
+                text = b"".join((*kept, piece)) if size <= self._most + 1 else None
+                text, skipped_bom = _line(text, self._most, skipped_bom)
+                yield Raw(line, end, self.position, text)
+                kept, kept_bytes, line = [], 0, line + 1
+            end += len(pieces[-1])
+            kept_bytes += len(pieces[-1])
+            if kept_bytes > self._most + 1:  # the rest of the line is read, and not kept
+                kept = []
+            elif pieces[-1]:
+                kept.append(pieces[-1])
+        if kept_bytes > 0:
+            text = b"".join(kept) if kept_bytes <= self._most + 1 else None
+            yield Raw(line, end, self.position, _line(text, self._most, skipped_bom)[0])
+
+    def _text(self, beginning):
+        kept, size = [], 0
+        for block in self._blocks(beginning):
+            size += len(block)
+            kept = [*kept, block] if size <= self._most else []
+        if size > 0:
+            yield Raw(1, size, self.position, b"".join(kept).removeprefix(BOM) if size <= self._most else None)
+
+
+class _WholeFrames:
+    """Frames of zstd one after the other; an end inside of one is an error, which the library's reader keeps to itself."""
+
+    def __init__(self, file):
+        self._file = file
+        self._frame = None
+        self._rest = b""
+
+    def read(self, _size):
+        while True:
+            data = self._rest or self._file.read(BLOCK_BYTES)
+            self._rest = b""
+            if not data:
+                if self._frame is not None:
+                    raise EOFError("it ends inside of a frame")
+                return b""
+            if self._frame is None:
+                self._frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+            block = self._frame.decompress(data)
+            if self._frame.eof:
+                self._rest = self._frame.unused_data
+                self._frame = None
+            if block:
+                return block
+
+
+def _line(text, most, skipped_bom):
+    """Without a BOM at the file's start and a carriage return at its own end; whether the file's start is behind."""
+    if text is not None:
+        text = (text if skipped_bom else text.removeprefix(BOM)).removesuffix(b"\r")
+        text = text if len(text) <= most else None
+    return text, True

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents become token ids, by Hugging Face's own library or byte by byte. Text stays text: what looks like a
+special token in a document is not one, and nothing is added that the options do not ask for."""
+import array
+import hashlib
+import json
+import multiprocessing
+import os
+import pathlib
+import signal
+import threading
+
+from tandem.data.errors import DataError
+
+BATCH_BYTES = 1 << 18  # of text that the library encodes at once; its results take 100 times as much
+U16_VOCABULARY = 65500  # below it tokens take two bytes
+
+
+class Tokenizer:
+    """From `path`: "bytes", a tokenizer.json, or a folder with one. bos, eos: auto, none, an id, or a token."""
+
+    def __init__(self, path, bos="none", eos="auto", parse_special=False):
+        self.path, self._library, self._parse_special = path, None, parse_special
+        self.kind, self.digest, settings = "bytes", None, {}
+        if path == "bytes":
+            self.vocabulary = 257
+            known = {"eos": 256, "bos": None, "pad": None}
+        else:
+            self.kind = "huggingface"
+            self.path, settings = self._load(path)
+            known = {name: self._id(settings.get(f"{name}_token")) for name in ("bos", "eos", "pad")}
+        self.pad = known["pad"]
+        self.adds_bos, self.bos = self._choose("bos", bos, known["bos"])
+        self.adds_eos, self.eos = self._choose("eos", eos, known["eos"])
+        self.token_type = "u16" if self.vocabulary < U16_VOCABULARY else "i32"
+
+    def _load(self, path):
+        import tokenizers  # not needed for bytes
+        place = pathlib.Path(path)
+        file = place / "tokenizer.json" if place.is_dir() else place
+        if not file.exists():
+            raise DataError(f"--tokenizer: {file}: there is no such file" + (
+                "; save it with transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)"
+                if place.is_dir() and any(place.iterdir()) else "; give bytes, a tokenizer.json, or a folder with one"))
+        content = file.read_bytes()
+        if content.startswith(b"version https://git-lfs"):
+            raise DataError(f"--tokenizer: {file}: it is a Git LFS pointer and not the file; run git lfs pull")
+        try:
+            library = tokenizers.Tokenizer.from_str(content.decode())
+        except Exception as error:  # what the library raises has no other type
+            raise DataError(f"--tokenizer: {file}: {' '.join(str(error).split())}") from error
+        # A tokenizer.json may say to cut documents, or to fill them up.
+        library.no_truncation()
+        library.no_padding()
+        library.encode_special_tokens = not self._parse_special
+        self._library = library
+        self.digest = hashlib.sha256(content).hexdigest()
+        self.vocabulary = max(library.get_vocab(with_added_tokens=True).values(), default=0) + 1
+        settings = file.parent / "tokenizer_config.json"
+        try:
+            return str(place.absolute()), json.loads(settings.read_text()) if settings.exists() else {}
+        except ValueError as error:
+            raise DataError(f"--tokenizer: {settings}: it is not JSON: {error}") from error
+
+    def _id(self, token):
+        content = token.get("content") if isinstance(token, dict) else token
+        return self._library.token_to_id(content) if content else None
+
+    def _choose(self, name, wanted, known):
+        """Whether documents get it, and its id."""
+        if wanted == "none":
+            return False, known
+        if wanted == "auto":
+            if known is None:
+                raise DataError(f"--{name} auto: {self.path} does not say which token that is; give --{name} with one of its "
+                                f"special tokens ({', '.join(self._special()) or 'it has none'}), or none")
+            return True, known
+        if wanted.isascii() and wanted.isdigit():  # an id, also where there is a token of that name
+            number = int(wanted) if int(wanted) < self.vocabulary else None
+        else:
+            number = self._library.token_to_id(wanted) if self._library else None
+        if number is None:
+            raise DataError(f"--{name}: {wanted} is neither an id below {self.vocabulary} nor a token of {self.path}")
+        return True, number
+
+    def _special(self):
+        added = self._library.get_added_tokens_decoder().values() if self._library else ()
+        return [token.content for token in added if token.special]
+
+    def encode(self, texts):
+        """The ids of all texts, one behind the other in the bytes of a shard, and how many are of each."""
+        ids = array.array("H" if self.token_type == "u16" else "i")
+        lengths = array.array("i")
+        before = (self.bos,) if self.adds_bos else ()
+        after = (self.eos,) if self.adds_eos else ()
+        for batch in _batches(texts):
+            for encoded in self._encode_batch(batch):
+                lengths.append(len(encoded) + len(before) + len(after))
+                ids.extend((*before,))
+                ids.extend(encoded)
+                ids.extend((*after,))
+        return ids.tobytes(), lengths
+
+    def _encode_batch(self, texts):
+        if self._library is None:
+            return [text.encode() for text in texts]
+        return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def describe(self):
+        """For dataset.json."""
+        return {"kind": self.kind, "path": self.path, **({"sha256": self.digest} if self.digest else {}),
+                "vocabulary": self.vocabulary, "bos": self.bos, "eos": self.eos, "pad": self.pad,
+                "adds_bos": self.adds_bos, "adds_eos": self.adds_eos}
+
+
+def _batches(texts):
+    batch, size = [], 0
+    for text in texts:
+        if batch and size + len(text) > BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += len(text)
+    if batch:
+        yield batch
+
+
+_of_this_process = None
+
+
+def start_process(options):
+    """Of a process that tokenises parts: one thread, and Ctrl-C is its parent's."""
+    global _of_this_process
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _of_this_process = (Tokenizer(**options["tokenizer"]), options["text_field"])
+
+
+def _end_with_parent():
+    """A parent that was killed leaves its pipes open in its children, which would wait for ever."""
+    multiprocessing.parent_process().join()
+    os._exit(1)
+
+
+def tokenize_part(raws, json_lines):
+    """Bytes and lengths as of encode, and [(index, kind, why)] of documents that were left out."""
+    tokenizer, field = _of_this_process
+    texts, left_out = [], []
+    for index, raw in enumerate(raws):
+        text, problem = _text_of(raw, json_lines, field)
+        if problem:
+            left_out.append((index, *problem))
+        else:
+            texts.append(text)
+    return (*tokenizer.encode(texts), left_out)
+
+
+def _text_of(raw, json_lines, field):
+    """The text of a document, or why there is none."""
+    if raw is None:
+        return None, ("too long", "it is longer than --max-document")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        return None, ("not UTF-8", f"byte {error.start} of it is no UTF-8")
+    if json_lines:
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            return None, ("broken JSON", str(error))
+        if not isinstance(line, dict) or field not in line:
+            return None, ("without the field", f"there is no field {field}")
+        text = line[field]
+        if not isinstance(text, str):
+            return None, ("no text", f"its field {field} is not text")
+        if not _encodes(text):
+            return None, ("not UTF-8", f"its field {field} has half of a surrogate pair")
+    return (text, None) if text else (None, ("empty", "it has no text"))
+
+
+def _encodes(text):
+    try:
+        text.encode()
+        return True
+    except UnicodeEncodeError:
+        return False

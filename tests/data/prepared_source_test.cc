@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/prepared_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "data/loader.h"
+#include "data/text.h"
+#include "tests/data/prepared_folder.h"
+#include "tests/platform/temporary_folder.h"
+
+namespace tandem::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class HandClock : public platform::Clock {
+ public:
+  absl::Time Now() const override { return now; }
+  absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+};
+
+// Shards of documents of random lengths, and the same as one list of tokens and of starts.
+class PreparedSourceTest : public testing::Test {
+ protected:
+  void Make(uint64_t seed, bool u16, int num_shards = 5) {
+    std::mt19937_64 random(seed);
+    shards_.assign(num_shards, {});
+    tokens_.clear();
+    starts_.clear();
+    for (std::vector<Document>& shard : shards_) {
+      for (uint64_t i = 0; i < 1 + random() % 30; ++i) {
+        Document document(1 + random() % (i % 5 == 0 ? 300 : 8));
+        for (int64_t& token : document) {
+          token = static_cast<int64_t>(random() % 1000);
+        }
+        starts_.push_back(static_cast<int64_t>(tokens_.size()));
+        tokens_.insert(tokens_.end(), document.begin(), document.end());
+        shard.push_back(std::move(document));
+      }
+    }
+    path_ = WriteDataset(folder_, "set-" + std::to_string(seed), shards_, u16);
+  }
+
+  SplitText Open(double fraction = 0, bool packed = false, int64_t sequence_length = 7) {
+    TextOptions options{.train = path_, .validation_fraction = fraction, .sequence_length = sequence_length};
+    if (packed) {
+      options.documents = Documents{};
+    }
+    return OpenText(options, clock_);
+  }
+
+  std::string Error() {
+    try {
+      Open();
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  std::vector<int64_t> StartsIn(int64_t begin, int64_t count) const {
+    std::vector<int64_t> starts;
+    for (const int64_t start : starts_) {
+      if (start >= begin && start < begin + count) {
+        starts.push_back(start);
+      }
+    }
+    return starts;
+  }
+
+  platform::TemporaryFolder folder_;
+  HandClock clock_;
+  std::vector<std::vector<Document>> shards_;
+  std::vector<int64_t> tokens_;
+  std::vector<int64_t> starts_;
+  std::string path_;
+};
+
+TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Make(seed, /*u16=*/seed % 2 == 0);
+    const SplitText text = Open();
+    ASSERT_EQ(text.train->num_tokens(), static_cast<int64_t>(tokens_.size()));
+    EXPECT_EQ(text.validation->num_tokens(), 0);
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 200; ++i) {
+      const auto begin = static_cast<int64_t>(random() % tokens_.size());
+      const auto count = static_cast<int64_t>(1 + random() % (tokens_.size() - begin));
+      std::vector<int64_t> tokens(count);
+      text.train->Read(begin, count, tokens.data());
+      EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), tokens_.begin() + begin)) << begin << " " << count;
+      EXPECT_EQ(text.train->DocumentStarts(begin, count), StartsIn(begin, count));
+    }
+  }
+}
+
+TEST_F(PreparedSourceTest, RowsSayWhereTheirDocumentsBegin) {
+  path_ = WriteDataset(folder_, "small", {{{1, 2, 3}, {4, 5}}, {{6, 7, 8, 9, 10}}});
+  const Loader loader(Open(0, true, 4).train, Split::kValidation, 1, 4, /*packs_documents=*/true);
+  std::vector<int64_t> rows(2 * loader.row_elements());
+  loader.Fill(1, 0, 1, 2, rows.data());
+  EXPECT_THAT(rows, ElementsAre(1, 2, 3, 4, 5, /**/ 0, 0, 0, 3, 6, 7, 8, 9, 10, /**/ 0, 0, 0, 0));
+}
+
+TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Make(seed, true);
+    const SplitText text = Open(0.2);
+    const auto all = static_cast<int64_t>(tokens_.size());
+    const int64_t trained = text.train->num_tokens();
+    EXPECT_EQ(trained + text.validation->num_tokens(), all);
+    EXPECT_GE(trained, static_cast<int64_t>(0.8 * static_cast<double>(all)) - 1);
+    // The first document from there on.
+    const std::vector<int64_t> later = StartsIn(all - std::llround(static_cast<double>(all) * 0.2), all);
+    EXPECT_EQ(trained, later.empty() ? all : later[0]);
+    if (text.validation->num_tokens() > 0) {
+      int64_t first = -1;
+      text.validation->Read(0, 1, &first);
+      EXPECT_EQ(first, tokens_[trained]);
+      EXPECT_THAT(text.validation->DocumentStarts(0, 1), ElementsAre(0));
+    }
+    EXPECT_NE(text.train->digest(), Open(0).train->digest());
+  }
+}
+
+TEST_F(PreparedSourceTest, AtMostAMillionWindowsAreHeldOut) {
+  Make(3, true);
+  const PreparedFolder folder("data.train", path_, clock_);
+  EXPECT_EQ(HeldOutFrom(folder, 0.5, 10), folder.DocumentFrom(folder.dataset().tokens - 10));
+}
+
+TEST_F(PreparedSourceTest, APositionHasAFileAndAByte) {
+  Make(4, /*u16=*/false, 2);
+  const SplitText text = Open();
+  int64_t first = 0;
+  for (const Document& document : shards_[0]) {
+    first += static_cast<int64_t>(document.size());
+  }
+  EXPECT_EQ(text.train->Where(2), (Place{.file = path_ + "/tokens-0.bin", .byte = 8}));
+  EXPECT_EQ(text.train->Where(first + 3), (Place{.file = path_ + "/tokens-1.bin", .byte = 12}));
+}
+
+TEST_F(PreparedSourceTest, DigestsAreOfTheContentAndNotOfThePlace) {
+  Make(5, true);
+  const std::string one = path_;
+  const SplitText first = Open();
+  WriteDataset(folder_, "copy", shards_);
+  path_ = folder_.path() + "/copy";
+  const SplitText copy = Open();
+  EXPECT_EQ(first.train->digest(), copy.train->digest());
+  EXPECT_EQ(first.train->content_digest(), copy.train->content_digest());
+  shards_[0][0][0] ^= 1;
+  WriteDataset(folder_, "copy", shards_);
+  const SplitText other = Open();
+  EXPECT_EQ(first.train->digest(), other.train->digest());
+  EXPECT_NE(first.train->content_digest(), other.train->content_digest());
+  EXPECT_NE(first.train->documents_digest(), first.train->digest());
+}
+
+TEST_F(PreparedSourceTest, FilesThatDoNotBelongTogetherAreNamed) {
+  Make(6, true, 2);
+  const std::string bin = BinOf(shards_[0], true);
+  const std::string idx = IdxOf(shards_[0], true);
+  const std::string name = std::filesystem::path(path_).filename().string();
+  const auto write = [&](const std::string& suffix, const std::string& content) {
+    folder_.Write(name + "/tokens-0" + suffix, content);
+  };
+  write(".bin", bin.substr(0, bin.size() - 2));
+  EXPECT_EQ(Error(), "data.train: " + path_ + "/tokens-0.bin has " + std::to_string(bin.size() - 2) +
+                         " bytes where dataset.json says " + std::to_string(bin.size()) +
+                         ": it was cut off, or is another file; copy the folder again, or make it again with "
+                         "tandem data prepare");
+  write(".bin", bin);
+  write(".idx", idx.substr(0, idx.size() - 1));
+  EXPECT_THAT(Error(), HasSubstr("tokens-0.idx has "));
+  write(".idx", "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n");
+  EXPECT_THAT(Error(), HasSubstr("tokens-0.idx is not an index: it does not begin with MMIDIDX"));
+  write(".idx", IdxOf(shards_[0], false));
+  EXPECT_THAT(Error(), HasSubstr("tokens-0.idx has tokens of type 4 where dataset.json says u16"));
+  write(".idx", IdxOf(shards_[1], true));
+  EXPECT_THAT(Error(),
+              testing::AnyOf(HasSubstr(" sequences where dataset.json says "), HasSubstr("do not fill")));
+  std::filesystem::remove(path_ + "/tokens-0.idx");
+  EXPECT_THAT(Error(), HasSubstr("tokens-0.idx"));
+}
+
+TEST_F(PreparedSourceTest, AnIndexOutOfOrderIsAnErrorAndNoCrash) {
+  path_ = WriteDataset(folder_, "bad", {{{1, 2}, {3, 4}, {5, 6}, {7, 8}}});
+  std::string idx = IdxOf({{1, 2}, {3, 4}, {5, 6}, {7, 8}}, true);
+  const IndexHeader header = ParseIndexHeader(idx.substr(0, kIndexHeaderBytes), idx.size()).value();
+  for (const int64_t pointer : {int64_t{-4}, int64_t{1}, int64_t{1} << 62, int64_t{0}}) {
+    std::memcpy(idx.data() + header.PointerAt(2), &pointer, sizeof(pointer));
+    folder_.Write("bad/tokens-0.idx", idx);
+    const SplitText text = Open();
+    if (pointer != 0) {
+      EXPECT_THROW(text.train->DocumentStarts(0, 8), DataError) << pointer;
+    }
+  }
+}
+
+// As a copy that is made anew while a job runs. The index is not part of it.
+TEST_F(PreparedSourceTest, AFileThatChangesIsAnErrorByName) {
+  Make(7, true, 1);
+  const SplitText text = Open();
+  std::vector<int64_t> tokens(tokens_.size());
+  text.train->Read(0, tokens_.size(), tokens.data());
+  std::filesystem::resize_file(path_ + "/tokens-0.bin", 2);
+  try {
+    text.train->Read(0, tokens_.size(), tokens.data());
+    FAIL() << "it was read";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("tokens-0.bin became shorter while the job reads it"));
+  }
+  clock_.now += absl::Minutes(1);
+  try {
+    text.train->Read(0, 1, tokens.data());
+    FAIL() << "it was read";
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("tokens-0.bin was changed while the job reads it: it had "));
+  }
+}
+
+TEST_F(PreparedSourceTest, AnyIndexIsReadOrRefused) {
+  constexpr uint64_t kSeed = 7;
+  std::mt19937_64 random(kSeed);
+  const std::vector<Document> shard = {{1, 2, 3}, {4}, {5, 6, 7, 8}, {9}};
+  path_ = WriteDataset(folder_, "fuzz", {shard});
+  const std::string good = IdxOf(shard, true);
+  int opened = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    std::string idx = good;
+    idx[random() % idx.size()] = static_cast<char>(random());
+    folder_.Write("fuzz/tokens-0.idx", idx);
+    try {
+      const SplitText text = Open();
+      ++opened;
+      for (const int64_t start : text.train->DocumentStarts(0, 9)) {
+        EXPECT_TRUE(start >= 0 && start < 9);
+      }
+    } catch (const DataError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("tokens-0.idx"));
+    }
+  }
+  EXPECT_GT(opened, 300) << "seed " << kSeed;
+}
+
+TEST_F(PreparedSourceTest, MoreFilesThanDescriptorsAreRead) {
+  FileReader reader("data.train", clock_, /*most_open=*/2);
+  for (int i = 0; i < 7; ++i) {
+    reader.Add(folder_.Write("f" + std::to_string(i), "file " + std::to_string(i)));
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 7; ++i) {
+      char digit = 0;
+      reader.Read(i, 5, 1, &digit);
+      EXPECT_EQ(digit, '0' + i);
+    }
+  }
+  folder_.Write("f0", "longer than before");
+  char byte = 0;
+  EXPECT_THROW(reader.Read(0, 0, 1, &byte), DataError) << "it is opened again";
+}
+
+TEST_F(PreparedSourceTest, TextOfTwoKindsOrTokenizersIsRefused) {
+  Make(8, true);
+  const std::string bytes = folder_.Write("text/a.txt", std::string(1000, 'x'));
+  const auto error = [&](TextOptions options) -> std::string {
+    try {
+      options.sequence_length = 7;
+      OpenText(options, clock_);
+    } catch (const DataError& refused) {
+      return refused.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error({.train = path_, .validation = bytes}), HasSubstr("is not a prepared folder"));
+  EXPECT_THAT(error({.train = bytes, .validation = path_}), HasSubstr("is a prepared folder"));
+  EXPECT_THAT(error({.train = path_, .validation = path_}), HasSubstr("has the same tokens as data.train"));
+  EXPECT_THAT(error({.train = path_, .documents = Documents{.end_of_document = 10}}),
+              HasSubstr("omit the key"));
+  EXPECT_EQ(error({.train = bytes}), "no error");
+}
+
+}  // namespace
+}  // namespace tandem::data

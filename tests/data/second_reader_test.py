@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The order of windows, their tokens and their documents against a second implementation, written here from the
+description of the formats and of the order (docs/formats.md), on 1 to 4 ranks.
+
+Usage: second_reader_test.py PROGRAM   (tandem_batches)
+"""
+import array
+import json
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+MASK = (1 << 64) - 1
+SEED = 20261128
+
+
+def mix(value):
+    value = (value + 0x9E3779B97F4A7C15) & MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
+
+
+def mix_keys(one, two):
+    return mix(mix(one) ^ two)
+
+
+def permuted(index, size, key):
+    """A Feistel network of six rounds over the smallest even number of bits that holds size - 1; walks its cycle."""
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    mask = (1 << half) - 1
+    while True:
+        left, right = index >> half, index & mask
+        for number in range(6):
+            left, right = right, left ^ (mix_keys((key + number) & MASK, right) & mask)
+        index = left << half | right
+        if index < size:
+            return index
+
+
+def write(folder, shards, u16):
+    """A prepared folder, and its tokens and the positions at which documents begin."""
+    code, kind, size = (8, "H", 2) if u16 else (4, "i", 4)
+    tokens, starts, listed = [], [], []
+    for number, documents in enumerate(shards):
+        own = [token for document in documents for token in document]
+        pointers, at = [], 0
+        for document in documents:
+            starts.append(len(tokens) + at // size)
+            pointers.append(at)
+            at += size * len(document)
+        tokens += own
+        (folder / f"s{number}.bin").write_bytes(array.array(kind, own).tobytes())
+        (folder / f"s{number}.idx").write_bytes(
+            b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(documents), len(documents) + 1)
+            + array.array("i", map(len, documents)).tobytes() + array.array("q", pointers).tobytes()
+            + array.array("q", range(len(documents) + 1)).tobytes())
+        listed.append({"name": f"s{number}", "documents": len(documents), "tokens": len(own)})
+    (folder / "dataset.json").write_text(json.dumps({
+        "format": "tandem-dataset", "version": 1, "tokenizer": {"kind": "bytes", "vocabulary": 257, "eos": 256},
+        "token_type": "u16" if u16 else "i32", "documents": len(starts), "tokens": len(tokens), "shards": listed}))
+    return tokens, starts
+
+
+def split(tokens, starts, fraction):
+    """Tokens and starts of what is trained on, and of what is held out."""
+    held = int(len(tokens) * fraction + 0.5)
+    begin = min((start for start in starts if start >= len(tokens) - held), default=len(tokens)) if held else len(tokens)
+    return ((tokens[:begin], [start for start in starts if start < begin]),
+            (tokens[begin:], [start - begin for start in starts if start >= begin]))
+
+
+def rows(text, train, seed, length, packed, samples):
+    tokens, starts = text
+    starts = set(starts)
+    windows = len(tokens) // (length + 1)
+    for sample in samples:
+        window = permuted(sample % windows, windows, mix_keys(seed, sample // windows)) if train else sample % windows
+        begin = window * (length + 1)
+        row = tokens[begin:begin + length + 1]
+        if packed:
+            first = 0
+            for place in range(length):
+                first = place if begin + place in starts else first
+                row.append(first)
+        yield from row
+
+
+def main():
+    random.seed(SEED)
+    pairs = 0
+    for case in range(24):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            shards = [[[random.randrange(257) for _ in range(random.choice((1, 2, 5, 40, 300)))] for _ in range(random.randrange(1, 60))]
+                      for _ in range(random.randrange(1, 6))]
+            tokens, starts = write(folder, shards, u16=case % 2 == 0)
+            length = random.choice((1, 7, 16, 31))
+            fraction = random.choice((0, 0.05, 0.3))
+            seed = random.randrange(1 << 63)
+            packed, ranks = case % 3 > 0, case % 4 + 1
+            rounds, sequences, steps = random.randrange(1, 4), random.randrange(1, 4), random.randrange(40, 120)
+            for train, text in zip((True, False), split(tokens, starts, fraction)):
+                if len(text[0]) < length + 1:
+                    continue
+                done = subprocess.run([sys.argv[1], folder, str(fraction), "train" if train else "validation", str(seed), str(length),
+                                       str(int(packed)), str(steps), str(ranks), str(rounds), str(sequences)],
+                                      stdout=subprocess.PIPE, check=True)
+                samples = range(steps * ranks * rounds * sequences) if train else [
+                    sample for _ in range(steps) for sample in range(ranks * rounds * sequences)]
+                got = array.array("q", done.stdout)
+                expected = array.array("q", rows(text, train, seed, length, packed, samples))
+                if got != expected:
+                    at = next((i for i, (one, two) in enumerate(zip(got, expected)) if one != two), min(len(got), len(expected)))
+                    print(f"case {case} (seed {SEED}), train {train}: {len(got)} numbers, expected {len(expected)}; the first other one is "
+                          f"number {at}")
+                    return 1
+                pairs += steps * ranks * rounds
+    print(f"{pairs} pairs of step and microbatch are the same")
+    return 0 if pairs > 10_000 else 1
+
+
+sys.exit(main())
