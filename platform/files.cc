@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <exception>
 #include <filesystem>
@@ -17,8 +18,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/log.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "platform/system_error.h"
 
 namespace tandem::platform {
 namespace {
@@ -91,7 +94,21 @@ class MachineFiles final : public Files {
     if (fd.get() < 0) {
       return Failed("open folder", path);
     }
-    return fsync(fd.get()) == 0 ? absl::OkStatus() : Failed("fsync folder", path);
+    if (fsync(fd.get()) == 0) {
+      return absl::OkStatus();
+    }
+    if (!MeansNotSupported(errno)) {
+      return Failed("fsync folder", path);
+    }
+    // The data of its files is durable by their own fsync, and their names as soon as the file system writes
+    // them by itself.
+    if (!warned_of_folders_.exchange(true)) {
+      Log(LogLevel::kWarning,
+          "the file system of a folder refuses to make it durable (fsync): a power cut may lose the newest "
+          "names in it",
+          {{"folder", path}});
+    }
+    return absl::OkStatus();
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -259,6 +276,8 @@ class MachineFiles final : public Files {
     }
     return info;
   }
+
+  std::atomic<bool> warned_of_folders_ = false;
 };
 
 }  // namespace

@@ -65,6 +65,8 @@ absl::Status FileError(int error, absl::string_view operation, const std::string
       absl::ErrnoToStatus(error, absl::StrCat(operation, " ", Shown(path, std::string::npos)));
   switch (error) {
     case ENOTDIR:
+    case ELOOP:  // a symbolic link that leads to itself, which time does not mend
+    case ENAMETOOLONG:
       return absl::InvalidArgumentError(status.message());
     case EMFILE:
     case ENFILE:

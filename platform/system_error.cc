@@ -30,6 +30,10 @@ absl::string_view RemedyOf(int error) {
   }
 }
 
+bool MeansNotSupported(int error) {
+  return error == EINVAL || error == EOPNOTSUPP || error == ENOTSUP || error == ENOSYS;
+}
+
 absl::Status SystemError(int error, absl::string_view what) {
   const absl::Status status = absl::ErrnoToStatus(error, what);
   const absl::string_view remedy = RemedyOf(error);

@@ -10,6 +10,9 @@ namespace tandem::platform {
 // where it does not say that. EAGAIN counts as what a new process or thread gets.
 absl::string_view RemedyOf(int error);
 
+// True for what a file system answers that does not have a call at all.
+bool MeansNotSupported(int error);
+
 // "`what`: Too many open files; raise the limit of open files (ulimit -n)", in one line; a code as that of
 // absl::ErrnoToStatus.
 absl::Status SystemError(int error, absl::string_view what);

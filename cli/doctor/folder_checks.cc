@@ -17,6 +17,8 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/number_text.h"
 #include "platform/files.h"
+#include "platform/regular_file.h"
+#include "platform/system_error.h"
 
 namespace tandem::cli {
 namespace {
@@ -90,6 +92,12 @@ std::string Trial::Write(int fd) {
   return ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? "" : Why("cannot lock a file (flock)");
 }
 
+// errno of making the names in a folder durable; 0: they are.
+int SyncError(const std::string& folder) {
+  const platform::Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return opened.get() >= 0 && ::fsync(opened.get()) == 0 ? 0 : errno;
+}
+
 }  // namespace
 
 std::vector<Finding> CheckDisk(const std::string& subject, const std::string& folder) {
@@ -127,6 +135,15 @@ std::vector<Finding> CheckShared(const std::string& folder) {
          absl::StrCat(
              Escape(folder), " is on ", kind,
              ", which other machines do not see; jobs on several machines need a shared file system")});
+  }
+  if (const int error = SyncError(folder); error != 0) {
+    const bool refused = platform::MeansNotSupported(error);
+    findings.push_back(
+        {refused ? Level::kWarn : Level::kFail, "shared folder",
+         absl::StrCat(Escape(folder), ": cannot make a folder durable (fsync): ", std::strerror(error),
+                      refused
+                          ? "; checkpoints are saved, and a power cut of the file server may lose the newest"
+                          : "; no checkpoint could be saved there: see its mount")});
   }
   const Trial from(folder);
   const Trial to(folder);

@@ -91,6 +91,20 @@ TEST_F(DamagedCheckpointTest, WhatIsNoRegularFileIsPassedOverByNameAndNotWaitedF
   }
 }
 
+TEST_F(DamagedCheckpointTest, ALinkToItselfIsPassedOverByName) {
+  SaveOn(files_, directory_, 2, 10);
+  for (const char* name : {"", "/manifest.json", "/rank-00001.safetensors"}) {
+    std::filesystem::remove_all(Path(20));
+    SaveOn(files_, directory_, 2, 20);
+    const std::string file = Path(20) + name;
+    std::filesystem::remove_all(file);
+    std::filesystem::create_symlink(std::filesystem::path(file).filename(), file);
+    EXPECT_EQ(Newest().path, Path(10)) << name;
+    EXPECT_THAT(skipped_, ElementsAre(HasSubstr("Too many levels of symbolic links"))) << name;
+    EXPECT_THROW(LoadsAs(Path(20), 1, 20), CheckpointError) << name;
+  }
+}
+
 // A file that is longer than memory must not be read to find that it is too long.
 TEST_F(DamagedCheckpointTest, AFileThatIsMuchTooLongIsPassedOverUnread) {
   SaveOn(files_, directory_, 2, 10);

@@ -3,23 +3,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
-#include <iterator>
 #include <optional>
 #include <string>
 
 #include "tests/platform/forwarding_files.h"
+#include "tests/platform/refused_calls.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::platform {
@@ -99,36 +94,6 @@ TEST_F(FilesTest, PublishNeverReplaces) {
   EXPECT_EQ(*files_.Read(Path("out")), "second");
 }
 
-// From here on the system call fails in this process.
-bool Refuse(uint32_t system_call, uint32_t error) {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program = {.len = std::size(filter), .filter = filter};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-constexpr int kNoSeccomp = 77;
-
-// Whether `part`, in a process of its own, returns 0. None: it returned kNoSeccomp.
-template <typename Part>
-std::optional<bool> InChild(Part part) {
-  const pid_t child = fork();
-  if (child == 0) {
-    _exit(part());
-  }
-  int status = 0;
-  EXPECT_EQ(waitpid(child, &status, 0), child);
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoSeccomp) {
-    return std::nullopt;
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
   for (const char* folder : {"first", "second"}) {
     ASSERT_TRUE(files_.CreateFolders(Path(folder)).ok());
@@ -195,6 +160,32 @@ TEST_F(FilesTest, AFolderThatWasMadeIsDurable) {
     GTEST_SKIP() << "no seccomp here";
   }
   EXPECT_TRUE(*told);
+}
+
+// Some mounts of FUSE, SMB and CSI.
+TEST_F(FilesTest, AFolderThatCannotBeMadeDurableIsNoError) {
+  ASSERT_TRUE(files_.CreateFolder(Path("x")).ok());
+  for (const int error : {EINVAL, EOPNOTSUPP, ENOSYS}) {
+    const std::optional<bool> passed = InChild([&] {
+      if (!Refuse(SYS_fsync, error)) {
+        return kNoSeccomp;
+      }
+      const bool folders = files_.SyncFolder(Path("x")).ok() && files_.CreateFolders(Path("y/z")).ok();
+      return folders && !files_.Write(Path("a"), "a").ok() ? 0 : 1;  // a file that is not durable is lost
+    });
+    if (!passed) {
+      GTEST_SKIP() << "no seccomp here";
+    }
+    EXPECT_TRUE(*passed) << error;
+    std::filesystem::remove_all(Path("y"));
+  }
+}
+
+TEST_F(FilesTest, ALinkToItselfIsWrongForGood) {
+  std::filesystem::create_symlink("self", Path("self"));
+  EXPECT_TRUE(absl::IsInvalidArgument(files_.Read(Path("self")).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files_.Size(Path("self") + "/below").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(files_.List(Path("self")).status()));
 }
 
 TEST_F(FilesTest, FoldersAreMadeBelowTheWorkingFolderAndWithASlashAtTheEnd) {
