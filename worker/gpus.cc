@@ -3,9 +3,11 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <iterator>
 #include <set>
 
 #include "absl/status/status.h"
@@ -17,11 +19,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "platform/status_macros.h"
 
 namespace tandem::worker {
 namespace {
 
 constexpr int kNotFound = 127;  // of the shell
+
+bool IsMig(absl::string_view entry) { return absl::StartsWith(entry, "MIG-"); }
 
 // The GPU that an entry of CUDA_VISIBLE_DEVICES means; null for none, or more than one.
 const v1::Slot* FindGpu(const std::vector<v1::Slot>& gpus, absl::string_view entry) {
@@ -29,8 +35,9 @@ const v1::Slot* FindGpu(const std::vector<v1::Slot>& gpus, absl::string_view ent
   const bool by_number = absl::SimpleAtoi(entry, &index);
   const v1::Slot* found = nullptr;
   for (const v1::Slot& gpu : gpus) {
-    const bool match = by_number ? gpu.index() == index
-                                 : absl::StartsWith(entry, "GPU-") && absl::StartsWith(gpu.uuid(), entry);
+    const bool named = absl::StartsWith(entry, "GPU-") || IsMig(entry);
+    const bool match =
+        by_number ? gpu.index() == index && index >= 0 : named && absl::StartsWith(gpu.uuid(), entry);
     if (match && found != nullptr) {
       return nullptr;
     }
@@ -41,13 +48,10 @@ const v1::Slot* FindGpu(const std::vector<v1::Slot>& gpus, absl::string_view ent
   return found;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<v1::Slot>> FindGpus() {
+// What nvidia-smi prints; nothing where there is none.
+absl::StatusOr<std::string> AskDriver(const std::string& flags) {
   // A driver that hangs must not keep the worker from starting.
-  FILE* const pipe = popen(
-      "timeout 20 nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits 2>&1",
-      "re");
+  FILE* const pipe = popen(absl::StrCat("timeout 20 nvidia-smi ", flags, " 2>&1").c_str(), "re");
   if (pipe == nullptr) {
     return absl::ErrnoToStatus(errno, "run nvidia-smi");
   }
@@ -58,13 +62,59 @@ absl::StatusOr<std::vector<v1::Slot>> FindGpus() {
   }
   const int status = pclose(pipe);
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotFound) {
-    return std::vector<v1::Slot>();
+    return std::string();
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     return absl::UnavailableError(
         absl::StrCat("nvidia-smi failed: ", absl::StripAsciiWhitespace(text.empty() ? "no answer" : text)));
   }
+  return text;
+}
+
+// What nvidia-smi says where it does not know: "[N/A]", "[Not Supported]".
+bool IsUnknown(absl::string_view field) {
+  return absl::StartsWith(field, "[") || absl::EqualsIgnoreCase(field, "N/A");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::Slot>> FindGpus() {
+  TANDEM_ASSIGN_OR_RETURN(
+      const std::string text,
+      AskDriver("--query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits"));
   return ReadGpus(text);
+}
+
+absl::StatusOr<std::vector<v1::Slot>> FindMigs() {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, AskDriver("-L"));
+  return ReadMigs(text);
+}
+
+std::vector<v1::Slot> ReadMigs(const std::string& text) {
+  std::vector<v1::Slot> slots;
+  for (const absl::string_view whole : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
+    // "  MIG 1g.10gb     Device  0: (UUID: MIG-46a1a8d2-...)", below the line of its GPU.
+    const absl::string_view line = absl::StripAsciiWhitespace(whole);
+    const size_t begin = line.find("(UUID: ");
+    const size_t end = line.rfind(')');
+    if (!absl::StartsWith(line, "MIG ") || begin == line.npos || end == line.npos) {
+      continue;
+    }
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    const std::vector<absl::string_view> sizes =
+        absl::StrSplit(words[1], absl::ByAnyChar(".+"));  // "1g.10gb"
+    int64_t gigabytes = 0;
+    v1::Slot& slot = slots.emplace_back();
+    slot.set_index(-1);
+    slot.set_device(v1::DEVICE_CUDA);
+    slot.set_name(absl::StrCat("MIG ", words[1]));
+    slot.set_uuid(std::string(line.substr(begin + 7, end - begin - 7)));
+    if (sizes.size() > 1 && absl::SimpleAtoi(absl::StripSuffix(sizes[1], "gb"), &gigabytes)) {
+      slot.set_memory_bytes(gigabytes << 30);
+    }
+    slot.set_healthy(true);
+  }
+  return slots;
 }
 
 absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text) {
@@ -74,7 +124,7 @@ absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text) {
     int index = 0;
     int64_t mebibytes = 0;
     if (fields.size() != 4 || !absl::SimpleAtoi(fields[0], &index) || index < 0 ||
-        !absl::SimpleAtoi(fields[3], &mebibytes)) {
+        (!absl::SimpleAtoi(fields[3], &mebibytes) && !IsUnknown(absl::StripAsciiWhitespace(fields[3])))) {
       return absl::InvalidArgumentError(absl::StrCat("nvidia-smi printed '", line, "', which is not a GPU"));
     }
     v1::Slot& slot = slots.emplace_back();
@@ -82,7 +132,7 @@ absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text) {
     slot.set_device(v1::DEVICE_CUDA);
     slot.set_name(std::string(absl::StripAsciiWhitespace(fields[1])));
     slot.set_uuid(std::string(absl::StripAsciiWhitespace(fields[2])));
-    slot.set_memory_bytes(mebibytes << 20);
+    slot.set_memory_bytes(std::max<int64_t>(mebibytes, 0) << 20);
     slot.set_healthy(true);
   }
   return slots;
@@ -91,7 +141,8 @@ absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text) {
 absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& gpus, const char* visible) {
   std::vector<v1::Slot> slots;
   if (visible == nullptr) {
-    slots = gpus;
+    std::copy_if(gpus.begin(), gpus.end(), std::back_inserter(slots),
+                 [](const v1::Slot& slot) { return !IsMig(slot.uuid()); });
   } else {
     const absl::string_view value = absl::StripAsciiWhitespace(visible);
     // What says "no GPU" to CUDA, and what Slurm says to a job without one.
@@ -109,6 +160,13 @@ absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& g
             "; name GPUs by number or UUID as nvidia-smi -L does, with commas between them"));
       }
       slots.push_back(*gpu);
+    }
+    if (slots.size() > 1 &&
+        std::any_of(slots.begin(), slots.end(), [](const v1::Slot& slot) { return IsMig(slot.uuid()); })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("CUDA_VISIBLE_DEVICES is '", absl::CHexEscape(value),
+                       "', but CUDA gives a process one part of a GPU (MIG) and nothing beside it; name one, "
+                       "and start a worker for each"));
     }
   }
   for (size_t i = 0; i < slots.size(); ++i) {

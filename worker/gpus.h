@@ -14,12 +14,18 @@ namespace tandem::worker {
 absl::StatusOr<std::vector<v1::Slot>> FindGpus();
 
 // Reads what `nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits` prints.
+// Memory that it does not name ([N/A], of a GPU that shares the machine's) is 0: unknown.
 absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text);
 
-// Those of the machine's GPUs that this process may use, numbered from 0 as CUDA numbers them for it.
-// `visible` is the value of CUDA_VISIBLE_DEVICES (numbers, or UUIDs that may be cut), by which Slurm and
-// Kubernetes hand out GPUs; null where it is not set: all. An error for what is no GPU of this machine, where
-// CUDA would silently leave out it and all that follow.
+// The parts that GPUs are divided into (MIG), and what ReadMigs reads: `nvidia-smi -L`. Their index is -1.
+absl::StatusOr<std::vector<v1::Slot>> FindMigs();
+std::vector<v1::Slot> ReadMigs(const std::string& text);
+
+// Those of the machine's GPUs, or of their parts behind them, that this process may use, numbered from 0 as
+// CUDA numbers them for it. `visible` is the value of CUDA_VISIBLE_DEVICES (numbers, or UUIDs that may be
+// cut), by which Slurm and Kubernetes hand out GPUs; null where it is not set: all. An error for what is no
+// GPU of this machine, where CUDA would silently leave out it and all that follow, and for a part beside
+// anything else, because CUDA gives a process one part and nothing more.
 absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& gpus, const char* visible);
 
 // The value of CUDA_VISIBLE_DEVICES with which CUDA numbers the GPUs as these slots, whatever it counted by.

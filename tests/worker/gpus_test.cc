@@ -30,14 +30,42 @@ TEST(GpusTest, NoLineIsNoGpu) {
 TEST(GpusTest, WhatIsNoGpuIsAnError) {
   EXPECT_EQ(ReadGpus("No devices were found\n").status().message(),
             "nvidia-smi printed 'No devices were found', which is not a GPU");
-  EXPECT_FALSE(ReadGpus("0, NVIDIA H200, GPU-0be82b0e, [N/A]\n").ok());
+  EXPECT_FALSE(ReadGpus("0, NVIDIA H200, GPU-0be82b0e, much\n").ok());
+}
+
+// Of GPUs that share the machine's memory.
+TEST(GpusTest, UnknownMemoryHidesNoGpu) {
+  for (const char* const memory : {"[N/A]", "N/A", "[Not Supported]"}) {
+    const auto slots = ReadGpus(std::string("0, NVIDIA GB10, GPU-0be82b0e, ") + memory + "\n");
+    ASSERT_TRUE(slots.ok()) << slots.status();
+    ASSERT_EQ(slots->size(), 1u);
+    EXPECT_EQ((*slots)[0].memory_bytes(), 0);
+  }
+}
+
+TEST(GpusTest, PartsOfAGpuHaveNamesOfTheirOwn) {
+  const auto slots = ReadMigs(
+      "GPU 0: NVIDIA H200 (UUID: GPU-aa11)\n"
+      "  MIG 1g.18gb     Device  0: (UUID: MIG-5c1d)\n"
+      "  MIG 2g.35gb+me  Device  1: (UUID: MIG-GPU-aa11/2/0)\n"
+      "GPU 1: NVIDIA H200 (UUID: GPU-bb22)\n");
+  ASSERT_EQ(slots.size(), 2u);
+  EXPECT_EQ(slots[0].uuid(), "MIG-5c1d");
+  EXPECT_EQ(slots[0].name(), "MIG 1g.18gb");
+  EXPECT_EQ(slots[0].memory_bytes(), int64_t{18} << 30);
+  EXPECT_EQ(slots[1].uuid(), "MIG-GPU-aa11/2/0");
+  EXPECT_EQ(slots[1].memory_bytes(), int64_t{35} << 30);
 }
 
 class VisibleGpusTest : public testing::Test {
  protected:
   // "0:GPU-aa11,1:GPU-bb22": index and UUID of each slot.
   static std::string Offered(const char* visible) {
-    const auto gpus = ReadGpus("0, H200, GPU-aa11, 1\n1, H200, GPU-ab22, 1\n2, H200, GPU-cc33, 1\n");
+    auto gpus = ReadGpus("0, H200, GPU-aa11, 1\n1, H200, GPU-ab22, 1\n2, H200, GPU-cc33, 1\n");
+    for (const v1::Slot& mig :
+         ReadMigs("MIG 1g.18gb Device 0: (UUID: MIG-5c1d)\nMIG 1g.18gb Device 1: (UUID: MIG-6e2f)\n")) {
+      gpus->push_back(mig);
+    }
     const auto slots = VisibleGpus(*gpus, visible);
     if (!slots.ok()) {
       return std::string(slots.status().message());
@@ -52,6 +80,15 @@ class VisibleGpusTest : public testing::Test {
 
 TEST_F(VisibleGpusTest, AllWhereNothingIsSaid) {
   EXPECT_EQ(Offered(nullptr), "0:GPU-aa11,1:GPU-ab22,2:GPU-cc33");
+}
+
+TEST_F(VisibleGpusTest, OnePartOfAGpuMayBeNamedAndNothingBesideIt) {
+  EXPECT_EQ(Offered("MIG-6e2f"), "0:MIG-6e2f");
+  EXPECT_EQ(Offered("-1"), "");
+  for (const char* const several : {"MIG-5c1d,MIG-6e2f", "0,MIG-5c1d"}) {
+    EXPECT_NE(Offered(several).find("CUDA gives a process one part of a GPU (MIG)"), std::string::npos)
+        << several;
+  }
 }
 
 TEST_F(VisibleGpusTest, OnlyWhatIsNamedInItsOrderAndNumberedAsCudaDoes) {
