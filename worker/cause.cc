@@ -89,9 +89,11 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
       return Requested(reason, absl::StrCat("rank ", number, " was stopped with SIGKILL ", where));
     }
     v1::Cause cause;
-    cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    cause.set_reason("RankKilled");
-    cause.set_message(absl::StrCat(HowItEnded(number, exit), " ", where));
+    const bool out_of_memory = !exit.out_of_memory.empty();
+    cause.set_class_(out_of_memory ? v1::FAILURE_CLASS_OUT_OF_MEMORY : v1::FAILURE_CLASS_INFRASTRUCTURE);
+    cause.set_reason(out_of_memory ? "OutOfMemory" : "RankKilled");
+    cause.set_message(
+        absl::StrCat(HowItEnded(number, exit), " ", where, out_of_memory ? ": " : "", exit.out_of_memory));
     cause.set_after_stop(rank.stop_sent && exit.signal != SIGKILL);
     return cause;
   }

@@ -15,6 +15,8 @@ struct Exit {
   int exit_code = 0;
   int signal = 0;
   bool before_kill = false;  // it was dying already when the daemon sent it SIGKILL
+  // Not empty: the kernel killed it because there was no memory left; how much it held, and of how much.
+  std::string out_of_memory = {};
   bool operator==(const Exit&) const = default;
 };
 

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -251,12 +252,20 @@ class Launcher::Rank {
     // Until it is reaped its group's number cannot be given again: children of the trainer go with it.
     kill(-process_->id.pid, SIGKILL);
     int status = 0;
-    while (waitpid(process_->id.pid, &status, 0) < 0 && errno == EINTR) {
+    rusage used{};
+    while (wait4(process_->id.pid, &status, 0, &used) < 0 && errno == EINTR) {
     }
     close(process_->pidfd);
     process_.reset();
-    return WIFSIGNALED(status) ? Exit{.signal = WTERMSIG(status), .before_kill = dying_before_kill_}
-                               : Exit{.exit_code = WEXITSTATUS(status)};
+    if (!WIFSIGNALED(status)) {
+      return {.exit_code = WEXITSTATUS(status)};
+    }
+    const bool by_us = killed_ && !dying_before_kill_;
+    return {.signal = WTERMSIG(status),
+            .before_kill = dying_before_kill_,
+            .out_of_memory = WTERMSIG(status) == SIGKILL && !by_us
+                                 ? launcher_.memory_.WhyKilled(int64_t{used.ru_maxrss} << 10)
+                                 : ""};
   }
 
   Launcher& launcher_;
@@ -348,6 +357,7 @@ void Launcher::SetOrphanDeadline(absl::Duration after) {
 }
 
 std::vector<std::pair<RankKey, PageSample>> Launcher::Sample() const {
+  memory_.Look();
   std::vector<std::pair<RankKey, PageSample>> samples;
   const absl::MutexLock lock(&mu_);
   for (const auto& [key, rank] : ranks_) {

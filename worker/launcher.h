@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "tandem/v1/trainer.pb.h"
 #include "worker/input.h"
+#include "worker/out_of_memory_watch.h"
 #include "worker/report_queue.h"
 #include "worker/spawner.h"
 #include "worker/state.h"
@@ -72,6 +73,7 @@ class Launcher {
   const ProfiledSink profiled_;
   const Sink sink_;
   Spawner spawner_;
+  mutable OutOfMemoryWatch memory_;
   mutable absl::Mutex mu_;
   int64_t orphan_deadline_ns_ ABSL_GUARDED_BY(mu_) = 0;
   // Gone ranks stay until Remove.

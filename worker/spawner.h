@@ -46,8 +46,9 @@ class Spawner {
 
   // Blocks until the program runs (exec succeeded) or cannot. It leads its own process group, inherits
   // nothing but standard input (/dev/null), output, error and the two descriptors, and dies with this
-  // process. Its working directory is /, since the daemon's may be removed while the daemon runs, and
-  // libraries fail without one; whatever paths a job has are absolute.
+  // process. Where there is no memory left, the kernel kills it before this process (oom_score_adj). Its
+  // working directory is /, since the daemon's may be removed while the daemon runs, and libraries fail
+  // without one; whatever paths a job has are absolute.
   absl::StatusOr<SpawnedProcess> Spawn(const SpawnRequest& request);
 
  private:

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/launcher.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <variant>
 #include <vector>
 
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/no_threads.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::worker {
 namespace {
@@ -31,6 +38,27 @@ TEST(LauncherTest, WhereNoThreadIsLeftTheRankFailsAndTheWorkerLives) {
   ASSERT_THAT(inputs, SizeIs(1));
   EXPECT_THAT(std::get<SpawnFailed>(inputs[0]).why, HasSubstr("start a thread: Resource temporarily unav"));
   EXPECT_THAT(std::get<SpawnFailed>(inputs[0]).why, HasSubstr("raise the limit of processes"));
+}
+
+// A rank's memory is its job's matter; the worker has all jobs.
+TEST(SpawnerTest, TheKernelWouldKillARankBeforeTheWorker) {
+  const platform::TemporaryFolder folder;
+  const std::string program = folder.path() + "/program";
+  std::ofstream(program) << "#!/bin/sh\ncat /proc/self/oom_score_adj\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string log = folder.path() + "/log";
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  Spawner spawner;
+  const absl::StatusOr<SpawnedProcess> process =
+      spawner.Spawn({.program = program, .log_file = log, .control_fd = null, .page_fd = dup(null)});
+  ASSERT_TRUE(process.ok()) << process.status();
+  waitpid(process->id.pid, nullptr, 0);
+  close(process->pidfd);
+  int own = 0;
+  int of_rank = 0;
+  std::ifstream("/proc/self/oom_score_adj") >> own;
+  std::ifstream(log) >> of_rank;
+  EXPECT_EQ(of_rank, std::min(own + 500, 1000));
 }
 
 }  // namespace
