@@ -6,8 +6,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "platform/log.h"
+#include "platform/net_address.h"
 
 namespace tandem::platform {
 
@@ -17,10 +19,8 @@ std::string HostName() {
 }
 
 bool IsLocalAddress(std::string_view address) {
-  // "127.example.org" is a name, and may be anywhere.
-  const std::string_view host = address.substr(0, address.rfind(':'));
-  return address.starts_with("unix:") || address.starts_with("localhost:") || address.starts_with("[::1]:") ||
-         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos);
+  const std::optional<HostPort> at = ReadHostPort(address);
+  return address.starts_with("unix:") || (at.has_value() && IsLoopback(at->host));
 }
 
 void RaiseDescriptorLimit() {

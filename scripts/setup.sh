@@ -74,7 +74,7 @@ installed=0
 packages=(
   g++ cmake ninja-build git pkg-config ccache mold ca-certificates
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
-  prometheus-cpp-dev libcivetweb-dev libcurl4-openssl-dev libgtest-dev libgmock-dev libcli11-dev libsqlite3-dev libssl-dev
+  prometheus-cpp-dev libmicrohttpd-dev libcurl4-openssl-dev libgtest-dev libgmock-dev libcli11-dev libsqlite3-dev libssl-dev
   libxxhash-dev libgloo-dev libyaml-cpp-dev nlohmann-json3-dev zlib1g-dev
   python3 python3-venv
 )

@@ -1,55 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/data_address.h"
 
-#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <memory>
-#include <string_view>
-#include <utility>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "platform/net_address.h"
 #include "platform/regular_file.h"
 
 namespace tandem::worker {
 namespace {
 
-struct HostPort {
-  std::string host;
-  std::string port;
-};
-
-// "host:port", "[2001:db8::1]:port", "2001:db8::1" (gRPC's default port then); empty host: not of this form.
-HostPort SplitHostPort(std::string_view text) {
-  constexpr char kDefaultPort[] = "443";
-  const auto port_or_default = [&](std::string_view rest) {
-    return rest.empty() ? std::string(kDefaultPort) : std::string(rest.substr(1));
-  };
-  if (!text.empty() && text.front() == '[') {
-    const size_t end = text.find(']');
-    if (end == std::string_view::npos) {
-      return {};
-    }
-    const std::string_view rest = text.substr(end + 1);
-    if (!rest.empty() && rest.front() != ':') {
-      return {};
-    }
-    return {std::string(text.substr(1, end - 1)), port_or_default(rest)};
-  }
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos || text.find(':', colon + 1) != std::string_view::npos) {
-    in6_addr v6;
-    std::string host(text);
-    if (colon != std::string_view::npos && inet_pton(AF_INET6, host.c_str(), &v6) != 1) {
-      return {};
-    }
-    return {std::move(host), kDefaultPort};
-  }
-  return {std::string(text.substr(0, colon)), port_or_default(text.substr(colon))};
+// Empty: it is neither IPv4 nor IPv6.
+std::string NumericText(const sockaddr* address, socklen_t size) {
+  char text[NI_MAXHOST];
+  return getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
 }
 
 // The local address of a datagram socket that is connected to `remote`; empty, with errno, without a route.
@@ -61,48 +35,80 @@ std::string LocalAddress(const addrinfo& remote) {
       getsockname(descriptor.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
     return "";
   }
-  char text[NI_MAXHOST];
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&local), size, text, sizeof(text), nullptr, 0,
-                  NI_NUMERICHOST) != 0) {
+  const std::string text = NumericText(reinterpret_cast<const sockaddr*>(&local), size);
+  if (text.empty()) {
     errno = EAFNOSUPPORT;
-    return "";
   }
   return text;
+}
+
+// The local address of a datagram socket toward a numeric address; empty without a route.
+std::string LocalAddressTowardNumeric(const char* address) {
+  const addrinfo hints{.ai_flags = AI_NUMERICHOST, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address, "9", &hints, &found) != 0) {
+    return "";
+  }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  return LocalAddress(*found);
+}
+
+// An address of this machine at which others are likely to reach it: that of the default route, otherwise the
+// first of an interface that is up. Empty where it has none but loopback.
+std::string OutsideAddress() {
+  for (const char* const far_away : {"192.0.2.1", "2001:db8::1"}) {  // of nobody: RFC 5737, RFC 3849
+    if (std::string local = LocalAddressTowardNumeric(far_away);
+        !local.empty() && !platform::IsLoopback(local)) {
+      return local;
+    }
+  }
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) {
+    return "";
+  }
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, &freeifaddrs);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    const int family = one->ifa_addr == nullptr ? AF_UNSPEC : one->ifa_addr->sa_family;
+    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0 ||
+        (family != AF_INET && family != AF_INET6)) {
+      continue;
+    }
+    const std::string text =
+        NumericText(one->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    if (!text.empty() && text.find('%') == std::string::npos) {  // not one that holds on one link
+      return text;
+    }
+  }
+  return "";
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> LocalAddressToward(const std::string& target) {
-  std::string_view rest = target;
   if (absl::StartsWith(target, "unix:") || absl::StartsWith(target, "unix-abstract:")) {
     return "127.0.0.1";
   }
-  for (const std::string_view scheme : {"dns:", "ipv4:", "ipv6:"}) {
-    if (!absl::StartsWith(target, absl::string_view(scheme.data(), scheme.size()))) {
-      continue;
-    }
-    rest.remove_prefix(scheme.size());
-    if (rest.starts_with("//")) {  // "dns://authority/host:port"
-      const size_t slash = rest.find('/', 2);
-      rest = slash == std::string_view::npos ? std::string_view() : rest.substr(slash + 1);
-    }
-    break;
-  }
-  const HostPort remote = SplitHostPort(rest);
-  if (remote.host.empty() || rest.find('/') != std::string_view::npos) {
+  const std::optional<platform::HostPort> remote = platform::ReadTarget(target);
+  if (!remote.has_value() || remote->host.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the address ", target, " does not show which address of this machine reaches it"));
   }
   const addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
   addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(remote.host.c_str(), remote.port.c_str(), &hints, &found); error != 0) {
+  if (const int error =
+          getaddrinfo(remote->host.c_str(), std::to_string(remote->port).c_str(), &hints, &found);
+      error != 0) {
     return absl::UnavailableError(absl::StrCat(target, ": ", gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
   for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next) {
-    if (std::string local = LocalAddress(*candidate); !local.empty()) {
-      return local;
+    const std::string local = LocalAddress(*candidate);
+    if (local.empty()) {
+      continue;
     }
+    const bool is_own_name = platform::IsLoopback(local) && !platform::IsLoopback(remote->host);
+    const std::string outside = is_own_name ? OutsideAddress() : "";
+    return outside.empty() ? local : outside;
   }
   return absl::UnavailableError(
       absl::StrCat("no route from this machine to ", target, ": ", strerror(errno)));

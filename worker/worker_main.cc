@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tandem-worker: the daemon on each machine. See daemon.h.
 #include <grpc/support/log.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,22 +18,24 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "config/address.h"
 #include "config/flags.h"
 #include "jobspec/check_files.h"
 #include "jobspec/jobspec.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
+#include "platform/control_groups.h"
 #include "platform/end_signals.h"
 #include "platform/failpoint.h"
 #include "platform/files.h"
 #include "platform/host.h"
 #include "platform/lock_cycles.h"
 #include "platform/log.h"
+#include "platform/net_address.h"
 #include "platform/random.h"
 #include "platform/regular_file.h"
 #include "platform/shown_text.h"
@@ -55,12 +56,6 @@ namespace {
 namespace platform = tandem::platform;
 namespace worker = tandem::worker;
 
-int NumCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 std::string BesideThisBinary(const std::string& name) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -74,8 +69,14 @@ std::vector<tandem::v1::Slot> GpuSlots(const std::string& trainer) {
     return {};
   }
   absl::StatusOr<std::vector<tandem::v1::Slot>> gpus = worker::FindGpus();
+  const char* const visible = getenv("CUDA_VISIBLE_DEVICES");
+  if (gpus.ok() && visible != nullptr && absl::StrContains(visible, "MIG-")) {
+    if (const absl::StatusOr<std::vector<tandem::v1::Slot>> migs = worker::FindMigs(); migs.ok()) {
+      gpus->insert(gpus->end(), migs->begin(), migs->end());
+    }
+  }
   if (gpus.ok()) {
-    gpus = worker::VisibleGpus(*gpus, getenv("CUDA_VISIBLE_DEVICES"));
+    gpus = worker::VisibleGpus(*gpus, visible);
   }
   if (!gpus.ok()) {
     platform::Log(platform::LogLevel::kWarning, "no GPU of this machine is offered",
@@ -90,7 +91,7 @@ std::vector<tandem::v1::Slot> GpuSlots(const std::string& trainer) {
 
 // Behind the GPUs, whose index is their number for CUDA.
 std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
-  const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  const int64_t memory = platform::MemoryBytes();
   std::vector<tandem::v1::Slot> slots;
   for (int i = 0; i < count; ++i) {
     tandem::v1::Slot& slot = slots.emplace_back();
@@ -128,12 +129,9 @@ std::string CheckDuration(const std::string& text) {
 
 // The address of a controller, as gRPC takes it too where it begins with a scheme.
 std::string WhyNotController(const std::string& address) {
-  for (const char* scheme : {"dns:", "ipv4:", "ipv6:", "unix-abstract:"}) {
-    if (address.starts_with(scheme)) {
-      return "";
-    }
-  }
-  return tandem::config::WhyNotAddress(address, {.socket = true});
+  return address.starts_with("unix-abstract:") || platform::ReadTarget(address).has_value()
+             ? ""
+             : platform::WhyNotAddress(address, {.socket = true});
 }
 
 std::string WhyNotId(const std::string& id) {
@@ -154,7 +152,7 @@ struct Flags {
   std::string controller;
   std::string id = platform::HostName();
   std::string state;
-  int slots = NumCores();
+  int slots = platform::NumProcessors();
   std::string trainer = BesideThisBinary("tandem-trainer");
   std::string data_address;
   tandem::tls::TlsFiles tls;

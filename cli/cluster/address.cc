@@ -19,7 +19,7 @@
 #include "cli/cluster/contexts.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
-#include "config/address.h"
+#include "platform/net_address.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
@@ -32,7 +32,7 @@ absl::Status CheckAddress(const std::string& text, const std::string& where) {
           where, ": \"", Escape(text), "\": the path of a socket starts with /, as in unix:/run/tandem"));
     }
   }
-  const std::string why = config::WhyNotAddress(text, {.socket = true});
+  const std::string why = platform::WhyNotAddress(text, {.socket = true});
   return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(where, ": ", why));
 }
 
@@ -168,16 +168,12 @@ std::string WhyNoneReturns(const Address& address, const Environment& environmen
 }
 
 absl::Status CanListen(const std::string& host_and_port) {
-  const size_t colon = host_and_port.rfind(':');
-  std::string host = host_and_port.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
+  const platform::HostPort at = platform::ReadHostPort(host_and_port).value_or(platform::HostPort{});
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
-  const int lookup = ::getaddrinfo(host.c_str(), host_and_port.substr(colon + 1).c_str(), &hints, &found);
+  const int lookup = ::getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &found);
   if (lookup != 0) {
     return absl::InvalidArgumentError(absl::StrCat(host_and_port, ": ", ::gai_strerror(lookup)));
   }

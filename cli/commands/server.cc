@@ -8,6 +8,7 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "platform/build_info.h"
+#include "platform/net_address.h"
 #include "platform/status_macros.h"
 #include "proto/time.h"
 
@@ -63,8 +64,8 @@ Outcome SignIn(Context& context, Client& client, const SignInOptions&) {
   const std::string& target = client.address().target;
   if (!client.address().is_here()) {
     absl::StrAppend(&note, "; the page is on the controller's machine: first `ssh -N -L ",
-                    Escape(made.page()), ":", Escape(made.page()), " ",
-                    Escape(target.substr(0, target.rfind(':'))), "`");
+                    Escape(made.page()), ":", Escape(made.page()), " ", Escape(platform::HostOf(target)),
+                    "`");
   }
   Note(context.console, note);
   return kOk;

@@ -16,9 +16,10 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/message_text.h"
-#include "config/address.h"
 #include "platform/clock.h"
+#include "platform/control_groups.h"
 #include "platform/host.h"
+#include "platform/net_address.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
@@ -80,12 +81,12 @@ absl::Status CheckFlags(const UpOptions& options) {
                      "\" is a socket; allowed: HOST:PORT, as in 127.0.0.1:7471 (the private socket is "
                      "always there)"));
   }
-  if (const std::string why = config::WhyNotAddress(options.listen, {});
+  if (const std::string why = platform::WhyNotAddress(options.listen, {});
       !options.listen.empty() && !why.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--listen: ", why));
   }
-  if (const std::string why = config::WhyNotAddress(
-          options.metrics_listen, {.ipv6 = false, .word = "off", .example = "127.0.0.1:9464"});
+  if (const std::string why =
+          platform::WhyNotAddress(options.metrics_listen, {.word = "off", .example = "127.0.0.1:9464"});
       !why.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-listen: ", why));
   }
@@ -164,8 +165,7 @@ Outcome Up(Context& context, const UpOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(folder));
   const std::string address = socket.address();
   TANDEM_RETURN_IF_ERROR(lock.Publish(""));
-  const int slots =
-      options.slots > 0 ? options.slots : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int slots = options.slots > 0 ? options.slots : platform::NumProcessors();
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster =
       LocalCluster::Start({.bin_dir = options.bin_dir.empty() ? context.own_folder : options.bin_dir,
                            .state = folder,

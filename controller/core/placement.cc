@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/placement.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "platform/check.h"
 #include "platform/counted_text.h"
+#include "platform/net_address.h"
 #include "proto/names.h"
 
 namespace tandem::controller {
@@ -39,21 +38,10 @@ Held HeldSlots(const State& state) {
   return held;
 }
 
-bool IsLoopback(const std::string& address) {
-  in_addr v4;
-  if (inet_pton(AF_INET, address.c_str(), &v4) == 1) {
-    return ntohl(v4.s_addr) >> 24 == 127;
-  }
-  in6_addr v6;
-  if (inet_pton(AF_INET6, address.c_str(), &v6) == 1) {
-    return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-  }
-  return absl::EqualsIgnoreCase(address, "localhost");
-}
-
 // Where the ranks of a worker are reached: "" is the network that workers share, anything else one machine.
 std::string ReachOf(const WorkerEntry& worker) {
-  return IsLoopback(worker.inventory.data_address()) ? "machine " + worker.inventory.hostname() : "";
+  return platform::IsLoopback(worker.inventory.data_address()) ? "machine " + worker.inventory.hostname()
+                                                               : "";
 }
 
 // Workers of one group are alike in where they are reached, or in that and their build, or in nothing.

@@ -32,32 +32,28 @@ struct HttpAnswer {
 };
 
 // Answers GET (and HEAD) and POST while it lives, one answer a connection; other methods get 405, and a
-// request with a body 413: nothing here reads one. A connection that
-// says nothing, or half of a request, takes one of 128 threads for half a second: with 400 of them, and with
-// 1000, a scrape was answered within 0.6 s.
+// request with a body 413: nothing here reads one. Each connection has a thread. One that has not sent its
+// request after a second gives way to the next that connects, and one that does not read ends after five;
+// with 400 that say nothing, or half of a request, and with 1000, a scrape was answered within 0.6 s.
 class HttpServer {
  public:
   // Called from many threads at once.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
-  // `address` is "host:port" (no host: every IPv4 address of this machine; port 0: any). Unavailable, in one
-  // line, where it cannot be had; InvalidArgument where it is none, or one of IPv6: Debian's civetweb is
-  // built without it.
+  // `address` is "HOST:PORT" (no host: every address of this machine; port 0: any). Unavailable, in one
+  // line, where it cannot be had; InvalidArgument where it is none.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Handler handler);
   // Waits for the answers that are being made.
   ~HttpServer();
 
   // With the port that it has.
-  const std::string& address() const { return address_; }
+  const std::string& address() const;
 
  private:
-  struct Civetweb;  // keeps its header out of this one
-  explicit HttpServer(Handler handler);
+  class Daemon;  // keeps its library out of this header
+  explicit HttpServer(std::unique_ptr<Daemon> daemon);
 
-  const Handler handler_;
-  std::string address_;
-  int port_ = 0;
-  std::unique_ptr<Civetweb> civetweb_;
+  const std::unique_ptr<Daemon> daemon_;
 };
 
 }  // namespace tandem::controller

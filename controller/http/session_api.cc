@@ -6,16 +6,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "controller/http/json_answer.h"
+#include "platform/net_address.h"
 
 namespace tandem::controller {
 namespace {
 
 constexpr size_t kSecretDigits = 32;
-
-bool IsLoopback(absl::string_view ip) {
-  absl::ConsumePrefix(&ip, "::ffff:");  // an IPv4 client of an IPv6 socket
-  return ip == "::1" || absl::StartsWith(ip, "127.");
-}
 
 // nullopt: the header is another's.
 std::optional<std::string> Bearer(const HttpRequest& request) {
@@ -44,7 +40,7 @@ absl::StatusOr<std::string> SessionApi::SecretOf(const HttpRequest& request) {
   if (!secret.has_value()) {
     return absl::UnauthenticatedError("the Authorization header is not that of a code or a session");
   }
-  if (!IsLoopback(request.client_ip)) {
+  if (!platform::IsLoopback(request.client_ip)) {
     return absl::PermissionDeniedError(
         absl::StrCat("this page speaks plain HTTP, which others can read, so only the controller's own "
                      "machine may sign in, not ",

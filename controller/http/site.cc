@@ -8,6 +8,7 @@
 #include "absl/strings/strip.h"
 #include "controller/http/json_answer.h"
 #include "controller/metrics/metrics.h"
+#include "platform/net_address.h"
 
 namespace tandem::controller {
 namespace {
@@ -17,16 +18,6 @@ constexpr char kPolicy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src "
     "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-// "localhost:9464", "127.0.0.1", "[::1]:80". An address is not a name that anybody could have pointed here.
-bool IsLocalName(absl::string_view host) {
-  const size_t colon = host.rfind(':');
-  if (colon != absl::string_view::npos && !absl::EndsWith(host, "]")) {
-    host = host.substr(0, colon);
-  }
-  return host == "localhost" || host == "[::1]" ||
-         (absl::StartsWith(host, "127.") && host.find_first_not_of("0123456789.") == absl::string_view::npos);
-}
 
 }  // namespace
 
@@ -55,7 +46,7 @@ HttpAnswer Site::Answer(const HttpRequest& request) {
   if (!options_.page) {
     return {.status = 404, .body = "the page is off; tandem-controller --page on serves it here\n"};
   }
-  if (options_.local_names_only && !IsLocalName(request.host)) {
+  if (options_.local_names_only && !platform::IsLoopback(platform::HostOf(request.host))) {
     return {.status = 403, .body = "open this page as localhost or 127.0.0.1\n"};
   }
   if (is_api && request.from_other_site) {

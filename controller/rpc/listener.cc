@@ -23,6 +23,7 @@
 #include "platform/clock.h"
 #include "platform/host.h"
 #include "platform/log.h"
+#include "platform/net_address.h"
 #include "platform/status_macros.h"
 #include "platform/unix_socket.h"
 
@@ -36,13 +37,19 @@ constexpr unsigned kUserTimeoutMs = 5000;
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-absl::Status Failed(const std::string& address, const std::string& why) {
+// What is to listen, and the flag that says so.
+struct Wanted {
+  const std::string& address;
+  const std::string& flag;
+};
+
+absl::Status Failed(const Wanted& wanted, const std::string& why) {
   return absl::UnavailableError(
-      absl::StrCat("cannot listen on ", address, ": ", why, "; give another --listen"));
+      absl::StrCat("cannot listen on ", wanted.address, ": ", why, "; give another ", wanted.flag));
 }
 
-absl::Status Failed(const std::string& address, int error) {
-  const absl::Status failed = Failed(address, std::string(std::strerror(error)));
+absl::Status Failed(const Wanted& wanted, int error) {
+  const absl::Status failed = Failed(wanted, std::string(std::strerror(error)));
   return error == EADDRINUSE
              ? absl::UnavailableError(absl::StrCat(failed.message(), ", or stop what listens there"))
              : failed;
@@ -94,7 +101,8 @@ void SetPort(int port, sockaddr* name) {
       htons(static_cast<uint16_t>(port));
 }
 
-absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address) {
+absl::StatusOr<std::vector<int>> ListenOnPath(const Wanted& wanted) {
+  const std::string& address = wanted.address;
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   const std::string path = address.substr(5);
@@ -105,42 +113,68 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const std::string& address) {
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode)) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "cannot listen on ", address, ": it is there and is no socket; give another --listen"));
+          "cannot listen on ", address, ": it is there and is no socket; give another ", wanted.flag));
     }
     TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
     unlink(path.c_str());
   }
   const int fd = Listen(reinterpret_cast<const sockaddr*>(&name), sizeof(name), 0, false);
   if (fd < 0) {
-    return Failed(address, errno);
+    return Failed(wanted, errno);
   }
   return std::vector<int>{fd};
 }
 
-// On every address of the host, on one port.
-absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& port) {
-  const size_t colon = address.rfind(':');
-  std::string host = address.substr(0, colon);
-  if (host.size() > 1 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Of a name, of a numeric address, or every address (""). An error: gai_strerror's words.
+absl::StatusOr<Addresses> Resolve(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
   const int error =
-      getaddrinfo(host.empty() ? nullptr : host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
-  if (error != 0) {
-    return Failed(address, std::string(gai_strerror(error)));
+      getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  return error == 0 ? absl::StatusOr<Addresses>(Addresses(found, &freeaddrinfo))
+                    : absl::UnavailableError(gai_strerror(error));
+}
+
+bool AreLoopback(const addrinfo* addresses) {
+  for (const addrinfo* at = addresses; at != nullptr; at = at->ai_next) {
+    char text[NI_MAXHOST];
+    if (getnameinfo(at->ai_addr, at->ai_addrlen, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) != 0 ||
+        !platform::IsLoopback(text)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// On every address of the host, on one port.
+absl::StatusOr<std::vector<int>> ListenOnHost(const Wanted& wanted, int& port) {
+  const std::optional<platform::HostPort> place = platform::ReadHostPort(wanted.address);
+  if (!place.has_value()) {
+    return Failed(wanted, std::string("it is not an address"));
+  }
+  absl::StatusOr<Addresses> found = Resolve(place->host, place->port);
+  if (found.ok() && !platform::IsLoopback(place->host) && AreLoopback(found->get())) {
+    platform::Log(platform::LogLevel::kWarning,
+                  "this machine's own name means loopback here, which no other machine reaches: listening on "
+                  "every address of it",
+                  {{"flag", wanted.flag}, {"address", wanted.address}});
+    found = Resolve("", place->port);
+  }
+  if (!found.ok()) {
+    return Failed(wanted, std::string(found.status().message()));
   }
   std::vector<int> sockets;
   int first_error = 0;
   bool has_v4 = false;
-  for (addrinfo* at = found; at != nullptr; at = at->ai_next) {
+  for (addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
     has_v4 = has_v4 || at->ai_family == AF_INET;
   }
-  for (addrinfo* at = found; at != nullptr; at = at->ai_next) {
+  for (addrinfo* at = found->get(); at != nullptr; at = at->ai_next) {
     if (!sockets.empty()) {
       SetPort(port, at->ai_addr);
     }
@@ -152,13 +186,12 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, int& p
       first_error = errno;
     }
   }
-  freeaddrinfo(found);
   // A machine without IPv6 has "localhost" there too; an address that is taken is another matter.
   if (sockets.empty() || first_error == EADDRINUSE) {
     for (const int fd : sockets) {
       close(fd);
     }
-    return Failed(address, first_error);
+    return Failed(wanted, first_error);
   }
   return sockets;
 }
@@ -181,11 +214,13 @@ absl::Status CheckNobodyListens(const std::string& address) {
                     : absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address) {
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address,
+                                                         const std::string& flag) {
   const bool is_path = absl::StartsWith(address, "unix:");
+  const Wanted wanted = {.address = address, .flag = flag};
   int port = 0;
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int> sockets,
-                          is_path ? ListenOnPath(address) : ListenOnHost(address, port));
+                          is_path ? ListenOnPath(wanted) : ListenOnHost(wanted, port));
   const std::string bound =
       is_path ? address : absl::StrCat(address.substr(0, address.rfind(':')), ":", port);
   return std::unique_ptr<Listener>(

@@ -28,9 +28,12 @@ absl::Status CheckNobodyListens(const std::string& address);
 // takes them again as soon as there is room. The first of them is logged, then one line in ten seconds.
 class Listener {
  public:
-  // Binds "host:port" (port 0: any) or "unix:/path", where a socket at which nobody listens is replaced. One
-  // line on errors.
-  static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
+  // Binds "host:port" (port 0: any) or "unix:/path", where a socket at which nobody listens is replaced. A
+  // name whose addresses are all loopback, though it does not mean loopback everywhere ("localhost" does), is
+  // this machine's own as Debian's installer writes it (127.0.1.1): then every address, because other
+  // machines know it by another one. One line on errors, which names `flag`.
+  static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address,
+                                                        const std::string& flag = "--listen");
   // Accepts no more; removes the socket of a path, if it is there still.
   ~Listener();
 

@@ -38,6 +38,7 @@
 #include "controller/store/store.h"
 #include "platform/host.h"
 #include "platform/log.h"
+#include "platform/net_address.h"
 #include "platform/status_macros.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
@@ -104,19 +105,16 @@ absl::StatusOr<std::string> PageForSignIn(const std::string& address) {
   if (platform::IsLocalAddress(address)) {
     return address;
   }
-  const size_t colon = address.rfind(':');
-  const std::string host = address.substr(0, colon);
-  if (host.empty() || host == "0.0.0.0") {
-    return absl::StrCat("127.0.0.1", address.substr(colon));
-  }
-  if (host == "[::]") {
-    return absl::StrCat("[::1]", address.substr(colon));
+  platform::HostPort here = platform::ReadHostPort(address).value_or(platform::HostPort{});
+  if (platform::IsEveryAddress(here.host)) {
+    here.host = here.host == "::" ? "::1" : "127.0.0.1";
+    return platform::TextOf(here);
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the page at ", address,
                    " speaks plain HTTP on a network, so nobody may sign in to it; start the controller with "
-                   "--metrics-listen 127.0.0.1",
-                   address.substr(colon), " and come through a tunnel"));
+                   "--metrics-listen 127.0.0.1:",
+                   here.port, " and come through a tunnel"));
 }
 
 }  // namespace

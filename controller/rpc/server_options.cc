@@ -2,19 +2,18 @@
 #include "controller/rpc/server_options.h"
 
 #include "absl/strings/str_cat.h"
-#include "config/address.h"
 #include "platform/host.h"
+#include "platform/net_address.h"
 
 namespace tandem::controller {
 
 std::string WhyNotListen(const std::string& address) {
-  return config::WhyNotAddress(address, {.socket = true, .every_host = true, .least_port = 0});
+  return platform::WhyNotAddress(address, {.socket = true, .every_host = true, .least_port = 0});
 }
 
 std::string WhyNotMetricsListen(const std::string& address) {
-  return config::WhyNotAddress(
-      address,
-      {.every_host = true, .ipv6 = false, .least_port = 0, .word = "off", .example = "127.0.0.1:9464"});
+  return platform::WhyNotAddress(
+      address, {.every_host = true, .least_port = 0, .word = "off", .example = "127.0.0.1:9464"});
 }
 
 absl::Status CheckOptions(const ServerOptions& options) {

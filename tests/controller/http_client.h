@@ -7,26 +7,39 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string>
 
 namespace tandem::controller {
 
-// A TCP connection to "127.0.0.1:PORT" that closes at the end.
+// A TCP connection over loopback to the port of "HOST:PORT", by IPv6 if that is in brackets; closes at the
+// end.
 class HttpConnection {
  public:
-  explicit HttpConnection(const std::string& address) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in name{};
-    name.sin_family = AF_INET;
-    name.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd_, reinterpret_cast<const sockaddr*>(&name), sizeof(name)), 0);
+  explicit HttpConnection(const std::string& address)
+      : fd_(socket(address.starts_with('[') ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const uint16_t port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    sockaddr_in v4{
+        .sin_family = AF_INET, .sin_port = port, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = port;
+    v6.sin6_addr = in6addr_loopback;
+    EXPECT_EQ(address.starts_with('[') ? connect(fd_, reinterpret_cast<const sockaddr*>(&v6), sizeof(v6))
+                                       : connect(fd_, reinterpret_cast<const sockaddr*>(&v4), sizeof(v4)),
+              0);
   }
   ~HttpConnection() { close(fd_); }
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
   void Send(const std::string& bytes) {
-    EXPECT_EQ(write(fd_, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  // False: the other side has closed, so nothing can be sent.
+  bool IsOpen() {
+    char byte = 0;
+    return recv(fd_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   }
   // All that comes until the other side closes.
   std::string Read() {

@@ -51,14 +51,15 @@ def machines():
 class TwoMachines(Cluster):
     """The controller on "a", reached there by its unix socket and everywhere by TCP with TLS."""
 
-    def __init__(self, bin_dir, folder, machines):
+    def __init__(self, bin_dir, folder, machines, host=ADDRESSES["a"], listen=f"0.0.0.0:{PORT}", metrics="off"):
         self.machines = machines
         self.machine_of = {}
+        self.listen = listen
         self.certs = pathlib.Path(folder) / "certs"
-        made = subprocess.run([pathlib.Path(bin_dir) / "tandem", "certs", "init", "--dir", self.certs, "--host", ADDRESSES["a"],
+        made = subprocess.run([pathlib.Path(bin_dir) / "tandem", "certs", "init", "--dir", self.certs, "--host", host,
                                "--host", "127.0.0.1", "--worker", "w-*", "--user", "alice"], capture_output=True, text=True)
         assert made.returncode == 0, made.stderr
-        super().__init__(bin_dir, folder, workers=0)
+        super().__init__(bin_dir, folder, workers=0, metrics=metrics)
 
     def _spawn(self, name, *args):
         machine = self.machines[self.machine_of.get(name, "a")]
@@ -71,7 +72,7 @@ class TwoMachines(Cluster):
                 self.certs / f"{name}.key"]
 
     def start_controller(self, *more):
-        super().start_controller("--listen", f"0.0.0.0:{PORT}", *self.tls("controller"), *more)
+        super().start_controller("--listen", self.listen, *self.tls("controller"), *more)
 
     def start_worker_on(self, machine, name, *more, controller=f"{ADDRESSES['a']}:{PORT}"):
         self.machine_of[name] = machine

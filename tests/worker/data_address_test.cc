@@ -52,7 +52,8 @@ TEST(LocalAddressTowardTest, IsTheAddressOfTheInterfaceThatLeadsToTheController)
 }
 
 TEST(LocalAddressTowardTest, SaysWhatItCannotFindOut) {
-  for (const char* const target : {"", "xds:///controller", "vsock:3:7070", "[::1", "[::1]x"}) {
+  for (const char* const target :
+       {"", "xds:///controller", "vsock:3:7070", "[::1", "[::1]x", "::1:7070", ":7070"}) {
     const absl::StatusOr<std::string> got = LocalAddressToward(target);
     EXPECT_TRUE(absl::IsInvalidArgument(got.status())) << target << ": " << got.status();
   }
