@@ -155,8 +155,12 @@ absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& g
       if (gpu == nullptr || !seen.insert(gpu->uuid()).second) {
         return absl::InvalidArgumentError(absl::StrCat(
             "CUDA_VISIBLE_DEVICES is '", absl::CHexEscape(value), "', and '", absl::CHexEscape(entry), "' ",
-            gpu == nullptr ? absl::StrCat("is none of the ", gpus.size(), " GPUs of this machine")
-                           : "is a GPU that is named twice",
+            gpu == nullptr
+                ? absl::StrCat("is none of the ",
+                               std::count_if(gpus.begin(), gpus.end(),
+                                             [](const v1::Slot& slot) { return !IsMig(slot.uuid()); }),
+                               " GPUs of this machine")
+                : "is a GPU that is named twice",
             "; name GPUs by number or UUID as nvidia-smi -L does, with commas between them"));
       }
       slots.push_back(*gpu);
