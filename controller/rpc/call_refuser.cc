@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/call_refuser.h"
 
+#include <algorithm>
+
 namespace tandem::controller {
 namespace {
 
-constexpr size_t kMostBytes = 64 << 10;
+// Twice what HTTP/2 lets a client send of its calls before the server makes room. Closed earlier, with bytes
+// unread, the connection is reset, and the client may lose the status.
+constexpr size_t kMostDropped = 128 << 10;
 constexpr size_t kPingBytes = 8;
 
 }  // namespace
 
 bool CallRefuser::FromClient(std::string_view bytes, std::string& to_client) {
   taken_ += bytes.size();
+  if (answered_) {
+    return taken_ <= kMostDropped;
+  }
+  const bool too_much = taken_ > kMostAnswers;
+  if (too_much) {
+    bytes.remove_suffix(std::min(bytes.size(), taken_ - kMostAnswers));
+  }
   if (preface_.size() < http2::kPreface.size()) {
     const std::string_view part = bytes.substr(0, http2::kPreface.size() - preface_.size());
     preface_.append(part);
@@ -23,7 +34,7 @@ bool CallRefuser::FromClient(std::string_view bytes, std::string& to_client) {
     }
   }
   std::string passed;  // nobody gets it
-  while (!bytes.empty()) {
+  while (!bytes.empty() && !answered_) {
     if (!cutter_.in_payload && !cutter_.TakeHeader(bytes, passed)) {
       break;
     }
@@ -36,7 +47,7 @@ bool CallRefuser::FromClient(std::string_view bytes, std::string& to_client) {
       payload_.clear();
     }
   }
-  return taken_ <= kMostBytes;
+  return answered_ ? taken_ <= kMostDropped : !too_much;
 }
 
 void CallRefuser::TakeFrame(std::string_view payload, std::string& to_client) {
@@ -50,6 +61,8 @@ void CallRefuser::TakeFrame(std::string_view payload, std::string& to_client) {
     const absl::string_view text = why_.message();
     http2::AppendEnd(frame.stream, /*answered=*/false, why_.raw_code(), {text.data(), text.size()},
                      to_client);
+    http2::AppendGoAway(frame.stream, to_client);
+    answered_ = true;
   }
 }
 

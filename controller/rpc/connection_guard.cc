@@ -110,22 +110,22 @@ bool ConnectionGuard::TakeAdded() {
                   {{"count", absl::StrCat(ended.size())}, {"who", absl::StrJoin(ended, ", ")}});
   }
   for (std::unique_ptr<GuardedConnection>& connection : added) {
+    const bool greeting = connection->greeting();
+    if (greeting && strangers_.size() >= options_.most_strangers) {
+      ++turned_away_;
+      why_ = absl::StrCat(options_.most_strangers, " others had not said who they are (",
+                          connection->address(), ")");
+      continue;
+    }
     const uint64_t id = next_id_++;
     if (!connection->Register(epoll_, id)) {
       continue;
     }
     due_.insert(id);
-    const bool greeting = connection->greeting();
     connections_.emplace(id, std::move(connection));
     if (greeting) {
       strangers_.insert(id);
       CloseAt(clock_.Now() + kHandshake, id);
-    }
-    if (strangers_.size() > options_.most_strangers) {
-      const uint64_t oldest = *strangers_.begin();
-      ++turned_away_;
-      why_ = absl::StrCat("more than ", options_.most_strangers, " had not said who they are");
-      Erase(oldest);
     }
   }
   return true;

@@ -32,8 +32,10 @@ namespace tandem::controller {
 // A client that is not to be served gets the reason (call_refuser.h); gRPC never sees the connection.
 //
 // A connection that is served costs two more descriptors and at most 128 KiB a direction: a side is read only
-// when what was read before has left. Handshakes have ten seconds, and of more than a thousand at once the
-// oldest is closed. One thread serves all connections. Thread-safe.
+// when what was read before has left. Handshakes have ten seconds, and while a
+// thousand are in progress a new connection is closed at once: the oldest are the nearest to their end, and
+// of ten thousand workers that return together each gets its turn. One thread serves all connections.
+// Thread-safe.
 class ConnectionGuard {
  public:
   struct Options {
@@ -95,8 +97,8 @@ class ConnectionGuard {
   std::string buffer_;
   uint64_t next_id_ = 1;  // 0 is wake_
   std::map<uint64_t, std::unique_ptr<GuardedConnection>> connections_;
-  std::set<uint64_t> due_;        // those that may have something to move
-  std::set<uint64_t> strangers_;  // who they are is not known yet, or nobody; the oldest first
+  std::set<uint64_t> due_;                             // those that may have something to move
+  std::set<uint64_t> strangers_;                       // who they are is not known yet, or they are refused
   std::set<std::pair<absl::Time, uint64_t>> closing_;  // until when; some are gone
   int64_t refused_ = 0;                                // messages since the last line
   absl::Time logged_ = absl::InfinitePast();

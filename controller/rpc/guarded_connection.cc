@@ -156,13 +156,16 @@ GuardedConnection::Progress GuardedConnection::PumpBoth(std::string& buffer, int
 }
 
 GuardedConnection::Progress GuardedConnection::PumpRefuser(std::string& buffer) {
-  const std::string_view bytes = refused_enough_ ? std::string_view() : Read(client_, buffer);
+  const size_t pending = client_.pending.size();
+  const bool reads = !refused_enough_ && pending <= CallRefuser::kMostAnswers;
+  const std::string_view bytes = reads ? Read(client_, buffer) : std::string_view();
   if (!bytes.empty() && !refuser_->FromClient(bytes, client_.pending)) {
     refused_enough_ = true;
   }
   const bool good = Write(client_);
   const bool over = (client_.ended || refused_enough_) && client_.pending.empty();
-  return !good || over ? Progress::kOver : !bytes.empty() ? Progress::kSome : Progress::kNone;
+  const bool moved = !bytes.empty() || client_.pending.size() < pending;
+  return !good || over ? Progress::kOver : moved ? Progress::kSome : Progress::kNone;
 }
 
 std::string_view GuardedConnection::Read(Side& side, std::string& buffer) {

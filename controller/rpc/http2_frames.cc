@@ -70,6 +70,13 @@ void AppendFrame(FrameType type, uint8_t flags, uint32_t stream, std::string_vie
   out.append(payload);
 }
 
+void AppendGoAway(uint32_t last_stream, std::string& out) {
+  std::string payload;
+  AppendBigEndian(last_stream, 4, payload);
+  AppendBigEndian(kNoError, 4, payload);
+  AppendFrame(kGoAway, 0, 0, payload, out);
+}
+
 void AppendReset(uint32_t stream, uint32_t error, std::string& out) {
   std::string payload;
   AppendBigEndian(error, 4, payload);

@@ -18,6 +18,7 @@ enum FrameType : uint8_t {
   kResetStream = 3,
   kSettings = 4,
   kPing = 6,
+  kGoAway = 7,
   kContinuation = 9
 };
 inline constexpr uint8_t kAck = 0x1;  // of settings and pings
@@ -47,6 +48,8 @@ struct Cutter {
 uint32_t BigEndian(std::string_view bytes);
 
 void AppendFrame(FrameType type, uint8_t flags, uint32_t stream, std::string_view payload, std::string& out);
+// The server takes no call after `last_stream`, and has no error to report.
+void AppendGoAway(uint32_t last_stream, std::string& out);
 void AppendReset(uint32_t stream, uint32_t error, std::string& out);
 
 // The end of a gRPC call, without a message: its status (`code` as in grpc::StatusCode) and why. `answered`:

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/rpc/call_refuser.h"
 #include "platform/random.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/tls/certificates.h"
@@ -180,14 +181,44 @@ TEST_F(TlsGuardTest, AClientThatDoesNotSayWhoItIsIsLetGoAfterTenSeconds) {
   EXPECT_EQ(served_, 0) << "gRPC has heard of none of them";
 }
 
-TEST_F(TlsGuardTest, OfTooManyThatDoNotSayWhoTheyAreTheOldestGivesWay) {
-  const int oldest = Connect();
-  const int second = Connect();
-  Connect();
-  EXPECT_FALSE(HungUp(oldest, 50));
-  Connect();
-  EXPECT_TRUE(HungUp(oldest, kPatienceMs));
-  EXPECT_FALSE(HungUp(second, 50));
+TEST_F(TlsGuardTest, BeyondTheMostHandshakesTheNewestIsRefused) {
+  std::vector<int> first;
+  for (int i = 0; i < 3; ++i) {
+    first.push_back(Connect());
+  }
+  EXPECT_TRUE(HungUp(Connect(), kPatienceMs));
+  for (const int fd : first) {
+    EXPECT_FALSE(HungUp(fd, 0));
+  }
+  clock_.Advance(absl::Seconds(11));
+  Connect();  // the guard looks at its clock again
+  for (const int fd : first) {
+    EXPECT_TRUE(HungUp(fd, kPatienceMs));
+  }
+  EXPECT_FALSE(HungUp(Connect(), 50)) << "there is room again";
+}
+
+// 65 KB of them made 2 MB of answers, which the client did not read.
+TEST(CallRefuserTest, AStrangerGetsLittleMoreThanItSends) {
+  const absl::Status why = absl::UnauthenticatedError(std::string(200, 'w'));
+  std::string settings;
+  http2::AppendFrame(http2::kSettings, 0, 0, "", settings);
+  for (const http2::FrameType type :
+       {http2::kHeaders, http2::kPing, http2::kSettings, http2::kContinuation}) {
+    for (const size_t piece : {size_t{7}, size_t{65536}}) {
+      std::string flood = std::string(http2::kPreface) + settings;
+      for (int i = 0; i < 7260; ++i) {
+        http2::AppendFrame(type, type == http2::kHeaders ? http2::kEndHeaders : 0,
+                           static_cast<uint32_t>(2 * i + 1), "", flood);
+      }
+      CallRefuser refuser(why);
+      std::string answers;
+      for (size_t at = 0; at < flood.size() && refuser.FromClient(flood.substr(at, piece), answers);
+           at += piece) {
+      }
+      EXPECT_LE(answers.size(), CallRefuser::kMostAnswers + 512) << int{type} << " in pieces of " << piece;
+    }
+  }
 }
 
 TEST_F(TlsGuardTest, WhatIsNeitherTlsNorHttp2IsClosedAtOnce) {
@@ -202,7 +233,7 @@ TEST_F(TlsGuardTest, WhatIsNeitherTlsNorHttp2IsClosedAtOnce) {
   EXPECT_EQ(served_, 0);
 }
 
-TEST_F(TlsGuardTest, APlaintextClientIsAnsweredEveryCallAndNotForEver) {
+TEST_F(TlsGuardTest, APlaintextClientIsAnsweredOnceAndAskedToGo) {
   const int plain = Connect();
   std::string calls(http2::kPreface);
   http2::AppendFrame(http2::kSettings, 0, 0, "", calls);
@@ -215,13 +246,12 @@ TEST_F(TlsGuardTest, APlaintextClientIsAnsweredEveryCallAndNotForEver) {
   http2::AppendFrame(http2::kSettings, 0, 0, "", expected);
   http2::AppendFrame(http2::kSettings, http2::kAck, 0, "", expected);
   http2::AppendFrame(http2::kPing, http2::kAck, 0, "12345678", expected);
-  for (const uint32_t stream : {1, 3}) {
-    http2::AppendEnd(
-        stream, /*answered=*/false, 16,
-        "this address of the controller speaks TLS, and the client does not; give --tls-ca, --tls-cert "
-        "and --tls-key",
-        expected);
-  }
+  http2::AppendEnd(
+      1, /*answered=*/false, 16,
+      "this address of the controller speaks TLS, and the client does not; give --tls-ca, --tls-cert "
+      "and --tls-key",
+      expected);
+  http2::AppendGoAway(1, expected);
   std::string got(expected.size(), '\0');
   pollfd readable{.fd = plain, .events = POLLIN};
   size_t size = 0;
@@ -231,10 +261,10 @@ TEST_F(TlsGuardTest, APlaintextClientIsAnsweredEveryCallAndNotForEver) {
     size += static_cast<size_t>(more);
   }
   EXPECT_EQ(got, expected);
-  // More than those send who only begin calls.
+  // The client may send the rest of its calls, or it would lose the answer, but no more than that.
   std::string flood;
   http2::AppendFrame(http2::kData, 0, 1, std::string(16384, 'x'), flood);
-  for (int i = 0; i < 8 && !HungUp(plain, 0); ++i) {
+  for (int i = 0; i < 16 && !HungUp(plain, 0); ++i) {
     static_cast<void>(send(plain, flood.data(), flood.size(), MSG_NOSIGNAL));
   }
   EXPECT_TRUE(HungUp(plain, kPatienceMs));
