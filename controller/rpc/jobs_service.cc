@@ -265,21 +265,19 @@ UnaryCall* JobsService::ListReports(CallContext* context, const v1::ListReportsR
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(CallContext* context,
                                                              const v1::LogRequest* request) {
-  const absl::StatusOr<v1::Job> job =
-      AdmitOwner(*context, "tandem.v1.Jobs.ReadLog", *request, request->job());
-  return job.ok() ? OpenLog(parts_.uploads, WantedLogs(*job, *request))
-                  : OpenLog(parts_.uploads, job.status());
+  const absl::StatusOr<OwnJob> own = AdmitOwner(*context, "tandem.v1.Jobs.ReadLog", *request, request->job());
+  return own.ok() ? OpenLog(parts_.uploads, own->caller, WantedLogs(own->job, *request))
+                  : OpenLog(parts_.uploads, "", own.status());
 }
 
 grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(CallContext* context,
                                                                  const v1::ProfileRequest* request) {
-  const absl::StatusOr<v1::Job> job =
-      AdmitOwner(*context, "tandem.v1.Jobs.Profile", *request, request->job());
-  if (!job.ok()) {
-    return OpenProfile(parts_.uploads, job.status());
+  const absl::StatusOr<OwnJob> own = AdmitOwner(*context, "tandem.v1.Jobs.Profile", *request, request->job());
+  if (!own.ok()) {
+    return OpenProfile(parts_.uploads, "", own.status());
   }
   const uint64_t id = (parts_.random.Next64() >> 18) | 1;
-  return OpenProfile(parts_.uploads, WantedProfiles(*job, *request, id));
+  return OpenProfile(parts_.uploads, own->caller, WantedProfiles(own->job, *request, id));
 }
 
 UnaryCall* JobsService::GetServerInfo(CallContext* context, const v1::GetServerInfoRequest* request,
@@ -309,11 +307,13 @@ UnaryCall* JobsService::SignIn(CallContext* context, const v1::SignInRequest* re
   });
 }
 
-absl::StatusOr<v1::Job> JobsService::AdmitOwner(const CallContext& context, std::string_view method,
-                                                const google::protobuf::Message& request,
-                                                const std::string& job) {
-  const absl::StatusOr<Caller> caller = parts_.access.Admit(context, method, &request);
-  return caller.ok() ? FindOwnJob(parts_.store, job, method, *caller) : caller.status();
+absl::StatusOr<JobsService::OwnJob> JobsService::AdmitOwner(const CallContext& context,
+                                                            std::string_view method,
+                                                            const google::protobuf::Message& request,
+                                                            const std::string& job) {
+  TANDEM_ASSIGN_OR_RETURN(const Caller caller, parts_.access.Admit(context, method, &request));
+  TANDEM_ASSIGN_OR_RETURN(v1::Job found, FindOwnJob(parts_.store, job, method, caller));
+  return OwnJob{.caller = tls::ToText(caller.identity), .job = std::move(found)};
 }
 
 }  // namespace tandem::controller

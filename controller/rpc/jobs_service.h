@@ -76,9 +76,13 @@ class JobsService final : public v1::Jobs::CallbackService {
   // Has the engine take the job, and replies with it.
   void PostSubmit(controller::Submit submit, UnaryCall* reactor, v1::Job* response);
 
-  // The job that a request names, where its caller may do this to it.
-  absl::StatusOr<v1::Job> AdmitOwner(const CallContext& context, std::string_view method,
-                                     const google::protobuf::Message& request, const std::string& job);
+  struct OwnJob {
+    std::string caller;  // "user/alice"
+    v1::Job job;
+  };
+  // The job that a request names, if its caller may do this to it.
+  absl::StatusOr<OwnJob> AdmitOwner(const CallContext& context, std::string_view method,
+                                    const google::protobuf::Message& request, const std::string& job);
 
   const Parts parts_;
   SubmitPlanner planner_;

@@ -15,6 +15,9 @@ struct RequestLimits {
   int list_entries = 100'000;              // of each list or map of texts or messages
 };
 
+// Of what a worker says. It cuts its own texts to half of that (worker/controller_client.cc).
+inline constexpr RequestLimits kLimitsOfWorker{.string_bytes = size_t{16} << 10, .list_entries = 20'000};
+
 // InvalidArgument for the first field beyond the limits, with its path, its size and what is allowed. Bytes,
 // and lists of numbers, are bounded by the message's size alone. Reads no more than the sizes of lists and
 // texts.

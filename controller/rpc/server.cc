@@ -321,7 +321,11 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
   sessions = std::make_unique<Sessions>(of_sessions, clock, random);
   metrics->SetLastSeen([this](const std::string& worker) { return sessions->LastSeen(worker); });
   progress = std::make_unique<ProgressBoard>(clock);
-  uploads = std::make_unique<UploadRelay>(*sessions, *progress, clock, random);
+  uploads = std::make_unique<UploadRelay>(
+      [this](const std::string& worker, const v1::UploadRequest& request) {
+        return sessions->RequestUpload(worker, request);
+      },
+      *progress, clock, random, UploadRelay::Limits{});
   watches = std::make_unique<Watches>(*store, *history, *progress, clock);
   sessions->OnGone([this](const std::string& worker) { uploads->WorkerGone(worker); });
   engine = std::make_unique<Engine>(

@@ -2,10 +2,13 @@
 #include "controller/rpc/upload_stream.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "controller/rpc/owned_stream.h"
 #include "controller/rpc/request_limits.h"
 
@@ -24,16 +27,21 @@ class ReaderStream : public OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderS
  public:
   explicit ReaderStream(UploadRelay& relay) : relay_(relay) {}
 
-  void Start(const std::vector<UploadRelay::Wanted>& wanted) {
+  void Start(const std::string& caller, const std::vector<UploadRelay::Wanted>& wanted) {
     this->Own();
-    const uint64_t reader = relay_.Open(wanted, [weak = this->weak_from_this()] {
+    const absl::StatusOr<uint64_t> reader = relay_.Open(caller, wanted, [weak = this->weak_from_this()] {
       if (const std::shared_ptr<ReaderStream> stream = weak.lock()) {
         stream->Pump();
       }
     });
     {
       const absl::MutexLock lock(&mu_);
-      reader_ = reader;
+      if (!reader.ok()) {
+        finished_ = true;
+        this->Finish(ToRpc(reader.status()));
+        return;
+      }
+      reader_ = *reader;
     }
     Pump();
   }
@@ -70,14 +78,20 @@ class ReaderStream : public OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderS
 
  private:
   void Pump() {
+    for (const std::function<void()>& resume : WriteNext()) {
+      resume();
+    }
+  }
+
+  std::vector<std::function<void()>> WriteNext() {
     const absl::MutexLock lock(&mu_);
     if (writing_ || finished_ || !reader_.has_value()) {
-      return;
+      return {};
     }
     if (cancelled_) {
       finished_ = true;
       this->Finish(grpc::Status::CANCELLED);
-      return;
+      return {};
     }
     UploadRelay::Next next = relay_.Read(*reader_);
     if (next.chunk.has_value()) {
@@ -86,8 +100,9 @@ class ReaderStream : public OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderS
       this->StartWrite(&outgoing_);
     } else if (next.end) {
       finished_ = true;
-      this->Finish(grpc::Status::OK);
+      this->Finish(ToRpc(next.status));
     }
+    return std::move(next.resumes);
   }
 
   UploadRelay& relay_;
@@ -111,22 +126,15 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
       End(grpc::Status::OK);
       return;
     }
-    if (const absl::Status limits = CheckLimits(incoming_); !limits.ok()) {
+    if (const absl::Status limits = CheckLimits(incoming_, kLimitsOfWorker); !limits.ok()) {
       End(ToRpc(limits));
       return;
     }
-    uploads_.insert(incoming_.upload());
-    switch (relay_.Deliver(incoming_, identity_, [self = shared_from_this()] { self->Resume(); })) {
-      case UploadRelay::Taken::kOk:
-        Resume();
-        break;
-      case UploadRelay::Taken::kFull:
-        break;
-      case UploadRelay::Taken::kGone:
-        uploads_.erase(incoming_.upload());
-        End({grpc::StatusCode::CANCELLED, "the reader has gone"});
-        break;
+    {
+      const absl::MutexLock lock(&mu_);
+      uploads_.insert(incoming_.upload());
     }
+    Deliver();
   }
 
   void OnCancel() override {
@@ -135,14 +143,43 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
   }
 
   void OnDone() override {
-    for (const std::string& upload : uploads_) {
+    std::set<std::string> uploads;
+    {
+      const absl::MutexLock lock(&mu_);
+      uploads.swap(uploads_);
+    }
+    for (const std::string& upload : uploads) {
       relay_.Finish(upload, cut_);
     }
     OwnedStream::OnDone();
   }
 
  private:
-  void Resume() {
+  // Part of the chain of reads, which goes on when the relay has taken the chunk.
+  void Deliver() {
+    switch (relay_.Deliver(incoming_, identity_, [self = shared_from_this()] { self->Deliver(); })) {
+      case UploadRelay::Taken::kOk:
+        ReadNext();
+        break;
+      case UploadRelay::Taken::kFull:
+        break;
+      case UploadRelay::Taken::kGone: {
+        {
+          const absl::MutexLock lock(&mu_);
+          uploads_.erase(incoming_.upload());
+        }
+        End({grpc::StatusCode::CANCELLED, "the reader has gone"});
+        break;
+      }
+      case UploadRelay::Taken::kTooLong:
+        End({grpc::StatusCode::INVALID_ARGUMENT,
+             absl::StrCat("chunk.data: ", incoming_.chunk().data().size(), " bytes; allowed are at most ",
+                          UploadRelay::kMostLogBytes)});
+        break;
+    }
+  }
+
+  void ReadNext() {
     const absl::MutexLock lock(&mu_);
     if (!finished_) {
       StartRead(&incoming_);
@@ -159,32 +196,34 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
 
   UploadRelay& relay_;
   const tls::Identity identity_;
-  v1::UploadChunk incoming_;  // of the chain of reads, like uploads_
-  std::set<std::string> uploads_;
+  v1::UploadChunk incoming_;  // used by the chain of reads alone
+  std::set<std::string> uploads_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> cut_ = false;  // the connection has broken, or the worker gave up
 };
 
 template <typename Chunk>
-grpc::ServerWriteReactor<Chunk>* OpenReader(UploadRelay& relay,
+grpc::ServerWriteReactor<Chunk>* OpenReader(UploadRelay& relay, const std::string& caller,
                                             const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
   if (!wanted.ok()) {
     return RefuseCall<grpc::ServerWriteReactor<Chunk>>(wanted.status());
   }
   const auto stream = std::make_shared<ReaderStream<Chunk>>(relay);
-  stream->Start(*wanted);
+  stream->Start(caller, *wanted);
   return stream.get();
 }
 
 }  // namespace
 
 grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(
-    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
-  return OpenReader<v1::LogChunk>(relay, wanted);
+    UploadRelay& relay, const std::string& caller,
+    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
+  return OpenReader<v1::LogChunk>(relay, caller, wanted);
 }
 
 grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
-    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
-  return OpenReader<v1::ProfileChunk>(relay, wanted);
+    UploadRelay& relay, const std::string& caller,
+    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
+  return OpenReader<v1::ProfileChunk>(relay, caller, wanted);
 }
 
 grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity) {

@@ -3,6 +3,7 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,13 +15,15 @@ namespace tandem::controller {
 // The two ends of a log, or of timelines, on the way from a worker to a reader. The streams belong to gRPC
 // until they are done.
 
-// Jobs.ReadLog of these ranks, or its refusal.
+// Jobs.ReadLog of these ranks for `caller` ("user/alice"), or its refusal.
 grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(
-    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
+    UploadRelay& relay, const std::string& caller,
+    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
 
-// Jobs.Profile of these ranks, or its refusal.
+// Jobs.Profile, likewise.
 grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
-    UploadRelay& relay, const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
+    UploadRelay& relay, const std::string& caller,
+    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
 
 // Workers.Upload, by the worker of `identity`: what was asked of another worker is not taken.
 grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity);
