@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/hugging_face_config.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -60,7 +63,37 @@ constexpr Supported kSupported[] = {
     {"moe_layer_freq", "1"},
     {"num_nextn_predict_layers", "0"},
     {"num_mtp_layers", "0"},
+    {"pruned_heads", "{}"},
+    {"is_encoder_decoder", "false"},
+    {"add_cross_attention", "false"},
+    {"tie_encoder_decoder", "false"},
+    {"clip_qkv", "null"},
 };
+
+// Fields that do not change what a model computes in training: where it comes from, how text is made with it,
+// which kernels another program would use, weights of auxiliary losses (which are of jobs). Nor do those
+// whose names begin with "_". Any other field that is not known may change it, and is refused.
+constexpr std::string_view kWithoutConsequence[] = {
+    "architectures", "model_type", "rope_parameters",
+    // Of files and programs.
+    "transformers_version", "name_or_path", "auto_map", "torch_dtype", "dtype", "use_bfloat16", "torchscript",
+    "tf_legacy_loss", "attn_implementation", "gradient_checkpointing", "use_cache", "return_dict",
+    "output_hidden_states", "output_attentions", "chunk_size_feed_forward", "ep_size", "is_decoder",
+    // Of vocabularies and tasks.
+    "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "decoder_start_token_id",
+    "tokenizer_class", "prefix", "finetuning_task", "task_specific_params", "problem_type", "id2label",
+    "label2id", "num_labels", "cross_attention_hidden_size",
+    // Of generation.
+    "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups",
+    "diversity_penalty", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty",
+    "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
+    "output_scores", "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id",
+    "remove_invalid_values", "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens",
+    // Of auxiliary losses.
+    "router_aux_loss_coef", "aux_loss_alpha", "seq_aux",
+    // What follows from other fields, or counts only together with one that is refused.
+    "qk_head_dim", "max_window_layers", "num_local_experts", "num_experts", "n_routed_experts",
+    "num_experts_per_tok", "head_dim"};
 
 // Models that have our layers, under our names of their parameters.
 struct Architecture {
@@ -112,6 +145,25 @@ constexpr Field kGroupedExperts[] = {
     {"routed_scaling_factor", kRequired},
 };
 
+template <size_t n>
+bool Names(const Field (&fields)[n], std::string_view key) {
+  return std::any_of(std::begin(fields), std::end(fields),
+                     [&](const Field& field) { return field.name == key; });
+}
+
+bool IsKnown(std::string_view key) {
+  return key.starts_with('_') || Names(kSizes, key) || Names(kOthers, key) || Names(kLatentAttention, key) ||
+         Names(kExperts, key) || Names(kGroupedExperts, key) ||
+         std::find(std::begin(kWithoutConsequence), std::end(kWithoutConsequence), key) !=
+             std::end(kWithoutConsequence) ||
+         std::any_of(std::begin(kSupported), std::end(kSupported),
+                     [&](const Supported& supported) { return supported.key == key; });
+}
+
+// What a file may say of rotary embeddings that are not scaled. Older files call the type "type".
+constexpr std::string_view kRopeTypes[] = {"rope_type", "type"};
+constexpr const char* kRopeFields[] = {"rope_theta", "partial_rotary_factor"};
+
 class HuggingFaceReader {
  public:
   HuggingFaceReader(v1::Model& model, std::vector<v1::Violation>& violations)
@@ -131,6 +183,7 @@ class HuggingFaceReader {
     CheckArchitecture();
     TakeRopeParameters();
     CheckSupported();
+    CheckKnown();
     ReadFields(kSizes, model_);
     if (architecture_ != nullptr && architecture_->has_latent_attention) {
       ReadFields(kLatentAttention, *model_.mutable_latent_attention());  // its head_dim is another
@@ -223,12 +276,13 @@ class HuggingFaceReader {
     if (rope.is_null()) {
       return;
     }
-    if (!rope.is_object() || rope.value("rope_type", Json("default")) != "default") {
-      Refuse(absl::StrCat("rope_parameters ", rope.dump()), "rope_type default",
+    if (!rope.is_object() || !IsUnscaled(rope)) {
+      Refuse(absl::StrCat("rope_parameters ", rope.dump()),
+             "rope_type default, with rope_theta and no other parameters",
              "not built yet, and it changes the numbers: use a model without it");
       return;
     }
-    for (const char* const key : {"rope_theta", "partial_rotary_factor"}) {
+    for (const char* const key : kRopeFields) {
       const Json of_rope = rope.value(key, Json());
       const Json own = json_.value(key, Json());
       if (own.is_null()) {
@@ -238,6 +292,38 @@ class HuggingFaceReader {
                "mend the file");
       }
     }
+  }
+
+  static bool IsUnscaled(const Json& rope) {
+    for (const auto& [key, value] : rope.items()) {
+      const auto is = [&key = key](std::string_view known) { return known == key; };
+      const bool is_type = std::any_of(std::begin(kRopeTypes), std::end(kRopeTypes), is);
+      const bool is_field = std::any_of(std::begin(kRopeFields), std::end(kRopeFields), is);
+      if (!value.is_null() && !is_field && !(is_type && value == "default")) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void CheckKnown() {
+    constexpr size_t kMostShown = 5;
+    std::vector<std::string> unknown;
+    for (const auto& [key, value] : json_.items()) {
+      if (!value.is_null() && !IsKnown(key)) {
+        unknown.push_back(platform::Shown(key));
+      }
+    }
+    if (unknown.empty()) {
+      return;
+    }
+    const size_t more = unknown.size() - std::min(unknown.size(), kMostShown);
+    unknown.resize(std::min(unknown.size(), kMostShown));
+    Refuse(absl::StrCat("a file with ", absl::StrJoin(unknown, ", "),
+                        more > 0 ? absl::StrCat(" and ", more, " more") : ""),
+           "a file of known fields",
+           "these may change the numbers: remove them from a copy of the file if they do not, or use another "
+           "model");
   }
 
   void CheckSupported() {

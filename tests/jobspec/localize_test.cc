@@ -263,6 +263,34 @@ TEST_F(LocalizeTest, FieldsThatChangeTheNumbersAreRefusedByName) {
               HasSubstr("rope_parameters {\"rope_type\":\"llama3\"}" + end + "rope_type default"));
 }
 
+// transformers scales by the older "type" too; taken as unscaled, the model is another one.
+TEST_F(LocalizeTest, ScaledRotaryEmbeddingsAreRefusedHoweverTheyAreWritten) {
+  const std::string theta = "\"rope_theta\": 500000.0";
+  const auto errors = [&](const std::string& rope) {
+    return ErrorsWith(theta, "\"rope_parameters\": {\"rope_theta\": 500000.0, " + rope + "}");
+  };
+  EXPECT_EQ(errors("\"type\": \"default\""), "");
+  EXPECT_EQ(errors("\"rope_type\": \"default\", \"type\": null, \"factor\": null"), "");
+  for (const char* const rope :
+       {R"("type": "linear", "factor": 4.0)", R"("type": "linear")",
+        R"("rope_type": "default", "factor": 4.0)", R"("rope_type": "default", "type": "yarn")",
+        R"("rope_type": 1)", R"("full_attention": {"rope_type": "linear", "factor": 4.0})"}) {
+    EXPECT_THAT(errors(rope), HasSubstr("rope_type default, with rope_theta and no other parameters"))
+        << rope;
+  }
+}
+
+TEST_F(LocalizeTest, FieldsThatAreNotKnownAreRefused) {
+  EXPECT_EQ(ErrorsWith("\"bos_token_id\": 1", "\"bos_token_id\": 1, \"_attn\": 1, \"new_gate\": null"), "");
+  EXPECT_EQ(
+      ErrorsWith("\"bos_token_id\": 1", "\"bos_token_id\": 1, \"new_gate\": true, \"b\": {\"c\": 1}"),
+      "model.hugging_face: a file with b, new_gate is not allowed; allowed: a file of known fields; "
+      "these may change the numbers: remove them from a copy of the file if they do not, or use another "
+      "model\n");
+  EXPECT_THAT(ErrorsWith("\"bos_token_id\": 1", "\"a\": 1, \"b\": 1, \"c\": 1, \"d\": 1, \"e\": 1, \"f\": 1"),
+              HasSubstr("a file with a, b, c, d, e and 1 more is not allowed"));
+}
+
 TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
   ReadResult read =
       ReadText("data: {train: /d}\nmodel: {hugging_face: " +
