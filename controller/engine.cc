@@ -150,8 +150,9 @@ Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
 }
 
 absl::Status Engine::SetKey(const std::string& worker, const v1::KvSet& set) {
-  if (!RunsOn(state_, KeyOf(set.id()), worker)) {
-    return absl::OkStatus();  // of an older attempt: fenced; or of another worker's
+  const AttemptKey attempt = KeyOf(set.id());
+  if (!RunsOn(state_, attempt, worker) || !IsConnecting(state_, attempt)) {
+    return absl::OkStatus();  // of an older attempt: fenced; or of another worker's; or of no more use
   }
   Rendezvous::Answer answer;
   TANDEM_ASSIGN_OR_RETURN(const bool stays, rendezvous_.Set(set, worker, answer));
@@ -166,7 +167,8 @@ absl::Status Engine::SetKey(const std::string& worker, const v1::KvSet& set) {
 }
 
 absl::Status Engine::GetKey(const std::string& worker, const v1::KvGet& get) {
-  if (!RunsOn(state_, KeyOf(get.id()), worker)) {
+  const AttemptKey attempt = KeyOf(get.id());
+  if (!RunsOn(state_, attempt, worker) || !IsConnecting(state_, attempt)) {
     return absl::OkStatus();
   }
   v1::KvValue value;
@@ -189,12 +191,6 @@ void Engine::Take(Decided decided, Consequences& out) {
   }
   Decision decision = Decide(decided.input, decided.posted, reply);
   if (const auto* hello = std::get_if<WorkerHello>(&decided.input)) {
-    for (const v1::AttemptStatus& attempt : hello->hello.inventory().attempts()) {
-      for (v1::KvSet set : attempt.values()) {
-        *set.mutable_id() = attempt.id();
-        reply.status.Update(SetKey(hello->hello.worker_id(), set));
-      }
-    }
     out.hellos.emplace_back(out.answers.size(), hello->hello.worker_id());
   } else if (const auto* gone = std::get_if<WorkerDisconnected>(&decided.input)) {
     const auto it = state_.workers.find(gone->worker);

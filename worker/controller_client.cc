@@ -17,11 +17,13 @@
 #include "platform/thread.h"
 #include "tandem/v1/workers.grpc.pb.h"
 #include "tls/client_tls.h"
+#include "worker/cut_texts.h"
 #include "worker/mailbox.h"
 
 namespace tandem::worker {
 namespace {
 
+constexpr size_t kMostTextBytes = 8 << 10;  // half of what the controller takes
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
 // Each try is a line of two logs; a controller whose certificates are mended is found again well before it
@@ -230,6 +232,7 @@ ControllerClient::ControllerClient(const ControllerAddress& address, platform::R
 ControllerClient::~ControllerClient() { Stop(absl::ZeroDuration()); }
 
 void ControllerClient::Send(v1::WorkerMessage message) {
+  CutTexts(message, kMostTextBytes);
   const absl::MutexLock lock(&mu_);
   if (session_) {
     session_->Send(std::move(message));

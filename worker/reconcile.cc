@@ -121,7 +121,7 @@ class Reconciler {
     // Without waiting for a check, which writes nothing and may never come back. The shell records in order,
     // so the record of ranks is not written into a folder that this one has closed.
     if (all_gone && !attempt.recording) {
-      v1::AttemptStatus status = StatusOf(key, attempt, /*with_values=*/false, now_);
+      v1::AttemptStatus status = StatusOf(key, attempt, now_);
       status.set_ended(true);
       Do(RecordEnd{std::move(status)});
       attempt.recording = true;
@@ -311,7 +311,7 @@ class Reconciler {
       if (!known || (!attempt.dirty && !state_.heartbeat_due)) {
         continue;
       }
-      SendStatus(StatusOf(key, attempt, /*with_values=*/false, now_));
+      SendStatus(StatusOf(key, attempt, now_));
       attempt.dirty = false;
       is_heard = true;
     }
@@ -341,13 +341,19 @@ class Reconciler {
     }
   }
 
-  // The inventory said all of it; what is waited for is asked again, checkpoint notices are sent again.
+  // The inventory said all of it but the rendezvous; what ranks have set and wait for, and checkpoint
+  // notices, are sent again once welcome.
   void AfterHello() {
     state_.session.hello_sent = true;
     state_.session.drain_sent = state_.shutdown_at != absl::InfiniteFuture();
     for (auto& [key, attempt] : state_.live) {
       attempt.dirty = false;
       attempt.unsent_values.clear();
+      for (const auto& [name, value] : attempt.values) {
+        if (value.rank >= 0) {
+          attempt.unsent_values.push_back(name);
+        }
+      }
       attempt.unasked.clear();
       for (const auto& [name, ranks] : attempt.waiting) {
         attempt.unasked.push_back(name);

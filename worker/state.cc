@@ -57,8 +57,7 @@ bool StopsAfterCheckpoint(const AttemptState& attempt) {
          attempt.request_sent == attempt.assignment.request();
 }
 
-v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
-                           absl::Time now) {
+v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, absl::Time now) {
   v1::AttemptStatus status;
   *status.mutable_id() = IdOf(key);
   status.set_store_id(attempt.store_id);
@@ -98,17 +97,6 @@ v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, b
       out.set_process_stopped(rank.sample.stopped);
     }
   }
-  if (with_values) {
-    for (const auto& [name, value] : attempt.values) {
-      if (value.rank < 0) {
-        continue;
-      }
-      v1::KvSet& set = *status.add_values();
-      set.set_key(name);
-      set.set_value(value.bytes);
-      set.set_rank(value.rank);
-    }
-  }
   if (attempt.refused) {
     *status.mutable_refused() = *attempt.refused;
   }
@@ -133,7 +121,7 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
     *inventory.add_slots() = slot;
   }
   for (const auto& [key, attempt] : state.live) {
-    *inventory.add_attempts() = StatusOf(key, attempt, true, now);
+    *inventory.add_attempts() = StatusOf(key, attempt, now);
   }
   for (const auto& [key, attempt] : state.ended) {
     *inventory.add_attempts() = attempt.status;

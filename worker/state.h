@@ -91,8 +91,9 @@ struct AttemptState {
   std::optional<Stop> stop;
   bool recording = false;  // of the end, on disk
 
+  // Of the rendezvous; empty once every rank of the job has been ready (Assignment.connected).
   std::map<std::string, Value> values;
-  std::vector<std::string> unsent_values;            // set here, not yet sent to the controller
+  std::vector<std::string> unsent_values;            // set here, not yet sent in this session
   std::map<std::string, std::set<int>> waiting;      // key → local ranks that want it
   std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
   std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
@@ -168,9 +169,8 @@ RankState* FindRank(WorkerState& state, const RankKey& key);
 // One rank has been asked that all save a checkpoint and end; they agree on the step.
 bool StopsAfterCheckpoint(const AttemptState& attempt);
 
-// What the controller hears at `now`. `with_values`: also what local ranks have set (for the inventory).
-v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, bool with_values,
-                           absl::Time now);
+// What the controller hears at `now`.
+v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, absl::Time now);
 
 v1::CheckpointNotice MessageOf(const Notice& notice);
 

@@ -278,7 +278,7 @@ class Taker {
       return;
     }
     // Every rank is gone, so nothing of it has an age.
-    v1::AttemptStatus status = StatusOf(it->first, it->second, /*with_values=*/false, absl::InfinitePast());
+    v1::AttemptStatus status = StatusOf(it->first, it->second, absl::InfinitePast());
     status.set_ended(true);
     state_.ended[input.attempt] = {.status = std::move(status)};
     state_.live.erase(it);
@@ -371,6 +371,13 @@ class Taker {
     AttemptState* attempt = FindAttempt(state_, key);
     if (attempt != nullptr) {
       attempt->assignment = assignment;
+      if (assignment.connected()) {
+        attempt->values.clear();
+        attempt->unsent_values.clear();
+        attempt->waiting.clear();
+        attempt->unasked.clear();
+        attempt->answers.clear();
+      }
     } else {
       if (!IsSafeName(key.job) || key.attempt < 1) {
         return;  // no controller of ours sends it

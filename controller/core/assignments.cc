@@ -76,6 +76,7 @@ v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
     }
     v1::Assignment& assignment = *out.add_all();
     FillAttempt(job, worker, assignment);
+    assignment.set_connected(Current(job).has_ready());
     if (run) {
       assignment.set_desired(v1::DESIRED_RUN);
       PassOn(entry, worker, assignment);

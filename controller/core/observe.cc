@@ -51,7 +51,6 @@ void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) 
   const AttemptKey key = KeyOf(status.id());
   v1::AttemptStatus& said = worker.attempts[key];
   said = status;
-  said.clear_values();
   Translate(worker, now, said);
   worker.heard[key] = now;
   if (std::any_of(status.ranks().begin(), status.ranks().end(), [](const v1::RankStatus& rank) {
@@ -59,6 +58,33 @@ void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) 
       })) {
     worker.peer_lost.try_emplace(key, now);
   }
+}
+
+// What is taken of a status: only of ranks that were placed on the worker, and of an attempt without such
+// ranks only that it may be forgotten.
+v1::AttemptStatus OwnPart(const State& state, const std::string& worker, v1::AttemptStatus status) {
+  std::set<int> own;
+  if (const AttemptKey key = KeyOf(status.id()); IsLive(state, key)) {
+    for (const v1::RankSlot& slot : Current(state.jobs.at(key.job).job).slots()) {
+      if (slot.worker() == worker) {
+        own.insert(slot.rank());
+      }
+    }
+  }
+  if (own.empty()) {
+    v1::AttemptStatus out;
+    *out.mutable_id() = status.id();
+    out.set_ended(status.ended());
+    if (status.has_refused()) {
+      out.mutable_refused();
+    }
+    return out;
+  }
+  auto& ranks = *status.mutable_ranks();
+  const auto others = std::remove_if(
+      ranks.begin(), ranks.end(), [&own](const v1::RankStatus& rank) { return own.erase(rank.rank()) == 0; });
+  ranks.erase(others, ranks.end());
+  return status;
 }
 
 }  // namespace
@@ -115,7 +141,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
     worker.heard.clear();
     worker.peer_lost.clear();
     for (const v1::AttemptStatus& status : hello.inventory().attempts()) {
-      Take(status, now, worker);
+      Take(OwnPart(state, hello.worker_id(), status), now, worker);
     }
     worker.inventory = hello.inventory();
     worker.inventory.clear_attempts();
@@ -136,7 +162,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
   } else if (const auto* in = std::get_if<AttemptReport>(&input)) {
     const auto it = state.workers.find(in->worker);
     if (it != state.workers.end() && HasRoomFor(KeyOf(in->status.id()), it->second)) {
-      Take(in->status, now, it->second);
+      Take(OwnPart(state, in->worker, in->status), now, it->second);
     }
   }
 }

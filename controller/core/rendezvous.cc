@@ -76,7 +76,7 @@ void Rendezvous::Forget(const std::string& worker) {
 
 void Rendezvous::Retain(const State& state) {
   for (auto it = spaces_.begin(); it != spaces_.end();) {
-    it = IsLive(state, it->first) ? std::next(it) : spaces_.erase(it);
+    it = IsConnecting(state, it->first) ? std::next(it) : spaces_.erase(it);
   }
 }
 

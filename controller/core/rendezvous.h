@@ -14,7 +14,8 @@
 namespace tandem::controller {
 
 // The key-value spaces through which the ranks of an attempt find each other. A key is set once; a get is
-// answered when the key is set. Never durable: workers resend their ranks' values in Hello. Not thread-safe.
+// answered when the key is set. Never durable: workers resend their ranks' values after each Welcome. Not
+// thread-safe.
 class Rendezvous {
  public:
   // A value, and the workers that wait for it.
@@ -38,7 +39,7 @@ class Rendezvous {
   // Forgets what a worker that is away waits for; it asks again when it returns.
   void Forget(const std::string& worker);
 
-  // Drops the spaces of attempts that are not live any more.
+  // Drops the spaces of attempts that are not live any more, or whose ranks have all been ready.
   void Retain(const State& state);
 
  private:

@@ -39,6 +39,10 @@ bool IsLive(const State& state, const AttemptKey& key) {
          it->second.job.attempt() == key.attempt;
 }
 
+bool IsConnecting(const State& state, const AttemptKey& key) {
+  return IsLive(state, key) && !Current(state.jobs.at(key.job).job).has_ready();
+}
+
 bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker) {
   if (!IsLive(state, key)) {
     return false;

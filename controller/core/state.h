@@ -66,6 +66,9 @@ std::vector<std::string> WorkersOf(const v1::Job& job);
 // Whether (job, attempt) is what `state` wants or still waits for.
 bool IsLive(const State& state, const AttemptKey& key);
 
+// Whether `key` is live and its ranks still find each other: not all of them have been ready.
+bool IsConnecting(const State& state, const AttemptKey& key);
+
 // Whether `key` is live and has ranks on `worker`.
 bool RunsOn(const State& state, const AttemptKey& key, const std::string& worker);
 

@@ -5,18 +5,31 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/writing_stream.h"
 #include "platform/log.h"
+#include "platform/shown_text.h"
 #include "platform/status_macros.h"
+#include "proto/table_digest.h"
 
 namespace tandem::controller {
 namespace {
 
 constexpr int kMostScalars = 256;               // of one report
 constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits soon
+
+// Norms name their table by its digest. A worker that chose the digest could name the norms of other jobs.
+absl::Status CheckTable(const v1::ReportBatch& batch) {
+  if (!batch.has_table() || proto::DigestOf(batch.table()) == batch.table().digest()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the parameter table of job ", batch.id().job_id(),
+                                                 " has digest ", proto::DigestOf(batch.table()), ", and not ",
+                                                 platform::Shown(batch.table().digest())));
+}
 
 class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>,
                                            v1::ReportAck, ReportsStream> {
@@ -58,19 +71,26 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
     bool live = false;
     int attempt = 0;  // the newest
     std::string name;
-    bool ours = false;  // ranks of it have been placed on this stream's worker
+    int64_t steps = 0;
+    std::set<int> ours;  // attempts of which ranks were placed on this stream's worker
   };
 
   absl::Status Take() {
     TANDEM_RETURN_IF_ERROR(CheckLimits(incoming_));
     const v1::AttemptId& id = incoming_.id();
     for (const v1::StepReport& report : incoming_.reports()) {
+      if (report.attempt() != 0 && report.attempt() != id.attempt()) {
+        return absl::InvalidArgumentError(absl::StrCat("step ", report.step(), " of job ", id.job_id(),
+                                                       " is of attempt ", report.attempt(),
+                                                       ", and its batch of attempt ", id.attempt()));
+      }
       if (report.scalars_size() > kMostScalars) {
         return absl::InvalidArgumentError(absl::StrCat("step ", report.step(), " of job ", id.job_id(),
                                                        " has ", report.scalars_size(),
                                                        " scalars; allowed: ", kMostScalars));
       }
     }
+    TANDEM_RETURN_IF_ERROR(CheckTable(incoming_));
     TANDEM_ASSIGN_OR_RETURN(Known job, Look(id));
     if (!job.exists || id.attempt() < 1 || id.attempt() > job.attempt) {
       // These are of another controller's job, or of an attempt that has not been. Acknowledged, they would
@@ -78,10 +98,16 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
       // is asked to forget the attempt drops them itself.
       return absl::OkStatus();
     }
-    if (!job.ours) {
-      return absl::PermissionDeniedError(absl::StrCat(tls::ToText(identity_), " may not report for job ",
-                                                      job.name, " (", id.job_id(),
+    if (!job.ours.contains(id.attempt())) {
+      return absl::PermissionDeniedError(absl::StrCat(tls::ToText(identity_), " may not report for attempt ",
+                                                      id.attempt(), " of job ", job.name, " (", id.job_id(),
                                                       "): no rank of it was placed there"));
+    }
+    for (const v1::StepReport& report : incoming_.reports()) {
+      if (report.step() < 0 || report.step() > job.steps) {
+        return absl::InvalidArgumentError(absl::StrCat("job ", job.name, " (", id.job_id(), ") has no step ",
+                                                       report.step(), "; its steps are 0 to ", job.steps));
+      }
     }
     if (job.live) {
       for (const v1::StepReport& report : incoming_.reports()) {
@@ -129,7 +155,8 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
                .live = !IsTerminal(job->state()),
                .attempt = job->attempt(),
                .name = job->name(),
-               .ours = HasRanksHere(*job)};
+               .steps = job->resolved().training().steps(),
+               .ours = AttemptsHere(*job)};
     } else {
       platform::Log(platform::LogLevel::kWarning, "reports of a job that is not here are not taken",
                     {{"job", id}});
@@ -138,12 +165,15 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
     return known;
   }
 
-  bool HasRanksHere(const v1::Job& job) const {
-    return std::any_of(job.attempts().begin(), job.attempts().end(), [&](const v1::Attempt& attempt) {
-      return std::any_of(attempt.slots().begin(), attempt.slots().end(), [&](const v1::RankSlot& slot) {
-        return tls::MayBeWorker(identity_, slot.worker());
-      });
-    });
+  std::set<int> AttemptsHere(const v1::Job& job) const {
+    std::set<int> here;
+    for (const v1::Attempt& attempt : job.attempts()) {
+      if (std::any_of(attempt.slots().begin(), attempt.slots().end(),
+                      [&](const v1::RankSlot& slot) { return tls::MayBeWorker(identity_, slot.worker()); })) {
+        here.insert(attempt.number());
+      }
+    }
+    return here;
   }
 
   void Acknowledge(const v1::AttemptId& id, uint64_t seq) {

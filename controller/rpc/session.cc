@@ -16,6 +16,8 @@ namespace tandem::controller {
 namespace {
 
 constexpr size_t kMostUncommittedMessages = 2048;  // more are not read until there are fewer than half
+// The controller keeps the slots of every worker that it has seen.
+constexpr size_t kMostSlotBytes = size_t{512} << 10;
 // Notices may wait for room in the store for hours, and their worker is heard meanwhile.
 static_assert(kMostUncommittedMessages / 2 > Engine::kMostHeld);
 
@@ -186,7 +188,8 @@ void Session::Handle() {
       return;
     }
   }
-  if (const absl::Status limits = CheckLimits(incoming_); !limits.ok()) {
+  incoming_.DiscardUnknownFields();  // of another build; some of what a worker says is kept
+  if (const absl::Status limits = CheckLimits(incoming_, kLimitsOfWorker); !limits.ok()) {
     End(ToRpc(limits));
     return;
   }
@@ -264,6 +267,17 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
             ": its state directory is older than what the worker has seen; start the controller "
             "on its newest state, or, to go on from a backup, restart the worker, which ends its jobs"),
         /*final=*/false);
+  }
+  size_t slot_bytes = 0;
+  for (const v1::Slot& slot : hello.inventory().slots()) {
+    slot_bytes += slot.ByteSizeLong();
+  }
+  if (slot_bytes > kMostSlotBytes) {
+    return Refusal(
+        "BadInventory",
+        absl::StrCat("its ", hello.inventory().slots_size(), " slots take ", slot_bytes,
+                     " bytes; allowed are at most ", kMostSlotBytes, "; start the worker with fewer --slots"),
+        /*final=*/true);
   }
   std::set<int> indices;
   for (const v1::Slot& slot : hello.inventory().slots()) {

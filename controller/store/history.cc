@@ -27,6 +27,8 @@ CREATE INDEX IF NOT EXISTS norms_with_bytes ON norms (job, id, bytes);
 CREATE TABLE IF NOT EXISTS totals (job TEXT PRIMARY KEY, last_step INTEGER NOT NULL, steps INTEGER NOT NULL,
   microseconds INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS item_tables (digest TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tables_of_jobs (job TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (job, digest))
+  WITHOUT ROWID;
 )";
 
 constexpr char kAfter[] = "FROM reports WHERE job = ? AND (attempt, step) > (?, ?)";
@@ -48,6 +50,9 @@ struct History::Statements {
       "last_step");
   Statement get_totals = db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?");
   Statement insert_table = db.Prepare("INSERT OR IGNORE INTO item_tables VALUES (?, ?)");
+  Statement insert_table_of_job = db.Prepare("INSERT OR IGNORE INTO tables_of_jobs VALUES (?, ?)");
+  Statement count_other_tables =
+      db.Prepare("SELECT count(*) FROM tables_of_jobs WHERE job = ? AND digest <> ?");
   Statement get_table = db.Prepare("SELECT data FROM item_tables WHERE digest = ?");
   Statement after = db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt, step LIMIT ?"));
   Statement count_after = db.Prepare(absl::StrCat("SELECT count(*) ", kAfter));
@@ -169,6 +174,18 @@ absl::Status History::Insert(const std::string& job, const v1::StepReport& repor
   return report.has_norms() ? norms_->Insert(job, report) : absl::OkStatus();
 }
 
+absl::Status History::InsertTable(const std::string& job, const v1::ParameterTable& table) {
+  statements_->count_other_tables.Bind(job).Bind(table.digest());
+  TANDEM_ASSIGN_OR_RETURN(const int64_t others, ReadNumber(statements_->count_other_tables));
+  if (others >= kMostTablesOfAJob) {
+    return absl::OkStatus();  // its norms have no names then
+  }
+  statements_->insert_table_of_job.Bind(job).Bind(table.digest());
+  TANDEM_RETURN_IF_ERROR(statements_->insert_table_of_job.Run());
+  statements_->insert_table.Bind(table.digest()).BindBlob(table.SerializeAsString());
+  return statements_->insert_table.Run();
+}
+
 absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committed committed) {
   std::pair<std::vector<Committed>, absl::Status> ended;
   {
@@ -184,8 +201,7 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       first_uncommitted_ = now;
     }
     if (status.ok() && batch.has_table()) {
-      statements_->insert_table.Bind(batch.table().digest()).BindBlob(batch.table().SerializeAsString());
-      status = statements_->insert_table.Run();
+      status = InsertTable(batch.id().job_id(), batch.table());
     }
     if (status.ok() && !durable_steps_.contains(batch.id().job_id())) {
       const absl::StatusOr<int64_t> before = HighestStep(batch.id().job_id());

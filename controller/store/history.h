@@ -46,15 +46,19 @@ class History {
     int64_t step = 0;
     auto operator<=>(const Position&) const = default;
   };
+  // Attempts of a job have the same parameters, and so the same table, unless builds name them otherwise.
+  static constexpr int64_t kMostTablesOfAJob = 4;
+
   using Committed = std::function<void(absl::Status)>;
 
   // DataLoss, with what to do, where damage is found within check_patience.
   static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
   ~History();
 
-  // Readers see the reports at once. Unavailable while the disk stands still. `committed` is called when they
-  // are durable, or with the error after which they must be sent again; from the thread that commits, with no
-  // lock held.
+  // Readers see the reports at once. Unavailable while the disk stands still. The table's digest must be its
+  // own (proto/table_digest.h); of a job at most kMostTablesOfAJob are kept, the first ones. `committed` is
+  // called when they are durable, or with the error after which they must be sent again; from the thread that
+  // commits, with no lock held.
   absl::Status Add(const v1::ReportBatch& batch, absl::Time now, Committed committed)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -114,6 +118,8 @@ class History {
   // Drops the open transaction; what is to be called then.
   std::vector<Committed> RollBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Insert(const std::string& job, const v1::StepReport& report)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertTable(const std::string& job, const v1::ParameterTable& table)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Over all reports, durable or not.
   absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -405,6 +405,53 @@ TEST(DecideTest, AWorkerReportsAttemptsOfItsSlotsAndAThousandMore) {
   EXPECT_TRUE(driver.Feed(AttemptReport{.worker = "a", .status = StatusOf("id-0")}).status.ok());
 }
 
+// A worker reports on ranks of other workers, or on other jobs: only its own count, and are kept.
+TEST(ObserveTest, AWorkerSpeaksForItsOwnRanksAlone) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  v1::AttemptStatus status = Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", 9), false);
+  AddRank(status, 0, v1::RANK_PHASE_STEPPING);
+  AddRank(status, 0, v1::RANK_PHASE_STEPPING);
+  driver.Say("a", status);
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << "rank 1 is b's";
+  const AttemptKey key = CurrentAttempt(driver.Job());
+  EXPECT_EQ(StatusOf(driver.state, "a", key)->ranks_size(), 1);
+  v1::AttemptStatus other = StatusOf("unknown");
+  AddRank(other, 0, v1::RANK_PHASE_EXITED).set_whereabouts(std::string(10'000, 'w'));
+  other.set_ended(true);
+  driver.Say("a", other);
+  const v1::AttemptStatus* kept = StatusOf(driver.state, "a", KeyOf(other.id()));
+  ASSERT_NE(kept, nullptr);
+  EXPECT_LT(kept->ByteSizeLong(), 100U);
+  EXPECT_EQ(AssignmentsFor(driver.state, "a").forget_size(), 1) << "it may forget it";
+}
+
+TEST(RendezvousTest, ItEndsWhenEveryRankIsReady) {
+  Driver driver;
+  driver.Connect("a", 1);
+  driver.Connect("b", 1);
+  driver.Feed(SubmitOf("job", 2));
+  driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
+  v1::KvSet set;
+  *set.mutable_id() = IdOf(CurrentAttempt(driver.Job()));
+  set.set_key("k");
+  v1::KvGet get;
+  *get.mutable_id() = set.id();
+  get.set_key("k");
+  Rendezvous rendezvous;
+  Rendezvous::Answer answer;
+  v1::KvValue value;
+  ASSERT_TRUE(rendezvous.Set(set, "a", answer).ok());
+  rendezvous.Retain(driver.state);
+  EXPECT_TRUE(*rendezvous.Get(get, "b", value));
+  EXPECT_FALSE(AssignmentsFor(driver.state, "a").all(0).connected());
+  driver.SayAll("b", "id-job", v1::RANK_PHASE_READY);
+  ASSERT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
+  rendezvous.Retain(driver.state);
+  EXPECT_FALSE(*rendezvous.Get(get, "b", value));
+  EXPECT_TRUE(AssignmentsFor(driver.state, "a").all(0).connected());
+}
+
 // Until there is no room for more; each is of 1 MiB.
 class FilledRendezvousTest : public ::testing::Test {
  protected:

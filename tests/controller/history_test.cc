@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
@@ -193,6 +194,24 @@ TEST_F(HistoryTest, ItemTablesAreKeptByDigest) {
   ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
   EXPECT_EQ((*history->Table("t"))->parameters(0).name(), "lm_head.weight");
   EXPECT_FALSE(history->Table("other")->has_value());
+}
+
+// Or one worker fills the disk of the history with tables.
+TEST_F(HistoryTest, OfOneJobFewTablesAreKept) {
+  std::unique_ptr<History> history = Open();
+  for (int i = 0; i < 20; ++i) {
+    v1::ReportBatch batch = BatchOf("j", 1, i + 1, i + 1);
+    batch.mutable_table()->set_digest(absl::StrCat("t", i));
+    ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+  }
+  v1::ReportBatch other = BatchOf("other", 1, 1, 1);
+  other.mutable_table()->set_digest("t19");
+  ASSERT_TRUE(history->Add(other, kNow, [](const absl::Status&) {}).ok());
+  EXPECT_TRUE(history->Table("t0")->has_value());
+  EXPECT_TRUE(history->Table("t3")->has_value());
+  EXPECT_FALSE(history->Table("t4")->has_value());
+  EXPECT_TRUE(history->Table("t19")->has_value());
+  EXPECT_EQ(history->After("j", {}, 100, false)->size(), 20U) << "the reports are";
 }
 
 TEST_F(HistoryTest, ADamagedPageAnywhereIsNamedWithTheWayOut) {

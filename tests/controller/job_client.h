@@ -33,7 +33,7 @@ class JobClient {
     const jobspec::ReadResult read = jobspec::ReadText("name: \"" + name + R"("
 model: {preset: llama-tiny}
 data: {train: /usr/include, tokenizer: bytes}
-training: {steps: 3, sequence_length: 64, micro_batch_size: 1, global_batch_size: 4, seed: 1}
+training: {steps: 1000, sequence_length: 64, micro_batch_size: 1, global_batch_size: 4, seed: 1}
 parallelism: {ranks: )" + std::to_string(ranks) + R"(}
 checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
 )",

@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "controller/http/query.h"
 #include "nlohmann/json.hpp"
+#include "proto/table_digest.h"
 #include "tests/controller/http_client.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
@@ -83,7 +84,7 @@ TEST_F(SiteTest, TheJsonIsThatOfTheService) {
   const nlohmann::json listed = Api("ListJobs?brief=true")["jobs"][0];
   EXPECT_EQ(listed["id"], job.id());
   EXPECT_EQ(listed["state"], "JOB_STATE_SUCCEEDED");
-  EXPECT_EQ(listed["resolved"]["training"], (nlohmann::json{{"steps", "3"}}));
+  EXPECT_EQ(listed["resolved"]["training"], (nlohmann::json{{"steps", "1000"}}));
   EXPECT_FALSE(listed.contains("submitted"));
   EXPECT_TRUE(Api("GetJob?job=shown")["submitted"].contains("data"));
   EXPECT_EQ(Api("ListWorkers")["workers"][0]["id"], "a");
@@ -204,16 +205,19 @@ TEST_F(SiteTest, PointsOfALargeModelThatDoNotFitAreRefusedAndOnesParameterIsSent
   SimulatedWorker worker("a", server_->addresses().at(0), {});
   JobClient client(server_->addresses().at(0));
   v1::Job job;
-  ASSERT_TRUE(client.Submit(JobClient::SpecOf("large", 1), "", job).ok());
+  v1::JobSpec spec = JobClient::SpecOf("large", 1);
+  spec.mutable_training()->set_steps(2000);
+  ASSERT_TRUE(client.Submit(spec, "", job).ok());
   ASSERT_TRUE(client.Follow("large", job).ok());
   constexpr int kParameters = 30'000;
   v1::ReportBatch batch;
   batch.mutable_id()->set_job_id(job.id());
   batch.mutable_id()->set_attempt(1);
-  batch.mutable_table()->set_digest("t");
   for (int i = 0; i < kParameters; ++i) {
     batch.mutable_table()->add_parameters()->set_name("layers.0.experts." + std::to_string(i) + ".weight");
   }
+  const std::string digest = proto::DigestOf(batch.table());
+  batch.mutable_table()->set_digest(digest);
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
   const auto stub = v1::Workers::NewStub(client.channel());
@@ -222,7 +226,7 @@ TEST_F(SiteTest, PointsOfALargeModelThatDoNotFitAreRefusedAndOnesParameterIsSent
     v1::StepReport& report = *batch.add_reports();
     report.set_step(1000 + step);
     report.set_attempt(1);
-    report.mutable_norms()->set_table_digest("t");
+    report.mutable_norms()->set_table_digest(digest);
     for (int i = 0; i < kParameters; ++i) {
       report.mutable_norms()->add_update(0.5 * i);
     }

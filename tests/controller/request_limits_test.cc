@@ -26,13 +26,14 @@ TEST(RequestLimitsTest, ALongTextIsNamedByItsPath) {
 }
 
 TEST(RequestLimitsTest, ALongListOrMapIsNamedByItsPath) {
+  v1::ReportBatch batch;
+  batch.add_reports();
+  for (int i = 0; i < 4; ++i) {
+    (*batch.mutable_reports(0)->mutable_scalars())[std::to_string(i)] = i;
+  }
+  EXPECT_EQ(Why(batch), "reports.scalars: 4 entries; allowed are at most 3");
   v1::WorkerMessage message;
   v1::Inventory& inventory = *message.mutable_hello()->mutable_inventory();
-  for (int i = 0; i < 4; ++i) {
-    (*inventory.mutable_labels())[std::to_string(i)] = "x";
-  }
-  EXPECT_EQ(Why(message), "hello.inventory.labels: 4 entries; allowed are at most 3");
-  inventory.clear_labels();
   inventory.add_slots()->set_name("short");
   EXPECT_EQ(Why(message), "");
   inventory.add_slots()->set_name("much too long");

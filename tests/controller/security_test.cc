@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "controller/rpc/access.h"
+#include "proto/table_digest.h"
 #include "tests/controller/secure_service.h"
 #include "tests/controller/simulated_worker.h"
 
@@ -239,17 +240,17 @@ TEST_F(SecurityTest, AWorkerMayNotReportForJobsOfOthers) {
   v1::Job job;
   ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "", job).ok());
   ASSERT_TRUE(alice.Follow("hers", job).ok());
+  v1::ReportBatch batch;
+  batch.mutable_id()->set_job_id(job.id());
+  batch.mutable_id()->set_attempt(1);
+  batch.add_reports()->set_step(1);
+  batch.set_seq(1);
   const auto report_as = [&](const char* name) {
     const auto stub = v1::Workers::NewStub(grpc::CreateChannel(
         address(), CredentialsOf(*certificates_, certificates_->Of({Role::kWorker, name}))));
     grpc::ClientContext context;
     JobClient::SetDeadline(context);
     const auto stream = stub->Reports(&context);
-    v1::ReportBatch batch;
-    batch.mutable_id()->set_job_id(job.id());
-    batch.mutable_id()->set_attempt(1);
-    batch.add_reports()->set_step(1);
-    batch.set_seq(1);
     stream->Write(batch);
     v1::ReportAck ack;
     const bool taken = stream->Read(&ack);
@@ -262,7 +263,19 @@ TEST_F(SecurityTest, AWorkerMayNotReportForJobsOfOthers) {
   EXPECT_TRUE(report_as("w").ok());
   const grpc::Status refused = report_as("x");
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_THAT(refused.error_message(), HasSubstr("worker/x may not report for job hers"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("worker/x may not report for attempt 1 of job hers"));
+  // Nor what would be shown with the norms of others, or fill the history.
+  batch.mutable_table()->add_parameters()->set_name("false");
+  batch.mutable_table()->set_digest("of another job's table");
+  EXPECT_THAT(report_as("w").error_message(), HasSubstr(", and not of another job's table"));
+  batch.mutable_table()->set_digest(proto::DigestOf(batch.table()));
+  EXPECT_TRUE(report_as("w").ok());
+  batch.clear_table();
+  batch.mutable_reports(0)->set_attempt(7);
+  EXPECT_THAT(report_as("w").error_message(), HasSubstr("is of attempt 7, and its batch of attempt 1"));
+  batch.mutable_reports(0)->set_attempt(1);
+  batch.mutable_reports(0)->set_step(int64_t{1} << 40);
+  EXPECT_THAT(report_as("w").error_message(), HasSubstr("has no step 1099511627776; its steps are 0 to "));
 }
 
 TEST_F(SecurityTest, AClientThatExpectsAnotherControllerDoesNotTalkToThisOne) {

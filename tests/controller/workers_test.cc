@@ -150,7 +150,7 @@ TEST_F(ServiceTest, AValueThatAWorkerAsksForAgainBeforeItReadsIsOwedOnce) {
 }
 
 TEST_F(ServiceTest, TheSessionOfAWorkerEndsThatWaitsForMoreKeysThanItsRanksCanNeed) {
-  constexpr size_t kKeyBytes = 60'000;  // of a key, of which a message may have 64 KiB
+  constexpr size_t kKeyBytes = 16'000;  // of a key, which may have 16 KiB
   grpc::ClientContext context;
   const auto workers = v1::Workers::NewStub(client_->channel());
   const std::unique_ptr<WorkerSession> session = Welcomed(*workers, context, HelloOf("w", 1));
@@ -178,6 +178,35 @@ TEST_F(ServiceTest, TheSessionOfAWorkerEndsThatWaitsForMoreKeysThanItsRanksCanNe
     EXPECT_TRUE(client_->stub().ListWorkers(&list, {}, &response).ok());
     return response.workers_size() == 1 && !response.workers(0).connected();
   });
+}
+
+TEST_F(ServiceTest, AWorkerThatListsTooMuchIsRefused) {
+  const auto workers = v1::Workers::NewStub(client_->channel());
+  const auto answer_to = [&](const v1::Hello& hello) {
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    const auto session = workers->Session(&context);
+    v1::WorkerMessage message;
+    message.set_seq(1);
+    *message.mutable_hello() = hello;
+    session->Write(message);
+    v1::ControllerMessage answer;
+    while (session->Read(&answer)) {
+    }
+    return session->Finish().error_message();
+  };
+  v1::Hello hello = HelloOf("w", 1);
+  hello.mutable_inventory()->mutable_slots(0)->set_name(std::string(16'385, 'n'));
+  EXPECT_EQ(answer_to(hello), "hello.inventory.slots.name: 16385 bytes; allowed are at most 16384");
+  hello = HelloOf("w", 40);
+  for (v1::Slot& slot : *hello.mutable_inventory()->mutable_slots()) {
+    slot.set_name(std::string(16'000, 'n'));
+  }
+  EXPECT_THAT(answer_to(hello), HasSubstr("its 40 slots take 640"));
+  grpc::ClientContext list;
+  v1::ListWorkersResponse response;
+  EXPECT_TRUE(client_->stub().ListWorkers(&list, {}, &response).ok());
+  EXPECT_EQ(response.workers_size(), 0);
 }
 
 // As one that runs on an old copy of its state must not take workers back to the past.

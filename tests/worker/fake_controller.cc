@@ -131,9 +131,6 @@ void FakeController::Handle(const v1::WorkerMessage& message, Stream& stream) {
       *welcome.mutable_assignments() = Wanted();
       for (const v1::AttemptStatus& status : message.hello().inventory().attempts()) {
         seen_.statuses[KeyOf(status.id())] = status;
-        for (const v1::KvSet& set : status.values()) {
-          learn(set);
-        }
       }
       break;
     }

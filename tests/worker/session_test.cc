@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "proto/protocol.h"
 #include "tests/worker/core_harness.h"
 #include "worker/step.h"
@@ -174,16 +175,39 @@ TEST(SessionTest, ALostSessionRestartsNothingAndTheNextSaysAllAgain) {
   core.Take<SendToController>();
   core.Connect({CoreHarness::Job("j", 2)});
   const std::vector<SendToController> sent = core.Take<SendToController>();
-  ASSERT_THAT(sent, SizeIs(2));
-  const v1::Inventory& inventory = sent[0].message.hello().inventory();
-  ASSERT_EQ(inventory.attempts_size(), 1);
-  ASSERT_EQ(inventory.attempts(0).values_size(), 2) << "only what its own ranks have set";
-  EXPECT_EQ(inventory.attempts(0).values(0).key(), "rank-0");
-  EXPECT_EQ(inventory.attempts(0).values(0).rank(), 0);
-  EXPECT_EQ(inventory.attempts(0).values(1).value(), "b");
-  EXPECT_EQ(sent[1].message.get().key(), "rank-7") << "asked again";
+  ASSERT_THAT(sent, SizeIs(4)) << "of values only what its own ranks have set";
+  EXPECT_EQ(sent[0].message.hello().inventory().attempts_size(), 1);
+  EXPECT_EQ(sent[1].message.set().key(), "rank-0");
+  EXPECT_EQ(sent[1].message.set().id().job_id(), "j");
+  EXPECT_EQ(sent[1].message.set().rank(), 0);
+  EXPECT_EQ(sent[2].message.set().value(), "b");
+  EXPECT_EQ(sent[3].message.get().key(), "rank-7") << "asked again";
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
+}
+
+// 8 ranks of a job of 2,000 set more than a message holds, and the worker could not return.
+TEST(SessionTest, TheHelloOfALargeJobFitsInAMessage) {
+  CoreHarness core;
+  v1::Assignment job = CoreHarness::Job("j", 8);
+  core.StartJob(job);
+  for (int rank = 0; rank < 8; ++rank) {
+    for (const char* group : {"report/", "heartbeat/"}) {
+      core.Say(kJob, rank, Set(absl::StrCat(group, rank), std::string(size_t{136} * 2000, 'v')));
+    }
+  }
+  core.Feed(Disconnected{});
+  core.Take<SendToController>();
+  core.Connect({job});
+  const std::vector<SendToController> again = core.Take<SendToController>();
+  ASSERT_THAT(again, SizeIs(17));
+  for (const SendToController& sent : again) {
+    EXPECT_LT(sent.message.ByteSizeLong(), 1U << 20);
+  }
+  core.Feed(Disconnected{});
+  job.set_connected(true);
+  core.Connect({job});
+  EXPECT_THAT(core.Take<SendToController>(), SizeIs(1)) << "every rank of the job is connected";
 }
 
 TEST(RendezvousTest, ASetIsSentOnceAndTheFirstValueStays) {
