@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 #include "trainer/append_whole.h"
@@ -30,9 +31,22 @@ absl::Status FollowedFile::Open() {
   return absl::OkStatus();
 }
 
+int64_t FollowedFile::Flush() {
+  if (!waiting_.empty()) {
+    FollowPath();
+    Write();
+  }
+  return lost_ + static_cast<int64_t>(waiting_.size());
+}
+
 void FollowedFile::Append(std::string_view text) {
   FollowPath();
-  Write(text);
+  waiting_.emplace_back(text);
+  waiting_bytes_ += text.size();
+  for (; waiting_bytes_ > kMostWaiting; waiting_.pop_front(), ++lost_) {
+    waiting_bytes_ -= waiting_.front().size();
+  }
+  Write();
 }
 
 void FollowedFile::FollowPath() {
@@ -51,13 +65,23 @@ void FollowedFile::FollowPath() {
       {{"path", path_}});
 }
 
-void FollowedFile::Write(std::string_view text) {
-  const absl::Status appended = AppendWhole(file_, std::string(header_).append(text), torn_at_);
-  if (appended.ok()) {
-    header_.clear();
-  } else {
-    Complain(absl::StrCat("cannot write ", what_, "; training goes on without them"), appended);
+void FollowedFile::Write() {
+  const absl::Status appended =
+      AppendWhole(file_, absl::StrCat(header_, absl::StrJoin(waiting_, "")), torn_at_);
+  if (!appended.ok()) {
+    Complain(
+        absl::StrCat("cannot write ", what_, "; training goes on, and they are written when they can be"),
+        appended);
+    return;
   }
+  if (waiting_.size() > 1) {
+    complained_ = false;
+    platform::Log(platform::LogLevel::kInfo, absl::StrCat(what_, " that had waited for room are written"),
+                  {{"path", path_}, {"count", absl::StrCat(waiting_.size())}});
+  }
+  header_.clear();
+  waiting_.clear();
+  waiting_bytes_ = 0;
 }
 
 void FollowedFile::Complain(std::string_view message, const absl::Status& error) {

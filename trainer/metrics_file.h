@@ -23,9 +23,12 @@ class MetricsFile {
   MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
               int64_t resumed_step);
 
-  // A whole line or nothing. A failure is logged once and training goes on: the reports go to the service as
-  // well.
+  // A whole line or nothing. A failure is logged once and training goes on: the line waits until there is
+  // room (followed_file.h), and the reports go to the service as well.
   void Append(const v1::StepReport& report);
+
+  // Tries again the lines that wait; returns the number of steps that the file lacks.
+  int64_t Flush() { return file_.Flush(); }
 
  private:
   FollowedFile file_;

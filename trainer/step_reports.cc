@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "platform/clock.h"
 #include "platform/log.h"
-#include "platform/sha256.h"
+#include "proto/table_digest.h"
 
 namespace tandem::trainer {
 namespace {
@@ -51,7 +51,7 @@ v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters
     row.set_name(parameter.name);
     row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());
   }
-  table.set_digest(platform::Sha256Of(table.SerializeAsString()));
+  table.set_digest(proto::DigestOf(table));
   return table;
 }
 
@@ -126,6 +126,27 @@ void StepReports::Flush() {
   } catch (...) {
     throw ErrorOf(std::current_exception(), submitted_step_);
   }
+  if (metrics_.has_value()) {
+    WarnOfMissingMetrics();
+  }
+}
+
+void StepReports::WarnOfMissingMetrics() {
+  const int64_t missing = metrics_->Flush();
+  if (missing == 0) {
+    has_warned_of_metrics_ = false;
+    return;
+  }
+  if (std::exchange(has_warned_of_metrics_, true)) {
+    return;
+  }
+  v1::FromTrainer message;
+  v1::CheckpointWarning& warning = *message.mutable_checkpoint_warning();
+  warning.set_step(submitted_step_);
+  warning.set_message(absl::StrCat("metrics.jsonl lacks ", missing, missing == 1 ? " step" : " steps",
+                                   ", for which its disk had no room; they are written if the job finds "
+                                   "room, and `tandem metrics` has them"));
+  send_(std::move(message));
 }
 
 void StepReports::Report(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {

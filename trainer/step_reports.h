@@ -49,7 +49,8 @@ class StepReports {
 
   // The step that was computed last is complete; without one: nothing.
   void Submit();
-  // Waits until everything submitted has been reported. Throws InstructionError.
+  // Waits until everything submitted has been reported. Warns the user of steps that metrics.jsonl lacks
+  // then, once for each time that its disk is full. Throws InstructionError.
   void Flush();
 
   // The step that was computed last and is not submitted; 0: none.
@@ -59,6 +60,7 @@ class StepReports {
   const std::string& nonfinite_places() const { return nonfinite_places_; }
 
  private:
+  void WarnOfMissingMetrics();
   void Report(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
   void ReportNonfinite(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
   InstructionError ErrorOf(std::exception_ptr error, int64_t step) const;
@@ -74,6 +76,7 @@ class StepReports {
   std::string table_digest_;
   std::string nonfinite_places_ = "the sum of their squares";  // may overflow where all elements are finite
   bool has_warned_ = false;
+  bool has_warned_of_metrics_ = false;
   // Complete once the run that applies the step has ended, and what follows that.
   std::optional<StepRecord> record_;
   int64_t submitted_step_ = 0;

@@ -9,6 +9,7 @@
 #include "platform/log.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "worker/log_limit.h"
 #include "worker/step.h"
 
 namespace tandem::worker {
@@ -53,6 +54,8 @@ Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clo
       random_(random),
       state_(std::move(state)),
       records_(std::move(records)),
+      most_log_bytes_(MostLogBytes(DiskBytes(config_.state_folder).value_or(int64_t{1} << 40),
+                                   config_.settings.slots.size())),
       reports_(clock, config_.report_limits) {
   const auto sink = [this](Input input) { inputs_.Put(std::move(input)); };
   records_thread_ = std::make_unique<TaskThread>();
@@ -74,7 +77,7 @@ Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clo
                 const absl::MutexLock lock(&live_mu_);
                 return live_.contains(attempt);
               },
-          .kept = LogLimits().ToText(),
+          .kept = records_.log_limits().ToText(),
       });
 }
 
@@ -93,7 +96,9 @@ absl::Status Daemon::Run() {
     const absl::Time next_heartbeat =
         last_heartbeat + HeartbeatInterval(state_);  // whose length a Welcome may have changed
     if (const absl::Time before = clock_.Now(); before >= next_heartbeat) {
-      input = Sampled{launcher_->Sample()};
+      Sampled sampled{launcher_->Sample()};
+      TrimLogs(sampled);
+      input = std::move(sampled);
       last_heartbeat = before;
     } else {
       const absl::Time wake = std::min(next_heartbeat, NextWake(state_));
@@ -257,6 +262,33 @@ void Daemon::WriteRanks(const RecordRanks& command) {
   processes_[command.attempt] = std::move(record);
   TANDEM_FAILPOINT("worker.after_accept");
   inputs_.Put(std::move(recorded));
+}
+
+// On another thread: the disk may not answer for a while.
+void Daemon::TrimLogs(const Sampled& sampled) {
+  if (sampled.samples.empty() || trimming_.exchange(true)) {
+    return;
+  }
+  std::vector<RankKey> ranks;
+  for (const auto& [rank, sample] : sampled.samples) {
+    ranks.push_back(rank);
+  }
+  records_thread_->Run([this, ranks = std::move(ranks)] {
+    for (const RankKey& rank : ranks) {
+      const absl::StatusOr<int64_t> dropped = TrimLog(records_.LogFile(rank), most_log_bytes_);
+      if (!dropped.ok() || *dropped > 0) {
+        Log(LogLevel::kWarning,
+            dropped.ok() ? "a rank prints so much that the oldest part of its log was dropped"
+                         : "the log of a rank cannot be kept short",
+            {{"job", rank.attempt.job},
+             {"attempt", absl::StrCat(rank.attempt.attempt)},
+             {"rank", absl::StrCat(rank.rank)},
+             {"most_bytes", absl::StrCat(most_log_bytes_)},
+             {"error", std::string(dropped.status().message())}});
+      }
+    }
+    trimming_ = false;
+  });
 }
 
 void Daemon::RecordProcess(const RankKey& rank, const ProcessId& process) {

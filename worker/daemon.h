@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -60,6 +62,7 @@ class Daemon {
   void Note(const Change& change);
   void WriteRanks(const RecordRanks& command);
   void RecordProcess(const RankKey& rank, const ProcessId& process);
+  void TrimLogs(const Sampled& sampled);
 
   const DaemonConfig config_;
   const platform::Clock& clock_;
@@ -74,6 +77,8 @@ class Daemon {
   std::set<AttemptKey> live_ ABSL_GUARDED_BY(live_mu_);
 
   Records records_;                              // records_thread_ only, except LogFile
+  const int64_t most_log_bytes_;                 // of a running rank
+  std::atomic<bool> trimming_ = false;           // a look at the logs of running ranks is in progress
   std::map<AttemptKey, RanksRecord> processes_;  // records_thread_ only
   ReportQueue reports_;
   // Threads that use what is above; in this order, so that what feeds the daemon ends first.

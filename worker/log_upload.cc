@@ -3,15 +3,10 @@
 
 #include <fcntl.h>
 #include <grpcpp/channel.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -19,6 +14,7 @@
 #include "platform/regular_file.h"
 #include "platform/thread.h"
 #include "tandem/v1/workers.grpc.pb.h"
+#include "worker/log_reader.h"
 
 namespace tandem::worker {
 namespace {
@@ -28,15 +24,6 @@ constexpr size_t kMaxUploads = 64;
 constexpr absl::Duration kFollowPeriod = absl::Milliseconds(100);
 constexpr int kIdlePeriods = 10;  // then an empty chunk asks whether the controller still listens
 
-// As many bytes as there are, up to `size`; -1 with errno on error.
-ssize_t ReadAt(int fd, char* data, size_t size, int64_t offset) {
-  ssize_t got = 0;
-  do {
-    got = pread(fd, data, size, offset);
-  } while (got < 0 && errno == EINTR);
-  return got;
-}
-
 }  // namespace
 
 struct LogUploads::Upload {
@@ -44,33 +31,6 @@ struct LogUploads::Upload {
   std::thread thread;
   std::atomic<bool> done{false};
 };
-
-absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines) {
-  struct stat info;
-  if (fstat(fd, &info) != 0) {
-    return absl::ErrnoToStatus(errno, "look at a log");
-  }
-  if (lines <= 0) {
-    return 0;
-  }
-  std::vector<char> buffer(1 << 16);
-  int64_t newlines = 0;
-  for (int64_t end = info.st_size; end > 0;) {
-    const int64_t begin = std::max<int64_t>(0, end - static_cast<int64_t>(buffer.size()));
-    const ssize_t got = ReadAt(fd, buffer.data(), static_cast<size_t>(end - begin), begin);
-    if (got < 0) {
-      return absl::ErrnoToStatus(errno, "read a log");
-    }
-    for (int64_t i = got - 1; i >= 0; --i) {
-      // The newline at the very end closes the last line; it begins none.
-      if (buffer[i] == '\n' && begin + i + 1 < info.st_size && ++newlines == lines) {
-        return begin + i + 1;
-      }
-    }
-    end = begin;
-  }
-  return 0;
-}
 
 LogUploads::LogUploads(std::function<std::shared_ptr<grpc::Channel>()> channel, Sources sources)
     : channel_(std::move(channel)), sources_(std::move(sources)) {}
@@ -146,20 +106,18 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request, bool too_
         absl::IsNotFound(file.status()) ? absl::StrCat("; this worker keeps the logs of ", sources_.kept)
                                         : "")));
   } else {
-    const int fd = file->get();
-    absl::StatusOr<int64_t> offset = TailOffset(fd, request.tail_lines());
+    absl::StatusOr<LogReader> log = LogReader::Open(file->get(), request.tail_lines());
+    absl::Status read = log.status();
     std::string& data = *chunk.mutable_chunk()->mutable_data();
     int idle = 0;
     stream->Write(chunk);  // says which upload this is: of an empty log nothing else would come
-    while (offset.ok()) {
+    while (read.ok()) {
       const bool live = sources_.is_live(attempt);  // before the read: what is written by then is read
-      data.resize(kChunkBytes);
-      const ssize_t got = ReadAt(fd, data.data(), data.size(), *offset);
-      if (got < 0) {
-        offset = absl::ErrnoToStatus(errno, absl::StrCat("read log ", path));
-      } else if (got > 0) {
-        data.resize(static_cast<size_t>(got));
-        *offset += got;
+      read = log->Read(kChunkBytes, data);
+      if (!read.ok()) {
+        break;
+      }
+      if (!data.empty()) {
         idle = 0;
         if (!stream->Write(chunk)) {
           break;
@@ -173,8 +131,8 @@ void LogUploads::Run(Upload& upload, const v1::UploadRequest& request, bool too_
         }
       }
     }
-    if (!offset.ok()) {
-      fail(offset.status());
+    if (!read.ok()) {
+      fail(absl::Status(read.code(), absl::StrCat(path, ": ", read.message())));
     }
   }
   stream->WritesDone();

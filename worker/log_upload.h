@@ -20,9 +20,6 @@ class ClientContext;
 
 namespace tandem::worker {
 
-// Where the last `lines` lines of a file begin, in bytes; 0 lines: at its start.
-absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines);
-
 // Sends logs of ranks to the controller, each on a stream and a thread of its own. Thread-safe.
 class LogUploads {
  public:

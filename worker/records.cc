@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <set>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "platform/status_macros.h"
 #include "proto/time.h"
 #include "worker/cause.h"
+#include "worker/log_limit.h"
 
 namespace tandem::worker {
 namespace {
@@ -53,7 +55,11 @@ absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string&
   if (ftruncate(fd, 0) != 0 || write(fd, pid.data(), pid.size()) != static_cast<ssize_t>(pid.size())) {
     return platform::FileError(errno, "write", path);
   }
-  return Records(files, folder, log_limits, file.Release());
+  LogLimits limits = log_limits;
+  if (const absl::StatusOr<int64_t> disk = DiskBytes(folder); disk.ok()) {
+    limits.bytes = std::min(limits.bytes, MostEndedLogBytes(*disk));
+  }
+  return Records(files, folder, limits, file.Release());
 }
 
 Records::Records(Records&& other) noexcept

@@ -27,7 +27,7 @@ struct RanksRecord {
 //   attempts/JOB/attempt-N/ranks.json   RanksRecord
 //   attempts/JOB/attempt-N/ended.pb     v1.AttemptStatus of an end that the controller has not acknowledged
 //   logs/JOB/attempt-N/rank-R.log       what the rank printed; after the end as long as LogLimits allow
-// Not thread-safe; LogFile is.
+// Not thread-safe; LogFile and log_limits are.
 class Records {
  public:
   // Takes the folder (creates it). FailedPreconditionError, naming the pid, where another daemon has it.
@@ -47,6 +47,9 @@ class Records {
   absl::StatusOr<std::vector<v1::AttemptStatus>> Recover(const std::string& worker_id, absl::Time now);
 
   std::string LogFile(const RankKey& rank) const;
+
+  // As given to Open, but on a small disk fewer bytes (log_limit.h).
+  const LogLimits& log_limits() const { return log_limits_; }
 
  private:
   Records(platform::Files& files, std::string folder, const LogLimits& log_limits, int lock_fd)

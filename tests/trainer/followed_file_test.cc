@@ -168,7 +168,7 @@ TEST_F(FollowedFileTest, AFileThatCannotBeOpenedIsNamed) {
   EXPECT_THAT(opened.message(), HasSubstr(directory_ + "/missing/words"));
 }
 
-TEST_F(FollowedFileTest, AFullDiskLosesTextsAndTearsNone) {
+TEST_F(FollowedFileTest, TextsOfAFullDiskAreWrittenWhenThereIsRoom) {
   FollowedFile file = FileAt(path_);
   ASSERT_TRUE(file.Open().ok());
   file.Append("one ");
@@ -177,7 +177,40 @@ TEST_F(FollowedFileTest, AFullDiskLosesTextsAndTearsNone) {
     LiftLimit(limit);
     file.Append("three ");
   });
-  EXPECT_EQ(Content(path_), "one three ");
+  EXPECT_EQ(Content(path_), "one two three ");
+}
+
+TEST_F(FollowedFileTest, AFlushSaysWhatIsMissing) {
+  FollowedFile file = FileAt(path_);
+  ASSERT_TRUE(file.Open().ok());
+  file.Append("one ");
+  EXPECT_EQ(file.Flush(), 0);
+  RunWithFileLimit(6, [&](rlimit& limit) {
+    file.Append("two ");
+    file.Append("three ");
+    const bool both_wait = file.Flush() == 2;
+    LiftLimit(limit);
+    if (!both_wait || file.Flush() != 0) {
+      _exit(3);
+    }
+  });
+  EXPECT_EQ(Content(path_), "one two three ");
+}
+
+TEST_F(FollowedFileTest, AnEndlesslyFullDiskLosesTheOldestTexts) {
+  const std::string text(1 << 20, 'x');
+  FollowedFile file = FileAt(path_);
+  ASSERT_TRUE(file.Open().ok());
+  RunWithFileLimit(6, [&](rlimit& limit) {
+    for (int i = 0; i < 10; ++i) {
+      file.Append(text);
+    }
+    LiftLimit(limit);
+    if (file.Flush() != 2) {
+      _exit(3);
+    }
+  });
+  EXPECT_EQ(Content(path_).size(), FollowedFile::kMostWaiting);
 }
 
 TEST_F(FollowedFileTest, AFileThatIsBegunOnAFullDiskHasItsHeaderWithTheFirstTextForWhichThereIsRoom) {
@@ -192,7 +225,7 @@ TEST_F(FollowedFileTest, AFileThatIsBegunOnAFullDiskHasItsHeaderWithTheFirstText
     file.Append("three ");
     file.Append("four ");
   });
-  EXPECT_EQ(Content(path_), "words: three four ");
+  EXPECT_EQ(Content(path_), "words: two three four ");
 }
 
 TEST_F(FollowedFileTest, APartThatStayedIsCutOffBeforeTheNextText) {
@@ -232,7 +265,7 @@ TEST_F(FollowedFileTest, NothingGoesBehindAPartThatCannotBeCutOff) {
     file.Append("four ");
   });
   EXPECT_EQ(Content(path), "one tw");
-  EXPECT_EQ(Content(path_), "four ") << "another file has no such part";
+  EXPECT_EQ(Content(path_), "two three four ") << "another file has no such part";
 }
 
 }  // namespace
