@@ -16,6 +16,8 @@ constexpr int64_t kBillion = 1'000'000'000;
 
 // Well above the numbers that are 0 in fp32: what is divided by is never 0.
 constexpr double kSmallestEpsilon = 1e-30;
+// A row of zeros has a gradient with the third power of its root's inverse, which must be finite in fp32.
+constexpr double kSmallestNormEpsilon = 1e-24;
 
 constexpr TextRule kTextRules[] = {
     {"api_version", "tandem/v1"},
@@ -128,7 +130,7 @@ const std::vector<IntegerRule>& IntegerRules() {
 
 const std::vector<NumberRule>& NumberRules() {
   static const std::vector<NumberRule> rules = {
-      {"model.rms_norm_eps", kSmallestEpsilon, 0.1, false, false},
+      {"model.rms_norm_eps", kSmallestNormEpsilon, 0.1, false, false},
       {"model.rope_theta", 1, 1e12, true, false},
       {"model.initializer_range", 0, 10, true, false},
       {"model.moe.router_aux_loss_coef", 0, 100, false, false},

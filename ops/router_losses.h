@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "ops/router_config.h"
 #include "ops/workspace.h"
@@ -12,11 +13,15 @@ namespace tandem::ops {
 //
 // balance: the mean over sequences of E / (k S^2) * sum_e n_e * sum_t s_te: 1 where the load is even (Switch
 // Transformers, arXiv:2101.03961, section 2.2, for k experts). S: tokens of a sequence; s: softmax over all
-// experts, or sigmoids divided by their sum; n_e: how many tokens of the sequence have e among the k largest
-// s, without bias and groups. n_e has no gradient.
+// experts, or sigmoids divided by their sum (if all of them underflow: a softmax of their logarithms); n_e:
+// how many tokens of the sequence have e among the k largest s, without bias and groups. n_e has no gradient.
 // Or the n_e are given, of a microbatch that would send its tokens where the mean of many microbatches does:
 // then S is T, and the mean over these microbatches of their balances is the balance of all their tokens.
 // z: the mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv:2202.08906, section 3.2).
+
+// The least sum of a token's sigmoids that they are divided by; below it they have lost digits.
+template <typename T>
+constexpr T kLeastSigmoidSum = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
 
 // values: two, balance and z, without their coefficients. Summed in double, on the CPU in token order.
 template <typename T>

@@ -31,6 +31,7 @@ class Sequence {
         length_(length),
         given_(given),
         scores_(length * config.experts),
+        sums_(length),
         order_(config.experts),
         counts_(config.experts) {}
 
@@ -44,14 +45,7 @@ class Sequence {
       if (config_.score == RouterScore::kSoftmax) {
         Softmax(logits, config_.experts, scores);
       } else {
-        T sum = 0;
-        for (int64_t e = 0; e < config_.experts; ++e) {
-          scores[e] = Sigmoid(logits[e]);
-          sum += scores[e];
-        }
-        for (int64_t e = 0; e < config_.experts; ++e) {
-          scores[e] /= sum;
-        }
+        sums_[token] = SigmoidShares(logits, config_.experts, scores);
       }
       if (given_ == nullptr) {
         CountChoices(config_, logits, order_, counts_.data());
@@ -60,6 +54,7 @@ class Sequence {
   }
 
   const T* scores(int64_t token) const { return scores_.data() + token * config_.experts; }
+  T sum(int64_t token) const { return sums_[token]; }  // of the sigmoids, as SigmoidShares returns it
   const std::vector<double>& counts() const { return counts_; }
 
  private:
@@ -67,6 +62,7 @@ class Sequence {
   const int64_t length_;
   const double* const given_;
   std::vector<T> scores_;  // [S, E]
+  std::vector<T> sums_;    // [S]
   std::vector<int64_t> order_;
   std::vector<double> counts_;  // [E]
 };
@@ -130,13 +126,11 @@ void Run(const RouterLossesBackwardArgs<T>& args) {
       } else {
         // With r = sigmoid / sum: d sigmoid = (d r - sum(r d r)) / sum.
         const T dot = std::inner_product(scores, scores + experts, grad.begin(), T{0});
-        T sum = 0;
-        for (int64_t e = 0; e < experts; ++e) {
-          sum += Sigmoid(in[e]);
-        }
+        const T sum = sequence.sum(token);
         for (int64_t e = 0; e < experts; ++e) {
           const T sigmoid = Sigmoid(in[e]);
-          out[e] += (grad[e] - dot) / sum * sigmoid * (1 - sigmoid);
+          const T share = sum > 0 ? (grad[e] - dot) / sum * sigmoid : (grad[e] - dot) * scores[e];
+          out[e] += share * (1 - sigmoid);
         }
       }
       if (z != 0) {

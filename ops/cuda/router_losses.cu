@@ -8,7 +8,13 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// The scores of a token as the balance sees them: a softmax, or sigmoids divided by their sum.
+template <typename T>
+__device__ T LogSigmoidOf(T x) {
+  return (x < 0 ? x : 0) - log1p(exp(-(x < 0 ? -x : x)));
+}
+
+// The scores of a token as the balance sees them: a softmax, or sigmoids divided by their sum. Where the sum
+// is too small to divide by (all sigmoids underflow), a softmax of the sigmoids' logarithms.
 template <typename T>
 struct BalanceScores {
   __device__ BalanceScores(const RouterConfig& config, const T* logits)
@@ -18,15 +24,33 @@ struct BalanceScores {
       own += SigmoidOf(logits[e]);
     }
     sum = WarpSum(own);
+    underflows = sigmoids && sum < kLeastSigmoidSum<T>;
+    if (underflows) {
+      largest = -static_cast<T>(INFINITY);
+      for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+        const T log = LogSigmoidOf(logits[e]);
+        largest = log > largest ? log : largest;
+      }
+      largest = WarpMax(largest);
+      own = 0;
+      for (int64_t e = LaneOf(); e < config.experts; e += 32) {
+        own += exp(LogSigmoidOf(logits[e]) - largest);
+      }
+      sum = WarpSum(own);
+    }
   }
   __device__ T operator()(int64_t e) const {
-    return sigmoids ? SigmoidOf(logits[e]) / sum : softmax.Score(logits[e]);
+    return !sigmoids    ? softmax.Score(logits[e])
+           : underflows ? exp(LogSigmoidOf(logits[e]) - largest) / sum
+                        : SigmoidOf(logits[e]) / sum;
   }
 
   const T* logits;
   bool sigmoids;
   SoftmaxOf<T> softmax;
-  T sum;  // of the sigmoids
+  bool underflows;  // the sigmoids
+  T largest;        // of their logarithms, where they do
+  T sum;            // of the sigmoids, or of their quotients by the largest
 };
 
 // counts: [sequences, E], how many tokens have the expert among their largest scores.
@@ -112,7 +136,8 @@ __global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* 
     if (scores.sigmoids) {
       // With r = sigmoid / sum: d sigmoid = (d r - sum(r d r)) / sum.
       const T sigmoid = SigmoidOf(logits[e]);
-      sum += (grad(e) - dot) / scores.sum * sigmoid * (1 - sigmoid);
+      sum += (scores.underflows ? (grad(e) - dot) * scores(e) : (grad(e) - dot) / scores.sum * sigmoid) *
+             (1 - sigmoid);
     } else {
       sum += scores(e) * (grad(e) - dot);
     }

@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/one_hot.h>
 #include <ATen/ops/ones.h>
@@ -69,6 +70,34 @@ TEST_P(RouterLossesTest, MatchAutogradForAMicrobatchAndForEachSequence) {
       }
     }
   }
+}
+
+TEST_P(RouterLossesTest, SigmoidsThatUnderflowStillHaveShares) {
+  const at::ScalarType type = GetParam();
+  const RouterConfig config{.experts = 4, .top_k = 2, .score = RouterScore::kSigmoid};
+  const RouterLossConfig losses{.sequence_length = 3, .balance = 1};
+  // All sigmoids of the first token are 0 in T; those of the second nearly; those of the third are not.
+  const double far = type == at::kFloat ? -120 : -800;
+  at::Tensor logits = at::zeros({3, 4}, at::kDouble);
+  for (int64_t e = 0; e < 4; ++e) {
+    logits[0][e] = far - static_cast<double>(e) / 4;
+    logits[1][e] = far * 0.7 + static_cast<double>(e) / 8;
+    logits[2][e] = static_cast<double>(e) / 4;
+  }
+  logits = Leaf(logits);
+  // Far below 0 the sigmoid is the exponential, so that shares are a softmax.
+  const at::Tensor shares = at::softmax(at::log_sigmoid(logits), -1);
+  const at::Tensor counts = at::one_hot(std::get<1>(at::topk(shares, 2, -1)), 4).sum(1).sum(0);
+  const at::Tensor expected = (counts * shares.sum(0)).sum() * (4.0 / (2 * 3 * 3));
+  expected.backward();
+
+  const at::Tensor logits_t = logits.detach().to(type);
+  at::Tensor values = FilledWithNan({2}, at::kDouble);
+  CpuOperations().sparse().RouterLosses(config, losses, logits_t, {}, values, {});
+  EXPECT_LE(RelativeError(values[0], expected), Tolerance(type));
+  at::Tensor grad_logits = at::zeros({3, 4}, type);
+  CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, {}, grad_logits, {});
+  EXPECT_LE(RelativeError(grad_logits, logits.grad()), 10 * Tolerance(type));
 }
 
 TEST_P(RouterLossesTest, AnEvenLoadHasBalanceOne) {
