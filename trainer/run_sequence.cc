@@ -52,7 +52,8 @@ RunSequence::Next RunSequence::DecideAtBoundary(int in_flight) const {
   if (in_flight > 0) {
     return {Action::kDrain, {}};
   }
-  if (ValidationDue(applied_)) {
+  // A stop may have little time left: it does not wait for a validation.
+  if (!stop_wanted_ && ValidationDue(applied_)) {
     return {Action::kValidate, {}};
   }
   if (SaveDue(applied_)) {

@@ -138,6 +138,12 @@ TEST(RunSequenceTest, ARequestThatIsAgreedOnBeforeABoundaryActsThere) {
             "begin1 train1>2 update2 | save2! stop");
 }
 
+TEST(RunSequenceTest, AStopThatIsKnownDoesNotWaitForAValidation) {
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true},
+                  [](int64_t step) { return Agreed{.stop = step == 3}; }),
+            "begin2 train2>3 update3 | save3! stop");
+}
+
 TEST(RunSequenceTest, WithoutADirectoryNothingIsSavedAndRequestsAreAnswered) {
   EXPECT_EQ(Drive({.last_step = 4, .checkpoint_every = 1},
                   [](int64_t step) { return Agreed{.checkpoint = step == 1}; }),
