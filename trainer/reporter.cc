@@ -151,7 +151,8 @@ void Reporter::Fold(const StepRecord& record) {
   if (report.seconds() > 0) {
     (*report.mutable_scalars())["tokens_per_second"] =
         static_cast<double>(report.tokens()) / report.seconds();
-    if (seconds_at_peak_ > 0) {
+    if (seconds_at_peak_ > 0 &&
+        seconds_at_peak_ <= report.seconds()) {  // more than the peak is no measurement
       (*report.mutable_scalars())["model_flops_utilization"] = seconds_at_peak_ / report.seconds();
     }
   }

@@ -88,6 +88,19 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
   EXPECT_EQ(ListOf(summary.norms().rms()), (std::vector<double>{std::sqrt(18.0 / 4), 2}));
 }
 
+TEST(ReporterTest, MoreThanThePeakIsNoUtilization) {
+  v1::StepReport summary;
+  comm::RunThreadRanks(1, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {4}, {}, /*seconds_at_peak=*/0.5,
+        [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
+        ExpectNoFailure);
+    reporter.Submit({.report = ReportOf("step: 1 tokens: 64 seconds: 0.25"), .losses = {1}});
+    reporter.Flush();
+  });
+  EXPECT_EQ(ScalarsOf(summary), (std::map<std::string, double>{{"tokens_per_second", 256}}));
+}
+
 // A rank whose gradients are not numbers says so by its sum of squares.
 TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
   std::vector<v1::StepReport> reported;
