@@ -18,6 +18,18 @@ bool IsBefore(const v1::Violation& a, const v1::Violation& b) {
   return place(a) < place(b);
 }
 
+// Without the sizes that a rule refuses: what is computed of a size may not end, or not fit a number.
+v1::JobSpec WithoutRefusedSizes(v1::JobSpec spec, const std::vector<std::string>& unusable) {
+  for (const std::string& path : unusable) {
+    if (path.starts_with("model")) {
+      spec.clear_model();
+    } else if (path.starts_with("training")) {
+      spec.mutable_training()->clear_sequence_length();
+    }
+  }
+  return spec;
+}
+
 }  // namespace
 
 Checked CheckAll(ReadResult& read, const std::function<bool(const v1::JobSpec& resolved)>& files) {
@@ -45,7 +57,7 @@ Checked CheckAll(ReadResult& read, const std::function<bool(const v1::JobSpec& r
     resolved = std::move(checked.resolved);
     add(std::move(checked.violations));
     if (files(resolved)) {
-      add(CheckFiles(resolved));
+      add(CheckFiles(WithoutRefusedSizes(resolved, unusable)));
     }
   }
   Locate(read, violations);

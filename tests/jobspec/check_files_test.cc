@@ -269,6 +269,23 @@ TEST_F(CheckFilesTest, TheCheckpointToResumeFromMustBeThere) {
   EXPECT_EQ(Check(), "");
 }
 
+TEST_F(CheckFilesTest, SizesThatAreRefusedAreNotComputedWith) {
+  ReadResult read = ReadText(
+      "model: {preset: llama-tiny, num_hidden_layers: 9223372036854775807}\n"
+      "data: {train: " +
+          folder_.path() +
+          "/data}\n"
+          "training: {steps: 1, sequence_length: 9223372036854775807, micro_batch_size: 2, "
+          "global_batch_size: 8}\n"
+          "checkpoint: {directory: " +
+          folder_.path() + "/new}\n",
+      "f");
+  const std::string text = ToText(CheckAll(read, [](const v1::JobSpec&) { return true; }).violations);
+  EXPECT_THAT(text, HasSubstr("model.num_hidden_layers: 9223372036854775807 is not allowed"));
+  EXPECT_THAT(text, HasSubstr("training.sequence_length: 9223372036854775807 is not allowed"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("checkpoint.directory")));
+}
+
 TEST_F(CheckFilesTest, FilesAreSpokenOfTogetherWithTheRest) {
   ReadResult read = ReadText(
       "model: {preset: llama-tiny}\ndata: {train: /no/such}\ntraining: {steps: 0, sequence_length: 16, "
