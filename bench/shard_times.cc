@@ -96,7 +96,7 @@ class ShardTimes {
     const std::unique_ptr<fsdp::UnitKernels> kernels = KernelsOf(1);
     const at::Tensor outcome = BytesOnGpu(fsdp::NormOutcome{.norm = 1, .clip = 1});
     const at::Tensor inputs = BytesOnGpu(
-        fsdp::RunInputs{.applied_step = 1, .learning_rate = 1e-4, .correction1 = 0.1, .correction2 = 0.05});
+        fsdp::RunInputs{.update = 1, .learning_rate = 1e-4, .correction1 = 0.1, .correction2 = 0.05});
     at::Tensor exp_avg = Zeros();
     at::Tensor exp_avg_sq = Zeros();
     at::Tensor published = at::empty({layout_.elements}, OnGpu(at::kBFloat16));

@@ -28,6 +28,7 @@ struct Info {
   std::string model;                // JSON object: what the weights are weights of (jobspec/model_function.h)
   int64_t global_batch_size = 0;    // sequences of a step
   int64_t sequence_length = 0;      // tokens
+  int64_t skipped_steps = 0;        // up to `step`, whose gradients were not finite
   std::optional<Origin> origin;     // none: the job's seed made the first weights
 };
 

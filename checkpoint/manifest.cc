@@ -70,6 +70,9 @@ Json ToJson(const Manifest& manifest) {
     json["origin"] = {
         {"kind", "weights"}, {"path", manifest.info.origin->path}, {"digest", manifest.info.origin->digest}};
   }
+  if (manifest.info.skipped_steps > 0) {
+    json["skipped_steps"] = manifest.info.skipped_steps;
+  }
   json["files"] = std::move(files);
   json["arrays"] = std::move(arrays);
   return json;
@@ -105,6 +108,9 @@ Manifest FromJson(const Json& json) {
     const Json& origin = json.at("origin");
     manifest.info.origin = {.path = origin.at("path").get<std::string>(),
                             .digest = origin.at("digest").get<std::string>()};
+  }
+  if (json.contains("skipped_steps")) {
+    manifest.info.skipped_steps = json.at("skipped_steps").get<int64_t>();
   }
   for (const Json& file : json.at("files")) {
     manifest.files.push_back({.name = file.at("name").get<std::string>(),

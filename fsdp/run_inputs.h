@@ -16,15 +16,15 @@ struct RunInputs {
   NormRequests requests;
 
   // The step whose gradients the run applies.
-  int64_t applied_step = 0;  // Adam's t, from 1; also counts steps that did not change the weights
+  int64_t update = 0;  // Adam's t, from 1: steps that did not change the weights do not count
   double learning_rate = 0;
   // 1 - beta^t. The host computes them, so that the weights do not depend on a device's pow().
   double correction1 = 1;
   double correction2 = 1;
 };
 
-inline double BiasCorrection(double beta, int64_t applied_step) {
-  return 1 - std::pow(beta, static_cast<double>(applied_step));
+inline double BiasCorrection(double beta, int64_t update) {
+  return 1 - std::pow(beta, static_cast<double>(update));
 }
 
 }  // namespace tandem::fsdp

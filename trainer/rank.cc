@@ -21,6 +21,7 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
+#include "trainer/applied_updates.h"
 #include "trainer/backend.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
@@ -131,6 +132,8 @@ class Rank::Impl {
         [this] { Progress(page_, /*looks=*/false).Moved(); });
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, start.step));
+    updates_ = AppliedUpdates(start.step, start.skipped);
+    updates_of_others_ = start.is_own ? 0 : updates_.updates();
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
                      start.step, state_.self(), send_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
@@ -165,7 +168,7 @@ class Rank::Impl {
           // there.
           reports_->Flush();
           SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-          save_error_ = state_.Save(sequence_->step(), sequence_->is_final());
+          save_error_ = state_.Save(sequence_->step(), updates_.skipped(), sequence_->is_final());
           sequence_->Saved();
           Lap();
           break;
@@ -184,6 +187,9 @@ class Rank::Impl {
         case RunSequence::Action::kFinish:
           reports_->Submit();
           reports_->Flush();
+          if (first_skipped_ > 0 && updates_.updates() == updates_of_others_) {
+            FailUntrained(start.step);
+          }
           Answer(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
           SetPhase(v1::RANK_PHASE_FINISHED);
           return RankOutcome::kFinished;
@@ -232,6 +238,7 @@ class Rank::Impl {
     }
     RunRequest request{.run = run};
     if (run.applied > 0) {
+      request.update = updates_.UpdateOf(run.applied);
       request.learning_rate = plan::LearningRate(plan_.train.optimizer, run.applied, plan_.train.steps);
     }
     if (run.computed > 0) {
@@ -275,6 +282,10 @@ class Rank::Impl {
     if (profile.id != 0) {
       requests_.ProfileAgreed(profile.id);
     }
+    updates_.Computed(record.run.computed, record.outcome.finite);
+    if (!record.outcome.finite && first_skipped_ == 0) {
+      first_skipped_ = record.run.computed;
+    }
     if (!record.outcome.finite && plan_.train.stop_on_nonfinite && nonfinite_step_ == 0) {
       nonfinite_step_ = record.run.computed;
     }
@@ -282,6 +293,19 @@ class Rank::Impl {
                       .stop = (record.outcome.requests & kRequestStop) != 0,
                       .profile = profile});
     reports_->Computed(std::move(record), Lap());
+    if (updates_.skipped() > 0) {
+      reports_->Skipped(updates_.skipped());
+    }
+  }
+
+  // The job has trained nothing, however many steps it took. All ranks come here.
+  [[noreturn]] void FailUntrained(int64_t done_before) {
+    const std::string places = checkpoint::ExchangeTexts(
+        communicators_.report, config_.rank == 0 ? reports_->first_places() : "")[0];
+    throw NumericError(absl::StrCat("no step from ", done_before + 1, " to ", step(),
+                                    " changed a weight: the gradients of none were finite; of step ",
+                                    first_skipped_, " not: ", places),
+                       first_skipped_);
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's
@@ -352,8 +376,11 @@ class Rank::Impl {
 
   std::chrono::steady_clock::time_point lap_;
   std::optional<RunSequence> sequence_;  // once it is known where the job starts
-  int64_t nonfinite_step_ = 0;           // whose gradients were not finite, where the job is to stop then
-  std::string save_error_;               // of the newest save; empty: it succeeded
+  AppliedUpdates updates_{0, 0};
+  int64_t updates_of_others_ = 0;  // of the job whose checkpoint this one started from
+  int64_t first_skipped_ = 0;      // step; 0: none
+  int64_t nonfinite_step_ = 0;     // whose gradients were not finite, where the job is to stop then
+  std::string save_error_;         // of the newest save; empty: it succeeded
 
   const data::SplitText text_;
   const std::string kernels_digest_;

@@ -118,10 +118,10 @@ void RunMemory::WriteInputs(const RunRequest& request, const Program& program, i
   *memory.as<fsdp::RunInputs>() = {
       .step = request.run.computed,
       .requests = {.bits = request.requests, .profile = request.profile.ToNumber()},
-      .applied_step = request.run.applied,
+      .update = request.update,
       .learning_rate = request.learning_rate,
-      .correction1 = fsdp::BiasCorrection(config.beta1, request.run.applied),
-      .correction2 = fsdp::BiasCorrection(config.beta2, request.run.applied),
+      .correction1 = fsdp::BiasCorrection(config.beta1, request.update),
+      .correction2 = fsdp::BiasCorrection(config.beta2, request.update),
   };
 }
 

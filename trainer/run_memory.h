@@ -26,7 +26,8 @@ class StageMemory;
 // What the host says of one run, before it is issued.
 struct RunRequest {
   Run run;
-  double learning_rate = 0;  // of run.applied
+  int64_t update = 0;        // Adam's t of run.applied
+  double learning_rate = 0;  // likewise
   uint32_t requests = 0;     // of this rank, agreed on with the norm (RequestBit)
   ProfileSteps profile;      // likewise
 };

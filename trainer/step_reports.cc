@@ -174,6 +174,7 @@ void StepReports::ReportNonfinite(const v1::StepReport& report,
                  {"elements", absl::StrCat(report.nonfinite())},
                  {"where", nonfinite_places_}});
   if (!std::exchange(has_warned_, true)) {
+    first_places_ = nonfinite_places_;
     const bool one = report.nonfinite() == 1;
     v1::FromTrainer message;
     message.mutable_training_warning()->set_step(report.step());

@@ -47,6 +47,11 @@ class StepReports {
   // The weights of `step`, the one that was applied last. Step 0 has a report of nothing else.
   void Validated(int64_t step, std::vector<double> losses);
 
+  // How many steps of the job have been skipped, with the one that was computed last.
+  void Skipped(int64_t steps) {
+    (*record_->report.mutable_scalars())["skipped_steps"] = static_cast<double>(steps);
+  }
+
   // The step that was computed last is complete; without one: nothing.
   void Submit();
   // Waits until everything submitted has been reported. Warns the user of steps that metrics.jsonl lacks
@@ -58,6 +63,8 @@ class StepReports {
 
   // On rank 0, flushed: which gradients of the newest step that had such were not finite.
   const std::string& nonfinite_places() const { return nonfinite_places_; }
+  // Likewise of the first step that was skipped.
+  const std::string& first_places() const { return first_places_; }
 
  private:
   void WarnOfMissingMetrics();
@@ -75,6 +82,7 @@ class StepReports {
   std::optional<TensorBoardFile> tensorboard_;
   std::string table_digest_;
   std::string nonfinite_places_ = "the sum of their squares";  // may overflow where all elements are finite
+  std::string first_places_ = nonfinite_places_;
   bool has_warned_ = false;
   bool has_warned_of_metrics_ = false;
   // Complete once the run that applies the step has ended, and what follows that.

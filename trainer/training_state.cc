@@ -132,7 +132,13 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
     canaries_ = std::make_unique<Canaries>(plan_, config_.rank, memory_, device_);
     canaries_->Plant();
   }
-  return {.step = job.from.path.empty() ? 0 : job.from.info.step, .checkpoint = job.from.path};
+  if (job.from.path.empty()) {
+    return {};
+  }
+  return {.step = job.from.info.step,
+          .skipped = job.from.info.skipped_steps,
+          .is_own = job.from.info.job == config_.job,
+          .checkpoint = job.from.path};
 }
 
 void TrainingState::Initialize() {
@@ -197,7 +203,7 @@ void TrainingState::CheckCanaries(int64_t step) const {
   }
 }
 
-std::string TrainingState::Save(int64_t step, bool is_final) {
+std::string TrainingState::Save(int64_t step, int64_t skipped, bool is_final) {
   const auto committed = [&](const checkpoint::Saved& now) { Send(now, step); };
   checkpoint::Saved saved;
   try {
@@ -213,6 +219,7 @@ std::string TrainingState::Save(int64_t step, bool is_final) {
                               .model = jobspec::ModelFunctionText(plan_.resolved_model),
                               .global_batch_size = SequencesPerStep(plan_),
                               .sequence_length = plan_.batch.sequence_length,
+                              .skipped_steps = skipped,
                               .origin = origin_},
                              arrays_.owned_shards(), whole_, committed);
   } catch (const checkpoint::DirectoryLost&) {

@@ -44,6 +44,8 @@ class TrainingState {
 
   struct Start {
     int64_t step = 0;        // that is done
+    int64_t skipped = 0;     // of the steps up to it
+    bool is_own = false;     // the checkpoint is one of this job
     std::string checkpoint;  // its path; empty: initial weights
   };
 
@@ -54,10 +56,11 @@ class TrainingState {
   Start Load(checkpoint::HeldLease& lease, std::function<void(std::exception_ptr)> lost,
              const std::function<void()>& moved);
 
-  // Collective: a checkpoint of the state after `step`. One that fails while there are more to come is
-  // reported, and training goes on: a full disk may be emptied, and the checkpoint before this one is still
-  // there. Returns the error; empty: none. Throws it where this was the last (is_final), and DirectoryLost.
-  std::string Save(int64_t step, bool is_final);
+  // Collective: a checkpoint of the state after `step`, with the steps that were skipped. One that fails
+  // while there are more to come is reported, and training goes on: a full disk may be emptied, and the
+  // checkpoint before this one is still there. Returns the error; empty: none. Throws it where this was the
+  // last (is_final), and DirectoryLost.
+  std::string Save(int64_t step, int64_t skipped, bool is_final);
 
   // After a run of that step; the run behind it may be in flight, and may have written them. Throws
   // InstructionError where the job asks for canaries and one is gone.

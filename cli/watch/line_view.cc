@@ -116,6 +116,9 @@ class LineView : public WatchView {
     if (state.last->nonfinite() > 0) {
       absl::StrAppendFormat(&line, "  %d gradient elements not finite, weights left alone",
                             state.last->nonfinite());
+      if (const std::string skipped = SkippedText(state); !skipped.empty()) {
+        absl::StrAppend(&line, "; ", skipped);
+      }
     }
     Print(line);
   }

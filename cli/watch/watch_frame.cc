@@ -137,6 +137,9 @@ void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<
                                                state.last->step(), state.last->nonfinite()),
                                Style::kBad));
   }
+  if (const std::string skipped = SkippedText(state); !skipped.empty()) {
+    lines.push_back(StyledLine(skipped, Style::kBad));
+  }
   if (IsStalled(state) && !HasEnded(state.job.state())) {
     for (const std::string& line : Wrap(StandstillText(state, now), width, "")) {
       lines.push_back(StyledLine(line, Style::kBad));

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_format.h"
+
 namespace tandem::cli {
 namespace {
 
@@ -155,6 +157,18 @@ double SecondsPerStep(const WatchState& state) {
     seconds += step.seconds;
   }
   return state.recent.empty() ? 0 : seconds / static_cast<double>(state.recent.size());
+}
+
+std::string SkippedText(const WatchState& state) {
+  if (!state.last.has_value()) {
+    return "";
+  }
+  const auto skipped = state.last->scalars().find("skipped_steps");
+  if (skipped == state.last->scalars().end()) {
+    return "";
+  }
+  return absl::StrFormat("%.0f of %d steps skipped (%.1f %%)", skipped->second, state.last->step(),
+                         100 * skipped->second / static_cast<double>(state.last->step()));
 }
 
 double TokensPerSecond(const WatchState& state) {

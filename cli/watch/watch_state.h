@@ -116,6 +116,9 @@ std::string WhileAway(const WatchState& state);
 // Steps that the job will make; 0 where unknown.
 int64_t TotalSteps(const WatchState& state);
 
+// How many steps changed no weight: "3 of 134 steps skipped (2.2 %)"; empty where all did.
+std::string SkippedText(const WatchState& state);
+
 // Over the newest steps; 0 where nothing was measured.
 double TokensPerSecond(const WatchState& state);
 double SecondsPerStep(const WatchState& state);

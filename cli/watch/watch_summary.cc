@@ -77,6 +77,9 @@ std::vector<StyledLine> RenderSummary(const WatchState& state, int width) {
     }
     row("validation", std::move(text));
   }
+  if (std::string skipped = SkippedText(state); !skipped.empty()) {
+    row("gradients", absl::StrCat("not finite: ", skipped));
+  }
   if (state.reports > 0) {
     row("speed", absl::StrFormat("%s tokens/s on average", RateText(AverageTokensPerSecond(state))));
   }

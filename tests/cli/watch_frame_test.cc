@@ -100,6 +100,15 @@ TEST(WatchFrameTest, AStalledJobNamesTheRankThatIsBehindAndPromisesNoEnd) {
       << "of a step that is done";
 }
 
+TEST(WatchFrameTest, StepsThatWereSkippedAreShownAndSummedUp) {
+  WatchState state = RunningState();
+  EXPECT_EQ(Frame(state, 100, Moment(134)).find("skipped"), std::string::npos);
+  (*state.last->mutable_scalars())["skipped_steps"] = 67;
+  EXPECT_NE(Frame(state, 100, Moment(134)).find("67 of 134 steps skipped (50.0 %)\n"), std::string::npos);
+  const std::string summary = Text(RenderSummary(state, 100), 100);
+  EXPECT_NE(summary.find("not finite: 67 of 134 steps skipped (50.0 %)"), std::string::npos) << summary;
+}
+
 TEST(WatchFrameTest, Running40) {
   EXPECT_EQ(Frame(RunningState(), 40, Moment(134)),
             R"(headers  RUNNING  2 ranks on cpu

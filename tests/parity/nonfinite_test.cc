@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <c10/core/Device.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -10,6 +12,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
 #include "ops/cross_entropy.h"
@@ -18,6 +21,7 @@
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
+#include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
 #include "tests/trainer/forwarding_backend.h"
 #include "trainer/backend.h"
@@ -105,8 +109,8 @@ class InfiniteGradientBackend final : public trainer::ForwardingBackend {
 class InfiniteLossGradient final : public ops::DeviceKernels {
  public:
   // rounds: of a step.
-  InfiniteLossGradient(const ops::DeviceKernels& inner, int rounds, bool has_it)
-      : inner_(inner), rounds_(rounds), has_it_(has_it) {}
+  InfiniteLossGradient(const ops::DeviceKernels& inner, int rounds, bool has_it, int64_t bad_step)
+      : inner_(inner), rounds_(rounds), has_it_(has_it), bad_step_(bad_step) {}
 
   ops::DeviceKind kind() const override { return inner_.kind(); }
   c10::Device device() const override { return inner_.device(); }
@@ -114,7 +118,7 @@ class InfiniteLossGradient final : public ops::DeviceKernels {
   void Run(const ops::KernelCall& call) const override {
     inner_.Run(call);
     const auto* const losses = std::get_if<ops::CrossEntropyArgs<double>>(&call);
-    if (losses != nullptr && losses_++ == (kBadStep - 1) * rounds_ && has_it_) {
+    if (losses != nullptr && losses_++ == (bad_step_ - 1) * rounds_ && has_it_) {
       *losses->grad_logits = std::numeric_limits<double>::infinity();
     }
   }
@@ -127,15 +131,16 @@ class InfiniteLossGradient final : public ops::DeviceKernels {
  private:
   const ops::DeviceKernels& inner_;
   const int rounds_;
-  const bool has_it_;           // of the first microbatch of that step
+  const bool has_it_;
+  const int64_t bad_step_;      // has it in the loss of the first microbatch of that step
   mutable int64_t losses_ = 0;  // of one rank, on one stream
 };
 
 class InfiniteLossGradientBackend final : public trainer::ForwardingBackend {
  public:
-  InfiniteLossGradientBackend(int rounds, bool has_it)
+  InfiniteLossGradientBackend(int rounds, bool has_it, int64_t bad_step = kBadStep)
       : ForwardingBackend(trainer::MakeCpuBackend()),
-        kernels_(ForwardingBackend::operations().kernels(), rounds, has_it),
+        kernels_(ForwardingBackend::operations().kernels(), rounds, has_it, bad_step),
         operations_(kernels_) {}
 
   const ops::Operations& operations() const override { return operations_; }
@@ -267,6 +272,59 @@ TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSa
                   std::string("gradients of step 3 are not finite: ") + kPlace +
                       " (held by rank 0); the step was not applied (training.nonfinite_gradients: stop)");
       }
+    }
+  }
+}
+
+// Adam's first update moves an element by the learning rate, in whichever step it is applied.
+TEST(NonfiniteGradientTest, StepsThatAreSkippedAreNoUpdatesOfAdam) {
+  const TemporaryFolder folder;
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    const auto run = [&](int64_t steps, int64_t bad_step, const std::string& directory) {
+      plan::JobPlan plan = MakeJob({.ranks = ranks,
+                                    .steps = 3,
+                                    .warmup_steps = 0,
+                                    .learning_rate = 1e-3,
+                                    .clip = 0,
+                                    .fp64 = true,
+                                    .checkpoint_directory = directory,
+                                    .resume = directory.empty() ? "" : "newest"});
+      plan.train.optimizer.decay = plan::Decay::kConstant;
+      plan.train.optimizer.weight_decay = 0;
+      plan.train.steps = steps;
+      return RunJob(plan, {.make_backend = [bad_step](int rank) -> std::unique_ptr<trainer::Backend> {
+                      return std::make_unique<InfiniteLossGradientBackend>(1, rank == 0, bad_step);
+                    }});
+    };
+    const JobRun whole = run(3, /*bad_step=*/1, "");
+    EXPECT_EQ(whole.steps[1].scalars().at("skipped_steps"), 1);
+    const auto& updates = whole.steps[1].norms().update_max_abs();
+    EXPECT_NEAR(*std::max_element(updates.begin(), updates.end()), 1e-3, 1e-6);
+
+    const std::string directory = absl::StrCat(folder.path(), "/", ranks);
+    run(2, /*bad_step=*/1, directory);
+    const JobRun resumed = run(3, /*bad_step=*/1000, directory);
+    EXPECT_EQ(resumed.resumed_step, 2);
+    EXPECT_TRUE(whole.arrays == resumed.arrays) << "the skipped step was forgotten";
+  }
+}
+
+TEST(NonfiniteGradientTest, AJobThatChangedNoWeightFails) {
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    plan::JobPlan plan = MakeJob({.ranks = ranks, .steps = 1, .fp64 = true});
+    try {
+      RunJob(plan, {.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
+               return std::make_unique<InfiniteLossGradientBackend>(1, rank == 0, /*bad_step=*/1);
+             }});
+      FAIL() << "succeeded";
+    } catch (const trainer::NumericError& error) {
+      EXPECT_EQ(error.step, 1);
+      EXPECT_THAT(
+          error.what(),
+          testing::StartsWith("no step from 1 to 1 changed a weight: the gradients of none were finite; "
+                              "of step 1 not: "));
     }
   }
 }
