@@ -213,18 +213,33 @@ std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl
   return event;
 }
 
-// The next change of the queue: of its head, or of a job that is to say that it waits behind others.
+// The next change of the queue: of a job that is beyond what the workers have, of the first that is not (its
+// head), or of a job that is to say that it waits behind others.
 std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   const JobTable::Tickets& queue = state.jobs.queue();
-  if (queue.empty()) {
+  // Until then workers may not have returned to a controller that has just started.
+  const bool is_known = !state.workers.empty() && now - state.awake_since >= state.limits.worker_timeout;
+  auto head = queue.begin();
+  for (; head != queue.end(); ++head) {
+    const v1::Job& job = state.jobs.at(head->second).job;
+    const std::optional<std::string> why = is_known ? WhyBeyondCapacity(state, job) : std::nullopt;
+    if (!why.has_value()) {
+      break;
+    }
+    if (job.reason() != kBeyondCapacity || job.message() != *why) {
+      return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, kBeyondCapacity, *why);
+    }
+  }
+  if (head == queue.end()) {
     return std::nullopt;
   }
-  const auto& head = *queue.begin();
-  if (std::optional<v1::Event> event = NextOfHead(state, state.jobs.at(head.second).job, now)) {
+  if (std::optional<v1::Event> event = NextOfHead(state, state.jobs.at(head->second).job, now)) {
     return event;
   }
-  for (const auto& ticket : state.jobs.queue_to_update()) {
-    if (ticket != head) {
+  for (auto ticket_at = state.jobs.queue_to_update().upper_bound(*head);
+       ticket_at != state.jobs.queue_to_update().end(); ++ticket_at) {
+    const auto& ticket = *ticket_at;
+    {
       return EventOf(state.jobs.at(ticket.second).job, v1::JOB_STATE_QUEUED, now, kController, kBehindOthers,
                      kBehindOthersMessage);
     }

@@ -62,6 +62,12 @@ struct Offer {
   int num_workers = 0;  // that have such slots
 };
 
+bool Suits(const v1::Slot& slot, const v1::Resources& resources, v1::Device device) {
+  const bool too_small = resources.has_memory_bytes() && slot.memory_bytes() > 0 &&
+                         slot.memory_bytes() < resources.memory_bytes();
+  return slot.device() == device && !too_small;
+}
+
 // What the connected workers of `group` offer. A GPU that several of them offer counts once.
 Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
               GroupOf group_of, const Group& group) {
@@ -82,9 +88,7 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
       by_index[slot.index()] = &slot;
     }
     for (const auto& [index, slot] : by_index) {
-      const bool too_small = resources.has_memory_bytes() && slot->memory_bytes() > 0 &&
-                             slot->memory_bytes() < resources.memory_bytes();
-      if (slot->device() != device || too_small) {
+      if (!Suits(*slot, resources, device)) {
         continue;
       }
       const std::string& uuid = slot->uuid();
@@ -157,7 +161,39 @@ std::vector<v1::Device> DevicesOf(const v1::Job& job) {
   }
 }
 
+// How many of the job's ranks all workers that have registered could have at a time on one device.
+int CapacityOf(const State& state, const v1::JobSpec& resolved, v1::Device device) {
+  const v1::Resources& resources = resolved.resources();
+  std::set<std::string> counted;  // uuids of GPUs, which several workers may offer
+  int out = 0;
+  for (const auto& [name, worker] : state.workers) {
+    int here = 0;
+    for (const v1::Slot& slot : worker.inventory.slots()) {
+      if (Suits(slot, resources, device) && (slot.uuid().empty() || counted.insert(slot.uuid()).second)) {
+        ++here;
+      }
+    }
+    out += resources.has_ranks_per_worker() ? std::min(here, resources.ranks_per_worker()) : here;
+  }
+  return out;
+}
+
 }  // namespace
+
+std::optional<std::string> WhyBeyondCapacity(const State& state, const v1::Job& job) {
+  const int ranks = job.resolved().parallelism().ranks();
+  int most = 0;
+  for (const v1::Device device : DevicesOf(job)) {
+    most = std::max(most, CapacityOf(state, job.resolved(), device));
+  }
+  if (most >= ranks) {
+    return std::nullopt;
+  }
+  return absl::StrCat("needs ", platform::CountedText(ranks, "slot"),
+                      " at a time, and all workers that have registered have ", most,
+                      " that suit it; it starts when more join, and later jobs do not wait for it; "
+                      "`tandem cancel` it if it asks for too much");
+}
 
 Placement Place(const State& state, const v1::Job& job) {
   const int ranks = job.resolved().parallelism().ranks();

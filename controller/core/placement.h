@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,5 +23,12 @@ struct Placement {
 // have the same build. `auto` means cuda if the whole job fits on free GPUs now, otherwise cpu; the choice of
 // the first attempt holds for all later ones.
 Placement Place(const State& state, const v1::Job& job);
+
+// Reason of a queued job that needs more than all workers have that have registered, whether they are
+// connected and free or not. It starts when others join, and does not hold up the jobs behind it.
+inline constexpr char kBeyondCapacity[] = "BeyondCapacity";
+
+// Why the job waits for that; nullopt where the registered workers could run it at some time.
+std::optional<std::string> WhyBeyondCapacity(const State& state, const v1::Job& job);
 
 }  // namespace tandem::controller

@@ -15,6 +15,7 @@
 #include "controller/http/json_answer.h"
 #include "controller/http/profile_trace.h"
 #include "controller/http/query.h"
+#include "platform/clock.h"
 #include "tandem/v1/jobs.grpc.pb.h"
 
 namespace tandem::controller {
@@ -152,6 +153,17 @@ HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request
 }
 
 HttpAnswer JsonApi::Health() {
+  // One question at a time: anybody may ask, as often as they like. Who waited for one takes its answer.
+  const absl::Time asked = platform::SteadyClock().Now();
+  const absl::MutexLock lock(&health_mu_);
+  if (health_at_ < asked) {
+    health_ = AskHealth();
+    health_at_ = platform::SteadyClock().Now();
+  }
+  return health_;
+}
+
+HttpAnswer JsonApi::AskHealth() {
   Stub stub(channel_);
   // Answered by the thread that decides.
   v1::ListWorkersRequest request;

@@ -9,6 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "controller/http/http_server.h"
 
 namespace tandem::controller {
@@ -36,13 +39,18 @@ class JsonApi {
   HttpAnswer Answer(const std::string& method, const HttpRequest& request, const std::string& session);
 
   // Whether the controller decides, within two seconds: 200 or 503, and a line. For probes.
-  HttpAnswer Health();
+  HttpAnswer Health() ABSL_LOCKS_EXCLUDED(health_mu_);
 
  private:
+  HttpAnswer AskHealth();
+
   const std::shared_ptr<grpc::Channel> channel_;
   const Mark mark_;
   std::atomic<int> in_progress_ = 0;
   std::atomic<int> profiles_in_progress_ = 0;
+  absl::Mutex health_mu_;  // held while one asks
+  HttpAnswer health_ ABSL_GUARDED_BY(health_mu_);
+  absl::Time health_at_ ABSL_GUARDED_BY(health_mu_) = absl::InfinitePast();
 };
 
 }  // namespace tandem::controller

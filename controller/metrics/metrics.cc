@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "controller/core/placement.h"
 #include "controller/core/progress.h"
 #include "controller/metrics/process_metrics.h"
 #include "platform/build_info.h"
@@ -188,8 +189,11 @@ void Metrics::Look(const State& state) {
   const absl::MutexLock lock(&mu_);
   seen_ = std::move(seen);
   jobs_.clear();
+  beyond_capacity_ = 0;
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
+    beyond_capacity_ +=
+        entry.job.state() == v1::JOB_STATE_QUEUED && entry.job.reason() == kBeyondCapacity ? 1 : 0;
     if (IsTerminal(entry.job.state())) {
       continue;  // JobEnded has said so
     }
@@ -248,23 +252,21 @@ void Metrics::CertificateEnds(absl::Time time) {
 std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> out;
   std::map<std::string, Timed> timed;
+  // Before the lock, which every call, commit and decision takes: /proc has a file for each descriptor.
+  const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
+  Add(AddFamily(kGauge, "tandem_build_info", "Version and commit of this process.", out), 1,
+      {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
+  AppendProcessMetrics(out);
   {
     const absl::MutexLock lock(&mu_);
-    out = CollectOwn();
+    CollectOwn(out);
     timed = timed_;
   }
   CollectTimes(timed, out);  // which asks a disk, and every call and commit takes the lock
   return out;
 }
 
-std::vector<MetricFamily> Metrics::CollectOwn() const {
-  std::vector<MetricFamily> out;
-  const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
-  Add(AddFamily(kGauge, "tandem_build_info", "Version and commit of this process.", out), 1,
-      {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
-
-  AppendProcessMetrics(out);
-
+void Metrics::CollectOwn(std::vector<MetricFamily>& out) const {
   MetricFamily& certificate =
       AddFamily(kGauge, "tandem_tls_cert_not_after_timestamp_seconds",
                 "When the controller's own certificate expires; nothing without TLS.", out);
@@ -278,6 +280,9 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
     const auto it = jobs_.find(state);
     Add(jobs, it == jobs_.end() ? 0 : static_cast<double>(it->second), {{"state", proto::ValueName(state)}});
   }
+  Add(AddFamily(kGauge, "tandem_controller_jobs_beyond_capacity",
+                "Queued jobs that ask for more slots than all workers that have registered have.", out),
+      static_cast<double>(beyond_capacity_));
   MetricFamily& workers =
       AddFamily(kGauge, "tandem_controller_workers",
                 "Workers seen since the start that have not left as they were asked to, by state.", out);
@@ -306,7 +311,6 @@ std::vector<MetricFamily> Metrics::CollectOwn() const {
   CollectTraining(out);
   CollectProgress(out);
   CollectCheckpoints(out);
-  return out;
 }
 
 void Metrics::CollectRpcs(std::vector<MetricFamily>& out) const {

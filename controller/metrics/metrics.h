@@ -76,7 +76,7 @@ class Metrics : public prometheus::Collectable {
     absl::Time ended = absl::InfiniteFuture();
   };
 
-  std::vector<prometheus::MetricFamily> CollectOwn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectOwn(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectRpcs(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectProgress(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectTraining(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -109,6 +109,7 @@ class Metrics : public prometheus::Collectable {
   prometheus::Histogram commits_ ABSL_GUARDED_BY(mu_){
       Bounds{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
+  int64_t beyond_capacity_ ABSL_GUARDED_BY(mu_) = 0;  // queued jobs that ask for more than there is
   int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;

@@ -3,10 +3,27 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "controller/core/placement.h"
 #include "controller/core/progress.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
+namespace {
+
+// The row of a job that waits does not name the first: each that starts would change the rows of all others.
+std::string HeadOf(const State& state) {
+  for (const auto& [seq, id] : state.jobs.queue()) {
+    const v1::Job& job = state.jobs.at(id).job;
+    if (job.reason() != kBeyondCapacity) {
+      return absl::StrCat("waits behind job ", job.name(), " (", id, "), which ",
+                          job.message().empty() ? "is looked at next" : job.message());
+    }
+  }
+  return "";
+}
+
+}  // namespace
 
 void ProgressBoard::Look(const State& state) {
   const absl::Time now = clock_.Now();
@@ -16,7 +33,9 @@ void ProgressBoard::Look(const State& state) {
       jobs[id] = *std::move(progress);
     }
   }
+  std::string head = HeadOf(state);
   const absl::MutexLock lock(&mu_);
+  head_ = std::move(head);
   looked_ = now;
   jobs_ = std::move(jobs);
 }
@@ -35,6 +54,12 @@ std::optional<v1::Progress> ProgressBoard::Find(const std::string& job_id) const
 void ProgressBoard::Fill(v1::Job& job) const {
   if (std::optional<v1::Progress> progress = Find(job.id()); progress && HasRanks(job.state())) {
     *job.mutable_progress() = *std::move(progress);
+  }
+  if (job.state() == v1::JOB_STATE_QUEUED && job.reason() == kBehindOthers) {
+    const absl::MutexLock lock(&mu_);
+    if (!head_.empty()) {
+      job.set_message(head_);
+    }
   }
 }
 

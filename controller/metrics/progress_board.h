@@ -25,7 +25,7 @@ class ProgressBoard {
   // As of now: what was seen has aged since the look. None for a job that has no ranks.
   std::optional<v1::Progress> Find(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sets job.progress where there is one.
+  // Sets job.progress where there is one, and names the job that a queued one waits behind.
   void Fill(v1::Job& job) const;
 
  private:
@@ -33,6 +33,8 @@ class ProgressBoard {
   mutable absl::Mutex mu_;
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, v1::Progress> jobs_ ABSL_GUARDED_BY(mu_);
+  std::string head_
+      ABSL_GUARDED_BY(mu_);  // what the first job of the queue is and waits for; empty: none waits
 };
 
 }  // namespace tandem::controller

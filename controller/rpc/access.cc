@@ -99,9 +99,14 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
   return *std::move(caller);
 }
 
+std::string Access::OwnerOf(const tls::Identity& identity) {
+  const bool is_plain = identity.role == Role::kUser && identity.name != "local";
+  return is_plain ? identity.name : tls::ToText(identity);  // "admin/alice", "user/local", "local"
+}
+
 absl::Status Access::CheckOwner(const Caller& caller, std::string_view method, const v1::Job& job) {
   const tls::Identity& identity = caller.identity;
-  if (identity.role != Role::kUser || identity.name == job.owner()) {
+  if (identity.role != Role::kUser || OwnerOf(identity) == job.owner()) {
     return absl::OkStatus();
   }
   return absl::PermissionDeniedError(absl::StrCat(

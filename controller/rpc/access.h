@@ -47,6 +47,9 @@ class Access {
                                const google::protobuf::Message* request);
 
   // For methods with `owners_job`: PermissionDenied where the job is another's.
+  // Whose jobs a caller's are: by name and role, so that an admin's certificate of a user's name, or a user's
+  // of the name "local", owns nothing of the other's.
+  static std::string OwnerOf(const tls::Identity& identity);
   static absl::Status CheckOwner(const Caller& caller, std::string_view method, const v1::Job& job);
 
  private:

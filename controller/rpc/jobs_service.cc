@@ -118,7 +118,7 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
         TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
         controller::Submit submit;
         submit.id = parts_.random.HexId(12);
-        submit.owner = call.caller.identity.name;
+        submit.owner = Access::OwnerOf(call.caller.identity);
         submit.request_id = request->request_id();
         submit.submitted = request->spec();
         submit.resolved = std::move(checked.resolved);

@@ -109,6 +109,72 @@ TEST(DecideTest, AWaitingJobSaysWhatItWaitsFor) {
   EXPECT_EQ(driver.Job("id-small").message(), "needs 1 slot, 0 free of 4 on 2 workers");
 }
 
+TEST(DecideTest, AJobBeyondAllCapacityHoldsUpNoOther) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Connect("b", 2);
+  driver.Feed(SubmitOf("huge", 16384));
+  driver.Feed(SubmitOf("small", 1));
+  EXPECT_EQ(driver.Job("id-small").reason(), "BehindOthers") << "other workers may still be about to return";
+  driver.Disconnect("b");  // it counts, as it may return
+  driver.Wait(driver.state.limits.worker_timeout);
+  EXPECT_EQ(driver.Job("id-small").state(), v1::JOB_STATE_ADMITTED);
+  EXPECT_EQ(driver.Job("id-huge").reason(), "BeyondCapacity");
+  EXPECT_THAT(driver.Job("id-huge").message(), HasSubstr("needs 16384 slots at a time, and all workers that "
+                                                         "have registered have 4 that suit it"));
+  const size_t events = driver.events.size();
+  driver.Wait(absl::Seconds(1));
+  EXPECT_EQ(driver.events.size(), events) << "it says so once";
+}
+
+TEST(DecideTest, AJobThatOnlyHasToWaitHoldsUpTheOthers) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Connect("b", 2);
+  driver.Feed(SubmitOf("runs", 3));
+  driver.Feed(SubmitOf("all", 4));
+  driver.Feed(SubmitOf("small", 1));
+  driver.Wait(driver.state.limits.worker_timeout);
+  EXPECT_EQ(driver.Job("id-all").reason(), "WaitingForSlots");
+  EXPECT_EQ(driver.Job("id-small").reason(), "BehindOthers");
+}
+
+TEST(DecideTest, AJobBeyondCapacityStartsWhenEnoughWorkersJoin) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Feed(SubmitOf("large", 4));
+  driver.Wait(driver.state.limits.worker_timeout);
+  EXPECT_EQ(driver.Job("id-large").reason(), "BeyondCapacity");
+  driver.Connect("b", 2);
+  EXPECT_EQ(driver.Job("id-large").state(), v1::JOB_STATE_ADMITTED);
+}
+
+TEST(DecideTest, AReportThatRepeatsThePhasesIsNoNews) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  v1::AttemptStatus status = *StatusOf(driver.state, "a", KeyOf(StatusOf("id-job").id()));
+  status.mutable_ranks(0)->set_step(100);
+  status.mutable_ranks(0)->mutable_since_progress()->set_nanos(5);
+  EXPECT_FALSE(IsNews(driver.state, {.worker = "a", .status = status}));
+  EXPECT_FALSE(MayChangeAssignments(driver.state, {.worker = "a", .status = status}));
+  driver.Say("a", status);
+  EXPECT_EQ(StatusOf(driver.state, "a", KeyOf(status.id()))->ranks(0).step(), 100)
+      << "it is kept all the same";
+  v1::AttemptStatus other = status;
+  other.mutable_ranks(0)->set_finished(true);
+  EXPECT_TRUE(IsNews(driver.state, {.worker = "a", .status = other}));
+  other = status;
+  other.mutable_ranks(0)->mutable_cause()->set_reason("RankKilled");
+  EXPECT_TRUE(IsNews(driver.state, {.worker = "a", .status = other}));
+  other = status;
+  other.set_request_done(1);
+  EXPECT_TRUE(IsNews(driver.state, {.worker = "a", .status = other}));
+  other = status;
+  other.set_ended(true);
+  EXPECT_TRUE(IsNews(driver.state, {.worker = "a", .status = other}));
+  EXPECT_TRUE(MayChangeAssignments(driver.state, {.worker = "a", .status = other}));
+}
+
 TEST(DecideTest, AWorkerThatIsAskedToEndGetsNoRanksUntilItIsStartedAgain) {
   Driver driver;
   driver.Connect("a", 2);

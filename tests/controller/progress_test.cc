@@ -139,6 +139,23 @@ TEST_F(ProgressTest, TheBoardAgesWhatItSawAndForgetsWhatEnded) {
   EXPECT_FALSE(board.Find("id-job").has_value());
 }
 
+TEST(ProgressBoardTest, AJobThatWaitsNamesTheOneThatItWaitsBehind) {
+  Driver driver;
+  driver.Connect("a", 2);
+  driver.Feed(SubmitOf("runs", 2));
+  driver.Feed(SubmitOf("first", 2));
+  driver.Feed(SubmitOf("second", 1));
+  const platform::FakeClock clock;
+  ProgressBoard board(clock);
+  board.Look(driver.state);
+  v1::Job job = driver.Job("id-second");
+  board.Fill(job);
+  EXPECT_EQ(job.message(), "waits behind job first (id-first), which needs 2 slots, 0 free of 2 on 1 worker");
+  job = driver.Job("id-first");
+  board.Fill(job);
+  EXPECT_EQ(job.message(), "needs 2 slots, 0 free of 2 on 1 worker");
+}
+
 TEST(StallTextTest, NamesRankWorkerAndWhy) {
   v1::Progress progress;
   progress.set_rank(1);

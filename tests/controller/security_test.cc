@@ -181,6 +181,13 @@ TEST_F(SecurityTest, EveryMethodIsAllowedToThoseWhoMayAndRefusedToAllOthersWithT
   }
 }
 
+TEST(OwnerTest, OfOneNameAreAUserAnAdminAndThoseWithoutACertificate) {
+  EXPECT_EQ(Access::OwnerOf({tls::Role::kUser, "alice"}), "alice");
+  EXPECT_EQ(Access::OwnerOf({tls::Role::kAdmin, "alice"}), "admin/alice");
+  EXPECT_EQ(Access::OwnerOf({tls::Role::kUser, "local"}), "user/local");
+  EXPECT_EQ(Access::OwnerOf({tls::Role::kLocal, "local"}), "local");
+}
+
 TEST_F(SecurityTest, ARefusedCallerLearnsWhy) {
   const auto why = [&](Who who) {
     JobClient client(address(), Credentials(who));
