@@ -172,6 +172,11 @@ class Parser : public CommandTree {
         checkpoint);
     AddJob(now, now_options->job);
     now->add_flag("--no-wait", now_options->no_wait, "Request the checkpoint without waiting for it");
+    now->add_option_function<std::string>(
+           "--timeout",
+           [options = now_options](const std::string& text) { options->timeout = TimeoutOf(text); },
+           "Stop waiting after this time with exit code 7; the request stays: 30s, 10m, 2h")
+        ->type_name("DURATION");
   }
 
   void AddExport() {

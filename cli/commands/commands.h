@@ -130,6 +130,7 @@ Outcome Cancel(Context& context, Client& client, const CancelOptions& options);
 struct CheckpointOptions {
   std::string job;
   bool no_wait = false;
+  absl::Duration timeout = absl::InfiniteDuration();
 };
 Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
 

@@ -97,6 +97,17 @@ Outcome DescribeLayout(Context& context, const v1::Job& job) {
   return kOk;
 }
 
+// What was asked of the ranks, and by whom; they have not done it yet.
+std::string WantedText(const std::vector<v1::Event>& events, int64_t request, absl::TimeZone zone) {
+  for (const v1::Event& event : events) {
+    if (event.seq() == request) {
+      return absl::StrCat(Escape(event.message()), ", by ", Escape(event.actor()), " at ",
+                          TimeText(event.time(), zone), "; not done yet");
+    }
+  }
+  return "a checkpoint; not done yet";
+}
+
 }  // namespace
 
 Outcome Describe(Context& context, Client& client, const DescribeOptions& options) {
@@ -151,6 +162,9 @@ Outcome Describe(Context& context, Client& client, const DescribeOptions& option
     out.Text(GroupTable(GroupKinds(job), width, context.console.unicode()));
   }
   out.Section("Checkpoints");
+  if (!HasEnded(job.state()) && job.checkpoints().requested() > job.checkpoints().answered()) {
+    out.Row("  wanted", WantedText(events, job.checkpoints().requested(), context.zone));
+  }
   out.Row(job.checkpoints().failed_in_a_row() > 0 ? "  failing" : "  failed",
           FailedSavesText(job.checkpoints()));
   for (const v1::CheckpointWarning& warning : job.checkpoints().resume()) {

@@ -8,14 +8,22 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
+#include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/watch_frame.h"
+#include "platform/clock.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
 
 constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
+constexpr absl::Duration kSayEvery = absl::Seconds(30);  // why it takes so long
+
+std::string WhyNotYet(const v1::Job& job) {
+  return absl::StrCat("job ", Escape(job.name()), " has not saved it yet",
+                      job.has_progress() ? absl::StrCat(": ", ProgressText(job.progress())) : "");
+}
 
 }  // namespace
 
@@ -38,7 +46,20 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
     return kOk;
   }
   const Interrupts interrupts;
+  const absl::Time begin = platform::SteadyClock().Now();
+  absl::Time say_at = begin + kSayEvery;
   while (job.checkpoints().answered() < request) {
+    const absl::Time now_at = platform::SteadyClock().Now();
+    if (now_at - begin >= options.timeout) {
+      return Failure(kTimeout,
+                     absl::StrCat(what, ": ", WhyNotYet(job), "; the request stays: `tandem events ",
+                                  Escape(options.job), "` shows when it is done"));
+    }
+    if (now_at >= say_at) {
+      say_at = now_at + kSayEvery;
+      Note(context.console,
+           absl::StrCat(what, ": ", WhyNotYet(job), "; Ctrl-C stops waiting, and the request stays"));
+    }
     if (HasEnded(job.state())) {
       return Failure(kFailed, absl::StrCat(what, ": the job ended before it was saved: ",
                                            StateText(job.state()), ": ", ReasonText(job)));

@@ -5,6 +5,7 @@
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 #include "platform/build_info.h"
+#include "proto/time.h"
 #include "tests/cli/command_fixture.h"
 #include "tests/cli/slow_door.h"
 
@@ -311,6 +312,19 @@ TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
   }
   server_->events[2].mutable_checkpoint()->add_removed_steps(10);
   server_->events[3].mutable_checkpoint()->add_removed_steps(20);
+  v1::Event& asked = server_->events.emplace_back();
+  asked.set_seq(91);
+  asked.set_actor("alice");
+  asked.set_message("a checkpoint after the step that runs");
+  *asked.mutable_time() = proto::ToProto(absl::FromUnixSeconds(1714564801));
+  server_->jobs[0].mutable_checkpoints()->set_requested(91);
+  server_->jobs[0].mutable_checkpoints()->set_answered(77);
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_THAT(console_.out,
+              testing::ContainsRegex("  wanted     a checkpoint after the step that runs, by alice "
+                                     "at 2024-05-01 [0-9:]*; not done yet\n"));
+  server_->jobs[0].mutable_checkpoints()->set_answered(91);
+  console_.out.clear();
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
   const size_t begin = console_.out.find("Checkpoints\n");
   ASSERT_NE(begin, std::string::npos);

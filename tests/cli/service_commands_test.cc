@@ -158,6 +158,19 @@ TEST_F(ServiceCommandTest, CheckpointNowPrintsTheFolderWhenTheRanksHaveSavedIt) 
   EXPECT_EQ(console_.out, "/data/runs/headers/step-120\n");
 }
 
+TEST_F(ServiceCommandTest, CheckpointNowSaysWhatItWaitsForWhenItsTimeIsOver) {
+  v1::Progress& progress = *server_->jobs[0].mutable_progress();
+  progress.set_rank(1);
+  progress.set_worker("b");
+  progress.mutable_age()->set_seconds(40);
+  progress.set_stalled(true);
+  EXPECT_EQ(Tandem({"checkpoint", "now", "headers", "--timeout", "0s"}), kTimeout);
+  EXPECT_THAT(console_.err, StartsWith("tandem: checkpoint now headers: job headers has not saved it yet: "));
+  EXPECT_THAT(console_.err, HasSubstr("rank 1"));
+  EXPECT_THAT(console_.err,
+              HasSubstr("; the request stays: `tandem events headers` shows when it is done\n"));
+}
+
 // The request is durable: it outlives the controller that took it. Failing calls are tried again a few times.
 TEST_F(ServiceCommandTest, CheckpointNowWaitsOnWhileTheControllerIsAway) {
   server_->checkpoint_answered_later = 77;

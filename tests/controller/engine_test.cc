@@ -70,6 +70,51 @@ TEST(EngineTest, AfterItsStoreWasDeletedTheNextSubmitIsRefusedWithTheReason) {
   EXPECT_TRUE(absl::IsFailedPrecondition(fatal)) << "the process is to end: " << fatal;
 }
 
+TEST(EngineTest, WhatTheStoreHasNothingOfIsNotStopped) {
+  platform::TemporaryFolder folder;
+  platform::SeededRandom random(1);
+  const platform::FakeClock clock;
+  const absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder.path() + "/state", random);
+  ASSERT_TRUE(store.ok()) << store.status();
+  Engine engine(**store, clock, (*store)->Load().value(),
+                {.assignments = [](const auto&, const auto&, const auto&) {},
+                 .value = [](const auto&, const auto&) {},
+                 .events = [](const auto&) {},
+                 .commit_seconds = [](double) {},
+                 .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
+                 .room_again = [] { ADD_FAILURE(); },
+                 .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
+  engine.Start();
+  EXPECT_TRUE(Submitted(engine, "ended").ok());
+  engine.Post(Cancel{.job = "ended", .reason = "CancelledByUser", .actor = "local"});
+  v1::Hello hello = HelloOf("w", 2);
+  for (const auto& [job, attempt] :
+       {std::pair("id-lost", 1), std::pair("id-ended", 0), std::pair("id-ended", 1)}) {
+    v1::AttemptStatus status = StatusOf(job, attempt);
+    AddRank(status, 0, v1::RANK_PHASE_STEPPING);
+    *hello.mutable_inventory()->add_attempts() = status;
+  }
+  v1::Assignments wanted;
+  absl::Notification answered;
+  engine.Post(WorkerHello{.session = "s", .hello = hello}, [&](const Engine::Reply& reply) {
+    wanted = reply.assignments;
+    answered.Notify();
+  });
+  answered.WaitForNotification();
+  std::vector<std::pair<std::string, int>> unknown;
+  for (const v1::AttemptId& id : wanted.unknown()) {
+    unknown.emplace_back(id.job_id(), id.attempt());
+  }
+  EXPECT_THAT(unknown, testing::UnorderedElementsAre(std::pair("id-lost", 1), std::pair("id-ended", 1)))
+      << "the store has the end of the job, but not that it had an attempt";
+  EXPECT_EQ(wanted.all_size(), 0);
+  EXPECT_TRUE(engine.Look([](const State& state) {
+    EXPECT_EQ(WhyNotSchedulable(state, state.workers.at("w")), "StoppingLeftovers")
+        << "attempt 0, which is known, is to stop first";
+  }));
+  engine.Stop();
+}
+
 // An engine whose store has no room: in this process no file can grow.
 class NoRoomTest : public ::testing::Test {
  protected:
