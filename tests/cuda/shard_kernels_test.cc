@@ -143,7 +143,7 @@ at::Tensor StepOn(at::DeviceType device, const ShardKernels& kernels, const Layo
     return copy.to(device);
   };
   const NormOutcome outcome{.norm = 1};
-  const RunInputs inputs{.applied_step = 1, .learning_rate = 1, .correction2 = correction2};
+  const RunInputs inputs{.update = 1, .learning_rate = 1, .correction2 = correction2};
   const size_t bytes = moments.exp_avg.size() * sizeof(float);
   at::Tensor exp_avg = on_device(moments.exp_avg.data(), bytes);
   at::Tensor exp_avg_sq = on_device(moments.exp_avg_sq.data(), bytes);

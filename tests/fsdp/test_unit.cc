@@ -158,11 +158,11 @@ void TestUnit::SetOutcome(const NormOutcome& outcome) {
   Write(optimizer_.outcome, &outcome, sizeof(outcome));
 }
 
-void TestUnit::OptimizerStep(int64_t applied_step, double learning_rate) {
-  const RunInputs inputs{.applied_step = applied_step,
+void TestUnit::OptimizerStep(int64_t update, double learning_rate) {
+  const RunInputs inputs{.update = update,
                          .learning_rate = learning_rate,
-                         .correction1 = BiasCorrection(config_.beta1, applied_step),
-                         .correction2 = BiasCorrection(config_.beta2, applied_step)};
+                         .correction1 = BiasCorrection(config_.beta1, update),
+                         .correction2 = BiasCorrection(config_.beta2, update)};
   Write(optimizer_.inputs, &inputs, sizeof(inputs));
   step_();
 }

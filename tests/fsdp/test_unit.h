@@ -74,7 +74,7 @@ class TestUnit {
   NormOutcome Norm(double num_microbatches, double max_norm, NormRequests requests = {});
   void SetOutcome(const NormOutcome& outcome);
 
-  void OptimizerStep(int64_t applied_step, double learning_rate = 1e-2);
+  void OptimizerStep(int64_t update, double learning_rate = 1e-2);
   std::vector<ParameterNorms> norms() const;
 
   at::Tensor Unshard();  // [GatheredElements], in the compute type
