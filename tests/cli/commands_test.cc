@@ -58,10 +58,9 @@ TEST_F(CommandTest, UsageErrorsNameWhatIsWrongAndWhatIsAllowed) {
            {{"up", "--listen", "foo"},
             "up: --listen: \"foo\" is not an address; allowed: HOST:PORT with a port from 1 to 65535, as in "
             "127.0.0.1:7471"},
-           {{"up", "--metrics-listen", "[::1]:9464"},
-            "up: --metrics-listen: \"[::1]:9464\" is not an address; allowed: HOST:PORT, IPv4 alone, with a "
-            "port "
-            "from 1 to 65535, as in 127.0.0.1:9464, or off"},
+           {{"up", "--metrics-listen", "[::1:9464"},
+            "up: --metrics-listen: \"[::1:9464\" is not an address; allowed: HOST:PORT with a port from 1 to "
+            "65535, as in 127.0.0.1:9464, or off"},
            {{"plan", "-f", "a", "--without-wait", "1", "--program"},
             "plan: --program excludes --without-wait; see `tandem plan --help`"},
            {{"get"},

