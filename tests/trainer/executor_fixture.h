@@ -70,10 +70,12 @@ class ExecutorTest : public testing::Test {
 
   static RunRequest Begin(int64_t step) { return {.run = {.kind = RunKind::kBegin, .computed = step}}; }
   static RunRequest Train(int64_t step) {
-    return {.run = {.kind = RunKind::kTrain, .applied = step - 1, .computed = step}, .learning_rate = 1e-3};
+    return {.run = {.kind = RunKind::kTrain, .applied = step - 1, .computed = step},
+            .update = step - 1,
+            .learning_rate = 1e-3};
   }
   static RunRequest Update(int64_t step) {
-    return {.run = {.kind = RunKind::kUpdate, .applied = step}, .learning_rate = 1e-3};
+    return {.run = {.kind = RunKind::kUpdate, .applied = step}, .update = step, .learning_rate = 1e-3};
   }
 
   RunRecord IssueAndAwait(const RunRequest& request) {
