@@ -31,7 +31,7 @@ absl::string_view RemedyOf(int error) {
 }
 
 bool MeansNotSupported(int error) {
-  return error == EINVAL || error == EOPNOTSUPP || error == ENOTSUP || error == ENOSYS;
+  return error == EINVAL || error == ENOTSUP || error == ENOSYS;
 }
 
 absl::Status SystemError(int error, absl::string_view what) {

@@ -129,7 +129,8 @@ std::string CheckDuration(const std::string& text) {
 
 // The address of a controller, as gRPC takes it too where it begins with a scheme.
 std::string WhyNotController(const std::string& address) {
-  return address.starts_with("unix-abstract:") || platform::ReadTarget(address).has_value()
+  const std::optional<platform::HostPort> target = platform::ReadTarget(address);
+  return address.starts_with("unix-abstract:") || (target.has_value() && target->port > 0)
              ? ""
              : platform::WhyNotAddress(address, {.socket = true});
 }

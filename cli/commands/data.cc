@@ -17,7 +17,7 @@
 namespace tandem::cli {
 
 Outcome Data(Context& context, const DataOptions& options) {
-  const std::string build = platform::BuildVersion();
+  const std::string& build = platform::BuildVersion();
   std::vector<std::string> words = {"tandem-py", "--cli-version", build.substr(0, build.find('+')), "data"};
   words.insert(words.end(), options.words.begin(), options.words.end());
   std::vector<char*> arguments;

@@ -35,7 +35,7 @@ CONTROLLER_CASES = [
     *(({"--metrics-listen": text}, WRONG, f'--metrics-listen: "{text}" {METRICS}')
       for text in ("9464", "unix:/tmp/x", "127.0.0.1:70000", "127.0.0.1:80s", "OFF")),
     ({"--metrics-listen": "[::1:9464"}, WRONG, f'"[::1:9464" {METRICS}'),
-    ({"--metrics-listen": "{taken}"}, FAILED, "cannot serve metrics and the page on {taken}"),
+    ({"--metrics-listen": "{taken}"}, FAILED, "cannot listen on {taken}: Address already in use; give another --metrics-listen"),
     ({"--page": "on"}, WRONG, "--page on: with --metrics-listen off there is no address"),
     ({"--page": "maybe"}, WRONG, "--page: maybe not in {auto,on,off}"),
     ({"--config": "{}/none"}, FAILED, "--config: open {}/none: No such file or directory"),
