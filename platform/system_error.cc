@@ -30,9 +30,7 @@ absl::string_view RemedyOf(int error) {
   }
 }
 
-bool MeansNotSupported(int error) {
-  return error == EINVAL || error == ENOTSUP || error == ENOSYS;
-}
+bool MeansNotSupported(int error) { return error == EINVAL || error == ENOTSUP || error == ENOSYS; }
 
 absl::Status SystemError(int error, absl::string_view what) {
   const absl::Status status = absl::ErrnoToStatus(error, what);
