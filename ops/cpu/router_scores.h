@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -23,34 +22,7 @@ T LogSigmoid(T x) {
   return std::min<T>(x, 0) - std::log1p(std::exp(-std::abs(x)));
 }
 
-// shares: sigmoids divided by their sum, which is returned. Where the sum is too small to divide by (the
-// sigmoids of all logits underflow), the shares are a softmax of the logarithms of the sigmoids, and 0 is
-// returned.
-template <typename T>
-T SigmoidShares(const T* logits, int64_t experts, T* shares) {
-  T sum = 0;
-  for (int64_t e = 0; e < experts; ++e) {
-    shares[e] = Sigmoid(logits[e]);
-    sum += shares[e];
-  }
-  const bool divides = !(sum < kLeastSigmoidSum<T>);
-  T largest = -std::numeric_limits<T>::infinity();
-  T total = divides ? sum : 0;
-  for (int64_t e = 0; !divides && e < experts; ++e) {
-    shares[e] = LogSigmoid(logits[e]);
-    largest = std::max(largest, shares[e]);
-  }
-  for (int64_t e = 0; !divides && e < experts; ++e) {
-    shares[e] = std::exp(shares[e] - largest);
-    total += shares[e];
-  }
-  for (int64_t e = 0; e < experts; ++e) {
-    shares[e] /= total;
-  }
-  return divides ? sum : 0;
-}
-
-// scores: as large as logits, softmax over all of them. Returns the log-sum-exp.
+// scores: as large as logits, or `logits` itself, softmax over all of them. Returns the log-sum-exp.
 template <typename T>
 T Softmax(const T* logits, int64_t experts, T* scores) {
   const T largest = *std::max_element(logits, logits + experts);
@@ -63,6 +35,27 @@ T Softmax(const T* logits, int64_t experts, T* scores) {
     scores[e] /= sum;
   }
   return largest + std::log(sum);
+}
+
+// shares: sigmoids divided by their sum, which is returned. Where the sum is too small to divide by (the
+// sigmoids of all logits underflow), the shares are a softmax of the logarithms of the sigmoids, and 0 is
+// returned.
+template <typename T>
+T SigmoidShares(const T* logits, int64_t experts, T* shares) {
+  T sum = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    shares[e] = Sigmoid(logits[e]);
+    sum += shares[e];
+  }
+  if (sum < kLeastSigmoidSum<T>) {
+    std::transform(logits, logits + experts, shares, LogSigmoid<T>);
+    Softmax(shares, experts, shares);
+    return 0;
+  }
+  for (int64_t e = 0; e < experts; ++e) {
+    shares[e] /= sum;
+  }
+  return sum;
 }
 
 // grad_logits (+)= the gradient of that softmax.
