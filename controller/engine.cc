@@ -360,7 +360,7 @@ void Engine::FindUnknown(WorkerHello& hello) {
   }
 }
 
-// Nobody could be heard meanwhile, and who had to be answered was not.
+// Meanwhile no message was taken, and no call was answered.
 void Engine::NoteStandstill(absl::Time began) {
   const absl::Time now = clock_.Now();
   if (now - began > state_.limits.worker_timeout / kStandstillPart) {

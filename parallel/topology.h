@@ -20,7 +20,7 @@ struct AxisPlace {
 // depends on how ranks share a step asks it, and a rank's number in the job serves rendezvous, logs and files
 // alone:
 //
-// | what | answer | who asks |
+// | what | answer | asked by |
 // |---|---|---|
 // | microbatches that the ranks work on at the same time | data.size | jobspec (global_batch_size), plan |
 // | rounds of a step, of a validation | RoundsOf | plan (programs), executor |
@@ -30,7 +30,7 @@ struct AxisPlace {
 // meshes | | tokens of a step | MicrobatchesOf(rounds) × those of a microbatch | plan, reports, checkpoints |
 // | whose loss counts | LossRanks | trainer/reporter |
 // | ranks whose routers' counts are added up | counting_ranks() | model (balance_scope: global) |
-// | who saves a state that several ranks hold | saves_states() | checkpoints |
+// | which rank saves a state that several hold | saves_states() | checkpoints |
 // | FLOPs of a rank, norms of all gradients | world | plan, reports |
 //
 // Ranks that differ in tensor, context or stage alone share a data index; replicas and experts do not change

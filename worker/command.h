@@ -74,7 +74,7 @@ struct AttemptStopped {
   AttemptKey attempt;
   std::string reason;
 };
-// Its controller has nothing of it, so nobody has decided that it end.
+// Its controller does not know the attempt, so no decision to end it was made.
 struct AttemptUnknown {
   AttemptKey attempt;
 };

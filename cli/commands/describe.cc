@@ -97,7 +97,7 @@ Outcome DescribeLayout(Context& context, const v1::Job& job) {
   return kOk;
 }
 
-// What was asked of the ranks, and by whom; they have not done it yet.
+// The requests that the ranks have not carried out yet, each with its caller.
 std::string WantedText(const std::vector<v1::Event>& events, int64_t request, absl::TimeZone zone) {
   for (const v1::Event& event : events) {
     if (event.seq() == request) {
