@@ -24,7 +24,7 @@ done
 
 scripts/build.sh "${build[@]}"
 started=$SECONDS
-ctest --test-dir build/release --output-on-failure --parallel "$(nproc)" "${ctest[@]}" || {
+ctest --test-dir build/release --output-on-failure --timeout 900 --parallel "$(nproc)" "${ctest[@]}" || {
   failed=$?
   # A program's own summary stands far above that of all programs.
   echo "test: what failed in these programs:" >&2

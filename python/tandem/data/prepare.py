@@ -9,21 +9,20 @@ All is made in OUT.tmp.PID and renamed at the end. There, journal.jsonl has a he
 each finished shard how far it went: another run verifies those shards and goes on behind them.
 """
 import collections
-import concurrent.futures
+import contextlib
 import dataclasses
 import fcntl
 import glob
 import json
-import multiprocessing
 import os
 import shutil
-import sys
 
 from tandem.data import shards
 from tandem.data.errors import DataError
 from tandem.data.inputs import InputFile, find_inputs
+from tandem.data.processes import Processes
 from tandem.data.progress import Progress
-from tandem.data.tokenizer import Tokenizer, start_process, tokenize_part
+from tandem.data.tokenizer import Tokenizer
 from tandem.version import version
 
 PART_BYTES = 1 << 20
@@ -85,40 +84,25 @@ class Work:
         self._start = (0, 0)  # the file and its decoded bytes behind the last finished shard
         self._touched = set()  # files of which the journal does not have the newest counts
         self._shard = None
-        self._journal = None  # open and locked from the moment on at which self._folder is this run's
+        self._folder = f"{self._out}.tmp.{os.getpid()}"
+        self._owns_folder = False  # then what is in it and not finished goes with an error
+        self._journal = None  # locked while it is open
 
     def __enter__(self):
-        try:
-            os.makedirs(os.path.dirname(self._out), exist_ok=True)
-        except OSError as error:
-            raise DataError(f"--out: {self._out}: {error.strerror}") from error
-        self._folder = f"{self._out}.tmp.{os.getpid()}"
-        try:
-            if not self._adopt():
-                os.mkdir(self._folder)
-                self._journal = open(self._path("journal.jsonl"), "a+", encoding="utf-8")
-                fcntl.flock(self._journal, fcntl.LOCK_EX)
-                self._note(self._header)
-        except BaseException:
-            if self._journal is not None:
-                self.__exit__(*sys.exc_info())
-            raise
         return self
 
     def __exit__(self, kind, error, trace):
-        self._journal.close()
+        if self._journal is not None:
+            self._journal.close()
         if self._shard is not None:
             self._shard.close()
-        if kind is None:
+        if kind is None or not self._owns_folder or not os.path.isdir(self._folder):
             return
         # Nothing half stays: what is not a finished shard goes.
-        keep = {"journal.jsonl", *(f"{shard['name']}.{suffix}" for shard in self._shards for suffix in ("bin", "idx"))}
         if not self._shards:
             shutil.rmtree(self._folder, ignore_errors=True)
             return
-        for name in os.listdir(self._folder):
-            if name not in keep:
-                os.unlink(self._path(name))
+        self._remove_what_is_not_finished()
         self._say(f"prepare: {len(self._shards)} finished shards are kept in {self._folder}: the same command goes on "
                   "behind them")
 
@@ -129,6 +113,24 @@ class Work:
         self._journal.write(json.dumps(entry) + "\n")
         self._journal.flush()
         os.fsync(self._journal.fileno())
+
+    def _remove_what_is_not_finished(self):
+        keep = {"journal.jsonl", *(f"{shard['name']}.{suffix}" for shard in self._shards for suffix in ("bin", "idx"))}
+        for name in os.listdir(self._folder):
+            if name not in keep:
+                os.unlink(self._path(name))
+
+    def _open_folder(self):
+        try:
+            os.makedirs(os.path.dirname(self._out), exist_ok=True)
+        except OSError as error:
+            raise DataError(f"--out: {self._out}: {error.strerror}") from error
+        if not self._adopt():
+            self._owns_folder = True
+            os.mkdir(self._folder)
+            self._journal = open(self._path("journal.jsonl"), "a+", encoding="utf-8")
+            fcntl.flock(self._journal, fcntl.LOCK_EX)
+            self._note(self._header)
 
     # ------------------------------------------------------------------ what an earlier run has left
 
@@ -155,47 +157,43 @@ class Work:
                                 f"made; repeat that command, or remove the folder")
             os.rename(folder, self._folder)
             self._journal = journal
-            self._go_on(lines[1:])
+            self._go_on(lines[0], lines[1:])
             return True
         return False
 
-    def _go_on(self, lines):
-        entries = []
+    def _go_on(self, header, lines):
+        end, entries = len(header.encode()), []
         for line in lines:
-            if not line.endswith("\n"):
-                break  # it was stopped while it wrote that
-            entries.append(json.loads(line))
-        whole = 0
-        while whole < len(entries) and shards.is_whole(self._folder, entries[whole]["shard"]):
-            whole += 1
-        for entry in entries[:whole]:
+            entry = json.loads(line) if line.endswith("\n") else None  # None: it was stopped while it wrote that
+            if entry is None or not shards.is_whole(self._folder, entry["shard"]):
+                break
+            entries.append(entry)
+            end += len(line.encode())
+        for entry in entries:
             self._shards.append(entry["shard"])
             self._start = tuple(entry["end"])
             self._examples = entry["examples"]
             for index, record in entry["files"].items():
                 self._files[int(index)] = record
-        self._journal.seek(0)
-        self._journal.truncate()
-        for entry in (self._header, *entries[:whole]):
-            self._note(entry)
-        keep = {"journal.jsonl", *(f"{shard['name']}.{suffix}" for shard in self._shards for suffix in ("bin", "idx"))}
-        for name in os.listdir(self._folder):
-            if name not in keep:
-                os.unlink(self._path(name))
-        if whole:
-            self._say(f"prepare: goes on behind {whole} finished shards")
+        self._owns_folder = True  # not before: a run that is stopped here leaves what it found
+        self._journal.truncate(end)
+        self._remove_what_is_not_finished()
+        if entries:
+            self._say(f"prepare: goes on behind {len(entries)} finished shards")
 
     # ------------------------------------------------------------------ the work
 
     def run(self):
+        self._open_folder()
         before = sum(file.bytes for file in self._inputs[:self._start[0]])
         progress = Progress(sum(file.bytes for file in self._inputs), already=before)
         tokens = sum(shard["tokens"] for shard in self._shards)
         try:
-            for part, (data, lengths, left_out) in self._tokenized():
-                self._add(part, data, lengths, left_out)
-                tokens += sum(lengths)
-                progress.show(part.position, tokens)
+            with contextlib.closing(self._tokenized()) as tokenized:
+                for part, (data, lengths, left_out) in tokenized:
+                    self._add(part, data, lengths, left_out)
+                    tokens += sum(lengths)
+                    progress.show(part.position, tokens)
         finally:
             progress.end()
         if self._shard is not None:
@@ -203,27 +201,12 @@ class Work:
         return self._commit()
 
     def _tokenized(self):
-        """Parts and their results, in order. A few parts are on their way at a time."""
-        processes = self._options.processes or len(os.sched_getaffinity(0))
-        settings = {"tokenizer": {"path": self._tokenizer.path, "bos": self._options.bos, "eos": self._options.eos,
-                                  "parse_special": self._options.parse_special}, "text_field": self._options.text_field}
-        pool = concurrent.futures.ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), start_process, (settings,))
-        waiting = collections.deque()
-        try:
-            for part in self._parts():
-                waiting.append((part, pool.submit(tokenize_part, part.raws, part.json_lines)))
-                part.raws = None
-                if len(waiting) > 2 * processes + 1:
-                    done, result = waiting.popleft()
-                    yield done, result.result()
-            while waiting:
-                done, result = waiting.popleft()
-                yield done, result.result()
-        except concurrent.futures.process.BrokenProcessPool as error:
-            raise DataError("a process that tokenises was killed, perhaps for want of memory; use fewer --processes or a smaller "
-                            "--max-document") from error
-        finally:
-            _end(pool)
+        """Parts and their results, in order."""
+        number = self._options.processes or len(os.sched_getaffinity(0))
+        tokenizer = {"path": self._tokenizer.path, "bos": self._options.bos, "eos": self._options.eos,
+                     "parse_special": self._options.parse_special}
+        with Processes(number, tokenizer, self._options.text_field) as processes:
+            yield from processes.results(self._parts())
 
     def _parts(self):
         part, size, position = None, 0, 0
@@ -329,16 +312,6 @@ class Work:
             raise DataError(f"{left_out} of {documents + left_out} documents were left out, more than 5 %: is --text-field "
                             f"{self._options.text_field} the right one? If they are to be left out, use --lenient")
         return left_out
-
-
-def _end(pool):
-    """Also when parts are on their way that nobody waits for any more."""
-    processes = list((pool._processes or {}).values())  # the class has no other way to stop them at once
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join()
 
 
 def _sync(folder):

@@ -4,11 +4,8 @@ special token in a document is not one, and nothing is added that the options do
 import array
 import hashlib
 import json
-import multiprocessing
 import os
 import pathlib
-import signal
-import threading
 
 from tandem.data.errors import DataError
 
@@ -125,27 +122,8 @@ def _batches(texts):
         yield batch
 
 
-_of_this_process = None
-
-
-def start_process(options):
-    """Of a process that tokenises parts: one thread, and Ctrl-C is its parent's."""
-    global _of_this_process
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _of_this_process = (Tokenizer(**options["tokenizer"]), options["text_field"])
-
-
-def _end_with_parent():
-    """A parent that was killed leaves its pipes open in its children, which would wait for ever."""
-    multiprocessing.parent_process().join()
-    os._exit(1)
-
-
-def tokenize_part(raws, json_lines):
+def tokenize_part(tokenizer, field, raws, json_lines):
     """Bytes and lengths as of encode, and [(index, kind, why)] of documents that were left out."""
-    tokenizer, field = _of_this_process
     texts, left_out = [], []
     for index, raw in enumerate(raws):
         text, problem = _text_of(raw, json_lines, field)

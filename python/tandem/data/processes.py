@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that tokenise parts, each with a pipe of its own and one part at a time.
+
+They share no lock and no queue: any of them can be killed at any moment and nothing waits for it. (A
+concurrent.futures.ProcessPoolExecutor of Python 3.11 waits for ever for a process that is killed while it gets a part.)
+"""
+import collections
+import multiprocessing
+import os
+import signal
+
+from tandem.data.errors import DataError
+from tandem.data.tokenizer import Tokenizer, tokenize_part
+
+
+class Processes:
+    """`number` of them, which end with the `with` block, whatever they are doing then."""
+
+    def __init__(self, number, tokenizer, text_field):
+        self._number, self._settings = number, (tokenizer, text_field)
+        self._running = []  # (process, the parent's end of its pipe)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process, _pipe in self._running:
+            process.kill()
+        for process, _pipe in self._running:
+            process.join()
+
+    def results(self, parts):
+        """(part, what tokenize_part returns for it) for each of `parts`, in their order. Takes part.raws away."""
+        waiting = collections.deque()  # parts that processes have, with their places
+        for index, part in enumerate(parts):
+            place = index % self._number
+            if place == len(self._running):
+                self._start()
+            elif len(waiting) == self._number:
+                yield self._finished(*waiting.popleft())
+            self._send(place, (part.raws, part.json_lines))
+            part.raws = None
+            waiting.append((part, place))
+        while waiting:
+            yield self._finished(*waiting.popleft())
+
+    def _start(self):
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        process = context.Process(target=_work, args=(there, *self._settings), daemon=True)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # which a process inherits
+        try:
+            process.start()
+            self._running.append((process, here))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        there.close()
+
+    def _send(self, place, value):
+        try:
+            self._running[place][1].send(value)
+        except OSError as error:
+            raise self._ended(place) from error
+
+    def _finished(self, part, place):
+        try:
+            return part, self._running[place][1].recv()
+        except (EOFError, OSError) as error:
+            raise self._ended(place) from error
+
+    def _ended(self, place):
+        process = self._running[place][0]
+        process.join()
+        if process.exitcode == -signal.SIGKILL:
+            return DataError("a process that tokenises was killed, perhaps for want of memory; use fewer --processes or a smaller "
+                             "--max-document")
+        return DataError(f"a process that tokenises ended with code {process.exitcode}; what it said stands above")
+
+
+def _work(pipe, tokenizer, text_field):
+    """Runs in such a process, with one thread, until the parent ends. Ctrl-C is the parent's alone."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    tokenizer = Tokenizer(**tokenizer)
+    while True:
+        try:
+            raws, json_lines = pipe.recv()
+            pipe.send(tokenize_part(tokenizer, text_field, raws, json_lines))
+        except (EOFError, OSError):
+            return
