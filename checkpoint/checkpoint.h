@@ -88,8 +88,8 @@ struct FindReports {
 
 // Collective: the newest checkpoint in `directory` of a step after `after` (-1: of any) that is whole
 // (verify.h), the same on every rank, or an empty path where there is none. Throws CommError, and on every
-// rank CheckpointUnreadable where nobody can say whether one is damaged: a job that went on from an older one
-// would lose steps.
+// rank CheckpointUnreadable if it cannot be known whether one is damaged: a job that went on from an older
+// one would lose steps.
 Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                  int64_t after, const FindReports& reports);
 

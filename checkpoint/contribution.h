@@ -15,7 +15,7 @@ namespace tandem::checkpoint {
 
 struct Contribution {
   ManifestFile file;
-  // With this rank's piece, or none; which file that lies in follows from who sends it.
+  // With this rank's piece, or none; which file that lies in follows from its rank.
   std::vector<ManifestArray> arrays;
 };
 

@@ -45,8 +45,8 @@ absl::Status CheckSize(platform::Files& files, const std::string& path, const Ma
 bool IsDamage(const absl::Status& error);
 
 // The temporary folders of this attempt, of earlier ones and of other jobs, to be removed
-// (remove_together.h): while `self` owns the directory, nobody else may save there. Each gets a name, where
-// it can be renamed, under which nobody writes or publishes: "step-200.tmp.3.0123456789ab.gone". Paths.
+// (remove_together.h): while `self` owns the directory, no other job may save there. Each gets a name, where
+// it can be renamed, under which nothing is written or published: "step-200.tmp.3.0123456789ab.gone". Paths.
 absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,
                                                              const std::string& directory, const Owner& self);
 

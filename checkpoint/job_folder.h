@@ -12,9 +12,9 @@ namespace tandem::checkpoint {
 
 // The folder that checkpoint.directory names, as one rank found it when its attempt started. Where its file
 // system is unmounted afterwards, or the folder is renamed, the path leads nowhere, or to what lies beneath:
-// to another disk, where nobody looks for checkpoints. So nothing makes the folder again, and whoever writes
-// there looks first whether it is still the same. Each rank looks for itself: on another machine the folder
-// has another device, and may go away alone.
+// to another disk, where checkpoints are not looked for. So nothing makes the folder again, and whoever
+// writes there looks first whether it is still the same. Each rank looks for itself: on another machine the
+// folder has another device, and may go away alone.
 //
 // A user may remove the folder and make it again. That one is on the same mount, as what lies beneath a mount
 // point never is, and rank 0 makes it the job's by its `.owner`.

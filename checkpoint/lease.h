@@ -54,7 +54,7 @@ class Lease {
   absl::Mutex mu_;
   platform::SteadyCondition stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time seen_;  // when the owner was last read, or seen to be nobody; used by the thread alone
+  absl::Time seen_;  // when the owner was last read, or seen to be none; used by the thread alone
   std::thread thread_;
 };
 

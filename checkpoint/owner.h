@@ -37,11 +37,11 @@ struct Owner {
 // "job 3f2a (headers, attempt 2) on host a".
 std::string ToText(const Owner& owner);
 
-// NotFound where nobody owns `directory`.
+// NotFound if no job owns `directory`.
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory);
 
 // Whether the directory is empty, but for what jobs write there as they start (start_files.h). Nobody owns it
-// then, and nobody has saved there what could be taken for another's.
+// then, and no other has saved there what could be taken for another's.
 absl::StatusOr<bool> HoldsNothing(platform::Files& files, const std::string& directory);
 
 // Makes `self` the owner of a directory that has none. AlreadyExists where it has one.

@@ -16,7 +16,7 @@ namespace tandem::checkpoint {
 // Collective: removes folders of checkpoints, which may have many large files, and what else is named. Every
 // rank removes its share of a folder's files and meets the others after kMeetingFiles (work_together.h), so
 // that no collective waits for longer than that; rank 0 then removes the folder, with what another could not
-// remove. `doomed`: paths that nobody writes to, of rank 0; what another rank gives is not used.
+// remove. `doomed`: paths that are not written to, of rank 0; what another rank gives is not used.
 //
 // on_progress: for each of `doomed`, in files.
 //

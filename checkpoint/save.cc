@@ -160,7 +160,7 @@ class Saving {
 
   bool FromRankZero(bool answer) { return TextOfRankZero(comm_, answer ? "yes" : "no") == "yes"; }
 
-  // That rank 0 may write there: the folder is the job's, and nobody else owns it.
+  // That rank 0 may write there: the folder is the job's, and no other owns it.
   absl::Status CheckOurs() {
     TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
     return CheckOwner(files_, folder_.path, self_);
@@ -231,7 +231,7 @@ class Saving {
   }
 
   // What has the name is damaged: it can never be loaded, and while it had the name, this step could not be
-  // saved. Before each deed rank 0 looks who owns the directory: what came before has taken its time.
+  // saved. Before each deed rank 0 looks which job owns the directory: what came before has taken its time.
   void MoveAside() {
     const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
     Guarded([&]() -> absl::Status {

@@ -14,7 +14,7 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// The steps of a directory whose checkpoints are known to be whole, so that nobody reads them again to decide
+// The steps of a directory whose checkpoints are known to be whole, so that they are not read again to decide
 // which to remove: those that this process has written or verified, and those that were there when it
 // started, under a name that a checkpoint gets only when every file of it is written and that is taken from
 // one that is found damaged, with their manifest and files of the size that it says.

@@ -42,7 +42,7 @@ std::string TakeValue(const YamlNode& node, Setting& setting) {
   return setting.values.empty() ? "the list is empty; omit the line to get the default" : "";
 }
 
-// A template of which nobody has put a line in force. A file without a character in it is none: it may be all
+// A template of which no line has been put in force. A file without a character in it is none: it may be all
 // that is left of one.
 bool IsAllComments(std::string_view text) {
   bool comments = false;

@@ -139,7 +139,7 @@ int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
         "the store failed and nothing more is decided; start the controller again when it can be written",
         {{"store", options.state_directory + "/controller.db"}, {"error", std::string(status.message())}});
     store_failed = true;
-    kill(getpid(), SIGTERM);  // the ordinary end, in which those who asked hear why
+    kill(getpid(), SIGTERM);  // the ordinary end, in which open calls are told why
   };
   // A client that sends something else than a message gets the error itself; it must not be able to fill the
   // log.

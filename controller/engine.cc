@@ -339,7 +339,7 @@ void Engine::Hold(Decided noticed) {
   }
 }
 
-// A worker stops what its controller does not want. What the controller may have lost goes on, as nobody has
+// A worker stops what its controller does not want. What the controller may have lost goes on, as no user has
 // decided that it end.
 void Engine::FindUnknown(WorkerHello& hello) {
   for (const v1::AttemptStatus& status : hello.hello.inventory().attempts()) {

@@ -46,7 +46,7 @@ class Engine {
     std::function<void()> room_again;
     // Events for which there was no room. Those of workers that left or were lost are not decided again.
     std::function<void(const std::vector<v1::Event>&)> not_stored;
-    // The store failed: nothing more is decided, and everybody who waits has got the reason. The process
+    // The store failed: nothing more is decided, and every waiting call has got the reason. The process
     // should end and be started again.
     std::function<void(const absl::Status&)> fatal;
   };
@@ -113,7 +113,7 @@ class Engine {
     std::string job_id;   // that the reply is about; empty: none, or one that ended long ago
     bool stores = false;  // it is true only once the batch is committed
   };
-  // What a batch of items led to, and who waits for its commit.
+  // What a batch of items led to, and which calls wait for its commit.
   struct Consequences {
     std::vector<v1::Event> events;
     std::vector<Answer> answers;

@@ -10,8 +10,8 @@
 namespace tandem::controller {
 
 // Since when this process has run without standing still. One that was stopped (SIGSTOP, a suspended machine,
-// a virtual machine that is moved) has heard nobody meanwhile, so the silence of others counts only from then
-// on. It stood still where none of its threads did anything for longer than `pause`. Thread-safe.
+// a virtual machine that is moved) has heard nothing meanwhile, so the silence of others counts only from
+// then on. It stood still where none of its threads did anything for longer than `pause`. Thread-safe.
 class Wakefulness {
  public:
   Wakefulness(absl::Time now, absl::Duration pause) : pause_(pause), last_(now), since_(now) {}

@@ -68,7 +68,7 @@ class Corpus {
   // Where the byte lies that is the token at that position, which must exist.
   Place Where(Split split, int64_t position) const;
 
-  // Hexadecimal, of names, sizes and who is held out.
+  // Hexadecimal, of names, sizes and which are held out.
   const std::string& digest() const { return digest_; }
 
   // Hexadecimal, of what the files contain, as far as content_sample.h reads it.

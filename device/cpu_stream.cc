@@ -71,7 +71,7 @@ CpuEvent& Own(const Event& event) { return static_cast<CpuEvent&>(*event.state()
 // How late an error may be noticed by a host that waits for a stream.
 constexpr absl::Duration kErrorPoll = absl::Milliseconds(5);
 
-// Events are reached and waited for after an error too: only work is skipped, so nobody waits forever for
+// Events are reached and waited for after an error too: only work is skipped, so nothing waits forever for
 // a stream whose work failed.
 struct Reach {
   Event event;

@@ -12,7 +12,7 @@
 
 namespace tandem::device {
 
-// The events of one stream that nobody refers to, for its next Record. `Pooled` derives from
+// The events of one stream that are not referred to, for its next Record. `Pooled` derives from
 // PooledEvent<Pooled>. Lives as long as the stream or one of its events does. Thread-safe: references end
 // anywhere.
 template <typename Pooled>

@@ -13,7 +13,7 @@ class Device;
 class Region;
 
 // One region in which everything lies at a byte offset that was assigned beforehand. It hands out views and
-// keeps no books: which of them may share bytes, and when, is for the one who assigned the offsets to know.
+// keeps no books: which of them may share bytes, and when, is for the planner of the offsets to know.
 // Used by the issuing thread; views are valid as long as the arena.
 class StaticArena {
  public:

@@ -11,7 +11,7 @@
 namespace tandem::device {
 
 // A point in a stream's order. Cheap to copy; default-constructed: already reached. Streams keep the events
-// that nobody refers to any more for their next Record, so recording allocates nothing once a program has
+// that are not referred to any more for their next Record, so recording allocates nothing once a program has
 // run.
 class Event {
  public:

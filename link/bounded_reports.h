@@ -10,7 +10,7 @@
 
 namespace tandem::link {
 
-// A queue of reports, and perhaps of other messages, for a reader who may be slow or away. Reports beyond
+// A queue of reports, and perhaps of other messages, for a reader that may be slow or away. Reports beyond
 // `max_bytes` are dropped, norms first and oldest first, then whole reports; both are counted. Not
 // thread-safe.
 //

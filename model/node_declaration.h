@@ -135,7 +135,7 @@ struct NodeDeclaration {
 };
 
 // Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
-// out of the same kernel as the input's: for it, a pass that writes both gets scratch that nobody reads.
+// out of the same kernel as the input's: for it, a pass that writes both gets scratch that is never read.
 // Those of matrices are not computed, which `flops` no longer counts.
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration);

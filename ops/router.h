@@ -54,7 +54,7 @@ struct CountTokensArgs {
   double* dropped;
 };
 
-// bias += rate * sign(mean of tokens - tokens), expert by expert: who had fewer tokens than the mean is
+// bias += rate * sign(mean of tokens - tokens), expert by expert: one that had fewer tokens than the mean is
 // chosen more. tokens: [ranks, experts], rows `stride` apart, what each rank has counted; bias: [experts].
 // applies: one; false: the bias stays as it is.
 template <typename T>

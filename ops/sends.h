@@ -29,7 +29,7 @@ struct PlanSendsArgs {
 };
 
 // What goes with each row, in `width` slots of which the first are used: the token's experts on that rank,
-// counted from its first, and their probabilities. Unused slots, also of rows that nobody sends, are -1 and
+// counted from its first, and their probabilities. Unused slots, also of rows that no rank sends, are -1 and
 // 0. slots, row_probabilities: [rows, width], width >= min(top_k, experts_of_a_rank). T: float, double.
 template <typename T>
 struct SendSlotsArgs {

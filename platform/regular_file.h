@@ -33,7 +33,7 @@ class Descriptor {
 // O_CLOEXEC. Other errors are those of FileError.
 absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, mode_t mode = 0);
 
-// For reading: a pipe too, as a shell's <(...) names one. As everywhere, opening one that nobody writes to
+// For reading: a pipe too, as a shell's <(...) names one. As everywhere, opening one without a writer
 // waits until a process opens it for writing. Anything else is refused as above.
 absl::StatusOr<Descriptor> OpenRegularFileOrPipe(const std::string& path);
 

@@ -5,7 +5,7 @@
 
 namespace tandem::platform {
 
-// What a closed standard descriptor becomes: kSilent: input that is at its end, and output that nobody reads.
+// What a closed standard descriptor becomes: kSilent: input that is at its end, and output that is not read.
 // kUnusable: what still fails to be read or written.
 enum class ClosedDescriptor { kSilent, kUnusable };
 

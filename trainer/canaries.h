@@ -18,7 +18,7 @@ namespace tandem::trainer {
 
 class StageMemory;
 
-// A debug mode: bytes of one value where nobody may write, and a look at them between runs. They lie
+// A debug mode: bytes of one value where no step may write, and a look at them between runs. They lie
 //   * in the padding of every unit's weights, moments and accumulator: between parameters and behind the
 //   last;
 //   * where no buffer of any program lies: between buffers, as far as alignment leaves room there.

@@ -36,7 +36,7 @@ struct StartListener {
   std::function<void()> moved;
 };
 
-// Collective, and waits for the others. Makes the job's directory, which nobody makes again in this attempt,
+// Collective, and waits for the others. Makes the job's directory, which is not made again in this attempt,
 // makes the job its owner (checkpoint/owner.h) and finds the checkpoint that it starts from, the newest one
 // by reading it, which the ranks share (checkpoint/verify.h). Rank 0 decides the rest for all, and holds the
 // lease of the directory, where there is one. `newest` starts from step 1 where it finds none, and warns

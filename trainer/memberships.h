@@ -22,8 +22,8 @@ struct RankGroups {
 RankGroups GroupsOfRank(const std::vector<parallel::Group>& all, int rank);
 
 // Throws BuildMismatch (failure.h), naming the first difference. Shards lie where the plan's groups put the
-// rank, and the ranks of a job must agree on who is whom in each group: with members in another order they
-// would train on each other's shards, and nothing would fail.
+// rank, and the ranks of a job must agree on each member's place in each group: with members in another order
+// they would train on each other's shards, and nothing would fail.
 void RequireSameGroups(const RankGroups& planned, const RankGroups& listed);
 
 // The rank's own groups as it joins them. Keys of group i are below "group/i/". options: by group name.

@@ -18,7 +18,7 @@ struct ProfileSteps {
   static constexpr uint64_t kMaxId = (uint64_t{1} << 46) - 1;
   static constexpr int kMaxSteps = 16;
 
-  uint64_t id = 0;  // the same on every rank; 0: nobody wants any
+  uint64_t id = 0;  // the same on every rank; 0: none is wanted
   int steps = 0;
   bool serialized = false;
   bool operator==(const ProfileSteps&) const = default;

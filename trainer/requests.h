@@ -23,7 +23,7 @@ enum RequestBit : uint32_t {
 // Requests between their arrival and their answer. Thread-safe.
 class RequestBox {
  public:
-  // `id` is acknowledged once the ranks have acted; 0: nobody waits for it. An id that came before is
+  // `id` is acknowledged once the ranks have acted; 0: no answer is wanted. An id that came before is
   // ignored.
   void Add(uint32_t bits, uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -92,7 +92,7 @@ class ControllerClient::Session {
     }
   }
 
-  // Dials. False: nobody answers there within kLongestDial, it was cancelled, or no thread is left to write;
+  // Dials. False: nothing answers there within kLongestDial, it was cancelled, or no thread is left to write;
   // only Finish may follow.
   bool Open() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::StatusOr<std::thread> writer = platform::StartThread([this] { Write(); });
@@ -116,8 +116,8 @@ class ControllerClient::Session {
   bool Receive(v1::ControllerMessage& message) { return stream_->Read(&message); }
   void Cancel() { context_.TryCancel(); }
 
-  // No more is sent after what was; waits until the controller, who then ends the stream, has read all of it,
-  // at most `limit`.
+  // No more is sent after what was; waits until the controller, which then ends the stream, has read all of
+  // it, at most `limit`.
   void Flush(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_) {
     outbox_.Close();
     const absl::MutexLock lock(&mu_);

@@ -68,7 +68,7 @@ class ControllerClient {
  private:
   class Session;
   class ReportStream;
-  // How long nobody has answered, and when the log says so next.
+  // How long no controller has answered, and when the log says so next.
   struct Away {
     absl::Time since;
     absl::Duration tell_after;

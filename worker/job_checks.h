@@ -26,7 +26,7 @@ struct JobChecks {
 };
 
 // The threads on which jobs are checked. A path may be on a file system that never answers, and then its
-// thread hangs forever: it belongs to nobody, and holds up neither other attempts nor the end of this
+// thread hangs forever: it belongs to no attempt, and holds up neither other attempts nor the end of this
 // object. There are at most kMost threads, those that hang among them; a check that finds none waits for one.
 // A path at which another check has hung for kPathLimit is not looked at again, so that a job's attempts do
 // not use up all threads. Thread-safe.

@@ -27,7 +27,7 @@ std::string CudaTrainer(const std::string& trainer);
 // The trainers of this worker: starts them, speaks with them, looks at their pages, sees them end.
 //
 // Two threads a rank: one reads and waits for the exit (so everything that a rank said comes before its
-// exit), one writes (so a trainer that does not read holds up nobody). Thread-safe.
+// exit), one writes (so a trainer that does not read holds up no other). Thread-safe.
 class Launcher {
  public:
   // Gets RankSpawned (with the process, for the record), SpawnFailed, FromRank, RankExited. Called from the

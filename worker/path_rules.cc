@@ -53,7 +53,7 @@ class Checker {
     }
     const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(pattern);
     if (!files.ok()) {
-      return;  // which those say who look for the files
+      return;  // which is said when the files are looked for
     }
     for (const std::string& file : *files) {
       if (!Allow(field, pattern, file, rules_.read, "files", "--read-root")) {

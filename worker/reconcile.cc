@@ -172,7 +172,7 @@ class Reconciler {
                               "): mend or unmount that file system there, or use another path");
   }
 
-  // Without a rank the attempt cannot step, so nobody needs to be asked.
+  // Without a rank the attempt cannot step, so no rank needs to be asked.
   void StopTheOthers(const AttemptKey& key, AttemptState& attempt) {
     std::optional<absl::Time> begin;
     for (const auto& [number, rank] : attempt.ranks) {

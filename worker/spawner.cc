@@ -63,7 +63,7 @@ struct ChildFailure {
 // library's: those change all threads of a process under a lock that another thread may have held at the
 // fork.
 bool Become(const RunAs& who) {
-  // Root alone may set groups; who is somebody already has them.
+  // Root alone may set groups; another user has its own already.
   const bool is_root = geteuid() == 0;
   return (!is_root || syscall(SYS_setgroups, who.groups.size(), who.groups.data()) == 0) &&
          (!is_root || syscall(SYS_setresgid, who.group, who.group, who.group) == 0) &&
@@ -196,7 +196,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
     Reap(pid);
     return status;
   }
-  // It may have died already; nobody else can have the pid before it is reaped.
+  // It may have died already; no other process can have the pid before it is reaped.
   if (const absl::StatusOr<ProcessId> id = Identify(pid); id.ok()) {
     process.id = *id;
   }

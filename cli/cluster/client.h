@@ -19,7 +19,7 @@ class Connection;
 
 // The users' service of one controller. Unary calls wait 10 s at most and are repeated twice where the
 // connection fails (all are idempotent: Submit by its request id). Limits go by the steady clock. Errors
-// carry the controller's text; Unavailable where nobody answers. Not thread-safe.
+// carry the controller's text; Unavailable if nothing answers. Not thread-safe.
 class Client {
  public:
   explicit Client(Address address);

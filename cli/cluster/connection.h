@@ -19,7 +19,7 @@ namespace tandem::cli {
 
 absl::Status ToStatus(const grpc::Status& status);
 
-// Cancels a call that lasts longer than `limit`, by the steady clock, or that nobody wants any more:
+// Cancels a call that lasts longer than `limit`, by the steady clock, or that is not wanted any more:
 // `given_up`, where it is given, is asked four times a second, on another thread. gRPC's own deadlines,
 // back-offs and keepalives sleep until a time of the machine's clock where it is built on Abseil's mutexes,
 // as Debian's is: they end an hour late if somebody sets that clock back by an hour.
@@ -50,7 +50,7 @@ class Connection {
   // One try of a call: sets `began` when an answer has begun, after which the call is not made again.
   using Once = std::function<grpc::Status(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)>;
 
-  // Makes a call, and twice again while nobody is there to take it: over a new connection each time, after a
+  // Makes a call, and twice again while nothing is there to take it: over a new connection each time, after a
   // pause. DeadlineExceeded after `limit`, which counts for all of it; Cancelled once `given_up` says so.
   absl::Status Call(absl::Duration limit, const Once& once, const std::function<bool()>& given_up = nullptr);
 

@@ -27,7 +27,7 @@ class CredentialFolder {
   // Never replaces anything: AlreadyExists.
   absl::Status Add(const std::string& name, const tls::Credential& credential) const;
 
-  // Each file by rename(2), so that who reads finds the old one or the new one. Both must be there.
+  // Each file by rename(2), so that a reader finds the old one or the new one. Both must be there.
   absl::Status Replace(const std::string& name, const tls::Credential& credential) const;
 
   absl::StatusOr<tls::Credential> Read(const std::string& name) const;

@@ -43,7 +43,7 @@ class FolderLock {
   FolderLock& operator=(FolderLock&&) = delete;
   ~FolderLock();
 
-  // Writes who holds it, for FindRunningUp.
+  // Writes which process holds it, for FindRunningUp.
   absl::Status Publish(absl::string_view address);
 
  private:
@@ -51,7 +51,7 @@ class FolderLock {
   int fd_ = -1;
 };
 
-// A new folder of its own for this run; older runs that nobody uses are removed until kKeptRuns are left.
+// A new folder of its own for this run; older runs that are not in use are removed until kKeptRuns are left.
 absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::Time now,
                                           absl::string_view id);
 

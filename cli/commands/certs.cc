@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<Wanted>> WantedOf(const CertsOptions& options) {
   return out;
 }
 
-// A certificate of another domain than the controller's names nobody.
+// A certificate of another domain than the controller's names no user.
 absl::Status CheckDomain(const tls::Credential& authority, const std::string& domain) {
   const absl::StatusOr<tls::Certificate> ca = tls::DescribePem(authority.certificate);
   const std::string ours = absl::StrCat("CN=", kAuthorityOf);

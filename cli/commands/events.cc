@@ -69,7 +69,7 @@ std::string EventLine(const v1::Event& event, bool with_job, const Context& cont
 
 bool EndsJob(const v1::Event& event) { return !event.job_id().empty() && HasEnded(event.to()); }
 
-// Prints what happens from now on, after what has happened; until the job ends, or nobody wants more.
+// Prints what happens from now on, after what has happened; until the job ends, or the reader wants no more.
 Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
   const Interrupts interrupts;
   int64_t last_seq = 0;

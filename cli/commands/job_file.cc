@@ -73,7 +73,7 @@ std::string ValueText(absl::string_view value) {
                                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Forgets what stands at a path. What does not exist is left to the reader, who says so.
+// Forgets what stands at a path. What does not exist is left to the reader, which says so.
 void Clear(const std::vector<std::string>& path, Message& message) {
   Message* at = &message;
   for (size_t i = 0; i < path.size(); ++i) {

@@ -71,7 +71,7 @@ using google::protobuf::util::MessageDifferencer;
 constexpr int kPipedColumns = 100;
 constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
 
-// A step that takes long to build, check and simulate is announced to a person who waits for it.
+// A step that takes long to build, check and simulate is announced on a terminal.
 void SayWhatTakesLong(Context& context, const v1::JobSpec& resolved) {
   const int64_t passes = jobspec::NodePasses(resolved);
   if (passes > jobspec::kMostSimulated && context.console.IsTerminal(Stream::kErr)) {

@@ -71,7 +71,7 @@ absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::J
     }
     return Failure(kInvalidSpec, "");
   }
-  // What the controller has begun it may finish, although nobody hears of it.
+  // What the controller has begun it may finish, although no caller hears of it.
   constexpr char kMayBeThere[] =
       "the job may be there all the same: look at `tandem get jobs` before you submit it again";
   const std::string& target = client.address().target;
@@ -95,7 +95,7 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const v1::Job job, SubmitSpec(context, client, file.spec, options.request_id));
   context.console.Write(Stream::kOut, absl::StrCat(job.id(), "\n"));
   const std::string name = Escape(job.name());
-  if (context.console.OutClosed()) {  // who tries again because of the exit code would train twice
+  if (context.console.OutClosed()) {  // a script that tries again because of the exit code would train twice
     Note(context.console, absl::StrCat("job ", name, " (", Escape(job.id()),
                                        ") is submitted all the same; `tandem cancel ", name, "` ends it"));
   }

@@ -166,7 +166,7 @@ Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std:
   variant.resolved = std::move(checked.resolved);
   variant.violations = std::move(read.violations.empty() ? checked.violations : read.violations);
   for (v1::Violation& violation : variant.violations) {
-    violation.clear_line();  // of a text that nobody wrote
+    violation.clear_line();  // of a text that no user wrote
     violation.clear_column();
   }
   return variant;

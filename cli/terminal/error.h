@@ -22,7 +22,7 @@ enum ExitCode : int {
   kTimeout = 7,
   kPreempted = 75,      // it would go on elsewhere; Slurm's and Kubernetes' scripts know the code
   kCancelled = 130,     // also: interrupted by Ctrl-C
-  kOutputClosed = 141,  // nobody reads standard output any more; what a shell shows for SIGPIPE
+  kOutputClosed = 141,  // standard output is not read any more; what a shell shows for SIGPIPE
 };
 
 // What a command ends with.

@@ -8,7 +8,7 @@ namespace tandem::cli {
 
 // Counts Ctrl-C (SIGINT), SIGTERM and SIGHUP instead of dying of them, for its life, whichever thread the
 // kernel gives them to: gRPC has threads of its own. The third kills the process after all: the program that
-// counts may hang, in a pipe that nobody reads or a terminal that is stopped. A signal that the caller had
+// counts may hang, in a pipe that is not read or a terminal that is stopped. A signal that the caller had
 // ignored (nohup) stays ignored. May be nested; not thread-safe.
 class Interrupts {
  public:

@@ -21,7 +21,7 @@ class EventOrder {
   // `now` never goes backwards.
   void Put(v1::WatchResponse response, absl::Time now);
 
-  // The next response that may be shown to somebody who has been shown `state`; none for now.
+  // The next response that may be shown after `state`; none for now.
   std::optional<v1::WatchResponse> Take(const WatchState& state, absl::Time now);
 
   // From now on nothing waits: no more reports come.

@@ -88,7 +88,7 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
   if (worker.inventory.draining()) {
     return "Draining";
   }
-  // Ranks of an attempt that nobody wants hold slots that only the worker knows.
+  // Ranks of an attempt that is not wanted hold slots that only the worker knows.
   for (const auto& [key, status] : worker.attempts) {
     if (!status.ended() && !status.has_refused() && !IsLive(state, key)) {
       return worker.unknown.contains(key) ? "RunsUnknownJob" : "StoppingLeftovers";

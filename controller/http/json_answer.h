@@ -10,7 +10,7 @@
 
 namespace tandem::controller {
 
-// An answer of the page's API, which nobody may keep.
+// An answer of the page's API, which no cache may keep.
 HttpAnswer JsonAnswer(int status, std::string body);
 
 // {"code": "NOT_FOUND", "message": "..."} with the HTTP status that fits.

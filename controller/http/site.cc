@@ -13,7 +13,7 @@
 namespace tandem::controller {
 namespace {
 
-// Scripts and styles of the page alone, answers of this server alone; in nobody's frame.
+// Scripts and styles of the page alone, answers of this server alone; in no other site's frame.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src "
     "'self'; "

@@ -18,7 +18,7 @@
 namespace tandem::controller {
 
 // Reads a whole database file in search of damage (Database::Check) on a thread of its own: a file of 1 GiB
-// takes a cold disk 20 s, and who serves need not wait for that. Thread-safe.
+// takes a cold disk 20 s, and serving need not wait for that. Thread-safe.
 class DatabaseCheck {
  public:
   // `path` leads to a file that stays frozen (Database::Freeze) until `done` is called: on the thread of the

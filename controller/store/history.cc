@@ -227,7 +227,7 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
     } else if (!status.ok()) {
       platform::Log(platform::LogLevel::kError, "reports could not be stored; the workers send them again",
                     {{"error", std::string(status.message())}});
-      // What else is in the transaction is sent again too, by those who get the error.
+      // What else is in the transaction is sent again too, by the callers that get the error.
       ended = {RollBack(), status};
       norms_->Count().IgnoreError();
       ended.first.push_back(std::move(committed));

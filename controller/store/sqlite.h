@@ -75,7 +75,7 @@ class Database {
   // Moves what is in the log to the file, durably, and makes the log an empty file.
   absl::Status EmptyLog();
   int64_t LogBytes() const;
-  // The log stays as it is when this connection closes, for who looks into what is wrong with it.
+  // The log stays as it is when this connection closes, for looking into what is wrong with it.
   void KeepLog();
 
   // Ends a statement that another thread executes; its error is then Cancelled. Any thread.

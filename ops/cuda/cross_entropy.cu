@@ -182,7 +182,7 @@ int ClustersAtOnce(int bytes) {
       cudaFuncSetAttribute(CrossEntropyHeldRows<E>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) !=
           cudaSuccess ||
       cudaOccupancyMaxActiveClusters(&clusters, CrossEntropyHeldRows<E>, &config) != cudaSuccess) {
-    cudaGetLastError();  // nobody else's
+    cudaGetLastError();  // no later call is to see it
     clusters = 0;
   }
   known = {device, bytes, clusters};

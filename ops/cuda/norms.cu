@@ -55,7 +55,7 @@ struct RowSums {
     }
   }
 
-  // Over the block, of at most kMaxThreads. shared: kMaxThreads / 32, which nobody reads any more.
+  // Over the block, of at most kMaxThreads. shared: kMaxThreads / 32, which is not read any more.
   template <int kMaxThreads>
   __device__ void AddUp(RowSums* shared) {
     AddLanes<32>();

@@ -233,7 +233,7 @@ struct TileProduct {
     }
     for (int64_t step = 0; step < steps; ++step) {
       __pipeline_wait_prior(kStages - 2);
-      __syncthreads();  // this step's tiles are there, and nobody reads the last step's
+      __syncthreads();  // this step's tiles are there, and no thread reads the last step's
       load(step + kStages - 1);
       const E* const stage = stages + step % kStages * kStageElements;
       sums.Add(stage, stage + TileA::kElements);

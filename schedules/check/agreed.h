@@ -16,7 +16,7 @@ namespace tandem::schedules {
 // Ranks of one stage run one text and are represented by one: the k-th collective of a communicator is the
 // same instruction on each of them, so it agrees in kind and bytes, and if all of them have finished what is
 // below an instruction they all arrive at it. What this needs is checked of every stage: waits point down
-// (rule 1), and who meets is exactly the group that the unit or node is placed on.
+// (rule 1), and the ranks that meet are exactly the group that the unit or node is placed on.
 absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
 // The stages of a pipeline, executed together: sends meet receives of the same value, microbatch, bytes and

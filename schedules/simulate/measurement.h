@@ -14,7 +14,7 @@ namespace tandem::schedules {
 // of
 //
 //   a collective     the least of the ranks at that instruction and step: the rank that comes last waits
-//                    for nobody, so its time is the transfer's. Give the timelines of every rank.
+//                    for no other rank, so its time is the transfer's. Give the timelines of every rank.
 //   other work       how long it ran if the run was serialized (Timeline::serialized) or its processor time
 //                    is not known; else its processor time, since beside other streams it was slowed down:
 //                    of what sleeps or waits for a device that is none, so its runs have to be serialized

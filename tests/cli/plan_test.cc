@@ -90,7 +90,7 @@ TEST_F(PlanTest, FitsANarrowTerminalAndHasNoEscapesInAPipe) {
   EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
 }
 
-// What the fields of a step say; in a pipe nobody waits.
+// What the fields of a step say; in a pipe nothing is announced.
 TEST_F(PlanTest, AnnouncesAStepThatTakesLongToWhoeverWaitsForIt) {
   const std::string file = GoodJobFile();
   for (const bool terminal : {true, false}) {

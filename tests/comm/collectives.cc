@@ -16,7 +16,7 @@ at::Tensor Values(int64_t count, int rank, at::ScalarType dtype) {
 // Other numbers of rows between any two ranks, and none between some; and back.
 void ExpectRowsArrive(Communicator& comm, at::ScalarType dtype) {
   constexpr int64_t kWidth = 5;
-  constexpr int64_t kBehind = 2;  // rows that nobody sends
+  constexpr int64_t kBehind = 2;  // rows that no rank sends
   const auto rows = [](int from, int to) { return static_cast<int64_t>((from + 2 * to) % 3); };
   const auto value = [&](int from, int to) {
     return at::full({rows(from, to), kWidth}, 1 + 10 * from + to, dtype);

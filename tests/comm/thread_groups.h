@@ -9,7 +9,7 @@
 namespace tandem::comm {
 
 // Where ranks that are threads of this process join their groups. A group is known by its prefix;
-// the member that comes first makes it, for all, and nobody waits. Thread-safe.
+// the member that comes first makes it, for all, and no member waits. Thread-safe.
 class ThreadGroups {
  public:
   explicit ThreadGroups(WaitUntil wait_until = {});

@@ -213,7 +213,7 @@ TEST_F(NoRoomTest, OfOneWorkerTheNewestThousandNoticesWaitForRoom) {
   EXPECT_EQ(num_saved_, 1000);
 }
 
-// It is not decided again, and without it nobody would hear of the loss.
+// It is not decided again, and without it the loss would not be heard of.
 TEST_F(NoRoomTest, ThatAWorkerHasGoneIsToldOnce) {
   TakeRoom();
   engine_->Post(WorkerDisconnected{.worker = "w", .session = "s", .last_seen = clock_.Now()});

@@ -331,8 +331,8 @@ TEST_F(FullDiskTest, AWorkerIsHeardWhileAThousandOfItsNoticesWaitForRoom) {
 // What becomes of the state directory while a controller has it.
 class StateDirectoryTest : public ::testing::Test {
  protected:
-  // The daemon may notice by itself before the submit comes: then nobody answers it, and it does not wait for
-  // somebody who does. What a submit is told that comes first: engine_test.cc.
+  // The daemon may notice by itself before the submit comes: then it has no answer, and it does not wait for
+  // one. What a submit is told that comes first: engine_test.cc.
   void ExpectRefusalAndEnd(const std::string& file) {
     grpc::ClientContext context;
     JobClient::SetDeadline(context);

@@ -30,7 +30,7 @@ class ListenerTest : public ::testing::Test {
   const std::string path_ = folder_.path() + "/socket";
 };
 
-// Both of two controllers that start at once find nobody there when they begin.
+// Both of two controllers that start at once find no other there when they begin.
 TEST_F(ListenerTest, ASocketIsNotTakenFromOneThatHasBegunToListen) {
   const std::unique_ptr<Listener> first = Open();
   const absl::Status second = Listener::Open("unix:" + path_).status();

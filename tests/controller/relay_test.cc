@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the controller asks of workers for users who wait: logs and timelines.
+// What the controller asks of workers for users that wait: logs and timelines.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Its workers have not gone, and nobody is to look for them.
+// Its workers have not gone, and they are not looked for.
 TEST(EndTest, AControllerThatIsStoppedSaysOfNoWorkerThatItDisconnected) {
   platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");

@@ -54,7 +54,7 @@ class SimulatedWorker {
   void Converge(const v1::Assignments& assignments);
   void Advance(v1::AttemptStatus& status);
   void Send(v1::WorkerMessage message);
-  // Whether they are acknowledged, or nobody here has any.
+  // Whether they are acknowledged, or this worker has none.
   bool SendReports(const v1::AttemptStatus& status);
   void Upload(const v1::UploadRequest& request);
 

@@ -102,7 +102,7 @@ TEST_P(CudaExpertsTest, SchedulesGiveTheSameBits) {
           options.expert_parallel = 1;
         }
         if (options.expert_parallel == 1 && chunks[0] == 'e') {
-          continue;  // nobody sends anything
+          continue;  // no rank sends anything
         }
         options.precision = precision;
         options.chunks = chunks;

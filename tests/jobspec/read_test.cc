@@ -273,7 +273,7 @@ ReadResult ReadFromPipe(const std::string& text) {
     while (written < text.size()) {
       const ssize_t count = write(fd, text.data() + written, text.size() - written);
       if (count < 0) {
-        EXPECT_EQ(errno, EPIPE);  // nobody reads on
+        EXPECT_EQ(errno, EPIPE);  // the reader has gone
         break;
       }
       written += static_cast<size_t>(count);

@@ -38,7 +38,7 @@ TEST(ExpertsTest, DeepseekV3GivesTheSameBitsOnOneTwoAndFourRanks) {
   }
 }
 
-// Rooms are for the tokens of a microbatch: who shares the microbatches does not matter.
+// Rooms are for the tokens of a microbatch: which ranks share the microbatches does not matter.
 TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
   JobOptions options = Mixtral(6);
   options.capacity_factor = 0.75;
@@ -107,7 +107,7 @@ TEST(ExpertsTest, AResumedJobGoesOnWithTheSameBits) {
   ExpectSameBits(Tail(whole, 3), resumed);
 }
 
-// Of every step and sparse layer: who has which token is known on every rank, and adds up to all choices.
+// Of every step and sparse layer: which rank has which token is known on all, and adds up to all choices.
 TEST(ExpertsTest, ReportsSayWhereEveryTokenWent) {
   JobOptions options = Mixtral(2);
   options.ranks = 2;

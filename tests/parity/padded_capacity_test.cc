@@ -14,7 +14,7 @@ namespace tandem::parity {
 namespace {
 
 // Experts that compute as many rows as they have room for, whatever they are sent. Memory is filled with NaN
-// at first, so that a row of nobody's that were read before it was cleared would show.
+// at first, so that an empty row that were read before it was cleared would show.
 
 struct Case {
   std::string strategy;

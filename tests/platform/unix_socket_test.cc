@@ -56,7 +56,7 @@ TEST_F(UnixSocketTest, AProcessThatAcceptsNothingIsListening) {
   EXPECT_TRUE(IsListening(path_).value());
 }
 
-// Or its socket would be taken for one that nobody uses.
+// Or its socket would be taken for one that is not in use.
 TEST_F(UnixSocketTest, WhereItCannotBeToldThatIsNotNo) {
   const Descriptor listener = Listen(1);
   rlimit limit{};

@@ -21,7 +21,7 @@ TEST(BatchReaderTest, ReadsTheNextRunWhileOneIsNotOver) {
   };
   reader.Request(0, {&memory[0], &memory[1]}, load(0));
   reader.Request(1, {&memory[2], &memory[3]}, load(1));
-  reader.Await(1, 1);  // nobody has waited for run 0
+  reader.Await(1, 1);  // run 0 has not been waited for
   EXPECT_EQ(memory, (std::vector<int64_t>{0, 1, 10, 11}));
   reader.Await(0, 1);
 }

@@ -44,7 +44,7 @@ class ExecutorTest : public testing::Test {
     }
   }
 
-  // One that no error has ended, with groups that nobody has aborted.
+  // One that no error has ended, with groups that have not been aborted.
   void ResetExecutor() {
     executor_.reset();
     const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);

@@ -153,7 +153,7 @@ TEST_F(CheckThreadsTest, WhereNoThreadIsLeftTheFirstFailsAndALaterOneWaitsForAno
   EXPECT_EQ(Next(), "c looks at data.train /there");
 }
 
-// Or it would be refused as one that waits for paths that hang, and nobody would look at the limit.
+// Or it would be refused as one that waits for paths that hang, and the limit would not be looked at.
 TEST_F(CheckThreadsTest, WhereNoThreadIsLeftAndAllOthersHangACheckFailsWithTheReason) {
   Start("a", "/dead/1");
   EXPECT_EQ(Next(), "a looks at data.train /dead/1");

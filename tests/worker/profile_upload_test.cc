@@ -98,7 +98,7 @@ class ProfileUploadTest : public testing::Test {
 };
 
 TEST_F(ProfileUploadTest, StepsThatCameBeforeTheRequestAreSentToo) {
-  uploads_.Add(rank_, Step(8, 4, false));  // of an older profile, which nobody asks for any more
+  uploads_.Add(rank_, Step(8, 4, false));  // of an older profile, which is not asked for any more
   uploads_.Add(rank_, Step(9, 5, false));
   uploads_.Start(server_.channel(), Request("u", 9));
   server_.WaitForBegin();

@@ -40,7 +40,7 @@ TEST(TimelineTest, IdleTimeIsExposedOnlyWhileAStreamCommunicatesAndOnlyOnce) {
   Program program = HandProgram();
   program.instructions[2].stream = kReduce;
   Timeline timeline = HandTimeline();
-  // Both communication streams work in 12000 .. 13000; nobody works in 14000 .. 15000.
+  // Both communication streams work in 12000 .. 13000; no stream works in 14000 .. 15000.
   timeline.instructions[4] = {12000, 14000};
   timeline.instructions[2] = {12000, 13000};
   timeline.instructions[3] = {5000, 7000};
