@@ -14,6 +14,7 @@
 #include "ops/sparse_operations.h"
 #include "plan/job_plan.h"
 #include "schedules/program/pass_operand.h"
+#include "schedules/program/signature.h"
 #include "schedules/program/text.h"
 #include "trainer/backend.h"
 #include "trainer/stage_memory.h"
@@ -29,43 +30,51 @@ using schedules::Mode;
 using schedules::Opcode;
 using schedules::Operand;
 using schedules::Program;
+using schedules::Role;
 
 namespace {
 
-// The operands of one instruction in runs of one parity, taken in their order (schedules/program/program.h).
-class OperandReader {
+// The operands of one instruction in runs of one parity, by their roles.
+class Operands {
  public:
-  OperandReader(const Program& program, const Instruction& instruction, int parity, const StageMemory& memory)
+  Operands(const Program& program, const Instruction& instruction, int parity, const StageMemory& memory)
       : program_(program), instruction_(instruction), parity_(parity), memory_(memory) {}
 
-  bool at_end() const { return next_ == instruction_.operands.size(); }
-  const Operand& operand() const { return instruction_.operands.at(next_); }
-  const Buffer& buffer() const { return program_.buffers.at(operand().buffer); }
-
-  // The next operand, whatever it is.
-  Memory Take() {
-    const Memory memory = memory_.At(program_, operand(), parity_);
-    ++next_;
-    return memory;
-  }
-
-  // The next operand, which must be of that kind.
-  Memory Take(BufferKind kind) {
-    if (at_end() || buffer().kind != kind) {
-      throw std::logic_error(absl::StrCat("operand ", next_, " is not the ", schedules::ToText(kind)));
+  bool Has(Role role) const { return schedules::Find(instruction_, role) != nullptr; }
+  const Operand& At(Role role) const {
+    const Operand* const operand = schedules::Find(instruction_, role);
+    if (operand == nullptr) {
+      throw std::logic_error(
+          absl::StrCat(schedules::ToText(instruction_.opcode), " without its ", schedules::ToText(role)));
     }
-    return Take();
+    return *operand;
   }
+  Memory Of(Role role) const { return memory_.At(program_, At(role), parity_); }
+  Memory OfOptional(Role role) const { return Has(role) ? Of(role) : Memory{}; }  // none: no memory
+  bool Adds(Role role) const { return At(role).mode == Mode::kAdds; }
 
-  // The next operand if it is of that kind; otherwise no memory.
-  Memory TakeIf(BufferKind kind) { return !at_end() && buffer().kind == kind ? Take() : Memory{}; }
+  std::vector<const Operand*> All(Role role) const {
+    std::vector<const Operand*> all;
+    for (const Operand& operand : instruction_.operands) {
+      if (operand.role == role) {
+        all.push_back(&operand);
+      }
+    }
+    return all;
+  }
+  std::vector<Memory> AllOf(Role role) const {
+    std::vector<Memory> all;
+    for (const Operand* operand : All(role)) {
+      all.push_back(memory_.At(program_, *operand, parity_));
+    }
+    return all;
+  }
 
  private:
   const Program& program_;
   const Instruction& instruction_;
   const int parity_;
   const StageMemory& memory_;
-  size_t next_ = 0;
 };
 
 // Whether the parameters of the node that counts in that state are frozen.
@@ -117,23 +126,6 @@ std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, con
   }
 }
 
-// Whether buffers of that kind hold what is such an operand of a pass.
-bool Holds(BufferKind kind, schedules::PassOperand::What what) {
-  using What = schedules::PassOperand::What;
-  switch (what) {
-    case What::kGradient:
-      return kind == BufferKind::kActivationGradient;
-    case What::kParameterGradient:
-      return kind == BufferKind::kContribution || kind == BufferKind::kCollected;
-    case What::kState:
-    case What::kCarriedState:
-      return kind == BufferKind::kNodeState;
-    default:
-      return schedules::InfoOf(kind).subject == schedules::SubjectKind::kValue &&
-             kind != BufferKind::kActivationGradient;
-  }
-}
-
 fsdp::AdamWConfig AdamW(const plan::JobPlan& plan) {
   const plan::OptimizerConfig& config = plan.train.optimizer;
   return {.beta1 = config.beta1,
@@ -179,134 +171,102 @@ Call Binder::Bind(const Program& program, const Instruction& instruction, int pa
 Call Binder::BindOpcode(const Program& program, const Instruction& instruction, int parity,
                         comm::Communicator* communicator) const {
   device::Device& device = backend_.device();
-  OperandReader operands(program, instruction, parity, memory_);
+  const Operands operands(program, instruction, parity, memory_);
   switch (instruction.opcode) {
-    case Opcode::kLoadInputs: {
-      const Memory host = operands.Take(BufferKind::kHostInputs);
-      const Memory inputs = operands.Take(BufferKind::kInputs);
-      return [&device, host, inputs] { device.CopyToDevice(inputs.begin, host.begin, host.bytes); };
-    }
-    case Opcode::kLoadBatch: {
-      const Memory host = operands.Take(BufferKind::kHostBatch);
-      const Memory tokens = operands.Take(BufferKind::kBatch);
-      return [this, &device, host, tokens, parity, microbatch = instruction.microbatch] {
+    case Opcode::kLoadInputs:
+      return [&device, host = operands.Of(Role::kSource), inputs = operands.Of(Role::kCopy)] {
+        device.CopyToDevice(inputs.begin, host.begin, host.bytes);
+      };
+    case Opcode::kLoadBatch:
+      return [this, &device, host = operands.Of(Role::kSource), tokens = operands.Of(Role::kCopy), parity,
+              microbatch = instruction.microbatch] {
         await_batch_(parity, microbatch);
         device.CopyToDevice(tokens.begin, host.begin, host.bytes);
       };
-    }
     case Opcode::kForward:
     case Opcode::kRecompute:
     case Opcode::kBackward:
     case Opcode::kBackwardInput:
-    case Opcode::kBackwardWeight: {
-      std::vector<model::OperandMemory> memory;
-      for (const Operand& operand : instruction.operands) {
-        memory.push_back(MemoryOf(program, operand, parity));
-      }
-      if (instruction.opcode == Opcode::kForward || instruction.opcode == Opcode::kRecompute) {
-        InsertOmitted(program, instruction, memory);
-      }
-      return nodes_.at(instruction.target)->Bind(PassOf(instruction.opcode), memory, communicator);
-    }
-    case Opcode::kUnshard: {
-      const Memory shard = operands.Take();
+    case Opcode::kBackwardWeight:
+      return nodes_.at(instruction.target)
+          ->Bind(PassOf(instruction.opcode), PassMemory(program, instruction, parity), communicator);
+    case Opcode::kUnshard:
       return units_.at(instruction.target)
-          .BindUnshard(*communicator, shard, operands.Take(BufferKind::kGathered));
-    }
-    case Opcode::kUnshardOuter: {
-      const Memory piece = operands.Take();
+          .BindUnshard(*communicator, operands.Of(Role::kShard), operands.Of(Role::kGathered));
+    case Opcode::kUnshardOuter:
       return units_.at(instruction.target)
-          .BindUnshardOuter(*communicator, piece, operands.Take(BufferKind::kOuterGathered));
-    }
+          .BindUnshardOuter(*communicator, operands.Of(Role::kShard), operands.Of(Role::kGathered));
     case Opcode::kReduceGradients: {
-      const bool accumulated = operands.buffer().kind == BufferKind::kFullGradient;
-      const Memory contribution =
-          operands.Take(accumulated ? BufferKind::kFullGradient : BufferKind::kContribution);
-      const Memory staging = operands.TakeIf(BufferKind::kStaging);
-      const bool adds = operands.operand().mode == Mode::kAdds;
-      const Memory gradients = operands.Take(BufferKind::kGradients);
+      const bool accumulated = operands.Has(Role::kSum);
       return units_.at(instruction.target)
           .BindReduceGradients(communicator,
-                               {.contribution = contribution,
+                               {.contribution = operands.Of(accumulated ? Role::kSum : Role::kContribution),
                                 .accumulated = accumulated,
-                                .staging = staging,
-                                .gradients = gradients,
-                                .norm_terms = operands.TakeIf(BufferKind::kNormTerms)},
-                               adds);
+                                .staging = operands.OfOptional(Role::kStaging),
+                                .gradients = operands.Of(Role::kReduced),
+                                .norm_terms = operands.OfOptional(Role::kNormTerms)},
+                               operands.Adds(Role::kReduced));
     }
     case Opcode::kRound: {
       const model::UnitTypes& types = TypesOf(plan_, instruction.target);
-      const Memory collected = operands.Take(BufferKind::kCollected);
-      return fsdp::BindRound(device, collected, model::ScalarTypeOf(types.main),
-                             operands.Take(BufferKind::kContribution), model::ScalarTypeOf(types.transport));
+      return fsdp::BindRound(device, operands.Of(Role::kCollected), model::ScalarTypeOf(types.main),
+                             operands.Of(Role::kContribution), model::ScalarTypeOf(types.transport));
     }
-    case Opcode::kReduceOuter: {
-      const Memory gradients = operands.Take(BufferKind::kGradients);
-      const Memory staging = operands.Take(BufferKind::kStaging);
+    case Opcode::kReduceOuter:
       return units_.at(instruction.target)
-          .BindReduceOuter(*communicator, {.gradients = gradients,
-                                           .staging = staging,
-                                           .norm_terms = operands.Take(BufferKind::kNormTerms)});
-    }
-    case Opcode::kAccumulate: {
-      const Memory contribution = operands.Take(BufferKind::kContribution);
-      const bool adds = operands.operand().mode == Mode::kAdds;
+          .BindReduceOuter(*communicator, {.gradients = operands.Of(Role::kReduced),
+                                           .staging = operands.Of(Role::kStaging),
+                                           .norm_terms = operands.Of(Role::kNormTerms)});
+    case Opcode::kAccumulate:
       return units_.at(instruction.target)
-          .BindAccumulate(contribution, operands.Take(BufferKind::kFullGradient), adds);
-    }
-    case Opcode::kZero: {
-      const Memory part = operands.Take(BufferKind::kContribution);
-      return [&device, part] { device.Fill(part.begin, 0, part.bytes); };
-    }
-    case Opcode::kGradientNorm: {
-      fsdp::GradientNormMemory memory;
-      while (operands.buffer().kind == BufferKind::kNormTerms) {
-        memory.norm_terms.push_back(operands.Take());
-      }
-      memory.inputs = operands.Take(BufferKind::kInputs);
-      memory.outcome = operands.Take(BufferKind::kOutcome);
-      return fsdp::BindGradientNorm(*communicator, memory,
+          .BindAccumulate(operands.Of(Role::kContribution), operands.Of(Role::kSum),
+                          operands.Adds(Role::kSum));
+    case Opcode::kZero:
+      return [&device, part = operands.Of(Role::kContribution)] { device.Fill(part.begin, 0, part.bytes); };
+    case Opcode::kGradientNorm:
+      return fsdp::BindGradientNorm(*communicator,
+                                    {.norm_terms = operands.AllOf(Role::kNormTerms),
+                                     .inputs = operands.Of(Role::kInputs),
+                                     .outcome = operands.Of(Role::kOutcome)},
                                     {.num_microbatches = plan::MicrobatchesPerStep(plan_),
                                      .max_norm = plan_.train.optimizer.clip_grad_norm},
                                     device, backend_.shard_kernels());
-    }
     case Opcode::kOptimizerStep: {
+      const Memory both = operands.Of(Role::kOptimizerState);
+      const std::vector<schedules::BufferPart>& moments =
+          program.buffers[operands.At(Role::kOptimizerState).buffer].parts;
+      const auto moment = [&](size_t i) {
+        return Memory{both.begin + moments.at(i).begin, moments[i].end - moments[i].begin};
+      };
       fsdp::OptimizerMemory memory;
-      memory.gradients = operands.Take(BufferKind::kGradients);
-      memory.outcome = operands.Take(BufferKind::kOutcome);
-      memory.inputs = operands.Take(BufferKind::kInputs);
-      memory.state.weights = operands.Take(BufferKind::kWeights);
-      const Buffer& moments = operands.buffer();
-      const Memory both = operands.Take(BufferKind::kOptimizerState);
-      memory.state.exp_avg = {both.begin + moments.parts.at(0).begin,
-                              moments.parts[0].end - moments.parts[0].begin};
-      memory.state.exp_avg_sq = {both.begin + moments.parts.at(1).begin,
-                                 moments.parts[1].end - moments.parts[1].begin};
-      memory.state.published = operands.TakeIf(BufferKind::kPublished);
-      memory.update_norms = operands.TakeIf(BufferKind::kUpdateNorms);
-      memory.scratch = operands.TakeIf(BufferKind::kScratch);
+      memory.gradients = operands.Of(Role::kReduced);
+      memory.outcome = operands.Of(Role::kOutcome);
+      memory.inputs = operands.Of(Role::kInputs);
+      memory.state.weights = operands.Of(Role::kWeights);
+      memory.state.exp_avg = moment(0);
+      memory.state.exp_avg_sq = moment(1);
+      memory.state.published = operands.OfOptional(Role::kPublished);
+      memory.update_norms = operands.OfOptional(Role::kUpdateNorms);
+      memory.scratch = operands.OfOptional(Role::kScratch);
       return units_.at(instruction.target).BindOptimizerStep(memory, AdamW(plan_));
     }
     case Opcode::kUpdateStates: {
-      BiasesMemory memory{.outcome = operands.Take(BufferKind::kOutcome),
+      BiasesMemory memory{.outcome = operands.Of(Role::kOutcome),
                           .type = model::MainType(plan_.precision.common.compute)};
-      while (operands.buffer().kind == BufferKind::kNodeState) {
-        const bool frozen = IsFrozen(plan_.outline, operands.buffer());
-        const Memory tokens = operands.Take();
-        memory.routers.push_back(
-            {.tokens = tokens, .bias = operands.Take(BufferKind::kNodeState), .frozen = frozen});
+      const std::vector<const Operand*> counters = operands.All(Role::kCounter);
+      const std::vector<const Operand*> states = operands.All(Role::kState);
+      for (size_t i = 0; i < counters.size(); ++i) {
+        memory.routers.push_back({.tokens = memory_.At(program, *counters[i], parity),
+                                  .bias = memory_.At(program, *states.at(i), parity),
+                                  .frozen = IsFrozen(plan_.outline, program.buffers[counters[i]->buffer])});
       }
-      memory.exchanged = operands.Take(BufferKind::kScratch);
+      memory.exchanged = operands.Of(Role::kScratch);
       return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate,
                              backend_.operations().sparse(), device);
     }
     case Opcode::kReport: {
-      std::vector<Memory> reads;
-      std::vector<Memory> writes;
-      while (!operands.at_end()) {
-        const bool reads_it = operands.operand().mode == Mode::kReads;
-        (reads_it ? reads : writes).push_back(operands.Take());
-      }
+      const std::vector<Memory> reads = operands.AllOf(Role::kSource);
+      const std::vector<Memory> writes = operands.AllOf(Role::kCopy);
       if (reads.size() != writes.size()) {
         throw std::logic_error("a report copies every buffer that it reads to one that it writes");
       }
@@ -316,17 +276,12 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
         }
       };
     }
-    case Opcode::kFill: {
-      std::vector<Memory> dead;
-      while (!operands.at_end()) {
-        dead.push_back(operands.Take());
-      }
-      return [&device, dead] {
+    case Opcode::kFill:
+      return [&device, dead = operands.AllOf(Role::kDead)] {
         for (const Memory& memory : dead) {
           device.Fill(memory.begin, device::kNanByte, memory.bytes);
         }
       };
-    }
     case Opcode::kHostWait:
       return [] {};  // the issuing thread waits (Executor)
     case Opcode::kSend:
@@ -339,30 +294,24 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
 
 // A recompute has no operand for a value that was kept, nor it or a validation for a gradient or state that
 // the forward writes in training; their node's code has one for each.
-void Binder::InsertOmitted(const Program& program, const Instruction& instruction,
-                           std::vector<model::OperandMemory>& memory) const {
-  using schedules::PassOperand;
-  std::vector<PassOperand> in_training;
-  schedules::ListOperands(plan_.outline.nodes.at(instruction.target), Opcode::kForward, {}, /*trains=*/true,
-                          in_training);
-  for (size_t i = 0; i < in_training.size(); ++i) {
-    const PassOperand& expected = in_training[i];
-    if (expected.mode == Mode::kReads || expected.what == PassOperand::What::kScratch) {
-      continue;
-    }
-    const size_t next = i - (memory.size() - instruction.operands.size());  // operand
-    bool is_there = false;
-    if (next < instruction.operands.size()) {
-      const Operand& operand = instruction.operands[next];
-      const Buffer& buffer = program.buffers[operand.buffer];
-      is_there = operand.mode != Mode::kReads && buffer.subject == expected.id &&
-                 Holds(buffer.kind, expected.what) &&
-                 (expected.what != PassOperand::What::kParameterGradient || operand.part == expected.part);
-    }
-    if (!is_there) {
-      memory.insert(memory.begin() + static_cast<std::ptrdiff_t>(i), model::OperandMemory{});
-    }
+std::vector<model::OperandMemory> Binder::PassMemory(const Program& program, const Instruction& instruction,
+                                                     int parity) const {
+  const bool again = instruction.opcode == Opcode::kRecompute;
+  std::vector<schedules::PassOperand> declared;
+  schedules::ListOperands(plan_.outline.nodes.at(instruction.target),
+                          again ? Opcode::kForward : instruction.opcode, {}, /*trains=*/true, declared);
+  std::vector<model::OperandMemory> memory;
+  size_t found = 0;
+  for (const schedules::PassOperand& what : declared) {
+    const Operand* const operand = schedules::Find(program, instruction, what);
+    memory.push_back(operand == nullptr ? model::OperandMemory{} : MemoryOf(program, *operand, parity));
+    found += operand == nullptr ? 0 : 1;
   }
+  if (found != instruction.operands.size()) {
+    throw std::logic_error(absl::StrCat(schedules::ToText(instruction, plan_.outline),
+                                        " has operands that its node does not declare"));
+  }
+  return memory;
 }
 
 model::OperandMemory Binder::MemoryOf(const Program& program, const Operand& operand, int parity) const {

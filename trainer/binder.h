@@ -40,8 +40,9 @@ class Binder {
  private:
   Call BindOpcode(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
                   comm::Communicator* communicator) const;
-  void InsertOmitted(const schedules::Program& program, const schedules::Instruction& instruction,
-                     std::vector<model::OperandMemory>& memory) const;
+  // What the node declares of the pass, in its order.
+  std::vector<model::OperandMemory> PassMemory(const schedules::Program& program,
+                                               const schedules::Instruction& instruction, int parity) const;
   model::OperandMemory MemoryOf(const schedules::Program& program, const schedules::Operand& operand,
                                 int parity) const;
 

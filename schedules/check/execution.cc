@@ -5,38 +5,29 @@
 #include <utility>
 
 #include "schedules/check/node_pass.h"
-#include "schedules/check/operand_shapes.h"
 #include "schedules/program/pass_operand.h"
+#include "schedules/program/signature.h"
 
 namespace tandem::schedules {
 
 // The operands of a node's pass, by what they are.
 class Execution::PassOperands : public PassMemory {
  public:
-  PassOperands(Execution& execution, const Instruction& in) : execution_(execution), in_(in) {
-    const Node& node = execution.outline_.nodes[in.target];
-    const std::vector<bool>& recompute = execution.options_.recompute;
-    ListOperands(node, in.opcode, recompute, /*trains=*/true, operands_);
-    if (operands_.size() != in.operands.size()) {  // a validation changes nothing but values
-      ListOperands(node, in.opcode, recompute, /*trains=*/false, operands_);
-    }
-  }
+  PassOperands(Execution& execution, const Instruction& in) : execution_(execution), in_(in) {}
 
   Symbol Read(const PassOperand& what) override {
-    const int place = Find(what);
-    if (what.what == PassOperand::What::kCarriedState &&
-        (place < 0 || in_.operands[place].mode == Mode::kWrites)) {
+    const Operand* const operand = Find(execution_.program_, in_, what);
+    if (what.role == Role::kCarriedState && (operand == nullptr || operand->mode == Mode::kWrites)) {
       return execution_.symbols_.Of(SymbolOp::kZero);
     }
-    if (place >= 0) {
-      const Operand& operand = in_.operands[place];
-      return what.what == PassOperand::What::kParameters ? execution_.ReadPart(operand, {what.id, what.part})
-                                                         : execution_.Read(operand);
+    if (operand != nullptr) {
+      return what.role == Role::kParameters ? execution_.ReadPart(*operand, {what.id, what.part})
+                                            : execution_.Read(*operand);
     }
     // The weight half reads what the input half wrote. What else the whole Backward does not declare is
     // garbage.
     for (const auto& [written, symbol] : written_) {
-      if (written.what == what.what && written.id == what.id && written.part == what.part) {
+      if (written.role == what.role && written.id == what.id && written.part == what.part) {
         return symbol;
       }
     }
@@ -53,34 +44,26 @@ class Execution::PassOperands : public PassMemory {
         return;
       }
     }
-    const int place = Find(what);
-    const bool adds = place >= 0 && in_.operands[place].mode == Mode::kAdds &&
-                      what.what != PassOperand::What::kCarriedState;
-    written_.emplace_back(what, adds ? add(execution_.Read(in_.operands[place])) : symbol);
+    const Operand* const operand = Find(execution_.program_, in_, what);
+    const bool adds = operand != nullptr && operand->mode == Mode::kAdds && what.role != Role::kCarriedState;
+    written_.emplace_back(what, adds ? add(execution_.Read(*operand)) : symbol);
   }
 
   // What it writes is there only after all that it reads was read.
   void Finish() {
     for (const auto& [what, symbol] : written_) {
-      if (const int place = Find(what); place >= 0) {
-        execution_.Write(in_.operands[place], symbol);
+      if (const Operand* const operand = Find(execution_.program_, in_, what)) {
+        execution_.Write(*operand, symbol);
       }
     }
-    if (!operands_.empty() && operands_.back().what == PassOperand::What::kScratch) {
-      execution_.WriteGarbage(in_.operands.back());
+    if (const Operand* const scratch = schedules::Find(in_, Role::kScratch)) {
+      execution_.WriteGarbage(*scratch);
     }
   }
 
  private:
-  // Its place among the operands; -1: it is none of them.
-  int Find(const PassOperand& what) const {
-    const auto found = std::find(operands_.begin(), operands_.end(), what);
-    return found == operands_.end() ? -1 : static_cast<int>(found - operands_.begin());
-  }
-
   Execution& execution_;
   const Instruction& in_;
-  std::vector<PassOperand> operands_;
   std::vector<std::pair<PassOperand, Symbol>> written_;
 };
 
@@ -144,12 +127,12 @@ void Execution::WriteOrAdd(const Operand& operand, Symbol symbol) {
 }
 
 void Execution::RunInstruction(const Instruction& in) {
-  const std::vector<Operand>& operands = in.operands;
+  const auto of = [&](Role role) -> const Operand& { return *Find(in, role); };
   switch (in.opcode) {
     case Opcode::kLoadInputs:
     case Opcode::kLoadBatch:
     case Opcode::kReport:
-      Copy(operands);
+      Copy(in.operands);
       break;
     case Opcode::kForward:
     case Opcode::kRecompute:
@@ -169,30 +152,32 @@ void Execution::RunInstruction(const Instruction& in) {
       break;
     case Opcode::kUnshard:
     case Opcode::kUnshardOuter:
-      Write(operands[1], symbols_.Of(SymbolOp::kGather, in.target, in.opcode == Opcode::kUnshard ? 0 : 1, 0,
-                                     {Read(operands[0])}));
+      Write(of(Role::kGathered),
+            symbols_.Of(SymbolOp::kGather, in.target, in.opcode == Opcode::kUnshard ? 0 : 1, 0,
+                        {Read(of(Role::kShard))}));
       break;
     case Opcode::kZero:
-      Write(operands[0], symbols_.Of(SymbolOp::kZero));
+      Write(of(Role::kContribution), symbols_.Of(SymbolOp::kZero));
       break;
     case Opcode::kRound:
-      Write(operands[1], symbols_.Of(SymbolOp::kRound, 0, 0, 0, {Read(operands[0])}));
+      Write(of(Role::kContribution), symbols_.Of(SymbolOp::kRound, 0, 0, 0, {Read(of(Role::kCollected))}));
       break;
     case Opcode::kAccumulate:
-      WriteOrAdd(operands[1], Read(operands[0]));
+      WriteOrAdd(of(Role::kSum), Read(of(Role::kContribution)));
       break;
     case Opcode::kReduceGradients:
     case Opcode::kReduceOuter:
       Reduce(in);
       break;
-    case Opcode::kGradientNorm: {
+    case Opcode::kGradientNorm:
       scratch_.clear();
-      for (size_t k = 0; k + 1 < operands.size(); ++k) {
-        scratch_.push_back(Read(operands[k]));
+      for (const Operand& operand : in.operands) {
+        if (operand.mode == Mode::kReads) {
+          scratch_.push_back(Read(operand));
+        }
       }
-      Write(operands.back(), symbols_.Of(SymbolOp::kNorm, 0, 0, 0, absl::MakeConstSpan(scratch_)));
+      Write(of(Role::kOutcome), symbols_.Of(SymbolOp::kNorm, 0, 0, 0, absl::MakeConstSpan(scratch_)));
       break;
-    }
     case Opcode::kOptimizerStep:
       Optimize(in);
       break;
@@ -200,7 +185,7 @@ void Execution::RunInstruction(const Instruction& in) {
       UpdateStates(in);
       break;
     case Opcode::kFill:
-      for (const Operand& operand : operands) {
+      for (const Operand& operand : in.operands) {
         WriteGarbage(operand);
       }
       break;
@@ -216,7 +201,7 @@ void Execution::Copy(const std::vector<Operand>& operands) {
 
 void Execution::Exchange(const Instruction& in) {
   const Operand& operand = in.operands.front();
-  const bool gradient = program_.buffers[operand.buffer].kind == BufferKind::kActivationGradient;
+  const bool gradient = operand.role == Role::kGradient;
   if (in.opcode == Opcode::kSend) {
     sent_[{in.target, gradient, in.microbatch}].push_back(Read(operand));
   } else {
@@ -226,20 +211,19 @@ void Execution::Exchange(const Instruction& in) {
 
 void Execution::Reduce(const Instruction& in) {
   const bool outer = in.opcode == Opcode::kReduceOuter;
-  const bool exchanges = program_.buffers[in.operands[1].buffer].kind == BufferKind::kStaging;
-  const size_t sum_at = outer ? 0 : exchanges ? 2 : 1;
-  const Operand& gradients = in.operands[sum_at];
-  const Symbol added = Read(in.operands[0]);
-  const Symbol sum = !outer && gradients.mode == Mode::kAdds
-                         ? symbols_.Of(SymbolOp::kFold, in.target, 0, 0, {Read(gradients), added})
-                         : symbols_.Of(SymbolOp::kFold, in.target, outer ? 1 : 0, 0, {added});
-  if (exchanges) {
-    WriteGarbage(in.operands[1]);
+  const Operand& reduced = *Find(in, Role::kReduced);
+  const Operand* const sum = Find(in, Role::kSum);
+  const Operand* const added = outer ? &reduced : sum != nullptr ? sum : Find(in, Role::kContribution);
+  const Symbol of_ranks = Read(*added);
+  const Symbol folded = !outer && reduced.mode == Mode::kAdds
+                            ? symbols_.Of(SymbolOp::kFold, in.target, 0, 0, {Read(reduced), of_ranks})
+                            : symbols_.Of(SymbolOp::kFold, in.target, outer ? 1 : 0, 0, {of_ranks});
+  if (const Operand* const staging = Find(in, Role::kStaging)) {
+    WriteGarbage(*staging);
   }
-  Write(gradients, sum);
-  const Operand& last = in.operands.back();
-  if (program_.buffers[last.buffer].kind == BufferKind::kNormTerms) {
-    Write(last, symbols_.Of(SymbolOp::kNormTerms, in.target, 0, 0, {sum}));
+  Write(reduced, folded);
+  if (const Operand* const terms = Find(in, Role::kNormTerms)) {
+    Write(*terms, symbols_.Of(SymbolOp::kNormTerms, in.target, 0, 0, {folded}));
   }
 }
 
@@ -253,7 +237,7 @@ void Execution::Optimize(const Instruction& in) {
   const Symbol call = symbols_.Of(SymbolOp::kOptimizer, in.target, 0, 0, absl::MakeConstSpan(scratch_));
   for (const Operand& operand : in.operands) {
     const BufferKind kind = program_.buffers[operand.buffer].kind;
-    if (kind == BufferKind::kScratch) {
+    if (operand.role == Role::kScratch) {
       WriteGarbage(operand);
     } else if (operand.mode != Mode::kReads) {
       Write(operand, symbols_.Of(SymbolOp::kOutput, static_cast<int>(kind), 0, 0, {call}));
@@ -262,15 +246,20 @@ void Execution::Optimize(const Instruction& in) {
 }
 
 void Execution::UpdateStates(const Instruction& in) {
-  const Symbol outcome = Read(in.operands.front());
-  for (size_t k = 1; k + 2 < in.operands.size(); k += 2) {
-    const Operand& counter = in.operands[k];
-    const Operand& state = in.operands[k + 1];
-    Write(state, symbols_.Of(SymbolOp::kUpdated, program_.buffers[state.buffer].subject, 0, 0,
-                             {outcome, Read(counter), Read(state)}));
-    Write(counter, symbols_.Of(SymbolOp::kZero));
+  const Symbol outcome = Read(*Find(in, Role::kOutcome));
+  std::vector<const Operand*> counters;
+  std::vector<const Operand*> states;
+  for (const Operand& operand : in.operands) {
+    if (operand.role == Role::kCounter || operand.role == Role::kState) {
+      (operand.role == Role::kCounter ? counters : states).push_back(&operand);
+    }
   }
-  WriteGarbage(in.operands.back());
+  for (size_t k = 0; k < states.size(); ++k) {
+    Write(*states[k], symbols_.Of(SymbolOp::kUpdated, program_.buffers[states[k]->buffer].subject, 0, 0,
+                                  {outcome, Read(*counters[k]), Read(*states[k])}));
+    Write(*counters[k], symbols_.Of(SymbolOp::kZero));
+  }
+  WriteGarbage(*Find(in, Role::kScratch));
 }
 
 }  // namespace tandem::schedules

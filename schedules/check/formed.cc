@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "schedules/check/operand_shapes.h"
 #include "schedules/check/violation.h"
+#include "schedules/program/signature.h"
 #include "schedules/program/text.h"
 
 namespace tandem::schedules {
@@ -218,7 +219,7 @@ class FormedRule {
       }
     }
     return in.opcode == Opcode::kReport ? CheckReport(i)
-           : in.opcode == Opcode::kFill ? absl::OkStatus()
+           : in.opcode == Opcode::kFill ? CheckFill(i)
                                         : CheckShapes(i);
   }
 
@@ -268,7 +269,7 @@ class FormedRule {
       // A part is the whole where nothing divides the buffer.
       const bool part =
           shape.part < 0 || operand.part == shape.part || (operand.part < 0 && buffer.parts.empty());
-      if (!Allows(shape.kinds, static_cast<int>(buffer.kind)) ||
+      if (operand.role != shape.role || !Allows(shape.kinds, static_cast<int>(buffer.kind)) ||
           (shape.subject >= 0 && buffer.subject != shape.subject) || !part) {
         return Violation(kFormed, outline_, program_, i,
                          absl::StrCat("has operand ", OperandName(program_, operand), " in place ", k,
@@ -289,6 +290,16 @@ class FormedRule {
     return absl::OkStatus();
   }
 
+  absl::Status CheckFill(int i) const {
+    for (const Operand& operand : program_.instructions[i].operands) {
+      if (operand.role != Role::kDead || operand.mode != Mode::kWrites) {
+        return Violation(kFormed, outline_, program_, i,
+                         absl::StrCat("does not fill ", OperandName(program_, operand)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
   // As many reads as writes, of the same subjects and sizes.
   absl::Status CheckReport(int i) const {
     const std::vector<Operand>& operands = program_.instructions[i].operands;
@@ -302,7 +313,8 @@ class FormedRule {
                               : source.kind == BufferKind::kUpdateNorms ? BufferKind::kHostUpdateNorms
                               : source.kind == BufferKind::kOutcome     ? BufferKind::kHostOutcome
                                                                         : source.kind;
-      if (from.mode != Mode::kReads || to.mode != Mode::kWrites || copy.kind != host || host == source.kind ||
+      if (from.role != Role::kSource || to.role != Role::kCopy || from.mode != Mode::kReads ||
+          to.mode != Mode::kWrites || copy.kind != host || host == source.kind ||
           source.subject != copy.subject || from.part != to.part ||
           source.parts.size() != copy.parts.size() || BytesOf(to) < BytesOf(from)) {
         return Violation(kFormed, outline_, program_, i,

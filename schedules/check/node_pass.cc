@@ -14,13 +14,13 @@ namespace {
 std::vector<PassOperand> OperandsOf(const Outline& outline, NodeId node, Opcode opcode) {
   std::vector<PassOperand> operands;
   ListOperands(outline.nodes[node], opcode, {}, /*trains=*/true, operands);
-  std::erase_if(operands, [](const PassOperand& o) { return o.what == PassOperand::What::kScratch; });
+  std::erase_if(operands, [](const PassOperand& o) { return o.role == Role::kScratch; });
   return operands;
 }
 
 // What a pass makes depends on it.
 bool IsRead(const PassOperand& operand) {
-  return operand.mode == Mode::kReads || operand.what == PassOperand::What::kCarriedState;
+  return operand.mode == Mode::kReads || operand.role == Role::kCarriedState;
 }
 
 void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
@@ -62,15 +62,15 @@ std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int
     if (!IsRead(operand) || argument-- > 0) {
       continue;
     }
-    switch (operand.what) {
-      case PassOperand::What::kGradient:
+    switch (operand.role) {
+      case Role::kGradient:
         return absl::StrCat("the gradient of ", outline.values[operand.id].name);
-      case PassOperand::What::kParameters:
+      case Role::kParameters:
         return absl::StrCat("the parameters of ", outline.units[operand.id].name);
-      case PassOperand::What::kState:
-      case PassOperand::What::kCarriedState:
+      case Role::kState:
+      case Role::kCarriedState:
         return outline.states[operand.id].name;
-      case PassOperand::What::kInputs:
+      case Role::kInputs:
         return "the inputs";
       default:
         return outline.values[operand.id].name;

@@ -5,6 +5,7 @@
 
 #include "platform/check.h"
 #include "schedules/program/pass_operand.h"
+#include "schedules/program/signature.h"
 
 namespace tandem::schedules {
 namespace {
@@ -34,87 +35,52 @@ class Shapes {
   }
 
   void List() {
-    switch (instruction_.opcode) {
-      case Opcode::kLoadInputs:
-        Add({BufferKind::kHostInputs}, -1, kRead, options_.rings.inputs_bytes);
-        Add({BufferKind::kInputs}, -1, kWrite, options_.rings.inputs_bytes);
-        break;
-      case Opcode::kLoadBatch:
-        AddPart({BufferKind::kHostBatch}, instruction_.target, instruction_.microbatch, kRead);
-        AddPart({BufferKind::kBatch}, instruction_.target, instruction_.microbatch, kWrite);
-        break;
-      case Opcode::kForward:
-      case Opcode::kRecompute:
-      case Opcode::kBackward:
-      case Opcode::kBackwardInput:
-      case Opcode::kBackwardWeight:
-        AddPass();
-        break;
-      case Opcode::kSend:
-        AddBoundary(kRead, outline_.sent, outline_.received);
-        break;
-      case Opcode::kReceive:
-        AddBoundary(kWrite, outline_.received, outline_.sent);
-        break;
-      case Opcode::kHostWait:
-        Add({BufferKind::kSizes}, instruction_.target, kRead,
-            outline_.values[instruction_.target].bytes.bound);
-        break;
-      case Opcode::kGradientNorm:
-        for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
-          if (!outline_.units[u].frozen) {
-            Add({BufferKind::kNormTerms}, u, kRead, options_.units[u].norm_terms_bytes);
-          }
-        }
-        Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
-        Add({BufferKind::kOutcome}, -1, kWrite, options_.rings.outcome_bytes);
-        break;
-      case Opcode::kUpdateStates:
-        AddUpdatedStates();
-        break;
-      case Opcode::kUnshard:
-      case Opcode::kUnshardOuter:
-      case Opcode::kZero:
-      case Opcode::kRound:
-      case Opcode::kAccumulate:
-      case Opcode::kReduceGradients:
-      case Opcode::kReduceOuter:
-      case Opcode::kOptimizerStep:
+    if (IsNodePass(instruction_.opcode)) {
+      AddPass();
+      return;
+    }
+    for (const OperandRow& row : SignatureOf(instruction_.opcode)) {
+      role_ = row.role;
+      modes_ = row.modes;
+      former_ = row.former;
+      if (InfoOf(instruction_.opcode).target == TargetKind::kUnit) {
         AddOfUnit(instruction_.target);
-        break;
-      case Opcode::kReport:
-      case Opcode::kFill:
-        break;
+      } else {
+        AddOther();
+      }
     }
   }
 
  private:
-  void Add(std::initializer_list<BufferKind> kinds, int subject, uint32_t modes, int64_t bytes) {
-    shapes_.push_back({.kinds = Kinds(kinds), .subject = subject, .modes = modes, .bytes = bytes});
+  // The next operand, of the row at hand.
+  void Add(std::initializer_list<BufferKind> kinds, int subject, int64_t bytes, int part = -1) {
+    shapes_.push_back({.kinds = Kinds(kinds),
+                       .role = role_,
+                       .subject = subject,
+                       .part = part,
+                       .modes = modes_,
+                       .former = former_,
+                       .bytes = bytes});
   }
 
-  void AddPart(std::initializer_list<BufferKind> kinds, int subject, int part, uint32_t modes) {
-    shapes_.push_back({.kinds = Kinds(kinds), .subject = subject, .part = part, .modes = modes});
-  }
-
-  void AddValue(ValueId value, uint32_t modes) {
+  void AddValue(ValueId value) {
     const Value& declared = outline_.values[value];
     const bool is_loss =
         std::find(outline_.losses.begin(), outline_.losses.end(), value) != outline_.losses.end();
     if (value == outline_.batch) {
-      Add({BufferKind::kBatch}, value, modes, declared.bytes.bound);
+      Add({BufferKind::kBatch}, value, declared.bytes.bound);
     } else if (is_loss) {
-      Add({BufferKind::kLosses}, value, modes, declared.bytes.bound);
+      Add({BufferKind::kLosses}, value, declared.bytes.bound);
     } else {
       Add({declared.kind == ValueKind::kHost       ? BufferKind::kSizes
            : declared.kind == ValueKind::kAllToAll ? BufferKind::kAllToAll
                                                    : BufferKind::kActivation},
-          value, modes, declared.bytes.bound);
+          value, declared.bytes.bound);
     }
   }
 
-  void AddGradient(ValueId value, uint32_t modes) {
-    Add({BufferKind::kActivationGradient}, value, modes, outline_.values[value].gradient_bytes.bound);
+  void AddGradient(ValueId value) {
+    Add({BufferKind::kActivationGradient}, value, outline_.values[value].gradient_bytes.bound);
   }
 
   void AddPass() {
@@ -122,67 +88,113 @@ class Shapes {
     std::vector<PassOperand> operands;
     ListOperands(node, instruction_.opcode, options_.recompute, !validates_, operands);
     for (const PassOperand& operand : operands) {
-      const uint32_t mode = 1U << static_cast<int>(operand.mode);
-      const uint32_t gradient_mode = mode == kRead ? kRead : kWrite | kAdd;
-      switch (operand.what) {
-        case PassOperand::What::kValue:
-          AddValue(operand.id, mode);
+      role_ = operand.role;
+      modes_ = 1U << static_cast<int>(operand.mode);
+      const bool later_adds =
+          modes_ != kRead &&
+          (role_ == Role::kGradient || role_ == Role::kParameterGradient || role_ == Role::kCarriedState);
+      modes_ |= later_adds ? kWrite | kAdd : 0;
+      switch (role_) {
+        case Role::kValue:
+          AddValue(operand.id);
           break;
-        case PassOperand::What::kGradient:
-          AddGradient(operand.id, gradient_mode);
+        case Role::kGradient:
+          AddGradient(operand.id);
           break;
-        case PassOperand::What::kParameters:
-          AddPart({ParametersOf(outline_.units[operand.id])}, operand.id, operand.part, kRead);
+        case Role::kParameters:
+          Add({ParametersOf(outline_.units[operand.id])}, operand.id, 0, operand.part);
           break;
-        case PassOperand::What::kParameterGradient:
-          AddPart({BufferKind::kContribution, BufferKind::kCollected}, operand.id, operand.part,
-                  gradient_mode);
+        case Role::kParameterGradient:
+          Add({BufferKind::kContribution, BufferKind::kCollected}, operand.id, 0, operand.part);
           break;
-        case PassOperand::What::kState:
-          Add({BufferKind::kNodeState}, operand.id, mode, outline_.states[operand.id].bytes);
+        case Role::kState:
+        case Role::kCarriedState:
+          Add({BufferKind::kNodeState}, operand.id, outline_.states[operand.id].bytes);
           break;
-        case PassOperand::What::kCarriedState:
-          Add({BufferKind::kNodeState}, operand.id, kWrite | kAdd, outline_.states[operand.id].bytes);
+        case Role::kInputs:
+          Add({BufferKind::kInputs}, -1, options_.rings.inputs_bytes);
           break;
-        case PassOperand::What::kInputs:
-          Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
-          break;
-        case PassOperand::What::kScratch:
-          Add({BufferKind::kScratch}, -1, kWrite, AccessOf(node, instruction_.opcode).scratch.bound);
-          break;
+        default:
+          Add({BufferKind::kScratch}, -1, AccessOf(node, instruction_.opcode).scratch.bound);
       }
     }
   }
 
-  // A value goes one way across a boundary, its gradient the other.
-  void AddBoundary(uint32_t mode, const std::vector<Boundary>& values,
-                   const std::vector<Boundary>& gradients) {
-    const auto crosses = [&](const std::vector<Boundary>& boundaries) {
-      return std::any_of(boundaries.begin(), boundaries.end(),
-                         [&](const Boundary& boundary) { return boundary.value == instruction_.target; });
-    };
-    if (crosses(values)) {
-      AddValue(instruction_.target, mode);
-    } else if (crosses(gradients)) {
-      AddGradient(instruction_.target, mode);
-    } else {
+  // Of an instruction whose target is no node and no unit.
+  void AddOther() {
+    const int target = instruction_.target;
+    const bool batch = instruction_.opcode == Opcode::kLoadBatch;
+    switch (role_) {
+      case Role::kSource:
+      case Role::kCopy:
+        if (batch) {
+          Add({role_ == Role::kSource ? BufferKind::kHostBatch : BufferKind::kBatch}, target, 0,
+              instruction_.microbatch);
+        } else if (instruction_.opcode == Opcode::kLoadInputs) {
+          Add({role_ == Role::kSource ? BufferKind::kHostInputs : BufferKind::kInputs}, -1,
+              options_.rings.inputs_bytes);
+        }
+        break;
+      case Role::kValue:
+      case Role::kGradient:
+        AddExchanged(target);
+        break;
+      case Role::kNormTerms:
+        for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+          if (!outline_.units[u].frozen) {
+            Add({BufferKind::kNormTerms}, u, options_.units[u].norm_terms_bytes);
+          }
+        }
+        break;
+      case Role::kInputs:
+        Add({BufferKind::kInputs}, -1, options_.rings.inputs_bytes);
+        break;
+      case Role::kOutcome:
+        Add({BufferKind::kOutcome}, -1, options_.rings.outcome_bytes);
+        break;
+      case Role::kCounter:
+      case Role::kState:
+        for (StateId state = 0; state < static_cast<int>(outline_.states.size()); ++state) {
+          const StateId counter = outline_.states[state].counter;
+          const StateId id = role_ == Role::kCounter ? counter : state;
+          if (counter >= 0) {
+            Add({BufferKind::kNodeState}, id, outline_.states.at(id).bytes);
+          }
+        }
+        break;
+      case Role::kScratch:
+        Add({BufferKind::kScratch}, -1, CountersOfAllRanks());
+        break;
+      default:
+        break;  // a Fill's, of which any will do
+    }
+  }
+
+  // A value goes one way across a boundary, its gradient the other. The host waits for sizes.
+  void AddExchanged(ValueId value) {
+    if (instruction_.opcode == Opcode::kHostWait) {
+      Add({BufferKind::kSizes}, value, outline_.values[value].bytes.bound);
+      return;
+    }
+    const bool goes_on = (instruction_.opcode == Opcode::kSend) == (role_ == Role::kValue);
+    const std::vector<Boundary>& boundaries = goes_on ? outline_.sent : outline_.received;
+    const bool crosses = std::any_of(boundaries.begin(), boundaries.end(),
+                                     [&](const Boundary& boundary) { return boundary.value == value; });
+    if (crosses && role_ == Role::kValue) {
+      AddValue(value);
+    } else if (crosses && shapes_.empty()) {
+      AddGradient(value);
+    } else if (!crosses && role_ == Role::kGradient && shapes_.empty()) {
       shapes_.push_back({});  // fits nothing
     }
   }
 
-  void AddUpdatedStates() {
-    Add({BufferKind::kOutcome}, -1, kRead, options_.rings.outcome_bytes);
-    shapes_.back().former = true;
+  int64_t CountersOfAllRanks() const {
     int64_t counted = 0;
-    for (StateId state = 0; state < static_cast<int>(outline_.states.size()); ++state) {
-      const StateId counter = outline_.states[state].counter;
-      if (counter >= 0) {
-        Add({BufferKind::kNodeState}, counter, kAdd, outline_.states.at(counter).bytes);
-        Add({BufferKind::kNodeState}, state, kAdd, outline_.states[state].bytes);
-        counted += outline_.states[counter].bytes;
-      }
+    for (const NodeState& state : outline_.states) {
+      counted += state.counter < 0 ? 0 : outline_.states.at(state.counter).bytes;
     }
-    Add({BufferKind::kScratch}, -1, kWrite, counted * options_.dense.inner * options_.dense.outer);
+    return counted * options_.dense.inner * options_.dense.outer;
   }
 
   // What the optimizer leaves for gathers, or for nodes.
@@ -208,63 +220,73 @@ class Shapes {
     const int64_t all = sizes.shard_elements * AxesOf(options_, unit).inner;
     const int64_t reduced = replicated ? all : sizes.shard_elements;
     const int64_t updated = outer_sharded ? sizes.outer_shard_elements : reduced;
-    const BufferKind published = UpdatedOf(unit);
-    switch (instruction_.opcode) {
-      case Opcode::kUnshard:
-        Add({GathersOuter(options_, unit) ? BufferKind::kOuterGathered : published}, u, kRead,
-            sizes.shard_elements * p.compute);
-        Add({BufferKind::kGathered}, u, kWrite, all * p.compute);
+    const bool gathers = instruction_.opcode == Opcode::kUnshard;  // else over the outer group
+    const bool reduces = instruction_.opcode == Opcode::kReduceGradients;
+    const bool one_part = instruction_.opcode == Opcode::kZero || instruction_.opcode == Opcode::kRound;
+    switch (role_) {
+      case Role::kShard:
+        Add({gathers && GathersOuter(options_, unit) ? BufferKind::kOuterGathered : UpdatedOf(unit)}, u,
+            (gathers ? sizes.shard_elements : updated) * p.compute);
         break;
-      case Opcode::kUnshardOuter:
-        Add({published}, u, kRead, updated * p.compute);
-        Add({BufferKind::kOuterGathered}, u, kWrite, sizes.shard_elements * p.compute);
+      case Role::kGathered:
+        Add({gathers ? BufferKind::kGathered : BufferKind::kOuterGathered}, u,
+            (gathers ? all : sizes.shard_elements) * p.compute);
         break;
-      case Opcode::kZero:
-        Add({BufferKind::kContribution}, u, kWrite, 0);
-        break;
-      case Opcode::kRound:
-        Add({BufferKind::kCollected}, u, kRead, 0);
-        Add({BufferKind::kContribution}, u, kWrite, 0);
-        break;
-      case Opcode::kAccumulate:
-        Add({BufferKind::kContribution}, u, kRead, all * p.transport);
-        Add({BufferKind::kFullGradient}, u, kWrite | kAdd, all * p.main);
-        break;
-      case Opcode::kReduceGradients: {
-        const int64_t bytes = all * (accumulated ? p.main : p.transport);
-        Add({accumulated ? BufferKind::kFullGradient : BufferKind::kContribution}, u, kRead, bytes);
-        if (HasInnerPeers(options_, unit)) {
-          Add({BufferKind::kStaging}, u, kWrite, bytes);
+      case Role::kContribution:
+        if (!reduces || !accumulated) {
+          Add({BufferKind::kContribution}, u, one_part ? 0 : all * p.transport);
         }
-        Add({BufferKind::kGradients}, u, kWrite | kAdd, reduced * p.main);
-        Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
-        shapes_.back().optional = true;
         break;
-      }
-      case Opcode::kReduceOuter:
-        Add({BufferKind::kGradients}, u, kAdd, reduced * p.main);
-        Add({BufferKind::kStaging}, u, kWrite, reduced * p.main);
-        Add({BufferKind::kNormTerms}, u, kWrite, sizes.norm_terms_bytes);
+      case Role::kCollected:
+        Add({BufferKind::kCollected}, u, 0);
         break;
-      case Opcode::kOptimizerStep:
-        Add({BufferKind::kGradients}, u, kRead, reduced * p.main);
-        Add({BufferKind::kOutcome}, -1, kRead, options_.rings.outcome_bytes);
-        shapes_.back().former = true;
-        Add({BufferKind::kInputs}, -1, kRead, options_.rings.inputs_bytes);
-        Add({BufferKind::kWeights}, u, kAdd, updated * p.main);
-        Add({BufferKind::kOptimizerState}, u, kAdd, 2 * updated * p.main);
+      case Role::kSum:
+        if (!reduces || accumulated) {
+          Add({BufferKind::kFullGradient}, u, all * p.main);
+        }
+        break;
+      case Role::kStaging:
+        if (!reduces || HasInnerPeers(options_, unit)) {
+          Add({BufferKind::kStaging}, u,
+              reduces ? all * (accumulated ? p.main : p.transport) : reduced * p.main);
+        }
+        break;
+      case Role::kReduced:
+        Add({BufferKind::kGradients}, u, reduced * p.main);
+        break;
+      case Role::kNormTerms:
+        Add({BufferKind::kNormTerms}, u, sizes.norm_terms_bytes);
+        shapes_.back().optional = reduces;
+        break;
+      case Role::kOutcome:
+        Add({BufferKind::kOutcome}, -1, options_.rings.outcome_bytes);
+        break;
+      case Role::kInputs:
+        Add({BufferKind::kInputs}, -1, options_.rings.inputs_bytes);
+        break;
+      case Role::kWeights:
+        Add({BufferKind::kWeights}, u, updated * p.main);
+        break;
+      case Role::kOptimizerState:
+        Add({BufferKind::kOptimizerState}, u, 2 * updated * p.main);
+        break;
+      case Role::kPublished:
         if (IsPublished(unit)) {
-          Add({BufferKind::kPublished}, u, kWrite, updated * p.compute);
+          Add({BufferKind::kPublished}, u, updated * p.compute);
         }
+        break;
+      case Role::kUpdateNorms:
         if (options_.parameter_norms) {
-          Add({BufferKind::kUpdateNorms}, u, kWrite, sizes.update_norms_bytes);
+          Add({BufferKind::kUpdateNorms}, u, sizes.update_norms_bytes);
         }
+        break;
+      case Role::kScratch:
         if (sizes.optimizer_scratch_bytes > 0) {
-          Add({BufferKind::kScratch}, -1, kWrite, sizes.optimizer_scratch_bytes);
+          Add({BufferKind::kScratch}, -1, sizes.optimizer_scratch_bytes);
         }
         break;
       default:
-        TANDEM_CHECK(false, "every opcode of a unit has its shapes");
+        TANDEM_CHECK(false, "every operand of an instruction of a unit has its shape");
     }
   }
 
@@ -273,6 +295,10 @@ class Shapes {
   const Instruction& instruction_;
   const bool validates_;
   std::vector<OperandShape>& shapes_;
+  // Of the row at hand.
+  Role role_ = Role::kValue;
+  uint32_t modes_ = 0;
+  bool former_ = false;
 };
 
 }  // namespace

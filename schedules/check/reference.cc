@@ -48,16 +48,16 @@ class Reference::Microbatch : public PassMemory {
   Symbol Gradient(ValueId value) { return Written(gradients_[value]); }
 
   Symbol Read(const PassOperand& what) override {
-    switch (what.what) {
-      case PassOperand::What::kValue:
+    switch (what.role) {
+      case Role::kValue:
         return Value(what.id);
-      case PassOperand::What::kGradient:
+      case Role::kGradient:
         return Gradient(what.id);
-      case PassOperand::What::kParameters:
+      case Role::kParameters:
         return reference_.parameters_[what.id][what.part];
-      case PassOperand::What::kState:
+      case Role::kState:
         return reference_.Get(BufferKind::kNodeState, what.id);
-      case PassOperand::What::kCarriedState:
+      case Role::kCarriedState:
         return trains_ && number_ > 0 ? reference_.Get(BufferKind::kNodeState, what.id)
                                       : reference_.symbols_.Of(SymbolOp::kZero);
       default:
@@ -67,21 +67,21 @@ class Reference::Microbatch : public PassMemory {
 
   void Write(const PassOperand& what, Symbol symbol) override {
     reference_.microbatches_.emplace(reference_.symbols_.arguments(symbol)[0], number_);
-    switch (what.what) {
-      case PassOperand::What::kGradient:
+    switch (what.role) {
+      case Role::kGradient:
         AddTo(gradients_[what.id], symbol);
         break;
-      case PassOperand::What::kParameterGradient:
+      case Role::kParameterGradient:
         AddTo(contributions_[what.id][what.part], symbol);
         break;
-      case PassOperand::What::kState:
+      case Role::kState:
         if (trains_) {
           Symbol state = reference_.Get(BufferKind::kNodeState, what.id);
           AddTo(state, symbol);
           reference_.Set(BufferKind::kNodeState, what.id, state);
         }
         break;
-      case PassOperand::What::kCarriedState:
+      case Role::kCarriedState:
         if (trains_) {
           reference_.Set(BufferKind::kNodeState, what.id, symbol);
         }

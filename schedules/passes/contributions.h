@@ -7,6 +7,7 @@
 #include "schedules/build/stage_frame.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/program.h"
+#include "schedules/program/signature.h"
 
 namespace tandem::schedules {
 
@@ -55,7 +56,7 @@ class Contributions {
   Instruction& Emit(Opcode opcode, UnitId unit, int microbatch, StreamId stream, CommunicatorId communicator);
   void Round(UnitId unit, int part, int microbatch);
   void Complete(UnitId unit, int microbatch);
-  void Reduce(UnitId unit, int microbatch, BufferId gradient, int64_t staging_bytes, bool last);
+  void Reduce(UnitId unit, int microbatch, NamedOperand gradient, int64_t staging_bytes, bool last);
 
   const Outline& outline_;
   const StageFrame& frame_;

@@ -6,6 +6,7 @@
 #include "schedules/passes/contributions.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/pass_operand.h"
+#include "schedules/program/signature.h"
 #include "schedules/program/text.h"
 
 namespace tandem::schedules {
@@ -51,12 +52,13 @@ class Expander {
       return;
     }
     loaded_[microbatch] = true;
-    program_.instructions.push_back({.opcode = Opcode::kLoadBatch,
-                                     .target = outline_.batch,
-                                     .microbatch = microbatch,
-                                     .stream = frame_.host_to_device,
-                                     .operands = {{frame_.host_batch, microbatch, Mode::kReads},
-                                                  {frame_.batch, microbatch, Mode::kWrites}}});
+    program_.instructions.push_back(
+        {.opcode = Opcode::kLoadBatch,
+         .target = outline_.batch,
+         .microbatch = microbatch,
+         .stream = frame_.host_to_device,
+         .operands = MakeOperands(Opcode::kLoadBatch, {{Role::kSource, frame_.host_batch, microbatch},
+                                                       {Role::kCopy, frame_.batch, microbatch}})});
   }
 
   Operand Read(ValueId value, int microbatch) const {
@@ -129,32 +131,33 @@ class Expander {
     instruction.operands.reserve(operands_.size());
     for (const PassOperand& operand : operands_) {
       instruction.operands.push_back(OperandOf(operand, pass));
+      instruction.operands.back().role = operand.role;
     }
     program_.instructions.push_back(std::move(instruction));
   }
 
   Operand OperandOf(const PassOperand& operand, const NodePass& pass) {
     const bool reads = operand.mode == Mode::kReads;
-    switch (operand.what) {
-      case PassOperand::What::kValue:
+    switch (operand.role) {
+      case Role::kValue:
         return reads ? Read(operand.id, pass.microbatch)
                      : Write(operand.id, pass.microbatch, pass.opcode == Opcode::kRecompute);
-      case PassOperand::What::kGradient:
+      case Role::kGradient:
         return reads ? ReadGradient(operand.id, pass.microbatch) : WriteGradient(operand.id, pass.microbatch);
-      case PassOperand::What::kParameters:
-      case PassOperand::What::kParameterGradient:
+      case Role::kParameters:
+      case Role::kParameterGradient:
         return {-1, operand.part, operand.mode};
-      case PassOperand::What::kState:
+      case Role::kState:
         return {frame_.states[operand.id], -1, operand.mode};
-      case PassOperand::What::kCarriedState: {
+      case Role::kCarriedState: {
         const bool first = !carried_[operand.id];
         carried_[operand.id] = true;
         return {frame_.states[operand.id], -1, first ? Mode::kWrites : Mode::kAdds};
       }
-      case PassOperand::What::kInputs:
+      case Role::kInputs:
         return {frame_.inputs, -1, Mode::kReads};
-      case PassOperand::What::kScratch:
-        break;
+      default:
+        TANDEM_CHECK(operand.role == Role::kScratch, "a pass of a node has no other operands");
     }
     const Node& node = outline_.nodes[pass.target];
     return {
@@ -176,10 +179,11 @@ class Expander {
       ++i;
     }
     TANDEM_CHECK(i < boundaries.size(), "what is exchanged is at the stage's boundary");
-    const Operand operand = pass.gradient ? (sends ? ReadGradient(pass.target, pass.microbatch)
-                                                   : WriteGradient(pass.target, pass.microbatch))
-                                          : (sends ? Read(pass.target, pass.microbatch)
-                                                   : Write(pass.target, pass.microbatch, false));
+    Operand operand = pass.gradient ? (sends ? ReadGradient(pass.target, pass.microbatch)
+                                             : WriteGradient(pass.target, pass.microbatch))
+                                    : (sends ? Read(pass.target, pass.microbatch)
+                                             : Write(pass.target, pass.microbatch, false));
+    operand.role = pass.gradient ? Role::kGradient : Role::kValue;
     program_.instructions.push_back({.opcode = pass.opcode,
                                      .target = pass.target,
                                      .microbatch = pass.microbatch,

@@ -28,7 +28,7 @@ void InsertFills(Program& program) {
     if (!ends[i].empty()) {
       Instruction fill{.opcode = Opcode::kFill, .stream = result.back().stream};
       for (const BufferId buffer : ends[i]) {
-        fill.operands.push_back({buffer, -1, Mode::kWrites});
+        fill.operands.push_back({.buffer = buffer, .mode = Mode::kWrites, .role = Role::kDead});
       }
       result.push_back(std::move(fill));
     }

@@ -91,7 +91,10 @@ Operand Contributions::Write(UnitPart part, int microbatch) {
   const BufferId buffer =
       Collects(part, microbatch) ? Collected(part.unit, microbatch) : Contribution(part.unit, microbatch);
   const bool first = WritersOf(part.unit, part.part, microbatch).before++ == 0;
-  return {buffer, part.part, first ? Mode::kWrites : Mode::kAdds};
+  return {.buffer = buffer,
+          .part = part.part,
+          .mode = first ? Mode::kWrites : Mode::kAdds,
+          .role = Role::kParameterGradient};
 }
 
 void Contributions::After(int i) {
@@ -125,9 +128,9 @@ Instruction& Contributions::Emit(Opcode opcode, UnitId unit, int microbatch, Str
 }
 
 void Contributions::Round(UnitId unit, int part, int microbatch) {
-  Emit(Opcode::kRound, unit, microbatch, frame_.compute, -1).operands = {
-      {Collected(unit, microbatch), part, Mode::kReads},
-      {Contribution(unit, microbatch), part, Mode::kWrites}};
+  Emit(Opcode::kRound, unit, microbatch, frame_.compute, -1).operands =
+      MakeOperands(Opcode::kRound, {{Role::kCollected, Collected(unit, microbatch), part},
+                                    {Role::kContribution, Contribution(unit, microbatch), part}});
 }
 
 void Contributions::Complete(UnitId id, int microbatch) {
@@ -135,56 +138,56 @@ void Contributions::Complete(UnitId id, int microbatch) {
   const BufferId contribution = Contribution(id, microbatch);
   for (int part = 0; part < static_cast<int>(outline_.units[id].parts.size()); ++part) {
     if (WritersOf(id, part, microbatch).all == 0) {
-      Emit(Opcode::kZero, id, microbatch, frame_.compute, -1).operands = {
-          {contribution, part, Mode::kWrites}};
+      Emit(Opcode::kZero, id, microbatch, frame_.compute, -1).operands =
+          MakeOperands(Opcode::kZero, {{Role::kContribution, contribution, part}});
     }
   }
   const bool first = completed_[id] == 0;
   const bool last = ++completed_[id] == program_.num_microbatches;
   if (!memory.accumulates) {
-    Reduce(id, microbatch, contribution, memory.contribution, last);
+    Reduce(id, microbatch, {Role::kContribution, contribution}, memory.contribution, last);
     return;
   }
   if (first) {
     full_[id] = AddBuffer(program_, absl::StrCat(outline_.units[id].name, " full gradient"),
                           BufferKind::kFullGradient, id, -1, Fixed(memory.collected));
   }
-  Emit(Opcode::kAccumulate, id, microbatch, frame_.compute, -1).operands = {
-      {contribution, -1, Mode::kReads}, {full_[id], -1, first ? Mode::kWrites : Mode::kAdds}};
+  Emit(Opcode::kAccumulate, id, microbatch, frame_.compute, -1).operands = MakeOperands(
+      Opcode::kAccumulate, {{Role::kContribution, contribution}, {Role::kSum, full_[id]}}, first);
   if (last) {
-    Reduce(id, -1, full_[id], memory.collected, last);
+    Reduce(id, -1, {Role::kSum, full_[id]}, memory.collected, last);
   }
 }
 
-// gradient: the contribution or the full gradient.
-void Contributions::Reduce(UnitId id, int microbatch, BufferId gradient, int64_t staging_bytes, bool last) {
+void Contributions::Reduce(UnitId id, int microbatch, NamedOperand gradient, int64_t staging_bytes,
+                           bool last) {
   const UnitFrame& frame = frame_.units[id];
   const std::string& name = outline_.units[id].name;
-  std::vector<Operand> operands = {{gradient, -1, Mode::kReads}};
+  BufferId staging = -1;
   if (frame.memory.exchanges) {
-    const BufferId staging = AddBuffer(
+    staging = AddBuffer(
         program_,
         microbatch < 0 ? absl::StrCat(name, " staging") : absl::StrCat(name, " staging mb ", microbatch),
         BufferKind::kStaging, id, microbatch, Fixed(staging_bytes));
-    operands.push_back({staging, -1, Mode::kWrites});
   }
   const bool first = microbatch < 0 || completed_[id] == 1;
-  operands.push_back({frame.gradients, -1, first ? Mode::kWrites : Mode::kAdds});
-  Instruction& reduce = Emit(Opcode::kReduceGradients, id, microbatch, frame_.reduce, frame.reduce);
-  reduce.operands = std::move(operands);
-  if (!last) {
-    return;
-  }
-  if (!frame.memory.reduces_outer) {
-    reduce.operands.push_back({frame.norm_terms, -1, Mode::kWrites});
+  const bool reduces_outer = last && frame.memory.reduces_outer;
+  Emit(Opcode::kReduceGradients, id, microbatch, frame_.reduce, frame.reduce).operands =
+      MakeOperands(Opcode::kReduceGradients,
+                   {gradient,
+                    {Role::kStaging, staging},
+                    {Role::kReduced, frame.gradients},
+                    {Role::kNormTerms, last && !reduces_outer ? frame.norm_terms : -1}},
+                   first);
+  if (!reduces_outer) {
     return;
   }
   const BufferId outer_staging = AddBuffer(program_, absl::StrCat(name, " outer staging"),
                                            BufferKind::kStaging, id, -1, Fixed(frame.memory.outer_staging));
-  Emit(Opcode::kReduceOuter, id, -1, frame_.outer, frame.outer_reduce).operands = {
-      {frame.gradients, -1, Mode::kAdds},
-      {outer_staging, -1, Mode::kWrites},
-      {frame.norm_terms, -1, Mode::kWrites}};
+  Emit(Opcode::kReduceOuter, id, -1, frame_.outer, frame.outer_reduce).operands =
+      MakeOperands(Opcode::kReduceOuter, {{Role::kReduced, frame.gradients},
+                                          {Role::kStaging, outer_staging},
+                                          {Role::kNormTerms, frame.norm_terms}});
 }
 
 }  // namespace tandem::schedules

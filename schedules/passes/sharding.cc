@@ -8,6 +8,7 @@
 #include "schedules/passes/passes.h"
 #include "schedules/passes/spans.h"
 #include "schedules/program/pass_operand.h"
+#include "schedules/program/signature.h"
 
 namespace tandem::schedules {
 namespace {
@@ -62,8 +63,8 @@ class Sharder {
                          [&](const Operand& operand) { return operand.buffer == frame_.inputs; });
     };
     if (parts_.update || parts_.gradients || std::any_of(passes_.begin(), passes_.end(), reads_inputs)) {
-      Emit(Opcode::kLoadInputs, -1, frame_.host_to_device).operands = {{frame_.host_inputs, -1, Mode::kReads},
-                                                                       {frame_.inputs, -1, Mode::kWrites}};
+      Emit(Opcode::kLoadInputs, -1, frame_.host_to_device).operands = MakeOperands(
+          Opcode::kLoadInputs, {{Role::kSource, frame_.host_inputs}, {Role::kCopy, frame_.inputs}});
     }
   }
 
@@ -73,54 +74,47 @@ class Sharder {
     }
     const BufferId scratch = AddBuffer(program_, "counters of all ranks", BufferKind::kScratch, -1, -1,
                                        Fixed(frame_.counts_bytes));
-    Instruction& update = Emit(Opcode::kUpdateStates, -1, frame_.reduce, frame_.counts);
-    update.operands.push_back({frame_.outcome, -1, Mode::kReads, /*former=*/true});
+    std::vector<NamedOperand> named = {{Role::kOutcome, frame_.outcome}, {Role::kScratch, scratch}};
     for (size_t state = 0; state < outline_.states.size(); ++state) {
       if (outline_.states[state].counter >= 0) {
-        update.operands.push_back({frame_.states[outline_.states[state].counter], -1, Mode::kAdds});
-        update.operands.push_back({frame_.states[state], -1, Mode::kAdds});
+        named.push_back({Role::kCounter, frame_.states[outline_.states[state].counter]});
+        named.push_back({Role::kState, frame_.states[state]});
       }
     }
-    update.operands.push_back({scratch, -1, Mode::kWrites});
+    Emit(Opcode::kUpdateStates, -1, frame_.reduce, frame_.counts).operands =
+        MakeOperands(Opcode::kUpdateStates, named);
   }
 
   void Update() {
-    std::vector<Operand> reads;
-    std::vector<Operand> writes;
+    std::vector<NamedOperand> copies;
     for (const UnitId id : InOrderOfFirstUse(outline_)) {
       const Unit& unit = outline_.units[id];
       const UnitFrame& frame = frame_.units[id];
       if (unit.frozen) {
         continue;
       }
-      Instruction& step = Emit(Opcode::kOptimizerStep, id, frame_.compute);
-      step.operands = {{frame.gradients, -1, Mode::kReads},
-                       {frame_.outcome, -1, Mode::kReads, /*former=*/true},
-                       {frame_.inputs, -1, Mode::kReads},
-                       {frame.weights, -1, Mode::kAdds},
-                       {frame.optimizer_state, -1, Mode::kAdds}};
-      if (frame.published >= 0) {
-        step.operands.push_back({frame.published, -1, Mode::kWrites});
-      }
-      if (frame.update_norms >= 0) {
-        step.operands.push_back({frame.update_norms, -1, Mode::kWrites});
-      }
       const int64_t scratch = options_.units[id].optimizer_scratch_bytes;
-      if (scratch > 0) {
-        step.operands.push_back({AddBuffer(program_, absl::StrCat("scratch of optimizer ", unit.name),
-                                           BufferKind::kScratch, id, -1, Fixed(scratch)),
-                                 -1, Mode::kWrites});
-      }
-      if (frame.update_norms >= 0) {
-        reads.push_back({frame.update_norms, -1, Mode::kReads});
-        writes.push_back({frame.host_update_norms, -1, Mode::kWrites});
-      }
+      const BufferId scratch_buffer =
+          scratch == 0 ? -1
+                       : AddBuffer(program_, absl::StrCat("scratch of optimizer ", unit.name),
+                                   BufferKind::kScratch, id, -1, Fixed(scratch));
+      Emit(Opcode::kOptimizerStep, id, frame_.compute).operands =
+          MakeOperands(Opcode::kOptimizerStep, {{Role::kReduced, frame.gradients},
+                                                {Role::kOutcome, frame_.outcome},
+                                                {Role::kInputs, frame_.inputs},
+                                                {Role::kWeights, frame.weights},
+                                                {Role::kOptimizerState, frame.optimizer_state},
+                                                {Role::kPublished, frame.published},
+                                                {Role::kUpdateNorms, frame.update_norms},
+                                                {Role::kScratch, scratch_buffer}});
+      copies.push_back({Role::kSource, frame.update_norms});
+      copies.push_back({Role::kCopy, frame.host_update_norms});
     }
-    Report(std::move(reads), writes);
+    Report(copies);
   }
 
-  void Report(std::vector<Operand> operands, const std::vector<Operand>& writes) {
-    operands.insert(operands.end(), writes.begin(), writes.end());
+  void Report(const std::vector<NamedOperand>& copies) {
+    std::vector<Operand> operands = MakeOperands(Opcode::kReport, copies);
     if (!operands.empty()) {
       Emit(Opcode::kReport, -1, frame_.device_to_host).operands = std::move(operands);
     }
@@ -152,9 +146,9 @@ class Sharder {
   void FillIn(Instruction& pass, Contributions& contributions) {
     ListOperands(outline_.nodes[pass.target], pass.opcode, options_.recompute, parts_.gradients, operands_);
     for (size_t k = 0; k < operands_.size(); ++k) {
-      if (operands_[k].what == PassOperand::What::kParameters) {
+      if (operands_[k].role == Role::kParameters) {
         pass.operands[k].buffer = gathered_[operands_[k].id];
-      } else if (operands_[k].what == PassOperand::What::kParameterGradient) {
+      } else if (operands_[k].role == Role::kParameterGradient) {
         pass.operands[k] = contributions.Write({operands_[k].id, operands_[k].part}, pass.microbatch);
       }
     }
@@ -172,8 +166,9 @@ class Sharder {
           AddBuffer(program_, absl::StrCat(unit.name, " shard"), BufferKind::kOuterGathered, span.unit, -1,
                     Fixed(frame.memory.outer_gathered),
                     frame.memory.gathers ? std::vector<BufferPart>() : PartsOf(unit, unit.precision.compute));
-      Emit(Opcode::kUnshardOuter, span.unit, frame_.outer, frame.outer_gather).operands = {
-          {frame.shard(), -1, Mode::kReads}, {outer_gathered_[span.unit], -1, Mode::kWrites}};
+      Emit(Opcode::kUnshardOuter, span.unit, frame_.outer, frame.outer_gather).operands =
+          MakeOperands(Opcode::kUnshardOuter,
+                       {{Role::kShard, frame.shard()}, {Role::kGathered, outer_gathered_[span.unit]}});
     }
   }
 
@@ -190,34 +185,32 @@ class Sharder {
                   id, -1, Fixed(frame.memory.gathered), PartsOf(unit, unit.precision.compute));
     Instruction& gather = Emit(Opcode::kUnshard, id, frame_.gather, frame.gather);
     gather.microbatch = frame.memory.gathers_once ? -1 : microbatch;
-    gather.operands = {{shard, -1, Mode::kReads}, {gathered_[id], -1, Mode::kWrites}};
+    gather.operands =
+        MakeOperands(Opcode::kUnshard, {{Role::kShard, shard}, {Role::kGathered, gathered_[id]}});
   }
 
   void Norm() {
-    Instruction& norm = Emit(Opcode::kGradientNorm, -1, frame_.reduce, frame_.norm);
+    std::vector<NamedOperand> named = {{Role::kInputs, frame_.inputs}, {Role::kOutcome, frame_.outcome}};
     for (const UnitFrame& unit : frame_.units) {
-      if (unit.norm_terms >= 0) {
-        norm.operands.push_back({unit.norm_terms, -1, Mode::kReads});
-      }
+      named.push_back({Role::kNormTerms, unit.norm_terms});
     }
-    norm.operands.push_back({frame_.inputs, -1, Mode::kReads});
-    norm.operands.push_back({frame_.outcome, -1, Mode::kWrites});
+    Emit(Opcode::kGradientNorm, -1, frame_.reduce, frame_.norm).operands =
+        MakeOperands(Opcode::kGradientNorm, named);
   }
 
   void ReportLosses() {
-    std::vector<Operand> reads;
-    std::vector<Operand> writes;
+    std::vector<NamedOperand> copies;
     for (const ValueId loss : outline_.losses) {
       for (int microbatch = 0; microbatch < program_.num_microbatches; ++microbatch) {
-        reads.push_back({frame_.losses[loss], microbatch, Mode::kReads});
-        writes.push_back({frame_.host_losses[loss], microbatch, Mode::kWrites});
+        copies.push_back({Role::kSource, frame_.losses[loss], microbatch});
+        copies.push_back({Role::kCopy, frame_.host_losses[loss], microbatch});
       }
     }
     if (parts_.gradients) {
-      reads.push_back({frame_.outcome, -1, Mode::kReads});
-      writes.push_back({frame_.host_outcome, -1, Mode::kWrites});
+      copies.push_back({Role::kSource, frame_.outcome});
+      copies.push_back({Role::kCopy, frame_.host_outcome});
     }
-    Report(std::move(reads), writes);
+    Report(copies);
   }
 
   const Outline& outline_;

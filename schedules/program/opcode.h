@@ -54,7 +54,7 @@ enum class LinkRule : uint8_t {
 };
 
 // One row for each opcode (opcode.cc). Its other definitions are in one place each: operands
-// (check/operand_shapes.cc), symbol (check/execution.cc), call (trainer/binder.cc).
+// (signature.cc), symbol (check/execution.cc), call (trainer/binder.cc).
 struct OpcodeInfo {
   Opcode opcode;
   const char* name;  // as the text prints it: "reduce"

@@ -50,11 +50,45 @@ enum class Mode : uint8_t {
   kAdds,    // reads and writes; the order of adds matters
 };
 
+// What an operand is to its instruction. Which of them an opcode has is in one table (signature.h).
+enum class Role : uint8_t {
+  // Of passes of nodes; values are also what stages exchange and what the host waits for.
+  kValue,
+  kGradient,  // of a value
+  kParameters,
+  kParameterGradient,
+  kState,
+  kCarriedState,
+  kInputs,
+  kScratch,
+  // Of copies between host and device.
+  kSource,
+  kCopy,
+  // Of units.
+  kShard,         // what a gather reads: published or main weights, or what the outer group gathered
+  kGathered,      // what it writes
+  kContribution,  // gradients of one microbatch
+  kCollected,
+  kSum,      // contributions of the whole run
+  kStaging,  // pieces of other ranks; the link fills it
+  kReduced,  // the accumulator: gradients over all ranks
+  kNormTerms,
+  kOutcome,
+  kWeights,
+  kOptimizerState,
+  kPublished,
+  kUpdateNorms,
+  kCounter,
+  kDead,  // what nothing reads any more
+};
+inline constexpr int kNumRoles = static_cast<int>(Role::kDead) + 1;
+
 struct Operand {
   BufferId buffer = -1;
   int part = -1;  // -1: all parts
   Mode mode = Mode::kReads;
   bool former = false;  // of a ring: the former run's element
+  Role role = Role::kValue;
   bool operator==(const Operand&) const = default;
 };
 
@@ -65,36 +99,13 @@ struct Wait {
   bool operator==(const Wait&) const = default;
 };
 
-// Operands are complete: an instruction accesses nothing else. The trainer binds tensors by their order:
-//   passes of nodes (ListOperands): the lists of Access in their order of declaration (reads, writes,
-//     gradient_reads, gradient_writes, parameters, parameter_gradients, state_reads, state_adds,
-//     state_carries), then inputs, then scratch. If several passes write a gradient or carry a state, the
-//     first has mode kWrites and later ones kAdds. Recompute: as the forward, without the writes that were
-//     kept, state_adds and state_carries. Forward in `validate`: without gradient_writes,
-//     parameter_gradients, state_adds and state_carries.
-//   LoadInputs: reads host inputs, writes inputs.
-//   LoadBatch: reads a part of the host batch, writes that part.
-//   Send: reads the value or gradient.
-//   Receive: writes it.
-//   HostWait: reads the sizes. Its stream "host" is the issuing thread, so every instruction issued after it
-//     knows that it has ended.
-//   Unshard: reads the shard (published, main where equal, or outer-gathered), writes gathered. A rank that
-//     is alone on the axis has no Unshard: nodes read the shard.
-//   UnshardOuter: reads the shard, writes outer-gathered.
-//   Zero: writes a part of the contribution.
-//   Round: reads a part of collected, writes that of the contribution.
-//   Accumulate: reads the contribution, writes or adds the full gradient.
-//   ReduceGradients: reads the contribution or the full gradient, writes staging (unless the rank is alone on
-//     the axis), writes or adds gradients, and, if it is the run's last of its unit (and no outer stage
-//     follows), writes norm terms.
-//   ReduceOuter: adds gradients, writes staging, writes norm terms.
-//   GradientNorm: reads norm terms of every trainable unit, reads inputs, writes outcome.
-//   OptimizerStep: reads gradients, reads outcome (former), reads inputs, adds weights, adds optimizer state,
-//     writes published (where it exists), writes update norms (if wanted), writes scratch (where it needs
-//     some).
-//   UpdateStates: reads outcome (former); for every state that has a counter: adds the counter, adds the
-//     state; writes scratch, which is as large as the counters of all ranks.
-//   Report: all reads, then the host buffers that they are copied to.
+// Operands are complete: an instruction accesses nothing else. Their roles and order are those of the
+// opcode's signature (signature.h), and of a node's pass those of its declaration (ListOperands). If several
+// passes write a gradient or carry a state, the first has mode kWrites and later ones kAdds. A Recompute
+// leaves out the values that were kept, and what only training writes; so does a Forward in `validate`. The
+// stream "host" of a HostWait is the issuing thread, so every instruction issued after it knows that it has
+// ended. A rank that is alone on an axis has no Unshard: nodes read the shard. The scratch of UpdateStates is
+// as large as the counters of all ranks.
 struct Instruction {
   Opcode opcode = Opcode::kForward;
   int target = -1;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "platform/check.h"
 #include "schedules/program/pass_operand.h"
+#include "schedules/program/signature.h"
 #include "schedules/program/text.h"
 
 namespace tandem::schedules {
@@ -35,7 +36,7 @@ double BytesOf(const Program& program, const Operand& operand) {
 double BytesOf(const Program& program, const Instruction& instruction, Mode mode) {
   double bytes = 0;
   for (const Operand& operand : instruction.operands) {
-    if (operand.mode == mode && program.buffers[operand.buffer].kind != BufferKind::kStaging) {
+    if (operand.mode == mode && operand.role != Role::kStaging) {
       bytes += BytesOf(program, operand);
     }
   }
@@ -49,13 +50,8 @@ double MovedBytes(const Program& program, const Instruction& instruction) {
 
 // The bytes of the reduced gradients.
 double AccumulatorBytes(const Program& program, const Instruction& instruction) {
-  double bytes = 0;
-  for (const Operand& operand : instruction.operands) {
-    if (program.buffers[operand.buffer].kind == BufferKind::kGradients) {
-      bytes += BytesOf(program, operand);
-    }
-  }
-  return bytes;
+  const Operand* const reduced = Find(instruction, Role::kReduced);
+  return reduced == nullptr ? 0 : BytesOf(program, *reduced);
 }
 
 // Where the gradients that the instruction reduces are placed.
@@ -134,13 +130,8 @@ Work SavedByKept(const Outline& outline, const Program& program, const Instructi
   Work saved;
   for (size_t i = 0; i < node.forward.writes.size(); ++i) {
     const ValueId value = node.forward.writes[i];
-    const bool written =
-        std::any_of(recompute.operands.begin(), recompute.operands.end(), [&](const Operand& operand) {
-          const Buffer& buffer = program.buffers[operand.buffer];
-          return operand.mode == Mode::kWrites && InfoOf(buffer.kind).subject == SubjectKind::kValue &&
-                 buffer.subject == value;
-        });
-    if (!written) {
+    const PassOperand written{.role = Role::kValue, .id = value, .mode = Mode::kWrites};
+    if (Find(program, recompute, written) == nullptr) {
       saved.flops += node.write_flops.empty() ? 0 : node.write_flops[i];
       saved.bytes += static_cast<double>(outline.values[value].bytes.expected);
     }

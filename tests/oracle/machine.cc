@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "platform/check.h"
+#include "tests/oracle/operand_table.h"
 
 namespace tandem::oracle {
 
@@ -262,9 +263,11 @@ void Machine::UpdateStates(const Program& program, const Instruction& in, int ru
   };
   // All that it reads, before anything that it writes: two of them may share memory in a mutant.
   std::vector<std::pair<Operand, std::vector<Hash>>> writes;
-  for (size_t k = 1; k + 2 < in.operands.size(); k += 2) {
-    const Operand& state = in.operands[k + 1];
-    const std::vector<Hash> counted = Get(program, in.operands[k], run);
+  const std::vector<Operand> counters = Named(program, in, "counter");
+  const std::vector<Operand> states = Named(program, in, "state");
+  for (size_t k = 0; k < std::min(counters.size(), states.size()); ++k) {
+    const Operand& state = states[k];
+    const std::vector<Hash> counted = Get(program, counters[k], run);
     const std::vector<Hash> held = Get(program, state, run);
     const uint64_t subject = U(program.buffers[state.buffer].subject);
     writes.emplace_back(state, for_ranks([&](int r) {
@@ -272,7 +275,7 @@ void Machine::UpdateStates(const Program& program, const Instruction& in, int ru
                           return HashOf(Operation::kUpdated, {subject, held[r], outcome[r]},
                                         in.communicator < 0 ? alone : counted);
                         }));
-    writes.emplace_back(in.operands[k], for_ranks([](int) { return HashOf(Operation::kZero, {}); }));
+    writes.emplace_back(counters[k], for_ranks([](int) { return HashOf(Operation::kZero, {}); }));
   }
   writes.emplace_back(in.operands.back(),
                       for_ranks([&](int) { return HashOf(Operation::kGarbage, {++num_garbage_}); }));

@@ -38,6 +38,14 @@ TEST(FormedTest, NoOperandIsMissing) {
   EXPECT_THAT(edited.Check(), HasSubstr("(forward layers.0.mlp mb 1) has 4 operands instead of 5"));
 }
 
+TEST(FormedTest, AnOperandHasTheRoleOfItsPlace) {
+  EditedStage edited(SmallDecoder(1));
+  Instruction& reduce = edited.Find(edited.stage.train, "reduce layers.0 mb 0");
+  ASSERT_EQ(reduce.operands[0].role, Role::kContribution);
+  reduce.operands[0].role = Role::kSum;
+  EXPECT_THAT(edited.Check(), HasSubstr("in place 0, where something else belongs"));
+}
+
 TEST(FormedTest, AnOutputIsOverwrittenAndNeverAddedTo) {
   EditedStage edited(SmallDecoder(1));
   edited.Find(edited.stage.train, "forward embedding mb 0").operands[1].mode = Mode::kAdds;

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "schedules/program/signature.h"
 #include "schedules/simulate/measurement.h"
 #include "tests/schedules/simulate/hand_program.h"
 
@@ -39,7 +40,11 @@ Work WorkOn(Opcode opcode, const std::vector<std::pair<BufferKind, Mode>>& opera
   program.buffers.clear();
   Instruction instruction{.opcode = opcode, .target = 0, .communicator = ranks > 0 ? 0 : -1};
   for (const auto& [kind, mode] : operands) {
-    instruction.operands.push_back({.buffer = static_cast<BufferId>(program.buffers.size()), .mode = mode});
+    const Role role = kind == BufferKind::kStaging     ? Role::kStaging
+                      : kind == BufferKind::kGradients ? Role::kReduced
+                                                       : Role::kWeights;
+    instruction.operands.push_back(
+        {.buffer = static_cast<BufferId>(program.buffers.size()), .mode = mode, .role = role});
     program.buffers.push_back({.kind = kind, .bytes = {1000, 4000}});
   }
   return WorkOf(HandOutline(), program, instruction, HandWorkload(ranks));
@@ -73,17 +78,16 @@ TEST_F(CostTest, AReductionGathersTheSumWhereEveryRankOfTheAxisKeepsIt) {
     Program program = HandProgram();
     program.buffers = {{.kind = BufferKind::kFullGradient, .bytes = {3000, 3000}},
                        {.kind = BufferKind::kStaging, .bytes = {3000, 3000}},
-                       {.kind = BufferKind::kGradients, .bytes = {1000, 1000}}};
+                       {.kind = BufferKind::kGradients, .bytes = {1000, 1000}},
+                       {.kind = BufferKind::kNormTerms, .bytes = {8, 8}}};
     const Instruction instruction{
         .opcode = opcode,
         .target = 0,
         .communicator = 0,
-        .operands = opcode == Opcode::kReduceOuter
-                        ? std::vector<Operand>{{.buffer = 2, .mode = Mode::kAdds},
-                                               {.buffer = 1, .mode = Mode::kWrites}}
-                        : std::vector<Operand>{{.buffer = 0},
-                                               {.buffer = 1, .mode = Mode::kWrites},
-                                               {.buffer = 2, .mode = Mode::kWrites}}};
+        .operands =
+            opcode == Opcode::kReduceOuter
+                ? MakeOperands(opcode, {{Role::kReduced, 2}, {Role::kStaging, 1}, {Role::kNormTerms, 3}})
+                : MakeOperands(opcode, {{Role::kSum, 0}, {Role::kStaging, 1}, {Role::kReduced, 2}})};
     Outline outline = HandOutline();
     outline.units[0].group = group;
     Workload workload = HandWorkload(4);
@@ -134,10 +138,10 @@ TEST_F(CostTest, AForwardThatRunsAgainDoesNotPayForWhatWasKept) {
   outline_.nodes[0].write_flops = {30, 40};
   program_.buffers = {{.kind = BufferKind::kActivation, .subject = 1, .bytes = {500, 500}},
                       {.kind = BufferKind::kScratch, .subject = 0, .bytes = {500, 500}}};
-  const Instruction again{
-      .opcode = Opcode::kRecompute,
-      .target = 0,
-      .operands = {{.buffer = 0, .mode = Mode::kWrites}, {.buffer = 1, .mode = Mode::kWrites}}};
+  const Instruction again{.opcode = Opcode::kRecompute,
+                          .target = 0,
+                          .operands = {{.buffer = 0, .mode = Mode::kWrites},
+                                       {.buffer = 1, .mode = Mode::kWrites, .role = Role::kScratch}}};
   EXPECT_EQ(WorkOf(outline_, program_, again, HandWorkload()), (Work{.flops = 40, .bytes = 7000}));
   outline_.nodes[0].write_flops.clear();
   EXPECT_EQ(WorkOf(outline_, program_, again, HandWorkload()).flops, 70) << "nothing is known of the parts";
