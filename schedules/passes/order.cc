@@ -4,6 +4,7 @@
 
 #include "platform/check.h"
 #include "schedules/passes/passes.h"
+#include "schedules/program/signature.h"
 
 namespace tandem::schedules {
 namespace {
@@ -38,7 +39,7 @@ class Orderer {
     for (Instruction& instruction : program_.instructions) {
       const int position = static_cast<int>(fixed_.size());
       if (instruction.opcode == Opcode::kUnshard) {
-        const BufferId buffer = instruction.operands.back().buffer;
+        const BufferId buffer = Find(instruction, Role::kGathered)->buffer;
         const bool once = instruction.microbatch < 0;
         gathers_.push_back({.instruction = std::move(instruction), .buffer = buffer, .once = once});
       } else if (instruction.opcode == Opcode::kLoadBatch) {

@@ -145,38 +145,24 @@ const char* ToText(Role role) { return kRoles.at(static_cast<size_t>(role)); }
 
 std::vector<Operand> MakeOperands(Opcode opcode, const std::vector<NamedOperand>& named, bool first) {
   std::vector<Operand> operands;
-  std::vector<bool> used(named.size(), false);
-  const std::vector<OperandRow>& rows = SignatureOf(opcode);
-  const auto take = [&](const OperandRow& row) {
-    for (size_t i = 0; i < named.size(); ++i) {
-      if (!used[i] && named[i].role == row.role && named[i].buffer >= 0) {
-        used[i] = true;
-        const bool adds = Allows(row.modes, static_cast<int>(Mode::kAdds)) &&
-                          (!first || !Allows(row.modes, static_cast<int>(Mode::kWrites)));
-        operands.push_back({.buffer = named[i].buffer,
-                            .part = named[i].part,
-                            .mode = adds                                                ? Mode::kAdds
-                                    : Allows(row.modes, static_cast<int>(Mode::kReads)) ? Mode::kReads
-                                                                                        : Mode::kWrites,
-                            .former = row.former,
-                            .role = row.role});
-        return true;
+  for (const OperandRow& row : SignatureOf(opcode)) {
+    const bool writes = Allows(row.modes, static_cast<int>(Mode::kWrites));
+    const bool adds = Allows(row.modes, static_cast<int>(Mode::kAdds)) && !(first && writes);
+    const Mode mode = adds ? Mode::kAdds : writes ? Mode::kWrites : Mode::kReads;
+    const size_t before = operands.size();
+    for (const NamedOperand& operand : named) {
+      if (operand.role == row.role && operand.buffer >= 0) {
+        operands.push_back({operand.buffer, operand.part, mode, row.former, row.role});
       }
     }
-    return false;
-  };
-  for (const OperandRow& row : rows) {
-    bool found = take(row);
-    TANDEM_CHECK(found || row.presence != Presence::kOnce,
-                 absl::StrCat(InfoOf(opcode).name, " has its ", ToText(row.role)));
-    while (found && row.presence == Presence::kEach) {
-      found = take(row);
-    }
+    const size_t found = operands.size() - before;
+    TANDEM_CHECK(
+        row.presence == Presence::kEach || found == 1 || (found == 0 && row.presence != Presence::kOnce),
+        absl::StrCat(InfoOf(opcode).name, " has one ", ToText(row.role)));
   }
-  for (size_t i = 0; i < named.size(); ++i) {
-    TANDEM_CHECK(used[i] || named[i].buffer < 0,
-                 absl::StrCat(InfoOf(opcode).name, " has no ", ToText(named[i].role)));
-  }
+  TANDEM_CHECK(std::ssize(operands) == std::count_if(named.begin(), named.end(),
+                                                     [](const NamedOperand& o) { return o.buffer >= 0; }),
+               absl::StrCat(InfoOf(opcode).name, " has no operands but those of its signature"));
   return operands;
 }
 
