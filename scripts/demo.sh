@@ -5,15 +5,19 @@
 # else with two workers of one rank each on the CPU (ZeRO-3). With --moe the model has experts, which two ranks share:
 # on two GPUs, else on the CPU.
 #
-#   scripts/demo.sh [--moe] [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
+# With --real it goes the whole way of a model of your own, on the CPU: it makes a tokenizer and a small Hugging Face model,
+# prepares the text, starts from the model, trains, exports, and lets transformers load the result.
+#
+#   scripts/demo.sh [--moe | --real] [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 example=headers torch=()
 while [ $# -gt 0 ]; do
   case $1 in
     --moe) example="headers-moe" ;;
+    --real) example="real" ;;
     --torch) [ $# -ge 2 ] || { echo "demo: --torch needs a folder" >&2; exit 2; }; torch=(--torch "$2"); shift ;;
-    -h|--help) sed -n '3,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "demo: unknown argument '$1'; see scripts/demo.sh --help" >&2; exit 2 ;;
   esac
   shift
@@ -40,7 +44,7 @@ find_gpus() {
     fi
   done <<<"$listed"
 }
-find_gpus
+[ "$example" = real ] || find_gpus
 # GPUs that the user names in CUDA_VISIBLE_DEVICES are used; workers offer those.
 if [ ${#gpus[@]} -gt 0 ] && [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
   case $CUDA_VISIBLE_DEVICES in
@@ -53,6 +57,7 @@ CUDA_VISIBLE_DEVICES=$(IFS=,; echo "${gpus[*]}")
 export CUDA_VISIBLE_DEVICES
 cuda=() targets=(tandem tandem-controller tandem-worker tandem-trainer)
 if [ ${#gpus[@]} -gt 0 ]; then cuda=(--cuda) targets+=(tandem-trainer-cuda); fi
+[ "$example" != real ] || scripts/setup.sh --data --transformers "${torch[@]}"
 scripts/build.sh "${cuda[@]}" "${torch[@]}" --target "${targets[@]}"
 
 # The newest headers that a compiler brought: /usr/include/c++/12 on Debian 12.
@@ -60,6 +65,21 @@ headers=$(find /usr/include/c++ -mindepth 1 -maxdepth 1 -type d | sort -V | tail
 [ -n "$headers" ] || { echo "demo: no C++ headers below /usr/include/c++; install g++" >&2; exit 1; }
 run=runs/demo-$(date +%Y%m%d-%H%M%S)
 mkdir -p "$run"
+if [ "$example" = real ]; then
+  python=$HOME/.cache/tandem/transformers-5.23.0/bin/python
+  [ -x "$python" ] || { echo "demo: --real needs transformers on the wheel's LibTorch; omit --torch" >&2; exit 1; }
+  started=$SECONDS
+  quiet=(env TRANSFORMERS_VERBOSITY=error HF_HUB_DISABLE_PROGRESS_BARS=1 TQDM_DISABLE=1 TOKENIZERS_PARALLELISM=true)
+  "${quiet[@]}" "$python" scripts/demo_real.py make "$headers" "$run"
+  step() { echo "demo: tandem $*"; build/release/bin/tandem "$@"; }
+  step data prepare "$run/corpus.jsonl" --tokenizer "$run/model" --out "$run/tokens"
+  sed -e "s#runs/real#$run#" examples/real.yaml >"$run/job.yaml"
+  step run -f "$run/job.yaml" --workers 2 --slots 1
+  step export "$run/checkpoints" --to "$run/export" --dtype fp32
+  "${quiet[@]}" "$python" scripts/demo_real.py show "$run"
+  echo "demo: $((SECONDS - started)) s after the build; the model is $run/export"
+  exit
+fi
 sed -e "s#/usr/include/c++/12#$headers#" -e "s#runs/$example#$run/checkpoints#" "examples/$example.yaml" >"$run/job.yaml"
 shape=(--workers 2 --slots 1)
 if [ ${#gpus[@]} -gt 0 ]; then
