@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs on folders of tokens, which are written here from the description of the format (docs/formats.md)."""
+import array
+import json
+import pathlib
+import random
+import struct
+
+from cluster import tiny_job
+
+SEED = 20261128
+VOCABULARY = 300
+
+
+def write_dataset(folder, documents, vocabulary=VOCABULARY):
+    """One shard of u16."""
+    folder.mkdir()
+    tokens = [token for document in documents for token in document]
+    begins = [0]
+    for document in documents:
+        begins.append(begins[-1] + 2 * len(document))
+    (folder / "a.bin").write_bytes(array.array("H", tokens).tobytes())
+    (folder / "a.idx").write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(documents), len(documents) + 1) +
+                                   array.array("i", map(len, documents)).tobytes() + array.array("q", begins[:-1]).tobytes() +
+                                   array.array("q", range(len(documents) + 1)).tobytes())
+    (folder / "dataset.json").write_text(json.dumps({
+        "format": "tandem-dataset", "version": 1, "token_type": "u16", "documents": len(documents), "tokens": len(tokens),
+        "tokenizer": {"kind": "huggingface", "path": "/models/x", "sha256": "0" * 64, "vocabulary": vocabulary, "eos": 0},
+        "shards": [{"name": "a", "documents": len(documents), "tokens": len(tokens)}]}))
+    return folder
+
+
+def random_documents():
+    """Of few tokens each that follow each other often, so that there is something to learn."""
+    generator = random.Random(SEED)
+    return [[(start + i * i) % 40 + 1 for i in range(generator.randrange(5, 200))] + [0]
+            for start in (generator.randrange(40) for _ in range(400))]
+
+
+def job(name, folder, directory, ranks, **data):
+    spec = tiny_job(name, ranks=ranks, steps=12, directory=directory, every_steps=6, validate_every_steps=6, validation_batches=2)
+    spec["model"]["vocab_size"] = VOCABULARY
+    spec["training"]["global_batch_size"] = 8
+    spec["data"] = {"train": str(folder), **data}
+    return spec
+
+
+def run(cluster, spec):
+    cluster.submit(spec)
+    cluster.wait_state(spec["name"], "SUCCEEDED", 120)
+    lines = (pathlib.Path(spec["checkpoint"]["directory"]) / "metrics.jsonl").read_text().splitlines()
+    return {line["step"]: [line.get(key) for key in ("loss", "validation_loss")] for line in map(json.loads, lines)}
+
+
+def test_losses_on_tokens_do_not_depend_on_ranks(start, tmp_path):
+    cluster = start(workers=2, slots=1)
+    folder = write_dataset(tmp_path / "tokens", random_documents())
+    for packed in ({}, {"documents": "packed"}):
+        kind = "packed" if packed else "stream"
+        one = run(cluster, job(f"{kind}-one", folder, tmp_path / f"{kind}-one", 1, **packed))
+        two = run(cluster, job(f"{kind}-two", folder, tmp_path / f"{kind}-two", 2, **packed))
+        assert one == two and len(one) == 13
+        assert two[12][0] < two[1][0] and two[12][1] < two[0][1], "it learns"
+        resumed = job(f"{kind}-on", folder, tmp_path / f"{kind}-on", 2, **packed)
+        resumed["checkpoint"]["resume"] = str(tmp_path / f"{kind}-one" / "step-6")
+        assert run(cluster, resumed) == {step: one[step] for step in range(7, 13)}
+
+
+def test_too_small_a_vocabulary_is_refused(start, tmp_path):
+    cluster = start(workers=1, slots=1)
+    folder = write_dataset(tmp_path / "tokens", random_documents(), vocabulary=VOCABULARY + 1)
+    spec = tmp_path / "large.json"
+    spec.write_text(json.dumps(job("large", folder, tmp_path / "large", 1)))
+    refused = cluster.cli("submit", "-f", spec, check=False)
+    assert refused.returncode != 0 and "at least 301 with the tokenizer of data.train" in refused.stderr
+
+
+def test_tokens_outside_the_vocabulary_are_named(start, tmp_path):
+    cluster = start(workers=1, slots=1)
+    folder = write_dataset(tmp_path / "tokens", [[1, 2, 3] * 400 + [VOCABULARY] + [1, 2, 3] * 400])
+    spec = job("outside", folder, tmp_path / "outside", 1, validation_fraction=0)
+    spec["training"]["validate_every_steps"] = 0
+    cluster.submit(spec)
+    cluster.wait_state("outside", "FAILED", 60)
+    assert f"{folder}/a.bin has token id 300 at byte 2400; a model with model.vocab_size 300 takes ids" in json.dumps(
+        cluster.job("outside"))
