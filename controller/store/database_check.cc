@@ -10,7 +10,7 @@ namespace tandem::controller {
 
 absl::StatusOr<std::unique_ptr<DatabaseCheck>> DatabaseCheck::Start(const std::string& path,
                                                                     std::function<void(absl::Status)> done) {
-  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::OpenFrozen(path));
+  TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::OpenReader(path));
   return std::unique_ptr<DatabaseCheck>(new DatabaseCheck(std::move(db), std::move(done)));
 }
 

@@ -21,8 +21,9 @@ namespace tandem::controller {
 // takes a cold disk 20 s, and serving need not wait for that. Thread-safe.
 class DatabaseCheck {
  public:
-  // `path` leads to a file that stays frozen (Database::Freeze) until `done` is called: on the thread of the
-  // check, once, with what Database::Check says, unless this object ends before.
+  // `path` leads to a file that this process has open (Database::Open) as long as this object lives. `done`
+  // is called on the thread of the check, once, with what Database::Check says, unless this object ends
+  // before.
   static absl::StatusOr<std::unique_ptr<DatabaseCheck>> Start(const std::string& path,
                                                               std::function<void(absl::Status)> done);
   // Breaks the check off.

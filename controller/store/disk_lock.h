@@ -12,11 +12,11 @@
 
 namespace tandem::controller {
 
-// The lock of a database. Who has it may wait for the disk: milliseconds, or as long as the disk stands
-// still. The few threads that serve every caller must not wait with it. Thread-safe.
+// The lock of a connection to a database. Its holder may wait for the disk: milliseconds, or as long as the
+// disk stands still. The few threads that serve every caller must not wait with it. Thread-safe.
 class ABSL_LOCKABLE DiskLock {
  public:
-  // What a reader waits for a holder. In a standstill only the first second costs anything.
+  // What a caller waits for a holder. In a standstill only the first second costs anything.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // Waits until the holder has had the lock for `patience`. False: it still has it.
@@ -46,8 +46,8 @@ class ABSL_LOCKABLE DiskLock {
   std::chrono::steady_clock::time_point since_ ABSL_GUARDED_BY(mu_);
 };
 
-// Holds a DiskLock, where it got it. Without a limit it always does. With one: return status() where it is an
-// error, before anything that the lock guards.
+// Holds a DiskLock if it got it. Without a limit it always does. With one: ask held(), or return status() if
+// it is an error, before anything that the lock guards.
 class ABSL_SCOPED_LOCKABLE DiskTurn {
  public:
   explicit DiskTurn(DiskLock& lock, absl::Duration patience = absl::InfiniteDuration())
@@ -61,6 +61,7 @@ class ABSL_SCOPED_LOCKABLE DiskTurn {
   DiskTurn(const DiskTurn&) = delete;
   DiskTurn& operator=(const DiskTurn&) = delete;
 
+  bool held() const { return held_; }
   absl::Status status() const {
     return held_ ? absl::OkStatus()
                  : absl::UnavailableError(absl::StrCat("the controller's disk has not answered for ",

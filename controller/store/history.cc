@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/store/rows.h"
@@ -27,11 +29,15 @@ CREATE INDEX IF NOT EXISTS norms_with_bytes ON norms (job, id, bytes);
 CREATE TABLE IF NOT EXISTS totals (job TEXT PRIMARY KEY, last_step INTEGER NOT NULL, steps INTEGER NOT NULL,
   microseconds INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS item_tables (digest TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS commits (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS tables_of_jobs (job TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (job, digest))
   WITHOUT ROWID;
 )";
 
 constexpr char kAfter[] = "FROM reports WHERE job = ? AND (attempt, step) > (?, ?)";
+
+// What a reader waits for the writer before it reads what is committed.
+constexpr absl::Duration kGlance = absl::Milliseconds(100);
 
 // Nothing but reports is lost with it.
 constexpr char kOfDamage[] = "move it away to go on without the old reports";
@@ -48,11 +54,16 @@ struct History::Statements {
       "excluded.last_step, "
       "steps = steps + 1, microseconds = microseconds + excluded.microseconds WHERE excluded.last_step > "
       "last_step");
-  Statement get_totals = db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?");
   Statement insert_table = db.Prepare("INSERT OR IGNORE INTO item_tables VALUES (?, ?)");
   Statement insert_table_of_job = db.Prepare("INSERT OR IGNORE INTO tables_of_jobs VALUES (?, ?)");
   Statement count_other_tables =
       db.Prepare("SELECT count(*) FROM tables_of_jobs WHERE job = ? AND digest <> ?");
+  Statement put_commits = db.Prepare("INSERT OR REPLACE INTO commits VALUES (1, ?)");
+};
+
+struct History::Queries {
+  Database& db;
+  Statement get_totals = db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?");
   Statement get_table = db.Prepare("SELECT data FROM item_tables WHERE digest = ?");
   Statement after = db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt, step LIMIT ?"));
   Statement count_after = db.Prepare(absl::StrCat("SELECT count(*) ", kAfter));
@@ -63,7 +74,44 @@ struct History::Statements {
   Statement last =
       db.Prepare("SELECT attempt, step FROM reports WHERE job = ? ORDER BY attempt DESC, step DESC LIMIT 1");
   Statement last_step = db.Prepare("SELECT coalesce(max(step), 0) FROM reports WHERE job = ?");
+  NormReader norms = NormReader(db);
+
+  absl::StatusOr<int64_t> HighestStep(const std::string& job) { return ReadNumber(last_step.Bind(job)); }
+
+  // The reports that `query` finds, one of these.
+  absl::StatusOr<std::vector<v1::StepReport>> Reports(const std::string& job, Statement& query,
+                                                      bool with_norms) {
+    absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, UnreadableReport());
+    for (size_t i = 0; with_norms && out.ok() && i < out->size(); ++i) {
+      TANDEM_RETURN_IF_ERROR(norms.AddTo(job, (*out)[i]));
+    }
+    return out;
+  }
 };
+
+template <typename Read>
+auto History::LookAtCommitted(const Read& read) {
+  using Answer = decltype(read(std::declval<Queries&>()));
+  const DiskTurn turn(reader_mu_, DiskLock::kPatience);
+  if (!turn.held()) {
+    return Answer(turn.status());
+  }
+  const absl::Status damage = Damage();
+  return damage.ok() ? read(*committed_) : Answer(damage);
+}
+
+template <typename Read>
+auto History::Look(const Read& read) {
+  using Answer = decltype(read(std::declval<Queries&>()));
+  {
+    const DiskTurn turn(mu_, kGlance);
+    if (turn.held()) {
+      const absl::Status damage = Damage();
+      return damage.ok() ? read(*latest_) : Answer(damage);
+    }
+  }
+  return LookAtCommitted(read);
+}
 
 History::History(std::unique_ptr<Database> db, const Options& options)
     : options_(options), db_(std::move(db)) {}
@@ -71,7 +119,13 @@ History::History(std::unique_ptr<Database> db, const Options& options)
 History::~History() {
   check_.reset();  // which calls this object
   Commit();
+  {
+    const DiskTurn turn(reader_mu_);
+    committed_.reset();
+    reader_.reset();
+  }
   const DiskTurn turn(mu_);
+  latest_.reset();
   norms_.reset();
   statements_.reset();
   db_.reset();
@@ -81,7 +135,11 @@ absl::StatusOr<std::unique_ptr<History>> History::OpenAt(const std::string& path
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, Database::Sync::kNormal));
   std::unique_ptr<History> out(new History(std::move(db), options));
   TANDEM_RETURN_IF_ERROR(out->Prepare());
-  TANDEM_RETURN_IF_ERROR(out->StartCheck(path));
+  TANDEM_RETURN_IF_ERROR(out->CountCommits(path));
+  TANDEM_RETURN_IF_ERROR(out->OpenReader(path));
+  TANDEM_ASSIGN_OR_RETURN(
+      out->check_, DatabaseCheck::Start(
+                       path, [history = out.get()](const absl::Status& found) { history->Checked(found); }));
   return out;
 }
 
@@ -91,40 +149,65 @@ absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& direct
     return WithRemedy(out.status(), kOfDamage);
   }
   if ((*out)->AwaitCheck(options.check_patience)) {
-    const DiskTurn turn((*out)->mu_);
-    TANDEM_RETURN_IF_ERROR((*out)->damage_);
+    TANDEM_RETURN_IF_ERROR((*out)->Damage());
   }
   return out;
 }
 
-absl::Status History::StartCheck(const std::string& path) {
-  {
-    const DiskTurn turn(mu_);
-    TANDEM_RETURN_IF_ERROR(db_->Freeze());
+absl::Status History::CountCommits(const std::string& path) {
+  const std::string file = std::filesystem::path(path).replace_extension(".commits").string();
+  const DiskTurn turn(mu_);
+  Statement get = db_->Prepare("SELECT coalesce(max(count), 0) FROM commits");
+  TANDEM_ASSIGN_OR_RETURN(const int64_t here, ReadNumber(get));
+  const absl::StatusOr<std::optional<int64_t>> read = CommitCount::Read(file);
+  if (!read.ok() && !absl::IsDataLoss(read.status())) {
+    return read.status();
   }
-  TANDEM_ASSIGN_OR_RETURN(check_,
-                          DatabaseCheck::Start(path, [this](const absl::Status& found) { Checked(found); }));
+  if (!read.ok()) {
+    platform::Log(platform::LogLevel::kWarning, "it is not known whether the history has lost reports",
+                  {{"error", std::string(read.status().message())}});
+  }
+  const int64_t noted = read.ok() ? read->value_or(0) : 0;
+  if (noted > here) {
+    lost_commits_ = noted - here;
+    platform::Log(platform::LogLevel::kError,
+                  "the last commits of reports are missing: the history or its log was damaged, removed or "
+                  "replaced; `metrics` lacks these steps, metrics.jsonl beside a job's checkpoints has them",
+                  {{"history", path}, {"lost", absl::StrCat(lost_commits_)}, {"of", absl::StrCat(noted)}});
+    TANDEM_RETURN_IF_ERROR(statements_->put_commits.Bind(noted).Run());  // it is said once
+  }
+  TANDEM_RETURN_IF_ERROR(commits_.Open(file));
+  return commits_.Write(std::max(here, noted));
+}
+
+absl::Status History::OpenReader(const std::string& path) {
+  const DiskTurn turn(reader_mu_);
+  TANDEM_ASSIGN_OR_RETURN(reader_, Database::OpenReader(path));
+  committed_ = std::make_unique<Queries>(*reader_);
   return absl::OkStatus();
 }
 
+absl::Status History::Damage() const {
+  const absl::MutexLock lock(&damage_mu_);
+  return damage_;
+}
+
 void History::Checked(const absl::Status& found) {
+  if (found.ok()) {
+    return;
+  }
+  const absl::Status damage = WithRemedy(found, kOfDamage);
+  {
+    const absl::MutexLock lock(&damage_mu_);
+    damage_ = damage;
+  }
   std::vector<Committed> waiting;
-  absl::Status damage;
   {
     const DiskTurn turn(mu_);
-    damage_ = WithRemedy(found, kOfDamage);
-    if (damage_.ok()) {
-      damage_ = db_->Thaw();
-    }
-    damage = damage_;
-    if (!damage.ok()) {
-      waiting = RollBack();
-    }
+    waiting = RollBack();
   }
-  if (!damage.ok()) {
-    platform::Log(platform::LogLevel::kError, "the reports cannot be read, and no more are taken",
-                  {{"error", std::string(damage.message())}});
-  }
+  platform::Log(platform::LogLevel::kError, "the reports cannot be read, and no more are taken",
+                {{"error", std::string(damage.message())}});
   for (const Committed& call : waiting) {
     call(damage);
   }
@@ -136,7 +219,6 @@ std::vector<History::Committed> History::RollBack() {
   }
   open_ = false;
   uncommitted_ = 0;
-  durable_steps_.clear();
   return std::exchange(waiting_, {});
 }
 
@@ -151,6 +233,7 @@ absl::Status History::Prepare() {
   }
   TANDEM_RETURN_IF_ERROR(db_->Execute(absl::StrCat(kTables, "PRAGMA user_version = ", kSchema)));
   statements_ = std::make_unique<Statements>(*db_);
+  latest_ = std::make_unique<Queries>(*db_);
   norms_.emplace(*db_, options_.norm_bytes_of_a_job, options_.norm_bytes);
   return norms_->Count();
 }
@@ -194,7 +277,8 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       committed(turn.status());
       return turn.status();
     }
-    absl::Status status = damage_;
+    const absl::Status damage = Damage();
+    absl::Status status = damage;
     if (status.ok() && !open_) {
       status = db_->Execute("BEGIN");
       open_ = status.ok();
@@ -202,13 +286,6 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
     }
     if (status.ok() && batch.has_table()) {
       status = InsertTable(batch.id().job_id(), batch.table());
-    }
-    if (status.ok() && !durable_steps_.contains(batch.id().job_id())) {
-      const absl::StatusOr<int64_t> before = HighestStep(batch.id().job_id());
-      status = before.status();
-      if (status.ok()) {
-        durable_steps_[batch.id().job_id()] = *before;
-      }
     }
     for (const v1::StepReport& report : batch.reports()) {
       if (!status.ok()) {
@@ -221,8 +298,8 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       status = Insert(batch.id().job_id(), stamped);
       ++uncommitted_;
     }
-    if (!damage_.ok()) {
-      ended.second = damage_;  // the log has it
+    if (!damage.ok()) {
+      ended.second = damage;  // the log has it
       ended.first.push_back(std::move(committed));
     } else if (!status.ok()) {
       platform::Log(platform::LogLevel::kError, "reports could not be stored; the workers send them again",
@@ -249,7 +326,11 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
     return {};
   }
   TANDEM_FAILPOINT("controller.before_commit.report");
+  const int64_t number = commits_.count() + 1;
   absl::Status status = db_->CheckInPlace();
+  if (status.ok()) {
+    status = statements_->put_commits.Bind(number).Run();
+  }
   if (status.ok()) {
     status = db_->Execute("COMMIT");
   }
@@ -262,8 +343,11 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
     norms_->Count().IgnoreError();
     return {std::move(waiting), status};
   }
+  if (const absl::Status noted = commits_.Write(number); !noted.ok()) {
+    platform::Log(platform::LogLevel::kWarning, "the number of commits of the history cannot be written",
+                  {{"error", std::string(noted.message())}});
+  }
   open_ = false;
-  durable_steps_.clear();
   uncommitted_ = 0;
   return {std::exchange(waiting_, {}), status};
 }
@@ -290,77 +374,61 @@ void History::Commit() {
   }
 }
 
-absl::StatusOr<std::vector<v1::StepReport>> History::Read(const std::string& job, Statement& query,
-                                                          bool norms) {
-  absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, UnreadableReport());
-  for (size_t i = 0; norms && out.ok() && i < out->size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(norms_->AddTo(job, (*out)[i]));
-  }
-  return out;
-}
-
 absl::StatusOr<std::vector<v1::StepReport>> History::After(const std::string& job, Position position,
                                                            int limit, bool norms) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  statements_->after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
-  return Read(job, statements_->after, norms);
+  return Look([&](Queries& queries) {
+    queries.after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
+    return queries.Reports(job, queries.after, norms);
+  });
 }
 
 absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position position) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  return ReadNumber(statements_->count_after.Bind(job).Bind(position.attempt).Bind(position.step));
+  return Look([&](Queries& queries) {
+    return ReadNumber(queries.count_after.Bind(job).Bind(position.attempt).Bind(position.step));
+  });
 }
 
 absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string& job, Position position,
                                                               bool norms) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  statements_->newest.Bind(job).Bind(position.attempt).Bind(position.step);
-  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Read(job, statements_->newest, norms));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Look([&](Queries& queries) {
+                            queries.newest.Bind(job).Bind(position.attempt).Bind(position.step);
+                            return queries.Reports(job, queries.newest, norms);
+                          }));
   return reports.empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(reports.front()));
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
                                                            int64_t last, int limit, bool norms) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  statements_->range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
-  return Read(job, statements_->range, norms);
+  return Look([&](Queries& queries) {
+    queries.range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
+    return queries.Reports(job, queries.range, norms);
+  });
 }
 
 absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& job, int64_t first,
                                                              int64_t last, bool norms) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  if (norms) {
-    TANDEM_ASSIGN_OR_RETURN(const std::optional<int64_t> step, norms_->FirstStep(job, first, last));
-    if (!step.has_value()) {
-      return std::nullopt;
-    }
-    first = *step;
-  }
-  statements_->range.Bind(job).Bind(first).Bind(last).Bind(int64_t{1});
-  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> found, Read(job, statements_->range, norms));
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> found,
+                          Look([&](Queries& queries) -> absl::StatusOr<std::vector<v1::StepReport>> {
+                            int64_t at = first;
+                            if (norms) {
+                              TANDEM_ASSIGN_OR_RETURN(const std::optional<int64_t> step,
+                                                      queries.norms.FirstStep(job, first, last));
+                              if (!step.has_value()) {
+                                return std::vector<v1::StepReport>{};
+                              }
+                              at = *step;
+                            }
+                            queries.range.Bind(job).Bind(at).Bind(last).Bind(int64_t{1});
+                            return queries.Reports(job, queries.range, norms);
+                          }));
   return found.empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(found[0]));
 }
 
 absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& job, int64_t first,
                                                             int64_t last, int points, const Trim& trim) {
-  int64_t end = 0;
-  {
-    const DiskTurn turn(mu_, DiskLock::kPatience);
-    TANDEM_RETURN_IF_ERROR(turn.status());
-    TANDEM_RETURN_IF_ERROR(damage_);
-    TANDEM_ASSIGN_OR_RETURN(const int64_t highest, HighestStep(job));
-    end = last > 0 ? std::min(last, highest) : highest;
-  }
+  TANDEM_ASSIGN_OR_RETURN(const int64_t highest,
+                          Look([&](Queries& queries) { return queries.HighestStep(job); }));
+  const int64_t end = last > 0 ? std::min(last, highest) : highest;
   const bool norms = trim != nullptr;
   int64_t stride = 0;
   std::vector<v1::StepReport> out;
@@ -389,51 +457,40 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
 }
 
 absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  statements_->get_table.Bind(digest);
-  return ReadRow<v1::ParameterTable>(statements_->get_table, UnreadableReport());
+  return Look([&](Queries& queries) {
+    queries.get_table.Bind(digest);
+    return ReadRow<v1::ParameterTable>(queries.get_table, UnreadableReport());
+  });
 }
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  Statement& query = statements_->last;
-  query.Bind(job);
-  Position out;
-  if (query.Next()) {
-    out = {.attempt = static_cast<int>(query.Int(0)), .step = query.Int(1)};
-  }
-  TANDEM_RETURN_IF_ERROR(query.Finish());
-  return out;
+  return Look([&](Queries& queries) -> absl::StatusOr<Position> {
+    Statement& query = queries.last;
+    query.Bind(job);
+    Position out;
+    if (query.Next()) {
+      out = {.attempt = static_cast<int>(query.Int(0)), .step = query.Int(1)};
+    }
+    TANDEM_RETURN_IF_ERROR(query.Finish());
+    return out;
+  });
 }
 
 absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  Statement& query = statements_->get_totals;
-  query.Bind(job);
-  StepTotals out;
-  if (query.Next()) {
-    out = {.steps = query.Int(0), .seconds = static_cast<double>(query.Int(1)) * 1e-6};
-  }
-  TANDEM_RETURN_IF_ERROR(query.Finish());
-  return out;
+  return Look([&](Queries& queries) -> absl::StatusOr<StepTotals> {
+    Statement& query = queries.get_totals;
+    query.Bind(job);
+    StepTotals out;
+    if (query.Next()) {
+      out = {.steps = query.Int(0), .seconds = static_cast<double>(query.Int(1)) * 1e-6};
+    }
+    TANDEM_RETURN_IF_ERROR(query.Finish());
+    return out;
+  });
 }
 
 absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
-  TANDEM_RETURN_IF_ERROR(turn.status());
-  TANDEM_RETURN_IF_ERROR(damage_);
-  const auto durable = durable_steps_.find(job);
-  return durable != durable_steps_.end() ? durable->second : HighestStep(job);
-}
-
-absl::StatusOr<int64_t> History::HighestStep(const std::string& job) {
-  return ReadNumber(statements_->last_step.Bind(job));
+  return LookAtCommitted([&](Queries& queries) { return queries.HighestStep(job); });
 }
 
 absl::Status History::CheckInPlace() const {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,8 +13,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/core/time_account.h"
+#include "controller/store/commit_count.h"
 #include "controller/store/database_check.h"
 #include "controller/store/disk_lock.h"
 #include "controller/store/norm_ring.h"
@@ -25,8 +26,14 @@
 namespace tandem::controller {
 
 // The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
-// wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe; who reads or
-// adds while the disk stands still gets Unavailable (disk_lock.h).
+// wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe.
+//
+// Readers see every report at once. While the disk holds up the writer they read, over a connection of their
+// own, what is committed; Unavailable where the disk does not even read (disk_lock.h).
+//
+// How many commits there were is in DIR/history.commits too (commit_count.h): SQLite takes the first damaged
+// frame of its log for the log's end, so a flipped bit or a log that was removed takes reports away without
+// an error. What is missing at the start is logged, and the history goes on without it.
 //
 // The whole file is read in search of damage, which may take longer than a server wants to wait: it
 // goes on in the background then. Where it finds damage, every call answers with it (DataLoss, with what to
@@ -55,7 +62,7 @@ class History {
   static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
   ~History();
 
-  // Readers see the reports at once. Unavailable while the disk stands still. The table's digest must be its
+  // Unavailable while the disk stands still. The table's digest must be its
   // own (proto/table_digest.h); of a job at most kMostTablesOfAJob are kept, the first ones. `committed` is
   // called when they are durable, or with the error after which they must be sent again; from the thread that
   // commits, with no lock held.
@@ -94,8 +101,8 @@ class History {
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
   // Over the steps from 1 on that were reported to a controller that keeps totals (older ones did not).
   absl::StatusOr<StepTotals> Totals(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
-  // The highest step of a job of which the report is durable, so that it never falls, whichever process dies;
-  // 0 where there is none.
+  // The highest step of a job of which the report is committed, so that it never falls, whichever process
+  // dies; 0 where there is none.
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether the whole file has been read within `patience`.
@@ -103,16 +110,19 @@ class History {
 
   int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // How many commits that were acknowledged were missing when it was opened.
+  int64_t lost_commits() const { return lost_commits_; }
+
   // FailedPrecondition where history.db was deleted, moved or replaced under this process.
   absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Statements;
+  struct Statements;  // of the connection that writes
+  struct Queries;     // of either connection
   History(std::unique_ptr<Database> db, const Options& options);
 
   static absl::StatusOr<std::unique_ptr<History>> OpenAt(const std::string& path, const Options& options);
   absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status StartCheck(const std::string& path);
   // On the thread of the check.
   void Checked(const absl::Status& found) ABSL_LOCKS_EXCLUDED(mu_);
   // Drops the open transaction; what is to be called then.
@@ -121,15 +131,22 @@ class History {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertTable(const std::string& job, const v1::ParameterTable& table)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Over all reports, durable or not.
-  absl::StatusOr<int64_t> HighestStep(const std::string& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Compares the number of commits with the file's, and goes on from the higher one.
+  absl::Status CountCommits(const std::string& path) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OpenReader(const std::string& path) ABSL_LOCKS_EXCLUDED(reader_mu_);
+  absl::Status Damage() const ABSL_LOCKS_EXCLUDED(damage_mu_);
+  // What `read` returns of the Queries: those of the writer, or those of the reader where the disk has the
+  // writer.
+  template <typename Read>
+  auto Look(const Read& read) ABSL_LOCKS_EXCLUDED(mu_, reader_mu_);
+  // The same of what is committed.
+  template <typename Read>
+  auto LookAtCommitted(const Read& read) ABSL_LOCKS_EXCLUDED(reader_mu_);
   // Ends the open transaction; what is to be called then, and with what.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The first report of these steps; `norms`: the first that has them.
   absl::StatusOr<std::optional<v1::StepReport>> First(const std::string& job, int64_t first, int64_t last,
                                                       bool norms) ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<std::vector<v1::StepReport>> Read(const std::string& job, Statement& query, bool norms)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   mutable DiskLock mu_;
@@ -139,11 +156,16 @@ class History {
   bool open_ ABSL_GUARDED_BY(mu_) = false;  // a transaction
   int uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time first_uncommitted_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, int64_t> durable_steps_
-      ABSL_GUARDED_BY(mu_);  // of jobs in the transaction, before it
   std::atomic<bool> due_ = false;
   std::vector<Committed> waiting_ ABSL_GUARDED_BY(mu_);
-  absl::Status damage_ ABSL_GUARDED_BY(mu_);  // that the check has found
+  CommitCount commits_ ABSL_GUARDED_BY(mu_);
+  int64_t lost_commits_ = 0;
+  std::unique_ptr<Queries> latest_ ABSL_GUARDED_BY(mu_);
+  DiskLock reader_mu_;
+  std::unique_ptr<Database> reader_ ABSL_GUARDED_BY(reader_mu_);
+  std::unique_ptr<Queries> committed_ ABSL_GUARDED_BY(reader_mu_);
+  mutable absl::Mutex damage_mu_;
+  absl::Status damage_ ABSL_GUARDED_BY(damage_mu_);  // that the check has found
   std::unique_ptr<DatabaseCheck> check_;
 };
 

@@ -20,10 +20,7 @@ NormRing::NormRing(Database& db, int64_t max_bytes_of_a_job, int64_t max_bytes)
       insert_(db.Prepare("INSERT INTO norms (job, step, attempt, bytes, data) VALUES (?, ?, ?, ?, ?)")),
       delete_(db.Prepare("DELETE FROM norms WHERE id = ?")),
       oldest_of_job_(db.Prepare("SELECT id, job, bytes FROM norms WHERE job = ? ORDER BY id LIMIT 1")),
-      oldest_(db.Prepare("SELECT id, job, bytes FROM norms ORDER BY id LIMIT 1")),
-      get_(db.Prepare("SELECT attempt, data FROM norms WHERE job = ? AND step = ?")),
-      first_(db.Prepare(
-          "SELECT step FROM norms WHERE job = ? AND step >= ? AND step <= ? ORDER BY step LIMIT 1")) {}
+      oldest_(db.Prepare("SELECT id, job, bytes FROM norms ORDER BY id LIMIT 1")) {}
 
 // From the index alone: the table has a page for each norms, of which a cold disk takes seconds to read all.
 absl::Status NormRing::Count() {
@@ -92,7 +89,12 @@ absl::Status NormRing::Evict(const std::string& job) {
   return absl::OkStatus();
 }
 
-absl::Status NormRing::AddTo(const std::string& job, v1::StepReport& report) {
+NormReader::NormReader(Database& db)
+    : get_(db.Prepare("SELECT attempt, data FROM norms WHERE job = ? AND step = ?")),
+      first_(db.Prepare(
+          "SELECT step FROM norms WHERE job = ? AND step >= ? AND step <= ? ORDER BY step LIMIT 1")) {}
+
+absl::Status NormReader::AddTo(const std::string& job, v1::StepReport& report) {
   using OfAttempt = std::pair<int64_t, v1::Norms>;
   get_.Bind(job).Bind(report.step());
   absl::StatusOr<std::optional<OfAttempt>> found =
@@ -106,8 +108,8 @@ absl::Status NormRing::AddTo(const std::string& job, v1::StepReport& report) {
   return found.status();
 }
 
-absl::StatusOr<std::optional<int64_t>> NormRing::FirstStep(const std::string& job, int64_t first,
-                                                           int64_t last) {
+absl::StatusOr<std::optional<int64_t>> NormReader::FirstStep(const std::string& job, int64_t first,
+                                                             int64_t last) {
   first_.Bind(job).Bind(first).Bind(last);
   std::optional<int64_t> step;
   if (first_.Next()) {

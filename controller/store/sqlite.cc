@@ -16,6 +16,19 @@
 namespace tandem::controller {
 namespace {
 
+// The process has the file, not a connection: other processes get in neither to read nor to write, and the
+// index of the log is in this one's memory, not in a file.
+constexpr char kOfThisProcess[] = "unix-excl";
+constexpr int kBusyMs = 100;  // what a connection waits for another's statement
+
+absl::Status OpenErrorOf(sqlite3* db, const std::string& path) {
+  std::string text = absl::StrCat(path, ": SQLite: ", sqlite3_errmsg(db));
+  if (const int error = sqlite3_system_errno(db); error != 0) {
+    absl::StrAppend(&text, ": ", std::strerror(error));
+  }
+  return absl::UnavailableError(text);
+}
+
 // The errno of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes
 // the log.
 int LastErrno(sqlite3* db, int rc) {
@@ -134,19 +147,14 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
     return regular;
   }
   sqlite3* db = nullptr;
-  const int rc = sqlite3_open_v2(path.c_str(), &db,
-                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int rc = sqlite3_open_v2(
+      path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, kOfThisProcess);
   std::unique_ptr<Database> out(new Database(db, path));
   if (rc != SQLITE_OK) {
-    std::string text = absl::StrCat(path, ": SQLite: ", sqlite3_errmsg(db));
-    if (const int error = sqlite3_system_errno(db); error != 0) {
-      absl::StrAppend(&text, ": ", std::strerror(error));
-    }
-    return absl::UnavailableError(text);
+    return OpenErrorOf(db, path);
   }
   sqlite3_extended_result_codes(db, 1);
-  // EXCLUSIVE comes before WAL: then no shared-memory file is made, and nobody else gets in.
-  for (const char* pragma : {"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=WAL",
+  for (const char* pragma : {"PRAGMA journal_mode=WAL",
                              sync == Sync::kFull ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
                              // The lock is taken by the first write.
                              "BEGIN IMMEDIATE", "COMMIT"}) {
@@ -159,31 +167,33 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
     }
     TANDEM_RETURN_IF_ERROR(status);
   }
+  sqlite3_busy_timeout(db, kBusyMs);
   out->file_ = IdOf(path);
   out->log_ = IdOf(path + "-wal");
   return out;
 }
 
-absl::StatusOr<std::unique_ptr<Database>> Database::OpenFrozen(const std::string& path) {
-  const std::string uri = absl::StrCat(
-      "file:", absl::StrReplaceAll(path, {{"%", "%25"}, {"?", "%3f"}, {"#", "%23"}}), "?immutable=1");
+absl::StatusOr<std::unique_ptr<Database>> Database::OpenReader(const std::string& path) {
   sqlite3* db = nullptr;
-  const int rc = sqlite3_open_v2(uri.c_str(), &db,
-                                 SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, nullptr);
+  // Not "read-only" for SQLite, which would then not know that the process has the file.
+  const int rc =
+      sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, kOfThisProcess);
   std::unique_ptr<Database> out(new Database(db, path));
   if (rc != SQLITE_OK) {
-    return absl::UnavailableError(absl::StrCat(path, ": SQLite: ", sqlite3_errmsg(db)));
+    return OpenErrorOf(db, path);
   }
   sqlite3_extended_result_codes(db, 1);
+  sqlite3_busy_timeout(db, kBusyMs);
+  TANDEM_RETURN_IF_ERROR(out->Execute("PRAGMA query_only=ON"));
   return out;
 }
 
-absl::Status Database::Freeze() {
-  TANDEM_RETURN_IF_ERROR(Execute("PRAGMA wal_autocheckpoint=0"));
-  return EmptyLog();
+absl::StatusOr<bool> Database::EmptyLog() {
+  Statement empty = Prepare("PRAGMA wal_checkpoint(TRUNCATE)");
+  const bool busy = empty.Next() && empty.Int(0) != 0;
+  TANDEM_RETURN_IF_ERROR(empty.Finish());
+  return !busy;
 }
-
-absl::Status Database::EmptyLog() { return Execute("PRAGMA wal_checkpoint(TRUNCATE)"); }
 
 int64_t Database::LogBytes() const {
   struct stat found {};
@@ -191,10 +201,6 @@ int64_t Database::LogBytes() const {
 }
 
 void Database::KeepLog() { sqlite3_db_config(db_, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr); }
-
-absl::Status Database::Thaw() {
-  return Execute("PRAGMA wal_autocheckpoint=1000");
-}  // pages; SQLite's default
 
 void Database::Interrupt() { sqlite3_interrupt(db_); }
 

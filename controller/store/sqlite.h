@@ -53,7 +53,8 @@ class Statement {
   int next_parameter_ = 1;
 };
 
-// One connection that alone has its file (locking_mode EXCLUSIVE, write-ahead log). Not thread-safe.
+// A connection to a file that this process alone has (SQLite's "unix-excl", write-ahead log): one writes,
+// others read what it has committed and wait for none of its locks. A connection is not thread-safe.
 // The text of every error begins with the file's path. ResourceExhausted: there is no room for what was to be
 // written, none of it was, and it may be tried again; DataLoss: the file is damaged; PermissionDenied: it
 // cannot be written.
@@ -63,17 +64,13 @@ class Database {
 
   // FailedPrecondition where another process has the file.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Sync sync);
-  // Beside the connection that has the file, in the same process: reads the file as it is, without its log,
-  // and takes no lock. Of use only while that connection has it frozen.
-  static absl::StatusOr<std::unique_ptr<Database>> OpenFrozen(const std::string& path);
+  // A connection that only reads, beside the one that this process has opened with Open. It is closed first.
+  static absl::StatusOr<std::unique_ptr<Database>> OpenReader(const std::string& path);
   ~Database();
 
-  // Moves what is in the log to the file, and from then on only writes to the log, until Thaw.
-  absl::Status Freeze();
-  absl::Status Thaw();
-
-  // Moves what is in the log to the file, durably, and makes the log an empty file.
-  absl::Status EmptyLog();
+  // Moves what is in the log to the file, durably, and makes the log an empty file. False: a reader is in the
+  // log, which stays as it is; try again.
+  absl::StatusOr<bool> EmptyLog();
   int64_t LogBytes() const;
   // The log stays as it is when this connection closes, for looking into what is wrong with it.
   void KeepLog();

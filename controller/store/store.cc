@@ -93,13 +93,17 @@ struct Store::Statements {
   Statement put_sum = db.Prepare("INSERT OR REPLACE INTO job_sums VALUES (?, ?, ?)");
   Statement insert_request = db.Prepare("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)");
   Statement put_filler = db.Prepare("INSERT OR REPLACE INTO meta VALUES ('filler', zeroblob(65536))");
-  Statement find_id = db.Prepare("SELECT job FROM jobs WHERE id = ?");
-  Statement find_prefix = db.Prepare("SELECT job FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?");
   Statement find_row = db.Prepare("SELECT job, runtime FROM jobs WHERE id = ?");
-  Statement find_name =
-      db.Prepare("SELECT job FROM jobs WHERE name = ? ORDER BY live DESC, submitted DESC LIMIT 1");
   Statement find_request = db.Prepare(
       "SELECT jobs.job FROM requests JOIN jobs ON jobs.id = requests.job WHERE owner = ? AND request = ?");
+};
+
+struct Store::Queries {
+  Database& db;
+  Statement find_id = db.Prepare("SELECT job FROM jobs WHERE id = ?");
+  Statement find_prefix = db.Prepare("SELECT job FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?");
+  Statement find_name =
+      db.Prepare("SELECT job FROM jobs WHERE name = ? ORDER BY live DESC, submitted DESC LIMIT 1");
   Statement events_of_all = db.Prepare("SELECT data FROM events WHERE seq > ? ORDER BY seq LIMIT ?");
   Statement events_of_job =
       db.Prepare("SELECT data FROM events WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?");
@@ -111,6 +115,11 @@ Store::Store(std::unique_ptr<Database> db, const std::string& directory)
       journal_(absl::StrCat(directory, "/controller.journal")) {}
 
 Store::~Store() {
+  {
+    const DiskTurn turn(reader_mu_);
+    queries_.reset();
+    reader_.reset();
+  }
   const DiskTurn turn(mu_);
   statements_.reset();
   db_.reset();
@@ -127,6 +136,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::OpenIn(const std::string& director
   TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA wal_autocheckpoint=0"));
   std::unique_ptr<Store> store(new Store(std::move(db), directory));
   TANDEM_RETURN_IF_ERROR(store->Prepare(random));
+  TANDEM_RETURN_IF_ERROR(store->OpenReader());
   return store;
 }
 
@@ -188,6 +198,13 @@ absl::Status Store::Prepare(platform::Random& random) {
   }
   TANDEM_RETURN_IF_ERROR(db_->Execute("COMMIT"));
   statements_ = std::make_unique<Statements>(*db_);
+  return absl::OkStatus();
+}
+
+absl::Status Store::OpenReader() {
+  const DiskTurn turn(reader_mu_);
+  TANDEM_ASSIGN_OR_RETURN(reader_, Database::OpenReader(path_));
+  queries_ = std::make_unique<Queries>(*reader_);
   return absl::OkStatus();
 }
 
@@ -270,9 +287,11 @@ absl::Status Store::Replay(State& state) {
 }
 
 absl::Status Store::Tidy() {
-  TANDEM_RETURN_IF_ERROR(db_->EmptyLog());
-  TANDEM_RETURN_IF_ERROR(journal_.Begin(store_id_, term_, last_seq_));
-  tidy_ = true;
+  TANDEM_ASSIGN_OR_RETURN(const bool emptied, db_->EmptyLog());
+  if (emptied) {
+    TANDEM_RETURN_IF_ERROR(journal_.Begin(store_id_, term_, last_seq_));
+    tidy_ = true;
+  }
   return absl::OkStatus();
 }
 
@@ -330,11 +349,10 @@ absl::StatusOr<State> Store::ReadState() {
   TANDEM_RETURN_IF_ERROR(Replay(state));
   state.jobs.RemoveEnded();
   former_.reset();
-  const absl::Status tidied = Tidy();
-  if (!tidied.ok() && !absl::IsResourceExhausted(tidied)) {
+  tidy_ = false;
+  if (const absl::Status tidied = Tidy(); !tidied.ok() && !absl::IsResourceExhausted(tidied)) {
     return tidied;
   }
-  tidy_ = tidied.ok();
   return state;
 }
 
@@ -426,16 +444,15 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
 }
 
 absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
+  const DiskTurn turn(reader_mu_, DiskLock::kPatience);
   TANDEM_RETURN_IF_ERROR(turn.status());
-  statements_->find_id.Bind(id_or_name);
-  absl::StatusOr<std::optional<v1::Job>> out =
-      ReadRow<v1::Job>(statements_->find_id, DataLoss(path_, "a job"));
+  queries_->find_id.Bind(id_or_name);
+  absl::StatusOr<std::optional<v1::Job>> out = ReadRow<v1::Job>(queries_->find_id, DataLoss(path_, "a job"));
   if (!out.ok() || out->has_value()) {
     return out;
   }
-  statements_->find_name.Bind(id_or_name);
-  return ReadRow<v1::Job>(statements_->find_name, DataLoss(path_, "a job"));
+  queries_->find_name.Bind(id_or_name);
+  return ReadRow<v1::Job>(queries_->find_name, DataLoss(path_, "a job"));
 }
 
 absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
@@ -446,11 +463,10 @@ absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
   std::vector<v1::Job> candidates;
   const bool hexadecimal = text.find_first_not_of("0123456789abcdef") == std::string::npos;
   if (hexadecimal && text.size() >= kLeastIdPrefix) {
-    const DiskTurn turn(mu_, DiskLock::kPatience);
+    const DiskTurn turn(reader_mu_, DiskLock::kPatience);
     TANDEM_RETURN_IF_ERROR(turn.status());
-    statements_->find_prefix.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
-    TANDEM_ASSIGN_OR_RETURN(candidates,
-                            ReadRows<v1::Job>(statements_->find_prefix, DataLoss(path_, "a job")));
+    queries_->find_prefix.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
+    TANDEM_ASSIGN_OR_RETURN(candidates, ReadRows<v1::Job>(queries_->find_prefix, DataLoss(path_, "a job")));
   }
   if (candidates.empty()) {
     return absl::NotFoundError(absl::StrCat("no job ", text, "; `tandem get jobs` lists them"));
@@ -486,7 +502,7 @@ absl::StatusOr<std::optional<v1::Job>> Store::FindRequest(const std::string& own
 
 absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t before, int limit,
                                                                      const std::set<v1::JobState>& states) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
+  const DiskTurn turn(reader_mu_, DiskLock::kPatience);
   TANDEM_RETURN_IF_ERROR(turn.status());
   std::string sql = "SELECT submitted, job FROM jobs WHERE submitted < ?";
   if (!states.empty()) {
@@ -498,7 +514,7 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t bef
                     ")");
   }
   absl::StrAppend(&sql, " ORDER BY submitted DESC LIMIT ?");
-  Statement query = db_->Prepare(sql);
+  Statement query = reader_->Prepare(sql);
   query.Bind(before > 0 ? before : INT64_MAX).Bind(limit);
   using Listed = std::pair<int64_t, v1::Job>;
   return ReadRows<Listed>(query, DataLoss(path_, "a job"), [](const Statement& row, Listed& out) {
@@ -508,9 +524,9 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t bef
 }
 
 absl::StatusOr<std::vector<v1::Event>> Store::Events(const std::string& job_id, int64_t seq, int limit) {
-  const DiskTurn turn(mu_, DiskLock::kPatience);
+  const DiskTurn turn(reader_mu_, DiskLock::kPatience);
   TANDEM_RETURN_IF_ERROR(turn.status());
-  Statement& query = job_id.empty() ? statements_->events_of_all : statements_->events_of_job;
+  Statement& query = job_id.empty() ? queries_->events_of_all : queries_->events_of_job;
   if (!job_id.empty()) {
     query.Bind(job_id);
   }

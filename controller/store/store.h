@@ -20,8 +20,10 @@
 namespace tandem::controller {
 
 // What is durable of the controller: the log of events, a row per job, request ids, the store's id and term
-// (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe; readers see whole commits.
-// Find, Lookup, List and Events answer Unavailable while the disk stands still (disk_lock.h).
+// (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe.
+// Find, Lookup, List and Events are for callers: they have a connection of their own, see the last commit,
+// and wait for none that waits for the disk. They answer Unavailable where the disk does not even read
+// (disk_lock.h). The other calls wait.
 class Store {
  public:
   // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, where another
@@ -57,26 +59,27 @@ class Store {
   absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The job of that id, else the live one of that name, else the newest ended one of that name.
-  absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(reader_mu_);
   // The job that a user means: as Find, else the one whose id begins with `text`, of at least four
   // characters. NotFound, or InvalidArgument where several ids begin so, with what to do.
-  absl::StatusOr<v1::Job> Lookup(const std::string& text) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<v1::Job> Lookup(const std::string& text) ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::StatusOr<std::optional<v1::Job>> FindRequest(const std::string& owner, const std::string& request_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Jobs submitted before `before` (a submitted_seq; 0: all), newest first, with their submitted_seq.
   absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> List(int64_t before, int limit,
                                                                 const std::set<v1::JobState>& states)
-      ABSL_LOCKS_EXCLUDED(mu_);
+      ABSL_LOCKS_EXCLUDED(reader_mu_);
 
   // Events after `seq`, oldest first; of one job, or of all where `job_id` is empty.
   absl::StatusOr<std::vector<v1::Event>> Events(const std::string& job_id, int64_t seq, int limit)
-      ABSL_LOCKS_EXCLUDED(mu_);
+      ABSL_LOCKS_EXCLUDED(reader_mu_);
   int64_t LastSeq() const { return last_seq_; }
 
  private:
   Store(std::unique_ptr<Database> db, const std::string& directory);
-  struct Statements;
+  struct Statements;  // of the connection that writes
+  struct Queries;     // of the one that reads for callers
 
   static absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory,
                                                        platform::Random& random);
@@ -86,11 +89,12 @@ class Store {
   absl::Status CheckComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Commits the events of the journal that the database lacks.
   absl::Status Replay(State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves the log to the main file, and begins the journal anew.
+  // Moves the log to the main file, and begins the journal anew. Sets tidy_ if no reader was in the log.
   absl::Status Tidy() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CommitNow(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status OpenReader() ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The transaction, of which `written` is how its writes went: commits it, or rolls it back.
   absl::Status End(absl::Status written) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -101,6 +105,9 @@ class Store {
   mutable DiskLock mu_;
   std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
   std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
+  DiskLock reader_mu_;
+  std::unique_ptr<Database> reader_ ABSL_GUARDED_BY(reader_mu_);
+  std::unique_ptr<Queries> queries_ ABSL_GUARDED_BY(reader_mu_);
   std::atomic<int64_t> last_seq_ = 0;  // of the last commit
   std::string store_id_;
   int64_t term_ = 0;

@@ -284,6 +284,61 @@ TEST_F(HistoryTest, AWholeFileIsWrittenAsBeforeOnceItIsChecked) {
   EXPECT_EQ(history->Range("j", 1, 0, 1000, false)->size(), 512U);
 }
 
+// A history that a kill ended with three commits in its log.
+class HistoryDamageTest : public HistoryTest {
+ protected:
+  HistoryDamageTest() {
+    const std::string live = folder_.path() + "/live";
+    std::filesystem::create_directories(live);
+    std::unique_ptr<History> history = History::Open(live, {}).value();
+    for (int64_t step = 1; step <= 3; ++step) {
+      EXPECT_TRUE(history->Add(BatchOf("j", 1, step, step), kNow, [](const absl::Status&) {}).ok());
+      history->Commit();
+    }
+    std::filesystem::copy(live, killed_);
+  }
+  // How many commits a start misses, and steps that are there then.
+  void ExpectLost(int64_t lost, int64_t steps) {
+    const std::unique_ptr<History> history = History::Open(killed_, {}).value();
+    EXPECT_EQ(history->lost_commits(), lost);
+    EXPECT_EQ(history->CountAfter("j", {}).value(), steps);
+  }
+
+  const std::string killed_ = folder_.path() + "/killed";
+};
+
+TEST_F(HistoryDamageTest, AKillLosesNothing) { ExpectLost(0, 3); }
+
+TEST_F(HistoryDamageTest, AFlippedBitInTheLogIsNoticed) {
+  std::fstream log(killed_ + "/history.db-wal", std::ios::in | std::ios::out | std::ios::binary);
+  log.seekp(-100, std::ios::end);
+  log << 'Z' << std::flush;
+  ExpectLost(1, 2);
+  ExpectLost(0, 2);
+}
+
+TEST_F(HistoryDamageTest, ARemovedLogIsNoticed) {
+  std::filesystem::remove(killed_ + "/history.db-wal");
+  ExpectLost(3, 0);
+}
+
+TEST_F(HistoryDamageTest, ARemovedHistoryIsNoticed) {
+  std::filesystem::remove(killed_ + "/history.db");
+  std::filesystem::remove(killed_ + "/history.db-wal");
+  ExpectLost(3, 0);
+}
+
+TEST_F(HistoryDamageTest, AHistoryOfAnOlderBuildHasNoCount) {
+  std::filesystem::remove(killed_ + "/history.commits");
+  ExpectLost(0, 3);
+}
+
+TEST_F(HistoryDamageTest, ADamagedCountIsNoDamageOfReports) {
+  std::ofstream(killed_ + "/history.commits") << "tandem-commits 1 x y\n";
+  ExpectLost(0, 3);
+  ExpectLost(0, 3);
+}
+
 TEST_F(HistoryTest, ACheckThatGoesOnEndsWithTheHistory) {
   {
     std::unique_ptr<History> history = Open();

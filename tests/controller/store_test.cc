@@ -152,13 +152,26 @@ TEST_F(StoreTest, NamesFindTheLiveJobThenTheNewestEnded) {
 }
 
 TEST_F(StoreTest, ASecondControllerOnTheDirectoryIsRefused) {
-  std::unique_ptr<Store> store = Open();
-  ExpectInChild([&] {  // a file lock is a process's
+  int opened[2];
+  ASSERT_EQ(pipe(opened), 0);
+  const pid_t pid = fork();  // before the store is open: a child would inherit what SQLite has of it
+  if (pid == 0) {
+    char byte = 0;
     platform::SeededRandom random(2);
+    const bool ready = read(opened[0], &byte, 1) == 1;
     const auto second = Store::Open(folder_.path(), random);
-    return absl::IsFailedPrecondition(second.status()) &&
-           second.status().message().find("another controller") != std::string::npos;
-  });
+    _exit(ready && absl::IsFailedPrecondition(second.status()) &&
+                  second.status().message().find("another controller") != std::string::npos
+              ? 0
+              : 1);
+  }
+  std::unique_ptr<Store> store = Open();
+  ASSERT_EQ(write(opened[1], "", 1), 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_EQ(status, 0);
+  close(opened[0]);
+  close(opened[1]);
 }
 
 TEST_F(StoreTest, AnUnknownSchemaRefusesToStart) {

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "platform/regular_file.h"
+
+namespace tandem::controller {
+
+// How many commits a database has taken, in a file beside it: one line "tandem-commits 1 COUNT DIGEST" of a
+// fixed length (COUNT in 20 digits, DIGEST the XXH3-128 of what precedes it). It is written after a commit
+// and is not synced: what a crash of the machine takes from it, it takes from the log of the database too.
+// Not thread-safe.
+class CommitCount {
+ public:
+  // What the file says; nullopt where there is none. DataLoss where it cannot be read.
+  static absl::StatusOr<std::optional<int64_t>> Read(const std::string& path);
+
+  // Makes the file where there is none. Call before Write.
+  absl::Status Open(const std::string& path);
+  absl::Status Write(int64_t count);
+
+  int64_t count() const { return count_; }
+
+ private:
+  std::string path_;
+  platform::Descriptor file_;
+  int64_t count_ = 0;  // of the last Write
+};
+
+}  // namespace tandem::controller
