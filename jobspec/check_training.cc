@@ -76,19 +76,6 @@ void CheckBatch(FieldChecker& check) {
                               " (", kMaxTokensPerMicrobatch, " tokens a microbatch)"),
                  "use a smaller number: global_batch_size says how much a step sees");
   }
-  const int64_t layers = check.spec().model().num_hidden_layers();
-  if (check.Usable({"model.num_hidden_layers", "training.validation_batches", "training.validate_every_steps",
-                    "parallelism.ranks"}) &&
-      training.validate_every_steps() > 0) {
-    const int64_t rounds = kMaxLayerPasses / layers;
-    const int64_t most = rounds * DataRanks(check);
-    if (most > 0 && training.validation_batches() > most) {
-      check.Refuse(
-          "training.validation_batches",
-          absl::StrCat("at most ", most, " (", rounds, " microbatches of a rank, with ", layers, " layers)"),
-          "use fewer, or a larger micro_batch_size");
-    }
-  }
   const int64_t data_ranks = DataRanks(check);
   if (!check.Usable({"training.micro_batch_size", "training.global_batch_size", "parallelism.ranks"}) ||
       data_ranks == 0) {
@@ -102,6 +89,7 @@ void CheckBatch(FieldChecker& check) {
                  NearestMultiples(global, unit, 1 << 24));
     return;
   }
+  const int64_t layers = check.spec().model().num_hidden_layers();
   if (check.Usable({"model.num_hidden_layers"}) && global / unit > kMaxLayerPasses / layers) {
     check.Refuse("training.global_batch_size",
                  absl::StrCat("at most ", kMaxLayerPasses / layers * unit, " (", kMaxLayerPasses / layers,

@@ -27,6 +27,18 @@ bool Validates(const TrainConfig& train) {
   return train.validate_every_steps > 0 && train.validation_batches > 0;
 }
 
+// Rounds of one run of `validate`. A validation is several of them, as few and as equal as that allows, so
+// that a request that comes during one waits about as long as for a step.
+int ValidationRoundsOfARun(const TrainConfig& train) {
+  constexpr int64_t kFewest = 4;  // forwards alone, so about a step of one round
+  if (!Validates(train)) {
+    return 0;
+  }
+  const int64_t most = std::max<int64_t>(train.microbatches_per_rank, kFewest);
+  const int64_t runs = (train.validation_rounds + most - 1) / most;
+  return static_cast<int>((train.validation_rounds + runs - 1) / runs);
+}
+
 schedules::MeshAxes Axes(const absl::StatusOr<parallel::DataParallelMesh>& mesh) {
   RequireOk(mesh.status());
   return {.inner = mesh->inner,
@@ -53,7 +65,7 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const par
       groups.Find("expt_dp") == nullptr ? dense : Axes(parallel::ExpertMesh(groups));
   return {
       .num_microbatches = plan.train.microbatches_per_rank,
-      .num_validation_microbatches = Validates(plan.train) ? plan.train.validation_rounds : 0,
+      .num_validation_microbatches = ValidationRoundsOfARun(plan.train),
       .strategy = strategy,
       .expert_strategy = strategy,
       .dense = dense,

@@ -170,7 +170,7 @@ TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
       .microbatches_per_rank = static_cast<int>(training.global_batch_size() / sequences_of_a_round),
       .validate_every_steps = training.validate_every_steps(),
       .validation_batches = training.validation_batches(),
-      .validation_rounds = static_cast<int>(topology.RoundsOf(training.validation_batches())),
+      .validation_rounds = topology.RoundsOf(training.validation_batches()),
       .parameter_norms = spec.report().parameter_norms(),
       .recompute = RecomputedNames(training),
       .keep_gathered = jobspec::NamesIn(spec.parallelism().fsdp().keep_gathered(), "none"),

@@ -61,7 +61,7 @@ struct TrainConfig {
   int microbatches_per_rank = 0;  // rounds of one step
   int64_t validate_every_steps = 0;
   int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
-  int validation_rounds = 0;       // of one validation
+  int64_t validation_rounds = 0;   // of one validation; those of a run of `validate` are in the options
   bool parameter_norms = false;
   std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: off
   std::vector<std::string> keep_gathered;  // units, or "all"

@@ -26,9 +26,11 @@
 #include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/progress.h"
+#include "trainer/request_agreement.h"
 #include "trainer/run_sequence.h"
 #include "trainer/step_reports.h"
 #include "trainer/training_state.h"
+#include "trainer/validation.h"
 
 namespace tandem::trainer {
 namespace {
@@ -160,16 +162,17 @@ class Rank::Impl {
           break;
         case RunSequence::Action::kValidate:
           Validate();
-          sequence_->Validated();
           break;
         case RunSequence::Action::kSave:
-          reports_->Submit();
+          if (!sequence_->validation_follows()) {  // its loss is part of the step's only report
+            reports_->Submit();
+          }
           // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is
           // there.
           reports_->Flush();
           SetPhase(v1::RANK_PHASE_CHECKPOINTING);
           save_error_ = state_.Save(sequence_->step(), updates_.skipped(), sequence_->is_final());
-          sequence_->Saved();
+          sequence_->Saved(save_error_.empty());
           Lap();
           break;
         case RunSequence::Action::kAnswer:
@@ -278,10 +281,6 @@ class Rank::Impl {
       message.mutable_profiled()->set_last(of.last);
       send_(std::move(message));
     }
-    const ProfileSteps profile = ProfileSteps::FromNumber(record.outcome.profile);
-    if (profile.id != 0) {
-      requests_.ProfileAgreed(profile.id);
-    }
     updates_.Computed(record.run.computed, record.outcome.finite);
     if (!record.outcome.finite && first_skipped_ == 0) {
       first_skipped_ = record.run.computed;
@@ -289,13 +288,22 @@ class Rank::Impl {
     if (!record.outcome.finite && plan_.train.stop_on_nonfinite && nonfinite_step_ == 0) {
       nonfinite_step_ = record.run.computed;
     }
-    sequence_->Ended({.checkpoint = (record.outcome.requests & kRequestCheckpoint) != 0,
-                      .stop = (record.outcome.requests & kRequestStop) != 0,
-                      .profile = profile});
+    ActOn(record.outcome);
     reports_->Computed(std::move(record), Lap());
     if (updates_.skipped() > 0) {
       reports_->Skipped(updates_.skipped());
     }
+  }
+
+  // On the requests that the ranks have agreed on.
+  void ActOn(const fsdp::NormOutcome& agreed) {
+    const ProfileSteps profile = ProfileSteps::FromNumber(agreed.profile);
+    if (profile.id != 0) {
+      requests_.ProfileAgreed(profile.id);
+    }
+    sequence_->Ended({.checkpoint = (agreed.requests & kRequestCheckpoint) != 0,
+                      .stop = (agreed.requests & kRequestStop) != 0,
+                      .profile = profile});
   }
 
   // The job has trained nothing, however many steps it took. All ranks come here.
@@ -336,22 +344,48 @@ class Rank::Impl {
     return std::chrono::duration<double>(now - std::exchange(lap_, now)).count();
   }
 
-  // On this rank's microbatches in the fixed windows of the validation text. Ranks that are left over in the
-  // last round take windows again; those losses are not counted. Step 0 has a report of nothing else.
+  // Until the validation is complete, or makes way for a request and goes on in the next call. Step 0 has a
+  // report of nothing else.
   void Validate() {
     SetPhase(v1::RANK_PHASE_STEPPING);
-    executor_.Issue(
-        {.run = {.kind = RunKind::kValidate}},
-        [this](int round, int64_t* tokens) {
-          const int64_t batches = plan_.train.validation_batches;
-          Load(*validation_loader_, step(), topology_.MicrobatchOf(round) % batches, batches, tokens);
-        },
-        step());
-    reports_->Validated(step(), executor_.Await().losses);
+    reports_->Flush();  // the ranks agree through the reports' communicator
+    if (!validation_.has_value()) {
+      validation_.emplace(plan_.train.validation_rounds, plan_.options.num_validation_microbatches);
+    }
+    while (!validation_->complete()) {
+      const bool goes_on = !sequence_->validation_makes_way();
+      if (goes_on && validation_->has_next() && executor_.in_flight() < 2) {
+        IssueValidation(validation_->Next());
+      } else if (executor_.in_flight() > 0) {
+        validation_->Ended(executor_.Await().losses);
+        if (goes_on) {
+          ActOn(AgreeOnRequests(communicators_.report, requests_, step()));
+        }
+      } else {
+        Lap();
+        return;
+      }
+    }
+    reports_->Validated(step(), validation_->TakeLosses());
+    validation_.reset();
+    sequence_->Validated();
     Lap();
     if (step() == 0) {
       reports_->Submit();
     }
+  }
+
+  // A piece, on this rank's microbatches in the fixed windows of the validation text. Ranks that are left
+  // over in the last rounds take windows again; those losses are not counted.
+  void IssueValidation(int64_t first_round) {
+    executor_.Issue(
+        {.run = {.kind = RunKind::kValidate}},
+        [this, first_round](int round, int64_t* tokens) {
+          const int64_t batches = plan_.train.validation_batches;
+          Load(*validation_loader_, step(), topology_.MicrobatchOf(first_round + round) % batches, batches,
+               tokens);
+        },
+        step());
   }
 
   // One of `microbatches` of a step, or of a validation.
@@ -375,7 +409,8 @@ class Rank::Impl {
   device::Device& device_;
 
   std::chrono::steady_clock::time_point lap_;
-  std::optional<RunSequence> sequence_;  // once it is known where the job starts
+  std::optional<RunSequence> sequence_;   // once it is known where the job starts
+  std::optional<Validation> validation_;  // in progress
   AppliedUpdates updates_{0, 0};
   int64_t updates_of_others_ = 0;  // of the job whose checkpoint this one started from
   int64_t first_skipped_ = 0;      // step; 0: none

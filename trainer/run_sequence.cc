@@ -52,21 +52,20 @@ RunSequence::Next RunSequence::DecideAtBoundary(int in_flight) const {
   if (in_flight > 0) {
     return {Action::kDrain, {}};
   }
-  // A stop may have little time left: it does not wait for a validation.
-  if (!stop_wanted_ && ValidationDue(applied_)) {
+  if (ValidationDue(applied_) && !validation_makes_way()) {
     return {Action::kValidate, {}};
   }
   if (SaveDue(applied_)) {
     return {Action::kSave, {}};
+  }
+  if (checkpoint_wanted_ && !stop_wanted_ && applied_ > 0) {
+    return {Action::kAnswer, {}};
   }
   if (applied_ >= options_.last_step) {
     return {Action::kFinish, {}};
   }
   if (stop_wanted_) {
     return {Action::kStop, {}};
-  }
-  if (checkpoint_wanted_) {
-    return {Action::kAnswer, {}};
   }
   return {Action::kIssue,
           {.kind = RunKind::kBegin, .computed = computed_ + 1, .recording = profiles_.next()}};
@@ -81,7 +80,16 @@ void RunSequence::Issued(const Run& run) {
   recording_ = run.recording != Recording::kNone;
 }
 
+void RunSequence::Saved(bool succeeded) {
+  saved_step_ = applied_;
+  save_failed_ = !succeeded;
+}
+
 void RunSequence::Ended(const Agreed& agreed) {
+  if (save_failed_ && (agreed.checkpoint || agreed.stop)) {
+    saved_step_ = -1;
+    save_failed_ = false;
+  }
   checkpoint_wanted_ |= agreed.checkpoint;
   stop_wanted_ |= agreed.stop;
   // The run behind the one that agreed on it may have agreed on it again.

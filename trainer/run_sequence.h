@@ -45,8 +45,9 @@ class RunSequence {
   enum class Action : uint8_t {
     kIssue,     // run(): it may overlap the end of the run before, unless it is recorded
     kDrain,     // wait for all that was issued, pass that to Ended, and ask again
-    kValidate,  // the weights of step(); nothing is in flight; call Validated
-    kSave,      // the state of step(); nothing is in flight; call Saved, whether it succeeded or not
+    kValidate,  // the weights of step(), until that makes way; nothing is in flight; call Validated at its
+                // end
+    kSave,      // the state of step(); nothing is in flight; call Saved
     kAnswer,    // what was asked for is done; call Answered
     kStop,      // on request: step() is applied, and saved where there is a directory
     kFinish,    // every step is applied
@@ -63,14 +64,21 @@ class RunSequence {
   Next Decide(int in_flight) const;
 
   void Issued(const Run& run);
-  // The ranks agreed on this in a run that has ended.
+  // The ranks agreed on this in a run that has ended, or between two pieces of a validation.
   void Ended(const Agreed& agreed);
   void Validated() { validated_step_ = applied_; }
-  void Saved() { saved_step_ = applied_; }
+  // A save that has failed is tried again where another request comes for the same step.
+  void Saved(bool succeeded);
   void Answered() { checkpoint_wanted_ = false; }
 
   // Which request the recorded run belongs to; it has ended.
   ProfileQueue::Recorded Recorded() { return profiles_.Advance(); }
+
+  // A validation of step() is still to come, or to go on.
+  bool validation_follows() const { return !stop_wanted_ && ValidationDue(applied_); }
+  // It does not begin, or go on, before something else is done. A stop may have little time left, so it drops
+  // the validation. A checkpoint is saved in the middle; of step 0 there is none, so that one waits.
+  bool validation_makes_way() const { return stop_wanted_ || (checkpoint_wanted_ && applied_ > 0); }
 
   int64_t step() const { return applied_; }  // applied, as issued
   // Nothing follows a save at step(), so it must succeed.
@@ -85,7 +93,8 @@ class RunSequence {
   int64_t applied_;
   int64_t computed_;
   int64_t validated_step_ = -1;
-  int64_t saved_step_;
+  int64_t saved_step_;        // or where a save has failed
+  bool save_failed_ = false;  // that one
   bool checkpoint_wanted_ = false;
   bool stop_wanted_ = false;
   bool recording_ = false;  // the run issued last

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from cluster import Cluster, tiny_job, wait_for
 
+VALIDATION_BATCHES = 1_000_000
+
 
 @pytest.fixture
 def cluster(bin_dir, tmp_path):
@@ -58,3 +60,41 @@ def test_daemons_under_nohup_go_on(cluster, tmp_path):
                 assert process.wait(timeout=60) == 0
                 controller.terminate()
                 assert controller.wait(timeout=60) == 0
+
+
+@pytest.fixture
+def in_a_long_validation(cluster, tmp_path):
+    """A job in the validation behind step 3, which takes hours."""
+    cluster.start_worker("w0", "--drain-timeout", "60s")
+    directory = tmp_path / "job"
+    cluster.submit(tiny_job("before", ranks=1, steps=1, directory=directory))
+    cluster.wait_state("before", "SUCCEEDED")
+    spec = tiny_job("job", ranks=1, steps=1_000_000, directory=directory, validate_every_steps=3,
+                    validation_batches=VALIDATION_BATCHES)
+    spec["checkpoint"]["resume"] = "newest"
+    cluster.submit(spec)
+    wait_for("it validates", lambda: "in step 3, " in cluster.job("job").get("progress", {}).get("whereabouts", ""))
+    return directory
+
+
+def saved(directory):
+    return sorted(path.name for path in directory.glob("step-*"))
+
+
+def test_a_worker_that_ends_during_a_validation_saves_the_step_before_it(cluster, in_a_long_validation):
+    cluster.workers["w0"].send_signal(signal.SIGTERM)
+    assert cluster.workers["w0"].wait(timeout=120) == 0
+    wait_for("it ends", lambda: cluster.state("job") == "FAILED")
+    assert cluster.job("job")["reason"] == "Preempted", cluster.why("job")
+    assert saved(in_a_long_validation) == ["step-1", "step-3"]
+    assert [report["step"] for report in cluster.reports("job")] == [2, 3]
+    assert "validation_loss" not in cluster.reports("job")[-1]
+
+
+def test_a_checkpoint_during_a_validation_does_not_wait_for_its_end(cluster, in_a_long_validation):
+    cluster.cli("checkpoint", "now", "job")
+    assert saved(in_a_long_validation) == ["step-1", "step-3"]
+    assert [report["step"] for report in cluster.reports("job")] == [2], "that of step 3 waits for its validation"
+    cluster.cli("cancel", "--checkpoint", "job")
+    cluster.wait_state("job", "CANCELLED")
+    assert [report["step"] for report in cluster.reports("job")] == [2, 3]

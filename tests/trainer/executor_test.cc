@@ -92,7 +92,7 @@ TEST_F(ExecutorTest, AThirdRunInFlightIsRefused) {
 
 TEST_F(ExecutorTest, ValidationHasLossesAndNoNorm) {
   const RunRecord record = IssueAndAwait({.run = {.kind = RunKind::kValidate}});
-  EXPECT_EQ(record.losses.size(), static_cast<size_t>(plan_.train.validation_rounds));
+  EXPECT_EQ(record.losses.size(), static_cast<size_t>(plan_.options.num_validation_microbatches));
   EXPECT_EQ(record.outcome.norm, 0);
 }
 

@@ -150,6 +150,35 @@ TEST_F(ProcessTest, ARankIsSteppingInTheValidationBeforeTheFirstStep) {
   EXPECT_EQ(page.phase, v1::RANK_PHASE_STEPPING);
 }
 
+TEST_F(ProcessTest, AStopInALongValidationBeforeTheFirstStepEndsItSoon) {
+  spec_.mutable_training()->set_validation_batches(1'000'000);
+  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
+  Start();
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (daemon_->page(0).instruction < 0 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  daemon_->Request(1, v1::DESIRED_STOP_AFTER_CHECKPOINT, 12);
+  ExpectExit(0, ExitCode::kPreempted, kSoon);
+  ExpectExit(1, ExitCode::kPreempted, kSoon);
+}
+
+TEST_F(ProcessTest, ARankThatIsKilledInAValidationEndsTheOthers) {
+  spec_.mutable_training()->set_validation_batches(1'000'000);
+  Start();
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (daemon_->page(0).instruction < 0 && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  kill(daemon_->pid(1), SIGKILL);
+  ExpectExit(0, ExitCode::kPeerLost, kSoon);
+  const auto failed = WaitForFailed(0);
+  ASSERT_TRUE(failed.has_value());
+  EXPECT_EQ(failed->failed().reason(), "PeerLost");
+  EXPECT_NE(failed->failed().instruction(), "");
+  EXPECT_NE(failed->failed().group(), "");
+}
+
 TEST_F(ProcessTest, TheSurvivorOfAKilledRankSaysWhereItStood) {
   Start();
   ASSERT_TRUE(WaitForReport(5).has_value());

@@ -33,13 +33,17 @@ std::string Name(const Run& run) {
 }
 
 // Drives a sequence as a rank does, with at most two runs in flight. agree: what the ranks agree on in the
-// run that computes a step. The result is what happened, in order; "|" where everything in flight has ended.
+// run that computes a step; during: in the n-th piece of the validation of a step. The result is what
+// happened, in order; "|" where everything in flight has ended, "-" where a validation makes way.
 std::string Drive(
     const SequenceOptions& options,
-    const std::function<Agreed(int64_t)>& agree = [](int64_t) { return Agreed{}; }) {
+    const std::function<Agreed(int64_t)>& agree = [](int64_t) { return Agreed{}; },
+    const std::function<Agreed(int64_t, int)>& during = [](int64_t, int) { return Agreed{}; },
+    bool saves_fail = false) {
   RunSequence sequence(options);
   std::deque<Run> in_flight;
   std::vector<std::string> log;
+  int pieces = 0;
   const auto end_oldest = [&] {
     if (in_flight.front().computed > 0) {
       sequence.Ended(agree(in_flight.front().computed));
@@ -68,11 +72,20 @@ std::string Drive(
         break;
       case Action::kValidate:
         log.push_back(absl::StrCat("validate", sequence.step()));
-        sequence.Validated();
+        while (pieces < 3 && !sequence.validation_makes_way()) {
+          sequence.Ended(during(sequence.step(), ++pieces));
+        }
+        if (pieces < 3) {
+          log.push_back("-");
+        } else {
+          sequence.Validated();
+          pieces = 0;
+        }
         break;
       case Action::kSave:
-        log.push_back(absl::StrCat("save", sequence.step(), sequence.is_final() ? "!" : ""));
-        sequence.Saved();
+        log.push_back(absl::StrCat("save", sequence.step(), sequence.validation_follows() ? "?" : "",
+                                   sequence.is_final() ? "!" : ""));
+        sequence.Saved(!saves_fail);
         break;
       case Action::kAnswer:
         log.push_back("answer");
@@ -142,6 +155,75 @@ TEST(RunSequenceTest, AStopThatIsKnownDoesNotWaitForAValidation) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true},
                   [](int64_t step) { return Agreed{.stop = step == 3}; }),
             "begin2 train2>3 update3 | save3! stop");
+}
+
+// What comes in one piece of a validation.
+std::function<Agreed(int64_t, int)> InPiece(int64_t at_step, int at_piece, const Agreed& agreed) {
+  return [=](int64_t step, int piece) { return step == at_step && piece == at_piece ? agreed : Agreed{}; };
+}
+
+const auto kNothing = [](int64_t) { return Agreed{}; };
+
+TEST(RunSequenceTest, AStopInAValidationDropsItsRest) {
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
+                  InPiece(3, 2, {.stop = true})),
+            "begin2 train2>3 update3 | validate3 - save3! stop");
+}
+
+TEST(RunSequenceTest, AStopInTheLastPieceOfAValidationLosesNothing) {
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
+                  InPiece(3, 3, {.stop = true})),
+            "begin2 train2>3 update3 | validate3 save3! stop");
+}
+
+TEST(RunSequenceTest, AStopBeforeTheFirstStepHasNothingToSave) {
+  EXPECT_EQ(Drive({.last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
+                  InPiece(0, 1, {.stop = true})),
+            "validate0 - stop");
+}
+
+TEST(RunSequenceTest, AStopInTheLastValidationIsTheEnd) {
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
+                  InPiece(2, 1, {.stop = true})),
+            "begin2 update2 | validate2 - save2! finish");
+}
+
+TEST(RunSequenceTest, ACheckpointIsSavedInTheMiddleOfAValidation) {
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3, .has_directory = true}, kNothing,
+                  InPiece(3, 1, {.checkpoint = true})),
+            "begin2 train2>3 update3 | validate3 - save3? answer validate3 begin4 update4 | validate4 save4! "
+            "finish");
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
+                  InPiece(2, 1, {.checkpoint = true})),
+            "begin2 update2 | validate2 - save2?! answer validate2 finish");
+}
+
+TEST(RunSequenceTest, ACheckpointThatIsKnownDoesNotWaitForAValidation) {
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3, .has_directory = true},
+                  [](int64_t step) { return Agreed{.checkpoint = step == 3}; }),
+            "begin2 train2>3 update3 | save3? answer validate3 begin4 update4 | validate4 save4! finish");
+}
+
+TEST(RunSequenceTest, ACheckpointBeforeTheFirstStepIsThatOfTheFirst) {
+  EXPECT_EQ(Drive({.last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
+                  InPiece(0, 1, {.checkpoint = true})),
+            "validate0 begin1 update1 | save1 answer begin2 update2 | validate2 save2! finish");
+}
+
+TEST(RunSequenceTest, AProfileThatIsAgreedOnInAValidationBeginsBehindIt) {
+  EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3}, kNothing,
+                  InPiece(3, 1, {.profile = {.id = 7, .steps = 1}})),
+            "begin2 train2>3 update3 | validate3 begin4* | update4 | validate4 finish");
+}
+
+TEST(RunSequenceTest, AStopBehindASaveThatFailedSavesAgain) {
+  EXPECT_EQ(Drive(
+                {.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
+                [](int64_t step, int piece) {
+                  return Agreed{.checkpoint = step == 3 && piece == 1, .stop = step == 3 && piece == 2};
+                },
+                /*saves_fail=*/true),
+            "begin2 train2>3 update3 | validate3 - save3? answer validate3 - save3! stop");
 }
 
 TEST(RunSequenceTest, WithoutADirectoryNothingIsSavedAndRequestsAreAnswered) {
