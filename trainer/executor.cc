@@ -134,11 +134,15 @@ class Executor::Impl {
     });
     --in_flight_;
     progress_.Look();
+    const double seconds = SecondsOf(slot);
     if (slot.recorder != nullptr) {
       recorded_ = slot.recorder->Take();
       slot.recorder = nullptr;
     }
-    return run_memory_.Read(slot.request, slot.bound->program.program(), static_cast<int>(number % 2));
+    RunRecord record =
+        run_memory_.Read(slot.request, slot.bound->program.program(), static_cast<int>(number % 2));
+    record.seconds = seconds;
+    return record;
   }
 
   std::optional<v1::StepTimeline> TakeRecorded() { return std::exchange(recorded_, std::nullopt); }
@@ -191,6 +195,9 @@ class Executor::Impl {
     std::unique_ptr<device::Stream> stream;
   };
 
+  // When a stream gets to a point; set by its work there, and left null by a stream that skips that.
+  using Time = std::unique_ptr<device::TimeMark>;
+
   // A run in flight, by parity.
   struct Slot {
     Impl* executor = nullptr;
@@ -203,6 +210,8 @@ class Executor::Impl {
     std::vector<device::Event> ends;   // by stream: of all of the run's work on it
     device::Event end;                 // of all of them
     device::Stream* end_stream = nullptr;
+    std::shared_ptr<Time> since;  // the end of the run before, or where it was issued
+    std::shared_ptr<Time> until;  // its end
     std::unique_ptr<StepRecorder> recorder;
   };
 
@@ -215,7 +224,22 @@ class Executor::Impl {
     return found->second.get();
   }
 
+  void Mark(device::Stream& stream, const std::shared_ptr<Time>& time) {
+    stream.Enqueue([this, time] { *time = device_.MarkTime(); });
+  }
+
+  static double SecondsOf(const Slot& slot) {
+    const bool is_known = *slot.since != nullptr && *slot.until != nullptr;
+    return is_known ? static_cast<double>((*slot.until)->Since(**slot.since)) * 1e-9 : 0;
+  }
+
   void IssueAll(Slot& slot) {
+    if (in_flight_ > 1) {
+      slot.since = slots_[1 - slot.parity].until;
+    } else {
+      slot.since = std::make_shared<Time>();
+      Mark(*slot.bound->streams.front(), slot.since);
+    }
     if (slot.request.run.recording == Recording::kNone) {
       IssueSegments(slot);
     } else {
@@ -231,6 +255,8 @@ class Executor::Impl {
     for (const device::Event& end : slot.ends) {
       last.Wait(end);
     }
+    slot.until = std::make_shared<Time>();
+    Mark(last, slot.until);
     slot.end = last.Record();
     slot.end_stream = &last;
   }

@@ -167,8 +167,8 @@ class Rank::Impl {
           if (!sequence_->validation_follows()) {  // its loss is part of the step's only report
             reports_->Submit();
           }
-          // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is
-          // there.
+          // The reports up to this step, but for one whose validation is still to come, are in metrics.jsonl
+          // before the checkpoint that they belong to is there.
           reports_->Flush();
           SetPhase(v1::RANK_PHASE_CHECKPOINTING);
           save_error_ = state_.Save(sequence_->step(), updates_.skipped(), sequence_->is_final());
@@ -249,6 +249,9 @@ class Rank::Impl {
       request.profile = requests_.WantedProfile();
     }
     SetPhase(v1::RANK_PHASE_STEPPING);
+    if (executor_.in_flight() == 0) {
+      idle_seconds_ = Lap();
+    }
     executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
       Load(train_loader_, step, topology_.MicrobatchOf(round),
            topology_.MicrobatchesOf(plan_.train.microbatches_per_rank), tokens);
@@ -266,10 +269,12 @@ class Rank::Impl {
       if (record.run.computed > 0) {
         reports_->Submit();
       } else {
-        reports_->AddSeconds(Lap());  // an update of its own is time of its step, whatever follows
+        // An update of its own is time of its step, whatever follows.
+        reports_->AddSeconds(record.seconds + std::exchange(idle_seconds_, 0));
       }
     }
     if (record.run.computed == 0) {
+      Lap();
       return;
     }
     if (std::optional<v1::StepTimeline> recorded = executor_.TakeRecorded(); recorded.has_value()) {
@@ -289,7 +294,9 @@ class Rank::Impl {
       nonfinite_step_ = record.run.computed;
     }
     ActOn(record.outcome);
-    reports_->Computed(std::move(record), Lap());
+    const double seconds = record.seconds + std::exchange(idle_seconds_, 0);
+    reports_->Computed(std::move(record), seconds);
+    Lap();
     if (updates_.skipped() > 0) {
       reports_->Skipped(updates_.skipped());
     }
@@ -337,8 +344,10 @@ class Rank::Impl {
                        nonfinite_step_);
   }
 
-  // Seconds since the last call. The time between two steps belongs to the later one, validations and
-  // checkpoints to none: the seconds of the steps add up to the wall time of training.
+  // Seconds since the last call. The device times the runs, because the host may be late: it may have waited
+  // for a later run while it issued that. The time between two steps, in which nothing is in flight, belongs
+  // to the later one, validations and checkpoints to none: the seconds of the steps add up to the wall time
+  // of training.
   double Lap() {
     const auto now = std::chrono::steady_clock::now();
     return std::chrono::duration<double>(now - std::exchange(lap_, now)).count();
@@ -409,6 +418,7 @@ class Rank::Impl {
   device::Device& device_;
 
   std::chrono::steady_clock::time_point lap_;
+  double idle_seconds_ = 0;               // before the oldest run in flight
   std::optional<RunSequence> sequence_;   // once it is known where the job starts
   std::optional<Validation> validation_;  // in progress
   AppliedUpdates updates_{0, 0};

@@ -35,6 +35,9 @@ struct RunRequest {
 // What the host knows of one run when it has ended.
 struct RunRecord {
   Run run;
+  // Of the device, to the end of the run: from that of the run before it, or from its own issue if nothing
+  // was in flight then. The executor knows it.
+  double seconds = 0;
   double learning_rate = 0;                 // of run.applied
   std::vector<double> losses;               // of this rank's microbatches; empty where the program has none
   std::vector<RouterLoad> routers;          // likewise, of sparse layers in their order
