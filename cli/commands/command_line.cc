@@ -163,8 +163,16 @@ class Parser : public CommandTree {
 
     auto [cancel, cancel_options] = Add<CancelOptions>("cancel", "Stop a job", Cancel);
     AddJob(cancel, cancel_options->job);
-    cancel->add_flag("--checkpoint", cancel_options->checkpoint,
-                     "Save a checkpoint first; if that fails, the job is FAILED");
+    CLI::Option* const saves = cancel->add_flag("--checkpoint", cancel_options->checkpoint,
+                                                "Save a checkpoint first; if that fails, the job is FAILED");
+    cancel
+        ->add_option_function<std::string>(
+            "--timeout",
+            [options = cancel_options](const std::string& text) { options->timeout = TimeoutOf(text); },
+            "Wait for the checkpoint and the job's end, and stop waiting after this time with exit code 7; "
+            "the request stays: 30s, 10m, 2h")
+        ->type_name("DURATION")
+        ->needs(saves);
 
     CLI::App* checkpoint = AddFamily("checkpoint", "Checkpoints of a running job");
     auto [now, now_options] = Add<CheckpointOptions>(

@@ -123,7 +123,8 @@ std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, ab
 
 struct CancelOptions {
   std::string job;
-  bool checkpoint = false;  // of what was trained, first
+  bool checkpoint = false;                // of what was trained, first
+  std::optional<absl::Duration> timeout;  // waits so long for that and the end; without it, not at all
 };
 Outcome Cancel(Context& context, Client& client, const CancelOptions& options);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -25,49 +26,27 @@ std::string WhyNotYet(const v1::Job& job) {
                       job.has_progress() ? absl::StrCat(": ", ProgressText(job.progress())) : "");
 }
 
-}  // namespace
-
-Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const v1::Job job,
-                          client.Cancel(options.job, "CancelledByUser", options.checkpoint));
-  if (context.console.IsTerminal(Stream::kErr)) {
-    Note(context.console,
-         absl::StrCat("job ", Escape(job.name()), " (", Escape(job.id()), ") is ", StateText(job.state()),
-                      HasEnded(job.state()) ? "" : "; `tandem wait` waits for its end"));
-  }
-  return kOk;
-}
-
-Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options) {
+// Asks for the job until done(job): true; false: Ctrl-C came first. It says again and again why that takes so
+// long; the error after `timeout` says so too, and `then`, what the user can do.
+absl::StatusOr<bool> AwaitJob(Context& context, Client& client, v1::Job& job, absl::Duration timeout,
+                              absl::string_view then, const std::function<bool(const v1::Job&)>& done) {
   const std::string& what = context.what;
-  TANDEM_ASSIGN_OR_RETURN(v1::Job job, client.Checkpoint(options.job));
-  const int64_t request = job.checkpoints().requested();
-  if (options.no_wait) {
-    return kOk;
-  }
   const Interrupts interrupts;
   const absl::Time begin = platform::SteadyClock().Now();
   absl::Time say_at = begin + kSayEvery;
-  while (job.checkpoints().answered() < request) {
+  while (!done(job)) {
     const absl::Time now_at = platform::SteadyClock().Now();
-    if (now_at - begin >= options.timeout) {
-      return Failure(kTimeout,
-                     absl::StrCat(what, ": ", WhyNotYet(job), "; the request stays: `tandem events ",
-                                  Escape(options.job), "` shows when it is done"));
+    if (now_at - begin >= timeout) {
+      return Failure(kTimeout, absl::StrCat(what, ": ", WhyNotYet(job), "; the request stays: ", then));
     }
     if (now_at >= say_at) {
       say_at = now_at + kSayEvery;
       Note(context.console,
            absl::StrCat(what, ": ", WhyNotYet(job), "; Ctrl-C stops waiting, and the request stays"));
     }
-    if (HasEnded(job.state())) {
-      return Failure(kFailed, absl::StrCat(what, ": the job ended before it was saved: ",
-                                           StateText(job.state()), ": ", ReasonText(job)));
-    }
     if (interrupts.Count() > 0) {
-      Note(context.console, absl::StrCat(what, ": the request stays; `tandem events ", Escape(options.job),
-                                         "` shows when it is done"));
-      return kCancelled;
+      Note(context.console, absl::StrCat(what, ": the request stays; ", then));
+      return false;
     }
     absl::SleepFor(kAskEvery);
     absl::StatusOr<v1::Job> now = client.GetJob(job.id());
@@ -80,6 +59,58 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
       continue;
     }
     TANDEM_ASSIGN_OR_RETURN(job, std::move(now));
+  }
+  return true;
+}
+
+}  // namespace
+
+Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(v1::Job job, client.Cancel(options.job, "CancelledByUser", options.checkpoint));
+  const std::string at_once =
+      absl::StrCat("`tandem cancel ", Escape(options.job), "` ends it without a checkpoint");
+  if (!options.timeout.has_value()) {
+    const bool stalled = options.checkpoint && job.progress().stalled();
+    if (stalled || context.console.IsTerminal(Stream::kErr)) {
+      Note(context.console,
+           absl::StrCat("job ", Escape(job.name()), " (", Escape(job.id()), ") is ", StateText(job.state()),
+                        HasEnded(job.state()) ? "" : "; `tandem wait` waits for its end",
+                        stalled ? absl::StrCat("; ", WhyNotYet(job), "; ", at_once) : ""));
+    }
+    return kOk;
+  }
+  TANDEM_ASSIGN_OR_RETURN(const bool ended,
+                          AwaitJob(context, client, job, *options.timeout, at_once,
+                                   [](const v1::Job& now) { return HasEnded(now.state()); }));
+  if (!ended) {
+    return kCancelled;
+  }
+  if (job.state() == v1::JOB_STATE_FAILED) {
+    return Failure(kFailed, absl::StrCat(context.what, ": the job ended before it was saved: ",
+                                         StateText(job.state()), ": ", ReasonText(job)));
+  }
+  return kOk;
+}
+
+Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options) {
+  const std::string& what = context.what;
+  TANDEM_ASSIGN_OR_RETURN(v1::Job job, client.Checkpoint(options.job));
+  const int64_t request = job.checkpoints().requested();
+  if (options.no_wait) {
+    return kOk;
+  }
+  const auto is_answered = [request](const v1::Job& now) { return now.checkpoints().answered() >= request; };
+  TANDEM_ASSIGN_OR_RETURN(
+      const bool done,
+      AwaitJob(context, client, job, options.timeout,
+               absl::StrCat("`tandem events ", Escape(options.job), "` shows when it is done"),
+               [&](const v1::Job& now) { return is_answered(now) || HasEnded(now.state()); }));
+  if (!done) {
+    return kCancelled;
+  }
+  if (!is_answered(job)) {
+    return Failure(kFailed, absl::StrCat(what, ": the job ended before it was saved: ",
+                                         StateText(job.state()), ": ", ReasonText(job)));
   }
   const v1::CheckpointRecord& record = job.checkpoints();
   if (!record.answer_error().empty()) {

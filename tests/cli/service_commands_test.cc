@@ -214,6 +214,31 @@ TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {
   EXPECT_FALSE(server_->cancelled[1].checkpoint());
 }
 
+TEST_F(ServiceCommandTest, CancelWithACheckpointSaysWhatItWaitsForWhenItsTimeIsOver) {
+  v1::Progress& progress = *server_->jobs[0].mutable_progress();
+  progress.set_rank(1);
+  progress.set_worker("b");
+  progress.mutable_age()->set_seconds(40);
+  progress.set_stalled(true);
+  EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint", "--timeout", "0s"}), kTimeout);
+  EXPECT_THAT(console_.err, StartsWith("tandem: cancel headers: job headers has not saved it yet: "));
+  EXPECT_THAT(console_.err, HasSubstr("rank 1"));
+  EXPECT_THAT(console_.err,
+              HasSubstr("; the request stays: `tandem cancel headers` ends it without a checkpoint\n"));
+  EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint"}), kOk);
+  EXPECT_THAT(console_.err, HasSubstr("`tandem cancel headers` ends it without a checkpoint"))
+      << "it may take forever";
+  EXPECT_EQ(Tandem({"cancel", "headers", "--timeout", "1s"}), kUsage);
+}
+
+TEST_F(ServiceCommandTest, CancelWithATimeWaitsForTheEnd) {
+  server_->jobs[0].set_state(v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint", "--timeout", "10m"}), kOk);
+  server_->jobs[0].set_state(v1::JOB_STATE_FAILED);
+  EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint", "--timeout", "10m"}), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("the job ended before it was saved: FAILED"));
+}
+
 TEST_F(ServiceCommandTest, HealthIsTheExitCode) {
   server_->workers.resize(9);
   EXPECT_EQ(Tandem({"health"}), kOk);
