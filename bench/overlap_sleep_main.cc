@@ -49,8 +49,6 @@ constexpr double kWeight = 1;
 // Of attention and experts.
 double ComputeShare(Pass pass) {
   switch (pass) {
-    case Pass::kBackward:
-      return kInput + kWeight;
     case Pass::kBackwardInput:
       return kInput;
     case Pass::kBackwardWeight:

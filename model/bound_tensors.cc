@@ -21,24 +21,20 @@ bool HasPass(const NodeDeclaration& declaration, Pass pass) {
       return true;
     case Pass::kRecompute:
       return declaration.recomputes;
-    case Pass::kBackward:
-      return !declaration.halves.has_value();
     case Pass::kBackwardInput:
-      return declaration.halves.has_value();
+      return true;
     case Pass::kBackwardWeight:
-      return declaration.halves.has_value() && declaration.halves->weight.has_value();
+      return declaration.backward_weight.has_value();
   }
   return false;
 }
 
 const PassSpec& SpecOf(const NodeDeclaration& declaration, Pass pass) {
   switch (pass) {
-    case Pass::kBackward:
-      return declaration.backward;
     case Pass::kBackwardInput:
-      return declaration.halves->input;
+      return declaration.backward_input;
     case Pass::kBackwardWeight:
-      return *declaration.halves->weight;
+      return *declaration.backward_weight;
     default:
       return declaration.forward;
   }

@@ -27,8 +27,7 @@ namespace tandem::model {
 // asked for.
 class BoundTensors {
  public:
-  // operands, communicator: as Node::Bind gets them. They, `declaration` and `ops` outlive it. pass: not the
-  // whole backward of a kind with halves.
+  // operands, communicator: as Node::Bind gets them. They, `declaration` and `ops` outlive it.
   BoundTensors(const NodeDeclaration& declaration, Pass pass, absl::Span<const OperandMemory> operands,
                const NodeTypes& types, const ops::Operations& ops, comm::Communicator* communicator);
   ~BoundTensors();

@@ -27,7 +27,7 @@ struct NodeContext {
 };
 
 // A node whose operands are those of its declaration: the kinds only take their tensors by name. Derive from
-// DeclaredNode, or of a kind with halves from SplitNode.
+// DeclaredNode, or of a kind with a weight half from SplitNode.
 class DeclaredPasses : public Node {
  public:
   BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
@@ -36,8 +36,7 @@ class DeclaredPasses : public Node {
  protected:
   DeclaredPasses(const NodeContext& context, NodeDeclaration declaration);
 
-  // Takes everything that the pass has. A recompute binds the forward, without the outputs that were kept; of
-  // a kind with halves, the whole backward binds them both.
+  // Takes everything that the pass has. A recompute binds the forward, without the outputs that were kept.
   virtual BoundPass BindPass(Pass pass, BoundTensors& in) const = 0;
 
   // For an attention: where the documents of its rows begin, [B, S], in the batch; undefined where documents
@@ -50,9 +49,6 @@ class DeclaredPasses : public Node {
   const double epsilon_;  // of the norms
 
  private:
-  BoundPass BindOne(Pass pass, absl::Span<const OperandMemory> operands,
-                    comm::Communicator* communicator) const;
-
   const NodeDeclaration declaration_;
 };
 

@@ -8,7 +8,6 @@
 
 #include "model/decoder_shapes.h"
 #include "model/node_kinds.h"
-#include "model/whole_backward.h"
 
 namespace tandem::model {
 namespace {
@@ -149,9 +148,14 @@ class OutlineWriter {
         names.trained.Add(of, part);
       }
     }
-    const auto access = [&](const PassSpec& pass, int64_t scratch_bytes) {
+    for (const TensorSpec& intermediate : declaration.intermediates) {
+      names.values[intermediate.name] =
+          AddValue(node.name + "." + intermediate.name, schedules::ValueKind::kActivation,
+                   BytesOf(intermediate, types), /*gradient=*/false);
+    }
+    const auto access = [&](const PassSpec& pass) {
       Access result = AccessOf(pass, names);
-      result.scratch = Fixed(scratch_bytes);
+      result.scratch = Fixed(LayOutScratch(declaration, pass, types).bytes);
       // In the device's memory: every operand once, scratch once each way, in every round.
       const auto rounds = static_cast<double>(pass.rounds);
       result.row_bytes = pass.row_elements * static_cast<double>(ElementBytes(types.unit.compute));
@@ -168,29 +172,16 @@ class OutlineWriter {
       }
       return result;
     };
-    const auto own_scratch = [&](const PassSpec& pass) {
-      return LayOutScratch(declaration, pass, types).bytes;
-    };
     schedules::Node written{.name = node.name,
                             .kind = declaration.kind,
                             .layer = node.layer,
                             .stream = declaration.stream,
                             .group = declaration.group,
                             .purpose = declaration.purpose,
-                            .forward = access(declaration.forward, own_scratch(declaration.forward))};
-    const PassSpec backward =
-        declaration.halves.has_value() ? WholeBackward(*declaration.halves) : declaration.backward;
-    written.backward = access(backward, BackwardScratchBytes(declaration, types));
-    if (SplitsBackward(declaration)) {
-      const SplitBackward& halves = *declaration.halves;
-      for (const TensorSpec& intermediate : halves.intermediates) {
-        names.values[intermediate.name] =
-            AddValue(node.name + "." + intermediate.name, schedules::ValueKind::kActivation,
-                     BytesOf(intermediate, types), /*gradient=*/false);
-      }
-      written.splits_backward = true;
-      written.backward_input = access(halves.input, own_scratch(halves.input));
-      written.backward_weight = access(*halves.weight, own_scratch(*halves.weight));
+                            .forward = access(declaration.forward),
+                            .backward_input = access(declaration.backward_input)};
+    if (declaration.backward_weight.has_value()) {
+      written.backward_weight = access(*declaration.backward_weight);
     }
     written.compute = ToText(types.unit.compute) + declaration.products;
     written.recomputes = declaration.recomputes;

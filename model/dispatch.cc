@@ -34,9 +34,9 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
       .forward = {.reads = {"sent", "sent_slots", "sent_probabilities"},
                   .writes = {"received", "received_slots", "received_probabilities"},
                   .link_bytes = gradient_bytes + rows * static_cast<double>(8 * s.slots)},
-      .backward = {.gradient_reads = {"received", "received_probabilities"},
-                   .gradient_writes = {"sent", "sent_probabilities"},
-                   .link_bytes = gradient_bytes},
+      .backward_input = {.gradient_reads = {"received", "received_probabilities"},
+                         .gradient_writes = {"sent", "sent_probabilities"},
+                         .link_bytes = gradient_bytes},
   };
   if (s.exact_chunks) {
     ReadCounts(s, declaration);
@@ -81,7 +81,7 @@ NodeDeclaration DeclareCombine(const DecoderShapes& s) {
       .group = kExpertGroup,
       .purpose = kDispatchPurpose,
       .forward = {.reads = {"made"}, .writes = {"returned"}, .link_bytes = bytes},
-      .backward = {.gradient_reads = {"returned"}, .gradient_writes = {"made"}, .link_bytes = bytes},
+      .backward_input = {.gradient_reads = {"returned"}, .gradient_writes = {"made"}, .link_bytes = bytes},
   };
   if (s.exact_chunks) {
     ReadCounts(s, declaration);

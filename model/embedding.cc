@@ -12,7 +12,7 @@ NodeDeclaration DeclareEmbedding(const DecoderShapes& s) {
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
       .parts = {{.name = "embedding", .parameters = {{"table", {s.vocabulary, s.hidden}}}}},
       .forward = {.reads = {"tokens"}, .writes = {"hidden"}, .parameters = true},
-      .backward =
+      .backward_input =
           {.reads = {"tokens"},
            .gradient_reads = {"hidden"},
            .parameter_gradients = true,

@@ -13,12 +13,12 @@ NodeDeclaration DeclareFinish(const DecoderShapes& s) {
                   .from = s.expert_ranks > 1 ? "returned" : "made"}},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
       .forward = {.reads = {"x", "made"}, .writes = {"hidden"}},
-      .backward = {.gradient_reads = {"hidden"}, .gradient_writes = {"x", "made"}},
+      .backward_input = {.gradient_reads = {"hidden"}, .gradient_writes = {"x", "made"}},
       .recomputes = true,
   };
   if (s.expert_ranks > 1) {
     declaration.inputs.push_back(ChosenExperts(s));
-    for (PassSpec* pass : {&declaration.forward, &declaration.backward}) {
+    for (PassSpec* pass : {&declaration.forward, &declaration.backward_input}) {
       pass->reads.emplace_back("chosen");
       pass->scratch = SendsScratch(s);
     }
@@ -28,7 +28,7 @@ NodeDeclaration DeclareFinish(const DecoderShapes& s) {
     declaration.inputs.push_back(
         {.tensor = {"shared", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "shared"});
     declaration.forward.reads.emplace_back("shared");
-    declaration.backward.gradient_writes.emplace_back("shared");
+    declaration.backward_input.gradient_writes.emplace_back("shared");
   }
   return declaration;
 }

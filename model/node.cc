@@ -20,8 +20,7 @@ c10::ScalarType ScalarTypeOf(ComputeType type) {
 }
 
 const char* ToText(Pass pass) {
-  static constexpr const char* kNames[] = {"forward", "recompute", "backward", "backward input",
-                                           "backward weight"};
+  static constexpr const char* kNames[] = {"forward", "recompute", "backward input", "backward weight"};
   return kNames[static_cast<int>(pass)];
 }
 

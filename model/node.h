@@ -27,7 +27,7 @@ namespace tandem::model {
 // LibTorch's name of an element type.
 c10::ScalarType ScalarTypeOf(ComputeType type);
 
-enum class Pass : uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight };
+enum class Pass : uint8_t { kForward, kRecompute, kBackwardInput, kBackwardWeight };
 
 const char* ToText(Pass pass);  // "backward input"
 

@@ -92,9 +92,9 @@ std::string FrozenGradientScratch(const std::string& parameter) { return "gradie
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration) {
   bool trains = false;
-  PassSpec& writer = declaration.forward.parameter_gradients ? declaration.forward
-                     : declaration.halves.has_value()        ? *declaration.halves->weight
-                                                             : declaration.backward;
+  PassSpec& writer = declaration.forward.parameter_gradients   ? declaration.forward
+                     : declaration.backward_weight.has_value() ? *declaration.backward_weight
+                                                               : declaration.backward_input;
   // For a matrix of an expert: the expected rows.
   const double rows =
       declaration.kind == schedules::NodeKind::kExperts
@@ -108,7 +108,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
     }
     for (const ParameterSpec& parameter : part.parameters) {
       if (parameter.shape.size() == 1) {
-        if (!declaration.halves.has_value()) {
+        if (!declaration.backward_weight.has_value()) {
           writer.scratch.push_back(
               {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
         }
@@ -118,8 +118,8 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
       }
     }
   }
-  if (declaration.halves.has_value() && !trains) {
-    declaration.halves->weight.reset();
+  if (!trains) {
+    declaration.backward_weight.reset();
   }
 }
 
@@ -134,11 +134,9 @@ const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string&
       return output.tensor;
     }
   }
-  if (declaration.halves.has_value()) {
-    for (const TensorSpec& intermediate : declaration.halves->intermediates) {
-      if (intermediate.name == name) {
-        return intermediate;
-      }
+  for (const TensorSpec& intermediate : declaration.intermediates) {
+    if (intermediate.name == name) {
+      return intermediate;
     }
   }
   throw std::logic_error("no value " + name + " is declared");

@@ -95,16 +95,6 @@ struct PassSpec {
   double link_bytes = 0;  // of a node that communicates: the buffer that its collective moves
 };
 
-// A backward in two: what the backward of the nodes before this one waits for, and what can be done later.
-struct SplitBackward {
-  // What the input half writes, and the weight half alone reads.
-  std::vector<TensorSpec> intermediates;
-  PassSpec input;  // writes the intermediates and the gradients of values
-  // Writes the gradients of parameters; best without reading any, so that the unit can go. Nothing where all
-  // of them are frozen (FreezeParts): then the node does not split.
-  std::optional<PassSpec> weight;
-};
-
 // Once a step `state` changes by what all ranks have counted in `counter`, which then starts from zeros.
 struct StateUpdate {
   std::string state;
@@ -125,9 +115,13 @@ struct NodeDeclaration {
   std::string group;
   std::string purpose;
   PassSpec forward;
-  // Empty where there are halves: the whole is then the one behind the other (whole_backward.h).
-  PassSpec backward;
-  std::optional<SplitBackward> halves;
+  // What the backward of the nodes before this one waits for; all of the backward, where there is no weight
+  // half. Writes the intermediates, which the weight half alone reads.
+  PassSpec backward_input;
+  std::vector<TensorSpec> intermediates;
+  // Writes the gradients of parameters; best without reading any, so that the unit can go. Nothing where all
+  // of them are frozen (FreezeParts).
+  std::optional<PassSpec> backward_weight;
   bool recomputes = false;  // outputs that were not kept can be computed again
   // How its products differ from large ones, of which a device does more or less a second; behind the name of
   // its type. " grouped": one for each expert, of its rows.

@@ -81,8 +81,7 @@ void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration) {
   }
   declaration.inputs.push_back(BatchTokens(shapes));
   declaration.forward.reads.emplace_back("tokens");
-  PassSpec& backward = declaration.halves.has_value() ? declaration.halves->input : declaration.backward;
-  backward.reads.emplace_back("tokens");
+  declaration.backward_input.reads.emplace_back("tokens");
 }
 
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes) {
@@ -111,7 +110,7 @@ TensorSpec ExchangedCounts(const DecoderShapes& shapes) {
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration) {
   declaration.inputs.push_back({.tensor = ExchangedCounts(shapes), .from = "counts"});
   declaration.forward.reads.emplace_back("counts");
-  declaration.backward.reads.emplace_back("counts");
+  declaration.backward_input.reads.emplace_back("counts");
 }
 
 TensorSpec BalanceCounts(const DecoderShapes& shapes) {

@@ -24,10 +24,10 @@ NodeDeclaration DeclarePermute(const DecoderShapes& s) {
       .forward = {.reads = {"normed", "chosen", "probabilities"},
                   .writes = {"sent", "sent_slots", "sent_probabilities"},
                   .scratch = SendsScratch(s)},
-      .backward = {.reads = {"chosen"},
-                   .gradient_reads = {"sent", "sent_probabilities"},
-                   .gradient_writes = {"normed", "probabilities"},
-                   .scratch = SendsScratch(s)},
+      .backward_input = {.reads = {"chosen"},
+                         .gradient_reads = {"sent", "sent_probabilities"},
+                         .gradient_writes = {"normed", "probabilities"},
+                         .scratch = SendsScratch(s)},
   };
   for (OutputSpec& output : declaration.outputs) {
     output.fill = s.fill;

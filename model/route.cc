@@ -36,12 +36,12 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
   const TensorSpec activated{"shared_activated", {s.tokens, s.shared_inner}};  // backward: first its gradient
   declaration.forward.writes.insert(declaration.forward.writes.end(), {"shared_gate_up", "shared"});
   declaration.forward.scratch.push_back(activated);
-  declaration.backward.reads.emplace_back("shared_gate_up");
-  declaration.backward.gradient_reads.emplace_back("shared");
-  declaration.backward.scratch.insert(declaration.backward.scratch.end(),
-                                      {activated,
-                                       {"grad_shared_gate_up", {s.tokens, 2 * s.shared_inner}},
-                                       {"grad_shared_normed", {s.tokens, s.hidden}}});
+  declaration.backward_input.reads.emplace_back("shared_gate_up");
+  declaration.backward_input.gradient_reads.emplace_back("shared");
+  declaration.backward_input.scratch.insert(declaration.backward_input.scratch.end(),
+                                            {activated,
+                                             {"grad_shared_gate_up", {s.tokens, 2 * s.shared_inner}},
+                                             {"grad_shared_normed", {s.tokens, s.hidden}}});
 }
 
 }  // namespace
@@ -95,14 +95,14 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                   .scratch = std::move(forward_scratch),
                   .flops = flops,
                   .row_elements = s.Elements(2 * s.hidden + 3 * s.shared_inner) + widened},
-      .backward = {.reads = {"x", "logits", "chosen"},
-                   .gradient_reads = {"normed", "probabilities"},
-                   .gradient_writes = {"x"},
-                   .parameters = true,
-                   .parameter_gradients = true,
-                   .scratch = std::move(backward_scratch),
-                   .flops = 2 * flops,
-                   .row_elements = s.Elements(6 * s.hidden + 6 * s.shared_inner) + widened},
+      .backward_input = {.reads = {"x", "logits", "chosen"},
+                         .gradient_reads = {"normed", "probabilities"},
+                         .gradient_writes = {"x"},
+                         .parameters = true,
+                         .parameter_gradients = true,
+                         .scratch = std::move(backward_scratch),
+                         .flops = 2 * flops,
+                         .row_elements = s.Elements(6 * s.hidden + 6 * s.shared_inner) + widened},
       .recomputes = true,
   };
   if (s.shared_inner > 0) {
@@ -114,12 +114,12 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
         {.tensor = {"ranked", {s.tokens, s.chosen}, ElementType::kInt64}, .computed_from = {"chosen"}});
     declaration.outputs[2].computed_from.emplace_back("ranked");
     declaration.forward.writes.emplace_back("ranked");
-    declaration.backward.reads.emplace_back("ranked");
+    declaration.backward_input.reads.emplace_back("ranked");
   }
   if (s.balances_globally) {
     // Known when the ranks have exchanged them (balance.cc), which the choice does not wait for.
     declaration.outputs.push_back({.tensor = BalanceCounts(s)});
-    declaration.backward.reads.emplace_back("balance_counts");
+    declaration.backward_input.reads.emplace_back("balance_counts");
   }
   if (s.biased) {
     declaration.states = {{"bias", {s.router.experts}, ElementType::kStatistics},

@@ -39,9 +39,10 @@ std::string CauseText(const schedules::Program& program, const schedules::StallC
       return "the norm";
     case Opcode::kForward:
     case Opcode::kRecompute:
-    case Opcode::kBackward:
-      return absl::StrCat(stream == "dispatch" ? "exchanges" : stream, " of the ",
-                          schedules::ToText(cause.opcode));
+    case Opcode::kBackwardInput:
+      return absl::StrCat(
+          stream == "dispatch" ? "exchanges" : stream, " of the ",
+          cause.opcode == Opcode::kBackwardInput ? "backward" : schedules::ToText(cause.opcode));
     default:
       return schedules::ToText(cause.opcode);
   }
@@ -217,7 +218,7 @@ class Adviser {
     }
   }
 
-  // "backward layers.*.mlp 41 %": what takes the most of compute's time.
+  // "backward-input layers.*.mlp 41 %": what takes the most of compute's time.
   std::string LargestKind() const {
     std::map<std::string, int64_t> kinds;
     const schedules::Program& program = plan_.stage.train;

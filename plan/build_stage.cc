@@ -152,7 +152,7 @@ void BuildPrograms(JobPlan& plan) {
   plan.options.recompute = RecomputedValues(plan.outline, plan.train.recompute);
   plan.options.keep_gathered = KeptGathered(plan);
   plan.options.hold = schedules::HoldOf(plan.schedule);
-  plan.options.separate_weights = schedules::SeparatesWeights(plan.schedule);
+  plan.options.separate_weights = plan.separate_weights;
   absl::StatusOr<schedules::StagePrograms> stage =
       schedules::BuildStage(plan.outline, plan.options, plan.schedule);
   RequireOk(stage.status());

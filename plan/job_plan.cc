@@ -79,8 +79,7 @@ std::optional<int64_t> EndOfDocument(const v1::Data& data) {
 schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
   switch (spec.schedule()) {
     case v1::SCHEDULE_SEQUENTIAL:
-      return spec.dispatch().separate_weight_gradients() ? schedules::Schedule::kSequentialSeparateWeights
-                                                         : schedules::Schedule::kSequential;
+      return schedules::Schedule::kSequential;
     case v1::SCHEDULE_OVERLAP:
       return spec.overlap().delay_weight_gradients() ? schedules::Schedule::kOverlapped
                                                      : schedules::Schedule::kOverlappedWhole;
@@ -372,6 +371,7 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.units = model::DecoderUnits(plan.model);
   plan.layouts = Layouts(plan.units, AlignedElementBytes(plan.precision), plan.train.optimizer);
   plan.schedule = ScheduleOf(resolved.parallelism());
+  plan.separate_weights = resolved.parallelism().dispatch().separate_weight_gradients();
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();
   if (resolved.parallelism().has_nccl()) {
     plan.group_options =

@@ -87,6 +87,7 @@ struct JobPlan {
   std::vector<parallel::Group> groups;                          // every process group, in creation order
   std::map<std::string, parallel::GroupOptions> group_options;  // by name, of the groups that have any
   schedules::Schedule schedule = schedules::Schedule::kSequential;
+  bool separate_weights = false;    // as in `options`
   schedules::BuildOptions options;  // what `stage` is built with
   schedules::StagePrograms stage;
   std::string program_digest;  // SHA-256 of the texts of all programs

@@ -36,8 +36,7 @@ class OutsideReaders {
     }
     for (NodeId id = 0; id < static_cast<int>(outline.nodes.size()); ++id) {
       const Node& node = outline.nodes[id];
-      for (const schedules::Access* access :
-           {&node.forward, &node.backward, &node.backward_input, &node.backward_weight}) {
+      for (const schedules::Access* access : {&node.forward, &node.backward_input, &node.backward_weight}) {
         for (const ValueId value : access->reads) {
           const NodeId producer = producers_[value];
           read_[value] =

@@ -94,8 +94,6 @@ model::Pass PassOf(Opcode opcode) {
       return model::Pass::kForward;
     case Opcode::kRecompute:
       return model::Pass::kRecompute;
-    case Opcode::kBackward:
-      return model::Pass::kBackward;
     case Opcode::kBackwardInput:
       return model::Pass::kBackwardInput;
     case Opcode::kBackwardWeight:
@@ -185,7 +183,6 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       };
     case Opcode::kForward:
     case Opcode::kRecompute:
-    case Opcode::kBackward:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight:
       return nodes_.at(instruction.target)

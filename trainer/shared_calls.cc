@@ -18,7 +18,6 @@ bool IsRepeated(Opcode opcode) {
   switch (opcode) {
     case Opcode::kForward:
     case Opcode::kRecompute:
-    case Opcode::kBackward:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight:
     case Opcode::kUnshard:

@@ -36,7 +36,6 @@ Mark MarkOf(Opcode opcode) {
     case Opcode::kForward:
     case Opcode::kRecompute:
       return kForward;
-    case Opcode::kBackward:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight:
       return kBackward;

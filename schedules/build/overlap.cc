@@ -119,31 +119,36 @@ class OverlapBuilder {
     }
   }
 
-  // The whole, of a node that does not split here.
+  // With the weight halves that are not delayed.
   void Backward(const std::vector<NodeId>& nodes) {
     if (backward_ < 0) {
       return;
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      if (!HasBackward(outline_.nodes[*node])) {
-        continue;
+      if (HasBackward(outline_.nodes[*node])) {
+        passes_.push_back({Opcode::kBackwardInput, *node, backward_});
       }
-      passes_.push_back({Splits(*node) ? Opcode::kBackwardInput : Opcode::kBackward, *node, backward_});
+      if (!delay_weights_) {
+        BackwardWeight(*node);
+      }
     }
   }
 
+  // Those that are delayed.
   void BackwardWeights(const std::vector<NodeId>& nodes) {
-    if (backward_ < 0) {
+    if (backward_ < 0 || !delay_weights_) {
       return;
     }
     for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      if (Splits(*node)) {
-        passes_.push_back({Opcode::kBackwardWeight, *node, backward_});
-      }
+      BackwardWeight(*node);
     }
   }
 
-  bool Splits(NodeId node) const { return delay_weights_ && outline_.nodes[node].splits_backward; }
+  void BackwardWeight(NodeId node) {
+    if (HasWeightHalf(outline_.nodes[node])) {
+      passes_.push_back({Opcode::kBackwardWeight, node, backward_});
+    }
+  }
 
   void Recompute(const std::vector<NodeId>& nodes) {
     if (backward_ < 0) {

@@ -89,7 +89,7 @@ absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOpti
   const bool overlaps = schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedWhole;
   const PassList train =
       overlaps ? Overlapped(outline, microbatches, /*delay_weights=*/schedule == Schedule::kOverlapped)
-               : Sequential(outline, microbatches, SeparatesWeights(schedule));
+               : Sequential(outline, microbatches);
   return BuildStage(outline, options, train, ForwardOnly(outline, options.num_validation_microbatches));
 }
 

@@ -10,19 +10,15 @@ namespace tandem::schedules {
 
 // How node passes of several microbatches follow each other.
 enum class Schedule : uint8_t {
-  kSequential,                 // one microbatch after the other, forward and then backward
-  kSequentialSeparateWeights,  // the same; experts' weight halves run on a stream of their own
+  kSequential,       // one microbatch after the other, forward and then backward
   kOverlapped,       // the forward of one over the backward of the one before; weight halves are delayed
-  kOverlappedWhole,  // the same with whole backwards
+  kOverlappedWhole,  // the same without delay
 };
 
 // Other layers whose units may be used within one span (BuildOptions::hold): those of both microbatches.
 inline int HoldOf(Schedule schedule) {
   return schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedWhole ? 1 : 0;
 }
-
-// BuildOptions::separate_weights of it.
-inline bool SeparatesWeights(Schedule schedule) { return schedule == Schedule::kSequentialSeparateWeights; }
 
 // Every program of one stage: builder, then all passes, then addresses. Pure, and the same on every rank of
 // the stage. InvalidArgument, in one line, where the budget is below what the programs need at least; what

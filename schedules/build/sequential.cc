@@ -16,17 +16,16 @@ void AppendForward(const Outline& outline, int microbatch, PassList& passes) {
   }
 }
 
-void AppendBackward(const Outline& outline, int microbatch, bool split_experts, PassList& passes) {
+void AppendBackward(const Outline& outline, int microbatch, PassList& passes) {
   for (const Boundary& boundary : outline.sent) {
     passes.push_back({Opcode::kReceive, boundary.value, microbatch, /*gradient=*/true});
   }
   for (NodeId node = static_cast<int>(outline.nodes.size()) - 1; node >= 0; --node) {
-    const Node& what = outline.nodes[node];
-    if (split_experts && what.kind == NodeKind::kExperts && what.splits_backward) {
+    if (HasBackward(outline.nodes[node])) {
       passes.push_back({Opcode::kBackwardInput, node, microbatch});
+    }
+    if (HasWeightHalf(outline.nodes[node])) {
       passes.push_back({Opcode::kBackwardWeight, node, microbatch});
-    } else if (HasBackward(what)) {
-      passes.push_back({Opcode::kBackward, node, microbatch});
     }
   }
   for (const Boundary& boundary : outline.received) {
@@ -36,11 +35,11 @@ void AppendBackward(const Outline& outline, int microbatch, bool split_experts, 
 
 }  // namespace
 
-PassList Sequential(const Outline& outline, int num_microbatches, bool split_experts) {
+PassList Sequential(const Outline& outline, int num_microbatches) {
   PassList passes;
   for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
     AppendForward(outline, microbatch, passes);
-    AppendBackward(outline, microbatch, split_experts, passes);
+    AppendBackward(outline, microbatch, passes);
   }
   return passes;
 }

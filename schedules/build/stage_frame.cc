@@ -80,8 +80,9 @@ class Builder {
       frame_.node_communicators.push_back(node.group.empty() ? -1
                                                              : Communicator(node.group, node.purpose, true));
     }
-    if (options_.separate_weights) {
-      frame_.weights = StreamNamed("weights");
+    for (const Node& node : outline_.nodes) {
+      const bool separate = options_.separate_weights && node.kind == NodeKind::kExperts;
+      frame_.weight_streams.push_back(StreamNamed(separate ? "weights" : node.stream));
     }
     if (std::any_of(outline_.values.begin(), outline_.values.end(),
                     [](const Value& value) { return value.kind == ValueKind::kHost; })) {

@@ -76,10 +76,10 @@ struct StageFrame {
   StreamId device_to_host = -1;
   StreamId outer = -1;
   StreamId host = -1;
-  StreamId weights = -1;
   StreamId send = -1;
   StreamId receive = -1;
   std::vector<StreamId> node_streams;
+  std::vector<StreamId> weight_streams;  // of the nodes' weight halves
   std::vector<CommunicatorId> node_communicators;
   CommunicatorId norm = -1;
   CommunicatorId counts = -1;  // of states that are updated; -1: there are none

@@ -20,41 +20,25 @@ class Execution::PassOperands : public PassMemory {
     if (what.role == Role::kCarriedState && (operand == nullptr || operand->mode == Mode::kWrites)) {
       return execution_.symbols_.Of(SymbolOp::kZero);
     }
-    if (operand != nullptr) {
-      return what.role == Role::kParameters ? execution_.ReadPart(*operand, {what.id, what.part})
-                                            : execution_.Read(*operand);
-    }
-    // The weight half reads what the input half wrote. What else the whole Backward does not declare is
-    // garbage.
-    for (const auto& [written, symbol] : written_) {
-      if (written.role == what.role && written.id == what.id && written.part == what.part) {
-        return symbol;
-      }
-    }
-    return execution_.symbols_.Garbage(-1);
+    return what.role == Role::kParameters ? execution_.ReadPart(*operand, {what.id, what.part})
+                                          : execution_.Read(*operand);
   }
 
   void Write(const PassOperand& what, Symbol symbol) override {
-    const auto add = [&](Symbol old) {
-      return execution_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {old, symbol});
-    };
-    for (auto& [written, sum] : written_) {
-      if (written == what) {  // by the other half
-        sum = add(sum);
-        return;
-      }
-    }
     const Operand* const operand = Find(execution_.program_, in_, what);
-    const bool adds = operand != nullptr && operand->mode == Mode::kAdds && what.role != Role::kCarriedState;
-    written_.emplace_back(what, adds ? add(execution_.Read(*operand)) : symbol);
+    if (operand == nullptr) {
+      return;  // kept, or of training alone
+    }
+    const bool adds = operand->mode == Mode::kAdds && what.role != Role::kCarriedState;
+    written_.emplace_back(
+        operand,
+        adds ? execution_.symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {execution_.Read(*operand), symbol}) : symbol);
   }
 
   // What it writes is there only after all that it reads was read.
   void Finish() {
-    for (const auto& [what, symbol] : written_) {
-      if (const Operand* const operand = Find(execution_.program_, in_, what)) {
-        execution_.Write(*operand, symbol);
-      }
+    for (const auto& [operand, symbol] : written_) {
+      execution_.Write(*operand, symbol);
     }
     if (const Operand* const scratch = schedules::Find(in_, Role::kScratch)) {
       execution_.WriteGarbage(*scratch);
@@ -64,7 +48,7 @@ class Execution::PassOperands : public PassMemory {
  private:
   Execution& execution_;
   const Instruction& in_;
-  std::vector<std::pair<PassOperand, Symbol>> written_;
+  std::vector<std::pair<const Operand*, Symbol>> written_;
 };
 
 Execution::Execution(const Outline& outline, const BuildOptions& options, const Program& program,
@@ -136,7 +120,6 @@ void Execution::RunInstruction(const Instruction& in) {
       break;
     case Opcode::kForward:
     case Opcode::kRecompute:
-    case Opcode::kBackward:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight: {
       PassOperands memory(*this, in);

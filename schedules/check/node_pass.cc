@@ -23,8 +23,11 @@ bool IsRead(const PassOperand& operand) {
   return operand.mode == Mode::kReads || operand.role == Role::kCarriedState;
 }
 
-void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
-            PassMemory& memory) {
+}  // namespace
+
+void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode pass, int microbatch,
+             PassMemory& memory) {
+  const Opcode opcode = pass == Opcode::kRecompute ? Opcode::kForward : pass;
   const std::vector<PassOperand> operands = OperandsOf(outline, node, opcode);
   std::vector<Symbol> reads;
   reads.reserve(operands.size());
@@ -42,19 +45,6 @@ void RunOne(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode
       memory.Write(operand, symbols.Of(SymbolOp::kOutput, place++, 0, 0, {call}));
     }
   }
-}
-
-}  // namespace
-
-void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode opcode, int microbatch,
-             PassMemory& memory) {
-  if (opcode == Opcode::kBackward && outline.nodes[node].splits_backward) {
-    RunOne(symbols, outline, node, Opcode::kBackwardInput, microbatch, memory);
-    RunOne(symbols, outline, node, Opcode::kBackwardWeight, microbatch, memory);
-    return;
-  }
-  RunOne(symbols, outline, node, opcode == Opcode::kRecompute ? Opcode::kForward : opcode, microbatch,
-         memory);
 }
 
 std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int argument) {

@@ -125,7 +125,7 @@ Reference::Reference(const Outline& outline, const BuildOptions& options, Symbol
   };
   for (const Node& node : outline.nodes) {
     count(node.forward);
-    count(node.splits_backward ? node.backward_input : node.backward);
+    count(node.backward_input);
     count(node.backward_weight);
   }
 }
@@ -218,7 +218,10 @@ void Reference::Forward(Microbatch& microbatch) {
 
 void Reference::Backward(Microbatch& microbatch) {
   for (NodeId n = static_cast<int>(outline_.nodes.size()) - 1; n >= 0; --n) {
-    microbatch.Run(n, Opcode::kBackward);
+    microbatch.Run(n, Opcode::kBackwardInput);
+    if (HasWeightHalf(outline_.nodes[n])) {
+      microbatch.Run(n, Opcode::kBackwardWeight);
+    }
   }
   for (const Boundary& boundary : outline_.received) {
     sent_[{boundary.value, true, microbatch.number()}] = microbatch.Gradient(boundary.value);

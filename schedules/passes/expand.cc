@@ -120,12 +120,12 @@ class Expander {
 
   void Pass(const NodePass& pass) {
     const Node& node = outline_.nodes[pass.target];
-    const bool separate = pass.opcode == Opcode::kBackwardWeight && frame_.weights >= 0;
+    const bool weight = pass.opcode == Opcode::kBackwardWeight;
     WaitOnHost(AccessOf(node, pass.opcode).reads, pass.microbatch);
     Instruction instruction{.opcode = pass.opcode,
                             .target = pass.target,
                             .microbatch = pass.microbatch,
-                            .stream = separate ? frame_.weights : frame_.node_streams[pass.target],
+                            .stream = (weight ? frame_.weight_streams : frame_.node_streams)[pass.target],
                             .communicator = frame_.node_communicators[pass.target]};
     ListOperands(node, pass.opcode, recompute_, trains_, operands_);
     instruction.operands.reserve(operands_.size());

@@ -35,9 +35,7 @@ class Recomputer {
 
   PassList Run(const PassList& passes) {
     for (const NodePass& pass : passes) {
-      const bool backward = pass.opcode == Opcode::kBackward || pass.opcode == Opcode::kBackwardInput ||
-                            pass.opcode == Opcode::kBackwardWeight;
-      if (backward) {
+      if (pass.opcode == Opcode::kBackwardInput || pass.opcode == Opcode::kBackwardWeight) {
         Emit(Chain(AccessOf(outline_.nodes[pass.target], pass.opcode), pass.microbatch), pass.microbatch);
       } else if (pass.opcode == Opcode::kRecompute) {
         if (GoesAhead(pass)) {
@@ -92,7 +90,7 @@ class Recomputer {
       if (node.layer != outline_.nodes[place.target].layer) {
         continue;
       }
-      for (const Access* access : {&node.backward, &node.backward_input, &node.backward_weight}) {
+      for (const Access* access : {&node.backward_input, &node.backward_weight}) {
         for (const NodeId again : Chain(*access, -1)) {
           needed = needed || again == place.target;
           communicates = communicates || !outline_.nodes[again].group.empty();

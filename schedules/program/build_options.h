@@ -47,7 +47,7 @@ struct BuildOptions {
   bool parameter_norms = true;                // optimizer steps write update norms, which go to the host
   int prefetch = 1;                           // spans gathered ahead of the one in use
   int hold = 0;  // how many other layers may be used within a span: 0 for sequential, 1 for overlap
-  bool separate_weights = false;  // weight halves run on the stream "weights", beside "compute"
+  bool separate_weights = false;  // experts' weight halves run on the stream "weights", beside "compute"
   std::vector<bool>
       recompute;  // per value: not kept, but recomputed before its backward readers; empty: all are kept
   // Per unit: whether one gather serves a microbatch from its forward to its backward. Empty: no unit. Only

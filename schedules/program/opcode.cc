@@ -13,7 +13,6 @@ constexpr std::array<OpcodeInfo, kNumOpcodes> kOpcodes = {{
     {Opcode::kLoadBatch, "load", TargetKind::kValue, true, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kForward, "forward", TargetKind::kNode, true, MemoryRule::kPass, LinkRule::kPass},
     {Opcode::kRecompute, "recompute", TargetKind::kNode, true, MemoryRule::kPass, LinkRule::kPass},
-    {Opcode::kBackward, "backward", TargetKind::kNode, true, MemoryRule::kPass, LinkRule::kPass},
     {Opcode::kBackwardInput, "backward-input", TargetKind::kNode, true, MemoryRule::kPass, LinkRule::kPass},
     {Opcode::kBackwardWeight, "backward-weight", TargetKind::kNode, true, MemoryRule::kPass, LinkRule::kPass},
     {Opcode::kSend, "send", TargetKind::kValue, true, MemoryRule::kNone, LinkRule::kPeer},

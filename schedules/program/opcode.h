@@ -10,9 +10,8 @@ enum class Opcode : uint8_t {
   kLoadBatch,        // target: value; one microbatch's tokens, from the host to the device
   kForward,          // target: node
   kRecompute,        // target: node; computes again the outputs of its forward that were not kept
-  kBackward,         // target: node
-  kBackwardInput,    // target: node
-  kBackwardWeight,   // target: node
+  kBackwardInput,    // target: node; all of its backward that is not in the weight half
+  kBackwardWeight,   // target: node that has a weight half; directly or later behind the input half
   kSend,             // target: value; to another stage
   kReceive,          // target: value; from another stage
   kHostWait,         // target: value; the issuing thread waits until the value is on the host
@@ -30,7 +29,7 @@ enum class Opcode : uint8_t {
   kReport,           // copies each buffer that it reads to the host buffer at the same position
   kFill,             // tests: fills buffers that are no longer read with NaN
 };
-inline constexpr int kNumOpcodes = 22;
+inline constexpr int kNumOpcodes = 21;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 
@@ -66,7 +65,7 @@ struct OpcodeInfo {
 
 const OpcodeInfo& InfoOf(Opcode opcode);
 
-// Forward, Recompute and the backward passes.
+// Forward, Recompute and the halves of the backward.
 inline bool IsNodePass(Opcode opcode) { return InfoOf(opcode).target == TargetKind::kNode; }
 
 }  // namespace tandem::schedules

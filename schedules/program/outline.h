@@ -57,7 +57,7 @@ struct UnitPart {
   bool operator==(const UnitPart&) const = default;
 };
 
-// What one pass of a node (forward, backward, or a half of the backward) touches. The order of each list is
+// What one pass of a node (forward, or a half of the backward) touches. The order of each list is
 // the order of the instruction's operands (program.h), which model/ names.
 struct Access {
   std::vector<ValueId> reads;
@@ -110,11 +110,10 @@ struct Node {
   std::string group;
   std::string purpose;
   Access forward;
-  Access backward;  // whole; the halves below are empty where the node does not split
-  bool splits_backward = false;
-  // The input half may write values that only the weight half reads; the whole backward keeps them to itself.
+  // The input half is all of the backward that is not in the weight half, which writes gradients of
+  // parameters alone and may come later. The input half may write values that only the weight half reads.
   Access backward_input;
-  Access backward_weight;
+  Access backward_weight;   // empty: the node has no such half
   bool recomputes = false;  // its forward can run again, for some of forward.writes or for all
   // For each of forward.writes: FLOPs of the forward that only this value needs; a recompute that leaves out
   // the value saves them. Empty: none.
@@ -123,10 +122,12 @@ struct Node {
 
 // Whether the node has a backward: not if it only moves sizes, nor if its forward writes its gradients.
 inline bool HasBackward(const Node& node) {
-  const Access& access = node.backward;
+  const Access& access = node.backward_input;
   return !access.gradient_reads.empty() || !access.gradient_writes.empty() ||
          !access.parameter_gradients.empty() || !access.reads.empty();
 }
+
+inline bool HasWeightHalf(const Node& node) { return !node.backward_weight.parameter_gradients.empty(); }
 
 // Which data parallel group a unit is sharded over.
 enum class UnitGroup : uint8_t { kDense, kExpert };

@@ -7,8 +7,6 @@ namespace tandem::schedules {
 
 const Access& AccessOf(const Node& node, Opcode opcode) {
   switch (opcode) {
-    case Opcode::kBackward:
-      return node.backward;
     case Opcode::kBackwardInput:
       return node.backward_input;
     case Opcode::kBackwardWeight:

@@ -76,7 +76,6 @@ std::vector<OperandRow> RowsOf(Opcode opcode) {
       return {{Role::kSource, kRead}, {Role::kCopy, kWrite}};
     case Opcode::kForward:
     case Opcode::kRecompute:
-    case Opcode::kBackward:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight:
       return Pass(opcode);

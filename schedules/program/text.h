@@ -12,7 +12,7 @@ namespace tandem::schedules {
 // what they compare.
 std::string ToText(const Program& program, const Outline& outline);
 
-// "backward layers.0.mlp mb 0", for messages. A target out of range prints as "node 99?".
+// "backward-input layers.0.mlp mb 0", for messages. A target out of range prints as "node 99?".
 std::string ToText(const Instruction& instruction, const Outline& outline);
 
 const char* ToText(Opcode opcode);

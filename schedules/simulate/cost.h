@@ -51,9 +51,9 @@ Work WorkOf(const Outline& outline, const Program& program, const Instruction& i
 // What of link_bytes a rank sends: of a collective it has a share already, what goes to a peer goes whole.
 double CrossingBytes(const Work& work, Opcode opcode);
 
-// "backward layers.*.mlp bf16", "reduce layers.* add": opcode and target without microbatch and numbers, of a
-// node's pass the type that it computes in, and whether it adds to a gradient that others of its opcode
-// overwrite. What has the same kind and the same work takes the same time.
+// "backward-input layers.*.mlp bf16", "reduce layers.* add": opcode and target without microbatch and
+// numbers, of a node's pass the type that it computes in, and whether it adds to a gradient that others of
+// its opcode overwrite. What has the same kind and the same work takes the same time.
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction);
 
 // Whether it runs anything on its stream: all but HostWait, which only the issuing thread does.

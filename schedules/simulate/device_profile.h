@@ -37,7 +37,7 @@ struct LinkRates {
 
 // The time of one kind of instruction, as measured.
 struct MeasuredTime {
-  std::string kind;        // KindOf (cost.h): "backward layers.*.mlp bf16", "reduce layers.* add"
+  std::string kind;        // KindOf (cost.h): "backward-input layers.*.mlp bf16", "reduce layers.* add"
   double seconds = 0;      // undisturbed; of a collective: once every rank has come
   double cpu_seconds = 0;  // processor time in it, of all threads; 0 on a GPU
   // The work it was measured with (cost.h); an instruction of another size is scaled by these.

@@ -102,8 +102,8 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
   }
   int64_t scratch = 0;
   for (const schedules::Node& node : outline_.nodes) {
-    scratch = std::max({scratch, node.forward.scratch.bound, node.backward.scratch.bound,
-                        node.backward_input.scratch.bound, node.backward_weight.scratch.bound});
+    scratch = std::max({scratch, node.forward.scratch.bound, node.backward_input.scratch.bound,
+                        node.backward_weight.scratch.bound});
   }
   scratch_ = Allocate(scratch, at::kByte);
 }
@@ -125,8 +125,10 @@ double BoundDecoder::Forward(const at::Tensor& tokens) {
 
 void BoundDecoder::Backward() {
   for (int i = static_cast<int>(nodes_.size()) - 1; i >= 0; --i) {
-    if (GradientPass(i) == Pass::kBackward) {
-      RunBound(i, Pass::kBackward);
+    for (const Pass pass : GradientPasses(i)) {
+      if (pass != Pass::kForward) {
+        RunBound(i, pass);
+      }
     }
   }
 }
@@ -153,14 +155,16 @@ BoundPass BoundDecoder::Bind(int node, Pass pass, const std::set<std::string>& r
   return nodes_[node]->Bind(pass, operands, /*communicator=*/nullptr);
 }
 
-Pass BoundDecoder::GradientPass(int node) const {
-  return HasBackward(outline_.nodes[node]) ? Pass::kBackward : Pass::kForward;
+std::vector<Pass> BoundDecoder::GradientPasses(int node) const {
+  std::vector<Pass> passes = {HasBackward(outline_.nodes[node]) ? Pass::kBackwardInput : Pass::kForward};
+  if (HasWeightHalf(outline_.nodes[node])) {
+    passes.push_back(Pass::kBackwardWeight);
+  }
+  return passes;
 }
 
 const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {
   switch (pass) {
-    case Pass::kBackward:
-      return outline_.nodes[node].backward;
     case Pass::kBackwardInput:
       return outline_.nodes[node].backward_input;
     case Pass::kBackwardWeight:
@@ -172,7 +176,7 @@ const schedules::Access& BoundDecoder::AccessOf(int node, Pass pass) const {
 
 bool BoundDecoder::IsWrittenBefore(int node, int value) const {
   for (int behind = node + 1; behind < static_cast<int>(nodes_.size()); ++behind) {
-    const std::vector<int>& writes = AccessOf(behind, GradientPass(behind)).gradient_writes;
+    const std::vector<int>& writes = AccessOf(behind, GradientPasses(behind).front()).gradient_writes;
     if (std::count(writes.begin(), writes.end(), value) > 0) {
       return true;
     }

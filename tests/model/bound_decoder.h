@@ -41,8 +41,9 @@ class BoundDecoder {
   // From now on every gradient, of hidden states and parameters, is added to what is there.
   void AddToGradients() { adds_ = true; }
 
-  // The pass that writes the gradients of a node: its backward, or where it has none its forward.
-  Pass GradientPass(int node) const;
+  // The passes that write the gradients of a node: the halves of its backward, or where it has none its
+  // forward.
+  std::vector<Pass> GradientPasses(int node) const;
   const schedules::Access& AccessOf(int node, Pass pass) const;
 
   // Whether a node behind that one writes the gradient of the value as well: its backward comes first.

@@ -190,7 +190,6 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
   switch (in.opcode) {
     case Opcode::kForward:
     case Opcode::kRecompute:
-    case Opcode::kBackward:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight:
       Pass(program, in, run, sizes_read);

@@ -19,8 +19,7 @@ using schedules::Program;
 namespace {
 
 const Access& Half(const Node& node, Opcode opcode) {
-  return opcode == Opcode::kBackward         ? node.backward
-         : opcode == Opcode::kBackwardInput  ? node.backward_input
+  return opcode == Opcode::kBackwardInput    ? node.backward_input
          : opcode == Opcode::kBackwardWeight ? node.backward_weight
                                              : node.forward;
 }
@@ -49,7 +48,7 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
     What what;
     int a = 0;
     int b = 0;
-    const Operand* operand = nullptr;  // nullptr: only between the halves
+    const Operand* operand = nullptr;  // nullptr: it lacks one, because it changes nothing but values
     std::vector<Hash> hashes;          // what it holds, where it is read; then what was written
     bool written = false;
   };
@@ -117,76 +116,69 @@ void Machine::Pass(const Program& program, const Instruction& in, int run,
     hashes.resize(ranks_.size(), 0);
     return hashes;
   };
-  const bool halves = in.opcode == Opcode::kBackward && node.splits_backward;
-  const std::vector<Opcode> steps = halves
-                                        ? std::vector<Opcode>{Opcode::kBackwardInput, Opcode::kBackwardWeight}
-                                        : std::vector<Opcode>{again ? Opcode::kForward : in.opcode};
-  for (const Opcode step : steps) {
-    const Access& half = Half(node, step);
-    std::vector<std::vector<Hash>> reads;  // thing x rank
-    for (const int v : half.reads) {
-      reads.push_back(read(What::kValue, v, 0));
+  std::vector<std::vector<Hash>> reads;  // thing x rank
+  for (const int v : access.reads) {
+    reads.push_back(read(What::kValue, v, 0));
+  }
+  for (const int v : access.gradient_reads) {
+    reads.push_back(read(What::kGradient, v, 0));
+  }
+  for (const auto& p : access.parameters) {
+    reads.push_back(read(What::kPart, p.unit, p.part));
+  }
+  for (const int s : access.state_reads) {
+    reads.push_back(read(What::kState, s, 0));
+  }
+  for (const int s : access.state_carries) {
+    reads.push_back(read(What::kCarried, s, 0));
+  }
+  if (access.reads_inputs) {
+    reads.push_back(read(What::kInputs, 0, 0));
+  }
+  std::vector<Hash> calls;
+  std::vector<int> indices;
+  for (int r = 0; r < ranks_.size(); ++r) {
+    const Group group = ranks_.Of(outline_, program, in, r);
+    std::vector<Hash> seen;
+    for (const int other : group.ranks) {
+      for (const std::vector<Hash>& thing : reads) {
+        seen.push_back(thing[other]);
+      }
     }
-    for (const int v : half.gradient_reads) {
-      reads.push_back(read(What::kGradient, v, 0));
-    }
-    for (const auto& p : half.parameters) {
-      reads.push_back(read(What::kPart, p.unit, p.part));
-    }
-    for (const int s : half.state_reads) {
-      reads.push_back(read(What::kState, s, 0));
-    }
-    for (const int s : half.state_carries) {
-      reads.push_back(read(What::kCarried, s, 0));
-    }
-    if (half.reads_inputs) {
-      reads.push_back(read(What::kInputs, 0, 0));
-    }
-    std::vector<Hash> calls;
-    std::vector<int> indices;
+    calls.push_back(HashOf(Operation::kPass,
+                           {U(in.target), U(static_cast<int>(again ? Opcode::kForward : in.opcode)),
+                            access.reads_inputs ? U(in.microbatch) : ~uint64_t{0}},
+                           seen));
+    indices.push_back(group.index);
+  }
+  uint64_t place = 0;
+  const auto write = [&](What what, int a, int b) {
+    Item& item = find(what, a, b);
+    const uint64_t k = place++;
+    std::vector<Hash> hashes;
     for (int r = 0; r < ranks_.size(); ++r) {
-      const Group group = ranks_.Of(outline_, program, in, r);
-      std::vector<Hash> seen;
-      for (const int other : group.ranks) {
-        for (const std::vector<Hash>& thing : reads) {
-          seen.push_back(thing[other]);
-        }
-      }
-      calls.push_back(HashOf(
-          Operation::kPass,
-          {U(in.target), U(static_cast<int>(step)), half.reads_inputs ? U(in.microbatch) : ~uint64_t{0}},
-          seen));
-      indices.push_back(group.index);
+      const Hash made = HashOf(Operation::kOutput, {calls[r], k, U(indices[r])});
+      const bool adds = what != What::kCarried &&
+                        (item.written || (item.operand != nullptr && item.operand->mode == Mode::kAdds));
+      hashes.push_back(adds ? HashOf(Operation::kAdd, {item.hashes[r], made}) : made);
     }
-    uint64_t place = 0;
-    const auto write = [&](What what, int a, int b) {
-      Item& item = find(what, a, b);
-      const uint64_t k = place++;
-      std::vector<Hash> hashes;
-      for (int r = 0; r < ranks_.size(); ++r) {
-        const Hash made = HashOf(Operation::kOutput, {calls[r], k, U(indices[r])});
-        const bool adds = what != What::kCarried &&
-                          (item.written || (item.operand != nullptr && item.operand->mode == Mode::kAdds));
-        hashes.push_back(adds ? HashOf(Operation::kAdd, {item.hashes[r], made}) : made);
-      }
-      item.hashes = std::move(hashes);
-      item.written = true;
-    };
-    for (const int v : half.writes) {
-      write(What::kValue, v, 0);
-    }
-    for (const int v : half.gradient_writes) {
-      write(What::kGradient, v, 0);
-    }
-    for (const auto& p : half.parameter_gradients) {
-      write(What::kContribution, p.unit, p.part);
-    }
-    for (const int s : half.state_adds) {
-      write(What::kCounter, s, 0);
-    }
-    for (const int s : half.state_carries) {
-      write(What::kCarried, s, 0);
-    }
+    item.hashes = std::move(hashes);
+    item.written = true;
+  };
+  for (const int v : access.writes) {
+    write(What::kValue, v, 0);
+  }
+  for (const int v : access.gradient_writes) {
+    write(What::kGradient, v, 0);
+  }
+  for (const auto& p : access.parameter_gradients) {
+    write(What::kContribution, p.unit, p.part);
+  }
+  for (const int s : access.state_adds) {
+    write(What::kCounter, s, 0);
+  }
+  for (const int s : access.state_carries) {
+    write(What::kCarried, s, 0);
   }
   for (Item& item : items) {
     if (item.what == What::kScratch) {

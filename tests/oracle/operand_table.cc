@@ -54,7 +54,6 @@ const std::map<Opcode, std::vector<TableRow>>& Table() {
       {Opcode::kLoadBatch, {{"source", "r", "once", {K::kHostBatch}}, {"copy", "w", "once", {K::kBatch}}}},
       {Opcode::kForward, PassRows(true)},
       {Opcode::kRecompute, RecomputeRows()},
-      {Opcode::kBackward, PassRows(false)},
       {Opcode::kBackwardInput, PassRows(false)},
       {Opcode::kBackwardWeight, PassRows(false)},
       {Opcode::kSend,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -26,18 +27,30 @@ namespace {
 
 int Below(std::mt19937_64& random, size_t bound) { return static_cast<int>(random() % bound); }
 
+// Whether no other pass writes the gradients that the node's weight half writes: their sum is in an order.
+bool WritesAlone(const Outline& outline, int node) {
+  std::map<std::pair<int, int>, int> writers;
+  for (const schedules::Node& other : outline.nodes) {
+    for (const schedules::Access* access : {&other.forward, &other.backward_input, &other.backward_weight}) {
+      for (const schedules::UnitPart& part : access->parameter_gradients) {
+        ++writers[{part.unit, part.part}];
+      }
+    }
+  }
+  const std::vector<schedules::UnitPart>& parts = outline.nodes[node].backward_weight.parameter_gradients;
+  return std::all_of(parts.begin(), parts.end(), [&](const schedules::UnitPart& part) {
+    return writers[{part.unit, part.part}] == 1;
+  });
+}
+
 // The backward of one microbatch; some weight halves come later, in the order of their nodes.
-PassList LateWeights(const Outline& outline, PassList backward, std::mt19937_64& random) {
+PassList LateWeights(const Outline& outline, const PassList& backward, std::mt19937_64& random) {
   PassList passes;
   PassList late;
   for (const NodePass& pass : backward) {
-    if (pass.opcode == Opcode::kBackward && outline.nodes[pass.target].splits_backward &&
-        Below(random, 3) != 0) {
-      passes.push_back({Opcode::kBackwardInput, pass.target, pass.microbatch});
-      late.push_back({Opcode::kBackwardWeight, pass.target, pass.microbatch});
-    } else {
-      passes.push_back(pass);
-    }
+    const bool waits =
+        pass.opcode == Opcode::kBackwardWeight && WritesAlone(outline, pass.target) && Below(random, 3) != 0;
+    (waits ? late : passes).push_back(pass);
     if (!late.empty() && Below(random, 3) == 0) {
       passes.push_back(late.front());
       late.erase(late.begin());
@@ -54,7 +67,7 @@ PassList Interleaved(const Outline& outline, int num_microbatches, std::mt19937_
   PassList backward;
   bool back = false;
   for (const NodePass& pass : sequential) {
-    back |= pass.opcode == Opcode::kBackward || pass.gradient;
+    back |= pass.opcode == Opcode::kBackwardInput || pass.gradient;
     (back ? backward : forward).push_back(pass);
   }
   const auto of_microbatch = [](PassList passes, int microbatch) {
@@ -219,7 +232,6 @@ Job RandomJob(std::mt19937_64& random) {
     job.name += any ? ", interleaved" : ", overlapped";
   } else if (Below(random, 3) == 0) {
     job.options.separate_weights = true;
-    train = schedules::Sequential(job.outline, num_microbatches, /*split_experts=*/true);
     job.name += ", separate weights";
   }
   BuildPrograms(train, random, job);
@@ -243,7 +255,7 @@ Job OverlapJob(std::mt19937_64& random) {
   ChooseOptions(2 + Below(random, 3), random, job);
   const bool delays = Below(random, 2) == 0;
   job.options.hold = 1;
-  job.name += delays ? ", late weight halves" : ", whole backwards";
+  job.name += delays ? ", late weight halves" : ", weight halves at once";
   BuildPrograms(schedules::Overlapped(job.outline, job.options.num_microbatches, delays), random, job);
   return job;
 }

@@ -24,8 +24,8 @@ struct Job {
 Job RandomJob(std::mt19937_64& random);
 
 // Of the schedules of experts' overlap alone: sparse layers, some between dense ones, made up or as model/
-// declares them for ranks that share experts; one to three of them, two to four microbatches, whole backwards
-// or late weight halves.
+// declares them for ranks that share experts; one to three of them, two to four microbatches, weight halves
+// at once or late weight halves.
 Job OverlapJob(std::mt19937_64& random);
 
 }  // namespace tandem::oracle

@@ -379,11 +379,9 @@ class StepReference {
     }
     for (int n = static_cast<int>(outline_.nodes.size()) - 1; n >= 0; --n) {
       const Node& node = outline_.nodes[n];
-      if (node.splits_backward) {
-        Pass(n, Opcode::kBackwardInput, node.backward_input, m, trains, v);
+      Pass(n, Opcode::kBackwardInput, node.backward_input, m, trains, v);
+      if (!node.backward_weight.parameter_gradients.empty()) {
         Pass(n, Opcode::kBackwardWeight, node.backward_weight, m, trains, v);
-      } else {
-        Pass(n, Opcode::kBackward, node.backward, m, trains, v);
       }
     }
     for (const auto& boundary : outline_.received) {

@@ -114,7 +114,7 @@ TEST(ChunkedHeadTest, NothingOfTheHeadIsAsLargeAsTheLogits) {
   const auto largest = [&] {
     const plan::JobPlan plan = MakeJob(options);
     const schedules::Node& head = plan.outline.nodes.back();
-    int64_t bytes = std::max(head.forward.scratch.bound, head.backward.scratch.bound);
+    int64_t bytes = std::max(head.forward.scratch.bound, head.backward_input.scratch.bound);
     for (const schedules::ValueId value : head.forward.writes) {
       bytes = std::max(bytes, plan.outline.values[value].bytes.bound);
     }

@@ -31,7 +31,7 @@ model::NodeDeclaration DeclareExchange(NodeKind kind, const model::DecoderShapes
       .group = "ep",
       .purpose = "dispatch",
       .forward = {.reads = {"x"}, .writes = {"hidden"}, .state_adds = {"rows"}, .link_bytes = bytes},
-      .backward = {.gradient_reads = {"hidden"}, .gradient_writes = {"x"}, .link_bytes = bytes},
+      .backward_input = {.gradient_reads = {"hidden"}, .gradient_writes = {"x"}, .link_bytes = bytes},
   };
 }
 

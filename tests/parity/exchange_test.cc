@@ -182,7 +182,7 @@ TEST(ExchangeFailureTest, ALostPeerIsReportedWithTheNodesInstructionAndItsGroup)
   } catch (const trainer::InstructionError& error) {
     EXPECT_EQ(error.group, "ep");
     EXPECT_EQ(error.step, 2);
-    EXPECT_EQ(error.instruction.find("backward layers.1.combine mb "), 0u) << error.instruction;
+    EXPECT_EQ(error.instruction.find("backward-input layers.1.combine mb "), 0u) << error.instruction;
     EXPECT_EQ(trainer::Describe(std::current_exception()).cause.class_(), v1::FAILURE_CLASS_PEER_LOST);
   }
 }

@@ -206,8 +206,7 @@ TEST(ExpertParallelJobTest, ALayerPairIsIssuedInTheOrderOfTheTable) {
       const bool forward = instruction.opcode == Opcode::kForward && instruction.microbatch == 1;
       const bool weight = instruction.opcode == Opcode::kBackwardWeight && instruction.microbatch == 0;
       const bool backward =
-          instruction.microbatch == 0 &&
-          (instruction.opcode == Opcode::kBackward || instruction.opcode == Opcode::kBackwardInput || weight);
+          instruction.microbatch == 0 && (instruction.opcode == Opcode::kBackwardInput || weight);
       if ((forward || backward) && plan.outline.nodes[instruction.target].layer == (forward ? 0 : 1)) {
         const std::string& name = plan.outline.nodes[instruction.target].name;
         issued.push_back((forward ? "f." : weight ? "W." : "b.") + name.substr(name.rfind('.') + 1));

@@ -19,7 +19,7 @@ using schedules::NodePass;
 using schedules::Opcode;
 using schedules::PassList;
 
-// A backward in halves, wherever the weight half is, changes no bit of a job.
+// Wherever the weight half of a backward is, it changes no bit of a job.
 
 struct Layout {
   std::string strategy;
@@ -31,25 +31,19 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   return out << layout.strategy << ", " << layout.ranks << " ranks, " << layout.precision;
 }
 
-// Each whole backward of a node that has halves as these, the weight half directly behind the input half, or
-// behind the whole backward of its microbatch.
-PassList Split(const schedules::Outline& outline, const PassList& passes, bool delayed) {
-  PassList split;
+// Weight halves behind all input halves of their microbatch.
+PassList Delayed(const PassList& passes) {
+  PassList delayed;
   PassList weights;
   for (const NodePass& pass : passes) {
     if (!weights.empty() && pass.microbatch != weights.front().microbatch) {
-      split.insert(split.end(), weights.begin(), weights.end());
+      delayed.insert(delayed.end(), weights.begin(), weights.end());
       weights.clear();
     }
-    if (pass.opcode != Opcode::kBackward || !outline.nodes[pass.target].splits_backward) {
-      split.push_back(pass);
-      continue;
-    }
-    split.push_back({Opcode::kBackwardInput, pass.target, pass.microbatch});
-    (delayed ? weights : split).push_back({Opcode::kBackwardWeight, pass.target, pass.microbatch});
+    (pass.opcode == Opcode::kBackwardWeight ? weights : delayed).push_back(pass);
   }
-  split.insert(split.end(), weights.begin(), weights.end());
-  return split;
+  delayed.insert(delayed.end(), weights.begin(), weights.end());
+  return delayed;
 }
 
 plan::JobPlan WithPasses(plan::JobPlan plan, const PassList& train) {
@@ -65,29 +59,26 @@ plan::JobPlan WithPasses(plan::JobPlan plan, const PassList& train) {
 
 class SplitBackwardTest : public testing::TestWithParam<Layout> {};
 
-TEST_P(SplitBackwardTest, GivesTheBitsOfTheWholeWhereverTheWeightHalvesAre) {
+TEST_P(SplitBackwardTest, GivesTheSameBitsWhereverTheWeightHalvesAre) {
   JobOptions options{.strategy = GetParam().strategy,
                      .ranks = GetParam().ranks,
                      .microbatches_per_rank = 3,
                      .steps = 5,
                      .precision = GetParam().precision,
                      .validate_every_steps = 3};
-  const plan::JobPlan whole = MakeJob(options);
-  const JobRun expected = RunJob(whole);
-  const PassList sequential = schedules::Sequential(whole.outline, options.microbatches_per_rank);
-  for (const bool delayed : {false, true}) {
-    SCOPED_TRACE(delayed ? "delayed" : "at once");
-    const plan::JobPlan plan = WithPasses(whole, Split(whole.outline, sequential, delayed));
-    const auto& instructions = plan.stage.train.instructions;
-    EXPECT_EQ(std::count_if(instructions.begin(), instructions.end(),
-                            [](const auto& i) { return i.opcode == Opcode::kBackwardWeight; }),
-              2 * options.layers * options.microbatches_per_rank);
-    ExpectSameBits(expected, RunJob(plan, {.fill_with_nan = true}));
-  }
-  for (const bool delayed : {false, true}) {
-    SCOPED_TRACE(delayed ? "overlapped, weight gradients delayed" : "overlapped");
+  const plan::JobPlan sequential = MakeJob(options);
+  const JobRun expected = RunJob(sequential);
+  const plan::JobPlan delayed = WithPasses(
+      sequential, Delayed(schedules::Sequential(sequential.outline, options.microbatches_per_rank)));
+  const auto& instructions = delayed.stage.train.instructions;
+  EXPECT_EQ(std::count_if(instructions.begin(), instructions.end(),
+                          [](const auto& i) { return i.opcode == Opcode::kBackwardWeight; }),
+            2 * options.layers * options.microbatches_per_rank);
+  ExpectSameBits(expected, RunJob(delayed, {.fill_with_nan = true}));
+  for (const bool delays : {false, true}) {
+    SCOPED_TRACE(delays ? "overlapped, weight gradients delayed" : "overlapped");
     options.overlap = true;
-    options.delay_weight_gradients = delayed;
+    options.delay_weight_gradients = delays;
     ExpectSameBits(expected, RunJob(MakeJob(options), {.fill_with_nan = true}));
   }
 }

@@ -114,7 +114,7 @@ TEST(MemoryPlanTest, AGpusPlanHasTheScratchOfItsKernels) {
     int64_t most = 0;
     for (const schedules::Node& node : MakeJobPlan(job).outline.nodes) {
       if (node.kind == schedules::NodeKind::kAttention) {
-        most = std::max(most, node.backward.scratch.bound);
+        most = std::max(most, node.backward_input.scratch.bound);
       }
     }
     return most;

@@ -57,7 +57,7 @@ void ExpectBetterThanTheDefault(const v1::JobSpec& job, const DeviceProfile& pro
 }
 
 TEST(PrefetchChoiceTest, ASequentialJobGathersAsFarAheadAsItsStepGetsShorter) {
-  ExpectBetterThanTheDefault(Sequential(), Profile(3e7));
+  ExpectBetterThanTheDefault(Sequential(), Profile(1e7));
 }
 
 TEST(PrefetchChoiceTest, AnOverlappedJobGathersAsFarAheadAsItsStepGetsShorter) {
@@ -66,7 +66,7 @@ TEST(PrefetchChoiceTest, AnOverlappedJobGathersAsFarAheadAsItsStepGetsShorter) {
 
 TEST(PrefetchChoiceTest, ADistanceThatDoesNotFitIsNotTaken) {
   for (const v1::JobSpec& job : {Sequential(), Overlapped()}) {
-    DeviceProfile profile = Profile(3e7);
+    DeviceProfile profile = Profile(3e6);
     const PrefetchChoice free = *ChoosePrefetch(job, profile);
     const int64_t needed = free.trials.at(free.distance).device_bytes;
     profile.memory_bytes = needed - 1;

@@ -70,10 +70,10 @@ class DenseBuilder {
         .name = "embedding",
         .kind = NodeKind::kEmbedding,
         .forward = {.reads = {outline_.batch}, .writes = {hidden}, .parameters = {table}, .bytes_moved = 1e3},
-        .backward = {.reads = {outline_.batch},
-                     .gradient_reads = {hidden},
-                     .parameter_gradients = {table},
-                     .bytes_moved = 1e3},
+        .backward_input = {.reads = {outline_.batch},
+                           .gradient_reads = {hidden},
+                           .parameter_gradients = {table},
+                           .bytes_moved = 1e3},
     });
     return hidden;
   }
@@ -101,13 +101,13 @@ class DenseBuilder {
                     .parameters = {part},
                     .scratch = Fixed(Matrix(s_.hidden)),
                     .flops = projections + scores},
-        .backward = {.reads = {input, qkv, context, lse},
-                     .gradient_reads = {hidden},
-                     .gradient_writes = {input},
-                     .parameters = {part},
-                     .parameter_gradients = {part},
-                     .scratch = Fixed(Matrix(3 * s_.hidden + columns)),
-                     .flops = 2 * projections + 2.5 * scores},
+        .backward_input = {.reads = {input, qkv, context, lse},
+                           .gradient_reads = {hidden},
+                           .gradient_writes = {input},
+                           .parameters = {part},
+                           .parameter_gradients = {part},
+                           .scratch = Fixed(Matrix(3 * s_.hidden + columns)),
+                           .flops = 2 * projections + 2.5 * scores},
     });
     return hidden;
   }
@@ -127,13 +127,13 @@ class DenseBuilder {
                     .parameters = {part},
                     .scratch = Fixed(Matrix(s_.hidden + s_.inner)),
                     .flops = flops},
-        .backward = {.reads = {input, gate_up},
-                     .gradient_reads = {hidden},
-                     .gradient_writes = {input},
-                     .parameters = {part},
-                     .parameter_gradients = {part},
-                     .scratch = Fixed(Matrix(2 * s_.hidden + 3 * s_.inner)),
-                     .flops = 2 * flops},
+        .backward_input = {.reads = {input, gate_up},
+                           .gradient_reads = {hidden},
+                           .gradient_writes = {input},
+                           .parameters = {part},
+                           .parameter_gradients = {part},
+                           .scratch = Fixed(Matrix(2 * s_.hidden + 3 * s_.inner)),
+                           .flops = 2 * flops},
     });
     return hidden;
   }
@@ -152,12 +152,12 @@ class DenseBuilder {
                     .parameters = parts,
                     .scratch = Fixed(Matrix(s_.hidden)),
                     .flops = flops},
-        .backward = {.reads = {input, logits},
-                     .gradient_writes = {input},
-                     .parameters = parts,
-                     .parameter_gradients = parts,
-                     .scratch = Fixed(Matrix(2 * s_.hidden)),
-                     .flops = 2 * flops},
+        .backward_input = {.reads = {input, logits},
+                           .gradient_writes = {input},
+                           .parameters = parts,
+                           .parameter_gradients = parts,
+                           .scratch = Fixed(Matrix(2 * s_.hidden)),
+                           .flops = 2 * flops},
     });
   }
 
@@ -193,7 +193,7 @@ Outline UnusualDecoder() {
   outline.units[frozen].frozen = true;
   for (Node& node : outline.nodes) {
     if (node.layer == 0) {
-      node.backward.parameter_gradients.clear();
+      node.backward_input.parameter_gradients.clear();
     }
   }
   // A second head on the same hidden, as one whose logits come in chunks: its forward writes every gradient,

@@ -26,10 +26,10 @@ class MoeBuilder {
         .kind = NodeKind::kEmbedding,
         .forward =
             {.reads = {outline_.batch}, .writes = {hidden}, .parameters = {{0, 0}}, .bytes_moved = 8192},
-        .backward = {.reads = {outline_.batch},
-                     .gradient_reads = {hidden},
-                     .parameter_gradients = {{0, 0}},
-                     .bytes_moved = 8192},
+        .backward_input = {.reads = {outline_.batch},
+                           .gradient_reads = {hidden},
+                           .parameter_gradients = {{0, 0}},
+                           .bytes_moved = 8192},
     });
     for (int layer = 0; layer < layers; ++layer) {
       hidden = Layer(layer, hidden);
@@ -45,12 +45,12 @@ class MoeBuilder {
                     .parameters = {{head, 0}},
                     .scratch = Fixed(4096),
                     .flops = 1e6},
-        .backward = {.reads = {hidden, logits},
-                     .gradient_writes = {hidden},
-                     .parameters = {{head, 0}},
-                     .parameter_gradients = {{head, 0}},
-                     .scratch = Fixed(8192),
-                     .flops = 2e6},
+        .backward_input = {.reads = {hidden, logits},
+                           .gradient_writes = {hidden},
+                           .parameters = {{head, 0}},
+                           .parameter_gradients = {{head, 0}},
+                           .scratch = Fixed(8192),
+                           .flops = 2e6},
     });
     return std::move(outline_);
   }
@@ -88,14 +88,6 @@ class MoeBuilder {
                     .parameters = {attention},
                     .scratch = Fixed(5000),
                     .flops = 1e6},
-        .backward = {.reads = {input, qkv},
-                     .gradient_reads = {mixed},
-                     .gradient_writes = {input},
-                     .parameters = {attention},
-                     .parameter_gradients = {attention},
-                     .scratch = Fixed(16384),
-                     .flops = 2e6},
-        .splits_backward = true,
         .backward_input = {.reads = {input, qkv},
                            .writes = {qkv_gradient},
                            .gradient_reads = {mixed},
@@ -122,13 +114,13 @@ class MoeBuilder {
                     .state_adds = {counter},
                     .reads_inputs = true,
                     .flops = 1e5},
-        .backward = {.reads = {mixed},
-                     .gradient_reads = {tokens, probabilities},
-                     .gradient_writes = {mixed},
-                     .parameters = {router},
-                     .parameter_gradients = {router},
-                     .scratch = Fixed(700),
-                     .flops = 2e5},
+        .backward_input = {.reads = {mixed},
+                           .gradient_reads = {tokens, probabilities},
+                           .gradient_writes = {mixed},
+                           .parameters = {router},
+                           .parameter_gradients = {router},
+                           .scratch = Fixed(700),
+                           .flops = 2e5},
     });
 
     const ValueId outgoing = Dynamic(absl::StrCat(name, ".outgoing"), 8192, true, ValueKind::kAllToAll);
@@ -138,10 +130,10 @@ class MoeBuilder {
         .kind = NodeKind::kPermute,
         .layer = layer,
         .forward = {.reads = {tokens, probabilities}, .writes = {outgoing, sizes}, .bytes_moved = 12288},
-        .backward = {.reads = {probabilities},
-                     .gradient_reads = {outgoing},
-                     .gradient_writes = {tokens},
-                     .bytes_moved = 12288},
+        .backward_input = {.reads = {probabilities},
+                           .gradient_reads = {outgoing},
+                           .gradient_writes = {tokens},
+                           .bytes_moved = 12288},
     });
 
     const ValueId arrived = Dynamic(absl::StrCat(name, ".arrived"), 8192, true, ValueKind::kAllToAll);
@@ -153,10 +145,10 @@ class MoeBuilder {
         .group = "ep",
         .purpose = "dispatch",
         .forward = {.reads = {outgoing, sizes}, .writes = {arrived}, .link_bytes = 8192},
-        .backward = {.reads = {sizes},
-                     .gradient_reads = {arrived},
-                     .gradient_writes = {outgoing},
-                     .link_bytes = 8192},
+        .backward_input = {.reads = {sizes},
+                           .gradient_reads = {arrived},
+                           .gradient_writes = {outgoing},
+                           .link_bytes = 8192},
     });
 
     const ValueId made = Dynamic(absl::StrCat(name, ".made"), 8192, true, ValueKind::kAllToAll);
@@ -172,14 +164,6 @@ class MoeBuilder {
                     .parameters = {experts},
                     .scratch = {4500, 9000},
                     .flops = 3e6},
-        .backward = {.reads = {arrived, sizes, gate_up},
-                     .gradient_reads = {made},
-                     .gradient_writes = {arrived},
-                     .parameters = {experts},
-                     .parameter_gradients = {experts},
-                     .scratch = {15000, 30000},
-                     .flops = 6e6},
-        .splits_backward = true,
         .backward_input = {.reads = {sizes, gate_up},
                            .writes = {gate_up_gradient},
                            .gradient_reads = {made},
@@ -202,7 +186,7 @@ class MoeBuilder {
         .group = "ep",
         .purpose = "dispatch",
         .forward = {.reads = {made, sizes}, .writes = {combined}, .link_bytes = 8192},
-        .backward =
+        .backward_input =
             {.reads = {sizes}, .gradient_reads = {combined}, .gradient_writes = {made}, .link_bytes = 8192},
     });
 
@@ -212,10 +196,10 @@ class MoeBuilder {
         .kind = NodeKind::kFinish,
         .layer = layer,
         .forward = {.reads = {combined, probabilities, mixed}, .writes = {output}, .bytes_moved = 16384},
-        .backward = {.reads = {combined, probabilities},
-                     .gradient_reads = {output},
-                     .gradient_writes = {combined, probabilities, mixed},
-                     .bytes_moved = 24576},
+        .backward_input = {.reads = {combined, probabilities},
+                           .gradient_reads = {output},
+                           .gradient_writes = {combined, probabilities, mixed},
+                           .bytes_moved = 24576},
     });
     return output;
   }

@@ -29,7 +29,7 @@ int64_t Largest(const std::map<int, int64_t>& bytes, size_t count) {
 std::set<ValueId> ReadByBackwards(const Outline& outline) {
   std::set<ValueId> read;
   for (const Node& node : outline.nodes) {
-    for (const Access* access : {&node.backward, &node.backward_input, &node.backward_weight}) {
+    for (const Access* access : {&node.backward_input, &node.backward_weight}) {
       read.insert(access->reads.begin(), access->reads.end());
     }
   }

@@ -288,7 +288,7 @@ TEST(SeparateWeightsTest, ExpertsWeightHalvesRunBesideWhatFollowsThem) {
     const Outline outline = MoeDecoder(2);
     BuildOptions options = OptionsFor(outline, strategy, 2, 4);
     options.separate_weights = true;
-    const StagePrograms stage = ProvenStage(outline, options, Schedule::kSequentialSeparateWeights);
+    const StagePrograms stage = ProvenStage(outline, options, Schedule::kSequential);
     const Program& program = stage.train;
     VectorClocks clocks(static_cast<int>(program.streams.size()));
     int beside = 0;
@@ -296,12 +296,15 @@ TEST(SeparateWeightsTest, ExpertsWeightHalvesRunBesideWhatFollowsThem) {
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& instruction = program.instructions[i];
       const bool weight = instruction.opcode == Opcode::kBackwardWeight;
-      newest_weight = weight ? static_cast<int>(i) : newest_weight;
-      EXPECT_EQ(program.streams[instruction.stream].name == "weights", weight);
+      newest_weight = weight && outline.nodes[instruction.target].kind == NodeKind::kExperts
+                          ? static_cast<int>(i)
+                          : newest_weight;
+      EXPECT_EQ(program.streams[instruction.stream].name == "weights",
+                weight && outline.nodes[instruction.target].kind == NodeKind::kExperts);
       for (const Wait& wait : instruction.waits) {
         clocks.Wait(instruction.stream, wait.instruction);
       }
-      if (instruction.opcode == Opcode::kBackward &&
+      if (instruction.opcode == Opcode::kBackwardInput &&
           outline.nodes[instruction.target].kind == NodeKind::kDispatch) {
         ASSERT_GE(newest_weight, 0);
         EXPECT_EQ(outline.nodes[program.instructions[newest_weight].target].layer,
@@ -327,8 +330,7 @@ TEST(OverlapTest, TheHostIssuesALayerPairInThisOrder) {
       const bool forward = instruction.opcode == Opcode::kForward && instruction.microbatch == 1;
       const bool input = instruction.opcode == Opcode::kBackwardInput;
       const bool weight = instruction.opcode == Opcode::kBackwardWeight;
-      const bool backward =
-          (instruction.opcode == Opcode::kBackward || input || weight) && instruction.microbatch == 0;
+      const bool backward = (input || weight) && instruction.microbatch == 0;
       if ((!forward && !backward) || outline.nodes[instruction.target].layer != (forward ? 0 : 1)) {
         continue;
       }
@@ -342,10 +344,11 @@ TEST(OverlapTest, TheHostIssuesALayerPairInThisOrder) {
       testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute", "b.experts",
                            "f.dispatch", "W.experts", "b.dispatch", "f.experts", "f.combine", "b.permute",
                            "b.route", "b.attention", "W.attention", "f.finish"));
-  EXPECT_THAT(issued(Schedule::kOverlappedWhole),
-              testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute",
-                                   "b.experts", "f.dispatch", "b.dispatch", "f.experts", "f.combine",
-                                   "b.permute", "b.route", "b.attention", "f.finish"));
+  EXPECT_THAT(
+      issued(Schedule::kOverlappedWhole),
+      testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute", "b.experts",
+                           "W.experts", "f.dispatch", "b.dispatch", "f.experts", "f.combine", "b.permute",
+                           "b.route", "b.attention", "W.attention", "f.finish"));
 }
 
 TEST(RecomputeTest, ALayerRunsAgainBeforeItsBackwardAndNothingThatWasKept) {
@@ -375,7 +378,7 @@ TEST(RecomputeTest, AChainThatCommunicatesIsIssuedALayerPairAheadWithAGatherOfIt
     EXPECT_NE(found, stage.train.instructions.end()) << node;
     return found - stage.train.instructions.begin();
   };
-  EXPECT_LT(at(Opcode::kRecompute, "layers.1.dispatch"), at(Opcode::kBackward, "layers.2.dispatch"));
+  EXPECT_LT(at(Opcode::kRecompute, "layers.1.dispatch"), at(Opcode::kBackwardInput, "layers.2.dispatch"));
   EXPECT_GT(Count(stage.train, Opcode::kUnshard), Count(kept.train, Opcode::kUnshard));
 }
 
@@ -395,8 +398,8 @@ TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
     EXPECT_NE(found, stage.train.instructions.end()) << node;
     return found - stage.train.instructions.begin();
   };
-  EXPECT_GT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackward, "layers.2.attention"));
-  EXPECT_LT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackward, "layers.1.mlp"));
+  EXPECT_GT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackwardInput, "layers.2.attention"));
+  EXPECT_LT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackwardInput, "layers.1.mlp"));
 }
 
 TEST(OneFOneBTest, TwoStagesAgree) {

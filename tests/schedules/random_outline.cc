@@ -24,10 +24,10 @@ Outline RandomOutline(uint64_t seed) {
       .kind = NodeKind::kEmbedding,
       .forward =
           {.reads = {outline.batch}, .writes = {hidden[0]}, .parameters = {{first, 0}}, .bytes_moved = 1e4},
-      .backward = {.reads = {outline.batch},
-                   .gradient_reads = {hidden[0]},
-                   .parameter_gradients = {{first, 0}},
-                   .bytes_moved = 1e4},
+      .backward_input = {.reads = {outline.batch},
+                         .gradient_reads = {hidden[0]},
+                         .parameter_gradients = {{first, 0}},
+                         .bytes_moved = 1e4},
   });
   for (int n = 0; n < num_nodes; ++n) {
     const std::string name = absl::StrCat("node.", n);
@@ -43,7 +43,7 @@ Outline RandomOutline(uint64_t seed) {
           .group = "ep",
           .purpose = "dispatch",
           .forward = {.reads = {input}, .writes = {output}, .link_bytes = 4096},
-          .backward = {.gradient_reads = {output}, .gradient_writes = {input}, .link_bytes = 4096},
+          .backward_input = {.gradient_reads = {output}, .gradient_writes = {input}, .link_bytes = 4096},
       });
       hidden.push_back(output);
       continue;
@@ -63,24 +63,34 @@ Outline RandomOutline(uint64_t seed) {
                     .parameters = {a, b},
                     .scratch = Fixed(below(2) * size()),
                     .flops = 1e6},
-        .backward = {.reads = {input, saved},
-                     .gradient_reads = {output},
-                     .gradient_writes = {input},
-                     .parameters = {a},
-                     .parameter_gradients = {a, b},
-                     .scratch = Fixed(below(2) * size()),
-                     .flops = 2e6},
+        .backward_input = {.reads = {input, saved},
+                           .gradient_reads = {output},
+                           .gradient_writes = {input},
+                           .parameters = {a},
+                           .parameter_gradients = {a, b},
+                           .scratch = Fixed(below(2) * size()),
+                           .flops = 2e6},
     };
     const ValueId skip = hidden[below(static_cast<int64_t>(hidden.size()))];
     if (skip != input && below(2) == 0) {
       node.forward.reads.push_back(skip);
-      node.backward.gradient_writes.push_back(skip);
+      node.backward_input.gradient_writes.push_back(skip);
     }
     if (below(4) == 0) {  // tied: another node's gradient has two writers
       const UnitId other = static_cast<UnitId>(below(unit));
       node.forward.parameters.push_back({other, 0});
-      node.backward.parameters.push_back({other, 0});
-      node.backward.parameter_gradients.push_back({other, 0});
+      node.backward_input.parameters.push_back({other, 0});
+      node.backward_input.parameter_gradients.push_back({other, 0});
+    }
+    if (below(2) == 0) {  // its gradients of parameters may come later
+      const ValueId between = AddValue(outline, absl::StrCat(name, ".between"), size());
+      node.backward_input.writes = {between};
+      node.backward_weight = {.reads = {saved, between},
+                              .gradient_reads = {output},
+                              .parameter_gradients = std::move(node.backward_input.parameter_gradients),
+                              .scratch = Fixed(below(2) * size()),
+                              .flops = 1e6};
+      node.backward_input.parameter_gradients.clear();
     }
     outline.nodes.push_back(node);
     hidden.push_back(output);
@@ -116,12 +126,12 @@ Outline RandomOutline(uint64_t seed) {
                     .writes = {loss, saved},
                     .parameters = {{unit, 0}},
                     .flops = 1e6},
-        .backward = {.reads = {input, saved},
-                     .gradient_writes = {input},
-                     .parameters = {{unit, 0}},
-                     .parameter_gradients = {{unit, 0}},
-                     .scratch = Fixed(size()),
-                     .flops = 2e6},
+        .backward_input = {.reads = {input, saved},
+                           .gradient_writes = {input},
+                           .parameters = {{unit, 0}},
+                           .parameter_gradients = {{unit, 0}},
+                           .scratch = Fixed(size()),
+                           .flops = 2e6},
     });
   }
   if (below(3) == 0) {

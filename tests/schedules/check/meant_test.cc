@@ -30,7 +30,7 @@ TEST(MeantTest, APartThatNothingWroteIsMissingFromTheGradient) {
   EditedStage edited(SmallDecoder(4), "zero3", 2);
   Program& train = edited.stage.train;
   // The mlp's gradient of microbatch 1 goes over that of microbatch 0, which is reduced by now.
-  Instruction& reduce = edited.Find(train, "backward layers.3.mlp mb 1");
+  Instruction& reduce = edited.Find(train, "backward-input layers.3.mlp mb 1");
   for (Operand& operand : reduce.operands) {
     if (train.buffers[operand.buffer].kind == BufferKind::kContribution) {
       operand.buffer = edited.BufferNamed(train, "layers.3 contribution mb 0");

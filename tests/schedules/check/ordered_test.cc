@@ -69,12 +69,12 @@ TEST(OrderedTest, ARunDoesNotWaitForTheFormerRunsCopies) {
 TEST(OrderedTest, AnInstructionDoesNotChangeWhatItReads) {
   Outline outline = SmallDecoder(1);
   // Its backward adds to the gradient that it reads.
-  outline.nodes[FindNode(outline, "layers.0.mlp")].backward.gradient_writes.push_back(
+  outline.nodes[FindNode(outline, "layers.0.mlp")].backward_input.gradient_writes.push_back(
       FindValue(outline, "layers.0.mlp.hidden"));
   const EditedStage edited(outline);
   EXPECT_THAT(edited.Check(), StartsWith("ordered: train: "));
   EXPECT_THAT(edited.Check(),
-              HasSubstr("(backward layers.0.mlp mb 0) touches d(layers.0.mlp.hidden) mb 0 by two "
+              HasSubstr("(backward-input layers.0.mlp mb 0) touches d(layers.0.mlp.hidden) mb 0 by two "
                         "operands, one of which changes it"));
 }
 

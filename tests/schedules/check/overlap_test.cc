@@ -91,7 +91,7 @@ TEST_F(OverlapCheckTest, WhatAWeightHalfStillReadsIsNotGivenAway) {
 
 // Probabilities go beside the tokens, and their gradient back: a router without it would never learn.
 TEST_F(OverlapCheckTest, AGradientThatASideValueDoesNotPassOnIsRefused) {
-  Instruction& finish = edited_.Find(train(), "backward layers.1.finish mb 0");
+  Instruction& finish = edited_.Find(train(), "backward-input layers.1.finish mb 0");
   std::erase_if(finish.operands, [&](const Operand& operand) {
     return train().buffers[operand.buffer].name == "d(layers.1.probabilities) mb 0";
   });

@@ -38,7 +38,7 @@ Outline Busy(Outline outline, double flops) {
   for (Node& node : outline.nodes) {
     node.compute = "fp32";
     node.forward.flops = flops;
-    for (Access* access : {&node.backward, &node.backward_input, &node.backward_weight}) {
+    for (Access* access : {&node.backward_input, &node.backward_weight}) {
       access->flops = 2 * flops;
     }
   }
