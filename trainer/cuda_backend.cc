@@ -10,11 +10,16 @@
 #include "device/cuda/device.h"
 #include "fsdp/cuda/shard_kernels.h"
 #include "ops/cuda/operations.h"
+#include "schedules/check/agreed.h"
 #include "trainer/backend.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
 namespace {
+
+// A piece of work is an instruction at least.
+static_assert(device::kStreamAhead >= schedules::kAhead,
+              "rule 4 holds the thread no later than a stream does");
 
 class CudaBackend final : public Backend {
  public:

@@ -20,12 +20,6 @@ namespace {
 // How long a host that waits for a stream sleeps between two looks.
 constexpr std::chrono::microseconds kPoll{20};
 
-// Pieces of work that a stream may have to do still when the next one is issued. The driver takes about a
-// thousand kernels a stream and then blocks the launching thread, and with it every other that asks it
-// something: the thread that is to notice that a peer is gone would hang as well. That at most two runs are
-// in flight bounds nothing here: one run of a deep model is several thousand kernels.
-constexpr size_t kAhead = 8;
-
 class CudaEvent final : public PooledEvent<CudaEvent> {
  public:
   CudaEvent() { CheckCuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event"); }
@@ -78,7 +72,7 @@ class CudaStream final : public Stream {
       const c10::InferenceMode no_gradients;
       const c10::cuda::CUDAStreamGuard current(c10::cuda::getStreamFromExternal(stream_, device_));
       work();
-      issued_[(oldest_ + num_issued_++) % kAhead] = Record();
+      issued_[(oldest_ + num_issued_++) % kStreamAhead] = Record();
     } catch (...) {
       error_.Set(std::current_exception());
     }
@@ -128,12 +122,12 @@ class CudaStream final : public Stream {
   }
 
   void KeepShort() {
-    if (num_issued_ < kAhead) {
+    if (num_issued_ < kStreamAhead) {
       return;
     }
     Await(issued_[oldest_]);
     issued_[oldest_] = Event();
-    oldest_ = (oldest_ + 1) % kAhead;
+    oldest_ = (oldest_ + 1) % kStreamAhead;
     --num_issued_;
   }
 
@@ -141,7 +135,7 @@ class CudaStream final : public Stream {
   StreamError error_;
   cudaStream_t stream_ = nullptr;
   const std::shared_ptr<EventPool<CudaEvent>> events_ = std::make_shared<EventPool<CudaEvent>>();
-  std::array<Event, kAhead> issued_;  // a ring of the ends of the work that may be in flight
+  std::array<Event, kStreamAhead> issued_;  // a ring of the ends of the work that may be in flight
   size_t oldest_ = 0;
   size_t num_issued_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "schedules/check/agreed.h"
 
 #include <algorithm>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -80,18 +81,92 @@ absl::Status CheckGroups(const Outline& outline, const BuildOptions& options, co
   return absl::OkStatus();
 }
 
-// A rank of a stage, for all of them.
-struct StageRank {
-  const Outline* outline = nullptr;
-  const Program* program = nullptr;
-  size_t next = 0;
+// Ends when other stages do something too.
+bool Crosses(Opcode opcode) {
+  return opcode == Opcode::kSend || opcode == Opcode::kReceive || opcode == Opcode::kGradientNorm;
+}
 
-  bool IsDone() const { return next == program->instructions.size(); }
-  const Instruction& Head() const { return program->instructions[next]; }
-  std::string Text() const {
-    return absl::StrCat("stage ", outline->stage, ": ",
-                        IsDone() ? "the end" : Describe(*outline, *program, static_cast<int>(next)));
+// A rank of a stage, for all of them.
+class StageRank {
+ public:
+  StageRank(const Outline& outline, const Program& program)
+      : outline_(&outline),
+        program_(&program),
+        ended_(program.instructions.size(), false),
+        queues_(program.streams.size()) {}
+
+  const Outline& outline() const { return *outline_; }
+  const Program& program() const { return *program_; }
+  const Instruction& At(int i) const { return program_->instructions[i]; }
+  bool IsDone() const { return num_ended_ == ended_.size(); }
+
+  // Goes on until it needs another stage.
+  void Run() {
+    for (size_t before = num_ended_ + 1; before != num_ended_;) {
+      before = num_ended_;
+      Issue();
+      for (const std::deque<int>& queue : queues_) {
+        while (!queue.empty() && Starts(queue.front()) && !Crosses(At(queue.front()).opcode)) {
+          End(queue.front());
+        }
+      }
+    }
   }
+
+  // What has started and has not ended.
+  std::vector<int> Started() const {
+    std::vector<int> started;
+    for (const std::deque<int>& queue : queues_) {
+      if (!queue.empty() && Starts(queue.front())) {
+        started.push_back(queue.front());
+      }
+    }
+    return started;
+  }
+
+  void End(int i) {
+    queues_[At(i).stream].pop_front();
+    ended_[i] = true;
+    ++num_ended_;
+  }
+
+  std::string Text(int i) const {
+    return absl::StrCat("stage ", outline_->stage, ": ", Describe(*outline_, *program_, i));
+  }
+  std::string Text() const {
+    return IsDone() ? absl::StrCat("stage ", outline_->stage, ": the end")
+                    : absl::StrJoin(Started(), "; ",
+                                    [&](std::string* out, int i) { absl::StrAppend(out, Text(i)); });
+  }
+
+ private:
+  bool Starts(int i) const {
+    return std::all_of(At(i).waits.begin(), At(i).waits.end(),
+                       [&](const Wait& wait) { return ended_[wait.instruction]; });
+  }
+
+  void Issue() {
+    for (; next_ < static_cast<int>(ended_.size()); ++next_) {
+      std::deque<int>& queue = queues_[At(next_).stream];
+      const bool host = At(next_).opcode == Opcode::kHostWait;
+      if (host ? !Starts(next_) : queue.size() == size_t{kAhead}) {
+        return;
+      }
+      if (host) {
+        ended_[next_] = true;
+        ++num_ended_;
+      } else {
+        queue.push_back(next_);
+      }
+    }
+  }
+
+  const Outline* outline_;
+  const Program* program_;
+  std::vector<bool> ended_;
+  std::vector<std::deque<int>> queues_;  // by stream: issued, and not ended
+  int next_ = 0;                         // to be issued
+  size_t num_ended_ = 0;
 };
 
 // What a send or receive carries: the index-th value between two stages, or its gradient.
@@ -108,9 +183,9 @@ struct Carried {
 };
 
 // The stages of a send or receive; -1 where the value crosses no boundary.
-Carried CarriedBy(const StageRank& rank) {
-  const Instruction& in = rank.Head();
-  const Program& program = *rank.program;
+Carried CarriedBy(const StageRank& rank, int i) {
+  const Instruction& in = rank.At(i);
+  const Program& program = rank.program();
   const Buffer& buffer = program.buffers[in.operands.front().buffer];
   const CommunicatorUse& use = program.communicators[in.communicator];
   Carried carried{.gradient = buffer.kind == BufferKind::kActivationGradient,
@@ -120,7 +195,7 @@ Carried CarriedBy(const StageRank& rank) {
                   .purpose = use.purpose};
   const bool sends = in.opcode == Opcode::kSend;
   const std::vector<Boundary>& boundaries =
-      sends != carried.gradient ? rank.outline->sent : rank.outline->received;
+      sends != carried.gradient ? rank.outline().sent : rank.outline().received;
   const auto boundary = std::find_if(boundaries.begin(), boundaries.end(),
                                      [&](const Boundary& b) { return b.value == in.target; });
   if (boundary == boundaries.end()) {
@@ -128,8 +203,8 @@ Carried CarriedBy(const StageRank& rank) {
   }
   carried.index = static_cast<int>(std::count_if(
       boundaries.begin(), boundary, [&](const Boundary& b) { return b.stage == boundary->stage; }));
-  carried.from = sends ? rank.outline->stage : boundary->stage;
-  carried.to = sends ? boundary->stage : rank.outline->stage;
+  carried.from = sends ? rank.outline().stage : boundary->stage;
+  carried.to = sends ? boundary->stage : rank.outline().stage;
   return carried;
 }
 
@@ -141,38 +216,27 @@ class Together {
     bool any = true;
     while (any) {
       any = false;
+      std::vector<int> norms;  // that have started, by stage
       for (StageRank& rank : ranks_) {
-        while (!rank.IsDone() && !Crosses(rank)) {
-          ++rank.next;
+        rank.Run();
+        for (const int i : rank.Started()) {
+          if (rank.At(i).opcode == Opcode::kGradientNorm) {
+            norms.push_back(i);
+          }
         }
       }
       for (StageRank& rank : ranks_) {
-        if (rank.IsDone() || rank.Head().opcode != Opcode::kSend) {
-          continue;
+        for (const int i : rank.Started()) {
+          if (rank.At(i).opcode == Opcode::kSend) {
+            if (absl::Status status = Send(rank, i, any); !status.ok()) {
+              return status;
+            }
+          }
         }
-        StageRank* peer = PeerOf(rank);
-        if (peer == nullptr) {
-          return Violation(kAgreed, *rank.program,
-                           absl::StrCat(rank.Text(), " meets no stage that is there"));
-        }
-        if (peer->IsDone() || peer->Head().opcode != Opcode::kReceive || PeerOf(*peer) != &rank) {
-          continue;
-        }
-        if (!(CarriedBy(rank) == CarriedBy(*peer))) {
-          return Violation(
-              kAgreed, *rank.program,
-              absl::StrCat(rank.Text(), " meets ", peer->Text(), ", which does not carry the same"));
-        }
-        ++rank.next;
-        ++peer->next;
-        any = true;
       }
-      const auto at_norm = [](const StageRank& rank) {
-        return !rank.IsDone() && rank.Head().opcode == Opcode::kGradientNorm;
-      };
-      if (std::all_of(ranks_.begin(), ranks_.end(), at_norm)) {
-        for (StageRank& rank : ranks_) {
-          ++rank.next;
+      if (norms.size() == ranks_.size()) {
+        for (size_t s = 0; s < ranks_.size(); ++s) {
+          ranks_[s].End(norms[s]);
         }
         any = true;
       }
@@ -180,7 +244,7 @@ class Together {
     if (std::all_of(ranks_.begin(), ranks_.end(), [](const StageRank& rank) { return rank.IsDone(); })) {
       return absl::OkStatus();
     }
-    return Violation(kAgreed, *ranks_.front().program,
+    return Violation(kAgreed, ranks_.front().program(),
                      absl::StrCat("the stages wait for each other forever at ",
                                   absl::StrJoin(ranks_, "; ", [](std::string* out, const StageRank& rank) {
                                     absl::StrAppend(out, rank.Text());
@@ -188,18 +252,35 @@ class Together {
   }
 
  private:
-  static bool Crosses(const StageRank& rank) {
-    const Opcode opcode = rank.Head().opcode;
-    return opcode == Opcode::kSend || opcode == Opcode::kReceive || opcode == Opcode::kGradientNorm;
-  }
-
-  // The stage that a send or receive is to meet.
-  StageRank* PeerOf(const StageRank& rank) {
-    const Carried carried = CarriedBy(rank);
-    const int peer = rank.Head().opcode == Opcode::kSend ? carried.to : carried.from;
-    const auto found = std::find_if(ranks_.begin(), ranks_.end(),
-                                    [&](const StageRank& other) { return other.outline->stage == peer; });
-    return found == ranks_.end() || &*found == &rank ? nullptr : &*found;
+  // Ends with the receive that has started at the other end of its communicator, if there is one.
+  absl::Status Send(StageRank& rank, int send, bool& any) {
+    const Carried sent = CarriedBy(rank, send);
+    const auto peer = std::find_if(ranks_.begin(), ranks_.end(), [&](const StageRank& other) {
+      return other.outline().stage == sent.to && &other != &rank;
+    });
+    if (peer == ranks_.end()) {
+      return Violation(kAgreed, rank.program(),
+                       absl::StrCat(rank.Text(send), " meets no stage that is there"));
+    }
+    for (const int i : peer->Started()) {
+      if (peer->At(i).opcode != Opcode::kReceive) {
+        continue;
+      }
+      const Carried received = CarriedBy(*peer, i);
+      if (received.group != sent.group || received.purpose != sent.purpose) {
+        continue;
+      }
+      if (!(received == sent)) {
+        return Violation(
+            kAgreed, rank.program(),
+            absl::StrCat(rank.Text(send), " meets ", peer->Text(i), ", which does not carry the same"));
+      }
+      rank.End(send);
+      peer->End(i);
+      any = true;
+      break;
+    }
+    return absl::OkStatus();
   }
 
   std::vector<StageRank> ranks_;
@@ -221,7 +302,7 @@ absl::Status CheckStagesAgree(absl::Span<const Outline> outlines, absl::Span<con
        {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
     std::vector<StageRank> ranks;
     for (size_t s = 0; s < stages.size(); ++s) {
-      ranks.push_back({&outlines[s], &(stages[s].*program)});
+      ranks.emplace_back(outlines[s], stages[s].*program);
     }
     if (absl::Status status = Together(std::move(ranks)).Run(); !status.ok()) {
       return status;

@@ -43,7 +43,10 @@ class Pipeline {
     while (any) {
       any = false;
       for (int s = 0; s < NumStages(); ++s) {
-        for (int i = 0; i < Size(s); ++i) {
+        for (; stages_[s].issued < Size(s) && CanIssue(s); ++stages_[s].issued) {
+          any = true;
+        }
+        for (int i = 0; i < stages_[s].issued; ++i) {
           if (stages_[s].state[i] == State::kNotYet && CanStart(s, i)) {
             stages_[s].state[i] = Meets(At(s, i)) ? State::kStarted : State::kEnded;
             any = true;
@@ -75,6 +78,7 @@ class Pipeline {
   struct Stage {
     std::vector<State> state;  // per instruction
     std::vector<int> numbers;  // of what meets another stage: the how many-th of its kind on its communicator
+    int issued = 0;
   };
 
   static bool Meets(const Instruction& in) {
@@ -85,6 +89,19 @@ class Pipeline {
   const Instruction& At(int s, int i) const { return programs_[s]->instructions[i]; }
   const schedules::CommunicatorUse& Use(int s, int i) const {
     return programs_[s]->communicators[At(s, i).communicator];
+  }
+
+  // Whether the next instruction's stream has room for it.
+  bool CanIssue(int s) const {
+    int open = 0;
+    for (int k = 0; k < stages_[s].issued; ++k) {
+      const bool ended = stages_[s].state[k] == State::kEnded;
+      if (!ended && At(s, k).opcode == Opcode::kHostWait) {
+        return false;
+      }
+      open += !ended && At(s, k).stream == At(s, stages_[s].issued).stream ? 1 : 0;
+    }
+    return open < 8;
   }
 
   bool CanStart(int s, int i) const {

@@ -9,11 +9,12 @@
 
 namespace tandem::oracle {
 
-// One run of the stages of a pipeline together, each one rank with real streams: an instruction starts when
-// its stream has come to it and its waits have ended; a send, receive or gradient norm ends when who it meets
-// has started too. The k-th exchange of two stages on a communicator meets the other's k-th there. An
-// instruction that can go on stays able to, so one run says it all: what goes wrong (all stand still, or what
-// meets is not the same), or nothing.
+// One run of the stages of a pipeline together, each one rank with real streams. The host issues in order,
+// and holds where a stream has eight instructions that have not ended. An instruction starts when its stream
+// has come to it and its waits have ended; a send, receive or gradient norm ends when what it meets has
+// started too. The k-th exchange of two stages on a communicator meets the other's k-th there. An instruction
+// that can go on stays able to, so one run says it all: what goes wrong (all stand still, or what meets is
+// not the same), or nothing.
 std::optional<std::string> FindHarmTogether(const std::vector<schedules::Outline>& outlines,
                                             const std::vector<const schedules::Program*>& programs);
 

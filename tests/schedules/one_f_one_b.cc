@@ -30,18 +30,9 @@ PassList OneFOneB(const Outline& outline, int num_stages, int num_microbatches) 
   while (forward < num_warmup) {
     Append(one, true, forward++, passes);
   }
-  // Steady state. Every stage could send at the same time and none receive: the gradient is received first.
-  while (forward < num_microbatches) {
+  while (forward < num_microbatches) {  // steady state
     Append(one, true, forward++, passes);
-    PassList backwards;
-    Append(one, false, backward++, backwards);
-    const auto sends = std::find_if(passes.rbegin(), passes.rend(), [](const NodePass& pass) {
-                         return pass.opcode != Opcode::kSend;
-                       }).base();
-    const auto first_pass =
-        std::find_if(backwards.begin(), backwards.end(), [](const NodePass& pass) { return !pass.gradient; });
-    passes.insert(sends, backwards.begin(), first_pass);
-    passes.insert(passes.end(), first_pass, backwards.end());
+    Append(one, false, backward++, passes);
   }
   while (backward < num_microbatches) {  // cooldown
     Append(one, false, backward++, passes);

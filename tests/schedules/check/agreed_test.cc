@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/schedules/check/edited_stage.h"
 #include "tests/schedules/one_f_one_b.h"
 
@@ -102,10 +104,34 @@ TEST_F(StagesAgreeTest, AgreedNamesWhereAllStandStill) {
   const int norm = IndexOf(1, Opcode::kGradientNorm, -1);
   const Instruction instruction = train.instructions[norm];
   EditedStage::Remove(train, norm);
-  EditedStage::Insert(train, IndexOf(1, Opcode::kSend, 3), instruction);
+  const int send = IndexOf(1, Opcode::kSend, 3);
+  EditedStage::Insert(train, send, instruction);
+  train.instructions[send + 1].waits.push_back({send});
   EXPECT_THAT(Check(), StartsWith("agreed: train: the stages wait for each other forever at stage 0: "));
   EXPECT_THAT(Check(), HasSubstr("(receive layers.0.mlp.hidden mb 3); stage 1: "));
   EXPECT_THAT(Check(), HasSubstr("(gradient-norm)"));
+}
+
+// The first stage issues all its forwards before it takes a gradient. Two queues hold what is on its way:
+// that of its sends, and that of the other stage's gradients.
+TEST_F(StagesAgreeTest, AThreadIsHeldWhereAStreamHoldsAllThatItMay) {
+  const auto check = [&](int num_microbatches) {
+    for (int s = 0; s < 2; ++s) {
+      options_[s].num_microbatches = num_microbatches;
+      options_[s].budget_bytes = int64_t{1} << 40;  // no memory waits
+      PassList passes = OneFOneB(outlines_[s], 2, num_microbatches);
+      if (s == 0) {
+        std::stable_partition(passes.begin(), passes.end(), [](const NodePass& pass) {
+          return !pass.gradient && pass.opcode != Opcode::kBackwardInput &&
+                 pass.opcode != Opcode::kBackwardWeight;
+        });
+      }
+      stages_[s] = BuildStage(outlines_[s], options_[s], passes, {}).value();
+    }
+    return Check();
+  };
+  EXPECT_EQ(check(2 * kAhead), "");
+  EXPECT_THAT(check(2 * kAhead + 4), HasSubstr("the stages wait for each other forever at stage 0: "));
 }
 
 TEST_F(StagesAgreeTest, AgreedNamesAReceiveThatNothingMeets) {
