@@ -26,6 +26,7 @@ struct Info {
   std::string data_digest;          // of the files' names and sizes
   std::string data_content_digest;  // and of their contents (data/loader.h)
   std::string model;                // JSON object: what the weights are weights of (jobspec/model_function.h)
+  std::string training;             // JSON object: how they are trained (jobspec/training_function.h)
   int64_t global_batch_size = 0;    // sequences of a step
   int64_t sequence_length = 0;      // tokens
   int64_t skipped_steps = 0;        // up to `step`, whose gradients were not finite

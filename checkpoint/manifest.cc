@@ -60,6 +60,9 @@ Json ToJson(const Manifest& manifest) {
   if (!manifest.info.model.empty()) {
     json["model"] = Json::parse(manifest.info.model);
   }
+  if (!manifest.info.training.empty()) {
+    json["training"] = Json::parse(manifest.info.training);
+  }
   if (manifest.info.global_batch_size > 0) {
     json["global_batch_size"] = manifest.info.global_batch_size;
   }
@@ -97,6 +100,9 @@ Manifest FromJson(const Json& json) {
   }
   if (json.contains("model")) {
     manifest.info.model = Json(json.at("model").get_ref<const Json::object_t&>()).dump();
+  }
+  if (json.contains("training")) {
+    manifest.info.training = Json(json.at("training").get_ref<const Json::object_t&>()).dump();
   }
   if (json.contains("global_batch_size")) {
     manifest.info.global_batch_size = json.at("global_batch_size").get<int64_t>();

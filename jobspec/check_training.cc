@@ -43,6 +43,18 @@ void CheckTraining(FieldChecker& check) {
       schedule.warmup_steps() > training.steps()) {
     check.Refuse("training.schedule.warmup_steps", absl::StrCat("0 to training.steps ", training.steps()),
                  "use fewer warm-up steps, or raise training.steps");
+  } else if (schedule.decay() == v1::DECAY_COSINE &&
+             check.Usable({"training.steps", "training.schedule.warmup_steps", "training.schedule.decay"})) {
+    // Its last step has min_learning_rate, so that another one must have the peak.
+    if (training.steps() == 1) {
+      check.Refuse("training.schedule.decay", "constant with training.steps 1",
+                   "the only step would have min_learning_rate: omit the key, or raise training.steps");
+    } else if (schedule.warmup_steps() == training.steps()) {
+      check.Refuse("training.schedule.warmup_steps",
+                   absl::StrCat("0 to ", training.steps() - 1, " with decay: cosine and training.steps ",
+                                training.steps()),
+                   "use fewer warm-up steps, or raise training.steps");
+    }
   }
   if (check.Usable({"training.schedule.min_learning_rate", "training.optimizer.learning_rate"})) {
     if (schedule.min_learning_rate() > training.optimizer().learning_rate()) {

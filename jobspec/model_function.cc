@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
+#include "jobspec/field_differences.h"
 #include "jobspec/jobspec.h"
-#include "jobspec/schema.h"
 #include "platform/status_macros.h"
 
 namespace tandem::jobspec {
@@ -34,26 +34,6 @@ v1::Model FunctionOf(const v1::Model& model) {
   function.clear_initializer_range();
   function.clear_max_position_embeddings();
   return function;
-}
-
-// A field that is not set has its type's default, and that of a block that is absent, too.
-void AddDifferences(const google::protobuf::Message& there, const google::protobuf::Message& here,
-                    const std::string& path, std::vector<std::string>& differences) {
-  const google::protobuf::Descriptor& type = *here.GetDescriptor();
-  for (int i = 0; i < type.field_count(); ++i) {
-    const google::protobuf::FieldDescriptor* const field = type.field(i);
-    const std::string inner = JoinPath(path, field->name());
-    if (field->message_type() != nullptr) {
-      AddDifferences(there.GetReflection()->GetMessage(there, field),
-                     here.GetReflection()->GetMessage(here, field), inner, differences);
-      continue;
-    }
-    const std::string theirs = ValueText({&there, field});
-    const std::string ours = ValueText({&here, field});
-    if (theirs != ours) {
-      differences.push_back(absl::StrCat(inner, " is ", ours, ", and ", theirs, " there"));
-    }
-  }
 }
 
 }  // namespace
@@ -84,7 +64,10 @@ absl::StatusOr<std::vector<std::string>> ModelDifferences(const std::string& the
                                                           const v1::Model& resolved) {
   TANDEM_ASSIGN_OR_RETURN(const v1::Model theirs, ReadModelFunction(there));
   std::vector<std::string> differences;
-  AddDifferences(FunctionOf(theirs), FunctionOf(resolved), "model", differences);
+  for (const FieldDifference& difference : DifferencesOf(FunctionOf(theirs), FunctionOf(resolved), "model")) {
+    differences.push_back(
+        absl::StrCat(difference.field, " is ", difference.here, ", and ", difference.there, " there"));
+  }
   return differences;
 }
 

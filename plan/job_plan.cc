@@ -352,6 +352,8 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.train = Train(resolved, plan.topology);
   plan.model = jobspec::ModelConfigOf(resolved.model());
   plan.resolved_model = resolved.model();
+  plan.resolved_training = resolved.training();
+  plan.resolved_precision = resolved.precision();
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length(),
@@ -420,6 +422,10 @@ double LearningRate(const OptimizerConfig& config, int64_t step, int64_t steps) 
       static_cast<double>(step - config.warmup_steps) / static_cast<double>(steps - config.warmup_steps);
   const double share = 0.5 * (1 + std::cos(std::numbers::pi * std::min(progress, 1.0)));
   return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * share;
+}
+
+double LearningRate(const v1::Training& resolved, int64_t step) {
+  return LearningRate(Optimizer(resolved), step, resolved.steps());
 }
 
 }  // namespace tandem::plan

@@ -78,6 +78,8 @@ struct JobPlan {
   TrainConfig train;
   model::DecoderConfig model;
   v1::Model resolved_model;  // what `model` is made of, for checkpoints to say
+  v1::Training resolved_training;
+  v1::Precision resolved_precision;
   model::BatchShape batch;
   model::Precision precision = model::ComputeType::kFp32;
   model::DeviceKind device = model::DeviceKind::kCpu;
@@ -157,5 +159,7 @@ std::string PrecisionText(const JobPlan& plan);
 
 // Learning rate of a step (from 1), spec of LearningRateSchedule.
 double LearningRate(const OptimizerConfig& config, int64_t step, int64_t steps);
+// The same of a resolved spec.
+double LearningRate(const v1::Training& resolved, int64_t step);
 
 }  // namespace tandem::plan

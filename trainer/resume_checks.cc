@@ -8,6 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "jobspec/model_function.h"
+#include "jobspec/training_function.h"
+#include "plan/job_plan.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -113,6 +115,36 @@ std::string OtherPlace(const ResumeOptions& options, const checkpoint::Info& the
   return "";
 }
 
+// How the job trains otherwise than the checkpoint's job did. Empty: as that.
+std::string OtherTraining(const std::string& training, const checkpoint::Info& there) {
+  if (there.training.empty()) {
+    return "";  // of a build that did not write it
+  }
+  const absl::StatusOr<v1::JobSpec> theirs = jobspec::ReadTrainingFunction(there.training);
+  const absl::StatusOr<v1::JobSpec> ours = jobspec::ReadTrainingFunction(training);
+  if (!theirs.ok() || !ours.ok()) {
+    return absl::StrCat("it is not known whether the job trains as it did up to step ", there.step, ": ",
+                        (theirs.ok() ? ours : theirs).status().message());
+  }
+  std::vector<std::string> texts;
+  for (const jobspec::FieldDifference& difference : jobspec::TrainingDifferences(*theirs, *ours)) {
+    texts.push_back(absl::StrCat(difference.field, " is ", difference.here, ", and was ", difference.there));
+  }
+  if (texts.empty()) {
+    return "";
+  }
+  std::string out =
+      absl::StrCat("the job trains otherwise than up to step ", there.step, ": ", absl::StrJoin(texts, "; "));
+  const double before = plan::LearningRate(theirs->training(), std::max<int64_t>(1, there.step));
+  const double expected = plan::LearningRate(theirs->training(), there.step + 1);
+  const double now = plan::LearningRate(ours->training(), there.step + 1);
+  if (now != expected) {
+    absl::StrAppend(&out, "; the learning rate of step ", there.step + 1, " is ", now, ", and that of step ",
+                    there.step, " was ", before);
+  }
+  return out;
+}
+
 }  // namespace
 
 v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, const std::string& path,
@@ -171,6 +203,9 @@ std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
   }
   if (!of_text.empty()) {
     add(v1::CHECKPOINT_PROBLEM_OTHER_DATA, absl::StrJoin(of_text, "; "));
+  }
+  if (const std::string text = OtherTraining(options.training, start.info); !text.empty()) {
+    add(v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, text);
   }
   return warnings;
 }

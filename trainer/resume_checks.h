@@ -25,6 +25,7 @@ struct ResumeOptions {
   std::vector<std::string> layout_digests;  // of checkpoints that it can go on from, its own first
   std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
   v1::Model model;                          // resolved
+  std::string training;                     // as in checkpoint::Info
   uint64_t seed = 0;
   int64_t global_batch_size = 0;    // sequences of a step
   int64_t sequence_length = 0;      // tokens
@@ -44,8 +45,8 @@ void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found
 // The same of `found` whose weights alone a job starts from, which may be of any step.
 void CheckStartable(const ResumeOptions& options, const checkpoint::Found& found);
 
-// The job goes on with another seed, other text or at another place of it than the checkpoint was trained
-// with: a warning for each.
+// The job goes on with another seed, with other text or at another place of it, or trains otherwise than the
+// checkpoint's job did: a warning for each, with the values before and now.
 std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
                                                  const checkpoint::Found& start);
 

@@ -14,6 +14,7 @@
 #include "data/dataset.h"
 #include "jobspec/model_function.h"
 #include "jobspec/start_weights.h"
+#include "jobspec/training_function.h"
 #include "model/node.h"
 #include "plan/step_work.h"
 #include "platform/host.h"
@@ -54,6 +55,10 @@ std::string TokenizerFolder(const std::string& train) {
 
 int64_t SequencesPerStep(const plan::JobPlan& plan) {
   return plan::TokensPerStep(plan) / plan.batch.sequence_length;
+}
+
+std::string TrainingText(const plan::JobPlan& plan) {
+  return jobspec::TrainingFunctionText(plan.resolved_training, plan.resolved_precision, plan.resolved_model);
 }
 
 }  // namespace
@@ -98,6 +103,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
        .layout_digests = plan_.resumable_layouts,
        .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
        .model = plan_.resolved_model,
+       .training = TrainingText(plan_),
        .seed = plan_.train.seed,
        .global_batch_size = SequencesPerStep(plan_),
        .sequence_length = plan_.batch.sequence_length,
@@ -217,6 +223,7 @@ std::string TrainingState::Save(int64_t step, int64_t skipped, bool is_final) {
                               .data_digest = data_digest_,
                               .data_content_digest = data_content_digest_,
                               .model = jobspec::ModelFunctionText(plan_.resolved_model),
+                              .training = TrainingText(plan_),
                               .global_batch_size = SequencesPerStep(plan_),
                               .sequence_length = plan_.batch.sequence_length,
                               .skipped_steps = skipped,

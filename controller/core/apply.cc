@@ -79,7 +79,7 @@ void ApplyTransition(const v1::Event& event, JobEntry& entry) {
 }
 
 void ApplyWarning(const v1::Event& event, JobEntry& entry) {
-  constexpr int kMostOfResume = 8;  // the rest are in the log of events
+  constexpr int kMostOfResume = 9;  // the rest are in the log of events
   entry.runtime.set_warning_number(event.notice_number());
   entry.runtime.set_warning_attempt(event.attempt());
   if (!event.has_checkpoint_warning()) {
@@ -96,6 +96,7 @@ void ApplyWarning(const v1::Event& event, JobEntry& entry) {
     case v1::CHECKPOINT_PROBLEM_PASSED_OVER:
     case v1::CHECKPOINT_PROBLEM_OTHER_SEED:
     case v1::CHECKPOINT_PROBLEM_OTHER_DATA:
+    case v1::CHECKPOINT_PROBLEM_OTHER_TRAINING:
       if (record.resume_size() < kMostOfResume) {
         *record.add_resume() = warning;
       }

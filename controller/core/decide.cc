@@ -350,6 +350,7 @@ std::string ReasonOf(v1::CheckpointProblem problem) {
       {v1::CHECKPOINT_PROBLEM_PASSED_OVER, "CheckpointPassedOver"},
       {v1::CHECKPOINT_PROBLEM_OTHER_SEED, "ResumedWithOtherSeed"},
       {v1::CHECKPOINT_PROBLEM_OTHER_DATA, "ResumedWithOtherData"},
+      {v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, "ResumedWithOtherTraining"},
       {v1::CHECKPOINT_PROBLEM_NOT_REMOVED, "CheckpointNotRemoved"}};
   const auto found = reasons.find(problem);
   return found == reasons.end() ? "CheckpointWarning" : found->second;

@@ -130,7 +130,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_seed(options.seed);
   training.mutable_optimizer()->set_learning_rate(options.learning_rate);
   training.mutable_schedule()->set_warmup_steps(options.warmup_steps);
-  training.mutable_schedule()->set_decay(v1::DECAY_COSINE);
+  training.mutable_schedule()->set_decay(options.decays ? v1::DECAY_COSINE : v1::DECAY_CONSTANT);
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
   spec.mutable_debug()->set_canaries(options.canaries);

@@ -20,6 +20,7 @@ using testing::HasSubstr;
 TEST(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
+  options.decays = false;
   options.checkpoint_every_steps = 3;
   RunJob(MakeJob(options));
   Damage(folder.path() + "/step-8");
@@ -41,6 +42,7 @@ TEST(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
 TEST(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
+  options.decays = false;
   options.checkpoint_every_steps = 1;
   plan::JobPlan plan = MakeJob(options);
   plan.train.checkpoint.keep = 10;
@@ -64,6 +66,7 @@ TEST(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData
 TEST(ResumeWarningTest, AnotherSeedAndOtherDataAreReported) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
+  options.decays = false;
   options.steps = 2;
   RunJob(MakeJob(options));
   options.resume = "newest";
@@ -95,6 +98,7 @@ TEST(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
   const TemporaryFolder texts;
   texts.Write("text", std::string(20'000, 'a'));
   JobOptions options = OnRanks(2, folder.path());
+  options.decays = false;
   options.text = texts.path();
   options.steps = 2;
   RunJob(MakeJob(options));
@@ -126,6 +130,7 @@ TEST(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
 TEST(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
+  options.decays = false;
   options.steps = 2;
   RunJob(MakeJob(options));
   const std::string path = folder.path() + "/step-2/manifest.json";
@@ -146,6 +151,7 @@ TEST(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
 TEST(ResumeWarningTest, AnotherPlaceInTheTextIsTold) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
+  options.decays = false;
   options.steps = 2;
   RunJob(MakeJob(options));
   options.resume = folder.path() + "/step-2";
@@ -169,6 +175,38 @@ TEST(ResumeWarningTest, AnotherPlaceInTheTextIsTold) {
             "training.global_batch_size is 12, and was 8 up to step 2, which had come to sequence 16 of the "
             "text: this job goes on at sequence 24, so that those between are skipped");
   EXPECT_THAT(warning(1, 8).message(), HasSubstr("training.sequence_length is 8, and was 16 up to step 2: "));
+}
+
+TEST(ResumeWarningTest, OtherTrainingIsReportedWithTheRates) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.learning_rate = 0.5;
+  options.warmup_steps = 0;
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 4;
+  options.clip = 0.5;
+  const JobRun longer = RunJob(MakeJob(options));
+  ASSERT_EQ(longer.warnings.size(), 1u);
+  EXPECT_EQ(longer.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_TRAINING);
+  EXPECT_EQ(longer.warnings[0].step(), 2);
+  EXPECT_THAT(
+      longer.warnings[0].message(),
+      testing::MatchesRegex("the job trains otherwise than up to step 2: training.steps is 4, and was 2; "
+                            "training.clip_grad_norm is 0.5, and was 1; the learning rate of step 3 is "
+                            "0.0732[0-9]*, and that of step 2 was 0"));
+}
+
+TEST(ResumeWarningTest, ALongerJobOfAConstantRateTrainsAsBefore) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(1, folder.path());
+  options.decays = false;
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  options.resume = "newest";
+  options.steps = 3;
+  EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
 }
 
 }  // namespace
