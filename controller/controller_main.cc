@@ -28,6 +28,7 @@
 #include "platform/log.h"
 #include "platform/signal_name.h"
 #include "platform/standard_descriptors.h"
+#include "proto/reasons.h"
 
 namespace {
 
@@ -157,7 +158,8 @@ int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
   int signal = 0;
   sigwait(&signals, &signal);
   Log(LogLevel::kInfo, "stopping",
-      {{"reason", store_failed ? "StoreFailed" : tandem::platform::SignalName(signal)}});
+      {{"reason",
+        store_failed ? tandem::proto::reason::kStoreFailed : tandem::platform::SignalName(signal)}});
   server->reset();
   Log(LogLevel::kInfo, "stopped");
   return store_failed ? 1 : 0;

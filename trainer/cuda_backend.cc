@@ -10,6 +10,7 @@
 #include "device/cuda/device.h"
 #include "fsdp/cuda/shard_kernels.h"
 #include "ops/cuda/operations.h"
+#include "proto/reasons.h"
 #include "schedules/check/agreed.h"
 #include "trainer/backend.h"
 #include "trainer/failure.h"
@@ -52,7 +53,7 @@ std::unique_ptr<Backend> MakeCudaBackend(int index) {
     throw UserError(
         "CUDA_DEVICE_MAX_CONNECTIONS is 1 in the environment of this worker, so gathers and reductions "
         "cannot run beside compute; allowed: 2 to 32, or unset; unset it and start the worker again",
-        "InvalidEnvironment");
+        proto::reason::kInvalidEnvironment);
   }
   return std::make_unique<CudaBackend>(index);
 }

@@ -11,6 +11,7 @@
 #include "data/token_source.h"
 #include "device/device.h"
 #include "link/exit_code.h"
+#include "proto/reasons.h"
 
 namespace tandem::trainer {
 namespace {
@@ -65,42 +66,44 @@ Failure Describe(const std::exception_ptr& error) {
   } catch (const UserError& e) {
     return Make(v1::FAILURE_CLASS_USER, e.reason, e.what(), link::ExitCode::kUserError);
   } catch (const BuildMismatch& e) {
-    return Own("BuildMismatch", e.what());
+    return Own(proto::reason::kBuildMismatch, e.what());
   } catch (const NumericError& e) {
-    Failure failure =
-        Make(v1::FAILURE_CLASS_NUMERIC, "NonfiniteGradients", e.what(), link::ExitCode::kNumeric);
+    Failure failure = Make(v1::FAILURE_CLASS_NUMERIC, proto::reason::kNonfiniteGradients, e.what(),
+                           link::ExitCode::kNumeric);
     failure.cause.set_step(e.step);
     return failure;
   } catch (const data::DataError& e) {
-    return Make(v1::FAILURE_CLASS_USER, "InvalidData", e.what(), link::ExitCode::kUserError);
+    return Make(v1::FAILURE_CLASS_USER, proto::reason::kInvalidData, e.what(), link::ExitCode::kUserError);
   } catch (const comm::AddressError& e) {
-    return Own("DataAddressUnusable", e.what());
+    return Own(proto::reason::kDataAddressUnusable, e.what());
   } catch (const comm::CommError& e) {
-    return Make(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", e.what(), link::ExitCode::kPeerLost);
+    return Make(v1::FAILURE_CLASS_PEER_LOST, proto::reason::kPeerLost, e.what(), link::ExitCode::kPeerLost);
   } catch (const checkpoint::DirectoryLost& e) {  // the user started another job there
-    return Make(v1::FAILURE_CLASS_USER, "CheckpointDirectoryLost", e.what(), link::ExitCode::kUserError);
+    return Make(v1::FAILURE_CLASS_USER, proto::reason::kCheckpointDirectoryLost, e.what(),
+                link::ExitCode::kUserError);
   } catch (const checkpoint::CheckpointError& e) {
-    return Own("CheckpointFailed", e.what());
+    return Own(proto::reason::kCheckpointFailed, e.what());
   } catch (const device::OutOfMemory& e) {
-    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", e.what(), link::ExitCode::kOutOfMemory);
+    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, e.what(),
+                link::ExitCode::kOutOfMemory);
   } catch (const std::bad_alloc&) {
-    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory",
+    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory,
                 "the machine has no memory left for this rank", link::ExitCode::kOutOfMemory);
   } catch (const c10::OutOfMemoryError& e) {
-    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", e.what_without_backtrace(),
+    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, e.what_without_backtrace(),
                 link::ExitCode::kOutOfMemory);
   } catch (const c10::Error& e) {
     std::string message = e.what_without_backtrace();
     // LibTorch's allocator of host memory has no exception of its own.
     if (message.find("DefaultCPUAllocator: ") != std::string::npos) {
-      return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", std::move(message),
+      return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, std::move(message),
                   link::ExitCode::kOutOfMemory);
     }
-    return Own("InternalError", std::move(message));
+    return Own(proto::reason::kInternalError, std::move(message));
   } catch (const std::exception& e) {
-    return Own("InternalError", e.what());
+    return Own(proto::reason::kInternalError, e.what());
   } catch (...) {
-    return Own("InternalError", "an exception that is not a std::exception");
+    return Own(proto::reason::kInternalError, "an exception that is not a std::exception");
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "proto/reasons.h"
 #include "tandem/v1/state.pb.h"
 
 namespace tandem::trainer {
@@ -16,7 +17,7 @@ namespace tandem::trainer {
 // The job cannot run as it was asked for; what() says what to change. Exit code 64.
 class UserError : public std::runtime_error {
  public:
-  explicit UserError(const std::string& message, std::string reason = "InvalidJob")
+  explicit UserError(const std::string& message, std::string reason = proto::reason::kInvalidJob)
       : std::runtime_error(message), reason(std::move(reason)) {}
 
   const std::string reason;  // CamelCase, of the job's cause

@@ -24,6 +24,7 @@
 #include "platform/log.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 #include "trainer/directory_error.h"
 #include "trainer/failure.h"
 #include "trainer/on_rank_zero.h"
@@ -110,10 +111,10 @@ std::vector<std::string> TakeDirectory(platform::Files& files, const ResumeOptio
       checkpoint::TakeOwnership(files, options.directory, options.self, pause);
   const absl::Status& taken = doomed.status();
   if (absl::IsFailedPrecondition(taken)) {
-    throw UserError(std::string(taken.message()), "CheckpointDirectoryInUse");
+    throw UserError(std::string(taken.message()), proto::reason::kCheckpointDirectoryInUse);
   }
   if (absl::IsAborted(taken)) {
-    throw UserError(std::string(taken.message()), "CheckpointDirectoryLost");
+    throw UserError(std::string(taken.message()), proto::reason::kCheckpointDirectoryLost);
   }
   ThrowIfRankZeroCannotWrite(taken);
   return *std::move(doomed);
@@ -182,7 +183,7 @@ std::string AtMostReasons(std::vector<std::string> reasons) {
                    AtMostReasons(std::move(reasons)),
                    "; restore one, name another with checkpoint.resume, or set checkpoint: {resume: none} to "
                    "start from step 1"),
-      "NoValidCheckpoint");
+      proto::reason::kNoValidCheckpoint);
 }
 
 // At most kMostPassedOver, and how many there are beside.

@@ -220,6 +220,11 @@ class Rank::Impl {
     ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
     if (communicators_.report.rank() == 0) {
       platform::Log(platform::LogLevel::kInfo, "the text", {{"files", text_.summary}});
+      v1::FromTrainer text;
+      text.mutable_training_warning()->set_step(start.step);
+      text.mutable_training_warning()->set_message(text_.summary);
+      text.mutable_training_warning()->set_is_data(true);
+      send_(std::move(text));
     }
     send_(std::move(message));
   }

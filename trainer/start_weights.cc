@@ -10,6 +10,7 @@
 #include "checkpoint/load_hugging_face.h"
 #include "jobspec/start_weights.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 #include "trainer/failure.h"
 #include "trainer/on_rank_zero.h"
 
@@ -17,7 +18,8 @@ namespace tandem::trainer {
 namespace {
 
 [[noreturn]] void FailUnusable(const std::string& path, const std::string& reason) {
-  throw UserError(absl::StrCat(jobspec::kStartFrom, ": ", path, ": ", reason), "StartWeightsUnusable");
+  throw UserError(absl::StrCat(jobspec::kStartFrom, ": ", path, ": ", reason),
+                  proto::reason::kStartWeightsUnusable);
 }
 
 // Collective.

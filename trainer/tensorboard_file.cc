@@ -9,8 +9,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "platform/host.h"
 #include "platform/status_macros.h"
@@ -69,16 +71,37 @@ TensorBoardEvent EventAt(absl::Time now) {
 
 std::string RecordOf(const TensorBoardEvent& event) { return TensorBoardRecord(event.SerializeAsString()); }
 
-// A file of its own for whoever opens one, below the job's directory.
-absl::StatusOr<FollowedFile::Place> NewFile(platform::Files& files, absl::Time now,
-                                            const std::string& directory, int64_t resumed_step) {
+constexpr char kPrefix[] = "events.out.tfevents.";
+
+// The newest time in the names of a folder's files; the distant past where none has one.
+absl::StatusOr<absl::Time> NewestTime(platform::Files& files, const std::string& folder) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(folder));
+  absl::Time newest = absl::InfinitePast();
+  for (absl::string_view name : names) {
+    int64_t seconds = 0;
+    if (absl::ConsumePrefix(&name, kPrefix) && absl::SimpleAtoi(name.substr(0, name.find('.')), &seconds)) {
+      newest = std::max(newest, absl::FromUnixSeconds(seconds));
+    }
+  }
+  return newest;
+}
+
+// A file of its own for every start, below the job's directory, whose name comes behind all others.
+absl::StatusOr<FollowedFile::Place> NewFile(platform::Files& files, const platform::Clock& clock,
+                                            const std::string& directory, int64_t resumed_step,
+                                            absl::Duration& ahead) {
   const std::string folder = directory + "/tensorboard";
   TANDEM_RETURN_IF_ERROR(files.CreateFolder(folder));
+  TANDEM_ASSIGN_OR_RETURN(const absl::Time newest, NewestTime(files, folder));
+  if (clock.Now() + ahead <= newest) {
+    ahead = newest + absl::Seconds(1) - clock.Now();
+  }
+  const absl::Time now = clock.Now() + ahead;
   TensorBoardEvent version = EventAt(now);
   version.set_file_version("brain.Event:2");
   // TensorBoard reads files in the order of their names.
   return FollowedFile::Place{
-      .path = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d.%d", folder, absl::ToUnixSeconds(now),
+      .path = absl::StrFormat("%s/%s%010d.%s.%d.%d", folder, kPrefix, absl::ToUnixSeconds(now),
                               platform::HostName(), getpid(), resumed_step),
       .header = RecordOf(version)};
 }
@@ -96,18 +119,18 @@ std::string TensorBoardRecord(std::string_view data) {
 
 TensorBoardFile::TensorBoardFile(platform::Files& files, const platform::Clock& clock,
                                  const std::string& directory, checkpoint::Owner self, int64_t resumed_step)
-    : clock_(clock), file_(files, directory, std::move(self), "TensorBoard's events", [=, &files, &clock] {
-        return NewFile(files, clock.Now(), directory, resumed_step);
+    : clock_(clock), file_(files, directory, std::move(self), "TensorBoard's events", [=, this, &files] {
+        return NewFile(files, clock_, directory, resumed_step, ahead_);
       }) {
   ThrowIfUnwritable("cannot keep TensorBoard's events there", file_.Open());
-  TensorBoardEvent start = EventAt(clock.Now());
+  TensorBoardEvent start = EventAt(Now());
   start.set_step(resumed_step > 0 ? resumed_step + 1 : 0);
   start.mutable_session_log()->set_status(kStart);
   file_.Append(RecordOf(start));
 }
 
 void TensorBoardFile::Append(const v1::StepReport& report) {
-  TensorBoardEvent event = EventAt(clock_.Now());
+  TensorBoardEvent event = EventAt(Now());
   event.set_step(report.step());
   const auto add = [&event](const std::string& tag, double value) {
     TensorBoardEvent::Summary::Value& added = *event.mutable_summary()->add_value();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "link/exit_code.h"
 #include "platform/signal_name.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 
 namespace tandem::worker {
@@ -36,33 +37,36 @@ struct Verdict {
 // What an exit code without a Failed message says.
 Verdict VerdictOf(int exit_code) {
   if (exit_code >= 64 && exit_code <= 78 && exit_code != static_cast<int>(ExitCode::kPreempted)) {
-    return {v1::FAILURE_CLASS_USER, "UserError", "an error of the job; its log says which", true};
+    return {v1::FAILURE_CLASS_USER, proto::reason::kUserError, "an error of the job; its log says which",
+            true};
   }
   switch (static_cast<ExitCode>(exit_code)) {
     case ExitCode::kDone:
-      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "ExitedEarly", "before it had finished"};
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kExitedEarly, "before it had finished"};
     case ExitCode::kPreempted:
-      return {v1::FAILURE_CLASS_PREEMPTED, "Preempted", "a worker of the job was asked to end"};
+      return {v1::FAILURE_CLASS_PREEMPTED, proto::reason::kPreempted, "a worker of the job was asked to end"};
     case ExitCode::kPeerLost:
-      return {v1::FAILURE_CLASS_PEER_LOST, "PeerLost", "it lost another rank"};
+      return {v1::FAILURE_CLASS_PEER_LOST, proto::reason::kPeerLost, "it lost another rank"};
     case ExitCode::kStopped:
-      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "StoppedUnasked", "stopped, though the daemon had not asked"};
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kStoppedUnasked,
+              "stopped, though the daemon had not asked"};
     case ExitCode::kFenced:
-      return {v1::FAILURE_CLASS_INFRASTRUCTURE, "Fenced", "it had not heard from a controller for too long"};
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kFenced,
+              "it had not heard from a controller for too long"};
     case ExitCode::kNumeric:
-      return {v1::FAILURE_CLASS_NUMERIC, "NonFinite", "loss or gradients are not finite"};
+      return {v1::FAILURE_CLASS_NUMERIC, proto::reason::kNonFinite, "loss or gradients are not finite"};
     case ExitCode::kOutOfMemory:
-      return {v1::FAILURE_CLASS_OUT_OF_MEMORY, "OutOfMemory", "out of memory"};
+      return {v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, "out of memory"};
     case ExitCode::kUserError:
       break;  // above
   }
-  return {v1::FAILURE_CLASS_INFRASTRUCTURE, "RankExited", "its log says more", true};
+  return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kRankExited, "its log says more", true};
 }
 
 v1::Cause Requested(const std::string& reason, const std::string& message) {
   v1::Cause cause;
   cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
-  cause.set_reason(reason.empty() ? "Stopped" : reason);
+  cause.set_reason(reason.empty() ? proto::reason::kStopped : reason);
   cause.set_message(message);
   return cause;
 }
@@ -91,7 +95,7 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
     v1::Cause cause;
     const bool out_of_memory = !exit.out_of_memory.empty();
     cause.set_class_(out_of_memory ? v1::FAILURE_CLASS_OUT_OF_MEMORY : v1::FAILURE_CLASS_INFRASTRUCTURE);
-    cause.set_reason(out_of_memory ? "OutOfMemory" : "RankKilled");
+    cause.set_reason(out_of_memory ? proto::reason::kOutOfMemory : proto::reason::kRankKilled);
     cause.set_message(
         absl::StrCat(HowItEnded(number, exit), " ", where, out_of_memory ? ": " : "", exit.out_of_memory));
     cause.set_after_stop(rank.stop_sent && exit.signal != SIGKILL);
@@ -160,7 +164,7 @@ v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const
                          absl::Time now) {
   v1::Cause cause;
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-  cause.set_reason("SpawnFailed");
+  cause.set_reason(proto::reason::kSpawnFailed);
   cause.set_message(absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why));
   SetSlot(worker, rank, cause);
   *cause.mutable_time() = proto::ToProto(now);

@@ -9,6 +9,7 @@
 #include "platform/log.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 #include "worker/log_limit.h"
 #include "worker/step.h"
 
@@ -257,7 +258,8 @@ void Daemon::WriteRanks(const RecordRanks& command) {
     const absl::string_view remedy = platform::RemedyOf(written);
     recorded.problem =
         absl::StrCat(written.message(), "; ", remedy.empty() ? "mend that file system" : remedy);
-    recorded.reason = absl::IsOutOfRange(written) ? kWorkerLimits : kWorkerDisk;  // of open files
+    recorded.reason = absl::IsOutOfRange(written) ? proto::reason::kWorkerLimits
+                                                  : proto::reason::kWorkerDisk;  // of open files
   }
   processes_[command.attempt] = std::move(record);
   TANDEM_FAILPOINT("worker.after_accept");

@@ -179,6 +179,30 @@ absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& g
   return slots;
 }
 
+OfferedGpus OfferGpus(const absl::StatusOr<std::vector<v1::Slot>>& found, const char* visible,
+                      bool has_program) {
+  if (!found.ok()) {
+    return {.unused = std::string(found.status().message())};
+  }
+  if (found->empty()) {
+    return {};
+  }
+  if (!has_program) {
+    return {.unused = "there is no tandem-trainer-cuda beside tandem-trainer"};
+  }
+  absl::StatusOr<std::vector<v1::Slot>> slots = VisibleGpus(*found, visible);
+  if (!slots.ok()) {
+    return {.unused = std::string(slots.status().message())};
+  }
+  if (slots->empty()) {
+    return {.unused = visible == nullptr
+                          ? "all are divided into parts (MIG); name one in CUDA_VISIBLE_DEVICES"
+                          : absl::StrCat("CUDA_VISIBLE_DEVICES is '", absl::CHexEscape(visible),
+                                         "', which names none")};
+  }
+  return {.slots = *std::move(slots)};
+}
+
 std::string VisibleDevices(const std::vector<v1::Slot>& gpus) {
   return absl::StrJoin(gpus, ",",
                        [](std::string* out, const v1::Slot& gpu) { absl::StrAppend(out, gpu.uuid()); });

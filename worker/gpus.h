@@ -28,6 +28,16 @@ std::vector<v1::Slot> ReadMigs(const std::string& text);
 // anything else, because CUDA gives a process one part and nothing more.
 absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& gpus, const char* visible);
 
+// The GPUs that a worker offers, and otherwise why it offers none of those that there are.
+struct OfferedGpus {
+  std::vector<v1::Slot> slots;
+  std::string unused;  // empty: it offers some, or there are none
+};
+
+// found: of FindGpus. has_program: whether there is a trainer for them.
+OfferedGpus OfferGpus(const absl::StatusOr<std::vector<v1::Slot>>& found, const char* visible,
+                      bool has_program);
+
 // The value of CUDA_VISIBLE_DEVICES with which CUDA numbers the GPUs as these slots, whatever it counted by.
 std::string VisibleDevices(const std::vector<v1::Slot>& gpus);
 

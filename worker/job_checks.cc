@@ -17,6 +17,7 @@
 #include "platform/log.h"
 #include "platform/shown_text.h"
 #include "platform/thread.h"
+#include "proto/reasons.h"
 #include "worker/step.h"
 
 namespace tandem::worker {
@@ -60,7 +61,7 @@ class CheckThreads::Shared {
     std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; });
     sink_(Checked{.attempt = attempt,
                   .problem = absl::StrCat("its files cannot be checked on this worker: ", why.message()),
-                  .reason = kWorkerLimits});
+                  .reason = proto::reason::kWorkerLimits});
   }
 
   void Drop(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -145,7 +146,7 @@ class CheckThreads::Shared {
         return false;
       }
       if (PathsThatHang().contains(path)) {
-        checked.reason = kPathHangs;
+        checked.reason = proto::reason::kPathHangs;
         checked.problem =
             absl::StrCat(field, " ", platform::Shown(path, 200),
                          " is not looked at, since a check of it on this worker has not come back for ",

@@ -23,6 +23,7 @@
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
 #include "platform/thread.h"
+#include "proto/reasons.h"
 #include "worker/mailbox.h"
 
 namespace tandem::worker {
@@ -227,7 +228,7 @@ class Launcher::Rank {
     v1::FromTrainer message;
     v1::Cause& cause = *message.mutable_failed();
     cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    cause.set_reason("LinkLost");
+    cause.set_reason(proto::reason::kLinkLost);
     cause.set_message(absl::StrCat("rank ", key_.rank, " closed its control socket and did not exit"));
     Forward(std::move(message));
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "proto/protocol.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 #include "worker/cause.h"
 #include "worker/step.h"
@@ -102,7 +103,7 @@ class Reconciler {
     }
     for (auto& [key, attempt] : state_.live) {
       if (!attempt.stop) {
-        Stop(key, attempt, {.reason = "WorkerStopped", .begin = now_, .grace = kDefaultGrace});
+        Stop(key, attempt, {.reason = proto::reason::kWorkerStopped, .begin = now_, .grace = kDefaultGrace});
       }
     }
   }
@@ -141,7 +142,7 @@ class Reconciler {
         if (now_ >= attempt.check_by) {
           RefuseAttempt(key, attempt,
                         CauseOfRefusal(state_.settings.worker_id, v1::FAILURE_CLASS_INFRASTRUCTURE,
-                                       kPathHangs, WhyNoAnswer(attempt), now_),
+                                       proto::reason::kPathHangs, WhyNoAnswer(attempt), now_),
                         outcome_);
           changed_ = true;
         }
@@ -187,7 +188,7 @@ class Reconciler {
     if (!begin || (attempt.stop && attempt.stop->begin <= *begin)) {
       return;
     }
-    Stop(key, attempt, {.reason = "RankLost", .begin = *begin, .grace = kDefaultGrace});
+    Stop(key, attempt, {.reason = proto::reason::kRankLost, .begin = *begin, .grace = kDefaultGrace});
   }
 
   void Reconcile(const RankKey& key, AttemptState& attempt, RankState& rank) {

@@ -15,6 +15,7 @@
 #include "platform/failpoint.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 #include "worker/cause.h"
 #include "worker/log_limit.h"
@@ -162,7 +163,7 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
     out.set_pid(process.pid);
     v1::Cause& cause = *out.mutable_cause();
     cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    cause.set_reason("WorkerLost");
+    cause.set_reason(proto::reason::kWorkerLost);
     cause.set_message(absl::StrCat("rank ", out.rank(), " died with the daemon of worker ", worker_id));
     cause.set_rank(out.rank());
     cause.set_worker(worker_id);

@@ -117,6 +117,7 @@ v1::Inventory InventoryOf(const WorkerState& state, absl::Time now) {
   inventory.set_hostname(state.settings.hostname);
   inventory.set_data_address(state.data_address);
   inventory.set_draining(state.shutdown_at != absl::InfiniteFuture());
+  inventory.set_gpus_unused(state.settings.gpus_unused);
   for (const v1::Slot& slot : state.settings.slots) {
     *inventory.add_slots() = slot;
   }

@@ -136,6 +136,7 @@ struct Settings {
   std::string hostname;
   std::string build;
   std::vector<v1::Slot> slots;
+  std::string gpus_unused;  // as in v1::Worker
 };
 
 struct WorkerState {

@@ -26,13 +26,6 @@ inline constexpr absl::Duration kPathLimit = absl::Minutes(2);
 // The limit of unacknowledged checkpoints: the oldest are dropped (they stay on disk).
 inline constexpr size_t kMaxNotices = 1000;
 
-// Reason of an attempt that is refused because a path of its job does not answer on this machine.
-inline constexpr char kPathHangs[] = "PathHangs";
-// Where a limit of the machine leaves it no thread or open file.
-inline constexpr char kWorkerLimits[] = "WorkerLimits";
-// Where the worker's disk is full, or fails.
-inline constexpr char kWorkerDisk[] = "WorkerDisk";
-
 // What one Step did beside changing the state.
 struct Outcome {
   std::vector<Command> commands;  // for the shell to execute, in this order

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/protocol.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 #include "worker/cause.h"
 #include "worker/step.h"
@@ -134,7 +135,7 @@ class Taker {
       return;
     }
     if (!input.violations.empty()) {
-      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, "InvalidSpec", input.violations);
+      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, proto::reason::kInvalidSpec, input.violations);
     } else if (!input.problem.empty()) {
       Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, input.reason, input.problem);
     } else {
@@ -338,8 +339,10 @@ class Taker {
         outcome_.changes.push_back(AttemptUnknown{key});
       }
       if (!listed.contains(key) && !is_unknown && !attempt.stop) {
-        StopAttempt(key, attempt,
-                    {.reason = "Withdrawn", .begin = now_, .grace = GraceOf(attempt.assignment)}, outcome_);
+        StopAttempt(
+            key, attempt,
+            {.reason = proto::reason::kWithdrawn, .begin = now_, .grace = GraceOf(attempt.assignment)},
+            outcome_);
       }
     }
     for (const v1::Assignment& assignment : assignments.all()) {
@@ -395,13 +398,13 @@ class Taker {
       }
       outcome_.changes.push_back(AttemptAccepted{key, assignment.ranks_size()});
       if (draining) {  // assigned before the controller heard of it
-        Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, "Preempted", kAskedToEnd);
+        Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, proto::reason::kPreempted, kAskedToEnd);
       } else if (!unfit.empty()) {
-        Refuse(key, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, "BadAssignment", unfit);
+        Refuse(key, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kBadAssignment, unfit);
       }
     }
     if (stop) {
-      const std::string reason = assignment.reason().empty() ? "Stopped" : assignment.reason();
+      const std::string reason = assignment.reason().empty() ? proto::reason::kStopped : assignment.reason();
       StopAttempt(key, *attempt, {.reason = reason, .begin = now_, .grace = GraceOf(assignment)}, outcome_);
     }
   }

@@ -64,10 +64,7 @@ std::string BesideThisBinary(const std::string& name) {
 
 // The GPUs that ranks may use. The ranks inherit the list by UUID, so that the number of a rank's slot is
 // that of its GPU.
-std::vector<tandem::v1::Slot> GpuSlots(const std::string& trainer) {
-  if (access(worker::CudaTrainer(trainer).c_str(), X_OK) != 0) {
-    return {};
-  }
+worker::OfferedGpus GpuSlots(const std::string& trainer) {
   absl::StatusOr<std::vector<tandem::v1::Slot>> gpus = worker::FindGpus();
   const char* const visible = getenv("CUDA_VISIBLE_DEVICES");
   if (gpus.ok() && visible != nullptr && absl::StrContains(visible, "MIG-")) {
@@ -75,18 +72,16 @@ std::vector<tandem::v1::Slot> GpuSlots(const std::string& trainer) {
       gpus->insert(gpus->end(), migs->begin(), migs->end());
     }
   }
-  if (gpus.ok()) {
-    gpus = worker::VisibleGpus(*gpus, visible);
+  const bool has_program = access(worker::CudaTrainer(trainer).c_str(), X_OK) == 0;
+  worker::OfferedGpus offered = worker::OfferGpus(gpus, visible, has_program);
+  if (!offered.unused.empty()) {
+    platform::Log(has_program ? platform::LogLevel::kWarning : platform::LogLevel::kInfo,
+                  "no GPU of this machine is offered", {{"reason", offered.unused}});
   }
-  if (!gpus.ok()) {
-    platform::Log(platform::LogLevel::kWarning, "no GPU of this machine is offered",
-                  {{"reason", std::string(gpus.status().message())}});
-    return {};
+  if (!offered.slots.empty()) {
+    setenv("CUDA_VISIBLE_DEVICES", worker::VisibleDevices(offered.slots).c_str(), 1);
   }
-  if (!gpus->empty()) {
-    setenv("CUDA_VISIBLE_DEVICES", worker::VisibleDevices(*gpus).c_str(), 1);
-  }
-  return *std::move(gpus);
+  return offered;
 }
 
 // Behind the GPUs, whose index is their number for CUDA.
@@ -263,7 +258,9 @@ absl::StatusOr<worker::DaemonConfig> ConfigOf(const Flags& flags) {
     }
   }
   std::vector<tandem::v1::Slot>& slots = config.settings.slots;
-  slots = GpuSlots(flags.trainer);
+  worker::OfferedGpus gpus = GpuSlots(flags.trainer);
+  slots = std::move(gpus.slots);
+  config.settings.gpus_unused = std::move(gpus.unused);
   for (tandem::v1::Slot& slot : CpuSlots(flags.slots, static_cast<int>(slots.size()))) {
     slots.push_back(std::move(slot));
   }

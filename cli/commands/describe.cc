@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
@@ -19,6 +20,7 @@
 #include "plan/layout_text.h"
 #include "plan/prefetch_choice.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 
 namespace tandem::cli {
 namespace {
@@ -97,6 +99,17 @@ Outcome DescribeLayout(Context& context, const v1::Job& job) {
   return kOk;
 }
 
+// What the reason of the job's state or end means, and what to do; empty where that is nothing.
+std::string MeaningOf(const v1::Job& job) {
+  const std::string& code = job.has_cause() ? job.cause().reason() : job.reason();
+  const auto* const found = std::find_if(proto::kReasons.begin(), proto::kReasons.end(),
+                                         [&](const proto::Reason& reason) { return reason.code == code; });
+  if (job.state() == v1::JOB_STATE_CANCELLED || found == proto::kReasons.end() || found->IsOrdinary()) {
+    return "";
+  }
+  return absl::StrCat(found->meaning, "; ", found->remedy, " (docs/reasons.md)");
+}
+
 // The requests that the ranks have not carried out yet, each with its caller.
 std::string WantedText(const std::vector<v1::Event>& events, int64_t request, absl::TimeZone zone) {
   for (const v1::Event& event : events) {
@@ -138,7 +151,16 @@ Outcome Describe(Context& context, Client& client, const DescribeOptions& option
   if (job.has_cause() && job.state() != v1::JOB_STATE_CANCELLED) {
     out.Row("cause", CauseText(job.cause()));
   }
+  out.Row("meaning", MeaningOf(job));
   out.Row("step", absl::StrCat(job.last_step(), " of ", job.resolved().training().steps()));
+  if (job.skipped_steps() > 0 && job.last_step() > 0) {
+    out.Row("skipped",
+            absl::StrFormat(
+                "%d of %d steps changed no weight (%.1f %%): their gradients were not finite",
+                job.skipped_steps(), job.last_step(),
+                100.0 * static_cast<double>(job.skipped_steps()) / static_cast<double>(job.last_step())));
+  }
+  out.Row("data", Escape(job.data()));
   if (job.has_progress()) {
     out.Row("progress", ProgressText(job.progress()));
   }

@@ -15,6 +15,7 @@
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 
 namespace tandem::cli {
 
@@ -33,13 +34,14 @@ std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, ab
     }
     const bool moved = event.to() != v1::JOB_STATE_UNSPECIFIED && event.to() != event.from();
     const int64_t step = event.has_checkpoint() ? event.checkpoint().step() : event.step();
-    std::vector<std::string> cells = {
-        TimeText(event.time(), zone),
-        moved ? StateText(event.to()) : "",
-        step > 0 ? absl::StrCat(step) : "",
-        event.actor(),
-        event.reason().empty() && event.has_checkpoint() ? "CheckpointCommitted" : event.reason(),
-        message};
+    std::vector<std::string> cells = {TimeText(event.time(), zone),
+                                      moved ? StateText(event.to()) : "",
+                                      step > 0 ? absl::StrCat(step) : "",
+                                      event.actor(),
+                                      event.reason().empty() && event.has_checkpoint()
+                                          ? proto::reason::kCheckpointCommitted
+                                          : event.reason(),
+                                      message};
     if (with_job) {
       cells.insert(cells.begin() + 1, event.job_id());
     }

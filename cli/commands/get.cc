@@ -92,20 +92,29 @@ Outcome GetJobs(Context& context, Client& client, const GetJobsOptions& options)
   return kOk;
 }
 
+namespace {
+
+// Why a worker that takes jobs runs them on CPUs; empty where it offers GPUs, or has none.
+std::string UnusedText(const v1::Worker& worker) {
+  return worker.gpus_unused().empty() ? "" : absl::StrCat("no GPU offered: ", worker.gpus_unused());
+}
+
+}  // namespace
+
 Outcome GetWorkers(Context& context, Client& client, const GetOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Worker> workers, client.ListWorkers());
   Table table({Shrinking("ID"), Shrinking("HOST"), "CONNECTED", Right("SLOTS"), Right("IN USE"), "DEVICE",
                Shrinking("REASON")});
-  Print(context, options.format, workers, std::move(table), "there are no workers",
-        [&](Table& rows, const v1::Worker& worker) {
-          const std::string seen =
-              IsSet(worker.last_seen())
-                  ? absl::StrCat("no, ", AgeText(worker.last_seen(), context.clock.Now()))
-                  : "no";
-          rows.Add({worker.id(), worker.hostname(), worker.connected() ? "yes" : seen,
-                    absl::StrCat(worker.slots()), absl::StrCat(worker.slots_in_use()),
-                    DeviceText(worker.device()), worker.schedulable() ? "" : worker.reason()});
-        });
+  Print(
+      context, options.format, workers, std::move(table), "there are no workers",
+      [&](Table& rows, const v1::Worker& worker) {
+        const std::string seen = IsSet(worker.last_seen())
+                                     ? absl::StrCat("no, ", AgeText(worker.last_seen(), context.clock.Now()))
+                                     : "no";
+        rows.Add({worker.id(), worker.hostname(), worker.connected() ? "yes" : seen,
+                  absl::StrCat(worker.slots()), absl::StrCat(worker.slots_in_use()),
+                  DeviceText(worker.device()), worker.schedulable() ? UnusedText(worker) : worker.reason()});
+      });
   return kOk;
 }
 

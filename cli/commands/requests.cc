@@ -14,6 +14,7 @@
 #include "cli/watch/watch_frame.h"
 #include "platform/clock.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 
 namespace tandem::cli {
 namespace {
@@ -66,7 +67,8 @@ absl::StatusOr<bool> AwaitJob(Context& context, Client& client, v1::Job& job, ab
 }  // namespace
 
 Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(v1::Job job, client.Cancel(options.job, "CancelledByUser", options.checkpoint));
+  TANDEM_ASSIGN_OR_RETURN(v1::Job job,
+                          client.Cancel(options.job, proto::reason::kCancelledByUser, options.checkpoint));
   const std::string at_once =
       absl::StrCat("`tandem cancel ", Escape(options.job), "` ends it without a checkpoint");
   if (!options.timeout.has_value()) {

@@ -18,6 +18,7 @@
 #include "platform/counted_text.h"
 #include "platform/random.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 
 namespace tandem::cli {
 namespace {
@@ -102,7 +103,7 @@ class RunControl {
     if (!context_.console.IsTerminal(Stream::kOut)) {
       Note(context_.console, "run: cancelling the job; Ctrl-C again kills it");
     }
-    const absl::Status cancelled = cluster_.client().Cancel(job_, "CancelledByUser").status();
+    const absl::Status cancelled = cluster_.client().Cancel(job_, proto::reason::kCancelledByUser).status();
     if (cancelled.ok() || absl::IsFailedPrecondition(cancelled)) {
       return absl::OkStatus();  // FailedPrecondition: it has just ended by itself; the watch will say how
     }

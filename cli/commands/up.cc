@@ -21,6 +21,7 @@
 #include "platform/host.h"
 #include "platform/net_address.h"
 #include "platform/status_macros.h"
+#include "proto/reasons.h"
 
 namespace tandem::cli {
 namespace {
@@ -46,7 +47,8 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
   std::vector<std::string> ending;
   for (const v1::Job& job : *jobs) {
     if (HasRanks(job)) {
-      const absl::StatusOr<v1::Job> cancelled = cluster.client().Cancel(job.id(), "ClusterStopped");
+      const absl::StatusOr<v1::Job> cancelled =
+          cluster.client().Cancel(job.id(), proto::reason::kClusterStopped);
       if (cancelled.ok()) {
         ending.push_back(job.id());
         Note(context.console, absl::StrCat("up: ending job ", job.name(), " at step ", job.last_step()));

@@ -121,7 +121,8 @@ Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, Watc
         state.checkpoint = response.event().checkpoint();
         applied.checkpoint = true;
       }
-      if (response.event().has_checkpoint_warning() || response.event().has_training_warning()) {
+      if (response.event().has_checkpoint_warning() ||
+          (response.event().has_training_warning() && !response.event().training_warning().is_data())) {
         state.warning = response.event();
         applied.warning = true;
       }

@@ -82,6 +82,9 @@ void ApplyWarning(const v1::Event& event, JobEntry& entry) {
   constexpr int kMostOfResume = 9;  // the rest are in the log of events
   entry.runtime.set_warning_number(event.notice_number());
   entry.runtime.set_warning_attempt(event.attempt());
+  if (event.training_warning().is_data()) {
+    entry.job.set_data(event.training_warning().message());
+  }
   if (!event.has_checkpoint_warning()) {
     return;
   }

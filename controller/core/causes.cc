@@ -8,12 +8,11 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/checkpoint_request.h"
 #include "proto/names.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
-
-constexpr char kStoppedByWorker[] = "StoppedByWorker";
 
 // How long a worker has been away; zero while it is connected.
 absl::Duration Away(const State& state, const std::string& worker, absl::Time now) {
@@ -60,10 +59,10 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
     // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
     // killed within the grace of a stop, which its peer's loss brought about first, is still the first cause.
     cause = status.cause();
-    if (cause.class_() == v1::FAILURE_CLASS_REQUESTED && cause.reason() == "WorkerStopped") {
+    if (cause.class_() == v1::FAILURE_CLASS_REQUESTED && cause.reason() == proto::reason::kWorkerStopped) {
       // Not by us: the daemon was asked to end.
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-      cause.set_reason(kStoppedByWorker);
+      cause.set_reason(proto::reason::kStoppedByWorker);
       cause.set_message(absl::StrCat("worker ", slot.worker(),
                                      " was asked to end, as by SIGTERM, and stopped ",
                                      "its ranks: ", cause.message()));
@@ -74,15 +73,15 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
     const std::string who = NameOf(slot);
     if (reborn) {
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-      cause.set_reason("WorkerLost");
+      cause.set_reason(proto::reason::kWorkerLost);
       cause.set_message(absl::StrCat(who, " died with the worker's daemon, which was restarted"));
     } else if (status.stop_requested()) {
       cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
-      cause.set_reason("Stopped");
+      cause.set_reason(proto::reason::kStopped);
       cause.set_message(absl::StrCat(who, " was stopped"));
     } else {
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-      cause.set_reason("ExitedWithoutFinishing");
+      cause.set_reason(proto::reason::kExitedWithoutFinishing);
       cause.set_message(absl::StrCat(who, " exited before it had finished, without saying why"));
     }
   } else {
@@ -121,7 +120,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
     // First, since other digests may be a consequence; and where none differs, two builds may still compute
     // other numbers by the same program.
     if (starts && expected->build() != ready.build()) {
-      return refusal(v1::FAILURE_CLASS_INFRASTRUCTURE, "BuildMismatch",
+      return refusal(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kBuildMismatch,
                      absl::StrCat(NameOf(*first), " is of build ", expected->build(), ", and ", NameOf(slot),
                                   " of build ", ready.build(),
                                   ", which may compute other numbers; run the same build on every worker"));
@@ -145,7 +144,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
     for (const auto& check : checks) {
       if (check.a != check.b) {
         return refusal(
-            check.failure, "DigestMismatch",
+            check.failure, proto::reason::kDigestMismatch,
             absl::StrCat(NameOf(*first), " and ", NameOf(slot), " disagree on the ", check.what, " (",
                          check.a.substr(0, 12), " and ", check.b.substr(0, 12), "); ", check.remedy));
       }
@@ -203,7 +202,7 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
     late.push_back(absl::StrCat("and ", cause.missing_ranks_size() - kMostNamed, " more"));
   }
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-  cause.set_reason("StartTimeout");
+  cause.set_reason(proto::reason::kStartTimeout);
   cause.set_message(absl::StrCat(
       "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(late, ", "),
       "; see the logs of the ranks and of the worker, or give the controller a longer "
@@ -260,7 +259,7 @@ std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first
   } else {
     // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
     first.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    first.set_reason(kStoppedByWorker);
+    first.set_reason(proto::reason::kStoppedByWorker);
   }
   return first;
 }
@@ -276,7 +275,7 @@ int Distance(const v1::Cause& cause) {
     case v1::FAILURE_CLASS_PEER_LOST:
       return 4;
     default:
-      if (cause.reason() == "WorkerLost" || cause.reason() == kStoppedByWorker) {
+      if (cause.reason() == proto::reason::kWorkerLost || cause.reason() == proto::reason::kStoppedByWorker) {
         return 2;
       }
       return cause.after_stop() ? 3 : cause.signal() != 0 ? 0 : 1;
@@ -309,7 +308,7 @@ bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Caus
 v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what) {
   v1::Cause cause;
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-  cause.set_reason("WorkerLost");
+  cause.set_reason(proto::reason::kWorkerLost);
   cause.set_worker(worker);
   for (const v1::RankSlot& slot : Current(job).slots()) {
     if (slot.worker() == worker) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/new_event.h"
 #include "proto/names.h"
+#include "proto/reasons.h"
 
 namespace tandem::controller {
 
@@ -28,7 +29,7 @@ Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted
     return out;
   }
   v1::Event event =
-      EventOf(job, job.state(), now, wanted.actor, "CheckpointRequested",
+      EventOf(job, job.state(), now, wanted.actor, proto::reason::kCheckpointRequested,
               wanted.stop ? absl::StrCat("a checkpoint, then the end of the job: ", wanted.reason)
                           : "a checkpoint after the step that runs");
   event.set_step(job.last_step());
@@ -68,9 +69,10 @@ std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, abs
       continue;
     }
     const std::string& error = status->request_error();
-    v1::Event event = EventOf(entry.job, entry.job.state(), now, worker,
-                              error.empty() ? "CheckpointDone" : "CheckpointNotDone",
-                              error.empty() ? "the checkpoint that was asked for is saved" : error);
+    v1::Event event =
+        EventOf(entry.job, entry.job.state(), now, worker,
+                error.empty() ? proto::reason::kCheckpointDone : proto::reason::kCheckpointNotDone,
+                error.empty() ? "the checkpoint that was asked for is saved" : error);
     event.set_step(entry.job.last_step());
     event.mutable_checkpoint_answered()->set_request(wanted->request());
     event.mutable_checkpoint_answered()->set_error(error);

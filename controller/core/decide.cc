@@ -14,6 +14,7 @@
 #include "controller/core/placement.h"
 #include "platform/counted_text.h"
 #include "proto/names.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -114,7 +115,7 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
               event);
   event.set_step(LastStep(state, job));
   if (job.outcome() == v1::JOB_STATE_SUCCEEDED) {
-    event.set_reason("Finished");
+    event.set_reason(proto::reason::kFinished);
     event.set_message("every rank finished and exited with 0");
     return event;
   }
@@ -143,7 +144,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     const std::vector<std::string> workers = WorkersOf(job);
     if (std::all_of(workers.begin(), workers.end(),
                     [&](const std::string& worker) { return StatusOf(state, worker, key) != nullptr; })) {
-      return EventOf(job, v1::JOB_STATE_STARTING, now, kController, "Accepted",
+      return EventOf(job, v1::JOB_STATE_STARTING, now, kController, proto::reason::kAccepted,
                      "every worker has accepted the attempt");
     }
     return std::nullopt;
@@ -157,7 +158,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
       }
       ready = &status->ready();
     }
-    v1::Event event = EventOf(job, v1::JOB_STATE_RUNNING, now, kController, "Ready", "every rank is ready");
+    v1::Event event =
+        EventOf(job, v1::JOB_STATE_RUNNING, now, kController, proto::reason::kReady, "every rank is ready");
     SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_ready_at, &v1::RankStatus::ready_at), now,
                 event);
     event.set_step(ready->resumed_step());
@@ -178,7 +180,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
       return std::nullopt;
     }
   }
-  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController, "Finishing",
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController, proto::reason::kFinishing,
                             "every rank has finished; waiting for their exits");
   SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_finished_at, &v1::RankStatus::finished_at),
               now, event);
@@ -201,7 +203,7 @@ std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl
     workers.insert(slot.worker());
   }
   v1::Event event =
-      EventOf(job, v1::JOB_STATE_ADMITTED, now, kController, "Placed",
+      EventOf(job, v1::JOB_STATE_ADMITTED, now, kController, proto::reason::kPlaced,
               absl::StrCat(platform::CountedText(placement.slots.size(), "rank"), " on ",
                            absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
   v1::Attempt& attempt = *event.mutable_admitted();
@@ -226,8 +228,8 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
     if (!why.has_value()) {
       break;
     }
-    if (job.reason() != kBeyondCapacity || job.message() != *why) {
-      return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, kBeyondCapacity, *why);
+    if (job.reason() != proto::reason::kBeyondCapacity || job.message() != *why) {
+      return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, proto::reason::kBeyondCapacity, *why);
     }
   }
   if (head == queue.end()) {
@@ -240,8 +242,8 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
        ticket_at != state.jobs.queue_to_update().end(); ++ticket_at) {
     const auto& ticket = *ticket_at;
     {
-      return EventOf(state.jobs.at(ticket.second).job, v1::JOB_STATE_QUEUED, now, kController, kBehindOthers,
-                     kBehindOthersMessage);
+      return EventOf(state.jobs.at(ticket.second).job, v1::JOB_STATE_QUEUED, now, kController,
+                     proto::reason::kBehindOthers, kBehindOthersMessage);
     }
   }
   return std::nullopt;
@@ -285,9 +287,9 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
   *job.mutable_submitted() = submit.submitted;
   *job.mutable_resolved() = submit.resolved;
   job.set_resolved_digest(submit.resolved_digest);
-  job.set_reason("Submitted");
+  job.set_reason(proto::reason::kSubmitted);
   *job.mutable_created() = proto::ToProto(now);
-  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner, "Submitted", "");
+  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner, proto::reason::kSubmitted, "");
   *event.mutable_submitted() = std::move(job);
   out.job_id = submit.id;
   out.events.push_back(std::move(event));
@@ -329,9 +331,10 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
                       absl::Time now) {
   const WorkerEntry& entry = state.workers.at(worker);
   const bool connected = entry.connected;
-  const auto& [reason, what] = connected        ? std::pair("WorkerConnected", "connected")
-                               : HasLeft(entry) ? std::pair(kWorkerLeft, "has left, as it was asked to")
-                                                : std::pair("WorkerDisconnected", "is away");
+  const auto& [reason, what] = connected ? std::pair(proto::reason::kWorkerConnected, "connected")
+                               : HasLeft(entry)
+                                   ? std::pair(proto::reason::kWorkerLeft, "has left, as it was asked to")
+                                   : std::pair(proto::reason::kWorkerDisconnected, "is away");
   Decision out;
   v1::Event& event = out.events.emplace_back();
   *event.mutable_time() = proto::ToProto(now);
@@ -346,14 +349,14 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
 
 std::string ReasonOf(v1::CheckpointProblem problem) {
   static const auto& reasons = *new std::map<v1::CheckpointProblem, std::string>{
-      {v1::CHECKPOINT_PROBLEM_SAVE_FAILED, "CheckpointFailed"},
-      {v1::CHECKPOINT_PROBLEM_PASSED_OVER, "CheckpointPassedOver"},
-      {v1::CHECKPOINT_PROBLEM_OTHER_SEED, "ResumedWithOtherSeed"},
-      {v1::CHECKPOINT_PROBLEM_OTHER_DATA, "ResumedWithOtherData"},
-      {v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, "ResumedWithOtherTraining"},
-      {v1::CHECKPOINT_PROBLEM_NOT_REMOVED, "CheckpointNotRemoved"}};
+      {v1::CHECKPOINT_PROBLEM_SAVE_FAILED, proto::reason::kCheckpointFailed},
+      {v1::CHECKPOINT_PROBLEM_PASSED_OVER, proto::reason::kCheckpointPassedOver},
+      {v1::CHECKPOINT_PROBLEM_OTHER_SEED, proto::reason::kResumedWithOtherSeed},
+      {v1::CHECKPOINT_PROBLEM_OTHER_DATA, proto::reason::kResumedWithOtherData},
+      {v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, proto::reason::kResumedWithOtherTraining},
+      {v1::CHECKPOINT_PROBLEM_NOT_REMOVED, proto::reason::kCheckpointNotRemoved}};
   const auto found = reasons.find(problem);
-  return found == reasons.end() ? "CheckpointWarning" : found->second;
+  return found == reasons.end() ? proto::reason::kCheckpointWarning : found->second;
 }
 
 // When the worker heard of it from its rank.
@@ -379,8 +382,14 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
     event = EventOf(entry.job, entry.job.state(), now, in.worker, std::move(reason), warning.message());
     event.set_step(warning.step());
   };
-  if (in.notice.has_training()) {
-    fill("NonfiniteGradients", in.notice.training());
+  if (in.notice.training().is_data()) {
+    if (entry.job.data() == in.notice.training().message()) {
+      return out;  // of a later attempt, or of a worker that has not heard that it is known
+    }
+    fill(proto::reason::kDataRead, in.notice.training());
+    *event.mutable_training_warning() = in.notice.training();
+  } else if (in.notice.has_training()) {
+    fill(proto::reason::kNonfiniteGradients, in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
   } else {
     fill(ReasonOf(in.notice.warning().problem()), in.notice.warning());
@@ -407,7 +416,7 @@ Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl:
   if (known) {
     return out;  // sent again after a lost connection
   }
-  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker, "CheckpointCommitted",
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker, proto::reason::kCheckpointCommitted,
                             in.notice.committed().path());
   event.set_step(in.notice.committed().step());
   *event.mutable_checkpoint() = in.notice.committed();

@@ -13,9 +13,6 @@
 
 namespace tandem::controller {
 
-// Reason of the event of a worker that has ended as it was asked to.
-inline constexpr char kWorkerLeft[] = "WorkerLeft";
-
 // A job that a user sent; spec and resolved spec have been validated.
 struct Submit {
   std::string id;  // for the new job

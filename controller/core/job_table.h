@@ -25,8 +25,7 @@ bool IsTerminal(v1::JobState state);
 // ADMITTED to STOPPING: there may be ranks.
 bool HasRanks(v1::JobState state);
 
-// Why a queued job that is not the first in the queue waits.
-inline constexpr char kBehindOthers[] = "BehindOthers";
+// Of proto::reason::kBehindOthers.
 inline constexpr char kBehindOthersMessage[] =
     "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs --state "
     "QUEUED` lists them)";

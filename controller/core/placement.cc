@@ -11,6 +11,7 @@
 #include "platform/counted_text.h"
 #include "platform/net_address.h"
 #include "proto/names.h"
+#include "proto/reasons.h"
 
 namespace tandem::controller {
 namespace {
@@ -235,14 +236,14 @@ Placement Place(const State& state, const v1::Job& job) {
   }
   if (std::none_of(state.workers.begin(), state.workers.end(),
                    [](const auto& worker) { return worker.second.connected; })) {
-    out.reason = "NoWorkers";
+    out.reason = proto::reason::kNoWorkers;
     out.message = absl::StrCat(
         "needs ", platform::CountedText(ranks, "slot"),
         ", and no worker is connected; start tandem-worker, or see in its log why it is not connected");
     return out;
   }
   if (!mixed.empty()) {
-    out.reason = "MixedBuilds";
+    out.reason = proto::reason::kMixedBuilds;
     out.message =
         absl::StrCat("needs ", platform::CountedText(ranks, "slot"), " on workers of one build, and ", mixed,
                      " are of two, which may compute other numbers; run the same build on every "
@@ -250,7 +251,7 @@ Placement Place(const State& state, const v1::Job& job) {
     return out;
   }
   if (!apart.empty()) {
-    out.reason = "WorkersApart";
+    out.reason = proto::reason::kWorkersApart;
     out.message = absl::StrCat(
         "needs ", platform::CountedText(ranks, "slot"), " on workers whose ranks reach each other, and ",
         apart,
@@ -258,7 +259,7 @@ Placement Place(const State& state, const v1::Job& job) {
         "--controller or --data-address at which the others reach it");
     return out;
   }
-  out.reason = "WaitingForSlots";
+  out.reason = proto::reason::kWaitingForSlots;
   out.message =
       absl::StrCat("needs ", platform::CountedText(ranks, "slot"), ", ", absl::StrJoin(offers, " and "));
   if (spread_too_thin) {

@@ -24,11 +24,9 @@ struct Placement {
 // the first attempt holds for all later ones.
 Placement Place(const State& state, const v1::Job& job);
 
-// Reason of a queued job that needs more than all workers have that have registered, whether they are
-// connected and free or not. It starts when others join, and does not hold up the jobs behind it.
-inline constexpr char kBeyondCapacity[] = "BeyondCapacity";
-
-// Why the job waits for that; nullopt where the registered workers could run it at some time.
+// Why a queued job needs more than all workers have that have registered, whether they are connected and free
+// or not (proto::reason::kBeyondCapacity): it starts when others join, and does not hold up the jobs behind
+// it. nullopt if the registered workers could run it at some time.
 std::optional<std::string> WhyBeyondCapacity(const State& state, const v1::Job& job);
 
 }  // namespace tandem::controller

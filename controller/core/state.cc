@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "proto/reasons.h"
+
 namespace tandem::controller {
 namespace {
 
@@ -83,15 +85,16 @@ const v1::RankStatus* StatusOf(const State& state, const v1::RankSlot& slot, con
 
 std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
   if (!worker.connected) {
-    return "NotConnected";
+    return proto::reason::kNotConnected;
   }
   if (worker.inventory.draining()) {
-    return "Draining";
+    return proto::reason::kDraining;
   }
   // Ranks of an attempt that is not wanted hold slots that only the worker knows.
   for (const auto& [key, status] : worker.attempts) {
     if (!status.ended() && !status.has_refused() && !IsLive(state, key)) {
-      return worker.unknown.contains(key) ? "RunsUnknownJob" : "StoppingLeftovers";
+      return worker.unknown.contains(key) ? proto::reason::kRunsUnknownJob
+                                          : proto::reason::kStoppingLeftovers;
     }
   }
   for (const v1::Slot& slot : worker.inventory.slots()) {
@@ -99,7 +102,7 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
       return "";
     }
   }
-  return "NoHealthySlots";
+  return proto::reason::kNoHealthySlots;
 }
 
 v1::Worker Describe(const State& state, const std::string& id) {
@@ -121,6 +124,7 @@ v1::Worker Describe(const State& state, const std::string& id) {
   out.set_gpus(
       static_cast<int>(std::count_if(worker.inventory.slots().begin(), worker.inventory.slots().end(),
                                      [](const v1::Slot& slot) { return slot.device() == v1::DEVICE_CUDA; })));
+  out.set_gpus_unused(worker.inventory.gpus_unused());
   out.set_build(worker.build);
   out.set_slots_in_use(SlotsInUse(state, id));
   return out;

@@ -13,6 +13,7 @@
 #include "controller/metrics/process_metrics.h"
 #include "platform/build_info.h"
 #include "proto/names.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -193,7 +194,8 @@ void Metrics::Look(const State& state) {
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
     beyond_capacity_ +=
-        entry.job.state() == v1::JOB_STATE_QUEUED && entry.job.reason() == kBeyondCapacity ? 1 : 0;
+        entry.job.state() == v1::JOB_STATE_QUEUED && entry.job.reason() == proto::reason::kBeyondCapacity ? 1
+                                                                                                          : 0;
     if (IsTerminal(entry.job.state())) {
       continue;  // JobEnded has said so
     }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/placement.h"
 #include "controller/core/progress.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -15,7 +16,7 @@ namespace {
 std::string HeadOf(const State& state) {
   for (const auto& [seq, id] : state.jobs.queue()) {
     const v1::Job& job = state.jobs.at(id).job;
-    if (job.reason() != kBeyondCapacity) {
+    if (job.reason() != proto::reason::kBeyondCapacity) {
       return absl::StrCat("waits behind job ", job.name(), " (", id, "), which ",
                           job.message().empty() ? "is looked at next" : job.message());
     }
@@ -55,7 +56,7 @@ void ProgressBoard::Fill(v1::Job& job) const {
   if (std::optional<v1::Progress> progress = Find(job.id()); progress && HasRanks(job.state())) {
     *job.mutable_progress() = *std::move(progress);
   }
-  if (job.state() == v1::JOB_STATE_QUEUED && job.reason() == kBehindOthers) {
+  if (job.state() == v1::JOB_STATE_QUEUED && job.reason() == proto::reason::kBehindOthers) {
     const absl::MutexLock lock(&mu_);
     if (!head_.empty()) {
       job.set_message(head_);

@@ -19,6 +19,7 @@
 #include "platform/build_info.h"
 #include "platform/status_macros.h"
 #include "proto/names.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -87,6 +88,14 @@ std::optional<absl::Status> Change(const Call& call, Engine& engine, Store& stor
                 reactor->Finish(ToRpc(reply.status));
               });
   return std::nullopt;
+}
+
+// How many of the steps up to that of the report changed no weight.
+int64_t SkippedSteps(const v1::StepReport& report) {
+  const auto found = report.scalars().find("skipped_steps");
+  const bool is_number = found != report.scalars().end() && found->second >= 0 &&
+                         found->second <= static_cast<double>(report.step());
+  return is_number ? static_cast<int64_t>(found->second) : 0;  // a worker's word
 }
 
 }  // namespace
@@ -176,6 +185,11 @@ UnaryCall* JobsService::GetJob(CallContext* context, const v1::GetJobRequest* re
       response->mutable_groups()->Assign(groups->begin(), groups->end());
     }
     TANDEM_RETURN_IF_ERROR(FillLastStep(parts_.history, *response));
+    const absl::StatusOr<std::optional<v1::StepReport>> newest =
+        parts_.history.Newest(response->id(), {}, /*norms=*/false);
+    if (newest.ok() && newest->has_value()) {
+      response->set_skipped_steps(SkippedSteps(**newest));
+    }
     const absl::StatusOr<StepTotals> totals = parts_.history.Totals(response->id());
     if (totals.ok()) {  // a damaged history costs the account alone
       *response->mutable_time() = AccountTime(*response, *totals, parts_.clock.Now());
@@ -221,11 +235,12 @@ UnaryCall* JobsService::Cancel(CallContext* context, const v1::CancelRequest* re
                   }
                   TANDEM_ASSIGN_OR_RETURN(const v1::Job job,
                                           FindOwnJob(parts_.store, request->job(), call.method, call.caller));
-                  controller::Cancel cancel{
-                      .job = job.id(),
-                      .reason = request->reason().empty() ? "CancelledByUser" : request->reason(),
-                      .actor = tls::ToText(call.caller.identity),
-                      .checkpoint = request->checkpoint()};
+                  controller::Cancel cancel{.job = job.id(),
+                                            .reason = request->reason().empty()
+                                                          ? proto::reason::kCancelledByUser
+                                                          : request->reason(),
+                                            .actor = tls::ToText(call.caller.identity),
+                                            .checkpoint = request->checkpoint()};
                   return Change(call, parts_.engine, parts_.store, job, std::move(cancel), response,
                                 [response](const v1::Job& ended) {
                                   if (ended.state() != v1::JOB_STATE_CANCELLED) {

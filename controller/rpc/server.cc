@@ -42,6 +42,7 @@
 #include "platform/status_macros.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 #include "tls/server_tls.h"
 
@@ -88,7 +89,7 @@ grpc::ChannelArguments ArgumentsOfPage() {
 void LogWorkersGone(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
     if (event.has_worker() && !event.worker().connected()) {
-      const bool left = event.reason() == kWorkerLeft;
+      const bool left = event.reason() == proto::reason::kWorkerLeft;
       platform::Log(left ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
                     left ? "worker left, as it was asked to" : "worker disconnected",
                     {{"worker", event.worker().worker_id()}, {"message", event.message()}});
@@ -264,8 +265,9 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
   LogWorkersGone(events);
   for (const v1::Event& event : events) {
     if (event.has_checkpoint_warning() || event.has_training_warning()) {
-      platform::Log(platform::LogLevel::kWarning, event.reason(),
-                    {{"job", event.job_id()}, {"message", event.message()}});
+      platform::Log(
+          event.training_warning().is_data() ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
+          event.reason(), {{"job", event.job_id()}, {"message", event.message()}});
     } else if (!event.job_id().empty() && !event.has_checkpoint()) {
       platform::Log(platform::LogLevel::kInfo, proto::ValueName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});

@@ -9,6 +9,7 @@
 #include "platform/log.h"
 #include "platform/shown_text.h"
 #include "proto/protocol.h"
+#include "proto/reasons.h"
 #include "proto/time.h"
 #include "proto/worker_id.h"
 
@@ -195,7 +196,8 @@ void Session::Handle() {
   }
   if (!hello_seen) {
     if (!incoming_.has_hello()) {
-      Refuse(Refusal("HelloMissing", "the first message of a session must be hello", /*final=*/true));
+      Refuse(Refusal(proto::reason::kHelloMissing, "the first message of a session must be hello",
+                     /*final=*/true));
       return;
     }
     HandleHello();
@@ -235,7 +237,8 @@ void Session::Handle() {
 
 std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   if (!proto::IsWorkerId(hello.worker_id())) {
-    return Refusal("BadWorkerId", absl::StrCat("worker_id must be ", proto::kWorkerIds), /*final=*/true);
+    return Refusal(proto::reason::kBadWorkerId, absl::StrCat("worker_id must be ", proto::kWorkerIds),
+                   /*final=*/true);
   }
   if (!tls::MayBeWorker(caller_.identity, hello.worker_id())) {
     const std::string& name = caller_.identity.name;
@@ -243,14 +246,14 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
         name.ends_with('*') ? absl::StrCat("any that begins with \"", name.substr(0, name.size() - 1), "\"")
                             : name;
     return Refusal(
-        "WorkerIdDenied",
+        proto::reason::kWorkerIdDenied,
         absl::StrCat("the certificate of ", tls::ToText(caller_.identity), " is not that of worker ",
                      hello.worker_id(), "; start it with another --id, allowed: ", allowed,
                      "; or give it a certificate of its own"),
         /*final=*/true);
   }
   if (hello.protocol_min() > proto::kProtocol || hello.protocol_max() < proto::kProtocol) {
-    return Refusal("ProtocolMismatch",
+    return Refusal(proto::reason::kProtocolMismatch,
                    absl::StrCat("worker ", hello.worker_id(), " (build ", hello.build(),
                                 ") speaks protocols ", hello.protocol_min(), " to ", hello.protocol_max(),
                                 ", this controller ", proto::kProtocol, "; run the same build on both"),
@@ -260,7 +263,7 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   const bool ours = hello.store_id() == sessions_.options_.store_id;
   if (ours && hello.highest_term() > term) {
     return Refusal(
-        "OldTerm",
+        proto::reason::kOldTerm,
         absl::StrCat(
             "worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
             ", this controller is at term ", term,
@@ -274,7 +277,7 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   }
   if (slot_bytes > kMostSlotBytes) {
     return Refusal(
-        "BadInventory",
+        proto::reason::kBadInventory,
         absl::StrCat("its ", hello.inventory().slots_size(), " slots take ", slot_bytes,
                      " bytes; allowed are at most ", kMostSlotBytes, "; start the worker with fewer --slots"),
         /*final=*/true);
@@ -282,7 +285,8 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   std::set<int> indices;
   for (const v1::Slot& slot : hello.inventory().slots()) {
     if (!indices.insert(slot.index()).second) {
-      return Refusal("BadInventory", absl::StrCat("slot ", slot.index(), " is listed twice"), /*final=*/true);
+      return Refusal(proto::reason::kBadInventory, absl::StrCat("slot ", slot.index(), " is listed twice"),
+                     /*final=*/true);
     }
   }
   return std::nullopt;
@@ -363,9 +367,10 @@ void Session::Refuse(const v1::Refused& refused) {
   Gone();
   const absl::MutexLock lock(&mu_);
   refused_ = refused;
-  end_ = grpc::Status(refused.reason() == "WorkerIdInUse"    ? grpc::StatusCode::ALREADY_EXISTS
-                      : refused.reason() == "WorkerIdDenied" ? grpc::StatusCode::PERMISSION_DENIED
-                                                             : grpc::StatusCode::FAILED_PRECONDITION,
+  end_ = grpc::Status(refused.reason() == proto::reason::kWorkerIdInUse ? grpc::StatusCode::ALREADY_EXISTS
+                      : refused.reason() == proto::reason::kWorkerIdDenied
+                          ? grpc::StatusCode::PERMISSION_DENIED
+                          : grpc::StatusCode::FAILED_PRECONDITION,
                       refused.message());
   WriteNext();
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/owned_stream.h"
 #include "controller/rpc/session.h"
+#include "proto/reasons.h"
 
 namespace tandem::controller {
 namespace {
@@ -62,7 +63,7 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
                          now - std::max(contender->second, awake_since) > patience &&
                          now - current->last_seen() <= 2 * options_.heartbeat_interval;
       v1::Refused refused;
-      refused.set_reason("WorkerIdInUse");
+      refused.set_reason(proto::reason::kWorkerIdInUse);
       refused.set_message(
           absl::StrCat("worker_id ", hello.worker_id(),
                        " is connected from another process; give each worker its own --id, or "

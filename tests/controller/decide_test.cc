@@ -306,6 +306,22 @@ TEST(DecideTest, AWarningAboutTheTrainingIsAnEventOnce) {
   EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
 }
 
+TEST(DecideTest, WhatAJobTrainsOnIsKeptAndSaidOnce) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  CheckpointNoticed noticed{.worker = "a"};
+  noticed.notice.mutable_id()->set_job_id("id-job");
+  noticed.notice.mutable_id()->set_attempt(1);
+  noticed.notice.set_number(3);
+  noticed.notice.mutable_training()->set_message("2 files; held out: b");
+  noticed.notice.mutable_training()->set_is_data(true);
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
+  EXPECT_EQ(driver.events.back().reason(), "DataRead");
+  EXPECT_EQ(driver.Job().data(), "2 files; held out: b");
+  noticed.notice.set_number(4);
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 0U);
+}
+
 TEST(DecideTest, EverySaveThatFailsIsAnEventAndCounted) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);

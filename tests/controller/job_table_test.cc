@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/reasons.h"
+
 namespace tandem::controller {
 namespace {
 
@@ -67,7 +69,7 @@ void CheckAgainstEveryJob(const JobTable& table) {
     }
     if (job.state() == v1::JOB_STATE_QUEUED) {
       queue.insert({entry.runtime.submitted_seq(), id});
-      if (job.reason() != kBehindOthers || job.message() != kBehindOthersMessage) {
+      if (job.reason() != proto::reason::kBehindOthers || job.message() != kBehindOthersMessage) {
         to_update.insert({entry.runtime.submitted_seq(), id});
       }
     }
@@ -103,7 +105,7 @@ TEST(JobTableTest, AfterAnyChangesItSaysWhatALookAtEveryJobSays) {
     } else {
       table.Change(id, [&](JobEntry& entry) {
         entry.job.set_state(state);
-        entry.job.set_reason(random() % 2 == 0 ? kBehindOthers : "NotEnoughSlots");
+        entry.job.set_reason(random() % 2 == 0 ? proto::reason::kBehindOthers : "NotEnoughSlots");
         entry.job.set_message(random() % 2 == 0 ? kBehindOthersMessage : "");
       });
     }

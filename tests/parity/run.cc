@@ -139,6 +139,9 @@ void Record(const v1::FromTrainer& message, const RunOptions& options, std::mute
       run.warnings.push_back(message.checkpoint_warning());
       break;
     case v1::FromTrainer::kTrainingWarning:
+      if (message.training_warning().is_data()) {
+        break;
+      }
       run.nonfinite.emplace_back(message.training_warning().step(), message.training_warning().message());
       break;
     case v1::FromTrainer::kProfiled: {

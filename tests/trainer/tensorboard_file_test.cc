@@ -122,6 +122,18 @@ TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
   EXPECT_EQ(events[4].step(), 11);
 }
 
+TEST_F(TensorBoardTest, AClockThatIsBehindMakesNoEarlierFile) {
+  TensorBoardFile(files_, clock_, folder_, self_, 0).Append(ReportOf("step: 12"));
+  clock_.Advance(-absl::Hours(1));
+  TensorBoardFile(files_, clock_, folder_, self_, 10).Append(ReportOf("step: 11"));
+  const std::vector<TensorBoardEvent> events = Events();
+  ASSERT_EQ(events.size(), 6u);
+  EXPECT_EQ(events[4].step(), 11) << "the later start is read behind the earlier one";
+  for (size_t i = 1; i < events.size(); ++i) {
+    EXPECT_GE(events[i].wall_time(), events[i - 1].wall_time());
+  }
+}
+
 TEST_F(TensorBoardTest, EventsOfAFullDiskAreWrittenWhenThereIsRoom) {
   TensorBoardFile file(files_, clock_, folder_, self_, 0);
   file.Append(ReportOf("step: 1"));

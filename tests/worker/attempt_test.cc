@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/reasons.h"
 #include "tests/worker/core_harness.h"
 #include "worker/step.h"
 
@@ -224,7 +225,7 @@ TEST(AttemptTest, ADiskThatCannotRecordItRefusesItAsTheMachinesFault) {
   core.Feed(Checked{.attempt = kJob});
   core.Feed(RanksRecorded{.attempt = kJob,
                           .problem = "write /state/x: No space left on device; make room",
-                          .reason = kWorkerDisk});
+                          .reason = proto::reason::kWorkerDisk});
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   const v1::Cause refused = core.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
@@ -327,7 +328,7 @@ TEST(AttemptTest, AStopWhileItsRanksAreRecordedSpawnsNothingAndIsRecordedBehindT
   core.Assign({});
   EXPECT_THAT(core.Take<RecordRanks>(), SizeIs(1));
   EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  core.Feed(RanksRecorded{.attempt = kJob, .problem = "no space", .reason = kWorkerDisk});
+  core.Feed(RanksRecorded{.attempt = kJob, .problem = "no space", .reason = proto::reason::kWorkerDisk});
   core.Feed(EndRecorded{kJob});
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
   EXPECT_FALSE(core.TakeStatus().has_refused()) << "the stop came first";
@@ -347,7 +348,7 @@ TEST(AttemptTest, APathThatDoesNotAnswerRefusesItByNameAndTheNextJobRuns) {
   core.Feed(EndRecorded{kJob});
   const v1::Cause refused = core.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-  EXPECT_EQ(refused.reason(), kPathHangs);
+  EXPECT_EQ(refused.reason(), proto::reason::kPathHangs);
   EXPECT_THAT(refused.message(),
               testing::StartsWith("checkpoint.directory /dead too does not answer on worker w1 (waited 2m)"));
   core.Heartbeat();
@@ -386,10 +387,11 @@ TEST(AttemptTest, NamingALargeProgramTakesTheTimeThatItTakes) {
 TEST(AttemptTest, APathThatIsKnownToHangRefusesItAsTheMachinesFault) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 1)});
-  core.Feed(Checked{.attempt = kJob, .problem = "data.train /dead is not looked at", .reason = kPathHangs});
+  core.Feed(Checked{
+      .attempt = kJob, .problem = "data.train /dead is not looked at", .reason = proto::reason::kPathHangs});
   const v1::Cause refused = core.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-  EXPECT_EQ(refused.reason(), kPathHangs);
+  EXPECT_EQ(refused.reason(), proto::reason::kPathHangs);
   EXPECT_EQ(refused.message(), "data.train /dead is not looked at");
 }
 

@@ -114,6 +114,20 @@ TEST_F(VisibleGpusTest, WhatIsNoGpuOfThisMachineIsOneLine) {
   }
 }
 
+TEST(OfferGpusTest, WhatIsNotOfferedHasAReason) {
+  const auto two =
+      ReadGpus("0, NVIDIA H200, GPU-0be82b0e-89fc, 143771\n1, NVIDIA H200, GPU-d3c23986-30a8, 1\n");
+  EXPECT_EQ(OfferGpus(two, nullptr, true).slots.size(), 2u);
+  EXPECT_EQ(OfferGpus(two, nullptr, true).unused, "");
+  EXPECT_EQ(OfferGpus(two, "1", true).slots.size(), 1u);
+  EXPECT_EQ(OfferGpus(two, "", true).unused, "CUDA_VISIBLE_DEVICES is '', which names none");
+  EXPECT_EQ(OfferGpus(two, nullptr, false).unused, "there is no tandem-trainer-cuda beside tandem-trainer");
+  EXPECT_EQ(OfferGpus(absl::UnavailableError("nvidia-smi failed: no driver"), nullptr, true).unused,
+            "nvidia-smi failed: no driver");
+  EXPECT_NE(OfferGpus(two, "7", true).unused.find("is none of the 2 GPUs"), std::string::npos);
+  EXPECT_EQ(OfferGpus(ReadGpus(""), nullptr, true).unused, "") << "there is none to take";
+}
+
 TEST_F(VisibleGpusTest, RanksGetTheListByUuid) {
   const auto gpus = ReadGpus("0, H200, GPU-aa11, 1\n1, H200, GPU-ab22, 1\n");
   EXPECT_EQ(VisibleDevices(*VisibleGpus(*gpus, "1,0")), "GPU-ab22,GPU-aa11");
