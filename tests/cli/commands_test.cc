@@ -208,6 +208,10 @@ TEST_F(CommandTest, GetWorkersSaysSinceWhenOneIsAway) {
             "ID       HOST  CONNECTED  SLOTS  IN USE  DEVICE  REASON\n"
             "local-1  box   yes            2       1  cpu\n"
             "local-2  box   no, 34s        2       1  cpu     NotConnected\n");
+  server_->workers[0].set_gpus_unused("nvidia-smi failed");
+  console_.out.clear();
+  EXPECT_EQ(Tandem({"get", "workers"}), kOk);
+  EXPECT_THAT(console_.out, testing::HasSubstr("cpu     no GPU offered: nvidia-smi failed\n"));
 }
 
 TEST_F(CommandTest, DescribeShowsEverything) {
@@ -236,6 +240,30 @@ TEST_F(CommandTest, DescribeShowsEverything) {
   }
   EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
+}
+
+TEST_F(CommandTest, DescribeSaysWhatAReasonMeans) {
+  v1::Job job = SampleJob(v1::JOB_STATE_FAILED, 9);
+  job.mutable_cause()->set_reason("WorkerDisk");
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_THAT(console_.out,
+              testing::HasSubstr("meaning      the disk of a worker is full, or fails; make room below"));
+  server_->jobs[0].mutable_cause()->set_reason("OfANewerBuild");
+  console_.out.clear();
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_EQ(console_.out.find("meaning"), std::string::npos);
+}
+
+TEST_F(CommandTest, DescribeShowsTheTextAndSkippedSteps) {
+  v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 50);
+  job.set_last_step(50);
+  job.set_skipped_steps(2);
+  job.set_data("3 files; held out: b");
+  server_->jobs = {job};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_THAT(console_.out, testing::HasSubstr("skipped      2 of 50 steps changed no weight (4.0 %)"));
+  EXPECT_THAT(console_.out, testing::HasSubstr("data         3 files; held out: b\n"));
 }
 
 TEST_F(CommandTest, DescribeShowsThePrefetchDistanceThatWasChosen) {
