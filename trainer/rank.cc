@@ -218,6 +218,7 @@ class Rank::Impl {
     ready.set_device_total_bytes(memory.total);
     const std::map<std::string, double> sent = plan::SentBytes(plan_);
     ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
+    send_(std::move(message));
     if (communicators_.report.rank() == 0) {
       platform::Log(platform::LogLevel::kInfo, "the text", {{"files", text_.summary}});
       v1::FromTrainer text;
@@ -226,7 +227,6 @@ class Rank::Impl {
       text.mutable_training_warning()->set_is_data(true);
       send_(std::move(text));
     }
-    send_(std::move(message));
   }
 
   void Answer(const std::vector<uint64_t>& ids, const std::string& error) const {

@@ -158,6 +158,10 @@ def test_a_resume_with_another_seed_or_other_text_says_so_and_one_with_the_same_
     (data,) = resumed("other-text", 40, seed=8)
     assert "the text is not what it was up to step 30" in data
     assert "ResumedWithOtherData" in reasons(cluster, "other-text")
+    (rate,) = resumed("other-rate", 50, seed=8, optimizer={"name": "adamw", "learning_rate": 2e-3})
+    assert "training.optimizer.learning_rate is 0.002, and was 0.001" in rate, rate
+    assert "ResumedWithOtherTraining" in reasons(cluster, "other-rate")
+    assert reasons(cluster, "other-rate").count("DataRead") == 1 and cluster.job("other-rate")["data"]
 
 
 def test_a_fifo_in_place_of_metrics_or_text_ends_the_job_with_its_name(start, tmp_path):
