@@ -361,10 +361,18 @@ TEST(DecideTest, WhatIsWrongWithAResumeStaysWithTheJobAndIsBounded) {
   }
   EXPECT_EQ(driver.events.back().reason(), "CheckpointPassedOver");
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
-  ASSERT_EQ(driver.Job().checkpoints().resume_size(), 8);
+  ASSERT_EQ(driver.Job().checkpoints().resume_size(), 9);
   EXPECT_EQ(driver.Job().checkpoints().resume(0).step(), 99);
   EXPECT_EQ(driver.Job().checkpoints().failed(), 0);
   EXPECT_EQ(driver.Job().last_step(), 0);
+}
+
+TEST(DecideTest, OtherTrainingAtAResumeStaysWithTheJob) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  driver.Feed(Warned(1, v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, 100));
+  EXPECT_EQ(driver.events.back().reason(), "ResumedWithOtherTraining");
+  ASSERT_EQ(driver.Job().checkpoints().resume_size(), 1);
 }
 
 TEST(AssignmentsTest, AssignmentsAreSelfContained) {

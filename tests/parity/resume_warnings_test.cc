@@ -38,7 +38,7 @@ TEST(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
   EXPECT_TRUE(again.warnings[0].message().ends_with("; the job goes on from step 6"));
 }
 
-// The job's record keeps 8 of them; those of another kind must not be crowded out.
+// The job's record keeps 9 of them; those of another kind must not be crowded out.
 TEST(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
