@@ -13,8 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "jobspec/json_end.h"
-#include "jobspec/surrogate_pairs.h"
 #include "platform/shown_text.h"
 
 namespace tandem::jobspec {
@@ -177,21 +175,9 @@ YamlProblem ProblemOf(const YAML::Exception& error, std::string_view text) {
   if (error.msg.starts_with("invalid unicode")) {
     problem.sentence = "an escape that is no character by itself";
     problem.remedy =
-        "write the character itself, or \\U0001f600, as YAML escapes it; the pair \\ud83d\\ude00 is one "
-        "character only where the whole text is JSON";
-    const size_t begin = text.find_first_not_of(" \t\r\n");
-    const bool is_json = begin != std::string_view::npos && text[begin] == '{';
-    const size_t end = is_json ? EndOfJson(text) : std::string_view::npos;
-    if (end != std::string_view::npos) {
-      const std::string_view json = text.substr(0, end);
-      const int64_t line = 1 + std::count(json.begin(), json.end(), '\n');
-      const int64_t column = static_cast<int64_t>(end - (json.rfind('\n') + 1)) + 1;  // npos + 1 is 0
-      if (std::pair<int64_t, int64_t>(line, column) !=
-          std::pair<int64_t, int64_t>(problem.line, problem.column)) {
-        absl::StrAppend(&problem.remedy, ", and this one is not, from line ", line, ", column ", column,
-                        " on");
-      }
-    }
+        "write the character itself, or \\U0001f600, as YAML escapes it; JSON's pair \\ud83d\\ude00 is not "
+        "read "
+        "(json.dumps writes none with ensure_ascii=False)";
   }
   return problem;
 }
@@ -210,7 +196,7 @@ bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, Y
   if (!CheckCharacters(text, problem)) {
     return false;
   }
-  std::istringstream stream(WithYamlEscapes(text));
+  std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);
     TreeBuilder builder(root);

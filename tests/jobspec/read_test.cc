@@ -71,26 +71,7 @@ TEST(ReadTest, JsonAndYamlOfAJobAreTheSameMessage) {
   EXPECT_EQ(yaml.parallelism().fsdp().strategy(), v1::STRATEGY_ZERO3);
 }
 
-TEST(ReadTest, APairOfEscapesIsOneCharacterInJson) {
-  EXPECT_EQ(Read(R"({"data": {"train": "/\ud83d\ude00\\ud83d\"\uD83D\uDE00"}})").data().train(),
-            "/\U0001F600\\ud83d\"\U0001F600");
-  EXPECT_EQ(Read(R"({"data": {"train": "/\\\ud83d\ude00\\"}})").data().train(), "/\\\U0001F600\\");
-  // What is wrong is where the file has it.
-  EXPECT_EQ(
-      ToText(
-          ReadText(R"({"name": "\ud83d\ude00\ud83d\ude00", "names": "\ud83d\ude00"})", "job.json").violations)
-          .substr(0, 36),
-      "job.json:1:38: names: the unknown ke");
-}
-
-TEST(ReadTest, APairOfEscapesBesideANumberThatNoTypeHoldsIsOneCharacterToo) {
-  const std::string problems = ToText(
-      ReadText(R"({"name": "\ud83d\ude00", "training": {"clip_grad_norm": 1e999}})", "job.json").violations);
-  EXPECT_THAT(problems, testing::HasSubstr("training.clip_grad_norm"));
-  EXPECT_THAT(problems, testing::Not(testing::HasSubstr("escape")));
-}
-
-TEST(ReadTest, APairOfEscapesIsTextOutsideOfJson) {
+TEST(ReadTest, EscapesInSingleQuotesAreText) {
   EXPECT_EQ(Read(R"(data: {train: '/\ud83d\ude00'})").data().train(), R"(/\ud83d\ude00)");
 }
 
