@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs 60 small jobs with two builds and compares every loss, norm and array of their checkpoints, byte by byte.
 #
-#   scripts/same_bits.sh OLD NEW [--sample N] [--job I] [--list]
+#   scripts/same_bits.sh OLD NEW [--sample N] [--job I] [--resume-old] [--list]
 #
 # OLD and NEW are folders with binaries (build/release/bin) or commits. A commit is built in a clone under
 # ~/.cache/tandem/same_bits and kept there. tests/same_bits/job_files.py says what the jobs are.

@@ -38,9 +38,41 @@ def tensors(path):
             for name, tensor in header.items() if name != "__metadata__"}
 
 
+BYTES = {"F64": 8, "I64": 8, "F32": 4, "BF16": 2, "U8": 1}
+
+
+def rows_of(shape, box):
+    """The first element of the whole array of each row of a slice, in the slice's order; a row's elements follow each
+    other in both."""
+    starts = [0]
+    for size, (begin, end) in zip(shape[:-1], box):
+        starts = [start * size + index for start in starts for index in range(begin, end)]
+    return [start * shape[-1] + box[-1][0] for start in starts]
+
+
+def joined(array, pieces):
+    """All elements of an array. pieces: the bytes of each of its pieces."""
+    size = BYTES[array["dtype"]]
+    shape = array.get("shape") or [array["elements"]]
+    slices = {}
+    for piece, data in zip(array["pieces"], pieces):
+        slices.setdefault(str(piece.get("slice")), []).append((piece["begin"], piece.get("slice"), data))
+    whole = bytearray()
+    for found in slices.values():
+        content = b"".join(data for _, _, data in sorted(found, key=lambda piece: piece[0]))
+        box = found[0][1]
+        if box is None:
+            return content
+        row = (box[-1][1] - box[-1][0]) * size
+        for index, start in enumerate(rows_of(shape, box)):
+            whole.extend(bytes(max(0, start * size + row - len(whole))))
+            whole[start * size:start * size + row] = content[index * row:(index + 1) * row]
+    return bytes(whole)
+
+
 def arrays(checkpoint):
-    """Name → all elements of every array of a checkpoint, put together from its pieces whoever saved them. Versions
-    before 3 name an array of moments like its tensor; version 3 gives the kind apart, and slices."""
+    """Name → all elements of every array of a checkpoint, put together from its pieces whoever saved them, whatever the
+    version of its manifest: 2 names an array of moments like its tensor, 3 gives its kind apart."""
     manifest = json.loads((checkpoint / "manifest.json").read_text())
     files = [tensors(checkpoint / file["name"]) for file in manifest["files"]]
     found = {}
@@ -48,9 +80,7 @@ def arrays(checkpoint):
         name = array["name"]
         if array.get("kind", "weight") not in ("weight", "state"):
             name += "/" + array["kind"]
-        assert not any("slice" in piece for piece in array["pieces"]), f"{name} is saved in slices, which this does not join"
-        found[f"{name} ({array['dtype']})"] = b"".join(
-            files[piece["file"]][name] for piece in sorted(array["pieces"], key=lambda piece: piece["begin"]))
+        found[f"{name} ({array['dtype']})"] = joined(array, [files[piece["file"]][name] for piece in array["pieces"]])
     return found
 
 

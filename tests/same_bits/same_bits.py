@@ -9,6 +9,7 @@ import random
 import shutil
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import job_files  # noqa: E402
@@ -36,8 +37,9 @@ def write_text(folder, seed=5):
 class Build:
     """A controller and workers of one build, and what its jobs have left."""
 
-    def __init__(self, name, bin_dir, folder, text):
+    def __init__(self, name, bin_dir, folder, text, resumed):
         self.name = name
+        self.resumed = folder / resumed  # whose checkpoints the second runs go on from
         self.folder = folder / name
         self.text = text
         self.folder.mkdir()
@@ -47,7 +49,7 @@ class Build:
         return self.folder / f"job-{index}-{run}"
 
     def submit(self, index, row, run):
-        resume = self.directory(index, 1) / f"step-{SAVED}" if run == 2 else None
+        resume = self.resumed / f"job-{index}-1" / f"step-{SAVED}" if run == 2 else None
         spec = job_files.job(row, f"job-{index}-{run}", self.text, self.directory(index, run),
                              SAVED if run == 1 else STEPS, resume)
         path = self.folder / f"{spec['name']}.json"
@@ -81,10 +83,11 @@ class Build:
             shutil.rmtree(directory / f"step-{last}")
         return {f"run {run}: {name}": value for name, value in found.items()}
 
-    def run_all(self, rows):
-        """index → outcome of both runs of each job."""
+    def run_all(self, rows, barrier):
+        """index → outcome of both runs of each job. barrier: where the builds wait for each other between the runs."""
         found = {index: {} for index in rows}
         for run in (1, 2):
+            barrier.wait(1800)
             for index, row in rows.items():
                 refused = self.submit(index, row, run)
                 if refused:
@@ -102,6 +105,8 @@ def main():
     parser.add_argument("--sample", type=int, default=job_files.JOBS, metavar="N",
                         help=f"run N of the {job_files.JOBS} jobs, evenly spread (default: all)")
     parser.add_argument("--job", type=int, action="append", metavar="I", help="run this job alone; may be repeated")
+    parser.add_argument("--resume-old", action="store_true",
+                        help="let the new build go on from the old build's checkpoints in the middle of a job")
     parser.add_argument("--list", action="store_true", help="print the jobs and run none")
     options = parser.parse_args()
     if not 1 <= options.sample <= job_files.JOBS:
@@ -119,10 +124,12 @@ def main():
         write_text(folder / "text")
         builds = []
         for which in ("old", "new"):
-            builds.append(Build(which, getattr(options, which), folder, folder / "text"))
+            builds.append(Build(which, getattr(options, which), folder, folder / "text",
+                                "old" if options.resume_old else which))
             ends.callback(builds[-1].cluster.close)
         with concurrent.futures.ThreadPoolExecutor(2) as threads:
-            old, new = threads.map(lambda build: build.run_all(rows), builds)
+            barrier = threading.Barrier(len(builds))
+            old, new = threads.map(lambda build: build.run_all(rows, barrier), builds)
     differ = 0
     compared = 0
     for index, row in rows.items():

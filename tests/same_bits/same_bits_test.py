@@ -55,6 +55,21 @@ def test_one_byte_of_an_array_and_one_digit_of_a_norm_are_differences(tmp_path):
         "norm: 1.0, and 1.0000000000000002 in the new build", "loss: only in the new build"]
 
 
+def test_slices_are_joined_to_the_array_that_older_manifests_have(tmp_path):
+    old = write_checkpoint(tmp_path / "old", b"abc", b"def")
+    new = tmp_path / "new"
+    new.mkdir()  # [[a, b, c], [d, e, f]]: two columns, and one
+    pieces = [{"file": 1, "slice": [[0, 2], [2, 3]], "begin": 0, "elements": 2},
+              {"file": 0, "slice": [[0, 2], [0, 2]], "begin": 0, "elements": 4}]
+    for index, data in enumerate((b"abde", b"cf")):
+        header = json.dumps({"w": {"dtype": "U8", "shape": [len(data)], "data_offsets": [0, len(data)]}}).encode()
+        (new / f"{index}.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data)
+    (new / "manifest.json").write_text(json.dumps({
+        "version": 3, "files": [{"name": f"{index}.safetensors"} for index in (0, 1)],
+        "arrays": [{"name": "w", "kind": "weight", "dtype": "U8", "shape": [2, 3], "pieces": pieces}]}))
+    assert outcomes.differences(old, outcomes.arrays(new)) == []
+
+
 def test_a_build_has_its_own_bits(bin_dir):
     done = subprocess.run([sys.executable, ROOT / "tests/same_bits/same_bits.py", bin_dir, bin_dir, "--sample", "1"],
                           capture_output=True, text=True, timeout=600)
