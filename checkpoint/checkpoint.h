@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -73,10 +74,10 @@ Saved Save(platform::Files& files, comm::Communicator& comm, const JobFolder& fo
 struct Found {
   std::string path;  // empty: there is none
   Info info;
-  std::string weights_dtype;        // as safetensors names it: "F32"
-  std::vector<std::string> states;  // arrays that are neither weights nor moments, by name
-  std::string digest;               // of its manifest
-  int version = 0;  // of its manifest; 1 has arrays by unit, which lie as their job's layout said
+  std::string weights_dtype;                   // as safetensors names it: "F32"
+  std::map<std::string, fsdp::Shape> weights;  // by parameter; of version 2, their number of elements
+  std::vector<std::string> states;             // arrays of routers, by name
+  std::string digest;                          // of its manifest
 };
 
 // What FindNewest reports while it looks.
@@ -104,11 +105,9 @@ Found InspectTogether(platform::Files& files, comm::Communicator& comm, const st
 
 // Collective: fills `data`, of the array's type, of each shard from whatever files hold those elements; the
 // digests of these files are verified, and of those that hold none. Of a file a part at a time is in memory.
-// unit_shards: the same memory as the arrays of a checkpoint of version 1, which go in its place where `path`
-// is of that version (manifest.h). Throws CommError, and CheckpointError: on every rank where one could not
+// Throws CommError, and CheckpointError: on every rank where one could not
 // read; what `data` holds is undefined then.
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
-          const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
-          const OnWorkProgress& on_progress);
+          const std::vector<Shard>& shards, const OnWorkProgress& on_progress);
 
 }  // namespace tandem::checkpoint

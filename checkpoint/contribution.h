@@ -5,29 +5,20 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/shard.h"
 
 namespace tandem::checkpoint {
 
-// What a rank sends to rank 0 about its file, and the manifest that rank 0 makes of what all have sent.
+// What the ranks know of a checkpoint that they have written, and the manifest that rank 0 makes of it.
 
-struct Contribution {
-  ManifestFile file;
-  // With this rank's piece, or none; which file that lies in follows from its rank.
-  std::vector<ManifestArray> arrays;
-};
-
-// Of a Contribution: what a rank has in its file. Throws CheckpointError for types that safetensors has no
-// name for.
+// What a rank has in its file, which is file 0. Throws CheckpointError for types that safetensors has no name
+// for.
 std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards);
 
-std::string ToText(const Contribution& contribution);
-
-// Adds the files and arrays to `manifest`, which has none. texts: of the ranks' contributions, in rank order.
-// InvalidArgument, naming the array, where two ranks differ about one or all together do not have it exactly
-// once. Throws where a text is none of ToText.
+// Adds the files and arrays to `manifest`, which has none. texts: ContentsText of each rank's one file, in
+// rank order. InvalidArgument, naming the array, where two ranks differ about one or all together do not have
+// it exactly once. Throws where a text is none of ContentsText.
 absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest);
 
 }  // namespace tandem::checkpoint

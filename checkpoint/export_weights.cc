@@ -18,13 +18,7 @@ namespace {
 
 constexpr int64_t kPartElements = platform::kFilePartBytes / 4;
 
-int64_t ElementsOf(const ExportedTensor& tensor) {
-  int64_t elements = 1;
-  for (const int64_t dim : tensor.shape) {
-    elements *= dim;
-  }
-  return elements;
-}
+int64_t ElementsOf(const ExportedTensor& tensor) { return fsdp::NumElements(tensor.shape, {}); }
 
 absl::Status CheckArray(const SavedStep& step, const ExportedTensor& tensor) {
   const ManifestArray* const array = step.Find(tensor.name);
@@ -34,9 +28,9 @@ absl::Status CheckArray(const SavedStep& step, const ExportedTensor& tensor) {
   if (array == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("the step has no array ", tensor.name));
   }
-  if (array->elements != ElementsOf(tensor)) {
-    return absl::InvalidArgumentError(absl::StrCat("array ", tensor.name, " has ", array->elements,
-                                                   " elements, and its model says ", ElementsOf(tensor)));
+  if (!Holds(*array, tensor.shape)) {
+    return absl::InvalidArgumentError(absl::StrCat("array ", tensor.name, " is ", ShapeText(array->shape),
+                                                   ", and its model says ", ShapeText(tensor.shape)));
   }
   if (array->dtype != "F32") {
     return absl::InvalidArgumentError(absl::StrCat("array ", tensor.name, " is ", array->dtype,

@@ -33,7 +33,7 @@ struct ExportedFiles {
 // Writes `tensors` of `step`, in their order, to the folder `to`, which exists: model.safetensors, or where
 // that would have more than most_file_bytes, several files and their index. A part of one tensor at a time is
 // in memory. From fp32 to the nearest bf16, ties to even. InvalidArgument, naming the array, where one is not
-// there, has another number of elements or is not of fp32; OutOfRange where a value is finite in fp32 and not
+// there, has another shape or is not of fp32; OutOfRange where a value is finite in fp32 and not
 // in bf16; else the error of a file.
 absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedStep& step,
                                             const std::vector<ExportedTensor>& tensors,

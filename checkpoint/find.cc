@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
@@ -20,19 +19,13 @@ namespace {
       "; try again when it can be, move it away, or name another with checkpoint.resume"));
 }
 
-// Weights have their parameter's name alone; in version 1, their unit's with a suffix.
-bool IsOfWeights(const ManifestArray& array) {
-  return !absl::StrContains(array.name, "/") || absl::EndsWith(array.name, "/weights");
-}
-
 Found FoundAt(const std::string& path, const Manifest& manifest) {
-  Found found{.path = path, .info = manifest.info, .digest = manifest.digest, .version = manifest.version};
-  const auto weights = std::find_if(manifest.arrays.begin(), manifest.arrays.end(), IsOfWeights);
-  if (weights != manifest.arrays.end()) {
-    found.weights_dtype = weights->dtype;
-  }
+  Found found{.path = path, .info = manifest.info, .digest = manifest.digest};
   for (const ManifestArray& array : manifest.arrays) {
-    if (!absl::StrContains(array.name, "/") && !absl::EndsWith(array.name, ".weight")) {
+    if (array.kind == kWeight) {
+      found.weights_dtype = found.weights.empty() ? array.dtype : found.weights_dtype;
+      found.weights.emplace(array.name, array.shape);
+    } else if (array.kind == kState) {
       found.states.push_back(array.name);
     }
   }

@@ -18,10 +18,10 @@ struct Origin {
 struct Info {
   int64_t step = 0;
   int attempt = 0;
-  std::string job;          // id
-  std::string spec_digest;  // of the resolved spec
-  std::string layout_digest;
-  std::optional<uint64_t> seed;  // checkpoints of older builds do not say it
+  std::string job;                // id
+  std::string spec_digest;        // of the resolved spec
+  std::string parameters_digest;  // of plan::JobPlan; empty in version 2
+  std::optional<uint64_t> seed;   // checkpoints of older builds do not say it
   // Checkpoints of older builds do not say what follows: it is empty or 0 there.
   std::string data_digest;          // of the files' names and sizes
   std::string data_content_digest;  // and of their contents (data/loader.h)

@@ -28,31 +28,31 @@ namespace {
 struct Copy {
   const Shard* shard = nullptr;
   const ManifestPiece* piece = nullptr;
-  int64_t begin = 0;  // of the array
-  int64_t end = 0;
+  fsdp::CommonRun run;  // a: of the piece's slice, b: of the shard's
 };
 
 absl::StatusOr<const ManifestArray*> FindArray(const std::map<std::string, const ManifestArray*>& arrays,
                                                const Shard& shard) {
-  const auto found = arrays.find(shard.name);
+  const std::string name = TensorName(shard);
+  const auto found = arrays.find(name);
   if (found == arrays.end()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("it has no array ", shard.name,
+        absl::StrCat("it has no array ", name,
                      "; a unit that was frozen when it was saved has weights only: freeze it here too "
                      "(training.frozen), or start from step 1"));
   }
   const ManifestArray& array = *found->second;
-  if (array.elements != shard.elements) {
-    return absl::InvalidArgumentError(absl::StrCat("array ", shard.name, " has ", array.elements,
-                                                   " elements there, ", shard.elements, " here"));
+  if (!Holds(array, shard.shape)) {
+    return absl::InvalidArgumentError(absl::StrCat("array ", name, " is ", ShapeText(array.shape), " there, ",
+                                                   ShapeText(shard.shape), " here"));
   }
   const std::string dtype = SafetensorsDtype(shard.data->scalar_type());
   if (array.dtype != dtype) {
     return absl::InvalidArgumentError(
-        absl::StrCat("array ", shard.name, " is of type ", array.dtype, " there, ", dtype, " here"));
+        absl::StrCat("array ", name, " is of type ", array.dtype, " there, ", dtype, " here"));
   }
-  if (shard.begin < 0 || shard.begin + shard.data->numel() > shard.elements || !shard.data->is_contiguous()) {
-    return absl::InvalidArgumentError("array " + shard.name + ": the shard is not a contiguous part of it");
+  if (!IsPart(shard)) {
+    return absl::InvalidArgumentError("array " + name + ": the shard is not a contiguous part of it");
   }
   return &array;
 }
@@ -82,18 +82,17 @@ absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& ma
                                                               const std::vector<Shard>& shards) {
   std::map<std::string, const ManifestArray*> arrays;
   for (const ManifestArray& array : manifest.arrays) {
-    arrays.emplace(array.name, &array);
+    arrays.emplace(TensorName(array.name, array.kind), &array);
   }
 
   std::map<int, std::vector<Copy>> by_file;
   for (const Shard& shard : shards) {
     TANDEM_ASSIGN_OR_RETURN(const ManifestArray* const array, FindArray(arrays, shard));
-    const int64_t shard_end = shard.begin + shard.data->numel();
     for (const ManifestPiece& piece : array->pieces) {
-      const int64_t begin = std::max(piece.begin, shard.begin);
-      const int64_t end = std::min(piece.begin + piece.elements, shard_end);
-      if (begin < end) {
-        by_file[piece.file].push_back({.shard = &shard, .piece = &piece, .begin = begin, .end = end});
+      const fsdp::Range there{.begin = piece.begin, .end = piece.begin + piece.elements};
+      for (const fsdp::CommonRun& run :
+           fsdp::CommonRuns(shard.shape, piece.slice, there, shard.slice, ElementsOf(shard))) {
+        by_file[piece.file].push_back({.shard = &shard, .piece = &piece, .run = run});
       }
     }
   }
@@ -178,18 +177,18 @@ class Loading final : public Reading {
                                      const Copy& copy) {
     const Shard& shard = *copy.shard;
     const auto bytes = static_cast<int64_t>(shard.data->itemsize());
-    const auto tensor = header.tensors.find(shard.name);
+    const auto tensor = header.tensors.find(TensorName(shard));
     if (tensor == header.tensors.end() ||
         tensor->second.dtype != SafetensorsDtype(shard.data->scalar_type()) ||
         tensor->second.end - tensor->second.begin != copy.piece->elements * bytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat(file.name, ": array ", shard.name, " is not there as the manifest says"));
+          absl::StrCat(file.name, ": array ", TensorName(shard), " is not there as the manifest says"));
     }
-    const int64_t begin = tensor->second.begin + (copy.begin - copy.piece->begin) * bytes;
+    const int64_t begin = tensor->second.begin + (copy.run.a - copy.piece->begin) * bytes;
     return Move{.begin = begin,
-                .end = begin + (copy.end - copy.begin) * bytes,
+                .end = begin + copy.run.elements * bytes,
                 .data = shard.data,
-                .to = (copy.begin - shard.begin) * bytes};
+                .to = (copy.run.b - shard.begin) * bytes};
   }
 
   // What said where the arrays lie was read before the file, so it is compared with what the digest is of.
@@ -242,25 +241,17 @@ class Loading final : public Reading {
 }  // namespace
 
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
-          const std::vector<Shard>& shards, const std::vector<Shard>& unit_shards,
-          const OnWorkProgress& on_progress) {
+          const std::vector<Shard>& shards, const OnWorkProgress& on_progress) {
   const auto load = [&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(const Manifest manifest,
                             ReadManifestTogether(files, comm, path, [&](const absl::Status& read) {
                               return DamageOnlyOnRankZero(comm, read);
                             }));
     std::map<int, std::vector<Copy>> by_file;
-    TANDEM_RETURN_IF_ERROR(
-        AgreeOnReading(comm, StatusOfPart([&]() -> absl::Status {
-                         if (manifest.version == 1 && unit_shards.empty() && !shards.empty()) {
-                           return absl::InvalidArgumentError(
-                               "it is of version 1, which has an array a unit, and what is to be loaded has "
-                               "one a parameter");
-                         }
-                         TANDEM_ASSIGN_OR_RETURN(
-                             by_file, CopiesByFile(manifest, manifest.version == 1 ? unit_shards : shards));
-                         return absl::OkStatus();
-                       })));
+    TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, StatusOfPart([&]() -> absl::Status {
+                                            TANDEM_ASSIGN_OR_RETURN(by_file, CopiesByFile(manifest, shards));
+                                            return absl::OkStatus();
+                                          })));
     Loading loading(files, path, manifest, by_file);
     return ReadTogether(comm, path, loading, on_progress);
   };

@@ -157,23 +157,28 @@ class WeightsLoader {
  private:
   void AddShard(const Shard& shard) {
     const auto found = weights_.tensors.find(shard.name);
-    if (found == weights_.tensors.end() || found->second.elements != shard.elements ||
-        !shard.data->is_contiguous()) {
+    if (found == weights_.tensors.end() || !IsPart(shard) ||
+        found->second.elements != fsdp::NumElements(shard.shape)) {
       throw std::logic_error("shard " + shard.name + " is not one of the weights");
     }
-    ElementsInFile own = found->second;
-    own.begin += shard.begin * BytesOfDtype(own.dtype);
-    own.elements = shard.data->numel();
-    tasks_.push_back(
-        {.elements = own, .take = [this, own, &shard](const std::string& part, int64_t begin) {
-           if (!AreFinite(part, own.dtype)) {
-             problems_[kNotFinite].insert(absl::StrCat(shard.name, own.dtype == "F16" ? ", of fp16" : ""));
-           }
-           const auto count = static_cast<int64_t>(part.size()) / BytesOfDtype(own.dtype);
-           shard.data->narrow(0, begin, count)
-               .copy_(at::from_blob(const_cast<char*>(part.data()), {count}, StoredType(own.dtype)));
-           return absl::OkStatus();
-         }});
+    for (const fsdp::CommonRun& run :
+         fsdp::CommonRuns(shard.shape, /*a=*/{}, {.begin = 0, .end = found->second.elements}, shard.slice,
+                          ElementsOf(shard))) {
+      ElementsInFile own = found->second;
+      own.begin += run.a * BytesOfDtype(own.dtype);
+      own.elements = run.elements;
+      const int64_t first = run.b - shard.begin;
+      tasks_.push_back(
+          {.elements = own, .take = [this, own, first, &shard](const std::string& part, int64_t begin) {
+             if (!AreFinite(part, own.dtype)) {
+               problems_[kNotFinite].insert(absl::StrCat(shard.name, own.dtype == "F16" ? ", of fp16" : ""));
+             }
+             const auto count = static_cast<int64_t>(part.size()) / BytesOfDtype(own.dtype);
+             shard.data->narrow(0, first + begin, count)
+                 .copy_(at::from_blob(const_cast<char*>(part.data()), {count}, StoredType(own.dtype)));
+             return absl::OkStatus();
+           }});
+    }
   }
 
   // This rank's share of elements that the ranks look at together.

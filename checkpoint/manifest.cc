@@ -2,11 +2,15 @@
 #include "checkpoint/manifest.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "platform/status_macros.h"
 #include "platform/xxh3.h"
 
@@ -18,36 +22,55 @@ using Json = nlohmann::ordered_json;
 constexpr char kFormat[] = "tandem-checkpoint";
 constexpr std::string_view kPrefix = "{\"xxh3_128\": \"";
 constexpr size_t kDigits = 32;
+constexpr std::array kKinds = {kWeight, kExpAvg, kExpAvgSq, kMomentum, kState};
 constexpr std::string_view kBehindDigest = "\",";
 
 absl::Status Damaged(const std::string& reason) {
   return absl::InvalidArgumentError(absl::StrCat(kManifestName, ": ", reason));
 }
 
-Json ToJson(const Manifest& manifest) {
+Json ToJson(const ManifestPiece& piece) {
+  Json json = {{"file", piece.file}};
+  for (const fsdp::Range& range : piece.slice) {
+    json["slice"].push_back({range.begin, range.end});
+  }
+  json["begin"] = piece.begin;
+  json["elements"] = piece.elements;
+  return json;
+}
+
+Json FilesJson(const Manifest& manifest) {
   Json files = Json::array();
   for (const ManifestFile& file : manifest.files) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.digest}});
   }
+  return files;
+}
+
+Json ArraysJson(const Manifest& manifest) {
   Json arrays = Json::array();
   for (const ManifestArray& array : manifest.arrays) {
     Json pieces = Json::array();
     for (const ManifestPiece& piece : array.pieces) {
-      pieces.push_back({{"file", piece.file}, {"begin", piece.begin}, {"elements", piece.elements}});
+      pieces.push_back(ToJson(piece));
     }
     arrays.push_back({{"name", array.name},
+                      {"kind", array.kind},
                       {"dtype", array.dtype},
-                      {"elements", array.elements},
+                      {"shape", array.shape},
                       {"pieces", std::move(pieces)}});
   }
+  return arrays;
+}
+
+Json ToJson(const Manifest& manifest) {
   Json json = {{"format", kFormat},
-               {"version", manifest.version},
+               {"version", kManifestVersion},
                {"step", manifest.info.step},
                {"attempt", manifest.info.attempt},
                {"job", manifest.info.job},
                {"spec_digest", manifest.info.spec_digest},
-               {"layout_digest", manifest.info.layout_digest}};
-  // Left out where it is not known, so that a manifest that is read and written again keeps its digest.
+               {"parameters_digest", manifest.info.parameters_digest}};
   if (manifest.info.seed) {
     json["seed"] = *manifest.info.seed;
   }
@@ -76,48 +99,35 @@ Json ToJson(const Manifest& manifest) {
   if (manifest.info.skipped_steps > 0) {
     json["skipped_steps"] = manifest.info.skipped_steps;
   }
-  json["files"] = std::move(files);
-  json["arrays"] = std::move(arrays);
+  json["files"] = FilesJson(manifest);
+  json["arrays"] = ArraysJson(manifest);
   return json;
 }
 
-// Throws Json::exception where something is missing or of another type.
-Manifest FromJson(const Json& json) {
-  Manifest manifest;
-  manifest.info = {.step = json.at("step").get<int64_t>(),
-                   .attempt = json.at("attempt").get<int>(),
-                   .job = json.at("job").get<std::string>(),
-                   .spec_digest = json.at("spec_digest").get<std::string>(),
-                   .layout_digest = json.at("layout_digest").get<std::string>()};
-  if (json.contains("seed")) {
-    manifest.info.seed = json.at("seed").get<uint64_t>();
+// Version 2 says nothing of shapes and kinds.
+void ReadArrayOfVersion2(const Json& json, ManifestArray& array) {
+  const std::string tensor = array.name;
+  array.shape = {json.at("elements").get<int64_t>()};
+  array.name = tensor.substr(0, tensor.find('/'));
+  array.kind = tensor.size() > array.name.size()   ? tensor.substr(array.name.size() + 1)
+               : absl::EndsWith(tensor, ".weight") ? kWeight
+                                                   : kState;
+}
+
+ManifestPiece PieceFromJson(const Json& json) {
+  ManifestPiece piece{.file = json.at("file").get<int>(),
+                      .begin = json.at("begin").get<int64_t>(),
+                      .elements = json.at("elements").get<int64_t>()};
+  if (json.contains("slice")) {
+    for (const auto& [begin, end] : json.at("slice").get<std::vector<std::array<int64_t, 2>>>()) {
+      piece.slice.push_back({.begin = begin, .end = end});
+    }
   }
-  if (json.contains("data_digest")) {
-    manifest.info.data_digest = json.at("data_digest").get<std::string>();
-  }
-  if (json.contains("data_content_digest")) {
-    manifest.info.data_content_digest = json.at("data_content_digest").get<std::string>();
-  }
-  if (json.contains("model")) {
-    manifest.info.model = Json(json.at("model").get_ref<const Json::object_t&>()).dump();
-  }
-  if (json.contains("training")) {
-    manifest.info.training = Json(json.at("training").get_ref<const Json::object_t&>()).dump();
-  }
-  if (json.contains("global_batch_size")) {
-    manifest.info.global_batch_size = json.at("global_batch_size").get<int64_t>();
-  }
-  if (json.contains("sequence_length")) {
-    manifest.info.sequence_length = json.at("sequence_length").get<int64_t>();
-  }
-  if (json.contains("origin")) {
-    const Json& origin = json.at("origin");
-    manifest.info.origin = {.path = origin.at("path").get<std::string>(),
-                            .digest = origin.at("digest").get<std::string>()};
-  }
-  if (json.contains("skipped_steps")) {
-    manifest.info.skipped_steps = json.at("skipped_steps").get<int64_t>();
-  }
+  return piece;
+}
+
+// Like ReadInfo it throws Json::exception where something is missing or of another type.
+void ReadContents(const Json& json, int64_t version, Manifest& manifest) {
   for (const Json& file : json.at("files")) {
     manifest.files.push_back({.name = file.at("name").get<std::string>(),
                               .bytes = file.at("bytes").get<int64_t>(),
@@ -127,17 +137,144 @@ Manifest FromJson(const Json& json) {
     ManifestArray& read = manifest.arrays.emplace_back();
     read.name = array.at("name").get<std::string>();
     read.dtype = array.at("dtype").get<std::string>();
-    read.elements = array.at("elements").get<int64_t>();
+    if (version == 2) {
+      ReadArrayOfVersion2(array, read);
+    } else {
+      read.kind = array.at("kind").get<std::string>();
+      read.shape = array.at("shape").get<fsdp::Shape>();
+    }
     for (const Json& piece : array.at("pieces")) {
-      read.pieces.push_back({.file = piece.at("file").get<int>(),
-                             .begin = piece.at("begin").get<int64_t>(),
-                             .elements = piece.at("elements").get<int64_t>()});
+      read.pieces.push_back(PieceFromJson(piece));
     }
   }
-  return manifest;
+}
+
+Info ReadInfo(const Json& json, int64_t version) {
+  Info info{.step = json.at("step").get<int64_t>(),
+            .attempt = json.at("attempt").get<int>(),
+            .job = json.at("job").get<std::string>(),
+            .spec_digest = json.at("spec_digest").get<std::string>(),
+            .parameters_digest = version == 2 ? "" : json.at("parameters_digest").get<std::string>()};
+  if (json.contains("seed")) {
+    info.seed = json.at("seed").get<uint64_t>();
+  }
+  if (json.contains("data_digest")) {
+    info.data_digest = json.at("data_digest").get<std::string>();
+  }
+  if (json.contains("data_content_digest")) {
+    info.data_content_digest = json.at("data_content_digest").get<std::string>();
+  }
+  if (json.contains("model")) {
+    info.model = Json(json.at("model").get_ref<const Json::object_t&>()).dump();
+  }
+  if (json.contains("training")) {
+    info.training = Json(json.at("training").get_ref<const Json::object_t&>()).dump();
+  }
+  if (json.contains("global_batch_size")) {
+    info.global_batch_size = json.at("global_batch_size").get<int64_t>();
+  }
+  if (json.contains("sequence_length")) {
+    info.sequence_length = json.at("sequence_length").get<int64_t>();
+  }
+  if (json.contains("origin")) {
+    const Json& origin = json.at("origin");
+    info.origin = {.path = origin.at("path").get<std::string>(),
+                   .digest = origin.at("digest").get<std::string>()};
+  }
+  if (json.contains("skipped_steps")) {
+    info.skipped_steps = json.at("skipped_steps").get<int64_t>();
+  }
+  return info;
+}
+
+// Of the sorted pieces of one slice.
+absl::Status CheckPieces(const ManifestArray& array, const std::string& named,
+                         std::vector<ManifestPiece>::const_iterator begin,
+                         std::vector<ManifestPiece>::const_iterator end) {
+  int64_t covered = 0;
+  for (auto piece = begin; piece != end; ++piece) {
+    if (piece->begin != covered || piece->elements <= 0) {
+      return Damaged(absl::StrCat(named, " has a piece at element ", piece->begin,
+                                  " where one must begin at ", covered));
+    }
+    if (__builtin_add_overflow(covered, piece->elements, &covered)) {
+      return Damaged(named + " has more than 2^63 elements");
+    }
+  }
+  if (const int64_t elements = fsdp::NumElements(array.shape, begin->slice); covered != elements) {
+    return Damaged(absl::StrCat(named, " has ", elements, " elements",
+                                begin->slice.empty() ? "" : " in a slice", ", its pieces cover ", covered));
+  }
+  return absl::OkStatus();
+}
+
+// Of an array whose pieces are sorted.
+absl::Status CheckSlices(const ManifestArray& array, const std::string& named, int64_t elements) {
+  std::vector<fsdp::Slice> slices;
+  int64_t covered = 0;
+  for (auto piece = array.pieces.begin(); piece != array.pieces.end();) {
+    const fsdp::Slice& slice = piece->slice;
+    const auto end = std::find_if(piece, array.pieces.end(),
+                                  [&](const ManifestPiece& other) { return other.slice != slice; });
+    TANDEM_RETURN_IF_ERROR(CheckPieces(array, named, piece, end));
+    if (std::any_of(slices.begin(), slices.end(),
+                    [&](const fsdp::Slice& other) { return fsdp::Overlap(array.shape, slice, other); })) {
+      return Damaged(named + " has slices that overlap");
+    }
+    slices.push_back(slice);
+    if (slices.size() > kMostSlices) {
+      return Damaged(absl::StrCat(named, " has more than ", kMostSlices, " slices"));
+    }
+    covered += fsdp::NumElements(array.shape, slice);
+    piece = end;
+  }
+  if (covered != elements) {
+    return Damaged(absl::StrCat(named, " has ", elements, " elements, its pieces cover ", covered));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckArray(ManifestArray& array, size_t files) {
+  const std::string named = "array " + TensorName(array.name, array.kind);
+  if (std::find(kKinds.begin(), kKinds.end(), array.kind) == kKinds.end()) {
+    return Damaged(
+        absl::StrCat(named, " is of kind ", array.kind, ", which is none of ", absl::StrJoin(kKinds, ", ")));
+  }
+  const std::optional<int64_t> elements = fsdp::NumElements(array.shape);
+  if (!elements) {
+    return Damaged(absl::StrCat(named, " cannot have the shape ", ShapeText(array.shape)));
+  }
+  std::set<int> seen;
+  for (const ManifestPiece& piece : array.pieces) {
+    if (piece.file < 0 || piece.file >= static_cast<int>(files)) {
+      return Damaged(absl::StrCat(named, " lies in file ", piece.file, ", which is not listed"));
+    }
+    if (!seen.insert(piece.file).second) {
+      return Damaged(absl::StrCat(named, " has two pieces in file ", piece.file));
+    }
+    if (!fsdp::IsSliceOf(array.shape, piece.slice)) {
+      return Damaged(
+          absl::StrCat(named, " has a slice that is not within its shape ", ShapeText(array.shape)));
+    }
+  }
+  std::sort(array.pieces.begin(), array.pieces.end(), [](const ManifestPiece& a, const ManifestPiece& b) {
+    return std::tie(a.slice, a.begin) < std::tie(b.slice, b.begin);
+  });
+  return CheckSlices(array, named, *elements);
 }
 
 }  // namespace
+
+std::string TensorName(const std::string& name, const std::string& kind) {
+  return kind == kWeight || kind == kState ? name : absl::StrCat(name, "/", kind);
+}
+
+bool Holds(const ManifestArray& array, const fsdp::Shape& shape) {
+  const bool is_flat = array.shape.size() == 1 && !array.pieces.empty() && array.pieces[0].slice.empty();
+  return array.shape == shape || (is_flat && fsdp::NumElements(shape) == array.shape[0]);
+}
+
+std::string ShapeText(const fsdp::Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 ManifestText WriteManifest(const Manifest& manifest) {
   // The dump begins with '{': what follows it goes behind the digest.
@@ -146,6 +283,16 @@ ManifestText WriteManifest(const Manifest& manifest) {
   return {.text = absl::StrCat(absl::string_view(kPrefix.data(), kPrefix.size()), digest,
                                absl::string_view(kBehindDigest.data(), kBehindDigest.size()), rest),
           .digest = digest};
+}
+
+std::string ContentsText(const Manifest& manifest) {
+  return Json{{"files", FilesJson(manifest)}, {"arrays", ArraysJson(manifest)}}.dump();
+}
+
+Manifest ContentsOf(std::string_view text) {
+  Manifest manifest;
+  ReadContents(Json::parse(text), kManifestVersion, manifest);
+  return manifest;
 }
 
 absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
@@ -164,12 +311,15 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
     }
     const auto version = json.at("version").get<int64_t>();
     if (version < kOldestManifestVersion || version > kManifestVersion) {
-      return Damaged(absl::StrCat("it is of version ", version, ", this build reads versions ",
-                                  kOldestManifestVersion, " to ", kManifestVersion,
-                                  "; use the build that wrote it or a newer one"));
+      return Damaged(
+          absl::StrCat("it is of version ", version, ", this build reads versions ", kOldestManifestVersion,
+                       " to ", kManifestVersion, "; ",
+                       version > kManifestVersion
+                           ? "use the build that wrote it or a newer one"
+                           : "resume from it once with a build that reads it and writes version 2"));
     }
-    Manifest manifest = FromJson(json);
-    manifest.version = static_cast<int>(version);
+    Manifest manifest{.info = ReadInfo(json, version)};
+    ReadContents(json, version, manifest);
     manifest.digest = std::string(text.substr(kPrefix.size(), kDigits));
     TANDEM_RETURN_IF_ERROR(CheckCoverage(manifest));
     return manifest;
@@ -188,26 +338,11 @@ absl::Status CheckCoverage(Manifest& manifest) {
       return Damaged("'" + file.name + "' is not the name of a file in its folder");
     }
   }
+  std::set<std::string> names;
   for (ManifestArray& array : manifest.arrays) {
-    std::sort(array.pieces.begin(), array.pieces.end(),
-              [](const ManifestPiece& a, const ManifestPiece& b) { return a.begin < b.begin; });
-    int64_t covered = 0;
-    for (const ManifestPiece& piece : array.pieces) {
-      if (piece.file < 0 || piece.file >= static_cast<int>(manifest.files.size())) {
-        return Damaged(
-            absl::StrCat("array ", array.name, " lies in file ", piece.file, ", which is not listed"));
-      }
-      if (piece.begin != covered || piece.elements <= 0) {
-        return Damaged(absl::StrCat("array ", array.name, " has a piece at element ", piece.begin,
-                                    " where one must begin at ", covered));
-      }
-      if (__builtin_add_overflow(covered, piece.elements, &covered)) {
-        return Damaged("array " + array.name + " has more than 2^63 elements");
-      }
-    }
-    if (covered != array.elements) {
-      return Damaged(absl::StrCat("array ", array.name, " has ", array.elements,
-                                  " elements, its pieces cover ", covered));
+    TANDEM_RETURN_IF_ERROR(CheckArray(array, manifest.files.size()));
+    if (const std::string name = TensorName(array.name, array.kind); !names.insert(name).second) {
+      return Damaged("array " + name + " is there twice");
     }
   }
   return absl::OkStatus();

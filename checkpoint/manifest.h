@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/info.h"
+#include "fsdp/slice.h"
 
 namespace tandem::checkpoint {
 
@@ -16,10 +18,10 @@ namespace tandem::checkpoint {
 // Torch-free arithmetic on text.
 
 constexpr char kManifestName[] = "manifest.json";
-// 1: an array a unit and kind, of the unit's flat buffer ("layers.0/weights"). 2: one a parameter and kind
-// (parameter_arrays.h). This build writes 2 and reads both.
-constexpr int kManifestVersion = 2;
-constexpr int kOldestManifestVersion = 1;
+// This build writes 3 and reads 2 as well, whose arrays have no shapes and are whole: it gives a name and a
+// kind as one ("model.norm.weight/exp_avg"). Version 1, of no release, had an array a unit.
+constexpr int kManifestVersion = 3;
+constexpr int kOldestManifestVersion = 2;
 
 struct ManifestFile {
   std::string name;  // within the folder, no path
@@ -27,22 +29,41 @@ struct ManifestFile {
   std::string digest;  // XXH3-128, 32 hexadecimal digits
 };
 
-// Elements [begin, begin + elements) of an array, in a file's tensor of the array's name.
+// What an array is of the parameter whose name it has. A state is a router's, and has a name of its own.
+inline constexpr char kWeight[] = "weight";
+inline constexpr char kExpAvg[] = "exp_avg";
+inline constexpr char kExpAvgSq[] = "exp_avg_sq";
+inline constexpr char kMomentum[] = "momentum";
+inline constexpr char kState[] = "state";
+
+// The tensor of a file that holds a piece of such an array: "model.norm.weight", "model.norm.weight/exp_avg".
+std::string TensorName(const std::string& name, const std::string& kind);
+
+// Elements [begin, begin + elements) of a slice of an array, which the slice's row-major order counts.
 struct ManifestPiece {
-  int file = 0;  // index in files
+  int file = 0;       // index in files
+  fsdp::Slice slice;  // no ranges: the whole array
   int64_t begin = 0;
   int64_t elements = 0;
 };
 
+// The slices are disjoint and cover the array, and the pieces of each cover it; a file has at most one piece.
 struct ManifestArray {
   std::string name;
-  std::string dtype;  // as safetensors names it
-  int64_t elements = 0;
-  std::vector<ManifestPiece> pieces;  // ascending, [0, elements) exactly once
+  std::string kind = kWeight;
+  std::string dtype;                  // as safetensors names it
+  fsdp::Shape shape;                  // of the whole; of version 2 its number of elements
+  std::vector<ManifestPiece> pieces;  // by slice, those of one ascending
 };
 
+inline constexpr size_t kMostSlices = 4096;  // of an array
+
+// Whether it holds the elements of a tensor of that shape: it has the shape, or is of version 2 and as large.
+bool Holds(const ManifestArray& array, const fsdp::Shape& shape);
+
+std::string ShapeText(const fsdp::Shape& shape);  // "[4, 8]"
+
 struct Manifest {
-  int version = kManifestVersion;
   Info info;
   std::vector<ManifestFile> files;
   std::vector<ManifestArray> arrays;
@@ -57,11 +78,16 @@ struct ManifestText {
 // JSON; its first member is the digest of all that follows.
 ManifestText WriteManifest(const Manifest& manifest);
 
-// InvalidArgument with the reason: damaged, of a newer version, or not as CheckCoverage wants it.
+// Its files and arrays alone, of which nothing is checked: what a rank knows of a checkpoint. ContentsOf
+// throws where the text is none of ContentsText.
+std::string ContentsText(const Manifest& manifest);
+Manifest ContentsOf(std::string_view text);
+
+// InvalidArgument with the reason: damaged, of another version, or not as CheckCoverage wants it.
 absl::StatusOr<Manifest> ReadManifest(std::string_view text);
 
 // InvalidArgument, naming what is wrong, unless the files have names within the folder and sizes that files
-// can have, the sum too, and every array's pieces cover it exactly once. Sorts the pieces.
+// can have, the sum too, arrays are there once, and each is covered as ManifestArray says. Sorts the pieces.
 absl::Status CheckCoverage(Manifest& manifest);
 
 }  // namespace tandem::checkpoint

@@ -13,8 +13,7 @@
 namespace tandem::checkpoint {
 namespace {
 
-constexpr std::array kSuffixes = {"", "/exp_avg", "/exp_avg_sq"};
-constexpr std::array kUnitSuffixes = {"/weights", "/exp_avg", "/exp_avg_sq"};
+constexpr std::array kKinds = {kWeight, kExpAvg, kExpAvgSq};
 
 }  // namespace
 
@@ -42,43 +41,32 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
 
 ParameterArrays::~ParameterArrays() = default;
 
-template <typename Visit>
-void ParameterArrays::ForEachPiece(const std::vector<at::Tensor>& arrays, const Visit& visit) const {
-  for (size_t u = 0; u < units_.size(); ++u) {
-    const fsdp::UnitShard& unit = units_[u];
-    for (size_t kind = 0; kind < kSuffixes.size(); ++kind) {
-      const at::Tensor& array = arrays[u * kSuffixes.size() + kind];
-      if (!array.defined()) {
+void ParameterArrays::AddPieces(const std::vector<at::Tensor>& arrays, bool owned,
+                                std::deque<at::Tensor>& tensors, std::vector<Shard>& shards) const {
+  for (size_t i = 0; i < kKinds.size() * units_.size(); ++i) {
+    const fsdp::UnitShard& unit = units_[i / kKinds.size()];
+    if (!arrays[i].defined()) {
+      continue;
+    }
+    for (const fsdp::Piece& piece : unit.pieces()) {
+      const fsdp::Range range = owned ? fsdp::Intersect(piece.range, unit.owned()) : piece.range;
+      if (range.empty()) {
         continue;
       }
-      for (const fsdp::Piece& piece : unit.pieces()) {
-        visit(kind, unit, piece, array);
-      }
+      const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
+      shards.push_back(
+          {.name = parameter.name,
+           .kind = kKinds[i % kKinds.size()],
+           .shape = parameter.shape,
+           .slice = parameter.slice,
+           .begin = range.begin - parameter.range.begin,
+           .data = &tensors.emplace_back(arrays[i].narrow(0, range.begin - unit.held().begin, range.size())),
+           .type = type_});
     }
   }
-}
-
-void ParameterArrays::MakeOwnedShards() {
-  if (!owned_shards_.empty()) {
-    return;
-  }
-  ForEachPiece(device_, [&](size_t kind, const fsdp::UnitShard& unit, const fsdp::Piece& piece,
-                            const at::Tensor& array) {
-    const fsdp::Range owned = fsdp::Intersect(piece.range, unit.owned());
-    if (owned.empty()) {
-      return;
-    }
-    const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
-    owned_shards_.push_back(
-        {.name = parameter.name + kSuffixes[kind],
-         .elements = parameter.range.size(),
-         .begin = owned.begin - parameter.range.begin,
-         .data = &owned_pieces_.emplace_back(array.narrow(0, owned.begin - unit.held().begin, owned.size())),
-         .type = type_});
-  });
-  for (size_t i = 0; is_first_ && i < whole_.size(); ++i) {
-    const at::Tensor& array = device_[units_.size() * kSuffixes.size() + i];
-    owned_shards_.push_back({.name = whole_[i], .elements = array.numel(), .begin = 0, .data = &array});
+  for (size_t i = 0; i < whole_.size() && (is_first_ || !owned); ++i) {
+    const at::Tensor& array = arrays[kKinds.size() * units_.size() + i];
+    shards.push_back({.name = whole_[i], .kind = kState, .shape = {array.numel()}, .data = &array});
   }
 }
 
@@ -91,41 +79,19 @@ void ParameterArrays::MakeShards() {
     loaded_.push_back(is_there ? array
                                : at::zeros_like(array, array.options().dtype(type_).device(at::kCPU)));
   }
-  ForEachPiece(loaded_, [&](size_t kind, const fsdp::UnitShard& unit, const fsdp::Piece& piece,
-                            const at::Tensor& array) {
-    const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
-    const at::Tensor* const data =
-        &pieces_.emplace_back(array.narrow(0, piece.range.begin - unit.held().begin, piece.range.size()));
-    shards_.push_back({.name = parameter.name + kSuffixes[kind],
-                       .elements = parameter.range.size(),
-                       .begin = piece.range.begin - parameter.range.begin,
-                       .data = data});
-    unit_shards_.push_back({.name = unit.name() + kUnitSuffixes[kind],
-                            .elements = unit.layout().elements,
-                            .begin = piece.range.begin,
-                            .data = data});
-  });
-  for (size_t i = 0; i < whole_.size(); ++i) {
-    const at::Tensor& array = loaded_[units_.size() * kSuffixes.size() + i];
-    const Shard shard{.name = whole_[i], .elements = array.numel(), .begin = 0, .data = &array};
-    shards_.push_back(shard);
-    unit_shards_.push_back(shard);
-  }
+  AddPieces(loaded_, /*owned=*/false, pieces_, shards_);
 }
 
 const std::vector<Shard>& ParameterArrays::owned_shards() {
-  MakeOwnedShards();
+  if (owned_shards_.empty()) {
+    AddPieces(device_, /*owned=*/true, owned_pieces_, owned_shards_);
+  }
   return owned_shards_;
 }
 
 const std::vector<Shard>& ParameterArrays::shards() {
   MakeShards();
   return shards_;
-}
-
-const std::vector<Shard>& ParameterArrays::unit_shards() {
-  MakeShards();
-  return unit_shards_;
 }
 
 void ParameterArrays::Loaded() {
@@ -135,7 +101,6 @@ void ParameterArrays::Loaded() {
     }
   }
   shards_.clear();
-  unit_shards_.clear();
   pieces_.clear();
   loaded_.clear();
 }

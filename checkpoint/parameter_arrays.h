@@ -21,10 +21,10 @@ struct WholeArray {
   device::Memory memory;
 };
 
-// A rank's whole state as arrays of a checkpoint, keyed by parameter: its Hugging Face name for the weights,
-// and that with "/exp_avg" and "/exp_avg_sq" for Adam's moments. Coordinates are the parameter's elements in
-// row-major order, so they depend neither on units nor on ranks. A rank saves what it alone owns of every
-// parameter, and loads what it holds: where several ranks hold the same, that is more.
+// A rank's whole state as arrays of a checkpoint, keyed by parameter: weights and Adam's moments, by the
+// slices of them that the units' layouts have, so they depend neither on units nor on ranks. A rank saves
+// what it alone owns of every parameter, and loads what it holds: where several ranks hold the same, that is
+// more.
 //
 // The shards are of the units' own memory, wherever that is: neither a save nor a load has a copy of it on
 // the host. But what a frozen unit holds in a type of its own is loaded into copies on the host, of
@@ -45,20 +45,15 @@ class ParameterArrays {
   const std::vector<Shard>& owned_shards();  // for Save
   const std::vector<Shard>& shards();        // for Load; until Loaded
 
-  // What `shards` are, as a checkpoint of version 1 names it: "<unit>/weights" and so on, in the coordinates
-  // of the unit's flat buffer.
-  const std::vector<Shard>& unit_shards();
-
   // After a Load: what `shards` got is the units' state. Waits.
   void Loaded();
 
  private:
-  void MakeOwnedShards();
   void MakeShards();
-  // Calls visit(kind, unit, piece, tensor) for every piece of a parameter that is held, with its elements in
-  // `arrays`, which are as device_.
-  template <typename Visit>
-  void ForEachPiece(const std::vector<at::Tensor>& arrays, const Visit& visit) const;
+  // Adds a shard for every piece of a parameter that is held (owned: that this rank alone has), whose data
+  // are views in `tensors` of `arrays`, which are as device_; then those of the whole arrays.
+  void AddPieces(const std::vector<at::Tensor>& arrays, bool owned, std::deque<at::Tensor>& tensors,
+                 std::vector<Shard>& shards) const;
 
   const std::vector<fsdp::UnitShard>& units_;
   const c10::ScalarType type_;
@@ -69,9 +64,8 @@ class ParameterArrays {
   std::deque<at::Tensor> owned_pieces_;  // owned_shards_ point to these, and to device_
   std::vector<Shard> owned_shards_;
   std::vector<at::Tensor> loaded_;  // as device_, in type_; empty: no load is in progress
-  std::deque<at::Tensor> pieces_;   // shards_ and unit_shards_ point to these, and to loaded_
+  std::deque<at::Tensor> pieces_;   // shards_ point to these, and to loaded_
   std::vector<Shard> shards_;
-  std::vector<Shard> unit_shards_;
 };
 
 }  // namespace tandem::checkpoint

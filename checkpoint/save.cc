@@ -98,7 +98,8 @@ class Saving {
 
  private:
   Saved Write() {
-    Contribution own{.file = {.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank())}};
+    Manifest own{.files = {{.name = absl::StrFormat("rank-%05d.safetensors", comm_.rank())}}};
+    ManifestFile& own_file = own.files[0];
     std::optional<ShardsFile> file;
     Guarded([&]() -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(ShardsFile made, ShardsFile::Make(shards_));
@@ -107,12 +108,12 @@ class Saving {
       return comm_.rank() == 0 ? files_.CreateFolder(temporary_) : absl::OkStatus();
     });
     const absl::Status written =
-        WriteTogether(files_, comm_, temporary_, absl::StrCat(temporary_, "/", own.file.name),
+        WriteTogether(files_, comm_, temporary_, absl::StrCat(temporary_, "/", own_file.name),
                       [&]() -> absl::StatusOr<std::string_view> { return file->Next(); });
     Guarded([&] { return written; });
-    own.file.bytes = file->bytes();
-    own.file.digest = file->digest();
-    const std::vector<std::string> texts = GatherTexts(comm_, ToText(own));
+    own_file.bytes = file->bytes();
+    own_file.digest = file->digest();
+    const std::vector<std::string> texts = GatherTexts(comm_, ContentsText(own));
     Saved saved;
     Guarded([&] { return WriteCommonManifest(texts, saved); });
     if (!Publish()) {  // somebody has, since Begin looked
@@ -262,10 +263,6 @@ class Saving {
           manifest.status().message()));
     }
     TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));
-    if (manifest->info.layout_digest != info_.layout_digest) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path_, " is of another model; use another checkpoint.directory"));
-    }
     if (manifest->info.job != info_.job) {  // other numbers, under the name of ours
       return absl::FailedPreconditionError(absl::StrCat(
           path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));

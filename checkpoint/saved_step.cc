@@ -44,14 +44,15 @@ absl::StatusOr<SavedStep> SavedStep::Open(platform::Files& files, const std::str
   }
   for (size_t i = 0; i < step.manifest_.arrays.size(); ++i) {
     const ManifestArray& array = step.manifest_.arrays[i];
-    step.arrays_.emplace(array.name, i);
+    const std::string name = TensorName(array.name, array.kind);
+    step.arrays_.emplace(name, i);
     for (const ManifestPiece& piece : array.pieces) {
       const auto& tensors = step.headers_[static_cast<size_t>(piece.file)].tensors;
-      const auto tensor = tensors.find(array.name);
+      const auto tensor = tensors.find(name);
       if (tensor == tensors.end() || tensor->second.dtype != array.dtype ||
           tensor->second.end - tensor->second.begin != piece.elements * BytesOfDtype(array.dtype)) {
         return absl::InvalidArgumentError(
-            absl::StrCat(step.manifest_.files[static_cast<size_t>(piece.file)].name, ": array ", array.name,
+            absl::StrCat(step.manifest_.files[static_cast<size_t>(piece.file)].name, ": array ", name,
                          " is not there as the manifest says"));
       }
     }
@@ -77,24 +78,22 @@ absl::Status SavedStep::Verify() const {
 
 absl::StatusOr<std::string> SavedStep::Read(const ManifestArray& array, int64_t begin, int64_t count) const {
   const int64_t size = BytesOfDtype(array.dtype);
-  const int64_t end = begin + count;
-  std::string bytes;
-  for (const ManifestPiece& piece : array.pieces) {  // ascending
-    const int64_t from = std::max(begin, piece.begin);
-    const int64_t to = std::min(end, piece.begin + piece.elements);
-    if (from >= to) {
-      continue;
-    }
+  std::string bytes(static_cast<size_t>(count * size), '\0');
+  for (const ManifestPiece& piece : array.pieces) {
     const auto file = static_cast<size_t>(piece.file);
-    const int64_t place = headers_[file].tensors.at(array.name).begin + (from - piece.begin) * size;
-    TANDEM_ASSIGN_OR_RETURN(
-        const std::string part,
-        files_->ReadRange(absl::StrCat(path_, "/", manifest_.files[file].name), place, (to - from) * size));
-    if (static_cast<int64_t>(part.size()) != (to - from) * size) {
-      return absl::UnavailableError(
-          absl::StrCat(manifest_.files[file].name, " has become shorter while it was read"));
+    const int64_t tensor = headers_[file].tensors.at(TensorName(array.name, array.kind)).begin;
+    for (const fsdp::CommonRun& run : fsdp::CommonRuns(
+             array.shape, piece.slice, {.begin = piece.begin, .end = piece.begin + piece.elements},
+             /*b=*/{}, {.begin = begin, .end = begin + count})) {
+      TANDEM_ASSIGN_OR_RETURN(const std::string part,
+                              files_->ReadRange(absl::StrCat(path_, "/", manifest_.files[file].name),
+                                                tensor + (run.a - piece.begin) * size, run.elements * size));
+      if (static_cast<int64_t>(part.size()) != run.elements * size) {
+        return absl::UnavailableError(
+            absl::StrCat(manifest_.files[file].name, " has become shorter while it was read"));
+      }
+      part.copy(bytes.data() + (run.b - begin) * size, part.size());
     }
-    bytes += part;
   }
   return bytes;
 }

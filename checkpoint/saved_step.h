@@ -26,13 +26,13 @@ class SavedStep {
   const Manifest& manifest() const { return manifest_; }
   const std::string& path() const { return path_; }
 
-  // Null where the step has no array of that name.
+  // Null where the step has no array of that TensorName.
   const ManifestArray* Find(const std::string& name) const;
 
   // Reads every file and compares its digest with the manifest's.
   absl::Status Verify() const;
 
-  // The bytes of elements [begin, begin + count) of an array that Find returned.
+  // The bytes of elements [begin, begin + count) of the whole of an array that Find returned.
   absl::StatusOr<std::string> Read(const ManifestArray& array, int64_t begin, int64_t count) const;
 
  private:
@@ -43,7 +43,7 @@ class SavedStep {
   std::string path_;
   Manifest manifest_;
   std::vector<SafetensorsHeader> headers_;  // of manifest_.files
-  std::map<std::string, size_t> arrays_;    // by name, index in manifest_.arrays
+  std::map<std::string, size_t> arrays_;    // by TensorName, index in manifest_.arrays
 };
 
 }  // namespace tandem::checkpoint

@@ -8,6 +8,18 @@
 
 namespace tandem::checkpoint {
 
+std::string TensorName(const Shard& shard) { return TensorName(shard.name, shard.kind); }
+
+fsdp::Range ElementsOf(const Shard& shard) {
+  return {.begin = shard.begin, .end = shard.begin + shard.data->numel()};
+}
+
+bool IsPart(const Shard& shard) {
+  return shard.data->dim() == 1 && shard.data->is_contiguous() && fsdp::NumElements(shard.shape) &&
+         fsdp::IsSliceOf(shard.shape, shard.slice) && shard.begin >= 0 &&
+         ElementsOf(shard).end <= fsdp::NumElements(shard.shape, shard.slice);
+}
+
 c10::ScalarType TypeInFile(const Shard& shard) { return shard.type.value_or(shard.data->scalar_type()); }
 
 std::string SafetensorsDtype(c10::ScalarType type) {

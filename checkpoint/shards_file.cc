@@ -27,14 +27,13 @@ absl::StatusOr<ShardsFile> ShardsFile::Make(const std::vector<Shard>& shards) {
   std::vector<TensorToWrite> tensors;
   for (const Shard& shard : shards) {
     const int64_t elements = shard.data->numel();
-    if (shard.data->dim() != 1 || !shard.data->is_contiguous() || shard.begin < 0 ||
-        shard.begin + elements > shard.elements) {
+    if (!IsPart(shard)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("array ", shard.name, ": its shard is not a contiguous part of it"));
+          absl::StrCat("array ", TensorName(shard), ": its shard is not a contiguous part of it"));
     }
     if (elements > 0) {
       tensors.push_back(
-          {.name = shard.name, .dtype = SafetensorsDtype(TypeInFile(shard)), .shape = {elements}});
+          {.name = TensorName(shard), .dtype = SafetensorsDtype(TypeInFile(shard)), .shape = {elements}});
     }
   }
   TANDEM_ASSIGN_OR_RETURN(std::string beginning, SafetensorsBeginning(tensors, {{"format", "pt"}}));

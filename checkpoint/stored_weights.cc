@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "checkpoint/manifest.h"
+#include "fsdp/slice.h"
 #include "platform/counted_text.h"
 #include "platform/shown_text.h"
 
@@ -16,18 +18,6 @@ namespace tandem::checkpoint {
 namespace {
 
 constexpr size_t kMostNames = 20;
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
-int64_t Product(const std::vector<int64_t>& shape) {
-  int64_t product = 1;
-  for (const int64_t dim : shape) {
-    product *= dim;
-  }
-  return product;
-}
 
 bool IsReadable(std::string_view dtype) { return dtype == "BF16" || dtype == "F16" || dtype == "F32"; }
 
@@ -119,7 +109,7 @@ class Finder {
     }
     return ElementsInFile{.file = stored.file,
                           .begin = place.begin + slice.begin * BytesOfDtype(place.dtype),
-                          .elements = Product(shape),
+                          .elements = fsdp::NumElements(shape, {}),
                           .dtype = place.dtype};
   }
 

@@ -30,10 +30,13 @@ void InitializeParameter(uint64_t seed, const Parameter& parameter, const Parame
     return;
   }
   const uint64_t stream = ParameterStream(parameter);
+  const int64_t before = part.begin - parameter.range.begin;
   const auto write = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const double normal = PhiloxNormal(seed, stream, static_cast<uint64_t>(i - parameter.range.begin));
-      values[i - part.begin] = static_cast<T>(init.deviation * normal);
+    for (const CommonRun& run : WholeRuns(parameter, {.begin = begin, .end = end})) {
+      for (int64_t i = 0; i < run.elements; ++i) {
+        const double normal = PhiloxNormal(seed, stream, static_cast<uint64_t>(run.a + i));
+        values[run.b - before + i] = static_cast<T>(init.deviation * normal);
+      }
     }
   };
   const int64_t num_threads = std::clamp<int64_t>(std::min(part.size() / kElementsOfAThread, kMostThreads), 1,

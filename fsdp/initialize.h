@@ -18,7 +18,7 @@ uint64_t ParameterStream(const Parameter& parameter);
 
 // Writes the initial values of the elements `part` (flat coordinates, within the parameter) to `values`,
 // whose first element is part.begin. Each value depends only on seed, parameter name and its index within the
-// parameter. T: float or double.
+// whole parameter, however that is sliced. T: float or double.
 template <typename T>
 void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                          T* values);

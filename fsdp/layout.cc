@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "platform/sha256.h"
-
 namespace tandem::fsdp {
 namespace {
 
@@ -18,6 +16,7 @@ constexpr int64_t kAlignmentBytes = 128;
   throw std::invalid_argument("layout: parameter '" + parameter.name + "': " + std::string(reason));
 }
 
+// Of its slice.
 int64_t ElementsOf(const ParameterSpec& parameter) {
   if (parameter.shape.empty()) {
     Refuse(parameter, "has no dims, at least one is needed");
@@ -31,7 +30,10 @@ int64_t ElementsOf(const ParameterSpec& parameter) {
       Refuse(parameter, "has more than 2^63 elements");
     }
   }
-  return elements;
+  if (!IsSliceOf(parameter.shape, parameter.slice)) {
+    Refuse(parameter, "has a slice that is not within its shape");
+  }
+  return NumElements(parameter.shape, parameter.slice);
 }
 
 int64_t RoundUp(int64_t value, int64_t multiple, const std::string& what) {
@@ -44,7 +46,10 @@ int64_t RoundUp(int64_t value, int64_t multiple, const std::string& what) {
 
 // 1: its rows may be split.
 int64_t WholeRow(const ParameterSpec& parameter) {
-  return parameter.whole_rows ? ElementsOf(parameter) / parameter.shape[0] : 1;
+  if (!parameter.whole_rows) {
+    return 1;
+  }
+  return ElementsOf(parameter) / (parameter.slice.empty() ? parameter.shape[0] : parameter.slice[0].size());
 }
 
 int64_t CommonMultiple(int64_t a, int64_t b, const ParameterSpec& parameter) {
@@ -56,31 +61,12 @@ int64_t CommonMultiple(int64_t a, int64_t b, const ParameterSpec& parameter) {
   return multiple;
 }
 
-// Feeds integers and length-prefixed strings, so that no two different lists give the same bytes.
-class Digest {
- public:
-  void Add(int64_t value) {
-    char bytes[8];
-    for (int i = 0; i < 8; ++i) {
-      bytes[i] = static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
-    }
-    digest_.Add({bytes, sizeof(bytes)});
-  }
-  void Add(const std::string& text) {
-    Add(static_cast<int64_t>(text.size()));
-    digest_.Add(text);
-  }
-  std::string Hex() { return digest_.Finish(); }
-
- private:
-  platform::Sha256 digest_;
-};
-
 }  // namespace
 
-Range Intersect(Range a, Range b) {
-  const int64_t begin = std::max(a.begin, b.begin);
-  return {.begin = begin, .end = std::max(begin, std::min(a.end, b.end))};
+std::vector<CommonRun> WholeRuns(const Parameter& parameter, Range part) {
+  const int64_t elements = NumElements(parameter.shape, {});
+  return CommonRuns(parameter.shape, {}, {.begin = 0, .end = elements}, parameter.slice,
+                    {.begin = part.begin - parameter.range.begin, .end = part.end - parameter.range.begin});
 }
 
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule) {
@@ -106,6 +92,10 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
     if (!names.insert(parameter.name).second) {
       Refuse(parameter, "appears twice");
     }
+    const int64_t elements = ElementsOf(parameter);
+    if (elements == 0) {
+      continue;
+    }
     const bool continues_block = parameter.block >= 0 && parameter.block == open_block;
     if (!continues_block) {
       if (open_block >= 0) {
@@ -124,11 +114,12 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
     }
     layout.granule = CommonMultiple(layout.granule, block_row, parameter);
     int64_t end = 0;
-    if (__builtin_add_overflow(cursor, ElementsOf(parameter), &end)) {
+    if (__builtin_add_overflow(cursor, elements, &end)) {
       Refuse(parameter, "ends beyond 2^63 elements");
     }
     layout.parameters.push_back({.name = parameter.name,
                                  .shape = parameter.shape,
+                                 .slice = parameter.slice,
                                  .range = {.begin = cursor, .end = end},
                                  .decays = parameter.decays});
     cursor = end;
@@ -154,7 +145,8 @@ void CheckLayout(const Layout& layout) {
       return "parameter '" + p.name + "' at [" + std::to_string(p.range.begin) + ", " +
              std::to_string(p.range.end) + ")";
     };
-    const int64_t elements = ElementsOf({.name = parameter.name, .shape = parameter.shape});
+    const int64_t elements =
+        ElementsOf({.name = parameter.name, .shape = parameter.shape, .slice = parameter.slice});
     if (parameter.range.size() != elements) {
       throw std::invalid_argument("layout: " + place(parameter) + " has " + std::to_string(elements) +
                                   " elements");
@@ -193,26 +185,6 @@ int64_t GatheredElements(const Layout& layout, int num_ranks) {
     throw std::invalid_argument("layout: the padded buffer ends beyond 2^63 elements");
   }
   return elements;
-}
-
-std::string LayoutDigest(const std::vector<Layout>& units) {
-  Digest digest;
-  digest.Add(static_cast<int64_t>(units.size()));
-  for (const Layout& unit : units) {
-    digest.Add(unit.granule);
-    digest.Add(unit.elements);
-    digest.Add(static_cast<int64_t>(unit.parameters.size()));
-    for (const Parameter& parameter : unit.parameters) {
-      digest.Add(parameter.name);
-      digest.Add(static_cast<int64_t>(parameter.shape.size()));
-      for (const int64_t dim : parameter.shape) {
-        digest.Add(dim);
-      }
-      digest.Add(parameter.range.begin);
-      digest.Add(parameter.range.end);
-    }
-  }
-  return digest.Hex();
 }
 
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned) {

@@ -5,41 +5,39 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/slice.h"
+
 namespace tandem::fsdp {
 
 // Where every parameter of a unit lies in the unit's flat buffer, and which rank owns which part. Pure
 // arithmetic. The layout does not depend on the number of ranks; offsets and sizes are in elements.
 
-// Elements [begin, end).
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t size() const { return end - begin; }
-  bool empty() const { return begin >= end; }
-  bool operator==(const Range&) const = default;
-};
-
-Range Intersect(Range a, Range b);
-
-// One named tensor, as the model declares it.
+// One named tensor, as the model declares it, and the part of it that the ranks of the unit's mesh share.
 struct ParameterSpec {
   std::string name;  // Hugging Face name
-  std::vector<int64_t> shape;
+  Shape shape;       // of the whole
+  Slice slice;       // of it; with an empty range the parameter is not in the layout
   // Parameters that share a non-negative block within a unit are consecutive and lie without gaps, so that
   // one GEMM can use them as one matrix (q, k, v; gate, up).
   int block = -1;
   bool decays = true;  // weight decay acts on it
-  // No shard boundary splits a row (all elements with the same first index), because the optimizer or the
-  // quantizer works on whole rows. The unit's granule becomes a multiple of the row, which costs padding.
+  // No shard boundary splits a row (all elements of the slice with the same first index), because the
+  // optimizer or the quantizer works on whole rows. The unit's granule becomes a multiple of the row, which
+  // costs padding.
   bool whole_rows = false;
 };
 
 struct Parameter {
   std::string name;
-  std::vector<int64_t> shape;
+  Shape shape;         // of the whole
+  Slice slice;         // the part that the range holds, in its row-major order; no ranges: all
   Range range;         // in the unit's flat buffer
   bool decays = true;  // weight decay acts on it
 };
+
+// What elements `part` of the flat buffer, which are of the parameter, are of the whole parameter: `a` counts
+// as it does, `b` from the parameter's first element in the buffer.
+std::vector<CommonRun> WholeRuns(const Parameter& parameter, Range part);
 
 struct Layout {
   std::vector<Parameter> parameters;
@@ -50,13 +48,13 @@ struct Layout {
 // Lays out the parameters of a unit. Each starts at a multiple of 128 bytes (of `element_bytes`-byte
 // elements) and, if its rows must stay whole, of its row; only the first parameter of a block is aligned. The
 // layout's granule is the least common multiple of `granule` and of the rows that must stay whole. Throws
-// std::invalid_argument for an empty or negative dim, an overflow, a block whose parameters are not
-// consecutive or whose whole rows differ in length, and for rows whose common multiple is larger than the
-// unit (one rank would own all of it).
+// std::invalid_argument for an empty or negative dim, a slice that is not within its shape, an overflow, a
+// block whose parameters are not consecutive or whose whole rows differ in length, and for rows whose common
+// multiple is larger than the unit (one rank would own all of it).
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
 // Throws std::invalid_argument, naming the parameters, unless they follow each other without overlap inside
-// the buffer, each as large as its shape says, and the buffer ends at a multiple of the granule.
+// the buffer, each as large as its slice says, and the buffer ends at a multiple of the granule.
 void CheckLayout(const Layout& layout);
 
 // Elements of the parameters, without padding.
@@ -67,9 +65,6 @@ int64_t ShardElements(const Layout& layout, int num_ranks);
 
 // Elements of a gathered buffer: num_ranks * ShardElements, at least layout.elements.
 int64_t GatheredElements(const Layout& layout, int num_ranks);
-
-// SHA-256 over names, shapes, offsets: ranks compare it before they start.
-std::string LayoutDigest(const std::vector<Layout>& units);
 
 // The part of one parameter that lies in a shard, in flat coordinates.
 struct Piece {

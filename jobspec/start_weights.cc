@@ -72,10 +72,6 @@ void CheckStep(platform::Files& files, const std::string& path, const v1::JobSpe
     refuse(std::string(manifest.status().message()));
     return;
   }
-  if (manifest->version == 1) {
-    refuse("it is of version 1: resume from it once, and start from the checkpoint that this saves");
-    return;
-  }
   if (manifest->info.model.empty()) {
     return;  // of a build that did not write it
   }

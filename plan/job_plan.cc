@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
@@ -209,6 +210,14 @@ std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& unit
   return layouts;
 }
 
+// The plan's units with the experts that `config` has.
+std::vector<model::UnitParameters> UnitsWith(const JobPlan& plan, const model::DecoderConfig& config) {
+  std::vector<model::UnitParameters> units = plan.units;
+  std::vector<model::UnitParameters> with = model::DecoderUnits(config);
+  std::move(with.begin(), with.end(), units.begin());
+  return units;
+}
+
 }  // namespace
 
 int64_t TokensPerStep(const JobPlan& plan) {
@@ -219,51 +228,40 @@ int64_t TokensPerStep(const JobPlan& plan) {
 parallel::Topology TopologyOf(const JobPlan& plan, int rank) { return MakeTopology(plan.grid, rank); }
 
 std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank) {
-  std::vector<fsdp::Layout> layouts = plan.layouts;
   if (plan.model.moe.ranks == 1) {
-    return layouts;
+    return plan.layouts;
   }
   model::DecoderConfig config = plan.model;
   config.moe.rank = TopologyOf(plan, rank).expert.index;
-  const std::vector<model::UnitParameters> units = model::DecoderUnits(config);
-  for (size_t unit = 0; unit < units.size(); ++unit) {
-    for (size_t i = 0; units[unit].experts && i < units[unit].parameters.size(); ++i) {
-      fsdp::Parameter& parameter = layouts.at(unit).parameters.at(i);
-      parameter.name = units[unit].parameters[i].name;
-      parameter.decays = Decays(parameter.name, plan.train.optimizer);
-    }
-  }
-  return layouts;
+  return Layouts(UnitsWith(plan, config), AlignedElementBytes(plan.precision), plan.train.optimizer);
 }
 
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan) {
-  std::vector<fsdp::Layout> layouts = plan.layouts;
-  if (plan.model.moe.ranks > 1) {
-    const std::vector<fsdp::Layout> whole =
-        Layouts(model::DecoderUnits(WithAllExperts(plan.model)), AlignedElementBytes(plan.precision),
-                plan.train.optimizer);
-    std::copy(whole.begin(), whole.end(),
-              layouts.begin());  // the same units, of experts with more parameters
-  }
-  return layouts;
+  return Layouts(UnitsWith(plan, WithAllExperts(plan.model)), AlignedElementBytes(plan.precision),
+                 plan.train.optimizer);
 }
 
-std::vector<TrainedParameter> TrainedParameters(const JobPlan& plan) {
-  std::vector<TrainedParameter> trained;
-  const std::vector<fsdp::Layout> layouts = WholeLayouts(plan);
-  for (size_t unit = 0; unit < layouts.size(); ++unit) {
-    for (const fsdp::Parameter& parameter : layouts[unit].parameters) {
-      if (!plan.outline.units[unit].frozen) {
-        trained.push_back({.name = parameter.name, .shape = parameter.shape});
-      }
+std::vector<JobParameter> Parameters(const JobPlan& plan) {
+  std::vector<JobParameter> parameters;
+  const std::vector<model::UnitParameters> units = UnitsWith(plan, WithAllExperts(plan.model));
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    for (const model::Parameter& parameter : units[unit].parameters) {
+      parameters.push_back(
+          {.name = parameter.name, .shape = parameter.shape, .trained = !plan.outline.units[unit].frozen});
     }
   }
-  return trained;
+  return parameters;
+}
+
+std::vector<JobParameter> TrainedParameters(const JobPlan& plan) {
+  std::vector<JobParameter> parameters = Parameters(plan);
+  std::erase_if(parameters, [](const JobParameter& parameter) { return !parameter.trained; });
+  return parameters;
 }
 
 std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank) {
   std::map<std::string, size_t> places;
-  for (const TrainedParameter& parameter : TrainedParameters(plan)) {
+  for (const JobParameter& parameter : TrainedParameters(plan)) {
     places.emplace(parameter.name, places.size());
   }
   std::vector<size_t> own;
@@ -394,20 +392,13 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
     texts += schedules::ToText(*program, plan.outline);
   }
   plan.program_digest = platform::Sha256Of(texts);
-  const int aligned = AlignedElementBytes(plan.precision);
-  // The digest is of the whole model: checkpoints are the same however the ranks share the experts.
-  const std::vector<model::UnitParameters> whole = model::DecoderUnits(WithAllExperts(plan.model));
-  const auto digest = [&](int element_bytes) {
-    return fsdp::LayoutDigest(Layouts(whole, element_bytes, plan.train.optimizer));
-  };
-  plan.layout_digest = digest(aligned);
-  plan.resumable_layouts = {plan.layout_digest};
-  if (plan.precision.common.main == model::ComputeType::kFp32) {
-    const std::string other = digest(aligned == 4 ? 2 : 4);
-    if (other != plan.layout_digest) {
-      plan.resumable_layouts.push_back(other);
-    }
+  std::vector<std::string> parameters;
+  for (const JobParameter& parameter : Parameters(plan)) {
+    parameters.push_back(absl::StrCat(parameter.name, " [", absl::StrJoin(parameter.shape, ", "), "] ",
+                                      parameter.trained ? "trained" : "frozen", "\n"));
   }
+  std::sort(parameters.begin(), parameters.end());
+  plan.parameters_digest = platform::Sha256Of(absl::StrJoin(parameters, ""));
   return plan;
 }
 

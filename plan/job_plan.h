@@ -92,11 +92,8 @@ struct JobPlan {
   bool separate_weights = false;    // as in `options`
   schedules::BuildOptions options;  // what `stage` is built with
   schedules::StagePrograms stage;
-  std::string program_digest;  // SHA-256 of the texts of all programs
-  std::string layout_digest;
-  // Layouts in checkpoints that this job can go on from, its own first: of the same model and main type,
-  // whatever the other types are, which only move parameters to other multiples of 128 bytes.
-  std::vector<std::string> resumable_layouts;
+  std::string program_digest;     // SHA-256 of the texts of all programs
+  std::string parameters_digest;  // SHA-256 of the model's Parameters, sorted by name
 };
 
 // Requires a spec that jobspec::Validate accepts. Of `resources.device: auto`, which the controller replaces
@@ -106,24 +103,27 @@ struct JobPlan {
 // check's text).
 JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 
-// The same without digests and resumable_layouts, which stay empty: to compare plans by their time and
+// The same without digests, which stay empty: to compare plans by their time and
 // memory. The digest is of the programs' texts, which take long to write where there are many instructions.
 JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved);
 
-// The units' layouts as `rank` has them, which differ from plan.layouts in the names of experts, and in what
-// follows from names: of the ranks that share the experts of a layer, each has its own.
+// The units' layouts of the slices that `rank` has, in their order: plan.layouts are rank 0's. Of the ranks
+// that share the experts of a layer, each has its own whole, and no slice of the others.
 std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank);
 
 // With all experts: what does not depend on how many ranks share them, as checkpoints and reports do not.
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);
 
-// The trained parameters of the whole job, every expert's among them, in the order in which reports list
-// them.
-struct TrainedParameter {
+// A parameter of the whole job.
+struct JobParameter {
   std::string name;  // Hugging Face name
-  std::vector<int64_t> shape;
+  fsdp::Shape shape;
+  bool trained = true;
 };
-std::vector<TrainedParameter> TrainedParameters(const JobPlan& plan);
+
+// Every expert's among them, in the order in which reports list those that are trained.
+std::vector<JobParameter> Parameters(const JobPlan& plan);
+std::vector<JobParameter> TrainedParameters(const JobPlan& plan);
 
 // Which of these a rank's are, in the order of its own units and layouts.
 std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank);

@@ -414,7 +414,7 @@ json PlanToJson(const JobPlan& plan) {
           {"communicators", CommunicatorsJson(plan)},
           {"programs", programs},
           {"program_digest", plan.program_digest},
-          {"layout_digest", plan.layout_digest}};
+          {"parameters_digest", plan.parameters_digest}};
 }
 
 }  // namespace tandem::plan

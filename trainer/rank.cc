@@ -206,7 +206,7 @@ class Rank::Impl {
     v1::FromTrainer message;
     v1::Ready& ready = *message.mutable_ready();
     ready.set_program_digest(plan_.program_digest);
-    ready.set_layout_digest(plan_.layout_digest);
+    ready.set_layout_digest(plan_.parameters_digest);
     ready.set_data_digest(train_loader_.content_digest());
     ready.set_kernels_digest(kernels_digest_);
     ready.set_resumed_step(start.step);

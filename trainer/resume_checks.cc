@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "checkpoint/manifest.h"
 #include "jobspec/model_function.h"
 #include "jobspec/training_function.h"
 #include "plan/job_plan.h"
@@ -20,7 +21,6 @@ constexpr char kResume[] = "checkpoint.resume";
 // "F64" → "fp64"
 std::string TypeName(const std::string& dtype) { return absl::StrCat("fp", absl::StripPrefix(dtype, "F")); }
 
-// Before CheckSameModel: the types of main weights are one reason why layouts may differ, and need not.
 void CheckSameType(const char* field, const ResumeOptions& options, const checkpoint::Found& found) {
   if (found.weights_dtype == options.weights_dtype) {
     return;
@@ -31,13 +31,30 @@ void CheckSameType(const char* field, const ResumeOptions& options, const checkp
       found.weights_dtype == "F64" ? "fp64" : "fp32 or bf16", "}, or start in another folder"));
 }
 
-void CheckSameModel(const ResumeOptions& options, const checkpoint::Found& found) {
-  const std::vector<std::string>& digests = options.layout_digests;
-  if (std::find(digests.begin(), digests.end(), found.info.layout_digest) == digests.end()) {
-    throw UserError(
-        absl::StrCat("checkpoint.resume: ", found.path,
-                     " is of another model (its tensors differ in name, shape or type); resume with the "
-                     "model it was trained with, or start in another folder"));
+[[noreturn]] void RefuseModel(const char* field, const checkpoint::Found& found,
+                              const std::string& differences) {
+  throw UserError(absl::StrCat(field, ": ", found.path, " is of another model: ", differences,
+                               "; resume with the model it was trained with, or start in another folder"));
+}
+
+// Names and shapes of weights, of which only the number of elements is known in version 2.
+void CheckSameParameters(const ResumeOptions& options, const checkpoint::Found& found) {
+  for (const auto& [name, shape] : options.parameters) {
+    const auto there = found.weights.find(name);
+    if (there == found.weights.end()) {
+      RefuseModel(kResume, found, absl::StrCat("it has no ", name));
+    }
+    const bool is_flat = there->second.size() == 1 && there->second[0] == fsdp::NumElements(shape);
+    if (there->second != shape && !is_flat) {
+      RefuseModel(kResume, found,
+                  absl::StrCat(name, " is ", checkpoint::ShapeText(shape), ", and ",
+                               checkpoint::ShapeText(there->second), " there"));
+    }
+  }
+  for (const auto& [name, shape] : found.weights) {
+    if (!options.parameters.contains(name)) {
+      RefuseModel(kResume, found, absl::StrCat("this job has no ", name));
+    }
   }
 }
 
@@ -52,21 +69,7 @@ void CheckSameFunction(const char* field, const ResumeOptions& options, const ch
     throw UserError(absl::StrCat(field, ": ", found.path, ": ", differences.status().message()));
   }
   if (!differences->empty()) {
-    throw UserError(absl::StrCat(field, ": ", found.path,
-                                 " is of another model: ", absl::StrJoin(*differences, "; "),
-                                 "; resume with the model it was trained with, or start in another folder"));
-  }
-}
-
-// Arrays by unit, as version 1 has them, are read only where they lie as this job's: not of another
-// precision, though the model is the same.
-void CheckSameLayout(const ResumeOptions& options, const checkpoint::Found& found) {
-  if (found.version == 1 && found.info.layout_digest != options.layout_digests.front()) {
-    throw UserError(absl::StrCat(
-        "checkpoint.resume: ", found.path,
-        " is of version 1 and of another precision than this job, which places parameters elsewhere; go on "
-        "from it once with the precision that it was trained with, whose next checkpoint any precision "
-        "reads"));
+    RefuseModel(field, found, absl::StrJoin(*differences, "; "));
   }
 }
 
@@ -159,9 +162,8 @@ v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, con
 
 void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found) {
   CheckSameType(kResume, options, found);
-  CheckSameModel(options, found);
   CheckSameFunction(kResume, options, found);
-  CheckSameLayout(options, found);
+  CheckSameParameters(options, found);
   CheckSameStates(kResume, options, found);
   CheckNotPastTheEnd(options, found);
 }

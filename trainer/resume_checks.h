@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/stored_weights.h"
+#include "fsdp/slice.h"
 #include "tandem/v1/job.pb.h"
 #include "tandem/v1/state.pb.h"
 
@@ -15,17 +17,17 @@ namespace tandem::trainer {
 
 // What decides where a job starts.
 struct ResumeOptions {
-  checkpoint::Owner self;                   // the job that starts
-  std::string directory;                    // of its checkpoints; may be empty
-  std::string resume;                       // of the spec: "", "newest", "none", a path
-  std::string start_from;                   // of the spec: the folder of its first weights; may be empty
-  checkpoint::WantedWeights weights;        // what the model wants of such a folder
-  std::string resume_from;                  // a checkpoint that the controller chose; goes before `resume`
-  int64_t last_step = 0;                    // of the job
-  std::vector<std::string> layout_digests;  // of checkpoints that it can go on from, its own first
-  std::string weights_dtype;                // of its main weights, as safetensors names it: "F32"
-  v1::Model model;                          // resolved
-  std::string training;                     // as in checkpoint::Info
+  checkpoint::Owner self;             // the job that starts
+  std::string directory;              // of its checkpoints; may be empty
+  std::string resume;                 // of the spec: "", "newest", "none", a path
+  std::string start_from;             // of the spec: the folder of its first weights; may be empty
+  checkpoint::WantedWeights weights;  // what the model wants of such a folder
+  std::string resume_from;            // a checkpoint that the controller chose; goes before `resume`
+  int64_t last_step = 0;              // of the job
+  std::map<std::string, fsdp::Shape> parameters;  // of the whole model, by name
+  std::string weights_dtype;                      // of its main weights, as safetensors names it: "F32"
+  v1::Model model;                                // resolved
+  std::string training;                           // as in checkpoint::Info
   uint64_t seed = 0;
   int64_t global_batch_size = 0;    // sequences of a step
   int64_t sequence_length = 0;      // tokens

@@ -2,7 +2,6 @@
 #include "trainer/start_weights.h"
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/exchange.h"
@@ -36,10 +35,6 @@ checkpoint::Found FindStep(platform::Files& files, comm::Communicator& comm, con
     throw;
   } catch (const checkpoint::CheckpointError& error) {
     FailUnusable(path, error.what());
-  }
-  if (found.version == 1) {
-    FailUnusable(path,
-                 "it is of version 1: resume from it once, and start from the checkpoint that this saves");
   }
   OnRankZero(comm, [&] {
     CheckStartable(options, found);
@@ -105,12 +100,12 @@ void LoadStartWeights(platform::Files& files, comm::Communicator& comm, const St
                       const checkpoint::OnWorkProgress& on_progress) {
   std::vector<checkpoint::Shard> wanted;
   for (const checkpoint::Shard& shard : shards) {
-    if (!absl::StrContains(shard.name, "/")) {  // a moment has one
+    if (shard.kind == checkpoint::kWeight || shard.kind == checkpoint::kState) {
       wanted.push_back(shard);
     }
   }
   if (start.is_step) {
-    checkpoint::Load(files, comm, start.origin.path, wanted, {}, on_progress);
+    checkpoint::Load(files, comm, start.origin.path, wanted, on_progress);
     return;
   }
   const std::string problems =

@@ -16,7 +16,7 @@ constexpr size_t kMostNonfinite = 5;  // places that are named
 
 // "model.norm.weight (held by rank 1), ..."
 std::string NonfinitePlaces(const std::vector<NonfiniteGradient>& nonfinite,
-                            const std::vector<plan::TrainedParameter>& parameters) {
+                            const std::vector<plan::JobParameter>& parameters) {
   if (nonfinite.empty()) {
     return "report: {parameter_norms: true} would say where";
   }
@@ -31,9 +31,9 @@ std::string NonfinitePlaces(const std::vector<NonfiniteGradient>& nonfinite,
   return absl::StrJoin(places, ", ");
 }
 
-std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& parameters) {
+std::vector<int64_t> ElementsOf(const std::vector<plan::JobParameter>& parameters) {
   std::vector<int64_t> elements;
-  for (const plan::TrainedParameter& parameter : parameters) {
+  for (const plan::JobParameter& parameter : parameters) {
     elements.push_back(1);
     for (const int64_t dim : parameter.shape) {
       elements.back() *= dim;
@@ -44,9 +44,9 @@ std::vector<int64_t> ElementsOf(const std::vector<plan::TrainedParameter>& param
 
 }  // namespace
 
-v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters) {
+v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters) {
   v1::ParameterTable table;
-  for (const plan::TrainedParameter& parameter : parameters) {
+  for (const plan::JobParameter& parameter : parameters) {
     v1::Parameter& row = *table.add_parameters();
     row.set_name(parameter.name);
     row.mutable_shape()->Add(parameter.shape.begin(), parameter.shape.end());

@@ -24,7 +24,7 @@ namespace tandem::trainer {
 
 // What norms in reports are of, in their order. Its digest is of the names and shapes, so that jobs whose
 // layouts are the same and that train other parts of them have tables of their own.
-v1::ParameterTable TableOf(const std::vector<plan::TrainedParameter>& parameters);
+v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters);
 
 // A step's record on its way: put together on each rank from the runs that computed and applied the step,
 // folded by the reporter, and on rank 0 written to metrics.jsonl and TensorBoard's file in the job's
@@ -76,8 +76,8 @@ class StepReports {
   const plan::JobPlan& plan_;
   const int attempt_;
   const SendToWorker send_;
-  const std::vector<plan::TrainedParameter> parameters_;  // of the whole job
-  const std::vector<size_t> places_;                      // of this rank's among them
+  const std::vector<plan::JobParameter> parameters_;  // of the whole job
+  const std::vector<size_t> places_;                  // of this rank's among them
   std::optional<MetricsFile> metrics_;
   std::optional<TensorBoardFile> tensorboard_;
   std::string table_digest_;

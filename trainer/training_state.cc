@@ -40,6 +40,14 @@ std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arra
   return names;
 }
 
+std::map<std::string, fsdp::Shape> ShapesOf(const plan::JobPlan& plan) {
+  std::map<std::string, fsdp::Shape> shapes;
+  for (const plan::JobParameter& parameter : plan::Parameters(plan)) {
+    shapes.emplace(parameter.name, parameter.shape);
+  }
+  return shapes;
+}
+
 // Where a prepared folder's tokenizer was; empty where `train` is no such folder, or tokens are bytes.
 std::string TokenizerFolder(const std::string& train) {
   if (!data::IsDataset(train)) {
@@ -100,7 +108,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
                                                             : jobspec::WantedWeightsOf(plan_.model),
        .resume_from = config_.resume_from,
        .last_step = plan_.train.steps,
-       .layout_digests = plan_.resumable_layouts,
+       .parameters = ShapesOf(plan_),
        .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
        .model = plan_.resolved_model,
        .training = TrainingText(plan_),
@@ -189,7 +197,7 @@ void TrainingState::ReplaceSource(const std::vector<std::string>& folders) {
 }
 
 void TrainingState::Resume(const checkpoint::Found& start, const std::function<void()>& moved) {
-  checkpoint::Load(files_, report_, start.path, arrays_.shards(), arrays_.unit_shards(),
+  checkpoint::Load(files_, report_, start.path, arrays_.shards(),
                    ShownProgress(config_.rank == 0, "the ranks load a checkpoint", "bytes", moved));
   arrays_.Loaded();
   if (config_.rank == 0) {
@@ -218,7 +226,7 @@ std::string TrainingState::Save(int64_t step, int64_t skipped, bool is_final) {
                               .attempt = config_.attempt,
                               .job = config_.job,
                               .spec_digest = config_.spec_digest,
-                              .layout_digest = plan_.layout_digest,
+                              .parameters_digest = plan_.parameters_digest,
                               .seed = plan_.train.seed,
                               .data_digest = data_digest_,
                               .data_content_digest = data_content_digest_,

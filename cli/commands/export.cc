@@ -152,10 +152,6 @@ class Exporter {
     TANDEM_ASSIGN_OR_RETURN(const checkpoint::SavedStep step,
                             checkpoint::SavedStep::Open(files_, step_folder));
     const checkpoint::Info& info = step.manifest().info;
-    if (step.manifest().version == 1) {
-      return absl::InvalidArgumentError(
-          "it is of version 1: resume from it once, and export the checkpoint that this saves");
-    }
     if (info.model.empty()) {
       return absl::InvalidArgumentError(
           "its manifest does not say its model: resume from it once, and export the checkpoint that this "

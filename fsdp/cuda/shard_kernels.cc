@@ -138,15 +138,18 @@ class CudaKernels final : public ShardKernels {
  public:
   void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part, bool fp64,
                   void* values) const override {
-    const cuda::InitialValues initial{.seed = seed,
-                                      .stream = ParameterStream(parameter),
-                                      .first = part.begin - parameter.range.begin,
-                                      .elements = part.size(),
-                                      .ones = init.ones,
-                                      .deviation = init.deviation};
-    device::CheckCuda(fp64 ? cuda::LaunchInitialize(initial, static_cast<double*>(values), CurrentStream())
-                           : cuda::LaunchInitialize(initial, static_cast<float*>(values), CurrentStream()),
-                      "initial values");
+    cuda::InitialValues initial{
+        .seed = seed, .stream = ParameterStream(parameter), .ones = init.ones, .deviation = init.deviation};
+    const int64_t before = part.begin - parameter.range.begin;
+    for (const CommonRun& run : WholeRuns(parameter, part)) {
+      initial.first = run.a;
+      initial.elements = run.elements;
+      const int64_t to = run.b - before;
+      device::CheckCuda(
+          fp64 ? cuda::LaunchInitialize(initial, static_cast<double*>(values) + to, CurrentStream())
+               : cuda::LaunchInitialize(initial, static_cast<float*>(values) + to, CurrentStream()),
+          "initial values");
+    }
   }
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
     if (geometry.fp64) {

@@ -19,7 +19,7 @@ TORCH_FREE = {
     "fsdp:": {"platform", "parallel"},
     "ops:": set(),
     "model:": {"platform", "schedules", "parallel", "ops:"},
-    "checkpoint:": {"platform"},
+    "checkpoint:": {"platform", "fsdp:"},
     "data:": {"platform"},
     "jobspec": {"platform", "proto", "parallel", "model:", "checkpoint:", "data:"},
     "config": {"platform", "jobspec", "tls"},

@@ -59,7 +59,7 @@ struct RankState {
     std::vector<Shard> result;
     for (int i = 0; i < 3; ++i) {
       result.push_back({.name = "array" + std::to_string(i),
-                        .elements = kElements[i],
+                        .shape = {kElements[i]},
                         .begin = begins[i],
                         .data = &tensors[i]});
     }
@@ -75,7 +75,7 @@ inline Info InfoOf(int64_t step, int attempt = 1) {
           .attempt = attempt,
           .job = "0123456789ab",
           .spec_digest = "spec",
-          .layout_digest = "layout"};
+          .parameters_digest = "parameters"};
 }
 
 inline Owner OwnerOf(const Info& info) {
@@ -147,11 +147,9 @@ inline Saved SaveOn(platform::Files& files, const std::string& directory, int ra
 }
 
 // On one rank.
-inline void LoadAlone(platform::Files& files, const std::string& path, const std::vector<Shard>& shards,
-                      const std::vector<Shard>& unit_shards = {}) {
-  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-    Load(files, comm, path, shards, unit_shards, [](const WorkProgress&) {});
-  });
+inline void LoadAlone(platform::Files& files, const std::string& path, const std::vector<Shard>& shards) {
+  comm::RunThreadRanks(
+      1, [&](comm::Communicator& comm) { Load(files, comm, path, shards, [](const WorkProgress&) {}); });
 }
 
 // True if every one of `ranks` ranks reads back what `step` was.
@@ -159,7 +157,7 @@ inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
   std::atomic<bool> same = true;
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), ranks);
-    Load(platform::SystemFiles(), comm, path, state.shards(), {}, [](const WorkProgress&) {});
+    Load(platform::SystemFiles(), comm, path, state.shards(), [](const WorkProgress&) {});
     if (!state.Is(step)) {
       same = false;
     }

@@ -19,8 +19,9 @@ using testing::HasSubstr;
 
 // What rank `rank` sends that has these shards in its file.
 std::string SentBy(int rank, const std::vector<Shard>& shards) {
-  return ToText({.file = {.name = absl::StrCat("file-", rank), .bytes = 10 + rank, .digest = "digest"},
-                 .arrays = ArraysOf(shards)});
+  return ContentsText(
+      {.files = {{.name = absl::StrCat("file-", rank), .bytes = 10 + rank, .digest = "digest"}},
+       .arrays = ArraysOf(shards)});
 }
 
 TEST(ContributionTest, EveryPieceLiesInTheFileOfTheRankThatSentIt) {
@@ -28,10 +29,9 @@ TEST(ContributionTest, EveryPieceLiesInTheFileOfTheRankThatSentIt) {
   const at::Tensor nothing = at::zeros({0});
   Manifest manifest;
   const absl::Status collected = Collect(
-      {SentBy(0, {{.name = "a", .elements = 3, .begin = 3, .data = &nothing},
-                  {.name = "b", .elements = 6, .begin = 3, .data = &three}}),
-       SentBy(1,
-              {{.name = "a", .elements = 3, .data = &three}, {.name = "b", .elements = 6, .data = &three}})},
+      {SentBy(0, {{.name = "a", .shape = {3}, .begin = 3, .data = &nothing},
+                  {.name = "b", .shape = {6}, .begin = 3, .data = &three}}),
+       SentBy(1, {{.name = "a", .shape = {3}, .data = &three}, {.name = "b", .shape = {6}, .data = &three}})},
       manifest);
   ASSERT_TRUE(collected.ok()) << collected;
   ASSERT_EQ(manifest.files.size(), 2u);
@@ -49,19 +49,19 @@ TEST(ContributionTest, EveryPieceLiesInTheFileOfTheRankThatSentIt) {
 TEST(ContributionTest, AnArrayOfAnotherTypeOrSizeOnOneRankIsNamedWithTheRank) {
   const at::Tensor floats = at::zeros({3});
   const at::Tensor doubles = at::zeros({3}, at::kDouble);
-  const std::string first = SentBy(0, {{.name = "a", .elements = 6, .data = &floats}});
-  for (const Shard& other : {Shard{.name = "a", .elements = 6, .begin = 3, .data = &doubles},
-                             Shard{.name = "a", .elements = 7, .begin = 3, .data = &floats}}) {
+  const std::string first = SentBy(0, {{.name = "a", .shape = {6}, .data = &floats}});
+  for (const Shard& other : {Shard{.name = "a", .shape = {6}, .begin = 3, .data = &doubles},
+                             Shard{.name = "a", .shape = {7}, .begin = 3, .data = &floats}}) {
     Manifest manifest;
     EXPECT_THAT(Collect({first, SentBy(1, {other})}, manifest).message(),
-                HasSubstr("array a: rank 1 has another type or size than the ranks before it"));
+                HasSubstr("array a: rank 1 has another type or shape than the ranks before it"));
   }
 }
 
 TEST(ContributionTest, AnArrayThatNobodySendsAllOfIsNamed) {
   const at::Tensor three = at::zeros({3});
   Manifest manifest;
-  EXPECT_THAT(Collect({SentBy(0, {{.name = "a", .elements = 6, .data = &three}})}, manifest).message(),
+  EXPECT_THAT(Collect({SentBy(0, {{.name = "a", .shape = {6}, .data = &three}})}, manifest).message(),
               HasSubstr("array a has 6 elements, its pieces cover 3"));
 }
 

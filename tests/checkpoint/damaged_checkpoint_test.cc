@@ -135,7 +135,7 @@ TEST_F(DamagedCheckpointTest, AManifestWithMembersOfOtherTypesIsRefused) {
   const size_t begin = content.find("\",") + 2;
   const std::pair<std::string, std::string> changes[] = {
       {"\"format\": \"tandem-checkpoint\"", "\"format\": 5"},
-      {"\"version\": 2", "\"version\": \"2\""},
+      {"\"version\": 3", "\"version\": \"2\""},
       {"\"step\": 10", "\"step\": [10]"},
       {"\"files\": [", "\"files\": [7, "},
       {"\"bytes\": ", "\"bytes\": -"},
@@ -179,13 +179,15 @@ TEST_F(DamagedCheckpointTest, ACheckpointOfANewerVersionIsPassedOverWithTheReaso
   SaveOn(files_, directory_, 1, 20);
   std::string text = ReadAll(Path(20) + "/manifest.json");
   const size_t begin = text.find("\",") + 2;
-  const size_t version = text.find("\"version\": 2");
+  const size_t version = text.find("\"version\": 3");
   ASSERT_NE(version, text.npos);
-  text.replace(version, 12, "\"version\": 3");
+  text.replace(version, 12, "\"version\": 4");
   text = absl::StrCat("{\"xxh3_128\": \"", platform::Xxh3Of(text.substr(begin)), "\",", text.substr(begin));
   WriteAll(Path(20) + "/manifest.json", text);
   EXPECT_EQ(Newest().path, Path(10));
-  EXPECT_THAT(skipped_, ElementsAre(HasSubstr("version 3, this build reads versions 1 to 2")));
+  EXPECT_THAT(skipped_, ElementsAre(HasSubstr(
+                            "version 4, this build reads versions 2 to 3; use the build that wrote it "
+                            "or a newer one")));
 }
 
 TEST_F(DamagedCheckpointTest, LoadRefusesFilesOfTheWrongSize) {

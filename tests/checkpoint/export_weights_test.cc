@@ -30,7 +30,7 @@ class ExportWeightsTest : public testing::Test {
       const size_t middle = all.size() / 3;
       const std::vector<float> parts[2] = {{all.begin(), all.begin() + static_cast<ptrdiff_t>(middle)},
                                            {all.begin() + static_cast<ptrdiff_t>(middle), all.end()}};
-      ManifestArray array{.name = name, .dtype = "F32", .elements = static_cast<int64_t>(all.size())};
+      ManifestArray array{.name = name, .dtype = "F32", .shape = {static_cast<int64_t>(all.size())}};
       int64_t begin = 0;
       for (int file = 0; file < 2; ++file) {
         const auto size = static_cast<int64_t>(parts[file].size());
@@ -124,7 +124,7 @@ TEST_F(ExportWeightsTest, ArraysThatAreNotTheModelsAreNamed) {
   };
   EXPECT_THAT(error({.name = "model.b", .shape = {2}}), HasSubstr("the step has no array model.b"));
   EXPECT_THAT(error({.name = "model.a", .shape = {3}}),
-              HasSubstr("array model.a has 2 elements, and its model says 3"));
+              HasSubstr("array model.a is [2], and its model says [3]"));
 }
 
 TEST_F(ExportWeightsTest, DamageIsFoundBeforeAnythingIsWritten) {

@@ -39,7 +39,7 @@ class LoadTogetherTest : public CheckpointTest {
       RankState state(comm.rank(), ranks);
       std::string& error = errors[static_cast<size_t>(comm.rank())];
       try {
-        Load(own == files.end() ? files_ : *own->second, comm, Path(10), state.shards(), {},
+        Load(own == files.end() ? files_ : *own->second, comm, Path(10), state.shards(),
              [](const WorkProgress&) {});
         error = state.Is(10) ? "" : "other values";
       } catch (const CheckpointError& failed) {
@@ -67,8 +67,8 @@ TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     WholeSteps whole;
     Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "first", .elements = kElements, .data = &first},
-          {.name = "second", .elements = kElements, .data = &second}},
+         {{.name = "first", .shape = {kElements}, .data = &first},
+          {.name = "second", .shape = {kElements}, .data = &second}},
          whole);
   });
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
@@ -77,9 +77,9 @@ TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
     const at::Tensor part = at::zeros({size});
     const at::Tensor negative = at::zeros({size});
     Load(files_, comm, Path(10),
-         {{.name = "first", .elements = kElements, .begin = begin, .data = &part},
-          {.name = "second", .elements = kElements, .begin = begin, .data = &negative}},
-         {}, [](const WorkProgress&) {});
+         {{.name = "first", .shape = {kElements}, .begin = begin, .data = &part},
+          {.name = "second", .shape = {kElements}, .begin = begin, .data = &negative}},
+         [](const WorkProgress&) {});
     EXPECT_TRUE(at::equal(part, first.narrow(0, begin, size)));
     EXPECT_TRUE(at::equal(negative, second.narrow(0, begin, size)));
   });
@@ -92,7 +92,7 @@ TEST_F(LoadTogetherTest, ShardsOfTwoCheckpointsAreNotLoadedTogether) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 2);
     try {
-      Load(files_, comm, Path(comm.rank() == 0 ? 10 : 20), state.shards(), {}, [](const WorkProgress&) {});
+      Load(files_, comm, Path(comm.rank() == 0 ? 10 : 20), state.shards(), [](const WorkProgress&) {});
       ADD_FAILURE() << "rank " << comm.rank() << " has loaded";
     } catch (const CheckpointError& error) {
       EXPECT_THAT(error.what(), HasSubstr("rank 1: it sees another manifest.json than rank 0"));
@@ -107,7 +107,7 @@ TEST_F(LoadTogetherTest, AHeaderThatWasReadWronglyPutsNoArrayInAnothersPlace) {
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     WholeSteps whole;
     Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "a", .elements = 8, .data = &a}, {.name = "b", .elements = 8, .data = &b}}, whole);
+         {{.name = "a", .shape = {8}, .data = &a}, {.name = "b", .shape = {8}, .data = &b}}, whole);
   });
   class Swapped final : public platform::ForwardingFiles {
    public:
@@ -125,7 +125,7 @@ TEST_F(LoadTogetherTest, AHeaderThatWasReadWronglyPutsNoArrayInAnothersPlace) {
   const at::Tensor to_b = at::zeros({8}, at::kFloat);
   try {
     LoadAlone(files, Path(10),
-              {{.name = "a", .elements = 8, .data = &to_a}, {.name = "b", .elements = 8, .data = &to_b}});
+              {{.name = "a", .shape = {8}, .data = &to_a}, {.name = "b", .shape = {8}, .data = &to_b}});
     ADD_FAILURE() << "loaded";
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank-00000.safetensors changed while it was read"));

@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_replace.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/saved_step.h"
 #include "device/device.h"
 #include "fsdp/shard_kernels.h"
 #include "tests/checkpoint/checkpoint_folder.h"
@@ -93,32 +92,15 @@ fsdp::UnitMesh At(fsdp::UnitMesh mesh, int rank) {
   return mesh;
 }
 
-// unit_arrays: as version 1 did.
-std::string SaveUnits(platform::Files& files, const std::string& directory, const fsdp::UnitMesh& mesh,
-                      bool unit_arrays) {
+std::string SaveUnits(platform::Files& files, const std::string& directory, const fsdp::UnitMesh& mesh) {
   std::string path;
   comm::RunThreadRanks(mesh.inner * mesh.outer, [&](comm::Communicator& comm) {
     RankUnits rank(At(mesh, comm.rank()));
     rank.Set();
-    std::vector<at::Tensor> whole;  // of the units, gaps and all
-    std::vector<Shard> shards = rank.arrays->owned_shards();
-    if (unit_arrays) {
-      shards.clear();
-      whole.reserve(rank.tensors.size());
-      for (size_t i = 0; i < rank.tensors.size(); ++i) {
-        const fsdp::UnitShard& unit = rank.units[i / 3];
-        whole.push_back(rank.tensors[i].narrow(0, 0, unit.owned().size()));
-        shards.push_back({.name = unit.name() + (i % 3 == 0   ? "/weights"
-                                                 : i % 3 == 1 ? "/exp_avg"
-                                                              : "/exp_avg_sq"),
-                          .elements = unit.layout().elements,
-                          .begin = unit.owned().begin,
-                          .data = &whole.back()});
-      }
-    }
-    const Info info = InfoOf(unit_arrays ? 1 : 2);
+    const Info info = InfoOf(2);
     WholeSteps known;
-    const Saved saved = Save(files, comm, FolderAt(directory), 10, OwnerOf(info), info, shards, known);
+    const Saved saved =
+        Save(files, comm, FolderAt(directory), 10, OwnerOf(info), info, rank.arrays->owned_shards(), known);
     if (comm.rank() == 0) {
       path = saved.path;
     }
@@ -130,7 +112,7 @@ void ExpectLoads(const std::string& path, const fsdp::UnitMesh& mesh) {
   for (int rank = 0; rank < mesh.inner * mesh.outer; ++rank) {
     RankUnits units(At(mesh, rank));
     EXPECT_FALSE(units.units[0].pieces().size() > 0 && units.IsSet()) << "before";
-    LoadAlone(platform::SystemFiles(), path, units.arrays->shards(), units.arrays->unit_shards());
+    LoadAlone(platform::SystemFiles(), path, units.arrays->shards());
     units.arrays->Loaded();
     EXPECT_TRUE(units.IsSet()) << "rank " << rank;
   }
@@ -148,7 +130,7 @@ TEST_F(ParameterArraysTest, AnyPlacementLoadsWhatAnyPlacementSaved) {
                                               {.inner = 2, .outer = 3, .outer_shards_optimizer = true}};
   for (size_t saving = 0; saving < meshes.size(); ++saving) {
     std::filesystem::remove_all(directory_);
-    const std::string path = SaveUnits(files_, directory_, meshes[saving], /*unit_arrays=*/false);
+    const std::string path = SaveUnits(files_, directory_, meshes[saving]);
     for (size_t loading = 0; loading < meshes.size(); ++loading) {
       SCOPED_TRACE(testing::Message() << "mesh " << saving << " saved, mesh " << loading << " loads");
       ExpectLoads(path, meshes[loading]);
@@ -156,49 +138,95 @@ TEST_F(ParameterArraysTest, AnyPlacementLoadsWhatAnyPlacementSaved) {
   }
 }
 
-TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndSizesOfTheParameters) {
-  const std::string path = SaveUnits(files_, directory_, {.inner = 3}, /*unit_arrays=*/false);
+TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndShapesOfTheParameters) {
+  const std::string path = SaveUnits(files_, directory_, {.inner = 3});
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files_, path);
   ASSERT_TRUE(manifest.ok()) << manifest.status();
-  EXPECT_EQ(manifest->version, 2);
-  std::map<std::string, int64_t> sizes;
+  std::map<std::string, fsdp::Shape> shapes;
   for (const ManifestArray& array : manifest->arrays) {
-    sizes[array.name] = array.elements;
+    shapes[TensorName(array.name, array.kind)] = array.shape;
   }
-  std::map<std::string, int64_t> expected;
+  std::map<std::string, fsdp::Shape> expected;
   for (const auto& [name, layout] : Units()) {
     for (const fsdp::Parameter& parameter : layout.parameters) {
       for (const char* suffix : {"", "/exp_avg", "/exp_avg_sq"}) {
-        expected[parameter.name + suffix] = parameter.range.size();
+        expected[parameter.name + suffix] = parameter.shape;
       }
     }
   }
-  EXPECT_EQ(sizes, expected) << "no padding, no units";
+  EXPECT_EQ(shapes, expected) << "no padding, no units";
 }
 
-// What a checkpoint of version 1 holds: one array a unit, gaps and all.
-TEST_F(ParameterArraysTest, ACheckpointOfTheFirstVersionIsRead) {
-  for (const int saving : {1, 3}) {
-    std::filesystem::remove_all(directory_);
-    const std::string path = SaveUnits(files_, directory_, {.inner = saving}, /*unit_arrays=*/true);
-    const std::string file = path + "/" + kManifestName;
-    absl::StatusOr<Manifest> manifest = ReadFolderManifest(files_, path);
-    ASSERT_TRUE(manifest.ok()) << manifest.status();
-    manifest->version = 1;
-    WriteAll(file, WriteManifest(*manifest).text);
-    EXPECT_THAT(ReadAll(file), HasSubstr("\"version\": 1"));
-    EXPECT_EQ(Newest().path, path);
-    EXPECT_EQ(Newest().weights_dtype, "F32");
-    for (const int loading : {1, 2, 7}) {
-      SCOPED_TRACE(testing::Message() << saving << " saved, " << loading << " load");
-      ExpectLoads(path, {.inner = loading});
+// The columns of a matrix, `count` slices of it, of which a rank has one and a shard of the rest.
+struct Columns {
+  Columns(int count, int rank) : device(device::MakeCpuDevice()) {
+    const fsdp::Slice slice = {{0, 6}, {12 * rank / count, 12 * (rank + 1) / count}};
+    units.emplace_back("layers.0",
+                       fsdp::MakeLayout({{.name = "before", .shape = {3}, .slice = {{0, rank == 0 ? 3 : 0}}},
+                                         {.name = "matrix", .shape = {6, 12}, .slice = slice}},
+                                        4),
+                       fsdp::UnitMesh(), fsdp::UnitTypes{at::kFloat, at::kFloat, at::kFloat}, *device,
+                       fsdp::CpuShardKernels());
+    const auto memory = [&] {
+      tensors.push_back(at::full({units[0].held().size()}, -1, at::kFloat));
+      return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()),
+                            units[0].held().size() * 4};
+    };
+    states.push_back({memory(), memory(), memory()});
+    arrays = std::make_unique<ParameterArrays>(*device, at::kFloat, units, states);
+  }
+
+  // Element i of the whole parameter of a kind has the value that `visit` gets.
+  template <typename Visit>
+  void ForEach(const Visit& visit) {
+    for (const fsdp::Parameter& parameter : units[0].layout().parameters) {
+      for (const fsdp::CommonRun& run : fsdp::WholeRuns(parameter, parameter.range)) {
+        for (int64_t i = 0; i < 3 * run.elements; ++i) {
+          const int64_t kind = i / run.elements;
+          const int64_t element = i % run.elements;
+          visit(tensors[static_cast<size_t>(kind)]
+                    .mutable_data_ptr<float>()[parameter.range.begin + run.b + element],
+                static_cast<float>(1000 * kind + 100 * (parameter.name == "matrix") + run.a + element));
+        }
+      }
     }
-    RankUnits units({});
-    try {
-      LoadAlone(files_, path, units.arrays->shards());
-      FAIL() << "loaded nothing";
-    } catch (const CheckpointError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("version 1"));
+  }
+
+  std::unique_ptr<device::Device> device;
+  std::vector<fsdp::UnitShard> units;
+  std::vector<at::Tensor> tensors;
+  std::vector<fsdp::StateMemory> states;
+  std::unique_ptr<ParameterArrays> arrays;
+};
+
+TEST_F(ParameterArraysTest, ColumnsAreSavedBySomeSlicesAndLoadedByOthers) {
+  for (const int saving : {1, 2, 4}) {
+    std::filesystem::remove_all(directory_);
+    comm::RunThreadRanks(saving, [&](comm::Communicator& comm) {
+      Columns rank(saving, comm.rank());
+      rank.ForEach([](float& element, float value) { element = value; });
+      WholeSteps known;
+      Save(files_, comm, FolderAt(directory_), 10, OwnerOf(InfoOf(2)), InfoOf(2), rank.arrays->owned_shards(),
+           known);
+    });
+    for (const int loading : {1, 2, 3, 4}) {
+      for (int r = 0; r < loading; ++r) {
+        Columns rank(loading, r);
+        LoadAlone(files_, Path(2), rank.arrays->shards());
+        rank.arrays->Loaded();
+        rank.ForEach([&](const float& element, float value) {
+          EXPECT_EQ(element, value) << saving << " saved, rank " << r << " of " << loading << " loads";
+        });
+      }
+    }
+    const absl::StatusOr<SavedStep> step = SavedStep::Open(files_, Path(2));
+    ASSERT_TRUE(step.ok()) << step.status();
+    const absl::StatusOr<std::string> read = step->Read(*step->Find("matrix/exp_avg"), 5, 60);
+    ASSERT_TRUE(read.ok()) << read.status();
+    for (int64_t i = 0; i < 60; ++i) {  // as an export reads it
+      float value = 0;
+      read->copy(reinterpret_cast<char*>(&value), 4, static_cast<size_t>(4 * i));
+      EXPECT_EQ(value, static_cast<float>(1100 + 5 + i));
     }
   }
 }
@@ -237,16 +265,16 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
   }
 }
 
-TEST_F(ParameterArraysTest, AParameterOfAnotherSizeIsRefusedByName) {
-  const std::string path = SaveUnits(files_, directory_, {.inner = 2}, /*unit_arrays=*/false);
+TEST_F(ParameterArraysTest, AParameterOfAnotherShapeIsRefusedByName) {
+  const std::string path = SaveUnits(files_, directory_, {.inner = 2});
   RankUnits units({});
   std::vector<Shard> shards = units.arrays->shards();
-  shards[1].elements += 1;
+  shards[1].shape[0] += 1;
   try {
     LoadAlone(files_, path, shards);
     FAIL() << "loaded";
   } catch (const CheckpointError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("array model.layers.0.q.weight has 280 elements there, 281 here"));
+    EXPECT_THAT(error.what(), HasSubstr("array model.layers.0.q.weight is [40, 7] there, [41, 7] here"));
   }
 }
 

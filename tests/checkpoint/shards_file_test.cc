@@ -36,9 +36,9 @@ TEST(ShardsFileTest, HoldsTheShardsInTheirOrderAndTheTypeThatIsWanted) {
   const at::Tensor floats = at::arange(5, at::kFloat);
   const at::Tensor nothing = at::empty({0}, at::kFloat);
   const at::Tensor narrow = at::arange(7, at::kBFloat16);
-  const std::string content = ContentOf({{.name = "a", .elements = 9, .begin = 2, .data = &floats},
-                                         {.name = "none", .elements = 9, .begin = 9, .data = &nothing},
-                                         {.name = "b", .elements = 7, .data = &narrow, .type = at::kFloat}});
+  const std::string content = ContentOf({{.name = "a", .shape = {9}, .begin = 2, .data = &floats},
+                                         {.name = "none", .shape = {9}, .begin = 9, .data = &nothing},
+                                         {.name = "b", .shape = {7}, .data = &narrow, .type = at::kFloat}});
   const auto header = ReadSafetensorsHeader(content, static_cast<int64_t>(content.size()));
   ASSERT_TRUE(header.ok()) << header.status();
   EXPECT_EQ(header->tensors.size(), 2u);
@@ -56,8 +56,8 @@ TEST(ShardsFileTest, HoldsTheShardsInTheirOrderAndTheTypeThatIsWanted) {
 TEST(ShardsFileTest, PartsOfALargeArrayAreThatArray) {
   const at::Tensor large = at::arange(5 * platform::kFilePartBytes / 8 + 3, at::kFloat);
   const at::Tensor doubles = large.to(at::kDouble);
-  const std::string in_place = ContentOf({{.name = "a", .elements = large.numel(), .data = &large}});
-  EXPECT_EQ(ContentOf({{.name = "a", .elements = large.numel(), .data = &doubles, .type = at::kFloat}}),
+  const std::string in_place = ContentOf({{.name = "a", .shape = {large.numel()}, .data = &large}});
+  EXPECT_EQ(ContentOf({{.name = "a", .shape = {large.numel()}, .data = &doubles, .type = at::kFloat}}),
             in_place);
   EXPECT_EQ(in_place.substr(in_place.size() - large.nbytes()),
             std::string(static_cast<const char*>(large.const_data_ptr()), large.nbytes()));
@@ -67,10 +67,10 @@ TEST(ShardsFileTest, AShardThatIsNoContiguousPartIsRefusedByName) {
   const at::Tensor strided = at::zeros({8}).slice(0, 0, 8, 2);
   const at::Tensor rows = at::zeros({2, 2});
   const at::Tensor four = at::zeros({4});
-  const std::vector<Shard> refused = {{.name = "a", .elements = 4, .data = &strided},
-                                      {.name = "a", .elements = 4, .data = &rows},
-                                      {.name = "a", .elements = 6, .begin = 3, .data = &four},
-                                      {.name = "a", .elements = 6, .begin = -1, .data = &four}};
+  const std::vector<Shard> refused = {{.name = "a", .shape = {4}, .data = &strided},
+                                      {.name = "a", .shape = {4}, .data = &rows},
+                                      {.name = "a", .shape = {6}, .begin = 3, .data = &four},
+                                      {.name = "a", .shape = {6}, .begin = -1, .data = &four}};
   for (const Shard& shard : refused) {
     EXPECT_THAT(ShardsFile::Make({shard}).status().message(),
                 HasSubstr("array a: its shard is not a contiguous part of it"))
@@ -109,13 +109,13 @@ TEST_F(SaveMemoryTest, ASaveAndALoadTakeAPartOfAFileOfTheHostsMemory) {
     comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
       WholeSteps whole;
       Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-           {{.name = "w", .elements = state.numel(), .data = &state, .type = at::kFloat}}, whole);
+           {{.name = "w", .shape = {state.numel()}, .data = &state, .type = at::kFloat}}, whole);
     });
   });
   EXPECT_LE(saving, platform::kFilePartBytes + kSlack);
   const at::Tensor loaded = at::zeros({state.numel()});
   const int64_t loading = growth(
-      [&] { LoadAlone(files_, Path(10), {{.name = "w", .elements = state.numel(), .data = &loaded}}); });
+      [&] { LoadAlone(files_, Path(10), {{.name = "w", .shape = {state.numel()}, .data = &loaded}}); });
   EXPECT_LE(loading, platform::kFilePartBytes + kSlack);
   EXPECT_TRUE(at::equal(loaded, at::ones({state.numel()})));
 }

@@ -49,7 +49,7 @@ class StoredWeightsTest : public testing::Test {
       const at::Tensor data = at::zeros({size});
       const std::string problem =
           LoadHuggingFace(platform::SystemFiles(), comm, folder, weights,
-                          {{.name = "model.a", .elements = elements, .begin = begin, .data = &data}},
+                          {{.name = "model.a", .shape = {elements}, .begin = begin, .data = &data}},
                           [](const WorkProgress&) {});
       std::memcpy(values.data() + begin, data.const_data_ptr(), static_cast<size_t>(size) * sizeof(float));
       if (comm.rank() == 0) {

@@ -368,7 +368,7 @@ TEST_F(VerifyTest, RanksMeetWhileOneOfThemStillReads) {
     const at::Tensor part = at::zeros({comm.rank() == 0 ? 1 : kLarge}, at::kByte);
     WholeSteps whole;
     Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "w", .elements = kLarge + 1, .begin = comm.rank() == 0 ? 0 : 1, .data = &part}}, whole);
+         {{.name = "w", .shape = {kLarge + 1}, .begin = comm.rank() == 0 ? 0 : 1, .data = &part}}, whole);
   });
   absl::Notification met;
   int64_t read = 0;

@@ -57,13 +57,14 @@ def arrays_of(step):
     arrays = {}
     for array in manifest["arrays"]:
         assert array["dtype"] == "F32"
+        name = array["name"] + ("" if array["kind"] in ("weight", "state") else "/" + array["kind"])
         parts = []
-        for piece in array["pieces"]:
+        for piece in array["pieces"]:  # of the whole array, no slices of it
             header, content = files[piece["file"]]
-            begin, end = header[array["name"]]["data_offsets"]
+            begin, end = header[name]["data_offsets"]
             parts.append(numpy.frombuffer(content[begin:end], dtype="<f4"))
-        arrays[array["name"]] = torch.from_numpy(numpy.concatenate(parts))
-        assert arrays[array["name"]].numel() == array["elements"]
+        arrays[name] = torch.from_numpy(numpy.concatenate(parts))
+        assert arrays[name].numel() == numpy.prod(array["shape"])
     return arrays
 
 

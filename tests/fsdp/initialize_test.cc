@@ -27,5 +27,26 @@ TEST(InitializeTest, ALargePartHasTheElementsOfSmallOnes) {
   EXPECT_TRUE(whole == parts);
 }
 
+TEST(InitializeTest, ASliceHasTheElementsOfTheWhole) {
+  const Parameter whole = MakeLayout({{.name = "w", .shape = {5, 9}}}, 4).parameters[0];
+  const Parameter slice =
+      MakeLayout(
+          {{.name = "before", .shape = {3}}, {.name = "w", .shape = {5, 9}, .slice = {{1, 5}, {2, 6}}}}, 4)
+          .parameters[1];
+  const ParameterInit init{.deviation = 0.02};
+  std::vector<double> all(45);
+  InitializeParameter(7, whole, init, whole.range, all.data());
+  std::vector<double> of_slice(16);
+  for (const int64_t begin : {0, 5, 10, 15}) {  // parts as shards cut them
+    const Range part{slice.range.begin + begin, slice.range.begin + std::min<int64_t>(begin + 5, 16)};
+    InitializeParameter(7, slice, init, part, of_slice.data() + begin);
+  }
+  for (size_t row = 0; row < 4; ++row) {
+    for (size_t column = 0; column < 4; ++column) {
+      EXPECT_EQ(of_slice[4 * row + column], all[9 * (row + 1) + column + 2]) << row << ", " << column;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::fsdp

@@ -199,6 +199,8 @@ TEST(LayoutTest, BadUnitsAreRefusedByName) {
             "layout: parameter 'w': has no dims, at least one is needed");
   EXPECT_EQ(message({{.name = "w", .shape = {1}}, {.name = "w", .shape = {1}}}),
             "layout: parameter 'w': appears twice");
+  EXPECT_EQ(message({{.name = "w", .shape = {2, 3}, .slice = {{0, 2}, {1, 4}}}}),
+            "layout: parameter 'w': has a slice that is not within its shape");
   EXPECT_EQ(message({{.name = "w", .shape = {int64_t{1} << 32, int64_t{1} << 32}}}),
             "layout: parameter 'w': has more than 2^63 elements");
   const int64_t most = std::numeric_limits<int64_t>::max();
@@ -224,23 +226,20 @@ TEST(LayoutTest, BadUnitsAreRefusedByName) {
   EXPECT_THROW(MakeLayout({}, 4, 0), std::invalid_argument);
 }
 
-TEST(LayoutTest, DigestKnowsNamesShapesOffsetsAndGranules) {
-  const Layout layout = MakeLayout({{.name = "w", .shape = {2, 3}}}, 4);
-  const std::string digest = LayoutDigest({layout});
-  EXPECT_EQ(digest.size(), 64u);
-  EXPECT_EQ(digest, LayoutDigest({MakeLayout({{.name = "w", .shape = {2, 3}}}, 4)}));
-  EXPECT_NE(digest, LayoutDigest({MakeLayout({{.name = "v", .shape = {2, 3}}}, 4)}));
-  EXPECT_NE(digest, LayoutDigest({MakeLayout({{.name = "w", .shape = {3, 2}}}, 4)}));
-  EXPECT_NE(digest, LayoutDigest({layout, layout}));
-  Layout moved = layout;
-  moved.parameters[0].range = {.begin = 32, .end = 38};
-  EXPECT_NE(digest, LayoutDigest({moved}));
-  Layout divided = layout;
-  divided.granule = 32;
-  EXPECT_NE(digest, LayoutDigest({divided}));
-  Layout longer = layout;
-  longer.elements += layout.granule;
-  EXPECT_NE(digest, LayoutDigest({longer}));
+TEST(LayoutTest, SlicesLieLikeTensorsOfTheirSizeAndEmptyOnesNot) {
+  const Layout layout = MakeLayout({{.name = "columns", .shape = {4, 6}, .slice = {{0, 4}, {3, 6}}},
+                                    {.name = "none", .shape = {4, 6}, .slice = {{2, 2}, {0, 6}}},
+                                    {.name = "rows", .shape = {4, 6}, .slice = {{1, 3}, {0, 6}}}},
+                                   4);
+  CheckLayout(layout);
+  ASSERT_EQ(layout.parameters.size(), 2u);
+  EXPECT_EQ(layout.parameters[0].range, (Range{0, 12}));
+  EXPECT_EQ(layout.parameters[0].shape, (Shape{4, 6}));
+  EXPECT_EQ(layout.parameters[1].name, "rows");
+  EXPECT_EQ(layout.parameters[1].range, (Range{32, 44}));
+  EXPECT_EQ(ParameterElements(layout), 24);
+  EXPECT_EQ(WholeRuns(layout.parameters[0], {2, 5}), (std::vector<CommonRun>{{5, 2, 1}, {9, 3, 2}}));
+  EXPECT_EQ(WholeRuns(layout.parameters[1], {33, 44}), (std::vector<CommonRun>{{7, 1, 11}}));
 }
 
 }  // namespace

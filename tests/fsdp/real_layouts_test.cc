@@ -9,7 +9,7 @@
 namespace tandem::fsdp {
 namespace {
 
-struct Shape {
+struct ModelShape {
   const char* model;
   int64_t hidden;
   int64_t intermediate;
@@ -18,11 +18,11 @@ struct Shape {
   bool biases;  // of q, k, v
 };
 
-constexpr Shape kShapes[] = {{"Llama-3-8B", 4096, 14336, 1024, 128256, false},
-                             {"Qwen2.5-7B", 3584, 18944, 512, 152064, true}};
+constexpr ModelShape kShapes[] = {{"Llama-3-8B", 4096, 14336, 1024, 128256, false},
+                                  {"Qwen2.5-7B", 3584, 18944, 512, 152064, true}};
 
 // The units of a decoder: embedding, one layer, head.
-std::vector<std::vector<ParameterSpec>> Units(const Shape& shape) {
+std::vector<std::vector<ParameterSpec>> Units(const ModelShape& shape) {
   const int64_t h = shape.hidden;
   std::vector<ParameterSpec> layer = {{.name = "input_layernorm", .shape = {h}},
                                       {.name = "q_proj", .shape = {h, h}, .block = 0},
@@ -45,7 +45,7 @@ std::vector<std::vector<ParameterSpec>> Units(const Shape& shape) {
 
 // A layout whose pieces are multiples of every row's length pads Qwen's layers by 16.5 % at 512 shards.
 TEST(RealLayoutsTest, PaddingIsAtMostAThousandthWithTheDefaultGranule) {
-  for (const Shape& shape : kShapes) {
+  for (const ModelShape& shape : kShapes) {
     for (const int element_bytes : {2, 4}) {
       for (const std::vector<ParameterSpec>& unit : Units(shape)) {
         int64_t needed = 0;

@@ -23,25 +23,6 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Version 1 has arrays by unit, and where a parameter lies in its unit depends on the types of the job.
-TEST(ResumeRefusalTest, TheFirstVersionIsRefusedInAnotherPrecisionBeforeAnythingIsRead) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(1, folder.path());
-  options.steps = 2;
-  options.precision = "compute: COMPUTE_TYPE_BF16";
-  ASSERT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{2});
-  const std::string path = folder.path() + "/step-2/manifest.json";
-  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(Content(path));
-  ASSERT_TRUE(manifest.ok()) << manifest.status();
-  manifest->version = 1;
-  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
-  const TemporaryFolder other;
-  options = OnRanks(1, other.path());
-  options.resume = folder.path() + "/step-2";
-  EXPECT_THAT(RefusalOf(MakeJob(options)).message,
-              HasSubstr("step-2 is of version 1 and of another precision than this job"));
-}
-
 // "step-6" and "step-8" of the other job would otherwise be reported, and resumed from, as this one's.
 TEST(ResumeRefusalTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {
   const TemporaryFolder folder;
@@ -152,13 +133,44 @@ TEST(ResumeRefusalTest, AnotherModelOfTheSameShapesIsRefused) {
   JobOptions other = options;
   other.heads = 2;
   other.kv_heads = 1;
-  ASSERT_EQ(MakeJob(other).layout_digest, MakeJob(options).layout_digest);
+  ASSERT_EQ(MakeJob(other).parameters_digest, MakeJob(options).parameters_digest);
   EXPECT_EQ(RefusalOf(MakeJob(other)).message,
             "checkpoint.resume: " + folder.path() +
                 "/step-2 is of another model: model.num_attention_heads is 2, and 4 there; "
                 "model.num_key_value_heads is 1, and 2 there; model.head_dim is 16, and 8 there; resume with "
                 "the model it was trained with, or start in another folder");
   EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
+}
+
+// Of a build that did not write what the model computes.
+TEST(ResumeRefusalTest, OtherShapesAreNamedWhereTheModelIsNotKnown) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.steps = 2;
+  RunJob(MakeJob(options));
+  const std::string path = folder.path() + "/step-2/manifest.json";
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(Content(path));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  manifest->info.model = "";
+  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
+  options.resume = folder.path() + "/step-2";
+  const TemporaryFolder elsewhere;
+  options.checkpoint_directory = elsewhere.path();
+  options.steps = 3;
+  JobOptions other = options;
+  other.inner = 56;
+  EXPECT_EQ(
+      RefusalOf(MakeJob(other)).message,
+      "checkpoint.resume: " + folder.path() +
+          "/step-2 is of another model: model.layers.0.mlp.down_proj.weight is [32, 56], and [32, 48] there; "
+          "resume with the model it was trained with, or start in another folder");
+  other = options;
+  other.layers = 1;
+  EXPECT_THAT(RefusalOf(MakeJob(other)).message, HasSubstr("this job has no model.layers.1."));
+  other = options;
+  other.layers = 3;
+  EXPECT_THAT(RefusalOf(MakeJob(other)).message, HasSubstr("it has no model.layers.2."));
+  EXPECT_EQ(RunJob(MakeJob(options)).resumed_step, 2);
 }
 
 TEST(ResumeRefusalTest, AnotherNumberOfExpertsATokenIsRefusedAndAnotherLossOfTheirRouterIsNot) {

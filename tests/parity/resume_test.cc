@@ -4,9 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
@@ -136,6 +139,50 @@ TEST(ResumeTest, AnOlderCheckpointThatWasPassedOverTakesNoGoodOnesPlace) {
     EXPECT_TRUE(std::filesystem::exists(folder.path() + kept)) << kept;
   }
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-3"));
+}
+
+// The step that the last build which wrote version 2 of manifests has saved, and the same arrays in
+// version 3.
+TEST(ResumeTest, ACheckpointOfVersion2GivesTheBitsOfVersion3) {
+  JobOptions options{
+      .steps = 2, .layers = 1, .hidden = 8, .inner = 12, .heads = 1, .kv_heads = 1, .tied = true};
+  options.resume = std::string(GOLDEN_DIRECTORY) + "/version_2/step-2";
+  const TemporaryFolder saved;
+  std::filesystem::create_directory(saved.path() + "/step-2");
+  for (const auto& file : std::filesystem::directory_iterator(options.resume)) {
+    std::filesystem::copy(file, saved.path() + "/step-2");
+  }
+  const std::string path = saved.path() + "/step-2/manifest.json";
+  absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(Content(path));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  std::map<std::string, fsdp::Shape> shapes;
+  for (const plan::JobParameter& parameter : plan::Parameters(MakeJob(options))) {
+    shapes[parameter.name] = parameter.shape;
+  }
+  for (checkpoint::ManifestArray& array : manifest->arrays) {
+    array.shape = shapes.at(array.name);
+  }
+  std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
+  EXPECT_NE(Content(path).find("\"version\": 3"), std::string::npos);
+
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    options.ranks = ranks;
+    options.microbatches_per_rank = 2 / ranks;
+    std::vector<JobRun> runs;
+    for (const std::string& resume :
+         {std::string(GOLDEN_DIRECTORY) + "/version_2/step-2", saved.path() + "/step-2"}) {
+      const TemporaryFolder folder;
+      options.checkpoint_directory = folder.path();
+      options.resume = resume;
+      options.steps = 4;
+      runs.push_back(RunJob(MakeJob(options)));
+      EXPECT_EQ(runs.back().resumed_step, 2);
+      EXPECT_EQ(runs.back().checkpoints, std::vector<int64_t>{4});
+    }
+    ExpectSameBits(runs[0], runs[1]);
+    EXPECT_TRUE(runs[0].arrays == runs[1].arrays);
+  }
 }
 
 }  // namespace

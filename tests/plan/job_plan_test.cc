@@ -303,16 +303,18 @@ TEST(JobPlanTest, AGlobalBalanceIsExchangedBesideEverythingElse) {
   }
 }
 
-TEST(JobPlanTest, DigestsNameTheProgramAndTheLayout) {
+TEST(JobPlanTest, DigestsNameTheProgramAndTheParameters) {
   const JobPlan plan = MakeJobPlan(TestJob());
   EXPECT_EQ(plan.program_digest.size(), 64u);
   EXPECT_EQ(plan.program_digest, MakeJobPlan(TestJob()).program_digest);
   EXPECT_NE(plan.program_digest, MakeJobPlan(TestJob("{ranks: 2, fsdp: {prefetch: 2}}")).program_digest);
-  EXPECT_EQ(plan.layout_digest, MakeJobPlan(TestJob("{ranks: 2, fsdp: {prefetch: 2}}")).layout_digest);
-  EXPECT_EQ(plan.layout_digest, MakeJobPlan(TestJob("{ranks: 3}")).layout_digest) << "layouts know no ranks";
+  EXPECT_EQ(plan.parameters_digest,
+            MakeJobPlan(TestJob("{ranks: 2, fsdp: {prefetch: 2}}")).parameters_digest);
+  EXPECT_EQ(plan.parameters_digest, MakeJobPlan(TestJob("{ranks: 3}")).parameters_digest)
+      << "parameters know no ranks";
   EXPECT_NE(
-      plan.layout_digest,
-      MakeJobPlan(TestJob("{ranks: 2}", "{compute: fp32}", ", tie_word_embeddings: true")).layout_digest);
+      plan.parameters_digest,
+      MakeJobPlan(TestJob("{ranks: 2}", "{compute: fp32}", ", tie_word_embeddings: true")).parameters_digest);
 }
 
 TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
@@ -355,19 +357,17 @@ TEST(JobPlanTest, OnGpusAttentionThatNeedNotRepeatIsAnotherProgramOfLessMemory) 
   EXPECT_EQ(plan(false, v1::DEVICE_CPU).program_digest, plan(true, v1::DEVICE_CPU).program_digest);
 }
 
-TEST(JobPlanTest, CheckpointsOfTheSameMainTypeAreResumable) {
-  const auto plan = [](const std::string& precision) {
-    return MakeJobPlan(TestJob("{ranks: 2}", precision));
+TEST(JobPlanTest, ParametersHaveNoTypeAndNoRanks) {
+  const auto digest = [](const std::string& parallelism, const std::string& precision,
+                         const std::string& frozen) {
+    v1::JobSpec job = TestJob(parallelism, precision);
+    job.mutable_training()->set_frozen(frozen);
+    return MakeJobPlan(job).parameters_digest;
   };
-  const auto resumes = [&](const std::string& precision, const std::string& saved_in) {
-    const std::vector<std::string> layouts = plan(precision).resumable_layouts;
-    return std::count(layouts.begin(), layouts.end(), plan(saved_in).layout_digest);
-  };
-  for (const char* const precision :
-       {"{compute: fp32}", "{compute: bf16}", "{compute: fp32, head: {compute: bf16}}"}) {
-    EXPECT_EQ(resumes(precision, "{compute: fp32}"), 1) << precision;
-    EXPECT_EQ(resumes(precision, "{compute: bf16, transport: fp32}"), 1) << precision;
-  }
+  const std::string plain = digest("{ranks: 2}", "{compute: fp32}", "none");
+  EXPECT_EQ(digest("{ranks: 3}", "{compute: bf16, head: {compute: fp32}}", "none"), plain);
+  EXPECT_EQ(digest("{ranks: 2}", "{compute: fp64}", "none"), plain);
+  EXPECT_NE(digest("{ranks: 2}", "{compute: fp32}", "embedding"), plain) << "what is trained counts";
 }
 
 TEST(JobPlanTest, WhatValidateRefusesIsNotPlannedSilently) {

@@ -41,9 +41,8 @@ class NamedStartTest : public checkpoint::CheckpointTest {
   std::vector<std::string> Starts(int ranks, const std::map<int, platform::Files*>& files) {
     ResumeOptions options{.self = {.job = "second", .name = "", .host = ""}, .resume = Path(10)};
     options.last_step = 100;
-    options.layout_digests = {checkpoint::InfoOf(10).layout_digest};
+    options.parameters = {{"array0", {1000}}, {"array1", {64}}, {"array2", {7}}};
     options.weights_dtype = "F32";
-    options.states = {"array0"};
     std::vector<std::string> starts(static_cast<size_t>(ranks));
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
       const auto own = files.find(comm.rank());
@@ -202,9 +201,8 @@ TEST_F(NamedStartTest, LaterOnesThatAreDamagedAreNamedWhenAJobGoesOnFromAnEarlie
                         .directory = directory_,
                         .resume = Path(10)};
   options.last_step = 100;
-  options.layout_digests = {checkpoint::InfoOf(10).layout_digest};
+  options.parameters = {{"array0", {1000}}, {"array1", {64}}, {"array2", {7}}};
   options.weights_dtype = "F32";
-  options.states = {"array0"};
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     checkpoint::HeldLease lease;
     const JobStart job =
@@ -228,9 +226,8 @@ TEST_F(NamedStartTest, ACheckpointThatIsPassedOverIsNamedOnce) {
                         .directory = directory_,
                         .resume = "newest"};
   options.last_step = 100;
-  options.layout_digests = {checkpoint::InfoOf(10).layout_digest};
+  options.parameters = {{"array0", {1000}}, {"array1", {64}}, {"array2", {7}}};
   options.weights_dtype = "F32";
-  options.states = {"array0"};
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     checkpoint::HeldLease lease;
     const JobStart job =

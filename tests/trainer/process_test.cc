@@ -71,7 +71,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
         daemon_->MessagesOf(rank)[rank == 0 ? 1 : 0];  // rank 0 sends the table first
     ASSERT_TRUE(first.has_ready());
     EXPECT_EQ(first.ready().program_digest(), plan.program_digest);
-    EXPECT_EQ(first.ready().layout_digest(), plan.layout_digest);
+    EXPECT_EQ(first.ready().layout_digest(), plan.parameters_digest);
     EXPECT_EQ(first.ready().data_digest(), daemon_->MessagesOf(0)[1].ready().data_digest());
     EXPECT_FALSE(first.ready().data_digest().empty());
     EXPECT_EQ(first.ready().build(), platform::BuildVersion());
@@ -128,7 +128,7 @@ TEST_F(ProcessTest, JobsThatFreezeOtherUnitsHaveTablesOfOtherDigests) {
   const plan::JobPlan all = plan::MakeJobPlan(jobspec::Resolve(spec_));
   spec_.mutable_training()->set_frozen("embedding");
   const plan::JobPlan rest = plan::MakeJobPlan(jobspec::Resolve(spec_));
-  ASSERT_EQ(all.layout_digest, rest.layout_digest);
+  ASSERT_NE(all.parameters_digest, rest.parameters_digest);
   const v1::ParameterTable table = TableOf(plan::TrainedParameters(all));
   const v1::ParameterTable smaller = TableOf(plan::TrainedParameters(rest));
   EXPECT_EQ(table.parameters(0).name(), "model.embed_tokens.weight");
