@@ -130,7 +130,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_seed(options.seed);
   training.mutable_optimizer()->set_learning_rate(options.learning_rate);
   training.mutable_schedule()->set_warmup_steps(options.warmup_steps);
-  training.mutable_schedule()->set_decay(options.decays ? v1::DECAY_COSINE : v1::DECAY_CONSTANT);
+  // Without a step behind the warm-up nothing decays: both have the same rates, and one of them is refused.
+  const bool decays = options.decays && options.steps > options.warmup_steps && options.steps > 1;
+  training.mutable_schedule()->set_decay(decays ? v1::DECAY_COSINE : v1::DECAY_CONSTANT);
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
   spec.mutable_debug()->set_canaries(options.canaries);
