@@ -87,9 +87,13 @@ Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
   if (!ended) {
     return kCancelled;
   }
-  if (job.state() == v1::JOB_STATE_FAILED) {
+  const bool saved = job.checkpoints().last_step() >= job.last_step();
+  if (options.checkpoint && !saved) {
     return Failure(kFailed, absl::StrCat(context.what, ": the job ended before it was saved: ",
                                          StateText(job.state()), ": ", ReasonText(job)));
+  }
+  if (job.state() == v1::JOB_STATE_FAILED) {
+    return Failure(kFailed, absl::StrCat(context.what, ": the job failed: ", ReasonText(job)));
   }
   return kOk;
 }

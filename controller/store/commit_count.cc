@@ -42,8 +42,11 @@ absl::StatusOr<std::optional<int64_t>> CommitCount::Read(const std::string& path
 
 absl::Status CommitCount::Open(const std::string& path) {
   path_ = path;
-  TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path, O_WRONLY | O_CREAT));
-  return absl::OkStatus();
+  TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path, O_WRONLY | O_CREAT, 0644));
+  // What is damaged may be longer than a line.
+  return ftruncate(file_.get(), static_cast<off_t>(LineOf(0).size())) < 0
+             ? platform::FileError(errno, "write", path)
+             : absl::OkStatus();
 }
 
 absl::Status CommitCount::Write(int64_t count) {

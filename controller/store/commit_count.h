@@ -13,7 +13,7 @@ namespace tandem::controller {
 
 // How many commits a database has taken, in a file beside it: one line "tandem-commits 1 COUNT DIGEST" of a
 // fixed length (COUNT in 20 digits, DIGEST the XXH3-128 of what precedes it). It is written after a commit
-// and is not synced: what a crash of the machine takes from it, it takes from the log of the database too.
+// and is not synced, as the database's log is not: a crash of the machine may take commits from either.
 // Not thread-safe.
 class CommitCount {
  public:

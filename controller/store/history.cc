@@ -172,7 +172,8 @@ absl::Status History::CountCommits(const std::string& path) {
     lost_commits_ = noted - here;
     platform::Log(platform::LogLevel::kError,
                   "the last commits of reports are missing: the history or its log was damaged, removed or "
-                  "replaced; `metrics` lacks these steps, metrics.jsonl beside a job's checkpoints has them",
+                  "replaced, or the machine stopped before they were on the disk; `metrics` lacks these "
+                  "steps, metrics.jsonl beside a job's checkpoints has them",
                   {{"history", path}, {"lost", absl::StrCat(lost_commits_)}, {"of", absl::StrCat(noted)}});
     TANDEM_RETURN_IF_ERROR(statements_->put_commits.Bind(noted).Run());  // it is said once
   }

@@ -69,7 +69,7 @@ class Database {
   ~Database();
 
   // Moves what is in the log to the file, durably, and makes the log an empty file. False: a reader is in the
-  // log, which stays as it is; try again.
+  // log, which stays as long as it is, perhaps with what is in the file by now; try again.
   absl::StatusOr<bool> EmptyLog();
   int64_t LogBytes() const;
   // The log stays as it is when this connection closes, for looking into what is wrong with it.

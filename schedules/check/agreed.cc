@@ -216,13 +216,14 @@ class Together {
     bool any = true;
     while (any) {
       any = false;
-      std::vector<int> norms;  // that have started, by stage
+      std::vector<int> norms;  // that have started: the first of each stage
       for (StageRank& rank : ranks_) {
         rank.Run();
-        for (const int i : rank.Started()) {
-          if (rank.At(i).opcode == Opcode::kGradientNorm) {
-            norms.push_back(i);
-          }
+        const auto started = rank.Started();
+        const auto norm = std::find_if(started.begin(), started.end(),
+                                       [&rank](int i) { return rank.At(i).opcode == Opcode::kGradientNorm; });
+        if (norm != started.end()) {
+          norms.push_back(*norm);
         }
       }
       for (StageRank& rank : ranks_) {

@@ -232,11 +232,26 @@ TEST_F(ServiceCommandTest, CancelWithACheckpointSaysWhatItWaitsForWhenItsTimeIsO
 }
 
 TEST_F(ServiceCommandTest, CancelWithATimeWaitsForTheEnd) {
-  server_->jobs[0].set_state(v1::JOB_STATE_CANCELLED);
-  EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint", "--timeout", "10m"}), kOk);
-  server_->jobs[0].set_state(v1::JOB_STATE_FAILED);
-  EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint", "--timeout", "10m"}), kFailed);
-  EXPECT_THAT(console_.err, HasSubstr("the job ended before it was saved: FAILED"));
+  v1::Job& job = server_->jobs[0];
+  const auto cancel = [this] { return Tandem({"cancel", "headers", "--checkpoint", "--timeout", "10m"}); };
+  job.set_last_step(7);
+  job.mutable_checkpoints()->set_last_step(7);
+  job.set_state(v1::JOB_STATE_CANCELLED);
+  EXPECT_EQ(cancel(), kOk);
+  job.set_state(v1::JOB_STATE_FAILED);
+  EXPECT_EQ(cancel(), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("the job failed: "));
+}
+
+TEST_F(ServiceCommandTest, CancelWithATimeFailsIfNothingWasSaved) {
+  v1::Job& job = server_->jobs[0];
+  job.set_last_step(8);
+  job.mutable_checkpoints()->set_last_step(7);
+  for (const v1::JobState state : {v1::JOB_STATE_CANCELLED, v1::JOB_STATE_FAILED}) {
+    job.set_state(state);
+    EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint", "--timeout", "10m"}), kFailed);
+    EXPECT_THAT(console_.err, HasSubstr("the job ended before it was saved: "));
+  }
 }
 
 TEST_F(ServiceCommandTest, HealthIsTheExitCode) {

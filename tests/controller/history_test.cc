@@ -334,9 +334,21 @@ TEST_F(HistoryDamageTest, AHistoryOfAnOlderBuildHasNoCount) {
 }
 
 TEST_F(HistoryDamageTest, ADamagedCountIsNoDamageOfReports) {
-  std::ofstream(killed_ + "/history.commits") << "tandem-commits 1 x y\n";
-  ExpectLost(0, 3);
-  ExpectLost(0, 3);
+  for (const std::string& damage : {std::string("tandem-commits 1 x y\n"), std::string(1000, 'x')}) {
+    std::ofstream(killed_ + "/history.commits") << damage;
+    ExpectLost(0, 3);
+    std::filesystem::remove(killed_ + "/history.db-wal");  // is noticed again
+    std::filesystem::remove(killed_ + "/history.db");
+    ExpectLost(3, 0);
+    std::filesystem::remove_all(killed_);
+    std::filesystem::copy(folder_.path() + "/live", killed_);
+  }
+}
+
+TEST_F(HistoryDamageTest, TheCountIsItsOwnersToReadAndWrite) {
+  const auto mode = std::filesystem::status(killed_ + "/history.commits").permissions();
+  EXPECT_EQ(mode & std::filesystem::perms::owner_all,
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
 TEST_F(HistoryTest, ACheckThatGoesOnEndsWithTheHistory) {

@@ -156,6 +156,7 @@ TEST_F(StoreTest, ASecondControllerOnTheDirectoryIsRefused) {
   ASSERT_EQ(pipe(opened), 0);
   const pid_t pid = fork();  // before the store is open: a child would inherit what SQLite has of it
   if (pid == 0) {
+    close(opened[1]);
     char byte = 0;
     platform::SeededRandom random(2);
     const bool ready = read(opened[0], &byte, 1) == 1;

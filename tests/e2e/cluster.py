@@ -121,7 +121,12 @@ class Cluster:
         return done
 
     def job(self, name):
-        return json.loads(self.cli("describe", name, "-o", "json").stdout)
+        """What describe says; asked again if an overloaded machine keeps the controller from answering, as it asks for."""
+        def described():
+            done = self.cli("describe", name, "-o", "json", check=False)
+            assert done.returncode == 0 or "disk has not answered" in done.stderr, (done.returncode, done.stderr)
+            return done.stdout if done.returncode == 0 else None
+        return json.loads(wait_for(f"{name} is described", described))
 
     def state(self, name):
         return self.job(name)["state"].removeprefix("JOB_STATE_")

@@ -81,6 +81,6 @@ def test_tokens_outside_the_vocabulary_are_named(start, tmp_path):
     spec = job("outside", folder, tmp_path / "outside", 1, validation_fraction=0)
     spec["training"]["validate_every_steps"] = 0
     cluster.submit(spec)
-    cluster.wait_state("outside", "FAILED", 60)
+    cluster.wait_state("outside", "FAILED")
     assert f"{folder}/a.bin has token id 300 at byte 2400; a model with model.vocab_size 300 takes ids" in json.dumps(
         cluster.job("outside"))

@@ -127,7 +127,12 @@ class Work:
             raise DataError(f"--out: {self._out}: {error.strerror}") from error
         if not self._adopt():
             self._owns_folder = True
-            os.mkdir(self._folder)
+            try:
+                os.mkdir(self._folder)
+            except FileExistsError:
+                self._owns_folder = False
+                raise DataError(f"--out: {self._folder} is there, and cannot be read; remove it, or wait for the run that makes "
+                                "it") from None
             self._journal = open(self._path("journal.jsonl"), "a+", encoding="utf-8")
             fcntl.flock(self._journal, fcntl.LOCK_EX)
             self._note(self._header)
@@ -202,7 +207,8 @@ class Work:
 
     def _tokenized(self):
         """Parts and their results, in order."""
-        number = self._options.processes or len(os.sched_getaffinity(0))
+        most = self._options.processes or len(os.sched_getaffinity(0))
+        number = min(most, 1 + sum(file.bytes for file in self._inputs) // PART_BYTES)
         tokenizer = {"path": self._tokenizer.path, "bos": self._options.bos, "eos": self._options.eos,
                      "parse_special": self._options.parse_special}
         with Processes(number, tokenizer, self._options.text_field) as processes:

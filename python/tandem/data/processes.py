@@ -6,6 +6,7 @@ concurrent.futures.ProcessPoolExecutor of Python 3.11 waits for ever for a proce
 """
 import collections
 import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import signal
 
@@ -21,6 +22,13 @@ class Processes:
         self._running = []  # (process, the parent's end of its pipe)
 
     def __enter__(self):
+        multiprocessing.resource_tracker.ensure_running()  # which would unblock the signals that _start blocks
+        try:
+            for _ in range(self._number):
+                self._start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_):
@@ -34,9 +42,7 @@ class Processes:
         waiting = collections.deque()  # parts that processes have, with their places
         for index, part in enumerate(parts):
             place = index % self._number
-            if place == len(self._running):
-                self._start()
-            elif len(waiting) == self._number:
+            if len(waiting) == self._number:
                 yield self._finished(*waiting.popleft())
             self._send(place, (part.raws, part.json_lines))
             part.raws = None
