@@ -139,7 +139,8 @@ void Machine::ForUnit(const Program& program, const Instruction& in, int run) {
     case Opcode::kReduceGradients:
     case Opcode::kReduceOuter: {
       const bool outer = in.opcode == Opcode::kReduceOuter;
-      const bool alone = in.communicator < 0;  // nothing is received
+      // Without staging nothing is received, whatever communicator a mutant has.
+      const bool alone = program.buffers[ops[1].buffer].kind != BufferKind::kStaging;
       const size_t sum = outer ? 0 : alone ? 1 : 2;
       const bool adds = !outer && ops[sum].mode == Mode::kAdds;
       std::vector<Hash> sums = for_ranks([&](int r) {
