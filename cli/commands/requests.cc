@@ -64,6 +64,11 @@ absl::StatusOr<bool> AwaitJob(Context& context, Client& client, v1::Job& job, ab
   return true;
 }
 
+absl::Status EndedUnsaved(const Context& context, const v1::Job& job) {
+  return Failure(kFailed, absl::StrCat(context.what, ": the job ended before it was saved: ",
+                                       StateText(job.state()), ": ", ReasonText(job)));
+}
+
 }  // namespace
 
 Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
@@ -89,8 +94,7 @@ Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
   }
   const bool saved = job.checkpoints().last_step() >= job.last_step();
   if (options.checkpoint && !saved) {
-    return Failure(kFailed, absl::StrCat(context.what, ": the job ended before it was saved: ",
-                                         StateText(job.state()), ": ", ReasonText(job)));
+    return EndedUnsaved(context, job);
   }
   if (job.state() == v1::JOB_STATE_FAILED) {
     return Failure(kFailed, absl::StrCat(context.what, ": the job failed: ", ReasonText(job)));
@@ -115,8 +119,7 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
     return kCancelled;
   }
   if (!is_answered(job)) {
-    return Failure(kFailed, absl::StrCat(what, ": the job ended before it was saved: ",
-                                         StateText(job.state()), ": ", ReasonText(job)));
+    return EndedUnsaved(context, job);
   }
   const v1::CheckpointRecord& record = job.checkpoints();
   if (!record.answer_error().empty()) {

@@ -272,11 +272,16 @@ TEST(DecideTest, OnlyAWorkerOfTheAttemptReportsItsCheckpoints) {
   EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
 }
 
-CheckpointNoticed Warned(uint64_t number, v1::CheckpointProblem problem, int64_t step) {
+CheckpointNoticed Noticed(uint64_t number) {
   CheckpointNoticed noticed{.worker = "a"};
   noticed.notice.mutable_id()->set_job_id("id-job");
   noticed.notice.mutable_id()->set_attempt(1);
   noticed.notice.set_number(number);
+  return noticed;
+}
+
+CheckpointNoticed Warned(uint64_t number, v1::CheckpointProblem problem, int64_t step) {
+  CheckpointNoticed noticed = Noticed(number);
   noticed.notice.mutable_warning()->set_problem(problem);
   noticed.notice.mutable_warning()->set_step(step);
   noticed.notice.mutable_warning()->set_message("no space");
@@ -286,10 +291,7 @@ CheckpointNoticed Warned(uint64_t number, v1::CheckpointProblem problem, int64_t
 TEST(DecideTest, AWarningAboutTheTrainingIsAnEventOnce) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
-  CheckpointNoticed noticed{.worker = "a"};
-  noticed.notice.mutable_id()->set_job_id("id-job");
-  noticed.notice.mutable_id()->set_attempt(1);
-  noticed.notice.set_number(3);
+  CheckpointNoticed noticed = Noticed(3);
   noticed.notice.mutable_training()->set_step(7);
   noticed.notice.mutable_training()->set_message("model.norm.weight (held by rank 1)");
   EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
@@ -309,10 +311,7 @@ TEST(DecideTest, AWarningAboutTheTrainingIsAnEventOnce) {
 TEST(DecideTest, WhatAJobTrainsOnIsKeptAndSaidOnce) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
-  CheckpointNoticed noticed{.worker = "a"};
-  noticed.notice.mutable_id()->set_job_id("id-job");
-  noticed.notice.mutable_id()->set_attempt(1);
-  noticed.notice.set_number(3);
+  CheckpointNoticed noticed = Noticed(3);
   noticed.notice.mutable_training()->set_message("2 files; held out: b");
   noticed.notice.mutable_training()->set_is_data(true);
   EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
