@@ -49,6 +49,12 @@ class CheckpointUnreadable : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
+// A newer build wrote it.
+class CheckpointTooNew : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
+
 // The directory has another owner (owner.h), named in what(): no later save can succeed.
 class DirectoryLost : public CheckpointError {
  public:
@@ -89,8 +95,8 @@ struct FindReports {
 
 // Collective: the newest checkpoint in `directory` of a step after `after` (-1: of any) that is whole
 // (verify.h), the same on every rank, or an empty path where there is none. Throws CommError, and on every
-// rank CheckpointUnreadable if it cannot be known whether one is damaged: a job that went on from an older
-// one would lose steps.
+// rank CheckpointUnreadable if it cannot be known whether one is damaged, and CheckpointTooNew if one is of a
+// newer build: a job that went on from an older one would lose steps.
 Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                  int64_t after, const FindReports& reports);
 

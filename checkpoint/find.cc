@@ -14,6 +14,9 @@ namespace tandem::checkpoint {
 namespace {
 
 [[noreturn]] void FailUnreadable(const std::string& path, const absl::Status& error) {
+  if (absl::IsUnimplemented(error)) {
+    throw CheckpointTooNew(absl::StrCat("checkpoint ", path, ": ", error.message()));
+  }
   throw CheckpointUnreadable(absl::StrCat(
       "checkpoint ", path, " cannot be read now, which does not say that it is damaged: ", error.message(),
       "; try again when it can be, move it away, or name another with checkpoint.resume"));

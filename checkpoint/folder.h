@@ -40,8 +40,9 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
 // InvalidArgument where the file has another size than the manifest says.
 absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file);
 
-// What the error of a function above says: the checkpoint is not whole, or is none that this build reads. Any
-// other error (ESTALE, EIO, no descriptor left, ...) is of the reading, and the next try may find it whole.
+// What the error of a function above says: the checkpoint is not whole, or is of a build too old to be read.
+// Unimplemented: it is of a newer build. Any other error (ESTALE, EIO, no descriptor left, ...) is of the
+// reading, and the next try may find it whole.
 bool IsDamage(const absl::Status& error);
 
 // The temporary folders of this attempt, of earlier ones and of other jobs, to be removed

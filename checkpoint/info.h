@@ -31,6 +31,8 @@ struct Info {
   int64_t sequence_length = 0;      // tokens
   int64_t skipped_steps = 0;        // up to `step`, whose gradients were not finite
   std::optional<Origin> origin;     // none: the job's seed made the first weights
+  // JSON object: the report of `step`, whose validation had not ended. Empty: none is to be made up for.
+  std::string pending_report;
 };
 
 }  // namespace tandem::checkpoint

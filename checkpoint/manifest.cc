@@ -99,6 +99,9 @@ Json ToJson(const Manifest& manifest) {
   if (manifest.info.skipped_steps > 0) {
     json["skipped_steps"] = manifest.info.skipped_steps;
   }
+  if (!manifest.info.pending_report.empty()) {
+    json["pending_report"] = Json::parse(manifest.info.pending_report);
+  }
   json["files"] = FilesJson(manifest);
   json["arrays"] = ArraysJson(manifest);
   return json;
@@ -183,6 +186,9 @@ Info ReadInfo(const Json& json, int64_t version) {
   }
   if (json.contains("skipped_steps")) {
     info.skipped_steps = json.at("skipped_steps").get<int64_t>();
+  }
+  if (json.contains("pending_report")) {
+    info.pending_report = Json(json.at("pending_report").get_ref<const Json::object_t&>()).dump();
   }
   return info;
 }
@@ -311,12 +317,13 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
     }
     const auto version = json.at("version").get<int64_t>();
     if (version < kOldestManifestVersion || version > kManifestVersion) {
-      return Damaged(
+      const bool is_newer = version > kManifestVersion;
+      const std::string reason =
           absl::StrCat("it is of version ", version, ", this build reads versions ", kOldestManifestVersion,
                        " to ", kManifestVersion, "; ",
-                       version > kManifestVersion
-                           ? "use the build that wrote it or a newer one"
-                           : "resume from it once with a build that reads it and writes version 2"));
+                       is_newer ? "use the build that wrote it or a newer one"
+                                : "resume from it once with a build that reads it and writes version 2");
+      return is_newer ? absl::UnimplementedError(absl::StrCat(kManifestName, ": ", reason)) : Damaged(reason);
     }
     Manifest manifest{.info = ReadInfo(json, version)};
     ReadContents(json, version, manifest);

@@ -83,7 +83,8 @@ ManifestText WriteManifest(const Manifest& manifest);
 std::string ContentsText(const Manifest& manifest);
 Manifest ContentsOf(std::string_view text);
 
-// InvalidArgument with the reason: damaged, of another version, or not as CheckCoverage wants it.
+// InvalidArgument with the reason: damaged, of an older version, or not as CheckCoverage wants it.
+// Unimplemented: of a newer version, which says nothing about damage.
 absl::StatusOr<Manifest> ReadManifest(std::string_view text);
 
 // InvalidArgument, naming what is wrong, unless the files have names within the folder and sizes that files

@@ -257,6 +257,10 @@ class Saving {
   }
 
   absl::Status JudgeExisting(const absl::StatusOr<Manifest>& manifest, Saved& there) {
+    if (absl::IsUnimplemented(manifest.status())) {
+      return absl::UnimplementedError(
+          absl::StrCat(path_, " is there already: ", manifest.status().message(), ", or move it away"));
+    }
     if (!manifest.ok()) {
       return absl::UnavailableError(absl::StrCat(
           path_, " is there already and cannot be read now, which does not say that it is damaged: ",

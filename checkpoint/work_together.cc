@@ -16,11 +16,11 @@ namespace tandem::checkpoint {
 namespace {
 
 // The largest of all ranks decides.
-enum State : int64_t { kDone, kWorks, kUnreadable, kDamaged };
+enum State : int64_t { kDone, kWorks, kUnreadable, kTooNew, kDamaged };
 
 State StateOf(const absl::Status& status, const Standing& own) {
   if (!status.ok()) {
-    return IsDamage(status) ? kDamaged : kUnreadable;
+    return IsDamage(status) ? kDamaged : absl::IsUnimplemented(status) ? kTooNew : kUnreadable;
   }
   return own.done ? kDone : kWorks;
 }
@@ -56,7 +56,8 @@ absl::StatusOr<Standing> Meet(comm::Communicator& comm, const absl::Status& stat
   if (worst == kDamaged) {
     return absl::InvalidArgumentError(text);
   }
-  return absl::UnavailableError(first == 0 ? text : absl::StrCat("rank ", first, ": ", text));
+  const std::string named = first == 0 ? text : absl::StrCat("rank ", first, ": ", text);
+  return worst == kTooNew ? absl::UnimplementedError(named) : absl::UnavailableError(named);
 }
 
 }  // namespace

@@ -152,10 +152,16 @@ checkpoint::Found Newest(platform::Files& files, comm::Communicator& comm, const
                                     checkpoint::StepOfName(name).value_or(0), path,
                                     absl::StrCat(name, " does not verify (", reason, ")")));
   };
-  return checkpoint::FindNewest(files, comm, options.directory, after,
-                                {.skipped = skipped,
-                                 .verified = ShownProgress(comm.rank() == 0, "the ranks verify a checkpoint",
-                                                           "bytes", listener.moved)});
+  try {
+    return checkpoint::FindNewest(
+        files, comm, options.directory, after,
+        {.skipped = skipped,
+         .verified =
+             ShownProgress(comm.rank() == 0, "the ranks verify a checkpoint", "bytes", listener.moved)});
+  } catch (const checkpoint::CheckpointTooNew& error) {  // to go on from an older one would lose its steps
+    throw UserError(absl::StrCat("checkpoint.resume: ", error.what(),
+                                 "; to go on from an older checkpoint, move this one away"));
+  }
 }
 
 // One line of them.

@@ -19,22 +19,21 @@ std::string PathIn(const std::string& directory) { return directory + "/metrics.
 
 constexpr size_t kMostLineBytes = 1 << 20;  // a step has at most some hundred scalars
 
-// A whole line of a step that does not come again after last_step.
-bool IsOfStepUpTo(int64_t last_step, std::string_view line) {
+// A whole line of an earlier step.
+bool IsBefore(int64_t step, std::string_view line) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  return last_step > 0 && object.is_object() && object.contains("step") &&
-         object["step"].is_number_integer() && object["step"].get<int64_t>() <= last_step;
+  return object.is_object() && object.contains("step") && object["step"].is_number_integer() &&
+         object["step"].get<int64_t>() < step;
 }
 
 }  // namespace
 
 MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
-                         int64_t resumed_step)
+                         int64_t first_step)
     : file_(files, directory, std::move(self), "metrics",
             [path = PathIn(directory)] { return FollowedFile::Place{.path = path, .header = ""}; }) {
-  const absl::Status cut =
-      platform::FilterLines(PathIn(directory), kMostLineBytes,
-                            [&](std::string_view line) { return IsOfStepUpTo(resumed_step, line); });
+  const absl::Status cut = platform::FilterLines(
+      PathIn(directory), kMostLineBytes, [&](std::string_view line) { return IsBefore(first_step, line); });
   if (!absl::IsNotFound(cut)) {
     ThrowIfUnwritable(kCannotKeep, cut);
   }

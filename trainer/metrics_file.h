@@ -16,12 +16,12 @@ namespace tandem::trainer {
 // Where the file is removed, renamed or replaced while the job runs, followed_file.h says where lines go.
 class MetricsFile {
  public:
-  // Drops the lines of steps that will come again, those after `resumed_step` and where that is 0 the one
-  // before step 1, and a line that was torn by a crash. Throws as ThrowIfUnwritable (directory_error.h),
+  // Drops the lines of steps that will come again, those from `first_step` on, and a line that was torn by a
+  // crash. Throws as ThrowIfUnwritable (directory_error.h),
   // naming the file, where that cannot be read or written, or the directory is not there.
   // `files` outlives it.
   MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
-              int64_t resumed_step);
+              int64_t first_step);
 
   // A whole line or nothing. A failure is logged once and training goes on: the line waits until there is
   // room (followed_file.h), and the reports go to the service as well.

@@ -49,9 +49,10 @@ data::SplitText TextOf(const plan::JobPlan& plan) {
   return data::OpenText(options, platform::SteadyClock());
 }
 
-SequenceOptions Sequence(const plan::JobPlan& plan, int64_t first_step) {
+SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start) {
   const plan::TrainConfig& train = plan.train;
-  return {.first_step = first_step,
+  return {.first_step = start.step,
+          .validates_first = !start.pending_report.empty(),
           .last_step = train.steps,
           .validate_every = train.validation_batches > 0 ? train.validate_every_steps : 0,
           .checkpoint_every = train.checkpoint.every_steps,
@@ -133,11 +134,11 @@ class Rank::Impl {
         lease_, [this](const std::exception_ptr& error) { executor_.Fail(error); },
         [this] { Progress(page_, /*looks=*/false).Moved(); });
     device_.Synchronize();  // the streams of the executor wait for no other
-    sequence_.emplace(Sequence(plan_, start.step));
+    sequence_.emplace(Sequence(plan_, start));
     updates_ = AppliedUpdates(start.step, start.skipped);
     updates_of_others_ = start.is_own ? 0 : updates_.updates();
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
-                     start.step, state_.self(), send_,
+                     start.step, start.pending_report, state_.self(), send_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
     SendReady(start);
     SetPhase(v1::RANK_PHASE_READY);
@@ -164,16 +165,7 @@ class Rank::Impl {
           Validate();
           break;
         case RunSequence::Action::kSave:
-          if (!sequence_->validation_follows()) {  // its loss is part of the step's only report
-            reports_->Submit();
-          }
-          // The reports up to this step, but for one whose validation is still to come, are in metrics.jsonl
-          // before the checkpoint that they belong to is there.
-          reports_->Flush();
-          SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-          save_error_ = state_.Save(sequence_->step(), updates_.skipped(), sequence_->is_final());
-          sequence_->Saved(save_error_.empty());
-          Lap();
+          Save();
           break;
         case RunSequence::Action::kAnswer:
           Answer(requests_.Finish(), HasDirectory() ? save_error_ : kNoDirectory);
@@ -198,6 +190,22 @@ class Rank::Impl {
           return RankOutcome::kFinished;
       }
     }
+  }
+
+  void Save() {
+    // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there;
+    // one whose validation is still to come is in the checkpoint.
+    std::string pending_report;
+    if (sequence_->validation_pending()) {
+      pending_report = reports_->Hold();
+    } else {
+      reports_->Submit();
+      reports_->Flush();
+    }
+    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
+    save_error_ = state_.Save(sequence_->step(), updates_.skipped(), pending_report, sequence_->is_final());
+    sequence_->Saved(save_error_.empty());
+    Lap();
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }

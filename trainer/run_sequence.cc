@@ -9,13 +9,15 @@ RunSequence::RunSequence(const SequenceOptions& options)
       computed_(options.first_step),
       saved_step_(options.first_step) {}
 
-// Step 0 shows where the curve starts.
+// Of step 0 it shows where the curve starts.
 bool RunSequence::ValidationDue(int64_t step) const {
   if (options_.validate_every == 0 || validated_step_ == step) {
     return false;
   }
-  return step == 0 ||
-         (step != options_.first_step && (step >= options_.last_step || step % options_.validate_every == 0));
+  if (step == options_.first_step) {
+    return step == 0 || options_.validates_first;
+  }
+  return step >= options_.last_step || step % options_.validate_every == 0;
 }
 
 bool RunSequence::SaveDue(int64_t step) const {
@@ -61,7 +63,8 @@ RunSequence::Next RunSequence::DecideAtBoundary(int in_flight) const {
   if (checkpoint_wanted_ && !stop_wanted_ && applied_ > 0) {
     return {Action::kAnswer, {}};
   }
-  if (applied_ >= options_.last_step) {
+  // A job is not done without the number that the validation of its last step is for.
+  if (applied_ >= options_.last_step && !validation_pending()) {
     return {Action::kFinish, {}};
   }
   if (stop_wanted_) {

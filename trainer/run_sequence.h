@@ -26,6 +26,7 @@ struct Run {
 
 struct SequenceOptions {
   int64_t first_step = 0;        // done before: 0, or that of the checkpoint
+  bool validates_first = false;  // the checkpoint was saved before the validation of first_step had ended
   int64_t last_step = 0;         // of the job; where it was done before, nothing is issued
   int64_t validate_every = 0;    // 0: never
   int64_t checkpoint_every = 0;  // 0: only at the end and on request
@@ -50,7 +51,7 @@ class RunSequence {
     kSave,      // the state of step(); nothing is in flight; call Saved
     kAnswer,    // what was asked for is done; call Answered
     kStop,      // on request: step() is applied, and saved where there is a directory
-    kFinish,    // every step is applied
+    kFinish,    // every step is applied, and the last one validated
   };
 
   struct Next {
@@ -74,10 +75,11 @@ class RunSequence {
   // Which request the recorded run belongs to; it has ended.
   ProfileQueue::Recorded Recorded() { return profiles_.Advance(); }
 
-  // A validation of step() is still to come, or to go on.
-  bool validation_follows() const { return !stop_wanted_ && ValidationDue(applied_); }
-  // It does not begin, or go on, before something else is done. A stop may have little time left, so it drops
-  // the validation. A checkpoint is saved in the middle; of step 0 there is none, so that one waits.
+  // A validation of step() is still to come, or to go on: here, or in the job that resumes from it.
+  bool validation_pending() const { return ValidationDue(applied_); }
+  // It does not begin, or go on, before something else is done. A stop may have little time left, so it
+  // leaves the rest of the validation to the job that resumes. A checkpoint is saved in the middle; of step 0
+  // there is none, so that one waits.
   bool validation_makes_way() const { return stop_wanted_ || (checkpoint_wanted_ && applied_ > 0); }
 
   int64_t step() const { return applied_; }  // applied, as issued

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "google/protobuf/util/json_util.h"
+#include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "proto/table_digest.h"
@@ -42,6 +44,35 @@ std::vector<int64_t> ElementsOf(const std::vector<plan::JobParameter>& parameter
   return elements;
 }
 
+// The first step that is reported: of a job that starts anew that is the validation before step 1.
+int64_t FirstStep(int64_t resumed_step, bool is_pending) {
+  return resumed_step == 0 || is_pending ? resumed_step : resumed_step + 1;
+}
+
+std::string TextOf(v1::StepReport report) {
+  report.clear_norms();
+  std::string text;
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  const auto printed = google::protobuf::util::MessageToJsonString(report, &text, options);
+  TANDEM_CHECK(printed.ok(), "a report has a JSON form");
+  return text;
+}
+
+// What a build has added to reports since is not in it; what is no report at all has nothing but the step.
+v1::StepReport ReportFrom(const std::string& text, int64_t step) {
+  v1::StepReport report;
+  google::protobuf::util::JsonParseOptions options;
+  options.ignore_unknown_fields = true;
+  if (const auto parsed = google::protobuf::util::JsonStringToMessage(text, &report, options); !parsed.ok()) {
+    platform::Log(platform::LogLevel::kWarning, "the checkpoint's report of its step cannot be read",
+                  {{"step", absl::StrCat(step)}, {"error", parsed.ToString()}});
+    report.Clear();
+  }
+  report.set_step(step);
+  return report;
+}
+
 }  // namespace
 
 v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters) {
@@ -56,8 +87,9 @@ v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters) {
 }
 
 StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-                         double seconds_at_peak, int64_t resumed_step, const checkpoint::Owner& self,
-                         SendToWorker send, std::function<void(std::exception_ptr)> failed)
+                         double seconds_at_peak, int64_t resumed_step, const std::string& pending_report,
+                         const checkpoint::Owner& self, SendToWorker send,
+                         std::function<void(std::exception_ptr)> failed)
     : comm_(comm),
       plan_(plan),
       attempt_(self.attempt),
@@ -74,8 +106,12 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
           }) {
   const std::string& directory = plan.train.checkpoint.directory;
   if (comm.rank() == 0 && !directory.empty()) {
-    metrics_.emplace(files, directory, self, resumed_step);
-    tensorboard_.emplace(files, platform::SteadyClock(), directory, self, resumed_step);
+    const int64_t first_step = FirstStep(resumed_step, !pending_report.empty());
+    metrics_.emplace(files, directory, self, first_step);
+    tensorboard_.emplace(files, platform::SteadyClock(), directory, self, first_step);
+  }
+  if (comm.rank() == 0 && !pending_report.empty()) {
+    held_ = ReportFrom(pending_report, resumed_step);
   }
   if (comm.rank() == 0 && plan.train.parameter_norms) {
     v1::FromTrainer message;
@@ -117,7 +153,20 @@ void StepReports::Submit() {
   if (record_.has_value()) {
     submitted_step_ = record_->report.step();
     reporter_.Submit(*std::exchange(record_, std::nullopt));
+  } else if (held_.has_value()) {
+    Emit(*std::exchange(held_, std::nullopt));
   }
+}
+
+std::string StepReports::Hold() {
+  if (record_.has_value()) {
+    Flush();
+    holds_ = true;
+    Submit();
+    Flush();
+    holds_ = false;
+  }
+  return held_.has_value() ? TextOf(*held_) : "{}";
 }
 
 void StepReports::Flush() {
@@ -149,10 +198,22 @@ void StepReports::WarnOfMissingMetrics() {
   send_(std::move(message));
 }
 
-void StepReports::Report(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {
+void StepReports::Report(v1::StepReport report, const std::vector<NonfiniteGradient>& nonfinite) {
   if (report.nonfinite() > 0) {  // otherwise finite squares whose sum is not
     ReportNonfinite(report, nonfinite);
   }
+  if (holds_) {
+    held_ = std::move(report);
+    return;
+  }
+  if (held_.has_value()) {  // this is the validation of that step
+    held_->mutable_scalars()->insert(report.scalars().begin(), report.scalars().end());
+    report = *std::exchange(held_, std::nullopt);
+  }
+  Emit(report);
+}
+
+void StepReports::Emit(const v1::StepReport& report) {
   if (metrics_.has_value()) {
     metrics_->Append(report);
     tensorboard_->Append(report);

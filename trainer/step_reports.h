@@ -31,12 +31,14 @@ v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters);
 // directory, sent, and logged where gradients are not finite. Used by the rank's thread.
 class StepReports {
  public:
-  // comm, seconds_at_peak: as for the reporter. resumed_step: done before. self: the job. failed: called
+  // comm, seconds_at_peak: as for the reporter. resumed_step: done before. pending_report: of it, as Hold
+  // returned it; then the step is reported again. self: the job. failed: called
   // once, on the reporter's thread, with the error that Flush throws. All but the functions outlive it. On
   // rank 0 it sends the table of parameters first, where norms are wanted. Throws as ThrowIfUnwritable
   // (directory_error.h) where a file cannot be written.
   StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
-              double seconds_at_peak, int64_t resumed_step, const checkpoint::Owner& self, SendToWorker send,
+              double seconds_at_peak, int64_t resumed_step, const std::string& pending_report,
+              const checkpoint::Owner& self, SendToWorker send,
               std::function<void(std::exception_ptr)> failed);
 
   // What a run that has ended says of the step that it computed, which takes so long, and of the one that it
@@ -52,8 +54,12 @@ class StepReports {
     (*record_->report.mutable_scalars())["skipped_steps"] = static_cast<double>(steps);
   }
 
-  // The step that was computed last is complete; without one: nothing.
+  // Reports the step that was computed last; without one: nothing.
   void Submit();
+  // Collective: folds what there is of the step that was computed last, and keeps it until its validation is
+  // submitted, or until Submit without one. Returns it on rank 0, as a JSON object without details, and "{}"
+  // on the others.
+  std::string Hold();
   // Waits until everything submitted has been reported. Warns the user of steps that metrics.jsonl lacks
   // then, once for each time that its disk is full. Throws InstructionError.
   void Flush();
@@ -68,7 +74,8 @@ class StepReports {
 
  private:
   void WarnOfMissingMetrics();
-  void Report(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
+  void Report(v1::StepReport report, const std::vector<NonfiniteGradient>& nonfinite);
+  void Emit(const v1::StepReport& report);
   void ReportNonfinite(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
   InstructionError ErrorOf(std::exception_ptr error, int64_t step) const;
 
@@ -88,6 +95,10 @@ class StepReports {
   // Complete once the run that applies the step has ended, and what follows that.
   std::optional<StepRecord> record_;
   int64_t submitted_step_ = 0;
+  // Of rank 0, of a step whose validation is still to come. Used by the reporter's thread while a record is
+  // in progress, and else by the rank's.
+  std::optional<v1::StepReport> held_;
+  bool holds_ = false;  // what is in progress becomes held_
   Reporter reporter_;
 };
 

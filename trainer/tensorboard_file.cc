@@ -88,7 +88,7 @@ absl::StatusOr<absl::Time> NewestTime(platform::Files& files, const std::string&
 
 // A file of its own for every start, below the job's directory, whose name comes behind all others.
 absl::StatusOr<FollowedFile::Place> NewFile(platform::Files& files, const platform::Clock& clock,
-                                            const std::string& directory, int64_t resumed_step,
+                                            const std::string& directory, int64_t first_step,
                                             absl::Duration& ahead) {
   const std::string folder = directory + "/tensorboard";
   TANDEM_RETURN_IF_ERROR(files.CreateFolder(folder));
@@ -102,7 +102,7 @@ absl::StatusOr<FollowedFile::Place> NewFile(platform::Files& files, const platfo
   // TensorBoard reads files in the order of their names.
   return FollowedFile::Place{
       .path = absl::StrFormat("%s/%s%010d.%s.%d.%d", folder, kPrefix, absl::ToUnixSeconds(now),
-                              platform::HostName(), getpid(), resumed_step),
+                              platform::HostName(), getpid(), first_step),
       .header = RecordOf(version)};
 }
 
@@ -118,13 +118,13 @@ std::string TensorBoardRecord(std::string_view data) {
 }
 
 TensorBoardFile::TensorBoardFile(platform::Files& files, const platform::Clock& clock,
-                                 const std::string& directory, checkpoint::Owner self, int64_t resumed_step)
+                                 const std::string& directory, checkpoint::Owner self, int64_t first_step)
     : clock_(clock), file_(files, directory, std::move(self), "TensorBoard's events", [=, this, &files] {
-        return NewFile(files, clock_, directory, resumed_step, ahead_);
+        return NewFile(files, clock_, directory, first_step, ahead_);
       }) {
   ThrowIfUnwritable("cannot keep TensorBoard's events there", file_.Open());
   TensorBoardEvent start = EventAt(Now());
-  start.set_step(resumed_step > 0 ? resumed_step + 1 : 0);
+  start.set_step(first_step);
   start.mutable_session_log()->set_status(kStart);
   file_.Append(RecordOf(start));
 }

@@ -29,9 +29,9 @@ class TensorBoardFile {
  public:
   // Throws as ThrowIfUnwritable (directory_error.h), naming the folder, where it cannot be written, or the
   // directory is not there.
-  // `files` and `clock` outlive it.
+  // first_step: the first that comes. `files` and `clock` outlive it.
   TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,
-                  checkpoint::Owner self, int64_t resumed_step);
+                  checkpoint::Owner self, int64_t first_step);
   TensorBoardFile(const TensorBoardFile&) = delete;
   TensorBoardFile& operator=(const TensorBoardFile&) = delete;
 

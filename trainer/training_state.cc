@@ -152,6 +152,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
   return {.step = job.from.info.step,
           .skipped = job.from.info.skipped_steps,
           .is_own = job.from.info.job == config_.job,
+          .pending_report = job.from.info.pending_report,
           .checkpoint = job.from.path};
 }
 
@@ -217,7 +218,8 @@ void TrainingState::CheckCanaries(int64_t step) const {
   }
 }
 
-std::string TrainingState::Save(int64_t step, int64_t skipped, bool is_final) {
+std::string TrainingState::Save(int64_t step, int64_t skipped, const std::string& pending_report,
+                                bool is_final) {
   const auto committed = [&](const checkpoint::Saved& now) { Send(now, step); };
   checkpoint::Saved saved;
   try {
@@ -235,7 +237,8 @@ std::string TrainingState::Save(int64_t step, int64_t skipped, bool is_final) {
                               .global_batch_size = SequencesPerStep(plan_),
                               .sequence_length = plan_.batch.sequence_length,
                               .skipped_steps = skipped,
-                              .origin = origin_},
+                              .origin = origin_,
+                              .pending_report = pending_report},
                              arrays_.owned_shards(), whole_, committed);
   } catch (const checkpoint::DirectoryLost&) {
     throw;

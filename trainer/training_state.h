@@ -43,10 +43,11 @@ class TrainingState {
                 platform::Files& files, Backend& backend, const data::Loader& text, SendToWorker send);
 
   struct Start {
-    int64_t step = 0;        // that is done
-    int64_t skipped = 0;     // of the steps up to it
-    bool is_own = false;     // the checkpoint is one of this job
-    std::string checkpoint;  // its path; empty: initial weights
+    int64_t step = 0;            // that is done
+    int64_t skipped = 0;         // of the steps up to it
+    bool is_own = false;         // the checkpoint is one of this job
+    std::string pending_report;  // as in checkpoint::Info
+    std::string checkpoint;      // its path; empty: initial weights
   };
 
   // Collective: initial weights, or those of a checkpoint, which are then published to the programs. Holds
@@ -56,11 +57,12 @@ class TrainingState {
   Start Load(checkpoint::HeldLease& lease, std::function<void(std::exception_ptr)> lost,
              const std::function<void()>& moved);
 
-  // Collective: a checkpoint of the state after `step`, with the steps that were skipped. One that fails
+  // Collective: a checkpoint of the state after `step`, with the steps that were skipped, and rank 0's report
+  // of `step` where its validation is still to come. One that fails
   // while there are more to come is reported, and training goes on: a full disk may be emptied, and the
   // checkpoint before this one is still there. Returns the error; empty: none. Throws it where this was the
   // last (is_final), and DirectoryLost.
-  std::string Save(int64_t step, int64_t skipped, bool is_final);
+  std::string Save(int64_t step, int64_t skipped, const std::string& pending_report, bool is_final);
 
   // After a run of that step; the run behind it may be in flight, and may have written them. Throws
   // InstructionError where the job asks for canaries and one is gone.

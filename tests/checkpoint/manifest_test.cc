@@ -46,6 +46,10 @@ TEST(ManifestTest, WhatAJobBeganWithIsReadAgain) {
   EXPECT_EQ(ReadManifest(WriteManifest(manifest).text)->info.origin, manifest.info.origin);
 }
 
+TEST(ManifestTest, AStepWithoutAPendingReportHasNone) {
+  EXPECT_EQ(ReadManifest(WriteManifest(WholeManifest()).text)->info.pending_report, "");
+}
+
 TEST(CheckCoverageTest, PiecesComeInAnyOrderAndAreSorted) {
   Manifest manifest = WholeManifest();
   ASSERT_TRUE(CheckCoverage(manifest).ok());
@@ -132,7 +136,8 @@ TEST(ManifestTest, Version3IsWrittenAsTheGoldenText) {
                .global_batch_size = 4,
                .sequence_length = 16,
                .skipped_steps = 1,
-               .origin = Origin{.path = "/models/llama", .digest = "0123"}},
+               .origin = Origin{.path = "/models/llama", .digest = "0123"},
+               .pending_report = R"({"step": "20", "loss": 2.5})"},
       .files = {{.name = "rank-00000.safetensors", .bytes = 304, .digest = "first"},
                 {.name = "rank-00001.safetensors", .bytes = 280, .digest = "second"}},
       .arrays = {{.name = "model.norm.weight",
@@ -155,6 +160,7 @@ TEST(ManifestTest, Version3IsWrittenAsTheGoldenText) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(WriteManifest(*read).text, Golden("manifest_3.json"));
   EXPECT_EQ(read->arrays[1].pieces[1].slice, (fsdp::Slice{{0, 4}, {3, 6}}));
+  EXPECT_EQ(read->info.pending_report, R"({"step":"20","loss":2.5})");
 }
 
 // A checkpoint of the build of 2026-11-28 that was the last to write version 2.
@@ -203,18 +209,19 @@ TEST(ManifestTest, OtherVersionsAreRefusedByName) {
     std::string text = WriteManifest(WholeManifest()).text;
     text.replace(text.find("\"version\": 3"), 12, absl::StrCat("\"version\": ", version));
     const size_t behind = text.find("\",") + 2;
-    return std::string(ReadManifest("{\"xxh3_128\": \"" + platform::Xxh3Of(text.substr(behind)) + "\"," +
-                                    text.substr(behind))
-                           .status()
-                           .message());
+    return ReadManifest("{\"xxh3_128\": \"" + platform::Xxh3Of(text.substr(behind)) + "\"," +
+                        text.substr(behind))
+        .status();
   };
-  EXPECT_EQ(refusal(3), "");
+  EXPECT_EQ(refusal(3), absl::OkStatus());
+  EXPECT_EQ(refusal(4).code(), absl::StatusCode::kUnimplemented) << "it may be whole";
   EXPECT_EQ(
-      refusal(4),
+      refusal(4).message(),
       "manifest.json: it is of version 4, this build reads versions 2 to 3; use the build that wrote it or "
       "a newer one");
+  EXPECT_EQ(refusal(1).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(
-      refusal(1),
+      refusal(1).message(),
       "manifest.json: it is of version 1, this build reads versions 2 to 3; resume from it once with a build "
       "that reads it and writes version 2");
 }

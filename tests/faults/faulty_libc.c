@@ -10,7 +10,9 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,6 +25,7 @@ struct Faults {
   int64_t sync_ns;         // that each fsync and fdatasync takes longer
   int64_t write_ns;        // that each write to a file takes longer
   int64_t write_errno;     // what each write to a file fails with; 0: it does not
+  int64_t slow_syncs;      // of the files of a controller's store that have begun; counted here
 };
 
 static volatile struct Faults* faults;
@@ -31,9 +34,9 @@ static struct Faults none;
 __attribute__((constructor)) static void Open(void) {
   faults = &none;
   const char* const path = getenv("TANDEM_FAULTS");
-  const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+  const int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
-  void* const page = mmap(NULL, sizeof(struct Faults), PROT_READ, MAP_SHARED, fd, 0);
+  void* const page = mmap(NULL, sizeof(struct Faults), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (page != MAP_FAILED) faults = page;
   close(fd);
 }
@@ -160,12 +163,24 @@ WRITE(write, (int fd, const void* data, size_t size), fd, data, size)
 WRITE(pwrite, (int fd, const void* data, size_t size, off_t at), fd, data, size, at)
 WRITE(pwrite64, (int fd, const void* data, size_t size, off64_t at), fd, data, size, at)
 
-#define SYNC(name)                                    \
-  int name(int fd) {                                  \
-    static __typeof__(&name) real;                    \
-    if (real == NULL) real = REAL(name);              \
-    if (faults != NULL) Sleep(faults->sync_ns);       \
-    return real(fd);                                  \
+static int IsOfStore(int fd) {
+  char link[64], path[4096] = {0};
+  snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+  return readlink(link, path, sizeof(path) - 1) > 0 && strstr(path, "/controller.") != NULL;
+}
+
+static void Sync(int fd) {
+  if (faults == NULL || faults->sync_ns == 0) return;
+  if (IsOfStore(fd)) __atomic_add_fetch(&faults->slow_syncs, 1, __ATOMIC_RELAXED);
+  Sleep(faults->sync_ns);
+}
+
+#define SYNC(name)                       \
+  int name(int fd) {                     \
+    static __typeof__(&name) real;       \
+    if (real == NULL) real = REAL(name); \
+    Sync(fd);                            \
+    return real(fd);                     \
   }
 SYNC(fsync)
 SYNC(fdatasync)

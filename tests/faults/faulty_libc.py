@@ -30,6 +30,11 @@ class Faults:
         """Seconds that the clock is ahead, that syncs and writes take longer, and what writes fail with."""
         self.page[:LAYOUT.size] = LAYOUT.pack(int(clock * 1e9), int(sync * 1e9), int(write * 1e9), error)
 
+    @property
+    def slow_syncs(self):
+        """How many slow syncs of a controller's store have begun."""
+        return struct.unpack_from("<q", self.page, LAYOUT.size)[0]
+
     @contextlib.contextmanager
     def with_faults(self, **faults):
         self.set(**faults)

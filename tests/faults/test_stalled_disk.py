@@ -7,6 +7,22 @@ from faulty_libc import compile_into
 from hostile_cluster import WORKER_TIMEOUT, HostileCluster
 
 
+def commit_that_stands_still(cluster):
+    """A submit whose commit has begun, and no earlier than when."""
+    faults, begin = cluster.faults["controller"], time.monotonic()
+    submit = cluster.start_cli("submit", "-f", cluster.write(tiny_job("later", ranks=1, steps=5)))
+    before = faults.slow_syncs
+
+    def has_begun():
+        nonlocal begin
+        if faults.slow_syncs > before:
+            return True
+        begin = time.monotonic()
+        return False
+    wait_for("the store's disk stands still", has_begun)
+    return submit, begin
+
+
 def test_readers_do_not_wait_for_a_disk_that_stands_still(bin_dir, tmp_path):
     cluster = HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))
     try:
@@ -15,9 +31,7 @@ def test_readers_do_not_wait_for_a_disk_that_stands_still(bin_dir, tmp_path):
         wait_for("steps are reported", lambda: cluster.step("runs") > 0)
         stall = 20
         with cluster.faults["controller"].with_faults(sync=stall):
-            begin = time.monotonic()
-            later = cluster.start_cli("submit", "-f", cluster.write(tiny_job("later", ranks=1, steps=5)))
-            time.sleep(2)  # its commit has begun, and readers that wait for it have lost their patience
+            later, begin = commit_that_stands_still(cluster)
         rounds = 0
         while time.monotonic() - begin < stall - 2:
             for question in (["describe", "runs", "-o", "json"], ["get", "jobs"], ["events", "runs"],
@@ -39,9 +53,7 @@ def test_running_jobs_outlive_a_disk_that_stands_still(bin_dir, tmp_path):
         cluster.wait_state("runs", "RUNNING")
         stall = 4 * WORKER_TIMEOUT
         with cluster.faults["controller"].with_faults(sync=stall):
-            later = cluster.start_cli("submit", "-f", cluster.write(tiny_job("later", ranks=1, steps=5)))
-            time.sleep(1)  # its commit has begun
-        begin = time.monotonic()
+            later, begin = commit_that_stands_still(cluster)
         while time.monotonic() - begin < stall - 2:  # users who look do not make it worse
             cluster.cli("get", "jobs", timeout=3 * stall)
         assert later.wait(timeout=120) in (0, 7)  # 7: not answered in time, and the job is there all the same

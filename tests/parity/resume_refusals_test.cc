@@ -10,6 +10,7 @@
 #include "checkpoint/lease.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
+#include "platform/xxh3.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
@@ -94,6 +95,29 @@ TEST(ResumeRefusalTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsRep
   EXPECT_EQ(again.resumed_step, 0);
   EXPECT_EQ(again.steps.size(), 8u);
   EXPECT_EQ(again.checkpoints, (std::vector<int64_t>{3, 6, 8}));
+}
+
+TEST(ResumeRefusalTest, ACheckpointOfANewerBuildIsNotPassedOver) {
+  const TemporaryFolder folder;
+  JobOptions options = OnRanks(2, folder.path());
+  options.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options));
+  const std::string manifest = folder.path() + "/step-8/manifest.json";
+  std::string text = Content(manifest);
+  text.replace(text.find("\"version\": 3"), 12, "\"version\": 4");
+  const size_t behind = text.find("\",") + 2;
+  std::ofstream(manifest) << "{\"xxh3_128\": \"" << platform::Xxh3Of(text.substr(behind)) << "\","
+                          << text.substr(behind);
+  for (const std::string& resume : {std::string("newest"), folder.path() + "/step-8"}) {
+    options.resume = resume;
+    EXPECT_THAT(
+        RefusalOf(MakeJob(options)).message,
+        StartsWith("checkpoint.resume: checkpoint " + folder.path() +
+                   "/step-8: manifest.json: it is of version 4, this build reads versions 2 to 3; use the "
+                   "build that wrote it or a newer one; "));
+  }
+  options.resume = folder.path() + "/step-6";  // its own step 8 could not be saved
+  EXPECT_THAT(RefusalOf(MakeJob(options)).message, HasSubstr("step-8: manifest.json: it is of version 4"));
 }
 
 // Two jobs were submitted when the directory was empty. The second waited for the first, which was short.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -63,6 +64,74 @@ TEST(ValidationTest, AStopSavesTheStepWhoseValidationItCuts) {
   EXPECT_GT(run.steps[1].loss(), 0);
   EXPECT_EQ(ValidationLossOf(run.steps[1]), std::nullopt) << "it is not of the whole validation";
   EXPECT_EQ(NumLines(folder.path() + "/metrics.jsonl"), 3) << "steps 0 to 2";
+}
+
+// A job that goes on from what the one in `from` had on the disk at a crash just behind its save of that
+// step.
+JobRun Resumed(const std::string& from, int64_t step) {
+  const TemporaryFolder folder;
+  const std::string name = "step-" + std::to_string(step);
+  std::filesystem::copy(from + "/" + name, folder.path() + "/" + name);
+  std::ifstream in(from + "/metrics.jsonl");
+  std::ofstream out(folder.path() + "/metrics.jsonl");
+  std::string line;
+  for (int64_t i = 0; i < step && std::getline(in, line); ++i) {  // from step 0
+    out << line << "\n";
+  }
+  out.close();
+  JobOptions options = Validating(folder.path());
+  options.resume = "newest";
+  JobRun run = RunJob(MakeJob(options));
+  EXPECT_EQ(NumLines(folder.path() + "/metrics.jsonl"), options.steps + 1) << "each step has one";
+  return run;
+}
+
+void ExpectSameReport(const v1::StepReport& actual, const v1::StepReport& expected) {
+  EXPECT_EQ(actual.step(), expected.step());
+  EXPECT_EQ(actual.loss(), expected.loss());
+  EXPECT_EQ(actual.grad_norm(), expected.grad_norm());
+  EXPECT_EQ(actual.learning_rate(), expected.learning_rate());
+  EXPECT_EQ(actual.tokens(), expected.tokens());
+  EXPECT_EQ(ValidationLossOf(actual), ValidationLossOf(expected));
+}
+
+TEST(ValidationTest, AResumeReportsTheStepWhoseValidationACrashCut) {
+  const TemporaryFolder plain_folder;
+  const JobRun plain = RunJob(MakeJob(Validating(plain_folder.path())));
+  for (const uint32_t request : {trainer::kRequestCheckpoint, trainer::kRequestStop}) {
+    const TemporaryFolder folder;
+    const AskInAValidation asked([&](trainer::RequestBox& box) { box.Add(request, kId); });
+    RunJob(MakeJob(Validating(folder.path())), asked.options());
+    const JobRun run = Resumed(folder.path(), 2);
+    EXPECT_EQ(run.resumed_step, 2);
+    ASSERT_EQ(run.steps.size(), 7u);
+    for (size_t i = 0; i < run.steps.size(); ++i) {
+      ExpectSameReport(run.steps[i], plain.steps.at(i + 1));
+    }
+    EXPECT_TRUE(run.arrays == plain.arrays);
+  }
+}
+
+TEST(ValidationTest, AStopInThatOfTheLastStepIsMadeUpForByAResume) {
+  const TemporaryFolder plain_folder;
+  JobOptions options = Validating(plain_folder.path());
+  options.steps = 2;
+  options.decays = false;
+  const JobRun plain = RunJob(MakeJob(options));
+  const TemporaryFolder folder;
+  options.checkpoint_directory = folder.path();
+  const AskInAValidation asked([](trainer::RequestBox& box) { box.Add(trainer::kRequestStop, kId); });
+  const JobRun stopped = RunJob(MakeJob(options), asked.options());
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.checkpoints, std::vector<int64_t>{2});
+  options.resume = "newest";
+  const JobRun run = RunJob(MakeJob(options));
+  EXPECT_FALSE(run.stopped);
+  ASSERT_EQ(run.steps.size(), 1u);
+  ExpectSameReport(run.steps[0], plain.steps.at(1));
+  EXPECT_NE(ValidationLossOf(run.steps[0]), std::nullopt);
+  EXPECT_EQ(Content(folder.path() + "/metrics.jsonl").find("\"step\":2"),
+            Content(folder.path() + "/metrics.jsonl").rfind("\"step\":2"));
 }
 
 TEST(ValidationTest, AStopBeforeTheFirstStepDoesNotWait) {

@@ -84,7 +84,7 @@ TEST_F(MetricsFileTest, TheValidationBeforeTheFirstStepHasNothingElse) {
 
 TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
-  MetricsFile file(files_, folder_, self_, 2);
+  MetricsFile file(files_, folder_, self_, 3);
   EXPECT_EQ(Content(), "{\"step\":1}\n{\"step\":2}\n");
 }
 

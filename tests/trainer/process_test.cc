@@ -196,13 +196,13 @@ TEST_F(ProcessTest, TheSurvivorOfAKilledRankSaysWhereItStood) {
   EXPECT_NE(cause.message(), "");
 }
 
+// The other rank may notice the loss of this one before a request of its own.
 TEST_F(ProcessTest, StopNowEndsAtOnce) {
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
-  daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
   daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
-  ExpectExit(0, ExitCode::kStopped, kSoon);
   ExpectExit(1, ExitCode::kStopped, kSoon);
+  ExpectExit(0, ExitCode::kPeerLost, kSoon);
 }
 
 TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
@@ -212,7 +212,6 @@ TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
   ASSERT_TRUE(WaitForReport(2).has_value());
   ASSERT_TRUE(checkpoint::ReadOwner(platform::SystemFiles(), directory).ok());
   daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
-  daemon_->Request(1, v1::DESIRED_STOP_NOW, 0);
   ExpectExit(0, ExitCode::kStopped, kSoon);
   EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
@@ -401,10 +400,9 @@ TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
 TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
-  daemon_->CloseChannel(0);
   daemon_->CloseChannel(1);
-  ExpectExit(0, ExitCode::kStopped, kSoon);
   ExpectExit(1, ExitCode::kStopped, kSoon);
+  ExpectExit(0, ExitCode::kPeerLost, kSoon);
 }
 
 TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItselfAndGivesTheDirectoryBack) {

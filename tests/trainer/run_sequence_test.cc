@@ -83,7 +83,7 @@ std::string Drive(
         }
         break;
       case Action::kSave:
-        log.push_back(absl::StrCat("save", sequence.step(), sequence.validation_follows() ? "?" : "",
+        log.push_back(absl::StrCat("save", sequence.step(), sequence.validation_pending() ? "?" : "",
                                    sequence.is_final() ? "!" : ""));
         sequence.Saved(!saves_fail);
         break;
@@ -154,7 +154,7 @@ TEST(RunSequenceTest, ARequestThatIsAgreedOnBeforeABoundaryActsThere) {
 TEST(RunSequenceTest, AStopThatIsKnownDoesNotWaitForAValidation) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true},
                   [](int64_t step) { return Agreed{.stop = step == 3}; }),
-            "begin2 train2>3 update3 | save3! stop");
+            "begin2 train2>3 update3 | save3?! stop");
 }
 
 // What comes in one piece of a validation.
@@ -164,10 +164,16 @@ std::function<Agreed(int64_t, int)> InPiece(int64_t at_step, int at_piece, const
 
 const auto kNothing = [](int64_t) { return Agreed{}; };
 
-TEST(RunSequenceTest, AStopInAValidationDropsItsRest) {
+TEST(RunSequenceTest, AStopInAValidationLeavesItsRestToTheResume) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(3, 2, {.stop = true})),
-            "begin2 train2>3 update3 | validate3 - save3! stop");
+            "begin2 train2>3 update3 | validate3 - save3?! stop");
+  EXPECT_EQ(Drive({.first_step = 3,
+                   .validates_first = true,
+                   .last_step = 4,
+                   .validate_every = 3,
+                   .has_directory = true}),
+            "validate3 begin4 update4 | validate4 save4! finish");
 }
 
 TEST(RunSequenceTest, AStopInTheLastPieceOfAValidationLosesNothing) {
@@ -182,10 +188,30 @@ TEST(RunSequenceTest, AStopBeforeTheFirstStepHasNothingToSave) {
             "validate0 - stop");
 }
 
-TEST(RunSequenceTest, AStopInTheLastValidationIsTheEnd) {
+TEST(RunSequenceTest, AStopInTheLastValidationIsNoEnd) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(2, 1, {.stop = true})),
-            "begin2 update2 | validate2 - save2! finish");
+            "begin2 update2 | validate2 - save2?! stop");
+  EXPECT_EQ(
+      Drive({.first_step = 1, .last_step = 2, .validate_every = 3}, kNothing, InPiece(2, 1, {.stop = true})),
+      "begin2 update2 | validate2 - stop");
+  EXPECT_EQ(Drive({.first_step = 2,
+                   .validates_first = true,
+                   .last_step = 2,
+                   .validate_every = 3,
+                   .has_directory = true}),
+            "validate2 finish");
+  EXPECT_EQ(Drive({.first_step = 2,
+                   .validates_first = true,
+                   .last_step = 2,
+                   .validate_every = 3,
+                   .has_directory = true},
+                  kNothing, InPiece(2, 2, {.stop = true})),
+            "validate2 - stop");
+}
+
+TEST(RunSequenceTest, AJobThatNeverValidatesDoesNotFirst) {
+  EXPECT_EQ(Drive({.first_step = 2, .validates_first = true, .last_step = 3}), "begin3 update3 | finish");
 }
 
 TEST(RunSequenceTest, ACheckpointIsSavedInTheMiddleOfAValidation) {
@@ -223,7 +249,7 @@ TEST(RunSequenceTest, AStopBehindASaveThatFailedSavesAgain) {
                   return Agreed{.checkpoint = step == 3 && piece == 1, .stop = step == 3 && piece == 2};
                 },
                 /*saves_fail=*/true),
-            "begin2 train2>3 update3 | validate3 - save3? answer validate3 - save3! stop");
+            "begin2 train2>3 update3 | validate3 - save3? answer validate3 - save3?! stop");
 }
 
 TEST(RunSequenceTest, WithoutADirectoryNothingIsSavedAndRequestsAreAnswered) {

@@ -114,7 +114,7 @@ TEST_F(TensorBoardTest, TheValidationBeforeTheFirstStepHasNothingElse) {
 TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
   TensorBoardFile(files_, clock_, folder_, self_, 0).Append(ReportOf("step: 12"));
   clock_.Advance(absl::Seconds(5));
-  TensorBoardFile(files_, clock_, folder_, self_, 10).Append(ReportOf("step: 11"));
+  TensorBoardFile(files_, clock_, folder_, self_, 11).Append(ReportOf("step: 11"));
   const std::vector<TensorBoardEvent> events = Events();
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[1].step(), 0);
@@ -125,7 +125,7 @@ TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
 TEST_F(TensorBoardTest, AClockThatIsBehindMakesNoEarlierFile) {
   TensorBoardFile(files_, clock_, folder_, self_, 0).Append(ReportOf("step: 12"));
   clock_.Advance(-absl::Hours(1));
-  TensorBoardFile(files_, clock_, folder_, self_, 10).Append(ReportOf("step: 11"));
+  TensorBoardFile(files_, clock_, folder_, self_, 11).Append(ReportOf("step: 11"));
   const std::vector<TensorBoardEvent> events = Events();
   ASSERT_EQ(events.size(), 6u);
   EXPECT_EQ(events[4].step(), 11) << "the later start is read behind the earlier one";

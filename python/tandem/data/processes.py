@@ -90,6 +90,10 @@ def _work(pipe, tokenizer, text_field):
     while True:
         try:
             raws, json_lines = pipe.recv()
-            pipe.send(tokenize_part(tokenizer, text_field, raws, json_lines))
         except (EOFError, OSError):
+            return
+        tokens = tokenize_part(tokenizer, text_field, raws, json_lines)  # its errors end the process with their text
+        try:
+            pipe.send(tokens)
+        except OSError:
             return

@@ -4,6 +4,7 @@ import array
 import gzip
 import hashlib
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -19,6 +20,7 @@ import zstandard
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
 import tandem
+from tandem.data import processes
 from tandem.data.errors import DataError
 from tandem.data.inputs import Input, InputFile
 from tandem.data.prepare import PART_BYTES, Options, prepare
@@ -328,3 +330,13 @@ def test_progress_has_rate_and_time_left():
     now[0] = 10
     progress.show(500_000_000, 1_500_000)
     assert "25%  500.0 MB of 2.0 GB  50.0 MB/s  1.5M tokens  ETA 0:00:30" in screen[0]
+
+
+def test_an_error_of_the_system_in_a_process_is_not_its_silent_end(monkeypatch):
+    def fail(*_):
+        raise OSError("no room")
+    monkeypatch.setattr(processes, "tokenize_part", fail)
+    here, there = multiprocessing.Pipe()
+    here.send(([b"text"], False))
+    with pytest.raises(OSError, match="no room"):
+        processes._work(there, {"path": "bytes"}, "text")
