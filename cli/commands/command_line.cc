@@ -332,33 +332,16 @@ class Parser : public CommandTree {
                      "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu, whatever "
                      "resources.device is)")
         ->type_name("NAME|FILE");
-    CLI::Option* compare =
-        plan->add_option_function<std::string>(
-                "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
-                "Also plan other values of one field: prefetch=0,1,2, or accumulation=1,2,4; or other "
-                "schedules: sequential,overlap,overlap+delay")
-            ->type_name("FIELD=VALUES");
-    CLI::Option* trace =
-        plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
-            ->type_name("FILE");
-    CLI::Option* program =
-        plan->add_flag("--program", plan_options->program,
-                       "Print the programs, buffer by buffer and instruction by instruction");
-    CLI::Option* without_wait =
-        plan->add_option(
-                "--without-wait", plan_options->without_wait,
-                "Only show the result of the check if this instruction of the train program has no waits")
-            ->type_name("INSTRUCTION");
-    CLI::Option* without_instruction =
-        plan->add_option("--without-instruction", plan_options->without_instruction,
-                         "Only show the result of the check for the train program without this instruction")
-            ->type_name("INSTRUCTION")
-            ->excludes(without_wait);
-    CLI::Option* format = AddFormat(plan, plan_options->format, {"table", "json"});
-    for (CLI::Option* answer : {compare, trace, program, format}) {
-      answer->excludes(without_wait)->excludes(without_instruction);
-    }
-    plan->footer("INSTRUCTION is a number of the listing that --program prints.");
+    plan->add_option_function<std::string>(
+            "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
+            "Also plan other values of one field: prefetch=0,1,2, or accumulation=1,2,4; or other "
+            "schedules: sequential,overlap,overlap+delay")
+        ->type_name("FIELD=VALUES");
+    plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
+        ->type_name("FILE");
+    plan->add_flag("--program", plan_options->program,
+                   "Print the programs, buffer by buffer and instruction by instruction");
+    AddFormat(plan, plan_options->format, {"table", "json"});
 
     AddGroups();
     AddData();

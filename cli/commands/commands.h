@@ -235,10 +235,6 @@ struct PlanOptions {
   std::string profile = "cpu";         // of the device: a preset's name or a file
   std::optional<std::string> compare;  // "prefetch=0,1,2"
   std::string trace;                   // file to write, or empty
-  // Only what the check says of the train program without something: the waits of one instruction, or all of
-  // it.
-  std::optional<int> without_wait;
-  std::optional<int> without_instruction;
 };
 Outcome Plan(Context& context, const PlanOptions& options);
 

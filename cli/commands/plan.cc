@@ -12,7 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/job_file.h"
-#include "cli/plan/check_without.h"
 #include "cli/plan/memory_chart.h"
 #include "cli/plan/plan_variants.h"
 #include "cli/plan/timeline_chart.h"
@@ -238,20 +237,6 @@ absl::Status Compare(Context& context, const v1::JobSpec& spec, const v1::JobSpe
   return absl::OkStatus();
 }
 
-// The check of the train program without what the options name.
-Outcome TryCheck(Context& context, const PlanOptions& options, const plan::JobPlan& plan) {
-  const bool wait = options.without_wait.has_value();
-  const int instruction = wait ? *options.without_wait : *options.without_instruction;
-  const absl::StatusOr<CheckAnswer> answer =
-      wait ? CheckWithoutWait(plan, instruction) : CheckWithoutInstruction(plan, instruction);
-  if (!answer.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--without-", wait ? "wait " : "instruction ", instruction,
-                                                   ": ", answer.status().message()));
-  }
-  context.console.Write(Stream::kOut, answer->text);
-  return answer->refused ? kFailed : kOk;
-}
-
 }  // namespace
 
 Outcome Plan(Context& context, const PlanOptions& options) {
@@ -277,9 +262,6 @@ Outcome Plan(Context& context, const PlanOptions& options) {
     v1::JobSpec resolved = OnDeviceOf(result.profile, job.resolved);
     TANDEM_ASSIGN_OR_RETURN(result.prefetch, SetPrefetch(result.profile, resolved));
     result.plan = plan::MakeJobPlan(resolved);
-    if (options.without_wait.has_value() || options.without_instruction.has_value()) {
-      return TryCheck(context, options, result.plan);
-    }
     TANDEM_ASSIGN_OR_RETURN(result.prediction, AsUsage(plan::Predict(result.plan, result.profile)));
     result.advice = plan::Advise(resolved, result.plan, result.prediction, result.profile);
     if (options.compare.has_value()) {

@@ -61,8 +61,6 @@ TEST_F(CommandTest, UsageErrorsNameWhatIsWrongAndWhatIsAllowed) {
            {{"up", "--metrics-listen", "[::1:9464"},
             "up: --metrics-listen: \"[::1:9464\" is not an address; allowed: HOST:PORT with a port from 1 to "
             "65535, as in 127.0.0.1:9464, or off"},
-           {{"plan", "-f", "a", "--without-wait", "1", "--program"},
-            "plan: --program excludes --without-wait; see `tandem plan --help`"},
            {{"get"},
             "get: its second word is missing or unknown; allowed: get jobs, get workers; see `tandem get "
             "--help`"},

@@ -97,9 +97,7 @@ TEST_F(PlanTest, AnnouncesAStepThatTakesLongToWhoeverWaitsForIt) {
   const std::string file = GoodJobFile();
   for (const bool terminal : {true, false}) {
     console_.terminal = terminal;
-    EXPECT_EQ(Tandem({"plan", "-f", file, "--set", "training.global_batch_size=2056", "--without-instruction",
-                      "0"}),
-              kFailed);
+    EXPECT_EQ(Tandem({"plan", "-f", file, "--set", "training.global_batch_size=2056"}), kOk);
     EXPECT_EQ(console_.err,
               terminal
                   ? "tandem: plan: building, checking and simulating a step of about 4112 forwards of nodes "
@@ -278,45 +276,6 @@ TEST_F(PlanTest, WritesATraceAndSaysWhere) {
   }
   EXPECT_EQ(events, worked);
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--trace", folder_ + "/no/such/file"}), kFailed);
-  EXPECT_EQ(console_.out, "");
-}
-
-// The train program's instructions by what they do, in order.
-std::vector<std::string> Instructions(const std::string& plan_json) {
-  return nlohmann::json::parse(plan_json)["programs"]["train"]["instructions"]
-      .get<std::vector<std::string>>();
-}
-
-int IndexOf(const std::vector<std::string>& instructions, const std::string& what) {
-  const auto found = std::find_if(instructions.begin(), instructions.end(),
-                                  [&](const std::string& line) { return absl::StrContains(line, what); });
-  return found == instructions.end() ? -1 : static_cast<int>(found - instructions.begin());
-}
-
-TEST_F(PlanTest, TheCheckNamesTheRuleThatAMissingWaitOrInstructionBreaks) {
-  ASSERT_EQ(Tandem({"plan", "-f", GoodJobFile(), "-o", "json"}), kOk) << console_.err;
-  const std::vector<std::string> instructions = Instructions(console_.out);
-  const std::string backward = std::to_string(IndexOf(instructions, "backward-input layers.0.mlp"));
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-wait", backward}), kFailed);
-  EXPECT_THAT(
-      console_.out,
-      ContainsRegex("backward-input layers.0.mlp mb 0\\) no longer waits for [0-9]+ \\(unshard layers.0"));
-  EXPECT_THAT(console_.out, HasSubstr("\nrefused: ordered: "));
-  const std::string optimizer = std::to_string(IndexOf(instructions, "optimizer layers.0"));
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-instruction", optimizer}), kFailed);
-  EXPECT_THAT(console_.out, HasSubstr("optimizer layers.0) is no longer in the program"));
-  EXPECT_THAT(console_.out, HasSubstr("\nrefused: meant: "));
-}
-
-TEST_F(PlanTest, AnInstructionThatThereIsNotOrThatDoesNotWaitIsRefused) {
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-wait", "100000"}), kUsage);
-  EXPECT_THAT(console_.err,
-              ContainsRegex("the train program has instructions 0 to [0-9]+; these wait: [0-9]+, "));
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-wait", "0"}), kUsage);
-  EXPECT_THAT(console_.err, HasSubstr("0 (load-inputs) waits for nothing; these wait: "));
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-instruction", "-1"}), kUsage);
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--without-instruction", "1", "--without-wait", "1"}),
-            kUsage);
   EXPECT_EQ(console_.out, "");
 }
 
