@@ -130,6 +130,20 @@ def check_pods(documents):
     assert drain + 10 <= worker["terminationGracePeriodSeconds"], "the worker would be killed while it drains"
 
 
+def check_room_for_logs(root, documents):
+    """A pod is evicted, with all its jobs, when its volume holds more than its sizeLimit: the worker's own bounds keep below."""
+    mib = {name: int(number) for name, number in
+           re.findall(r"constexpr int64_t (kMost\w+) = (\d+) \* kMib;", (root / "worker/log_limit.cc").read_text())}
+    config = next(document for document in documents if order(document) == ("ConfigMap", "tandem-config-DIGEST"))["data"]
+    pod = next(document for document in documents if order(document) == ("StatefulSet", "tandem-worker"))["spec"]["template"]["spec"]
+    gpus = int(pod["containers"][0]["resources"]["limits"].get("nvidia.com/gpu", 0))
+    slots = max(gpus, yaml.safe_load(config["worker.yaml"])["slots"])
+    state = next(volume for volume in pod["volumes"] if volume["name"] == "state")["emptyDir"]["sizeLimit"]
+    # A log is cut every second; until then a rank may print a lot.
+    logs = mib["kMostOfEnded"] + 2 * slots * mib["kMostOfOne"]
+    assert logs < 0.75 * 1024 * int(state.removesuffix("Gi")), f"{logs} MiB of logs, the volume has {state}"
+
+
 def check_generators(folder):
     """kubectl of Debian 12 (1.20) knows no other fields of a generator, and takes no file that has one."""
     known = {"name", "namespace", "behavior", "files", "literals", "env", "envs", "type"}
@@ -173,6 +187,7 @@ def main():
             f"kubectl kustomize {folder.relative_to(root)} makes other manifests than {path.relative_to(root)}: see --update")
         found = [line for version in VERSIONS for line in violations(documents, version)]
         assert not found, "\n".join(found)
+        check_room_for_logs(root, documents)
         check_pods(documents)
         check_traffic(documents, monitored=folder.name == "monitoring")
         check_disruptions(documents)
