@@ -25,6 +25,7 @@ struct Faults {
   int64_t sync_ns;         // that each fsync and fdatasync takes longer
   int64_t write_ns;        // that each write to a file takes longer
   int64_t write_errno;     // what each write to a file fails with; 0: it does not
+  int64_t folder_errno;    // what each fsync of a folder fails with; 0: it does not
   int64_t slow_syncs;      // of the files of a controller's store that have begun; counted here
 };
 
@@ -175,11 +176,24 @@ static void Sync(int fd) {
   Sleep(faults->sync_ns);
 }
 
+// 0: go on.
+static int SyncFolder(int fd) {
+  struct stat status;
+  return faults != NULL && faults->folder_errno != 0 && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)
+             ? (int)faults->folder_errno
+             : 0;
+}
+
 #define SYNC(name)                       \
   int name(int fd) {                     \
     static __typeof__(&name) real;       \
     if (real == NULL) real = REAL(name); \
     Sync(fd);                            \
+    const int error = SyncFolder(fd);    \
+    if (error != 0) {                    \
+      errno = error;                     \
+      return -1;                         \
+    }                                    \
     return real(fd);                     \
   }
 SYNC(fsync)

@@ -6,7 +6,7 @@ import pathlib
 import struct
 import subprocess
 
-LAYOUT = struct.Struct("<qqqq")
+LAYOUT = struct.Struct("<qqqqq")
 
 
 def compile_into(folder):
@@ -26,9 +26,9 @@ class Faults:
             self.page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
         self.environment = {"LD_PRELOAD": str(library), "TANDEM_FAULTS": str(path)}
 
-    def set(self, clock=0.0, sync=0.0, write=0.0, error=0):
-        """Seconds that the clock is ahead, that syncs and writes take longer, and what writes fail with."""
-        self.page[:LAYOUT.size] = LAYOUT.pack(int(clock * 1e9), int(sync * 1e9), int(write * 1e9), error)
+    def set(self, clock=0.0, sync=0.0, write=0.0, error=0, folder=0):
+        """Seconds that the clock is ahead, that syncs and writes take longer; what writes and a folder's fsync fail with."""
+        self.page[:LAYOUT.size] = LAYOUT.pack(int(clock * 1e9), int(sync * 1e9), int(write * 1e9), error, folder)
 
     @property
     def slow_syncs(self):

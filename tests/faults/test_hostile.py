@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uses the service as somebody would who wants it to fail, for as long as asked, and counts what happened.
 
-A job trains on three workers while tricks are played, drawn at random: those of outages.py and strangers.py. After each
+A job trains on three workers while tricks are played, drawn at random: those of outages.py, store_faults.py and strangers.py. After each
 the cluster must serve, and the job must train on or end with the cause that fits. A sample of the tricks runs in CI, and a
 round of each with scripts/test.sh --full; the hostile half hour is
 
@@ -16,6 +16,7 @@ import traceback
 import pytest
 
 import outages
+import store_faults
 import strangers
 from faulty_libc import compile_into
 from hostile_cluster import HostileCluster
@@ -24,7 +25,9 @@ from storm import Storm
 TRICKS = [outages.clock_jumps, outages.clock_set_back_while_a_link_is_held, outages.controller_returns_in_another_time,
           outages.slow_disk, outages.full_disk_of_a_worker, outages.full_disk_of_the_controller, outages.held_link,
           outages.cut_links, outages.slow_link, outages.half_open_clients, outages.stopped_controller,
-          outages.stopped_worker, outages.killed_controller, strangers.second_controller,
+          outages.stopped_worker, outages.killed_controller, store_faults.stalled_store,
+          store_faults.damaged_store, store_faults.folders_that_cannot_be_made_durable, store_faults.removed_socket,
+          store_faults.hung_up_controller, strangers.second_controller,
           strangers.another_controller_behind_the_address, strangers.second_worker, strangers.lying_worker,
           strangers.raving_worker, strangers.flood, strangers.half_sent_messages]
 
