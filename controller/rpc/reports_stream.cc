@@ -19,6 +19,9 @@ namespace tandem::controller {
 namespace {
 
 constexpr int kMostScalars = 256;               // of one report
+constexpr size_t kMostScalarName = 128;         // bytes; kept with each step
+constexpr size_t kMostJobId = 64;               // bytes; those that the controller makes are shorter
+constexpr size_t kMostKnown = 1024;             // jobs that a stream looks up less often than it names them
 constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits soon
 
 // Norms name their table by its digest. A worker that chose the digest could name the norms of other jobs.
@@ -78,6 +81,10 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
   absl::Status Take() {
     TANDEM_RETURN_IF_ERROR(CheckLimits(incoming_));
     const v1::AttemptId& id = incoming_.id();
+    if (id.job_id().size() > kMostJobId) {
+      return absl::InvalidArgumentError(absl::StrCat("the id of a job has at most ", kMostJobId,
+                                                     " bytes, and this one ", id.job_id().size()));
+    }
     for (const v1::StepReport& report : incoming_.reports()) {
       if (report.attempt() != 0 && report.attempt() != id.attempt()) {
         return absl::InvalidArgumentError(absl::StrCat("step ", report.step(), " of job ", id.job_id(),
@@ -88,6 +95,13 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
         return absl::InvalidArgumentError(absl::StrCat("step ", report.step(), " of job ", id.job_id(),
                                                        " has ", report.scalars_size(),
                                                        " scalars; allowed: ", kMostScalars));
+      }
+      for (const auto& [name, value] : report.scalars()) {
+        if (name.size() > kMostScalarName) {
+          return absl::InvalidArgumentError(absl::StrCat("step ", report.step(), " of job ", id.job_id(),
+                                                         " has a scalar whose name has ", name.size(),
+                                                         " bytes; allowed: ", kMostScalarName));
+        }
       }
     }
     TANDEM_RETURN_IF_ERROR(CheckTable(incoming_));
@@ -160,6 +174,9 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
     } else {
       platform::Log(platform::LogLevel::kWarning, "reports of a job that is not here are not taken",
                     {{"job", id}});
+    }
+    if (known_.size() >= kMostKnown) {
+      known_.clear();  // it names more jobs than any worker has; each is looked up again
     }
     known_[id] = {clock_.Now(), known};
     return known;

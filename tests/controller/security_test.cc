@@ -283,6 +283,12 @@ TEST_F(SecurityTest, AWorkerMayNotReportForJobsOfOthers) {
   batch.mutable_reports(0)->set_attempt(1);
   batch.mutable_reports(0)->set_step(int64_t{1} << 40);
   EXPECT_THAT(report_as("w").error_message(), HasSubstr("has no step 1099511627776; its steps are 0 to "));
+  batch.mutable_reports(0)->set_step(2);
+  (*batch.mutable_reports(0)->mutable_scalars())[std::string(129, 's')] = 1;
+  EXPECT_THAT(report_as("w").error_message(), HasSubstr("a scalar whose name has 129 bytes; allowed: 128"));
+  batch.mutable_reports(0)->clear_scalars();
+  batch.mutable_id()->set_job_id(std::string(65, 'a'));
+  EXPECT_THAT(report_as("w").error_message(), HasSubstr("at most 64 bytes, and this one 65"));
 }
 
 TEST_F(SecurityTest, AClientThatExpectsAnotherControllerDoesNotTalkToThisOne) {
