@@ -2,11 +2,16 @@
 #include "controller/core/state.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "proto/reasons.h"
 
 namespace tandem::controller {
 namespace {
+
+// The certificate of a pool lets one machine register under any number of ids.
+constexpr size_t kMostAway = 1000;
 
 // By live jobs.
 int SlotsInUse(const State& state, const std::string& worker) {
@@ -142,6 +147,23 @@ void Prune(State& state) {
     const auto& [id, worker] = item;
     return HasLeft(worker) && SlotsInUse(state, id) == 0;
   });
+  std::vector<std::pair<absl::Time, std::string>> away;
+  for (const auto& [id, worker] : state.workers) {
+    if (!worker.connected) {
+      away.emplace_back(worker.since, id);
+    }
+  }
+  if (away.size() <= kMostAway) {
+    return;
+  }
+  std::sort(away.begin(), away.end());
+  size_t to_drop = away.size() - kMostAway;
+  for (size_t i = 0; i < away.size() && to_drop > 0; ++i) {
+    if (SlotsInUse(state, away[i].second) == 0) {
+      state.workers.erase(away[i].second);
+      --to_drop;
+    }
+  }
 }
 
 }  // namespace tandem::controller

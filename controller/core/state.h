@@ -88,8 +88,8 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker);
 // Whether the worker has ended on request and had no rank left, so that it is not missing.
 bool HasLeft(const WorkerEntry& worker);
 
-// Drops the ended jobs and the workers that have left. A worker that has reported the end of its ranks in a
-// job that is still live stays until that job ends. Call when the end of those jobs is durable.
+// Drops the ended jobs, the workers that have left and, beyond 1,000 that are away, those that are away for
+// longest. One that had ranks in a job that is still live stays until that ends. Call when it is durable.
 void Prune(State& state);
 
 }  // namespace tandem::controller

@@ -55,6 +55,24 @@ TEST(LeavingTest, AWorkerThatVanishedStaysListed) {
   EXPECT_EQ(Describe(driver.state, "a").reason(), "NotConnected");
 }
 
+TEST(LeavingTest, OfThoseThatVanishedTheNewestThousandStayListed) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  driver.Disconnect("a");  // it has a rank
+  for (int i = 0; i < 1001; ++i) {
+    driver.now += absl::Milliseconds(1);
+    const std::string worker = "gone-" + std::to_string(i);
+    driver.Connect(worker, 1);
+    driver.Disconnect(worker);
+  }
+  Prune(driver.state);
+  EXPECT_EQ(driver.state.workers.size(), 1001U) << "b is connected";
+  EXPECT_TRUE(driver.state.workers.contains("a"));
+  EXPECT_FALSE(driver.state.workers.contains("gone-0"));
+  EXPECT_FALSE(driver.state.workers.contains("gone-1"));
+  EXPECT_TRUE(driver.state.workers.contains("gone-2"));
+}
+
 // What it said of its ranks decides how the job ends, so it is kept for as long as others run.
 TEST(LeavingTest, WhatItSaidOfItsRanksCountsUntilTheirJobHasEnded) {
   Driver driver;

@@ -39,10 +39,10 @@ class UploadRelayTest : public ::testing::Test {
     return relay_.Deliver(chunk, {tls::Role::kWorker, "w"}, [this, upload] { ++resumed_[upload]; });
   }
 
-  // Sends until the relay takes no more; the number of chunks.
+  // Sends until the relay takes no more, and at most 1,000; the number of chunks.
   int Fill(const std::string& upload) {
     int taken = 0;
-    while (Deliver(upload) == UploadRelay::Taken::kOk) {
+    while (taken < 1000 && Deliver(upload) == UploadRelay::Taken::kOk) {
       ++taken;
     }
     return taken;
