@@ -146,7 +146,7 @@ class Bench {
     const AttentionShape& a = s_.attention;
     at::Tensor cosines = at::empty({a.length, a.head_dim / 2});
     at::Tensor sines = at::empty({a.length, a.head_dim / 2});
-    ops::RopeTables(500000, cosines, sines);
+    ops::RopeTables(500000, {}, cosines, sines);
     at::Tensor qkv = at::randn({tokens_, qkv_});
     const int64_t heads = a.heads + a.kv_heads;
     const at::Tensor x =

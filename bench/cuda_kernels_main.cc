@@ -161,7 +161,7 @@ class Bench {
     const AttentionShape& a = s_.attention;
     at::Tensor cosines = at::empty({a.length, a.head_dim / 2});
     at::Tensor sines = at::empty({a.length, a.head_dim / 2});
-    ops::RopeTables(500000, cosines, sines);
+    ops::RopeTables(500000, {}, cosines, sines);
     const at::Tensor c = ops_.Constant(cosines);
     const at::Tensor s = ops_.Constant(sines);
     at::Tensor qkv = at::randn({tokens_, qkv_}, kBf16);

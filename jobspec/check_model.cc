@@ -127,6 +127,7 @@ void CheckModel(FieldChecker& check) {
     CheckHeads(check, model);
     RefuseDeepseekFields(check, model);
   }
+  CheckRopeScaling(check, model);
   CheckExperts(check, model, sparse);
   if (check.Usable({"model.vocab_size", "data.tokenizer"}) && check.spec().data().tokenizer() == "bytes" &&
       model.vocab_size() < 256) {

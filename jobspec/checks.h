@@ -47,6 +47,7 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse);
 inline constexpr char kDeepseek[] = "deepseek_v3";
 
 // What a model of model_type deepseek_v3 has beside what others have. Its heads.
+void CheckRopeScaling(FieldChecker& check, const v1::Model& model);
 void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 
 // Checks what only its sparse layers have; the rest is as with other models.

@@ -64,6 +64,24 @@ model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
   return moe;
 }
 
+ops::RopeScaling Scaling(const v1::RopeScaling& spec) {
+  const bool llama3 = spec.type() == v1::ROPE_TYPE_LLAMA3;
+  const bool yarn = spec.type() == v1::ROPE_TYPE_YARN;
+  return {.type = llama3 ? ops::RopeScalingType::kLlama3
+                  : yarn ? ops::RopeScalingType::kYarn
+                         : ops::RopeScalingType::kLinear,
+          .factor = spec.factor(),
+          .original_length = static_cast<double>(spec.original_max_position_embeddings()),
+          .low_freq_factor = spec.low_freq_factor(),
+          .high_freq_factor = spec.high_freq_factor(),
+          .beta_fast = spec.beta_fast(),
+          .beta_slow = spec.beta_slow(),
+          .truncate = spec.truncate(),
+          .attention_factor = spec.attention_factor(),
+          .mscale = spec.mscale(),
+          .mscale_all_dim = spec.mscale_all_dim()};
+}
+
 model::LatentAttention Latent(const v1::LatentAttention& spec) {
   return {.query_rank = spec.q_lora_rank(),
           .kv_rank = spec.kv_lora_rank(),
@@ -86,6 +104,7 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .vocab_size = resolved.vocab_size(),
       .rms_norm_eps = resolved.rms_norm_eps(),
       .rope_theta = resolved.rope_theta(),
+      .rope_scaling = resolved.has_rope_scaling() ? Scaling(resolved.rope_scaling()) : ops::RopeScaling(),
       .tie_word_embeddings = resolved.tie_word_embeddings(),
       .initializer_range = resolved.initializer_range(),
       .moe = resolved.has_moe() ? Moe(resolved.moe(), resolved.model_type() == "deepseek_v3")

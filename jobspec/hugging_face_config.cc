@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/message.h"
+#include "jobspec/hugging_face_rope.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 #include "platform/check.h"
@@ -36,7 +37,6 @@ struct Supported {
 };
 constexpr Supported kSupported[] = {
     {"hidden_act", "\"silu\""},
-    {"rope_scaling", "null"},
     {"attention_bias", "false"},
     {"mlp_bias", "false"},
     {"attention_dropout", "0"},
@@ -74,7 +74,9 @@ constexpr Supported kSupported[] = {
 // which kernels another program would use, weights of auxiliary losses (which are of jobs). Nor do those
 // whose names begin with "_". Any other field that is not known may change it, and is refused.
 constexpr std::string_view kWithoutConsequence[] = {
-    "architectures", "model_type", "rope_parameters",
+    "architectures", "model_type",
+    // Read elsewhere; the last counts together with rope_scaling alone.
+    "rope_parameters", "rope_scaling", "original_max_position_embeddings",
     // Of files and programs.
     "transformers_version", "name_or_path", "auto_map", "torch_dtype", "dtype", "use_bfloat16", "torchscript",
     "tf_legacy_loss", "attn_implementation", "gradient_checkpointing", "use_cache", "return_dict",
@@ -159,10 +161,6 @@ bool IsKnown(std::string_view key) {
          std::any_of(std::begin(kSupported), std::end(kSupported),
                      [&](const Supported& supported) { return supported.key == key; });
 }
-
-// What a file may say of rotary embeddings that are not scaled. Older files call the type "type".
-constexpr std::string_view kRopeTypes[] = {"rope_type", "type"};
-constexpr const char* kRopeFields[] = {"rope_theta", "partial_rotary_factor"};
 
 class HuggingFaceReader {
  public:
@@ -272,17 +270,22 @@ class HuggingFaceReader {
 
   // Newer files keep these fields in rope_parameters.
   void TakeRopeParameters() {
-    const Json rope = json_.value("rope_parameters", Json());
+    const bool older = !json_.value("rope_scaling", Json()).empty();  // it wins where both are there
+    const char* const name = older ? "rope_scaling" : "rope_parameters";
+    const Json rope = json_.value(name, Json());
     if (rope.is_null()) {
       return;
     }
-    if (!rope.is_object() || !IsUnscaled(rope)) {
-      Refuse(absl::StrCat("rope_parameters ", rope.dump()),
-             "rope_type default, with rope_theta and no other parameters",
-             "not built yet, and it changes the numbers: use a model without it");
+    v1::RopeScaling scaling;
+    if (const std::string problem = ReadRopeScaling(json_, rope, scaling); !problem.empty()) {
+      Refuse(absl::StrCat(name, " ", rope.dump()), "of the type linear, llama3, yarn or default",
+             absl::StrCat(problem, ": use a model without it"));
       return;
     }
-    for (const char* const key : kRopeFields) {
+    if (scaling.has_type() && !model_.has_rope_scaling()) {
+      *model_.mutable_rope_scaling() = scaling;
+    }
+    for (const char* const key : {"rope_theta", "partial_rotary_factor"}) {
       const Json of_rope = rope.value(key, Json());
       const Json own = json_.value(key, Json());
       if (own.is_null()) {
@@ -292,18 +295,6 @@ class HuggingFaceReader {
                "mend the file");
       }
     }
-  }
-
-  static bool IsUnscaled(const Json& rope) {
-    for (const auto& [key, value] : rope.items()) {
-      const auto is = [&key = key](std::string_view known) { return known == key; };
-      const bool is_type = std::any_of(std::begin(kRopeTypes), std::end(kRopeTypes), is);
-      const bool is_field = std::any_of(std::begin(kRopeFields), std::end(kRopeFields), is);
-      if (!value.is_null() && !is_field && !(is_type && value == "default")) {
-        return false;
-      }
-    }
-    return true;
   }
 
   void CheckKnown() {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "jobspec/hugging_face_rope.h"
 #include "jobspec/start_weights.h"
 
 namespace tandem::jobspec {
@@ -98,7 +99,8 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, const v1::
       return absl::InvalidArgumentError("config.json is not a JSON object");
     }
     // The newer spellings of keys that are written below, and what wrote the file.
-    for (const char* const key : {"rope_parameters", "dtype", "layer_types", "transformers_version"}) {
+    for (const char* const key : {"rope_parameters", "dtype", "layer_types", "transformers_version",
+                                  "original_max_position_embeddings"}) {
       config.erase(key);
     }
   }
@@ -121,7 +123,8 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, const v1::
   config["initializer_range"] = resolved.initializer_range();
   config["rms_norm_eps"] = resolved.rms_norm_eps();
   config["rope_theta"] = resolved.rope_theta();
-  config["rope_scaling"] = nullptr;
+  config["rope_scaling"] =
+      resolved.has_rope_scaling() ? RopeScalingJson(resolved.rope_scaling()) : ConfigJson();
   config["attention_bias"] = false;
   config["attention_dropout"] = 0.0;
   if (resolved.model_type() == "llama") {

@@ -60,6 +60,17 @@ void ResolveModel(v1::Model& model) {
       TANDEM_DEFAULT(moe, router_bias_update_rate, 0);
     }
   }
+  if (model.has_rope_scaling()) {
+    v1::RopeScaling& scaling = *model.mutable_rope_scaling();
+    if (scaling.type() == v1::ROPE_TYPE_LLAMA3) {
+      TANDEM_DEFAULT(scaling, low_freq_factor, 1);
+      TANDEM_DEFAULT(scaling, high_freq_factor, 4);
+    } else if (scaling.type() == v1::ROPE_TYPE_YARN) {
+      TANDEM_DEFAULT(scaling, beta_fast, 32);
+      TANDEM_DEFAULT(scaling, beta_slow, 1);
+      TANDEM_DEFAULT(scaling, truncate, true);
+    }
+  }
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
   TANDEM_DEFAULT(model, rope_theta, 10000);
   TANDEM_DEFAULT(model, tie_word_embeddings, false);

@@ -7,6 +7,7 @@
 
 #include "model/precision.h"
 #include "ops/device_kind.h"
+#include "ops/rope_scaling.h"
 #include "ops/router_config.h"
 
 namespace tandem::model {
@@ -69,6 +70,7 @@ struct DecoderConfig {
   int64_t vocab_size = 0;
   double rms_norm_eps = 1e-5;
   double rope_theta = 10000;
+  ops::RopeScaling rope_scaling;  // none with latent attention
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients

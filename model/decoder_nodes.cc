@@ -30,7 +30,7 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
   if (context.shapes.latent.kv_rank > 0) {
     ops::LatentRotaryTables(context.shapes.latent_heads(), context.config.rope_theta, cosines, sines);
   } else {
-    ops::RopeTables(context.config.rope_theta, cosines, sines);
+    ops::RopeTables(context.config.rope_theta, context.config.rope_scaling, cosines, sines);
   }
   tables->cosines = std::make_shared<const at::Tensor>(context.ops.Constant(cosines));
   tables->sines = std::make_shared<const at::Tensor>(context.ops.Constant(sines));

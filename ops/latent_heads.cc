@@ -70,7 +70,7 @@ void LatentRotaryTables(const LatentHeads& heads, double theta, at::Tensor& cosi
   CheckMatrix("cosines", cosines, cosines.size(0), heads.head_dim() / 2, DeviceKind::kCpu);
   at::Tensor turned_cosines = at::empty({cosines.size(0), heads.rotary / 2}, cosines.options());
   at::Tensor turned_sines = at::empty({cosines.size(0), heads.rotary / 2}, cosines.options());
-  RopeTables(theta, turned_cosines, turned_sines);
+  RopeTables(theta, {}, turned_cosines, turned_sines);
   cosines.fill_(1);
   sines.fill_(0);
   cosines.narrow(1, 0, heads.rotary / 2).copy_(turned_cosines);

@@ -5,13 +5,16 @@
 
 #include <cmath>
 #include <type_traits>
+#include <vector>
 
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
 #include "ops/tensor_access.h"
 
 namespace tandem::ops {
-void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines) {
+void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines) {
+  const std::vector<double> frequencies = RopeFrequencies(theta, cosines.size(1), scaling);
+  const double factor = RopeAttentionFactor(scaling);
   const int64_t length = cosines.size(0);
   const int64_t half = cosines.size(1);
   CheckMatrix("cosines", cosines, length, half, DeviceKind::kCpu);
@@ -24,10 +27,9 @@ void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines) {
       E* sine = MutableElementsOf<E>(sines);
       for (int64_t position = 0; position < length; ++position) {
         for (int64_t i = 0; i < half; ++i) {
-          const double exponent = static_cast<double>(i) / static_cast<double>(half);
-          const double angle = static_cast<double>(position) * std::pow(theta, -exponent);
-          cosine[position * half + i] = static_cast<E>(std::cos(angle));
-          sine[position * half + i] = static_cast<E>(std::sin(angle));
+          const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
+          cosine[position * half + i] = static_cast<E>(factor * std::cos(angle));
+          sine[position * half + i] = static_cast<E>(factor * std::sin(angle));
         }
       }
     }

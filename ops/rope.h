@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/bf16.h"
+#include "ops/rope_scaling.h"
 
 namespace at {
 class Tensor;
@@ -12,11 +13,11 @@ class Tensor;
 namespace tandem::ops {
 
 // Rotary position embedding, half-split ("rotate_half") as in Hugging Face's models: dims i and i + d / 2 of
-// a head rotate by position / theta^(2 i / d).
+// a head rotate by position times the frequency of that pair (rope_scaling.h).
 
-// Fills tables [S, d / 2]: cosine and sine of position times frequency, computed in double. They are of
-// float where what is rotated is of bfloat16.
-void RopeTables(double theta, at::Tensor& cosines, at::Tensor& sines);
+// Fills tables [S, d / 2]: cosine and sine of position times frequency, times the scaling's attention factor,
+// computed in double. They are of float where what is rotated is of bfloat16.
+void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines);
 
 // Rotates the first `heads` heads of every row in place, by sign times their angle: 1, or -1, which is the
 // transpose and so the backward. x: [rows, ≥ heads * head_dim], rows row_stride apart; row t has position

@@ -68,7 +68,7 @@ TEST_P(CudaOperationsTest, Rope) {
   for (const int64_t half : {5, 8, 64}) {
     at::Tensor cosines = NanStatistics({12, half});
     at::Tensor sines = NanStatistics({12, half});
-    RopeTables(10000, cosines, sines);
+    RopeTables(10000, {}, cosines, sines);
     Compare({cosines, sines}, {Normal({36, 10 * half}), Normal({36, 10 * half})},
             [](const Operations& ops, const Tensors& in, Tensors& out) {
               ops.Rope(in[0], in[1], 4, out[0]);

@@ -93,7 +93,7 @@ TEST_P(CudaRepeatsTest, RotationAndActivation) {
   const at::Tensor grad = Random({kRows, kHidden / 2});
   at::Tensor cosines = FilledWithNan({kRows, 32}, StatisticsOf(GetParam()));
   at::Tensor sines = FilledWithNan({kRows, 32}, StatisticsOf(GetParam()));
-  RopeTables(10000, cosines, sines);
+  RopeTables(10000, {}, cosines, sines);
   const at::Tensor on_gpu_cosines = cosines.to(at::kCUDA);
   const at::Tensor on_gpu_sines = sines.to(at::kCUDA);
   ExpectRepeats([&] {

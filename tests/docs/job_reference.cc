@@ -51,7 +51,7 @@ out of bounds and combinations that do not work: all of them at once, and all th
 * **Your text**: every byte of a file is a token. Files are not unpacked or parsed: the model sees the compressed
   bytes of a compressed file, and the braces of JSON.
 * **Your model**: `model: {hugging_face: DIR/config.json}` takes the sizes from that file, and
-  `checkpoint: {start_from: DIR}` the weights beside it; without the second, training starts from random ones. A config with rope_scaling, a sliding window or biases is refused.
+  `checkpoint: {start_from: DIR}` the weights beside it; without the second, training starts from random ones. A config with a sliding window or biases is refused.
 * Every field has been there since 0.1.0, unless its description names a later version.
 )";
 

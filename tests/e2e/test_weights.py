@@ -42,6 +42,17 @@ MODELS = {
                                                  moe_intermediate_size=20, routed_scaling_factor=2.5,
                                                  num_nextn_predict_layers=0, **LATENT),
 }
+ROPE = {
+    "linear": {"rope_type": "linear", "factor": 3.0},
+    "llama3": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 12},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "beta_fast": 4.0, "beta_slow": 0.5},
+    "yarn-mscale": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "mscale": 1.5,
+                    "mscale_all_dim": 0.5, "truncate": False},
+}
+for kind, scaling in ROPE.items():
+    MODELS[f"llama-{kind}"] = transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, rope_scaling=dict(scaling),
+                                                       rope_theta=1000.0, **SIZES)
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -98,6 +109,7 @@ def stored(folder):
 
 @pytest.mark.parametrize("name,ranks,dtype,more", [
     ("llama", 1, "fp32", {}), ("llama", 4, "bf16", {}), ("llama", 2, "fp16", {}), ("llama-tied", 2, "fp32", {}),
+    ("llama-linear", 2, "fp32", {}), ("llama-llama3", 2, "fp32", {}), ("llama-yarn", 2, "fp32", {}), ("llama-yarn-mscale", 2, "fp32", {}),
     ("mixtral", 2, "bf16", {"parallelism": {"expert": 2}}), ("qwen3-moe", 4, "fp32", {"parallelism": {"expert": 2}}),
     ("deepseek-v3", 2, "fp32", {"model": {"moe": {"router_bias_update_rate": 1e-30}}}),
 ])
@@ -250,3 +262,36 @@ def test_weights_start_a_job_once(start, tmp_path):
         refused = cluster.cli("export", *arguments, check=False)
         assert refused.returncode != 0 and said in refused.stderr, refused.stderr
     assert not list(tmp_path.glob("no*"))
+
+
+# What a key of a config.json means shows in the loss: a reader that left it out would pass no test above.
+CHANGED = {
+    "llama": {"rope_theta": 700.0, "rms_norm_eps": 1e-2},
+    "llama-linear": {"factor": 2.5},
+    "llama-llama3": {"factor": 3.0, "low_freq_factor": 0.5, "high_freq_factor": 6.0, "original_max_position_embeddings": 20},
+    "llama-yarn": {"factor": 3.0, "beta_fast": 2.0, "beta_slow": 1.5, "original_max_position_embeddings": 20,
+                   "attention_factor": 1.5, "truncate": False},
+    "llama-yarn-mscale": {"mscale": 1.0, "mscale_all_dim": 1.0, "truncate": True},
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_every_key_that_means_something_changes_the_loss(start, tmp_path, name):
+    make_model(MODELS[name], "fp32").save_pretrained(tmp_path / "model")
+    write_text(tmp_path / "text")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    cluster = start(workers=1)
+    losses = {}
+    for key, value in {"": None, **CHANGED[name]}.items():
+        changed = json.loads(json.dumps(config))
+        if key:
+            (changed["rope_parameters"] if key in changed.get("rope_parameters", {}) or name != "llama" else changed)[key] = value
+        (tmp_path / "model" / "config.json").write_text(json.dumps(changed))
+        spec = job_from(f"job-{len(losses)}", tmp_path / "model", tmp_path, 1, directory=str(tmp_path / f"saved-{len(losses)}"))
+        cluster.submit(spec)
+        cluster.wait_state(spec["name"], "SUCCEEDED", 240)
+        wait_for("its report", lambda: cluster.step(spec["name"]) >= 1)
+        losses[key] = cluster.reports(spec["name"])[0]["loss"]
+    print(name, losses)
+    for key in CHANGED[name]:
+        assert abs(losses[key] - losses[""]) >= 1e-3, key

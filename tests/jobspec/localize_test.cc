@@ -236,6 +236,41 @@ TEST_F(LocalizeTest, RotaryFieldsAreReadInRopeParametersToo) {
               HasSubstr("rope_theta \"x\" is not allowed; allowed: a number"));
 }
 
+TEST_F(LocalizeTest, ScaledRotaryEmbeddingsAreReadInBothSpellings) {
+  const auto scaling = [&](const std::string& text) {
+    std::string config = kConfig;
+    const std::string none = "\"rope_scaling\": null";
+    v1::JobSpec spec = Spec(config.replace(config.find(none), none.size(), text));
+    EXPECT_EQ(ToText(Localize(spec)), "") << text;
+    EXPECT_EQ(spec.model().rope_theta(), 500000);
+    return spec.model().rope_scaling();
+  };
+  const v1::RopeScaling old = scaling(
+      R"("rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 8192, "rope_type": "llama3"})");
+  EXPECT_EQ(old.type(), v1::ROPE_TYPE_LLAMA3);
+  EXPECT_EQ(old.factor(), 8);
+  EXPECT_EQ(old.original_max_position_embeddings(), 8192);
+  const v1::RopeScaling now = scaling(
+      R"("rope_parameters": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 500000.0,
+                             "original_max_position_embeddings": 8192, "rope_type": "llama3"})");
+  EXPECT_EQ(now.SerializeAsString(), old.SerializeAsString());
+  const v1::RopeScaling yarn = scaling(
+      R"("original_max_position_embeddings": 32, "rope_scaling": {"type": "yarn", "factor": 2.0, "mscale": null,
+          "original_max_position_embeddings": 64, "truncate": false})");
+  EXPECT_EQ(yarn.original_max_position_embeddings(), 32) << "the one outside wins";
+  EXPECT_FALSE(yarn.has_mscale());
+  EXPECT_FALSE(yarn.truncate());
+  EXPECT_EQ(scaling(R"("rope_scaling": {"type": "linear", "factor": 2})").type(), v1::ROPE_TYPE_LINEAR);
+  EXPECT_FALSE(scaling(R"("rope_scaling": {"rope_type": "default"})").has_type());
+  for (const char* const bad :
+       {R"({"type": "dynamic", "factor": 2})", R"({"full_attention": {"type": "linear"}})",
+        R"({"type": "linear", "factor": "2"})", R"({"type": "linear", "factor": 2, "x": 1})"}) {
+    EXPECT_THAT(ErrorsWith("\"rope_scaling\": null", std::string("\"rope_scaling\": ") + bad),
+                HasSubstr("of the type linear, llama3, yarn or default"));
+  }
+}
+
 TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
   EXPECT_EQ(
       ErrorsWith("LlamaForCausalLM", "MistralForCausalLM"),
@@ -251,32 +286,32 @@ TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
 TEST_F(LocalizeTest, FieldsThatChangeTheNumbersAreRefusedByName) {
   const std::string end = " is not allowed; allowed: ";
   EXPECT_EQ(ErrorsWith("\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 8.0}"),
-            "model.hugging_face: rope_scaling {\"factor\":8.0} is not allowed; allowed: null; not built yet, "
-            "and it "
-            "changes the numbers: use a model without it\n");
+            "model.hugging_face: rope_scaling {\"factor\":8.0} is not allowed; allowed: of the type linear, "
+            "llama3, yarn or default; its key factor is not known for this type: use a model without it\n");
   EXPECT_THAT(ErrorsWith("\"attention_bias\": false", "\"attention_bias\": true"),
               HasSubstr("attention_bias true" + end + "false"));
   EXPECT_THAT(ErrorsWith("\"mlp_bias\": false", "\"mlp_bias\": true"),
               HasSubstr("mlp_bias true" + end + "false"));
   EXPECT_THAT(ErrorsWith("\"silu\"", "\"gelu\""), HasSubstr("hidden_act \"gelu\"" + end + "\"silu\""));
   EXPECT_THAT(ErrorsWith("\"bos_token_id\": 1", "\"rope_parameters\": {\"rope_type\": \"llama3\"}"),
-              HasSubstr("rope_parameters {\"rope_type\":\"llama3\"}" + end + "rope_type default"));
+              HasSubstr("rope_parameters {\"rope_type\":\"llama3\"}" + end +
+                        "of the type linear, llama3, yarn or default; factor is missing"));
 }
 
 // transformers scales by the older "type" too; taken as unscaled, the model is another one.
-TEST_F(LocalizeTest, ScaledRotaryEmbeddingsAreRefusedHoweverTheyAreWritten) {
+TEST_F(LocalizeTest, RotaryEmbeddingsOfUnclearTypeAreRefused) {
   const std::string theta = "\"rope_theta\": 500000.0";
   const auto errors = [&](const std::string& rope) {
     return ErrorsWith(theta, "\"rope_parameters\": {\"rope_theta\": 500000.0, " + rope + "}");
   };
   EXPECT_EQ(errors("\"type\": \"default\""), "");
+  EXPECT_EQ(errors("\"rope_type\": null, \"type\": \"linear\", \"factor\": 4"), "");
   EXPECT_EQ(errors("\"rope_type\": \"default\", \"type\": null, \"factor\": null"), "");
   for (const char* const rope :
-       {R"("type": "linear", "factor": 4.0)", R"("type": "linear")",
+       {R"("type": "dynamic", "factor": 4.0)", R"("type": "linear")",
         R"("rope_type": "default", "factor": 4.0)", R"("rope_type": "default", "type": "yarn")",
         R"("rope_type": 1)", R"("full_attention": {"rope_type": "linear", "factor": 4.0})"}) {
-    EXPECT_THAT(errors(rope), HasSubstr("rope_type default, with rope_theta and no other parameters"))
-        << rope;
+    EXPECT_THAT(errors(rope), HasSubstr("of the type linear, llama3, yarn or default")) << rope;
   }
 }
 

@@ -49,7 +49,7 @@ TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
 
     at::Tensor cosines = FilledWithNan({length, dim / 2}, StatisticsOf(type));
     at::Tensor sines = FilledWithNan({length, dim / 2}, StatisticsOf(type));
-    RopeTables(kTheta, cosines, sines);
+    RopeTables(kTheta, {}, cosines, sines);
     at::Tensor y = all.to(type, /*non_blocking=*/false, /*copy=*/true);
     CpuOperations().Rope(cosines, sines, heads, y);
     EXPECT_LE(RelativeError(y.narrow(1, 0, heads * dim), expected), Tolerance(type));
