@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/loader.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,13 +12,15 @@
 namespace tandem::data {
 
 Loader::Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
-               bool packs_documents)
+               RowOptions options)
     : source_(std::move(source)),
       split_(split),
       seed_(seed),
       window_tokens_(sequence_length + 1),
-      packs_documents_(packs_documents) {
+      options_(options) {
   TANDEM_CHECK(sequence_length >= 1, "a sequence has a token");
+  TANDEM_CHECK(options.counts_first_tokens || options.has_targets,
+               "what does not count is among the targets");
   const int64_t tokens = source_->num_tokens();
   num_windows_ = tokens / window_tokens_;
   if (num_windows_ == 0) {
@@ -32,7 +35,10 @@ Loader::Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t 
 }
 
 std::string Loader::digest() const {
-  return packs_documents_ ? source_->documents_digest() : source_->digest();
+  if (!options_.counts_first_tokens) {
+    return platform::Xxh3Of(absl::StrCat(source_->documents_digest(), " without first tokens"));
+  }
+  return options_.packs_documents ? source_->documents_digest() : source_->digest();
 }
 
 std::string Loader::content_digest() const {
@@ -63,8 +69,17 @@ void Loader::Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, in
     const int64_t begin = Begin(step, microbatch, num_microbatches, sequences, i);
     int64_t* const row = rows + i * row_elements();
     source_->Read(begin, window_tokens_, row);
-    if (packs_documents_) {
-      FillStarts(begin, row + window_tokens_);
+    int64_t* behind = row + window_tokens_;
+    if (options_.has_targets) {
+      if (split_ == Split::kValidation && microbatch * sequences + i >= num_windows_) {
+        std::fill_n(behind, window_tokens_ - 1, kNotCounted);
+      } else {
+        FillTargets(begin, row, behind);
+      }
+      behind += window_tokens_ - 1;
+    }
+    if (options_.packs_documents) {
+      FillStarts(begin, behind);
     }
   }
 }
@@ -72,6 +87,15 @@ void Loader::Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, in
 Place Loader::Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
                     int64_t sequence, int64_t token) const {
   return source_->Where(Begin(step, microbatch, num_microbatches, sequences, sequence) + token);
+}
+
+void Loader::FillTargets(int64_t begin, const int64_t* tokens, int64_t* targets) const {
+  std::copy_n(tokens + 1, window_tokens_ - 1, targets);
+  if (!options_.counts_first_tokens) {
+    for (const int64_t first : source_->DocumentStarts(begin + 1, window_tokens_ - 1)) {
+      targets[first - begin - 1] = kNotCounted;
+    }
+  }
 }
 
 void Loader::FillStarts(int64_t begin, int64_t* starts) const {

@@ -9,32 +9,48 @@
 
 namespace tandem::data {
 
+inline constexpr int64_t kNotCounted = -1;  // in place of a target that does not count
+
+// What a row says behind its tokens.
+struct RowOptions {
+  bool packs_documents = false;  // where documents begin
+  bool has_targets = false;      // which targets count
+  // Whether the first token of a document counts as a target of the token before it. false needs has_targets.
+  bool counts_first_tokens = true;
+};
+
 // Which tokens a microbatch sees. The data of global microbatch g of step s depend only on the seed, s and g,
 // so they do not depend on how many ranks share the work, and resuming needs no state.
 //
 // A split is cut into windows of sequence_length + 1 tokens that do not overlap (inputs and targets; a window
 // may span files); what is left at the end is not used. In training every epoch sees every window once, in an
 // order that the seed and the epoch decide. Validation takes the first windows in order, the same in every
-// step. Documents do not change what a window holds: one that a window cuts goes on in another, as a document
-// that begins there.
+// step, and each once: no target of the rows behind the last window counts. Documents do not change what a
+// window holds: one that a window cuts goes on in another, as a document that begins there.
 //
 // Immutable, thread-safe.
 class Loader {
  public:
-  // source: the text of that split. packs_documents: whether rows say where documents begin. Throws DataError
-  // where the source has less than one window. Requires sequence_length >= 1.
+  // source: the text of that split. Throws DataError where the source has less than one window. Requires
+  // sequence_length >= 1.
   Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
-         bool packs_documents = false);
+         RowOptions options = {});
 
-  // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens, and behind
-  // them, where documents are packed, for each token but the last the place in the window of its document's
-  // first, from 0 to sequence_length - 1. step from 1 (validation does not look at it);
+  // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens; behind
+  // them, where rows have targets, its tokens but the first, with kNotCounted in place of those that do not
+  // count; and behind these, where documents are packed, for each token but the last the place in the window
+  // of its document's first, from 0 to sequence_length - 1. step from 1 (validation does not look at it);
   // `microbatch` is the global number, below num_microbatches; every call of a step passes the same
   // num_microbatches and sequences.
   void Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
             int64_t* rows) const;
 
-  int64_t row_elements() const { return window_tokens_ + (packs_documents_ ? window_tokens_ - 1 : 0); }
+  int64_t row_elements() const {
+    return window_tokens_ +
+           (window_tokens_ - 1) * (int64_t{options_.has_targets} + int64_t{options_.packs_documents});
+  }
+
+  int64_t num_windows() const { return num_windows_; }
 
   // Where a file has token `token` of sequence `sequence` of what Fill writes for the same arguments.
   Place Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences, int64_t sequence,
@@ -55,6 +71,8 @@ class Loader {
   // The position of the first token of a sequence.
   int64_t Begin(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
                 int64_t sequence) const;
+  // targets: [sequence_length], of a window whose first token is the source's token `begin`.
+  void FillTargets(int64_t begin, const int64_t* tokens, int64_t* targets) const;
   // starts: [sequence_length], of a window whose first token is the source's token `begin`.
   void FillStarts(int64_t begin, int64_t* starts) const;
 
@@ -62,7 +80,7 @@ class Loader {
   const Split split_;
   const uint64_t seed_;
   const int64_t window_tokens_;
-  const bool packs_documents_;
+  const RowOptions options_;
   int64_t num_windows_;
 };
 

@@ -51,7 +51,7 @@ class CpuUnitKernels final : public UnitKernels {
     const RunInputs& inputs = *arrays.inputs;
     const bool finite = arrays.outcome->finite;
     const AdamWScalars<T> decaying(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
-                                   arrays.outcome->clip);
+                                   *arrays.outcome);
     AdamWScalars<T> constant = decaying;
     constant.weight_decay = 0;
     const int64_t block_elements = kBlockChunks * geometry_.granule;
@@ -120,7 +120,7 @@ class CpuNormKernels final : public NormKernels {
  public:
   explicit CpuNormKernels(std::vector<const UnitNormTerms*> units) : units_(std::move(units)) {}
 
-  void Sum(const RunInputs* inputs, NormTerms* own) const override {
+  void Sum(const RunInputs* inputs, int64_t uncounted, NormTerms* own) const override {
     DoubleDouble squares;
     double nonfinite = 0;
     for (const UnitNormTerms* unit : units_) {
@@ -131,12 +131,13 @@ class CpuNormKernels final : public NormKernels {
             .low = squares.low,
             .nonfinite = nonfinite,
             .requests = static_cast<double>(inputs->requests.bits),
-            .profile = inputs->requests.profile};
+            .profile = inputs->requests.profile,
+            .uncounted = static_cast<double>(uncounted)};
   }
 
-  void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+  void Agree(const NormTerms* terms, int ranks, const MeanConfig& config,
              NormOutcome* outcome) const override {
-    *outcome = AgreeOnNorm(terms, ranks, num_microbatches, max_norm);
+    *outcome = AgreeOnNorm(terms, ranks, config);
   }
 
  private:

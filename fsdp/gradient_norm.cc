@@ -47,9 +47,9 @@ BoundCall BindGradientNorm(comm::Communicator& comm, const GradientNormMemory& m
   return [&comm, config, kernels = std::shared_ptr<NormKernels>(kernels.MakeNorm(std::move(units))),
           inputs = memory.inputs.as<const RunInputs>(), outcome = memory.outcome.as<NormOutcome>(), own,
           terms, from = tensor(own, 1), to = tensor(terms, comm.size())]() mutable {
-    kernels->Sum(inputs, own);
+    kernels->Sum(inputs, config.uncounted ? config.uncounted() : 0, own);
     comm.AllGather(from, to);
-    kernels->Agree(terms, comm.size(), config.num_microbatches, config.max_norm, outcome);
+    kernels->Agree(terms, comm.size(), config.mean, outcome);
   };
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "device/memory.h"
+#include "fsdp/norm_outcome.h"
 #include "fsdp/unit_shard.h"
 
 namespace tandem::fsdp {
@@ -15,11 +18,14 @@ struct GradientNormMemory {
 };
 
 struct GradientNormConfig {
-  double num_microbatches = 1;  // contributions of a step over all ranks; the divisor of the mean
-  double max_norm = 0;          // gradients are clipped to this norm; 0: no clipping
+  MeanConfig mean;
+  // Targets of this rank's microbatches of the run that do not count; called when the norm is issued. Empty:
+  // all count.
+  std::function<int64_t()> uncounted;
 };
 
-// Adds the units' terms in unit order, exchanges the sums and the requests of the inputs (one all-gather) and
+// Adds the units' terms in unit order, exchanges the sums, the requests of the inputs and the numbers of
+// targets that do not count (one all-gather) and
 // folds them in rank order: the outcome is the same bits on every rank. On a GPU all of it is enqueued.
 // Throws std::invalid_argument if a size does not fit.
 BoundCall BindGradientNorm(comm::Communicator& comm, const GradientNormMemory& memory,

@@ -28,6 +28,7 @@ struct NormTerms {
   double nonfinite = 0;  // elements
   double requests = 0;   // bits
   double profile = 0;
+  double uncounted = 0;  // targets of its microbatches that do not count
 };
 
 // What all ranks know after GradientNorm, the same bits on each of them.
@@ -37,27 +38,40 @@ struct NormOutcome {
   int64_t nonfinite = 0;  // gradient elements, over all ranks
   uint32_t requests = 0;  // union of the ranks' request bits
   double profile = 0;     // the largest of the ranks'
-  bool finite = true;     // false: the optimizer leaves weights and state alone
+  // What sums of contributions are divided by: the targets of all ranks' microbatches that count, in
+  // microbatches whose targets all count. 0: there are none, and the norm is NaN.
+  double divisor = 1;
+  bool finite = true;  // false: the optimizer leaves weights and state alone
 };
 
-// Folds the terms of all ranks in rank order.
-//   num_microbatches: contributions of the step over all ranks, which the mean divides by
-//   max_norm: the norm that clipping leaves; 0: no clipping
-TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ranks, double num_microbatches,
-                                                  double max_norm) {
+// What a step's gradient is the mean of.
+struct MeanConfig {
+  double num_microbatches =
+      1;                // contributions of a step over all ranks; each is a sum over targets, divided by
+  double targets = 1;   // how many a microbatch has, whether they count or not
+  double max_norm = 0;  // that clipping leaves; 0: no clipping
+};
+
+// Folds the terms of all ranks in rank order. Where all targets count the divisor is num_microbatches
+// exactly.
+TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ranks,
+                                                  const MeanConfig& config) {
   NormOutcome outcome;
   DoubleDouble squares;
+  double uncounted = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     squares.Add(DoubleDouble{terms[rank].high, terms[rank].low});
     outcome.nonfinite += static_cast<int64_t>(terms[rank].nonfinite);
+    uncounted += terms[rank].uncounted;
     outcome.requests |= static_cast<uint32_t>(terms[rank].requests);
     outcome.profile = terms[rank].profile > outcome.profile ? terms[rank].profile : outcome.profile;
   }
-  outcome.norm = outcome.nonfinite > 0 ? NAN : sqrt(squares.value()) / num_microbatches;
+  outcome.divisor = (config.num_microbatches * config.targets - uncounted) / config.targets;
+  outcome.norm = outcome.nonfinite > 0 ? NAN : sqrt(squares.value()) / outcome.divisor;
   // Finite elements whose squares overflow a double are as useless as NaN.
   outcome.finite = IsFinite(outcome.norm);
-  if (max_norm > 0 && outcome.finite) {
-    const double clip = max_norm / (outcome.norm + 1e-6);
+  if (config.max_norm > 0 && outcome.finite) {
+    const double clip = config.max_norm / (outcome.norm + 1e-6);
     outcome.clip = clip < 1 ? clip : 1;
   }
   return outcome;

@@ -5,20 +5,21 @@
 
 #include "fsdp/bf16.h"
 #include "fsdp/host_device.h"
+#include "fsdp/norm_outcome.h"
 
 namespace tandem::fsdp {
 
 // AdamW with decoupled decay (Loshchilov and Hutter, 2019):
 //   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) +
 //   decay w)
-// with g = clip · sum / divisor, in the main type. Each element is updated independently of the others, so
-// the result does not depend on the shards. lr and t are the run's inputs.
+// with g = clip · sum / divisor, in the main type; clip and divisor are what the ranks agreed on. Each
+// element is updated independently of the others, so the result does not depend on the shards. lr and t are
+// the run's inputs.
 struct AdamWConfig {
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;  // of the parameters that decay
-  double divisor = 1;       // contributions of a step: microbatches over all ranks
 };
 
 // What the formula needs for one element, in the type of the shard.
@@ -26,9 +27,9 @@ template <typename T>
 struct AdamWScalars {
   // correction1, correction2: 1 - beta^t (run_inputs.h).
   TANDEM_HOST_DEVICE AdamWScalars(const AdamWConfig& config, double learning_rate, double correction1,
-                                  double correction2, double clip)
-      : divisor(static_cast<T>(config.divisor)),
-        clip(static_cast<T>(clip)),
+                                  double correction2, const NormOutcome& outcome)
+      : divisor(static_cast<T>(outcome.divisor)),
+        clip(static_cast<T>(outcome.clip)),
         beta1(static_cast<T>(config.beta1)),
         beta2(static_cast<T>(config.beta2)),
         one_minus_beta1(static_cast<T>(1 - config.beta1)),

@@ -60,11 +60,11 @@ class NormKernels {
  public:
   virtual ~NormKernels() = default;
 
-  // *own = the units' terms, added in unit order, and what `inputs` ask for.
-  virtual void Sum(const RunInputs* inputs, NormTerms* own) const = 0;
+  // *own = the units' terms, added in unit order, what `inputs` ask for, and `uncounted`.
+  virtual void Sum(const RunInputs* inputs, int64_t uncounted, NormTerms* own) const = 0;
 
   // *outcome = AgreeOnNorm(terms, …).
-  virtual void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+  virtual void Agree(const NormTerms* terms, int ranks, const MeanConfig& config,
                      NormOutcome* outcome) const = 0;
 };
 

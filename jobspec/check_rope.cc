@@ -55,8 +55,8 @@ void CheckRopeScaling(FieldChecker& check, const v1::Model& model) {
   refuse(yarn, {"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate"});
   if (llama3 && check.Usable({PathOf("low_freq_factor"), PathOf("high_freq_factor")}) &&
       scaling.low_freq_factor() >= scaling.high_freq_factor()) {
-    check.Refuse(PathOf("high_freq_factor"),
-                 absl::StrCat("more than ", check.Named(PathOf("low_freq_factor"))), "use a larger number");
+    check.Refuse(PathOf("low_freq_factor"),
+                 absl::StrCat("less than ", check.Named(PathOf("high_freq_factor"))), "use a smaller number");
   }
 }
 

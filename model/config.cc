@@ -5,6 +5,7 @@
 
 #include "model/decoder_shapes.h"
 #include "model/node_kinds.h"
+#include "ops/tokens.h"
 
 namespace tandem::model {
 namespace {
@@ -53,6 +54,15 @@ double ActiveShare(const DecoderConfig& config, const UnitParameters& unit) {
 }
 
 }  // namespace
+
+int64_t BatchShape::Uncounted(const int64_t* batch) const {
+  int64_t uncounted = 0;
+  for (int64_t sequence = 0; has_targets && sequence < sequences; ++sequence) {
+    const int64_t* const targets = batch + sequence * columns() + targets_column();
+    uncounted += std::count(targets, targets + sequence_length, ops::kNotCounted);
+  }
+  return uncounted;
+}
 
 bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
   return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();

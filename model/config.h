@@ -96,10 +96,19 @@ struct BatchShape {
   int64_t sequences = 0;
   int64_t sequence_length = 0;
   bool packs_documents = false;  // a token attends to those of its own document alone
+  bool has_targets = false;      // the batch says which targets count; otherwise all do
 
-  // The int64 columns of one sequence in the batch: its S + 1 tokens, and behind them, where documents are
-  // packed, where the documents of the S rows begin (ops::DocumentStarts).
-  int64_t columns() const { return sequence_length + 1 + (packs_documents ? sequence_length : 0); }
+  int64_t tokens() const { return sequences * sequence_length; }  // and targets
+
+  // The int64 columns of one sequence in the batch: its S + 1 tokens; behind them, where there are targets,
+  // the S next tokens, with ops::kNotCounted in place of those that do not count; and behind these, where
+  // documents are packed, where the documents of the S rows begin (ops::DocumentStarts).
+  int64_t columns() const { return starts_column() + (packs_documents ? sequence_length : 0); }
+  int64_t targets_column() const { return has_targets ? sequence_length + 1 : 1; }
+  int64_t starts_column() const { return sequence_length + 1 + (has_targets ? sequence_length : 0); }
+
+  // How many targets of a batch [B, columns()] do not count.
+  int64_t Uncounted(const int64_t* batch) const;
 };
 
 enum class Init : uint8_t { kNormal, kOnes };  // kNormal: mean 0, deviation initializer_range

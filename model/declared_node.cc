@@ -31,7 +31,7 @@ at::Tensor DeclaredPasses::DocumentStarts(BoundTensors& in) const {
   if (!s_.packs_documents) {
     return {};
   }
-  return in.Value("tokens").narrow(1, s_.length + 1, s_.length);
+  return in.Value("tokens").narrow(1, s_.batch.starts_column(), s_.length);
 }
 
 BoundPass DeclaredNode::BindPass(Pass pass, BoundTensors& in) const {

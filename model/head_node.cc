@@ -13,8 +13,10 @@ namespace {
 
 // Tensors have the names of head.cc.
 
-// [B, S] of [B, S + 1]: each token is predicted from those before it.
-at::Tensor TargetsIn(const at::Tensor& tokens, int64_t length) { return tokens.narrow(1, 1, length); }
+// [B, S]: each token is predicted from those before it.
+at::Tensor TargetsIn(const at::Tensor& tokens, const BatchShape& batch) {
+  return tokens.narrow(1, batch.targets_column(), batch.sequence_length);
+}
 
 class HeadNode final : public DeclaredNode {
  public:
@@ -23,7 +25,7 @@ class HeadNode final : public DeclaredNode {
  private:
   BoundPass BindForward(BoundTensors& in) const override {
     return
-        [this, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.length), loss = in.Value("loss"),
+        [this, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.batch), loss = in.Value("loss"),
          logits = in.Value("grad_logits"), norm = in.Parameter("norm"), weight = in.Parameter("weight"),
          normed = in.Scratch("normed"), lse = in.Scratch("lse"), products = in.Work("products")]() mutable {
           ops_.RmsNorm(x, norm, epsilon_, normed);
@@ -56,7 +58,7 @@ class ChunkedHeadNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
-    return [this, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.length),
+    return [this, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.batch),
             loss = in.Value("loss"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
             norm = in.Parameter("norm"), weight = in.Parameter("weight"),
             grad_norm = in.ParameterGradient("norm"), grad_weight = in.ParameterGradient("weight"),

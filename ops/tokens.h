@@ -5,6 +5,9 @@
 
 namespace tandem::ops {
 
+// In place of a target that does not count: it has no loss, and its logits no gradient.
+inline constexpr int64_t kNotCounted = -1;
+
 // Token ids [sequences, length], rows `stride` apart (a part of a batch's columns).
 struct Tokens {
   const int64_t* ids = nullptr;

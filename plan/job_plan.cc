@@ -180,6 +180,7 @@ TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),
                .validation_fraction = spec.data().validation_fraction(),
+               .counts_first_tokens = spec.data().count_first_token(),
                .end_of_document = EndOfDocument(spec.data())},
       .checkpoint = {.directory = spec.checkpoint().directory(),
                      .every_steps = spec.checkpoint().every_steps(),
@@ -355,7 +356,9 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length(),
-                .packs_documents = resolved.data().documents() == v1::DOCUMENTS_PACKED};
+                .packs_documents = resolved.data().documents() == v1::DOCUMENTS_PACKED,
+                .has_targets = !plan.train.data.counts_first_tokens ||
+                               (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0)};
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;

@@ -43,6 +43,7 @@ struct DataConfig {
   std::string train;
   std::string validation;  // empty: a fraction of the training files
   double validation_fraction = 0;
+  bool counts_first_tokens = true;         // of documents, as targets
   std::optional<int64_t> end_of_document;  // a token id; of jobs whose batch packs documents
 };
 

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "data/loader.h"
+#include "ops/tokens.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -108,6 +110,8 @@ void BatchReader::Read() {
     changed_.SignalAll();
   }
 }
+
+static_assert(data::kNotCounted == ops::kNotCounted);
 
 void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, const int64_t* tokens,
                  const std::function<data::Place(int64_t sequence, int64_t token)>& where) {

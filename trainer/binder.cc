@@ -2,13 +2,14 @@
 #include "trainer/binder.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "device/device.h"
-#include "fsdp/gradient_norm.h"
 #include "model/node.h"
 #include "ops/operations.h"
 #include "ops/sparse_operations.h"
@@ -129,8 +130,7 @@ fsdp::AdamWConfig AdamW(const plan::JobPlan& plan) {
   return {.beta1 = config.beta1,
           .beta2 = config.beta2,
           .epsilon = config.epsilon,
-          .weight_decay = config.weight_decay,
-          .divisor = plan::MicrobatchesPerStep(plan)};
+          .weight_decay = config.weight_decay};
 }
 
 }  // namespace
@@ -144,7 +144,14 @@ Binder::Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<mode
       memory_(memory),
       backend_(backend),
       fill_with_nan_(fill_with_nan),
-      await_batch_(std::move(await_batch)) {}
+      await_batch_(std::move(await_batch)),
+      uncounted_(std::make_unique<std::array<std::vector<int64_t>, 2>>()) {
+  int microbatches = 0;
+  for (const Program* program : plan.stage.All()) {
+    microbatches = std::max(microbatches, program->num_microbatches);
+  }
+  uncounted_->fill(std::vector<int64_t>(microbatches));
+}
 
 Call Binder::Bind(const Program& program, const Instruction& instruction, int parity,
                   comm::Communicator* communicator) const {
@@ -166,6 +173,17 @@ Call Binder::Bind(const Program& program, const Instruction& instruction, int pa
   };
 }
 
+// The norm's instruction depends on those that load the batches of its run.
+fsdp::GradientNormConfig Binder::NormConfig(int parity, int microbatches) const {
+  const std::vector<int64_t>& uncounted = uncounted_->at(parity);
+  return {.mean = {.num_microbatches = plan::MicrobatchesPerStep(plan_),
+                   .targets = static_cast<double>(plan_.batch.tokens()),
+                   .max_norm = plan_.train.optimizer.clip_grad_norm},
+          .uncounted = [&uncounted, microbatches] {
+            return std::accumulate(uncounted.begin(), uncounted.begin() + microbatches, int64_t{0});
+          }};
+}
+
 Call Binder::BindOpcode(const Program& program, const Instruction& instruction, int parity,
                         comm::Communicator* communicator) const {
   device::Device& device = backend_.device();
@@ -179,6 +197,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return [this, &device, host = operands.Of(Role::kSource), tokens = operands.Of(Role::kCopy), parity,
               microbatch = instruction.microbatch] {
         await_batch_(parity, microbatch);
+        uncounted_->at(parity).at(microbatch) = plan_.batch.Uncounted(host.as<const int64_t>());
         device.CopyToDevice(tokens.begin, host.begin, host.bytes);
       };
     case Opcode::kForward:
@@ -225,9 +244,8 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
                                     {.norm_terms = operands.AllOf(Role::kNormTerms),
                                      .inputs = operands.Of(Role::kInputs),
                                      .outcome = operands.Of(Role::kOutcome)},
-                                    {.num_microbatches = plan::MicrobatchesPerStep(plan_),
-                                     .max_norm = plan_.train.optimizer.clip_grad_norm},
-                                    device, backend_.shard_kernels());
+                                    NormConfig(parity, program.num_microbatches), device,
+                                    backend_.shard_kernels());
     case Opcode::kOptimizerStep: {
       const Memory both = operands.Of(Role::kOptimizerState);
       const std::vector<schedules::BufferPart>& moments =

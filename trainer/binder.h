@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "fsdp/gradient_norm.h"
 #include "fsdp/unit_shard.h"
 #include "model/node.h"
 #include "schedules/program/program.h"
@@ -38,6 +41,7 @@ class Binder {
             comm::Communicator* communicator) const;
 
  private:
+  fsdp::GradientNormConfig NormConfig(int parity, int microbatches) const;
   Call BindOpcode(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
                   comm::Communicator* communicator) const;
   // What the node declares of the pass, in its order.
@@ -53,6 +57,9 @@ class Binder {
   Backend& backend_;
   const bool fill_with_nan_;
   const std::function<void(int, int)> await_batch_;
+  // By parity and microbatch: targets of the newest batch that do not count. A run's batches are loaded
+  // before its norm, and another run of that parity begins after it has ended.
+  const std::unique_ptr<std::array<std::vector<int64_t>, 2>> uncounted_;
 };
 
 }  // namespace tandem::trainer

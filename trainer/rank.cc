@@ -35,6 +35,8 @@
 namespace tandem::trainer {
 namespace {
 
+constexpr int kMostWithoutTargets = 3;  // steps in a row
+
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
 data::SplitText TextOf(const plan::JobPlan& plan) {
@@ -43,10 +45,16 @@ data::SplitText TextOf(const plan::JobPlan& plan) {
                             .validation = data.validation,
                             .validation_fraction = data.validation_fraction,
                             .sequence_length = plan.batch.sequence_length};
-  if (plan.batch.packs_documents) {
+  if (plan.batch.packs_documents || !data.counts_first_tokens) {
     options.documents = data::Documents{.end_of_document = data.end_of_document};
   }
   return data::OpenText(options, platform::SteadyClock());
+}
+
+data::RowOptions RowsOf(const plan::JobPlan& plan) {
+  return {.packs_documents = plan.batch.packs_documents,
+          .has_targets = plan.batch.has_targets,
+          .counts_first_tokens = plan.train.data.counts_first_tokens};
 }
 
 SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start) {
@@ -86,7 +94,7 @@ class Rank::Impl {
         text_(TextOf(plan)),
         kernels_digest_(backend.operations().kernels_digest()),
         train_loader_(text_.train, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
-                      plan.batch.packs_documents),
+                      RowsOf(plan)),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
@@ -99,7 +107,8 @@ class Rank::Impl {
     }
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       validation_loader_.emplace(text_.validation, data::Split::kValidation, plan.train.seed,
-                                 plan.batch.sequence_length, plan.batch.packs_documents);
+                                 plan.batch.sequence_length, RowsOf(plan));
+      SetExtent();
     }
   }
 
@@ -150,6 +159,9 @@ class Rank::Impl {
       }
       if (nonfinite_step_ > 0) {
         StopOnNonfinite();
+      }
+      if (without_targets_ >= kMostWithoutTargets) {
+        FailWithoutTargets();
       }
       const RunSequence::Next next = sequence_->Decide(executor_.in_flight());
       switch (next.action) {
@@ -300,10 +312,12 @@ class Rank::Impl {
       send_(std::move(message));
     }
     updates_.Computed(record.run.computed, record.outcome.finite);
+    const bool has_targets = record.outcome.divisor > 0;
+    without_targets_ = has_targets ? 0 : without_targets_ + 1;
     if (!record.outcome.finite && first_skipped_ == 0) {
       first_skipped_ = record.run.computed;
     }
-    if (!record.outcome.finite && plan_.train.stop_on_nonfinite && nonfinite_step_ == 0) {
+    if (!record.outcome.finite && has_targets && plan_.train.stop_on_nonfinite && nonfinite_step_ == 0) {
       nonfinite_step_ = record.run.computed;
     }
     ActOn(record.outcome);
@@ -334,6 +348,17 @@ class Rank::Impl {
                                     " changed a weight: the gradients of none were finite; of step ",
                                     first_skipped_, " not: ", places),
                        first_skipped_);
+  }
+
+  // All ranks come here after the same run.
+  [[noreturn]] void FailWithoutTargets() {
+    while (executor_.in_flight() > 0) {
+      Await();
+    }
+    reports_->Submit();
+    reports_->Flush();
+    throw UserError(absl::StrCat("data: no target of the last ", kMostWithoutTargets,
+                                 " steps counts, and none of them was applied: see data.count_first_token"));
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's
@@ -372,7 +397,7 @@ class Rank::Impl {
     SetPhase(v1::RANK_PHASE_STEPPING);
     reports_->Flush();  // the ranks agree through the reports' communicator
     if (!validation_.has_value()) {
-      validation_.emplace(plan_.train.validation_rounds, plan_.options.num_validation_microbatches);
+      validation_.emplace(topology_.RoundsOf(extent_.batches), plan_.options.num_validation_microbatches);
     }
     while (!validation_->complete()) {
       const bool goes_on = !sequence_->validation_makes_way();
@@ -388,7 +413,7 @@ class Rank::Impl {
         return;
       }
     }
-    reports_->Validated(step(), validation_->TakeLosses());
+    reports_->Validated(step(), validation_->TakeLosses(), extent_);
     validation_.reset();
     sequence_->Validated();
     Lap();
@@ -403,11 +428,24 @@ class Rank::Impl {
     executor_.Issue(
         {.run = {.kind = RunKind::kValidate}},
         [this, first_round](int round, int64_t* tokens) {
-          const int64_t batches = plan_.train.validation_batches;
+          const int64_t batches = extent_.batches;
           Load(*validation_loader_, step(), topology_.MicrobatchOf(first_round + round) % batches, batches,
                tokens);
         },
         step());
+  }
+
+  // Each window of the held-out text at most once.
+  void SetExtent() {
+    const int64_t sequences = plan_.batch.sequences;
+    const int64_t wanted = plan_.train.validation_batches * sequences;
+    const int64_t windows = std::min(wanted, validation_loader_->num_windows());
+    extent_ = {.batches = (windows + sequences - 1) / sequences,
+               .divisor = static_cast<double>(windows) / static_cast<double>(sequences)};
+    if (windows < wanted && config_.rank == 0) {
+      platform::Log(platform::LogLevel::kInfo, "a validation takes each window of the held-out text once",
+                    {{"windows", absl::StrCat(windows)}, {"wanted", absl::StrCat(wanted)}});
+    }
   }
 
   // One of `microbatches` of a step, or of a validation.
@@ -437,6 +475,7 @@ class Rank::Impl {
   AppliedUpdates updates_{0, 0};
   int64_t updates_of_others_ = 0;  // of the job whose checkpoint this one started from
   int64_t first_skipped_ = 0;      // step; 0: none
+  int without_targets_ = 0;        // of the newest steps, how many in a row have no target that counts
   int64_t nonfinite_step_ = 0;     // whose gradients were not finite, where the job is to stop then
   std::string save_error_;         // of the newest save; empty: it succeeded
 
@@ -444,6 +483,7 @@ class Rank::Impl {
   const std::string kernels_digest_;
   const data::Loader train_loader_;
   std::optional<data::Loader> validation_loader_;
+  ValidationExtent extent_;
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   TrainingState state_;
   Executor executor_;

@@ -15,13 +15,11 @@ namespace {
 constexpr int kDoublesPerMagnitude = 3;
 constexpr int kDoublesPerItem = 3 * kDoublesPerMagnitude;  // weight, gradient, update
 
-// The mean of the losses of `microbatches`.
-double MeanLoss(const double* gathered, const RankSharing& sharing, int64_t stride, int64_t offset,
-                int64_t microbatches) {
-  return SumOfMicrobatches(
-             sharing.losses, microbatches,
-             [&](int rank, int64_t round) { return gathered[rank * stride + offset + round]; }) /
-         static_cast<double>(microbatches);
+// The sum of the losses of `microbatches`.
+double SumOfLosses(const double* gathered, const RankSharing& sharing, int64_t stride, int64_t offset,
+                   int64_t microbatches) {
+  return SumOfMicrobatches(sharing.losses, microbatches,
+                           [&](int rank, int64_t round) { return gathered[rank * stride + offset + round]; });
 }
 
 double* Put(const fsdp::Magnitude& magnitude, double* out) {
@@ -146,7 +144,8 @@ void Reporter::Fold(const StepRecord& record) {
   v1::StepReport report = record.report;
   if (rounds > 0) {
     report.set_loss(
-        MeanLoss(gathered, sharing_, stride, 0, rounds * static_cast<int64_t>(sharing_.losses.size())));
+        SumOfLosses(gathered, sharing_, stride, 0, rounds * static_cast<int64_t>(sharing_.losses.size())) /
+        record.divisor);
   }
   if (report.seconds() > 0) {
     (*report.mutable_scalars())["tokens_per_second"] =
@@ -158,7 +157,8 @@ void Reporter::Fold(const StepRecord& record) {
   }
   if (validation_rounds > 0) {
     (*report.mutable_scalars())["validation_loss"] =
-        MeanLoss(gathered, sharing_, stride, rounds, record.validation_batches);
+        SumOfLosses(gathered, sharing_, stride, rounds, record.validation.batches) /
+        record.validation.divisor;
   }
   std::vector<NonfiniteGradient> nonfinite;
   for (int64_t item = 0; item < items; ++item) {

@@ -20,15 +20,23 @@ class Communicator;
 
 namespace tandem::trainer {
 
+// What a validation takes: global microbatches, beyond which losses do not count, and what the sum of their
+// losses is divided by: their windows, in microbatches that are full of them.
+struct ValidationExtent {
+  int64_t batches = 0;
+  double divisor = 0;
+};
+
 // One optimizer step, or the validation before the first, as one rank saw it.
 struct StepRecord {
   // What all ranks know alike: the step, its gradients' norm and how many elements are not finite, learning
   // rate, tokens and wall time. Rank 0 adds what it folds of the rest.
   v1::StepReport report;
   std::vector<double> losses;             // of this rank's microbatches
+  double divisor = 1;                     // of the sum of all ranks' losses (fsdp::NormOutcome)
   std::vector<RouterLoad> routers;        // of sparse layers, in layer order
   std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
-  int64_t validation_batches = 0;         // global microbatches of the validation; losses beyond do not count
+  ValidationExtent validation;
   std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in table order; empty: not wanted
 };
 

@@ -27,7 +27,7 @@ fsdp::NormOutcome AgreeOnRequests(comm::Communicator& comm, RequestBox& requests
   }
   std::vector<fsdp::NormTerms> all(comm.size());
   std::memcpy(all.data(), output.const_data_ptr(), output.nbytes());
-  return fsdp::AgreeOnNorm(all.data(), comm.size(), /*num_microbatches=*/1, /*max_norm=*/0);
+  return fsdp::AgreeOnNorm(all.data(), comm.size(), {});
 }
 
 }  // namespace tandem::trainer

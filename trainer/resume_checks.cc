@@ -191,8 +191,8 @@ std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
     of_text.push_back(absl::StrCat(
         "the text is not what it was up to step ", start.info.step, " (digest ",
         options.data_digest.substr(0, 12), ", was ", start.info.data_digest.substr(0, 12),
-        "): data.train, data.validation or data.documents has changed, and the losses before and after "
-        "cannot be compared"));
+        "): data.train, data.validation, data.documents or data.count_first_token has changed, and the "
+        "losses before and after cannot be compared"));
   } else if (!start.info.data_content_digest.empty() &&
              start.info.data_content_digest != options.data_content_digest) {
     of_text.push_back(absl::StrCat(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/step_reports.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -137,16 +138,35 @@ void StepReports::Computed(RunRecord run, double seconds) {
   record.report.set_nonfinite(run.outcome.nonfinite);
   record.report.set_tokens(plan::TokensPerStep(plan_));
   record.report.set_seconds(seconds);
+  if (!plan_.train.data.counts_first_tokens) {
+    const double tokens = static_cast<double>(plan_.batch.tokens());
+    (*record.report.mutable_scalars())["counted_tokens"] = std::round(run.outcome.divisor * tokens);
+  }
+  if (run.outcome.divisor == 0) {
+    WarnOfNoTargets(run.run.computed);
+  }
   record.losses = std::move(run.losses);
+  record.divisor = run.outcome.divisor;
   record.routers = std::move(run.routers);
 }
 
-void StepReports::Validated(int64_t step, std::vector<double> losses) {
+void StepReports::Validated(int64_t step, std::vector<double> losses, const ValidationExtent& extent) {
   if (!record_.has_value()) {
     record_.emplace().report.set_step(step);
   }
   record_->validation_losses = std::move(losses);
-  record_->validation_batches = plan_.train.validation_batches;
+  record_->validation = extent;
+}
+
+void StepReports::WarnOfNoTargets(int64_t step) {
+  if (comm_.rank() != 0) {
+    return;
+  }
+  v1::FromTrainer message;
+  message.mutable_training_warning()->set_step(step);
+  message.mutable_training_warning()->set_message(
+      absl::StrCat("no target of step ", step, " counts; the step was not applied"));
+  send_(std::move(message));
 }
 
 void StepReports::Submit() {

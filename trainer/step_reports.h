@@ -47,7 +47,7 @@ class StepReports {
   void Computed(RunRecord run, double seconds);
   void AddSeconds(double seconds) { record_->report.set_seconds(record_->report.seconds() + seconds); }
   // The weights of `step`, the one that was applied last. Step 0 has a report of nothing else.
-  void Validated(int64_t step, std::vector<double> losses);
+  void Validated(int64_t step, std::vector<double> losses, const ValidationExtent& extent);
 
   // How many steps of the job have been skipped, with the one that was computed last.
   void Skipped(int64_t steps) {
@@ -74,6 +74,7 @@ class StepReports {
 
  private:
   void WarnOfMissingMetrics();
+  void WarnOfNoTargets(int64_t step);
   void Report(v1::StepReport report, const std::vector<NonfiniteGradient>& nonfinite);
   void Emit(const v1::StepReport& report);
   void ReportNonfinite(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);

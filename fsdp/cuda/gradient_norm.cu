@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 
 // One block: the threads read, one adds, in the units' order.
 __global__ void SumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs,
-                         NormTerms* own) {
+                         double uncounted, NormTerms* own) {
   __shared__ UnitNormTerms shared[kThreads];
   DoubleDouble squares;
   double nonfinite = 0;
@@ -31,27 +31,30 @@ __global__ void SumTerms(const UnitNormTerms* const* units, int num_units, const
     }
   }
   if (threadIdx.x == 0) {
-    *own = {squares.high, squares.low, nonfinite, static_cast<double>(inputs->requests.bits),
-            inputs->requests.profile};
+    *own = {squares.high,
+            squares.low,
+            nonfinite,
+            static_cast<double>(inputs->requests.bits),
+            inputs->requests.profile,
+            uncounted};
   }
 }
 
-__global__ void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
-                      NormOutcome* outcome) {
-  *outcome = AgreeOnNorm(terms, ranks, num_microbatches, max_norm);
+__global__ void Agree(const NormTerms* terms, int ranks, MeanConfig config, NormOutcome* outcome) {
+  *outcome = AgreeOnNorm(terms, ranks, config);
 }
 
 }  // namespace
 
-int LaunchSumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs, NormTerms* own,
-                   Stream stream) {
-  SumTerms<<<1, kThreads, 0, stream>>>(units, num_units, inputs, own);
+int LaunchSumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs,
+                   int64_t uncounted, NormTerms* own, Stream stream) {
+  SumTerms<<<1, kThreads, 0, stream>>>(units, num_units, inputs, static_cast<double>(uncounted), own);
   return cudaGetLastError();
 }
 
-int LaunchAgree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
-                NormOutcome* outcome, Stream stream) {
-  Agree<<<1, 1, 0, stream>>>(terms, ranks, num_microbatches, max_norm, outcome);
+int LaunchAgree(const NormTerms* terms, int ranks, const MeanConfig& config, NormOutcome* outcome,
+                Stream stream) {
+  Agree<<<1, 1, 0, stream>>>(terms, ranks, config, outcome);
   return cudaGetLastError();
 }
 

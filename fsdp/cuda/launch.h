@@ -74,12 +74,12 @@ int LaunchOptimizerStep(const TiledShard& shard, const AdamWConfig& config,
                         const OptimizerPointers<T>& pointers, const int* first_tiles, int num_parameters,
                         Stream stream);
 
-// *own = the terms of the units, added in their order, and what `inputs` ask for.
-int LaunchSumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs, NormTerms* own,
-                   Stream stream);
+// *own = the terms of the units, added in their order, what `inputs` ask for, and `uncounted`.
+int LaunchSumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs,
+                   int64_t uncounted, NormTerms* own, Stream stream);
 
 // *outcome = AgreeOnNorm(terms, …).
-int LaunchAgree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
-                NormOutcome* outcome, Stream stream);
+int LaunchAgree(const NormTerms* terms, int ranks, const MeanConfig& config, NormOutcome* outcome,
+                Stream stream);
 
 }  // namespace tandem::fsdp::cuda

@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const RunInputs& inputs = *pointers.inputs;
   AdamWScalars<T> scalars(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
-                          pointers.outcome->clip);
+                          *pointers.outcome);
   if (!chunks.decays) {
     scalars.weight_decay = 0;
   }

@@ -118,15 +118,15 @@ class CudaNormKernels final : public NormKernels {
   explicit CudaNormKernels(const std::vector<const UnitNormTerms*>& units)
       : num_units_(static_cast<int>(units.size())), units_(units) {}
 
-  void Sum(const RunInputs* inputs, NormTerms* own) const override {
-    device::CheckCuda(cuda::LaunchSumTerms(units_.data(), num_units_, inputs, own, CurrentStream()),
-                      "terms of the gradient norm");
+  void Sum(const RunInputs* inputs, int64_t uncounted, NormTerms* own) const override {
+    device::CheckCuda(
+        cuda::LaunchSumTerms(units_.data(), num_units_, inputs, uncounted, own, CurrentStream()),
+        "terms of the gradient norm");
   }
 
-  void Agree(const NormTerms* terms, int ranks, double num_microbatches, double max_norm,
+  void Agree(const NormTerms* terms, int ranks, const MeanConfig& config,
              NormOutcome* outcome) const override {
-    device::CheckCuda(cuda::LaunchAgree(terms, ranks, num_microbatches, max_norm, outcome, CurrentStream()),
-                      "gradient norm");
+    device::CheckCuda(cuda::LaunchAgree(terms, ranks, config, outcome, CurrentStream()), "gradient norm");
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 
@@ -18,15 +19,18 @@ Arithmetic<E> LogitAt(const E* logits, int64_t at) {
   return logit;
 }
 
-// Calls visit(row, id) for the tokens of the chunk; row is among its rows.
+// Calls visit(row, id) for the tokens of the chunk; row is among its rows, id may be kNotCounted.
 template <typename E, typename Visit>
 void ForEachRow(const CrossEntropyArgs<E>& chunk, const Visit& visit) {
-  ForEachToken(chunk.targets, chunk.columns, [&](int64_t token, int64_t id) {
-    const int64_t row = token - chunk.first;
-    if (row >= 0 && row < chunk.rows) {
-      visit(row, id);
-    }
-  });
+  ForEachToken(
+      chunk.targets, chunk.columns,
+      [&](int64_t token, int64_t id) {
+        const int64_t row = token - chunk.first;
+        if (row >= 0 && row < chunk.rows) {
+          visit(row, id);
+        }
+      },
+      kNotCounted);
 }
 
 }  // namespace
@@ -44,6 +48,9 @@ void Run(const CrossEntropyArgs<E>& args) {
   kernels.log_sum_exp(args.logits, args.rows, columns, lse);
   double total = args.first == 0 ? 0 : *args.loss;
   ForEachRow(args, [&](int64_t row, int64_t id) {
+    if (id == kNotCounted) {
+      return;
+    }
     total += static_cast<double>(lse[row]) - static_cast<double>(LogitAt(args.logits, row * columns + id));
   });
   *args.loss = args.first + args.rows == tokens ? total / static_cast<double>(tokens) : total;
@@ -51,6 +58,10 @@ void Run(const CrossEntropyArgs<E>& args) {
   ForEachRow(args, [&](int64_t row, int64_t id) {
     const E* const in = args.logits + row * columns;
     E* const out = args.grad_logits + row * columns;
+    if (id == kNotCounted) {
+      std::fill_n(out, columns, E{});
+      return;
+    }
     // The probability of the target is not rounded before the subtraction.
     T target = LogitAt(in, id);
     kernels.softmax(in, lse + row, scale, 1, columns, out);

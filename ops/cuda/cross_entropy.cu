@@ -65,6 +65,13 @@ __device__ void WriteGradients(const E* logits, int64_t columns, int64_t target,
   }
 }
 
+// What is subtracted from a row's logits: exp(x - infinity) is 0, so that a target that does not count gives
+// zeros.
+template <typename T>
+__device__ T GradientLse(int64_t id, T lse) {
+  return id == kNotCounted ? static_cast<T>(INFINITY) : lse;
+}
+
 template <int N, typename E, typename T>
 __global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<E> args, T scale) {
   const int64_t columns = args.columns;
@@ -78,9 +85,9 @@ __global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<
   }
   const T lse = BlockLogSumExp<N, kRowThreads>(logits, columns);
   if (threadIdx.x == 0) {
-    args.lse[token] = lse - logit;
+    args.lse[token] = id == kNotCounted ? T{0} : lse - logit;
   }
-  WriteGradients<N, kRowThreads>(logits, columns, id, lse, scale, args.grad_logits + begin);
+  WriteGradients<N, kRowThreads>(logits, columns, id, GradientLse(id, lse), scale, args.grad_logits + begin);
 }
 
 // The same for rows of which the second-level cache has no room for all that are read at once, on GPUs with
@@ -124,16 +131,16 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     }
     const float lse = whole.OfWarp().value();
     if (thread == 0 && rank == 0) {
-      args.lse[args.first + row] = lse - logit;
+      args.lse[args.first + row] = id == kNotCounted ? 0 : lse - logit;
     }
-    packs.WriteGradients(target, lse, scale, args.grad_logits + packs.Begin(row),
+    packs.WriteGradients(target, GradientLse(id, lse), scale, args.grad_logits + packs.Begin(row),
                          row + stride < args.rows ? args.logits + packs.Begin(row + stride) : nullptr);
   }
   WaitGroup<0>();
 #endif
 }
 
-// One block. loss = the mean of losses.
+// One block. loss = the sum of losses / rows.
 template <typename T>
 __global__ void MeanLoss(const T* losses, int64_t rows, double* loss) {
   double sum = 0;

@@ -110,6 +110,22 @@ TEST_P(CudaCrossEntropyTest, MinusInfiniteLogitsHaveNoProbability) {
   }
 }
 
+TEST_P(CudaCrossEntropyTest, TargetsThatDoNotCountAddNothing) {
+  for (const int64_t vocabulary : kForms) {
+    SCOPED_TRACE(vocabulary);
+    at::Tensor ids = numbers_.Integers({2, 3}, vocabulary);
+    ids[0][2] = kNotCounted;
+    ids[1][1] = kNotCounted;
+    Compare({Normal({6, vocabulary})}, {FilledWithNan({1}, at::kDouble), NanOf({6, vocabulary})},
+            [&](const Operations& ops, const Tensors& in, Tensors& out) {
+              at::Tensor lse = LseFor(in[0]);
+              ops.CrossEntropy(in[0], ids.to(in[0].device()), lse, out[0], out[1]);
+              EXPECT_EQ(out[1][2].abs().max().item<double>(), 0);
+              EXPECT_EQ(out[1][4].abs().max().item<double>(), 0);
+            });
+  }
+}
+
 // Nothing is subtracted from its row's gradient either.
 TEST_P(CudaCrossEntropyTest, ATargetOutsideTheVocabularyMakesTheLossNan) {
   for (const int64_t vocabulary : kForms) {
@@ -125,7 +141,7 @@ TEST_P(CudaCrossEntropyTest, ATargetOutsideTheVocabularyMakesTheLossNan) {
     const at::Tensor sound = run(targets, loss);
     EXPECT_TRUE(std::isfinite(loss.item<double>()));
     const int64_t column = targets[0][2].item<int64_t>();
-    for (const int64_t outside : {vocabulary, int64_t{-1}, int64_t{1} << 40}) {
+    for (const int64_t outside : {vocabulary, int64_t{-2}, int64_t{1} << 40}) {
       SCOPED_TRACE(testing::Message() << outside << " of " << vocabulary);
       targets[0][2].fill_(outside);
       const at::Tensor grad = run(targets, loss.fill_(0));

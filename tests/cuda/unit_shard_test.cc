@@ -63,9 +63,8 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int
         on_gpu ? comm::MakeNcclCommunicator("test", store, "test", rank, ranks, rank, absl::Minutes(1))
                : threads.MakeFactory()->Make({.group = "test", .prefix = "test", .rank = rank, .size = ranks},
                                              nullptr);
-    AdamWConfig config = test::kAdamW;
-    config.divisor = kRounds * ranks;
-    TestUnit unit(layout, types, *comm, *device, on_gpu ? CudaShardKernels() : CpuShardKernels(), config);
+    TestUnit unit(layout, types, *comm, *device, on_gpu ? CudaShardKernels() : CpuShardKernels(),
+                  test::kAdamW);
     unit.Initialize(5, 0.3);
     ops::test::Numbers numbers(77 + rank);
     for (int step = 1; step <= kSteps; ++step) {

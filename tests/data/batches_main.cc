@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     const bool train = std::string(argv[3]) == "train";
     const tandem::data::Loader loader(train ? text.train : text.validation,
                                       train ? Split::kTrain : Split::kValidation, number(4), sequence_length,
-                                      packed);
+                                      {.packs_documents = packed});
     const int64_t ranks = number(8);
     const int64_t rounds = number(9);
     const int64_t sequences = number(10);

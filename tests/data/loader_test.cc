@@ -109,6 +109,49 @@ TEST_F(LoaderTest, AFreshLoaderGoesOnWhereAnotherWouldBe) {
             Batch(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 9, kLength), 50, 1, 2, 3));
 }
 
+// What wants more windows than there are gets rows that count for nothing.
+TEST_F(LoaderTest, AValidationTakesEachWindowOnce) {
+  const Loader held(Of(corpus_, Split::kValidation), Split::kValidation, 1, kLength, {.has_targets = true});
+  const int64_t windows = NumWindows(Split::kValidation);
+  const int64_t batches = windows;  // of three
+  std::set<std::vector<int64_t>> seen;
+  int64_t counted = 0;
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    const std::vector<int64_t> rows = Batch(held, 0, batch, batches, 3);
+    for (int64_t i = 0; i < 3; ++i) {
+      const int64_t* const row = rows.data() + i * held.row_elements();
+      const int64_t* const targets = row + kLength + 1;
+      if (batch * 3 + i < windows) {
+        EXPECT_TRUE(std::equal(targets, targets + kLength, row + 1));
+        seen.insert({row, row + kLength + 1});
+        ++counted;
+      } else {
+        EXPECT_EQ(std::count(targets, targets + kLength, kNotCounted), kLength);
+      }
+    }
+  }
+  EXPECT_EQ(counted, windows);
+  EXPECT_EQ(static_cast<int64_t>(seen.size()), windows);
+}
+
+TEST_F(LoaderTest, FirstTokensOfDocumentsNeedNotCount) {
+  platform::TemporaryFolder folder;
+  folder.Write("text", "ab.c..defgh.");
+  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = folder.path()});
+  const Loader loader(Of(corpus, Split::kTrain, {.end_of_document = '.'}), Split::kTrain, 1,
+                      /*sequence_length=*/11,
+                      {.packs_documents = true, .has_targets = true, .counts_first_tokens = false});
+  const std::vector<int64_t> row = Batch(loader, 1, 0, 1, 1);
+  const int64_t no = kNotCounted;
+  EXPECT_EQ(std::vector<int64_t>(row.begin() + 12, row.begin() + 23),
+            (std::vector<int64_t>{'b', '.', no, '.', no, no, 'e', 'f', 'g', 'h', '.'}));
+  EXPECT_EQ(std::vector<int64_t>(row.begin() + 23, row.end()),
+            (std::vector<int64_t>{0, 0, 0, 3, 3, 5, 6, 6, 6, 6, 6}));
+  const Loader counts(Of(corpus, Split::kTrain, {.end_of_document = '.'}), Split::kTrain, 1, 11,
+                      {.packs_documents = true});
+  EXPECT_NE(loader.digest(), counts.digest());
+}
+
 TEST_F(LoaderTest, HeldOutTextNeverAppearsInTraining) {
   const Loader train(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
   std::set<std::vector<int64_t>> seen;
@@ -165,7 +208,7 @@ class DocumentsTest : public testing::Test {
     const auto corpus = std::make_shared<const Corpus>(
         CorpusSource{.train = folder.path() + "/train", .validation = folder.path() + "/held"});
     const Loader loader(Of(corpus, Split::kValidation, documents), Split::kValidation, 1, length,
-                        /*packs_documents=*/true);
+                        {.packs_documents = true});
     EXPECT_EQ(loader.row_elements(), 2 * length + 1);
     std::vector<Row> rows;
     const int64_t num_windows = corpus->num_tokens(Split::kValidation) / (length + 1);
@@ -204,7 +247,7 @@ TEST_F(DocumentsTest, ATokenEndsADocumentAndIsItsLast) {
 
 TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
   const Loader stream(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength);
-  const Loader documents(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength, /*packs_documents=*/true);
+  const Loader documents(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength, {.packs_documents = true});
   std::set<int64_t> starts;
   for (int64_t step = 200; step > 0; --step) {
     const std::vector<int64_t> tokens = Batch(stream, step, 1, 2, 3);
@@ -215,7 +258,8 @@ TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
       starts.insert(row + kLength + 1, row + documents.row_elements());
     }
     EXPECT_EQ(rows,
-              Batch(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength, true), step, 1, 2, 3));
+              Batch(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength, {.packs_documents = true}),
+                    step, 1, 2, 3));
   }
   EXPECT_GT(starts.size(), 1u) << "no document began inside a window";
 }
@@ -224,7 +268,7 @@ TEST_F(LoaderTest, TheDigestsSayWhatDocumentsAre) {
   std::set<std::string> of_contents;
   const auto digest = [&](std::optional<Documents> documents) {
     const Loader loader(Of(corpus_, Split::kTrain, documents.value_or(Documents{})), Split::kTrain, 1,
-                        kLength, documents.has_value());
+                        kLength, {.packs_documents = documents.has_value()});
     of_contents.insert(loader.content_digest());
     return loader.digest();
   };
@@ -247,7 +291,7 @@ std::string Refusal(const CorpusSource& source, Split split, int64_t length,
     if (documents.has_value()) {
       text->CheckDocuments();
     }
-    const Loader loader(text, split, 1, length, documents.has_value());
+    const Loader loader(text, split, 1, length, {.packs_documents = documents.has_value()});
   } catch (const DataError& error) {
     return error.what();
   }

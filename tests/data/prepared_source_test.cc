@@ -108,7 +108,7 @@ TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
 
 TEST_F(PreparedSourceTest, RowsSayWhereTheirDocumentsBegin) {
   path_ = WriteDataset(folder_, "small", {{{1, 2, 3}, {4, 5}}, {{6, 7, 8, 9, 10}}});
-  const Loader loader(Open(0, true, 4).train, Split::kValidation, 1, 4, /*packs_documents=*/true);
+  const Loader loader(Open(0, true, 4).train, Split::kValidation, 1, 4, {.packs_documents = true});
   std::vector<int64_t> rows(2 * loader.row_elements());
   loader.Fill(1, 0, 1, 2, rows.data());
   EXPECT_THAT(rows, ElementsAre(1, 2, 3, 4, 5, /**/ 0, 0, 0, 3, 6, 7, 8, 9, 10, /**/ 0, 0, 0, 0));

@@ -42,13 +42,14 @@ MODELS = {
                                                  moe_intermediate_size=20, routed_scaling_factor=2.5,
                                                  num_nextn_predict_layers=0, **LATENT),
 }
+# beta_fast and beta_slow are such that dims lie between them: a short text turns few of 12.
 ROPE = {
     "linear": {"rope_type": "linear", "factor": 3.0},
     "llama3": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 12},
-    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "beta_fast": 4.0, "beta_slow": 0.5},
-    "yarn-mscale": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "mscale": 1.5,
-                    "mscale_all_dim": 0.5, "truncate": False},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "beta_fast": 0.5, "beta_slow": 0.1},
+    "yarn-mscale": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "beta_fast": 0.5, "beta_slow": 0.1,
+                    "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False},
 }
 for kind, scaling in ROPE.items():
     MODELS[f"llama-{kind}"] = transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, rope_scaling=dict(scaling),
@@ -269,8 +270,8 @@ CHANGED = {
     "llama": {"rope_theta": 700.0, "rms_norm_eps": 1e-2},
     "llama-linear": {"factor": 2.5},
     "llama-llama3": {"factor": 3.0, "low_freq_factor": 0.5, "high_freq_factor": 6.0, "original_max_position_embeddings": 20},
-    "llama-yarn": {"factor": 3.0, "beta_fast": 2.0, "beta_slow": 1.5, "original_max_position_embeddings": 20,
-                   "attention_factor": 1.5, "truncate": False},
+    "llama-yarn": {"factor": 3.0, "beta_fast": 1.2, "beta_slow": 0.25, "original_max_position_embeddings": 20,
+                   "attention_factor": 4.0, "truncate": False},
     "llama-yarn-mscale": {"mscale": 1.0, "mscale_all_dim": 1.0, "truncate": True},
 }
 

@@ -17,14 +17,14 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
   const int64_t elements = GatheredElements(layout, 1);
   const auto communicators = comm::MakeThreadCommunicators("test", 1);
   const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
-  AdamWConfig config = test::kAdamW;
-  config.divisor = 6;
+  const AdamWConfig config = test::kAdamW;
   test::TestUnit unit(layout, at::kDouble, *communicators[0], *device, CpuShardKernels(), config);
   unit.Initialize(3, 0.5);
 
   constexpr double kLearningRate = 3e-3;
   constexpr double kClip = 0.7;
-  unit.SetOutcome({.clip = kClip});
+  constexpr double kDivisor = 6;
+  unit.SetOutcome({.clip = kClip, .divisor = kDivisor});
   std::vector<at::Tensor> reference;
   for (const at::Tensor& view : test::Views(layout, unit.weights())) {
     reference.push_back(view.clone().requires_grad_());
@@ -40,7 +40,7 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
     unit.OptimizerStep(step, kLearningRate);
     const std::vector<at::Tensor> gradients = test::Views(layout, contribution);
     for (size_t i = 0; i < reference.size(); ++i) {
-      reference[i].mutable_grad() = gradients[i] / config.divisor * kClip;
+      reference[i].mutable_grad() = gradients[i] / kDivisor * kClip;
     }
     optimizer.step();
   }

@@ -23,6 +23,8 @@ struct Asked {
   NormRequests requests;
   double num_microbatches = 1;
   double max_norm = 0;
+  double targets = 1;
+  int64_t uncounted = 0;
 };
 
 template <typename T>
@@ -44,7 +46,11 @@ NormOutcome Agree(Asked asked, Communicator& comm) {
   for (UnitNormTerms& unit : asked.units) {
     memory.norm_terms.push_back(MemoryOf(unit));
   }
-  BindGradientNorm(comm, memory, {.num_microbatches = asked.num_microbatches, .max_norm = asked.max_norm},
+  BindGradientNorm(comm, memory,
+                   {.mean = {.num_microbatches = asked.num_microbatches,
+                             .targets = asked.targets,
+                             .max_norm = asked.max_norm},
+                    .uncounted = [&asked] { return asked.uncounted; }},
                    *device, CpuShardKernels())();
   return *memory.outcome.as<NormOutcome>();
 }
@@ -58,6 +64,22 @@ TEST(GradientNormTest, IsThatOfTheMeanGradientOverAllUnitsAndRanks) {
     EXPECT_EQ(outcome.norm, 2);  // sqrt(100) / 5
     EXPECT_EQ(outcome.clip, 1);
     EXPECT_TRUE(outcome.finite);
+  });
+}
+
+TEST(GradientNormTest, TheMeanIsOverTargetsThatCount) {
+  comm::RunThreadRanks(2, [](Communicator& comm) {
+    const Asked all{.units = {Terms(50)}, .num_microbatches = 4, .targets = 8};
+    EXPECT_EQ(Agree(all, comm).divisor, 4);
+    Asked some = all;
+    some.uncounted = comm.rank() == 0 ? 7 : 9;
+    const NormOutcome half = Agree(some, comm);
+    EXPECT_EQ(half.divisor, 2);
+    EXPECT_EQ(half.norm, 5);  // sqrt(100) / 2
+    Asked none{.units = {Terms(0)}, .num_microbatches = 4, .max_norm = 1, .targets = 8, .uncounted = 16};
+    EXPECT_EQ(Agree(none, comm).divisor, 0);
+    EXPECT_FALSE(Agree(none, comm).finite) << "the step is skipped";
+    EXPECT_EQ(Agree(none, comm).nonfinite, 0);
   });
 }
 

@@ -150,7 +150,7 @@ NormOutcome TestUnit::Norm(double num_microbatches, double max_norm, NormRequest
   Write(optimizer_.inputs, &inputs, sizeof(inputs));
   BindGradientNorm(
       comm_, {.norm_terms = {reduce_.norm_terms}, .inputs = optimizer_.inputs, .outcome = optimizer_.outcome},
-      {.num_microbatches = num_microbatches, .max_norm = max_norm}, device_, kernels_)();
+      {.mean = {.num_microbatches = num_microbatches, .max_norm = max_norm}}, device_, kernels_)();
   return Read<NormOutcome>(optimizer_.outcome);
 }
 

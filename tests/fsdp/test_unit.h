@@ -48,8 +48,7 @@ struct UnitBytes {
 };
 UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const UnitTypes& types);
 
-inline constexpr AdamWConfig kAdamW{
-    .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .divisor = 1};
+inline constexpr AdamWConfig kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
 // One rank's unit, and memory for all that it does, on any kind of device: NaN before anything is written.
 // Runs what it binds on the current stream; results are copies on the host.

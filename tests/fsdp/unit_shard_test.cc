@@ -48,12 +48,6 @@ at::Tensor Contribution(const Layout& layout, at::ScalarType type, int num_ranks
   return flat;
 }
 
-AdamWConfig Config(double divisor) {
-  AdamWConfig config = test::kAdamW;
-  config.divisor = divisor;
-  return config;
-}
-
 // All of a unit's state after some steps, put together from the ranks.
 struct Outcome {
   at::Tensor weights;  // [layout.elements]
@@ -72,7 +66,7 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, int steps) {
   outcome.exp_avg_sq = fresh();
   std::vector<std::vector<ParameterNorms>> norms(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-    TestUnit unit(layout, types, comm, Cpu(), CpuShardKernels(), Config(kContributions));
+    TestUnit unit(layout, types, comm, Cpu(), CpuShardKernels(), test::kAdamW);
     unit.Initialize(17);
     const int rounds = kContributions / ranks;
     for (int64_t step = 1; step <= steps; ++step) {
@@ -290,7 +284,7 @@ TEST_P(UnitShardTest, TermsAreThoseOfTheWholeAccumulatorAndWrittenByTheLastReduc
 TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
   const Layout layout = MixedLayout(GetParam());
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels(), Config(2));
+    TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels(), test::kAdamW);
     unit.Initialize(1);
     unit.Reduce(Contribution(layout, transport(), 2, 1, comm.rank()), false, true);
     EXPECT_TRUE(unit.Norm(2, 0).finite);

@@ -28,8 +28,12 @@ std::string LayerPrefix(int layer) { return "model.layers." + std::to_string(lay
 }  // namespace
 
 AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
-                                 const std::map<std::string, at::Tensor>& parameters, bool packs_documents)
-    : config_(config), packs_documents_(packs_documents), router_losses_(at::zeros({}, at::kDouble)) {
+                                 const std::map<std::string, at::Tensor>& parameters, bool packs_documents,
+                                 bool has_targets)
+    : config_(config),
+      packs_documents_(packs_documents),
+      has_targets_(has_targets),
+      router_losses_(at::zeros({}, at::kDouble)) {
   for (const auto& [name, parameter] : parameters) {
     parameters_[name] =
         parameter.requires_grad()
@@ -50,7 +54,7 @@ at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
 }
 
 int64_t AutogradDecoder::LengthOf(const at::Tensor& tokens) const {
-  return (tokens.size(1) - 1) / (packs_documents_ ? 2 : 1);
+  return (tokens.size(1) - 1) / (1 + int64_t{packs_documents_} + int64_t{has_targets_});
 }
 
 at::Tensor AutogradDecoder::Embedding(const at::Tensor& tokens) const {
@@ -87,7 +91,8 @@ at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tenso
   const int64_t length = q.size(2);
   at::Tensor hidden = at::ones({length, length}, at::kBool).triu(1);
   if (packs_documents_) {
-    const at::Tensor starts = tokens.narrow(1, length + 1, length).view({q.size(0), 1, length, 1});
+    const at::Tensor starts =
+        tokens.narrow(1, (has_targets_ ? 2 : 1) * length + 1, length).view({q.size(0), 1, length, 1});
     hidden = hidden.logical_or(at::arange(length, at::kLong) < starts);  // [B, 1, S, S]
   }
   const at::Tensor scores =
@@ -240,10 +245,13 @@ at::Tensor AutogradDecoder::Gated(const at::Tensor& x, const std::string& gate, 
 }
 
 at::Tensor AutogradDecoder::Head(const at::Tensor& x, const at::Tensor& tokens) const {
-  const at::Tensor targets = tokens.narrow(1, 1, LengthOf(tokens)).reshape({-1});
+  const int64_t length = LengthOf(tokens);
+  const at::Tensor targets = tokens.narrow(1, has_targets_ ? length + 1 : 1, length).reshape({-1});
   const at::Tensor& weight =
       parameters_.at(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
-  return at::cross_entropy_loss(at::matmul(Norm(x, "model.norm"), weight.t()), targets);
+  return at::cross_entropy_loss(at::matmul(Norm(x, "model.norm"), weight.t()), targets, /*weight=*/{},
+                                at::Reduction::Sum, /*ignore_index=*/-1) /
+         static_cast<double>(targets.numel());
 }
 
 at::Tensor AutogradDecoder::Project(const at::Tensor& x, const std::string& name) const {

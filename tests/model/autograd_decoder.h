@@ -18,7 +18,7 @@ class AutogradDecoder {
   // Parameters by Hugging Face name: those that collect gradients as they are, copies of the others, which
   // do. packs_documents: as BatchShape has it.
   AutogradDecoder(const DecoderConfig& config, const std::map<std::string, at::Tensor>& parameters,
-                  bool packs_documents = false);
+                  bool packs_documents = false, bool has_targets = false);
 
   // From now on these experts see the tokens of the layer, whatever the scores are: a choice may differ where
   // scores differ by a rounding. chosen: int64 [T, k].
@@ -66,6 +66,7 @@ class AutogradDecoder {
 
   const DecoderConfig config_;
   const bool packs_documents_;
+  const bool has_targets_;
   std::map<std::string, at::Tensor> parameters_;
   std::map<int, at::Tensor> chosen_;  // by layer
   std::map<int, at::Tensor> biases_;  // by layer

@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -79,6 +81,31 @@ TEST_P(CrossEntropyTest, ChunksOfRowsGiveTheBitsOfAllAtOnce) {
     EXPECT_TRUE(SameBits(sum, loss));
     EXPECT_TRUE(SameBits(gradients, grad_logits));
   }
+}
+
+TEST_P(CrossEntropyTest, TargetsThatDoNotCountAddNothing) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(65);
+  const at::Tensor logits = (numbers.Normal({6, 37}) * 5).to(type);
+  const auto run = [&](const at::Tensor& targets, at::Tensor& loss) {
+    at::Tensor lse = FilledWithNan({6}, StatisticsOf(type));
+    at::Tensor gradients = FilledWithNan({6, 37}, type);
+    CpuOperations().CrossEntropy(logits, targets, lse, loss, gradients);
+    return gradients;
+  };
+  at::Tensor targets = numbers.Integers({2, 3}, 37);
+  at::Tensor loss = FilledWithNan({1}, at::kDouble);
+  at::Tensor expected = run(targets, loss);
+  const double all = loss.item<double>();
+  const at::Tensor of_row =
+      at::cross_entropy_loss(logits.to(at::kDouble).narrow(0, 4, 1), targets.view({6}).narrow(0, 4, 1));
+  targets[1][1] = kNotCounted;
+  const at::Tensor gradients = run(targets, loss);
+  EXPECT_NEAR(loss.item<double>(), all - of_row.item<double>() / 6, Tolerance(StatisticsOf(type)));
+  expected[4].zero_();
+  EXPECT_TRUE(SameBits(gradients, expected));
+  EXPECT_TRUE(SameBits(run(at::full_like(targets, kNotCounted), loss), at::zeros_like(expected)));
+  EXPECT_EQ(loss.item<double>(), 0);
 }
 
 TEST_P(CrossEntropyTest, RefusesAChunkBeyondTheTokens) {

@@ -43,7 +43,7 @@ class AutogradModel::Impl {
       }
     }
     for (const std::map<std::string, Tensor>& parameters : of_expert) {
-      decoders_.emplace_back(plan.model, parameters, plan.batch.packs_documents);
+      decoders_.emplace_back(plan.model, parameters, plan.batch.packs_documents, plan.batch.has_targets);
     }
     const auto& o = plan.train.optimizer;
     const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
@@ -63,13 +63,18 @@ class AutogradModel::Impl {
     Tensor mean = torch::zeros({}, torch::kDouble);
     Tensor own =
         torch::zeros({}, torch::kDouble);  // the routers' losses: no part of the one that is reported
+    double divisor = 0;
+    for (const std::vector<int64_t>& microbatch : microbatches) {
+      divisor +=
+          1 - static_cast<double>(batch_.Uncounted(microbatch.data())) / static_cast<double>(batch_.tokens());
+    }
     for (size_t i = 0; i < microbatches.size(); ++i) {
       if (i % model_.moe.data_ranks == 0 && model_.moe.balance_scope == model::BalanceScope::kGlobal) {
         CountRound(microbatches, i);
       }
       const model::test::AutogradDecoder& decoder = decoders_[i % decoders_.size()];
       const Tensor ids = Ids(microbatches[i]);
-      mean = mean + decoder.Loss(ids) / static_cast<double>(microbatches.size());
+      mean = mean + decoder.Loss(ids) / divisor;
       own = own + decoder.RouterLosses() / static_cast<double>(microbatches.size());
       for (int layer = 0; model_.moe.router_bias_update_rate > 0 && layer < model_.num_hidden_layers;
            ++layer) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -104,11 +105,14 @@ void CompareWithAutograd(JobOptions options) {
   data::TextOptions text{.train = plan.train.data.train,
                          .validation_fraction = plan.train.data.validation_fraction,
                          .sequence_length = plan.batch.sequence_length};
-  if (plan.batch.packs_documents) {
+  if (plan.batch.packs_documents || !plan.train.data.counts_first_tokens) {
     text.documents = data::Documents{plan.train.data.end_of_document};
   }
   const data::Loader loader(data::OpenText(text, platform::SteadyClock()).train, data::Split::kTrain,
-                            plan.train.seed, plan.batch.sequence_length, plan.batch.packs_documents);
+                            plan.train.seed, plan.batch.sequence_length,
+                            {.packs_documents = plan.batch.packs_documents,
+                             .has_targets = plan.batch.has_targets,
+                             .counts_first_tokens = plan.train.data.counts_first_tokens});
 
   const JobRun whole = RunJob(plan);
   ASSERT_EQ(static_cast<int64_t>(whole.steps.size()), plan.train.steps);
@@ -178,6 +182,22 @@ TEST(AutogradTest, TwoRanksMatch) {
 // Words: a sequence has several, and most are cut by the end of some sequence sooner or later.
 TEST(AutogradTest, PackedDocumentsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .end_of_document = ' '});
+}
+
+// A third of the targets, and in a text of blanks that a few words interrupt, most of them: of some
+// microbatches all.
+TEST(AutogradTest, TargetsThatDoNotCountMatch) {
+  JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .count_first_token = false};
+  options.end_of_document = ' ';
+  CompareWithAutograd(options);
+  const TemporaryFolder folder;
+  options.text = folder.path() + "/text";
+  std::string text(8000, ' ');
+  for (size_t i = 0; i < text.size(); i += 100) {
+    text.replace(i, 25, "abcdefghijklmnopqrstuvwxy");
+  }
+  std::ofstream(options.text) << text;
+  CompareWithAutograd(options);
 }
 
 TEST(AutogradTest, TiedEmbeddingsMatch) {

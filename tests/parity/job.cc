@@ -118,6 +118,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   }
   spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT : options.text);
   spec.mutable_data()->set_validation_fraction(0.1);
+  spec.mutable_data()->set_count_first_token(options.count_first_token);
   if (options.end_of_document >= 0) {
     spec.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
     spec.mutable_data()->set_end_of_document(options.end_of_document);

@@ -66,6 +66,7 @@ struct JobOptions {
   int64_t checkpoint_every_steps = 0;
   std::string resume;
   uint64_t seed = 7;
+  bool count_first_token = true;
   int64_t end_of_document = -1;  // packs documents that end with this byte; -1: one stream
   std::string text;              // a file or folder; empty: one that no change of the sources changes
 };

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/parity/expect_same.h"
+#include "tests/parity/job.h"
+#include "tests/parity/run.h"
+#include "trainer/failure.h"
+
+namespace tandem::parity {
+namespace {
+
+JobOptions WithoutFirstTokens() {
+  JobOptions options{.microbatches_per_rank = 4, .steps = 4, .validate_every_steps = 2};
+  options.count_first_token = false;
+  options.end_of_document = ' ';
+  return options;
+}
+
+TEST(TargetsTest, UncountedTargetsGiveTheSameBitsOnAnyRanks) {
+  for (const char* strategy : {"zero2", "zero3"}) {
+    JobOptions options = WithoutFirstTokens();
+    options.strategy = strategy;
+    const JobRun one = RunJob(MakeJob(options));
+    const double counted = one.steps[0].scalars().at("counted_tokens");
+    EXPECT_GT(counted, 0);
+    EXPECT_LT(counted, static_cast<double>(one.steps[0].tokens()));
+    for (const int ranks : {2, 4}) {
+      SCOPED_TRACE(ranks);
+      options.ranks = ranks;
+      options.microbatches_per_rank = 4 / ranks;
+      ExpectSameBits(one, RunJob(MakeJob(options)));
+    }
+  }
+}
+
+// A microbatch has two windows; there are 65 or so, and more are wanted.
+TEST(TargetsTest, AValidationTakesEachWindowOnce) {
+  const auto loss = [](int64_t sequences, int ranks) {
+    JobOptions options{
+        .ranks = ranks, .steps = 1, .warmup_steps = 0, .fp64 = true, .validate_every_steps = 1};
+    options.micro_batch_size = sequences;
+    options.validation_batches = 100;
+    return RunJob(MakeJob(options)).start->scalars().at("validation_loss");
+  };
+  const double one_by_one = loss(1, 1);
+  for (const int64_t sequences : {2, 3, 7}) {
+    for (const int ranks : {1, 2, 3}) {
+      EXPECT_NEAR(loss(sequences, ranks), one_by_one, 1e-12) << sequences << " on " << ranks;
+    }
+  }
+}
+
+// Ten windows of random bytes and ten of one letter, of which a validation that begins again counts some
+// twice: with three a microbatch it had 3.84 for a mean of 3.38.
+TEST(TargetsTest, TwentyHeldOutWindowsHaveTheirMean) {
+  const TemporaryFolder folder;
+  const std::string held_out = folder.path() + "/held-out";
+  std::mt19937 random(20);
+  std::string text;
+  for (int i = 0; i < 10 * 33; ++i) {
+    text.push_back(static_cast<char>(random() % 256));
+  }
+  std::ofstream(held_out, std::ios::binary) << text << std::string(10 * 33, 'a');
+  const auto loss = [&](int64_t sequences, int64_t batches) {
+    JobOptions options{.microbatches_per_rank = static_cast<int>(12 / sequences),
+                       .steps = 3,
+                       .warmup_steps = 0,
+                       .fp64 = true,
+                       .validate_every_steps = 3};
+    options.micro_batch_size = sequences;
+    options.sequence_length = 32;
+    options.validation_batches = batches;
+    plan::JobPlan plan = MakeJob(options);
+    plan.train.data.validation = held_out;
+    return RunJob(plan).steps.back().scalars().at("validation_loss");
+  };
+  const double mean = loss(1, 20);
+  EXPECT_NEAR(loss(2, 16), mean, 1e-9);
+  EXPECT_NEAR(loss(3, 16), mean, 1e-9);
+  EXPECT_NEAR(loss(4, 16), mean, 1e-9);
+  EXPECT_GT(loss(1, 10), mean + 1e-3) << "the windows are alike, and show nothing";
+}
+
+TEST(TargetsTest, ThreeStepsWithoutTargetsEndAJob) {
+  const TemporaryFolder folder;
+  JobOptions options = WithoutFirstTokens();
+  options.ranks = 2;
+  options.steps = 6;
+  options.stop_on_nonfinite = true;
+  options.validate_every_steps = 0;
+  options.text = folder.path() + "/blanks";
+  std::ofstream(options.text) << std::string(5000, ' ');
+  std::vector<int64_t> steps;
+  try {
+    RunJob(MakeJob(options),
+           {.on_report = [&](const v1::StepReport& step) { steps.push_back(step.step()); }});
+    FAIL() << "it trained";
+  } catch (const trainer::UserError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("no target of the last 3 steps counts"));
+  }
+  EXPECT_THAT(steps, testing::ElementsAre(1, 2, 3, 4)) << "the fourth was on its way";
+}
+
+}  // namespace
+}  // namespace tandem::parity
