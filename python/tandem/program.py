@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tandem-py`, which `tandem data ...` runs: commands whose work Python libraries do."""
 import argparse
+import os
 import re
 import signal
 import sys
@@ -23,11 +24,22 @@ def _count(text):
     return int(text)
 
 
+def _natural(text, least=0):
+    if not text.isascii() or not text.isdigit() or len(text) > 15 or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text} must be an integer of at least {least}")
+    return int(text)
+
+
+def _positive(text):
+    return _natural(text, 1)
+
+
 def parser():
     top = argparse.ArgumentParser(prog="tandem", description="Commands of Tandem whose work Python libraries do.", allow_abbrev=False)
     top.add_argument("--cli-version", help=argparse.SUPPRESS)
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    data = commands.add_parser("data", help="Make tokens of text", description="Make tokens of text, before training.")
+    data = commands.add_parser("data", help="Make, show and check tokens", description="Make tokens of text before training, and look at "
+                               "files of tokens.")
     kinds = data.add_subparsers(metavar="COMMAND", required=True)
     prepare = kinds.add_parser(
         "prepare", help="Make a folder of tokens of files of text", allow_abbrev=False,
@@ -51,7 +63,46 @@ def parser():
     prepare.add_argument("--strict", action="store_true", help="end at the first document that cannot be used")
     prepare.add_argument("--lenient", action="store_true", help="go on if more than 5 %% of the documents cannot be used")
     prepare.set_defaults(run=_prepare)
+    forms = ("a folder of tandem data prepare; a pair of .bin and .idx of Megatron-LM, by either or without its ending; a .npy file; a "
+             "file of llm.c; or a folder of such files")
+    inspect = kinds.add_parser("inspect", help="Show what is in files of tokens", allow_abbrev=False,
+                               description="Shows counts, lengths of documents, the most frequent tokens, and the first documents.")
+    inspect.add_argument("path", metavar="PATH", help=forms)
+    inspect.add_argument("--tokenizer", metavar="PATH", help="decode with this one (default: the one that dataset.json names)")
+    inspect.add_argument("--sequence-length", type=_positive, metavar="N", help="say how many sequences that makes")
+    inspect.add_argument("--documents", type=_natural, default=3, metavar="N", help="how many of the first documents to show (default 3)")
+    _add_form(inspect)
+    inspect.set_defaults(run=_inspect)
+    check = kinds.add_parser("check", help="Read every byte of files of tokens, and name what is wrong", allow_abbrev=False,
+                             description="Reads every byte: indices, digests, and that each token is below the vocabulary. Exit code 1 "
+                                         "if something is wrong.")
+    check.add_argument("path", metavar="PATH", help=forms)
+    check.add_argument("--vocabulary", type=_positive, metavar="N", help="number of ids of the tokenizer (default: what dataset.json says)")
+    _add_form(check)
+    check.set_defaults(run=_check)
     return top
+
+
+def _add_form(parser_):
+    parser_.add_argument("--format", choices=("auto", "flat"), default="auto",
+                         help="flat: whole numbers without a header; auto (default) finds the others itself")
+    parser_.add_argument("--token-type", choices=("u16", "u32"), help="of --format flat")
+
+
+def _say(line):
+    print(line, flush=True)
+
+
+def _inspect(arguments):
+    from tandem.data.inspect import inspect
+    inspect(arguments.path, arguments.format, arguments.token_type, arguments.tokenizer, arguments.sequence_length, arguments.documents,
+            say=_say)
+    return 0
+
+
+def _check(arguments):
+    from tandem.data.check import check
+    return 0 if check(arguments.path, arguments.format, arguments.token_type, arguments.vocabulary, say=_say) else 1
 
 
 def _prepare(arguments):
@@ -73,10 +124,13 @@ def main(words=None):
     def stop(*_):
         raise KeyboardInterrupt
     signal.signal(signal.SIGTERM, stop)
+    sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return arguments.run(arguments)
     except DataError as error:
         print(f"tandem: {error}", file=sys.stderr)
+    except BrokenPipeError:  # what reads the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"tandem: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
     except ModuleNotFoundError as error:

@@ -8,9 +8,10 @@ EVERY_SECONDS = {True: 0.1, False: 30.0}  # on a terminal, elsewhere
 
 
 class Progress:
-    """`total` in bytes of input. clock: seconds that never go back."""
+    """`total` in bytes of input, or in tokens. clock: seconds that never go back."""
 
-    def __init__(self, total, already=0, stream=None, clock=time.monotonic):
+    def __init__(self, total, already=0, stream=None, clock=time.monotonic, name="prepare"):
+        self._name = name
         self._total, self._already, self._clock = max(total, 1), already, clock
         self._stream = sys.stderr if stream is None else stream
         self._terminal = self._stream.isatty()
@@ -31,7 +32,7 @@ class Progress:
             full = int(share * BAR)
             self._stream.write(f"\r\033[K\033[?7l{'━' * full}{'─' * (BAR - full)} {line}\033[?7h")
         else:
-            self._stream.write(f"prepare: {line}\n")
+            self._stream.write(f"{self._name}: {line}\n")
         self._stream.flush()
 
     def end(self):

@@ -103,6 +103,12 @@ class Tokenizer:
             return [text.encode() for text in texts]
         return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
 
+    def decode(self, ids):
+        """Text for a person; what is no text in it is replaced."""
+        if self._library is None:
+            return bytes(token for token in ids if 0 <= token < 256).decode(errors="replace")
+        return self._library.decode([token for token in ids if 0 <= token < self.vocabulary], skip_special_tokens=False)
+
     def describe(self):
         """For dataset.json."""
         return {"kind": self.kind, "path": self.path, **({"sha256": self.digest} if self.digest else {}),

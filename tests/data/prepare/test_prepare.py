@@ -23,6 +23,7 @@ import tandem
 from tandem.data import processes
 from tandem.data.errors import DataError
 from tandem.data.inputs import Input, InputFile
+from tandem.data.inspect import inspect
 from tandem.data.prepare import PART_BYTES, Options, prepare
 from tandem.data.progress import Progress
 
@@ -340,3 +341,20 @@ def test_an_error_of_the_system_in_a_process_is_not_its_silent_end(monkeypatch):
     here.send(([b"text"], False))
     with pytest.raises(OSError, match="no room"):
         processes._work(there, {"path": "bytes"}, "text")
+
+
+def shown_of(folder):
+    lines = []
+    inspect(str(folder), say=lines.append)
+    return lines
+
+
+def test_inspect_decodes_with_the_tokenizer_that_made_it(tokenizer, tmp_path):
+    (tmp_path / "a.txt").write_text("alpha beta naïve")
+    prepare(Options([str(tmp_path / "a.txt")], str(tmp_path / "out"), str(tokenizer)), say=lambda line: None)
+    assert any(line.endswith("): alpha beta naïve<|endoftext|>") for line in shown_of(tmp_path / "out"))
+    description = json.loads((tmp_path / "out" / "dataset.json").read_text())
+    description["tokenizer"]["sha256"] = "0" * 64
+    (tmp_path / "out" / "dataset.json").write_text(json.dumps(description))
+    lines = shown_of(tmp_path / "out")
+    assert "no longer at" in lines[0] and not any("alpha" in line for line in lines)
