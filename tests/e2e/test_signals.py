@@ -72,6 +72,10 @@ def in_a_long_validation(cluster, tmp_path):
     spec = tiny_job("job", ranks=1, steps=1_000_000, directory=directory, validate_every_steps=3,
                     validation_batches=VALIDATION_BATCHES)
     spec["checkpoint"]["resume"] = "newest"
+    held_out = tmp_path / "held-out"  # of zeros that take no room
+    held_out.touch()
+    os.truncate(held_out, 1 << 30)
+    spec["data"]["validation"] = str(held_out)
     cluster.submit(spec)
     wait_for("it validates", lambda: "in step 3, " in cluster.job("job").get("progress", {}).get("whereabouts", ""))
     return directory

@@ -52,6 +52,15 @@ class ProcessTest : public TrainerProcesses {
 
   void Start() { TrainerProcesses::Start(v1::DEVICE_CPU, kAttempt); }
 
+  // On a file of zeros that takes no room.
+  void ValidateForHours() {
+    const std::string path = folder_ + "/held-out";
+    std::ofstream(path) << "text";
+    std::filesystem::resize_file(path, 1 << 30);
+    spec_.mutable_data()->set_validation(path);
+    spec_.mutable_training()->set_validation_batches(1'000'000);
+  }
+
   static constexpr int kAttempt = 3;
 };
 
@@ -139,7 +148,7 @@ TEST_F(ProcessTest, JobsThatFreezeOtherUnitsHaveTablesOfOtherDigests) {
 
 // Only of a rank that is stepping can the controller say that it does not move.
 TEST_F(ProcessTest, ARankIsSteppingInTheValidationBeforeTheFirstStep) {
-  spec_.mutable_training()->set_validation_batches(400);
+  ValidateForHours();
   Start();
   const absl::Time deadline = absl::Now() + kPatience;
   const link::SharedPage& page = daemon_->page(0);
@@ -151,7 +160,7 @@ TEST_F(ProcessTest, ARankIsSteppingInTheValidationBeforeTheFirstStep) {
 }
 
 TEST_F(ProcessTest, AStopInALongValidationBeforeTheFirstStepEndsItSoon) {
-  spec_.mutable_training()->set_validation_batches(1'000'000);
+  ValidateForHours();
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
   const absl::Time deadline = absl::Now() + kPatience;
@@ -164,7 +173,7 @@ TEST_F(ProcessTest, AStopInALongValidationBeforeTheFirstStepEndsItSoon) {
 }
 
 TEST_F(ProcessTest, ARankThatIsKilledInAValidationEndsTheOthers) {
-  spec_.mutable_training()->set_validation_batches(1'000'000);
+  ValidateForHours();
   Start();
   const absl::Time deadline = absl::Now() + kPatience;
   while (daemon_->page(0).instruction < 0 && absl::Now() < deadline) {

@@ -68,8 +68,9 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
     reporter.Submit({.report = ReportOf("step: 3 grad_norm: 0.5 learning_rate: 0.1 tokens: 64 seconds: 2 "
                                         "nonfinite: 1"),
                      .losses = {1 + rank, 3 + rank},
+                     .divisor = 4,
                      .validation_losses = {10 + 2 * rank, 20 + 1000 * rank},
-                     .validation_batches = 3,  // the last of rank 1 is none of them
+                     .validation = {.batches = 3, .divisor = 3},  // the last of rank 1 is none of them
                      .norms = {Squares(9, 16, 0), Squares(rank * 36, 1, 4)}});
     reporter.Flush();
   });
@@ -142,6 +143,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
     const double rank = comm.rank();
     reporter.Submit({.report = ReportOf("step: 1"),
                      .losses = {1, 2},
+                     .divisor = 4,
                      .routers = {{.layer = 1,
                                   .tokens = {3 + rank, 5 - rank},
                                   .dropped = rank,
@@ -234,7 +236,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
             loss = summary.loss();
           },
           ExpectNoFailure);
-      StepRecord record{.report = ReportOf("step: 1")};
+      StepRecord record{.report = ReportOf("step: 1"), .divisor = 4};
       for (int round = 0; round < 4 / ranks; ++round) {
         record.losses.push_back(global[round * ranks + comm.rank()]);
       }
