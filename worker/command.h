@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "absl/time/time.h"
+#include "worker/metrics_tail.h"
 #include "worker/state.h"
 
 namespace tandem::worker {
@@ -26,6 +27,10 @@ struct RecordRanks {  // durable: these ranks will run → RanksRecorded
   AttemptKey attempt;
   std::string store_id;  // of the controller that assigned it
   std::vector<int> ranks;
+};
+struct RecordMetrics {  // durable soon: for a daemon that starts after this one's death
+  AttemptKey attempt;
+  MetricsPlace metrics;
 };
 struct Spawn {  // → RankSpawned or SpawnFailed
   RankKey rank;
@@ -54,8 +59,8 @@ struct ExitProcess {
   std::string problem;  // empty: it was asked to
 };
 
-using Command = std::variant<SendToController, DropSession, Check, RecordRanks, Spawn, SendToRank, Kill,
-                             RecordEnd, Forget, RenewDeadline, StartUpload, ExitProcess>;
+using Command = std::variant<SendToController, DropSession, Check, RecordRanks, RecordMetrics, Spawn,
+                             SendToRank, Kill, RecordEnd, Forget, RenewDeadline, StartUpload, ExitProcess>;
 
 // What has changed, where the shell logs it or keeps something beside the state.
 

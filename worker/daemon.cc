@@ -9,6 +9,7 @@
 #include "platform/log.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "platform/thread.h"
 #include "proto/reasons.h"
 #include "worker/log_limit.h"
 #include "worker/step.h"
@@ -33,23 +34,46 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 }  // namespace
 
+// What a thread that may hang forever, and so outlive the daemon, needs of it.
+class Daemon::RecoveredReports {
+ public:
+  explicit RecoveredReports(ReportQueue& reports) : reports_(&reports) {}
+
+  void Add(const AttemptKey& attempt, std::vector<v1::StepReport> reports) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (reports_ != nullptr) {
+      reports_->AddRecovered(attempt, std::move(reports));
+    }
+  }
+  void Close() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    reports_ = nullptr;
+  }
+
+ private:
+  absl::Mutex mu_;
+  ReportQueue* reports_ ABSL_GUARDED_BY(mu_);
+};
+
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(DaemonConfig config, const JobChecks& checks,
                                                      const platform::Clock& clock, platform::Random& random,
                                                      platform::Files& files) {
   TANDEM_ASSIGN_OR_RETURN(Records records, Records::Open(files, config.state_folder));
   TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::AttemptStatus> ends,
                           records.Recover(config.settings.worker_id, clock.Now()));
+  TANDEM_ASSIGN_OR_RETURN(const auto places, records.MetricsPlaces());
   WorkerState state{.settings = config.settings};
   state.settings.incarnation = random.Next64();
   for (const v1::AttemptStatus& end : ends) {
     state.ended[KeyOf(end.id())] = {.status = end};
   }
   return std::unique_ptr<Daemon>(
-      new Daemon(std::move(config), checks, clock, random, std::move(records), std::move(state)));
+      new Daemon(std::move(config), checks, clock, random, std::move(records), std::move(state), places));
 }
 
 Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clock& clock,
-               platform::Random& random, Records records, WorkerState state)
+               platform::Random& random, Records records, WorkerState state,
+               const std::map<AttemptKey, MetricsPlace>& places)
     : config_(std::move(config)),
       clock_(clock),
       random_(random),
@@ -57,13 +81,15 @@ Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clo
       records_(std::move(records)),
       most_log_bytes_(MostLogBytes(DiskBytes(config_.state_folder).value_or(int64_t{1} << 40),
                                    config_.settings.slots.size())),
-      reports_(clock, config_.report_limits) {
+      reports_(clock, config_.report_limits),
+      recovered_(std::make_shared<RecoveredReports>(reports_)) {
+  RecoverReports(places);
   const auto sink = [this](Input input) { inputs_.Put(std::move(input)); };
   records_thread_ = std::make_unique<TaskThread>();
   checks_ = std::make_unique<CheckThreads>(checks, clock_, sink);
   profiles_ = std::make_unique<ProfileUploads>();
   launcher_ = std::make_unique<Launcher>(
-      config_.trainer, config_.run_as, reports_,
+      config_.trainer, config_.run_as, config_.rank_groups.get(), reports_,
       [this](const RankKey& rank, const ProcessId& process) {
         records_thread_->Run([this, rank, process] { RecordProcess(rank, process); });
       },
@@ -84,6 +110,7 @@ Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clo
 
 Daemon::~Daemon() {
   // What feeds the daemon ends before what it feeds.
+  recovered_->Close();
   uploads_.reset();
   profiles_->Stop();
   client_.reset();
@@ -137,6 +164,14 @@ void Daemon::Do(const Command& command) {
                  },
                  [this](const Check& c) { checks_->Start(c.assignment); },
                  [this](const RecordRanks& c) { records_thread_->Run([this, c] { WriteRanks(c); }); },
+                 [this](const RecordMetrics& c) {
+                   records_thread_->Run([this, c] {
+                     if (const auto it = processes_.find(c.attempt); it != processes_.end()) {
+                       it->second.metrics = c.metrics;
+                       WriteAgain(c.attempt, it->second);
+                     }
+                   });
+                 },
                  [this](const Spawn& c) { launcher_->Spawn(c.rank, c.start, records_.LogFile(c.rank)); },
                  [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
                  [this](const Kill& c) { launcher_->Kill(c.rank); },
@@ -247,6 +282,25 @@ void Daemon::Note(const Change& change) {
              change);
 }
 
+// Training may have been faster than the daemon that died with it. On a thread of its own, since the file
+// system of a job may never answer.
+void Daemon::RecoverReports(const std::map<AttemptKey, MetricsPlace>& places) {
+  if (places.empty()) {
+    return;
+  }
+  absl::StatusOr<std::thread> thread = platform::StartThread([recovered = recovered_, places] {
+    for (const auto& [attempt, place] : places) {
+      std::vector<v1::StepReport> reports = ReadMetricsTail(platform::SystemFiles(), attempt.job, place);
+      if (!reports.empty()) {
+        recovered->Add(attempt, std::move(reports));
+      }
+    }
+  });
+  if (thread.ok()) {
+    thread->detach();
+  }
+}
+
 // Before any rank starts, so that none can outlive the daemon unknown.
 void Daemon::WriteRanks(const RecordRanks& command) {
   RanksRecord record{.store_id = command.store_id};
@@ -296,9 +350,14 @@ void Daemon::TrimLogs(const Sampled& sampled) {
 void Daemon::RecordProcess(const RankKey& rank, const ProcessId& process) {
   RanksRecord& record = processes_[rank.attempt];
   record.ranks[rank.rank] = process;
-  if (const absl::Status written = records_.WriteRanks(rank.attempt, record); !written.ok()) {
+  WriteAgain(rank.attempt, record);
+}
+
+void Daemon::WriteAgain(const AttemptKey& attempt, const RanksRecord& record) {
+  if (const absl::Status written = records_.WriteRanks(attempt, record); !written.ok()) {
     // A leftover would die with this daemon all the same (its death signal).
-    Log(LogLevel::kWarning, "a rank's process is not recorded", {{"error", std::string(written.message())}});
+    Log(LogLevel::kWarning, "what is known of ranks is not recorded",
+        {{"error", std::string(written.message())}});
   }
 }
 

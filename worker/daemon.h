@@ -35,12 +35,15 @@ struct DaemonConfig {
   std::string trainer;                         // path of the program
   std::optional<RunAs> run_as = std::nullopt;  // whose processes ranks are; none: this process's
   ReportLimits report_limits;
+  std::shared_ptr<RankGroups> rank_groups = nullptr;  // null: ranks are in this process's control group
 };
 
 // The worker daemon: takes one input after the other to the core and does what it says, with processes, files
 // and streams. One thread runs it; the inputs come from others.
 class Daemon {
  public:
+  class RecoveredReports;
+
   // Takes the state directory and clears up after an earlier daemon. The clock must not jump (SteadyClock).
   static absl::StatusOr<std::unique_ptr<Daemon>> Open(DaemonConfig config, const JobChecks& checks,
                                                       const platform::Clock& clock, platform::Random& random,
@@ -56,12 +59,14 @@ class Daemon {
 
  private:
   Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clock& clock, platform::Random& random,
-         Records records, WorkerState state);
+         Records records, WorkerState state, const std::map<AttemptKey, MetricsPlace>& places);
 
   void Do(const Command& command);
   void Note(const Change& change);
+  void RecoverReports(const std::map<AttemptKey, MetricsPlace>& places);
   void WriteRanks(const RecordRanks& command);
   void RecordProcess(const RankKey& rank, const ProcessId& process);
+  void WriteAgain(const AttemptKey& attempt, const RanksRecord& record);
   void TrimLogs(const Sampled& sampled);
 
   const DaemonConfig config_;
@@ -81,6 +86,7 @@ class Daemon {
   std::atomic<bool> trimming_ = false;           // a look at the logs of running ranks is in progress
   std::map<AttemptKey, RanksRecord> processes_;  // records_thread_ only
   ReportQueue reports_;
+  std::shared_ptr<RecoveredReports> recovered_;  // with the thread that reads them
   // Threads that use what is above; in this order, so that what feeds the daemon ends first.
   std::unique_ptr<TaskThread> records_thread_;
   std::unique_ptr<CheckThreads> checks_;

@@ -150,8 +150,13 @@ class Launcher::Rank {
       return platform::SystemError(errno, "make a socket pair");
     }
     channel_.emplace(ends[0]);
-    absl::StatusOr<SpawnedProcess> process = launcher_.spawner_.Spawn(
-        {.program = program_, .log_file = log_file_, .control_fd = ends[1], .page_fd = page.fd()});
+    group_ = launcher_.groups_ == nullptr ? nullptr : launcher_.groups_->MakeGroup();
+    absl::StatusOr<SpawnedProcess> process =
+        launcher_.spawner_.Spawn({.program = program_,
+                                  .log_file = log_file_,
+                                  .control_fd = ends[1],
+                                  .page_fd = page.fd(),
+                                  .group_fd = group_ == nullptr ? -1 : group_->processes_fd()});
     close(ends[1]);
     TANDEM_RETURN_IF_ERROR(process.status());
     const absl::MutexLock lock(&mu_);
@@ -258,6 +263,7 @@ class Launcher::Rank {
     }
     close(process_->pidfd);
     process_.reset();
+    const std::unique_ptr<RankGroup> group = std::move(group_);
     if (!WIFSIGNALED(status)) {
       return {.exit_code = WEXITSTATUS(status)};
     }
@@ -265,14 +271,24 @@ class Launcher::Rank {
     return {.signal = WTERMSIG(status),
             .before_kill = dying_before_kill_,
             .out_of_memory = WTERMSIG(status) == SIGKILL && !by_us
-                                 ? launcher_.memory_.WhyKilled(int64_t{used.ru_maxrss} << 10)
+                                 ? WhyKilled(group.get(), int64_t{used.ru_maxrss} << 10)
                                  : ""};
+  }
+
+  // As OutOfMemoryWatch does. A group of its own counts its own kills.
+  std::string WhyKilled(const RankGroup* group, int64_t held_bytes) const {
+    if (group == nullptr) {
+      return launcher_.memory_.WhyKilled(held_bytes);
+    }
+    return group->OutOfMemoryKills() > 0 ? launcher_.memory_.TextOf(std::max(held_bytes, group->PeakBytes()))
+                                         : "";
   }
 
   Launcher& launcher_;
   const RankKey key_;
   const std::string log_file_;
   const std::string program_;
+  std::unique_ptr<RankGroup> group_;  // from Start to Reap, where ranks have groups
   std::optional<link::Channel> channel_;
   Mailbox<v1::ToTrainer> outbox_;
   absl::Mutex mu_;
@@ -286,9 +302,10 @@ class Launcher::Rank {
 
 std::string CudaTrainer(const std::string& trainer) { return trainer + "-cuda"; }
 
-Launcher::Launcher(std::string trainer, std::optional<RunAs> run_as, ReportQueue& reports,
+Launcher::Launcher(std::string trainer, std::optional<RunAs> run_as, RankGroups* groups, ReportQueue& reports,
                    SpawnedSink spawned, ProfiledSink profiled, Sink sink)
     : trainer_(std::move(trainer)),
+      groups_(groups),
       reports_(reports),
       spawned_(std::move(spawned)),
       profiled_(std::move(profiled)),

@@ -15,6 +15,7 @@
 #include "tandem/v1/trainer.pb.h"
 #include "worker/input.h"
 #include "worker/out_of_memory_watch.h"
+#include "worker/rank_groups.h"
 #include "worker/report_queue.h"
 #include "worker/spawner.h"
 #include "worker/state.h"
@@ -37,10 +38,10 @@ class Launcher {
   using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;
   using SpawnedSink = std::function<void(const RankKey&, const ProcessId&)>;
 
-  // `trainer`: path of the program, run as `run_as`; jobs on GPUs run CudaTrainer(trainer). Reports and
-  // tables go to `reports`.
-  Launcher(std::string trainer, std::optional<RunAs> run_as, ReportQueue& reports, SpawnedSink spawned,
-           ProfiledSink profiled, Sink sink);
+  // `trainer`: path of the program, run as `run_as`; jobs on GPUs run CudaTrainer(trainer). `groups`: null:
+  // ranks are in the control group of this process. Reports and tables go to `reports`.
+  Launcher(std::string trainer, std::optional<RunAs> run_as, RankGroups* groups, ReportQueue& reports,
+           SpawnedSink spawned, ProfiledSink profiled, Sink sink);
 
   // Kills what is left and waits for it.
   ~Launcher();
@@ -68,6 +69,7 @@ class Launcher {
   std::shared_ptr<Rank> Find(const RankKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string trainer_;
+  RankGroups* const groups_;
   ReportQueue& reports_;
   const SpawnedSink spawned_;
   const ProfiledSink profiled_;

@@ -28,13 +28,14 @@ void OutOfMemoryWatch::Look() {
 
 std::string OutOfMemoryWatch::WhyKilled(int64_t held_bytes) const {
   const absl::MutexLock lock(&mu_);
-  return kills_() > before_
-             ? absl::StrCat(
-                   "out of memory: the kernel killed it when it held ", Gibibytes(held_bytes), " of the ",
-                   Gibibytes(memory_bytes_),
-                   " that this worker and all its ranks have; give the job fewer ranks per worker or a "
-                   "smaller micro-batch, or raise the limit")
-             : "";
+  return kills_() > before_ ? TextOf(held_bytes) : "";
+}
+
+std::string OutOfMemoryWatch::TextOf(int64_t held_bytes) const {
+  return absl::StrCat("out of memory: the kernel killed it when it held ", Gibibytes(held_bytes), " of the ",
+                      Gibibytes(memory_bytes_),
+                      " that this worker and all its ranks have; give the job fewer ranks per worker or a "
+                      "smaller micro-batch, or raise the limit");
 }
 
 }  // namespace tandem::worker

@@ -34,6 +34,8 @@ class OutOfMemoryWatch {
   // Of a process that has just died of SIGKILL and held at most so much: "out of memory: ...", or "" if the
   // kernel has killed nothing of this worker in the last seconds.
   std::string WhyKilled(int64_t held_bytes) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The same of one that is known to be.
+  std::string TextOf(int64_t held_bytes) const;
 
  private:
   const platform::Clock& clock_;

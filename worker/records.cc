@@ -88,6 +88,11 @@ absl::Status Records::WriteRanks(const AttemptKey& attempt, const RanksRecord& r
   nlohmann::ordered_json record;
   record["boot"] = boot;
   record["store"] = ranks.store_id;
+  if (!ranks.metrics.directory.empty()) {
+    record["metrics"] = {{"directory", ranks.metrics.directory},
+                         {"first_step", ranks.metrics.first_step},
+                         {"last_step", ranks.metrics.last_step}};
+  }
   record["ranks"] = nlohmann::ordered_json::array();
   for (const auto& [rank, process] : ranks.ranks) {
     record["ranks"].push_back({{"rank", rank}, {"pid", process.pid}, {"start_time", process.start_time}});
@@ -117,6 +122,21 @@ absl::Status Records::Forget(const AttemptKey& attempt) {
     PruneLogs(files_, folder_ + "/logs", *needed, log_limits_);
   }
   return needed.status();
+}
+
+absl::StatusOr<std::map<AttemptKey, MetricsPlace>> Records::MetricsPlaces() const {
+  TANDEM_ASSIGN_OR_RETURN(const std::set<AttemptKey> attempts, ListAttempts(files_, folder_ + "/attempts"));
+  std::map<AttemptKey, MetricsPlace> places;
+  for (const AttemptKey& attempt : attempts) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadRecord(files_, RanksFile(AttemptFolder(attempt))));
+    const nlohmann::json record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (record.is_object() && record.contains("metrics")) {
+      places[attempt] = {.directory = record["metrics"].value("directory", ""),
+                         .first_step = record["metrics"].value("first_step", int64_t{0}),
+                         .last_step = record["metrics"].value("last_step", int64_t{0})};
+    }
+  }
+  return places;
 }
 
 absl::StatusOr<std::vector<v1::AttemptStatus>> Records::Recover(const std::string& worker_id,

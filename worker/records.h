@@ -11,6 +11,7 @@
 #include "platform/files.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/log_retention.h"
+#include "worker/metrics_tail.h"
 #include "worker/processes.h"
 #include "worker/state.h"
 
@@ -20,6 +21,7 @@ namespace tandem::worker {
 struct RanksRecord {
   std::string store_id;  // of the controller that assigned it
   std::map<int, ProcessId> ranks;
+  MetricsPlace metrics = {};  // of rank 0, if that is one of them and ready
 };
 
 // What a worker must still know after its own death, below its state directory:
@@ -45,6 +47,9 @@ class Records {
   // At start: kills what an earlier daemon left running, and returns all ends that are not acknowledged.
   // Attempts that ran then ended with it: cause WorkerLost; that end is written too.
   absl::StatusOr<std::vector<v1::AttemptStatus>> Recover(const std::string& worker_id, absl::Time now);
+
+  // Where the attempts of which there are records wrote their metrics, rank 0 of which was here.
+  absl::StatusOr<std::map<AttemptKey, MetricsPlace>> MetricsPlaces() const;
 
   std::string LogFile(const RankKey& rank) const;
 

@@ -101,6 +101,18 @@ void ReportQueue::AddTable(const AttemptKey& attempt, v1::ParameterTable table) 
   changed_.NotifyAll();
 }
 
+void ReportQueue::AddRecovered(const AttemptKey& attempt, std::vector<v1::StepReport> reports) {
+  constexpr absl::Duration kKeepRecovered = absl::Hours(1);  // a controller without the job acknowledges none
+  const absl::MutexLock lock(&mu_);
+  Attempt& found = Find(attempt);
+  for (v1::StepReport& report : reports) {
+    found.buffer.Add(std::move(report), clock_.Now());
+  }
+  found.flush = true;
+  found.drop_at = clock_.Now() + kKeepRecovered;
+  changed_.NotifyAll();
+}
+
 void ReportQueue::Ended(const AttemptKey& attempt) {
   const absl::MutexLock lock(&mu_);
   if (const auto it = attempts_.find(attempt); it != attempts_.end()) {

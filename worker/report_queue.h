@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -83,6 +84,10 @@ class ReportQueue {
   // From the trainers; never blocks on the controller.
   void Add(const AttemptKey& attempt, v1::StepReport report) ABSL_LOCKS_EXCLUDED(mu_);
   void AddTable(const AttemptKey& attempt, v1::ParameterTable table) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Of an attempt that ended with an earlier daemon. The controller may have some, and keeps one of each
+  // step.
+  void AddRecovered(const AttemptKey& attempt, std::vector<v1::StepReport> reports) ABSL_LOCKS_EXCLUDED(mu_);
 
   // No more reports will come: send what is there without waiting for more.
   void Ended(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);

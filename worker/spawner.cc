@@ -42,6 +42,7 @@ struct ChildPlan {
   int log_fd = -1;
   int control_fd = -1;
   int page_fd = -1;
+  int group_fd = -1;              // -1: its group stays that of the parent
   const char* oom_score = "";     // what it writes to its own oom_score_adj
   int error_fd = -1;              // closes with exec; before that, a ChildFailure goes through it
   const RunAs* run_as = nullptr;  // null: as we are
@@ -89,7 +90,11 @@ std::string OomScoreOfRanks() {
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
-  OfferToOomKiller(plan.oom_score);  // before it is another user's, whose file that is not
+  // Both before it is another user's, whose files these are not.
+  OfferToOomKiller(plan.oom_score);
+  if (plan.group_fd >= 0) {  // a wish too
+    [[maybe_unused]] const ssize_t written = write(plan.group_fd, "0", 1);
+  }
   // Before the death signal, which the kernel forgets when a process becomes another user's.
   if (plan.run_as != nullptr && !Become(*plan.run_as)) {
     FailChild(plan);
@@ -167,6 +172,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
                        .log_fd = log->get(),
                        .control_fd = request.control_fd,
                        .page_fd = request.page_fd,
+                       .group_fd = request.group_fd,
                        .oom_score = oom_score.c_str(),
                        .error_fd = write_end.get(),
                        .run_as = run_as};

@@ -30,6 +30,7 @@ struct SpawnRequest {
   std::string log_file;  // appended to: standard output and error
   int control_fd = -1;   // the trainer's ends; they stay the caller's to close
   int page_fd = -1;
+  int group_fd = -1;  // of the control group that it is to be in (rank_groups.h); -1: that of this process
 };
 
 struct SpawnedProcess {

@@ -207,6 +207,14 @@ class Taker {
         rank->ready = message.ready();
         rank->ready_at = now_;
         attempt.dirty = true;
+        if (const v1::JobSpec& job = attempt.assignment.resolved();
+            input.rank.rank == 0 && job.checkpoint().has_directory()) {
+          const int64_t done = message.ready().resumed_step();
+          outcome_.commands.push_back(RecordMetrics{key,
+                                                    {.directory = job.checkpoint().directory(),
+                                                     .first_step = done == 0 ? 0 : done + 1,
+                                                     .last_step = job.training().steps()}});
+        }
         break;
       case v1::FromTrainer::kCheckpoint:
       case v1::FromTrainer::kCheckpointWarning:

@@ -284,6 +284,7 @@ void PrepareProcess() {
 int Serve(worker::DaemonConfig config, const worker::PathRules& rules, absl::Duration drain) {
   const sigset_t signals = platform::BlockEndSignals();
   const bool is_root = !config.run_as.has_value() && geteuid() == 0;
+  config.rank_groups = worker::RankGroups::Make();
   absl::StatusOr<std::unique_ptr<worker::Daemon>> daemon = worker::Daemon::Open(
       std::move(config),
       {.check_files =

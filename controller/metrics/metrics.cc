@@ -125,9 +125,9 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
   }
   Training& training = training_[job_name];
   training.job_id = job_id;
-  const bool again = report.attempt() == training.last.attempt() && report.step() <= training.last.step();
-  if (again) {
-    return;  // sent twice
+  if (report.attempt() < training.last.attempt() ||
+      (report.attempt() == training.last.attempt() && report.step() <= training.last.step())) {
+    return;  // sent twice, or late
   }
   training.last = report;
   training.last.clear_norms();

@@ -132,3 +132,32 @@ def test_resume_after_a_kill_continues_with_the_same_bits(start, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "cut" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
     assert [line["loss"] for line in lines] == [expected[step]["loss"] for step in range(1, STEPS + 1)]
+
+
+def test_steps_that_a_killed_worker_had_not_passed_on_come_with_its_restart(start, tmp_path):
+    """A stopped controller acknowledges none, so that the worker has many of them when it dies."""
+    cluster = start()
+    directory = tmp_path / "job"
+    spec = tiny_job("job", ranks=1, steps=1_000_000, directory=directory)
+    spec["checkpoint"]["resume"] = "none"
+    cluster.submit(spec)
+    wait_for("it steps", lambda: cluster.step("job") >= 5)
+    worker = next(name for name in cluster.workers if cluster.trainers_of(name))
+    rank = cluster.trainers_of(worker)[0]
+
+    def written():
+        return [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    os.kill(cluster.controller.pid, signal.SIGSTOP)
+    before = len(written())
+    wait_for("it steps on", lambda: len(written()) > before + 20)
+    cluster.workers[worker].kill()
+    cluster.workers[worker].wait(timeout=60)
+    wait_for("its rank ends", lambda: not alive(rank))
+    os.kill(cluster.controller.pid, signal.SIGCONT)
+    cluster.wait_state("job", "FAILED")
+    cluster.start_worker(worker)
+    steps = {line["step"]: line["loss"] for line in written() if line["step"] > 0}
+    wait_for("all steps are there", lambda: len(cluster.reports("job")) >= len(steps), 60)
+    reports = cluster.reports("job")
+    assert [report["step"] for report in reports] == sorted(steps), "each step once"
+    assert {report["step"]: report["loss"] for report in reports} == steps

@@ -28,7 +28,7 @@ TEST(LauncherTest, WhereNoThreadIsLeftTheRankFailsAndTheWorkerLives) {
   ReportQueue reports(clock, {});
   std::vector<Input> inputs;
   Launcher launcher(
-      "/none", std::nullopt, reports, [](const RankKey&, const ProcessId&) {},
+      "/none", std::nullopt, /*groups=*/nullptr, reports, [](const RankKey&, const ProcessId&) {},
       [](const RankKey&, const v1::ProfiledStep&) {},
       [&](Input input) { inputs.push_back(std::move(input)); });
   {
@@ -59,6 +59,27 @@ TEST(SpawnerTest, TheKernelWouldKillARankBeforeTheWorker) {
   std::ifstream("/proc/self/oom_score_adj") >> own;
   std::ifstream(log) >> of_rank;
   EXPECT_EQ(of_rank, std::min(own + 500, 1000));
+}
+
+TEST(SpawnerTest, ARankIsInItsControlGroupBeforeItsProgramRuns) {
+  const platform::TemporaryFolder folder;
+  const std::string group = folder.path() + "/cgroup.procs";
+  const std::string program = folder.path() + "/program";
+  std::ofstream(program) << "#!/bin/sh\ncat " << group << "\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const std::string log = folder.path() + "/log";
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int processes = open(group.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  Spawner spawner;
+  const absl::StatusOr<SpawnedProcess> process = spawner.Spawn(
+      {.program = program, .log_file = log, .control_fd = null, .page_fd = dup(null), .group_fd = processes});
+  ASSERT_TRUE(process.ok()) << process.status();
+  waitpid(process->id.pid, nullptr, 0);
+  close(process->pidfd);
+  close(processes);
+  std::string text;
+  std::ifstream(log) >> text;
+  EXPECT_EQ(text, "0") << "the process that writes it";
 }
 
 }  // namespace

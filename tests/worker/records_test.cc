@@ -149,6 +149,22 @@ TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
   EXPECT_THAT(*records.Recover("w1", kNow), IsEmpty());
 }
 
+TEST_F(RecordsTest, WhereARankWroteItsMetricsIsKnownUntilItsAttemptIsForgotten) {
+  Records records = Open();
+  ASSERT_TRUE(records
+                  .WriteRanks(kSecondAttempt,
+                              {"store", {{0, {}}}, {.directory = "/d", .first_step = 3, .last_step = 7}})
+                  .ok());
+  const auto places = records.MetricsPlaces();
+  ASSERT_TRUE(places.ok()) << places.status();
+  ASSERT_THAT(*places, SizeIs(1));
+  EXPECT_EQ(places->at(kSecondAttempt).directory, "/d");
+  EXPECT_EQ(places->at(kSecondAttempt).first_step, 3);
+  EXPECT_EQ(places->at(kSecondAttempt).last_step, 7);
+  ASSERT_TRUE(records.Forget(kSecondAttempt).ok());
+  EXPECT_THAT(*records.MetricsPlaces(), IsEmpty());
+}
+
 void ExpectAnEndWithoutRanks(Records& records) {
   const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
   ASSERT_TRUE(ends.ok()) << ends.status();

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/metrics_tail.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+#include "platform/regular_file.h"
+
+namespace tandem::worker {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int64_t kMostOwnerBytes = int64_t{1} << 16;
+// The controller takes no more, and no longer names.
+constexpr int kMostScalarsOfLine = 256;
+constexpr size_t kMostNameBytes = 128;
+
+Json Parsed(std::string_view text) {
+  return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+}
+
+// What is not finite is null there.
+std::optional<double> NumberOf(const Json& value) {
+  if (value.is_null()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+// Whether the directory is the job's: another one may have gone on there since.
+bool IsOf(platform::Files& files, const std::string& directory, const std::string& job) {
+  const absl::StatusOr<std::string> text =
+      platform::ReadAtMost(files, absl::StrCat(directory, "/.owner"), kMostOwnerBytes);
+  if (!text.ok()) {
+    return false;
+  }
+  const Json owner = Parsed(*text);
+  return owner.is_object() && owner.contains("job") && owner["job"] == job;
+}
+
+// Whole lines.
+std::string TailOf(const std::string& path) {
+  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDONLY);
+  struct stat status {};
+  if (!file.ok() || fstat(file->get(), &status) != 0) {
+    return "";
+  }
+  const int64_t begin = std::max<int64_t>(0, status.st_size - kMostTailBytes);
+  std::string text(static_cast<size_t>(status.st_size - begin), '\0');
+  size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t got =
+        pread(file->get(), text.data() + filled, text.size() - filled, begin + static_cast<int64_t>(filled));
+    if (got <= 0) {
+      break;
+    }
+    filled += static_cast<size_t>(got);
+  }
+  text.resize(filled);
+  text.resize(text.rfind('\n') == text.npos ? 0 : text.rfind('\n'));  // a crash may have torn the last
+  return begin == 0 ? text : text.substr(std::min(text.size(), text.find('\n')));
+}
+
+}  // namespace
+
+std::optional<v1::StepReport> ReportOfLine(std::string_view line) {
+  const Json object = Parsed(line);
+  if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer()) {
+    return std::nullopt;
+  }
+  v1::StepReport report;
+  for (const auto& [key, value] : object.items()) {
+    const std::optional<double> number = NumberOf(value);
+    if (!number.has_value()) {
+      return std::nullopt;
+    }
+    if (key == "step") {
+      report.set_step(value.get<int64_t>());
+    } else if (key == "loss") {
+      report.set_loss(*number);
+    } else if (key == "grad_norm") {
+      report.set_grad_norm(*number);
+    } else if (key == "learning_rate") {
+      report.set_learning_rate(*number);
+    } else if (key == "tokens" && value.is_number_integer()) {
+      report.set_tokens(value.get<int64_t>());
+    } else if (key == "seconds") {
+      report.set_seconds(*number);
+    } else if (key == "nonfinite" && value.is_number_integer()) {
+      report.set_nonfinite(value.get<int64_t>());
+    } else if (report.scalars_size() < kMostScalarsOfLine && key.size() <= kMostNameBytes) {
+      (*report.mutable_scalars())[key] = *number;
+    }
+  }
+  return report;
+}
+
+std::vector<v1::StepReport> ReadMetricsTail(platform::Files& files, const std::string& job,
+                                            const MetricsPlace& place) {
+  std::vector<v1::StepReport> reports;
+  if (place.directory.empty() || !IsOf(files, place.directory, job)) {
+    return reports;
+  }
+  for (const absl::string_view line : absl::StrSplit(TailOf(place.directory + "/metrics.jsonl"), '\n')) {
+    std::optional<v1::StepReport> report = ReportOfLine({line.data(), line.size()});
+    if (report.has_value() && report->step() >= place.first_step && report->step() <= place.last_step) {
+      reports.push_back(*std::move(report));
+    }
+  }
+  return reports;
+}
+
+}  // namespace tandem::worker

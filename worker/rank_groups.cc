@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/rank_groups.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "platform/log.h"
+
+namespace tandem::worker {
+namespace {
+
+// Of the memory of all: what the daemon keeps for itself.
+constexpr int64_t kMostReserve = int64_t{256} << 20;
+
+std::string TextOfFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+bool WriteText(const std::string& path, const std::string& text) {
+  const platform::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  return file.get() >= 0 && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+bool MakeFolder(const std::string& path) { return mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
+
+// The number of a file of one; none: "max", or there is no such file.
+std::optional<int64_t> NumberOfFile(const std::string& path) {
+  int64_t number = 0;
+  return absl::SimpleAtoi(TextOfFile(path), &number) ? std::optional(number) : std::nullopt;
+}
+
+// "/a/b" of "0::/a/b"; empty where this process is in no group of version 2.
+std::string OwnPath(const std::string& root) {
+  for (const absl::string_view line : absl::StrSplit(TextOfFile(root + "/proc/self/cgroup"), '\n')) {
+    if (absl::StartsWith(line, "0::")) {
+      return std::string(line.substr(3));
+    }
+  }
+  return "";
+}
+
+// systemd says of a unit's group that it is the unit's; the root of what a container sees is the container's.
+bool IsGiven(const std::string& group, const std::string& path) {
+  if (path == "/") {
+    return true;
+  }
+  std::array<char, 8> value{};
+  for (const char* const name : {"trusted.delegate", "user.delegate"}) {
+    if (getxattr(group.c_str(), name, value.data(), value.size()) == 1 && value[0] == '1') {
+      return true;
+    }
+  }
+  return false;
+}
+
+// This process and those above it.
+std::set<int> OwnLine() {
+  std::set<int> line;
+  for (int pid = getpid(); pid > 0 && line.insert(pid).second;) {
+    int parent = 0;
+    for (const absl::string_view row :
+         absl::StrSplit(TextOfFile(absl::StrCat("/proc/", pid, "/status")), '\n')) {
+      if (absl::StartsWith(row, "PPid:")) {
+        const bool is_number = absl::SimpleAtoi(row.substr(5), &parent);
+        parent = is_number ? parent : 0;
+      }
+    }
+    pid = parent;
+  }
+  return line;
+}
+
+// Whether nothing runs in the group but this process and what has started it.
+bool IsAlone(const std::string& group) {
+  const std::set<int> line = OwnLine();
+  for (const absl::string_view word :
+       absl::StrSplit(TextOfFile(group + "/cgroup.procs"), '\n', absl::SkipEmpty())) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(word, &pid) || !line.contains(pid)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// All processes of a group; one may be started meanwhile.
+bool MoveProcesses(const std::string& from, const std::string& to) {
+  constexpr int kMostPasses = 10;
+  for (int pass = 0; pass < kMostPasses; ++pass) {
+    const std::string processes = TextOfFile(from + "/cgroup.procs");
+    if (processes.empty()) {
+      return true;
+    }
+    for (const absl::string_view process : absl::StrSplit(processes, '\n', absl::SkipEmpty())) {
+      if (!WriteText(to + "/cgroup.procs", std::string(process)) && errno != ESRCH) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+RankGroup::RankGroup(RankGroups& groups, std::string folder, platform::Descriptor processes)
+    : groups_(groups), folder_(std::move(folder)), processes_(std::move(processes)) {}
+
+RankGroup::~RankGroup() {
+  WriteText(folder_ + "/cgroup.kill", "1");
+  groups_.Remove(folder_);
+}
+
+int64_t RankGroup::OutOfMemoryKills() const {
+  for (const absl::string_view line : absl::StrSplit(TextOfFile(folder_ + "/memory.events"), '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    int64_t kills = 0;
+    if (words.size() == 2 && words[0] == "oom_kill" && absl::SimpleAtoi(words[1], &kills)) {
+      return kills;
+    }
+  }
+  return 0;
+}
+
+int64_t RankGroup::PeakBytes() const { return NumberOfFile(folder_ + "/memory.peak").value_or(0); }
+
+std::unique_ptr<RankGroups> RankGroups::Make(const std::string& root) {
+  const std::string path = OwnPath(root);
+  if (path.empty()) {
+    return nullptr;
+  }
+  const std::string group = absl::StrCat(root, "/sys/fs/cgroup", path == "/" ? "" : path);
+  const std::vector<std::string> controllers =
+      absl::StrSplit(TextOfFile(group + "/cgroup.controllers"), absl::ByAnyChar(" \n"));
+  struct stat status {};
+  // The machine's own root has no limit, and is for nobody's taking.
+  const bool is_root_of_machine = stat((group + "/memory.max").c_str(), &status) != 0;
+  if (is_root_of_machine ||
+      std::find(controllers.begin(), controllers.end(), "memory") == controllers.end() ||
+      !IsGiven(group, path) || !IsAlone(group)) {
+    return nullptr;
+  }
+  const std::string own = group + "/worker";
+  const std::string ranks = group + "/ranks";
+  const bool moved = MakeFolder(own) && MoveProcesses(group, own) &&
+                     WriteText(group + "/cgroup.subtree_control", "+memory") && MakeFolder(ranks) &&
+                     WriteText(ranks + "/cgroup.subtree_control", "+memory");
+  if (!moved) {
+    const int error = errno;
+    MoveProcesses(own, group);
+    rmdir(ranks.c_str());
+    rmdir(own.c_str());
+    platform::Log(platform::LogLevel::kInfo,
+                  "ranks have no control groups of their own: one without memory may take others along",
+                  {{"group", group}, {"error", std::generic_category().message(error)}});
+    return nullptr;
+  }
+  if (const std::optional<int64_t> limit = NumberOfFile(group + "/memory.max")) {
+    WriteText(ranks + "/memory.max", absl::StrCat(*limit - std::min(kMostReserve, *limit / 8)));
+  }
+  std::error_code ignored;
+  for (const auto& left :
+       std::filesystem::directory_iterator(ranks, ignored)) {  // by a daemon that was killed
+    rmdir(left.path().c_str());
+  }
+  platform::Log(platform::LogLevel::kInfo, "each rank has a control group of its own", {{"group", ranks}});
+  return std::unique_ptr<RankGroups>(new RankGroups(ranks));
+}
+
+std::unique_ptr<RankGroup> RankGroups::MakeGroup() {
+  const absl::MutexLock lock(&mu_);
+  std::erase_if(doomed_, [](const std::string& folder) { return rmdir(folder.c_str()) == 0; });
+  const std::string folder = absl::StrCat(folder_, "/", getpid(), "-", ++made_);
+  platform::Descriptor processes;
+  if (mkdir(folder.c_str(), 0755) == 0) {
+    WriteText(folder + "/memory.oom.group", "1");
+    processes =
+        platform::Descriptor(open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  }
+  if (processes.get() < 0) {
+    const int error = errno;
+    if (!std::exchange(complained_, true)) {
+      platform::Log(platform::LogLevel::kWarning, "a rank has no control group of its own",
+                    {{"group", folder}, {"error", std::generic_category().message(error)}});
+    }
+    rmdir(folder.c_str());
+    return nullptr;
+  }
+  return std::make_unique<RankGroup>(*this, folder, std::move(processes));
+}
+
+void RankGroups::Remove(const std::string& folder) {
+  if (rmdir(folder.c_str()) != 0) {
+    const absl::MutexLock lock(&mu_);
+    doomed_.push_back(folder);
+  }
+}
+
+}  // namespace tandem::worker
