@@ -39,7 +39,7 @@ class StageBuilder {
       } else if (budget < budgets.least) {
         return absl::InvalidArgumentError(absl::StrCat(
             "a budget of ", budget, " bytes is less than the ", budgets.least, " bytes that ", program->name,
-            " needs at least, at ", ToText(program->instructions[budgets.least_at], outline_),
+            OfStage(), " needs at least, at ", ToText(program->instructions[budgets.least_at], outline_),
             ": allow that many, or omit the budget"));
       }
     }
@@ -67,6 +67,12 @@ class StageBuilder {
       InsertFills(program);
     }
     return program;
+  }
+
+  // " of stage 1"; nothing if there is one stage.
+  std::string OfStage() const {
+    return outline_.received.empty() && outline_.sent.empty() ? ""
+                                                              : absl::StrCat(" of stage ", outline_.stage);
   }
 
   const Outline& outline_;

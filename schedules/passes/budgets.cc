@@ -16,6 +16,34 @@ bool MayLag(const Instruction& instruction) {
          instruction.opcode != Opcode::kUnshardOuter;
 }
 
+bool IsExchange(const Instruction& instruction) {
+  return instruction.opcode == Opcode::kSend || instruction.opcode == Opcode::kReceive;
+}
+
+// Keeps what the instructions that `keeps` picks touch alive until the next one of their stream is issued; if
+// there is none, until the norm, but between stages until the end.
+template <typename Keeps>
+void Prolong(const Program& program, Keeps keeps, std::vector<LocalLife>& lives) {
+  const int num_instructions = static_cast<int>(program.instructions.size());
+  std::vector<int> next(program.streams.size(), num_instructions);
+  int norm = num_instructions;
+  for (int i = num_instructions - 1; i >= 0; --i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.opcode == Opcode::kGradientNorm) {
+      norm = i;
+    }
+    if (!keeps(instruction)) {
+      continue;
+    }
+    const int following = next[instruction.stream];
+    const int end = (IsExchange(instruction) ? following : std::min(following, norm)) - 1;
+    for (const Operand& operand : instruction.operands) {
+      lives[operand.buffer].last = std::max(lives[operand.buffer].last, end);
+    }
+    next[instruction.stream] = i;
+  }
+}
+
 // Largest sum of bytes of the lives [first, last] that hold one instruction, and where.
 std::pair<int64_t, int> Peak(const std::vector<LocalLife>& lives, size_t num_instructions) {
   std::vector<int64_t> change(num_instructions + 1, 0);
@@ -39,28 +67,12 @@ std::pair<int64_t, int> Peak(const std::vector<LocalLife>& lives, size_t num_ins
 }  // namespace
 
 Budgets BudgetsOf(const Program& program) {
-  const int num_instructions = static_cast<int>(program.instructions.size());
+  const size_t num_instructions = program.instructions.size();
   std::vector<LocalLife> lives = LocalLives(program);
   Budgets budgets;
+  Prolong(program, IsExchange, lives);
   std::tie(budgets.least, budgets.least_at) = Peak(lives, num_instructions);
-
-  // From the end: where the next instruction of the stream that may lag is issued, or the norm.
-  std::vector<int> next(program.streams.size(), num_instructions);
-  int norm = num_instructions;
-  for (int i = num_instructions - 1; i >= 0; --i) {
-    const Instruction& instruction = program.instructions[i];
-    if (instruction.opcode == Opcode::kGradientNorm) {
-      norm = i;
-    }
-    if (!MayLag(instruction)) {
-      continue;
-    }
-    const int end = std::min(next[instruction.stream], norm) - 1;
-    for (const Operand& operand : instruction.operands) {
-      lives[operand.buffer].last = std::max(lives[operand.buffer].last, end);
-    }
-    next[instruction.stream] = i;
-  }
+  Prolong(program, MayLag, lives);
   budgets.by_default = Peak(lives, num_instructions).first;
   return budgets;
 }

@@ -50,8 +50,8 @@ void InsertFills(Program& program);
 
 // budgets.cc. How many bytes of locals are alive at most if every instruction ended before the next is issued
 // (least, at instruction least_at), and if each reduction or dispatch ended only when the next one of its
-// stream, or the norm, is issued (by_default). A reduction that exchanges nothing with other ranks ends in
-// both before the next instruction: its rank has all of the unit's state, and little memory for more.
+// stream, or the norm, is issued (by_default). A send or receive lasts as long in both. A reduction without
+// peers ends in both before the next instruction: its rank has all of the unit's state, and little room.
 struct Budgets {
   int64_t least = 0;
   int64_t by_default = 0;

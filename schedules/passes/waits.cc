@@ -63,7 +63,8 @@ class WaitInserter {
         num_streams_(static_cast<int>(program.streams.size())),
         clocks_(num_streams_),
         history_(program),
-        live_(program) {}
+        live_(program),
+        newest_exchanges_(num_streams_, static_cast<int>(program.instructions.size())) {}
 
   VectorClocks Run() {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
@@ -77,6 +78,9 @@ class WaitInserter {
         history_.Record(operand, instruction.stream, i);
       }
       live_.Issue(i);
+      if (instruction.opcode == Opcode::kSend || instruction.opcode == Opcode::kReceive) {
+        newest_exchanges_[instruction.stream] = i;
+      }
     }
     return std::move(clocks_);
   }
@@ -139,7 +143,7 @@ class WaitInserter {
     needed_.assign(num_streams_, -1);
     ended_.assign(pending.size(), false);
     for (size_t k = 0; k < pending.size() && alive > budget_; ++k) {
-      if (ended_[k]) {
+      if (ended_[k] || HangsOnPeer(pending[k])) {
         continue;
       }
       for (const int access : live_.LastAccesses(pending[k])) {
@@ -163,6 +167,18 @@ class WaitInserter {
       memory_.push_back(wait);
     });
     CountFreed(pending, instruction);
+  }
+
+  // The newest send or receive of a stream ends when a peer has come as far, and the peer may itself wait for
+  // memory until this stage has gone on. By the time the next one is issued, it has.
+  bool HangsOnPeer(BufferId buffer) const {
+    for (const int access : live_.LastAccesses(buffer)) {
+      if (access >= 0 && access >= newest_exchanges_[clocks_.stream(access)] &&
+          !clocks_.Knows(known_, access)) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // A buffer is freed by the first memory wait that knows all of its accesses to have ended; by all of them
@@ -194,7 +210,8 @@ class WaitInserter {
   std::vector<int> needed_;  // stream
   std::vector<int> known_;   // stream
   std::vector<bool> ended_;
-  std::vector<int> memory_;  // memory waits of the instruction
+  std::vector<int> memory_;            // memory waits of the instruction
+  std::vector<int> newest_exchanges_;  // stream; as many as instructions: it has none
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <random>
@@ -11,7 +12,9 @@
 #include "schedules/build/program_builder.h"
 #include "schedules/check/agreed.h"
 #include "schedules/check/check.h"
+#include "schedules/passes/passes.h"
 #include "tests/oracle/mutations.h"
+#include "tests/schedules/dense_stages.h"
 #include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -72,6 +75,86 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
   std::cout << "\n";
   EXPECT_GT(counts["harmful refused"], 5) << "hardly anything stood still";
   EXPECT_GT(counts["harmless accepted"], 100);
+}
+
+// The programs of the stages under 1F1B, within budgets between the least (share 0) and the default of each.
+std::vector<StagePrograms> WithinBudgets(const std::vector<schedules::Outline>& outlines,
+                                         int num_microbatches, int prefetch, double share) {
+  std::vector<StagePrograms> stages;
+  for (const schedules::Outline& outline : outlines) {
+    schedules::BuildOptions options = schedules::OptionsFor(outline, "zero3", num_microbatches, 2);
+    options.prefetch = prefetch;
+    const auto build = [&] {
+      return schedules::BuildStage(
+          outline, options, schedules::OneFOneB(outline, static_cast<int>(outlines.size()), num_microbatches),
+          schedules::ForwardOnly(outline, 1));
+    };
+    const StagePrograms by_default = build().value();
+    schedules::Budgets most;
+    for (const schedules::Program* program : by_default.All()) {
+      const schedules::Budgets budgets = schedules::BudgetsOf(*program);
+      most.least = std::max(most.least, budgets.least);
+      most.by_default = std::max(most.by_default, budgets.by_default);
+    }
+    options.budget_bytes =
+        most.least + static_cast<int64_t>(share * static_cast<double>(most.by_default - most.least));
+    stages.push_back(build().value());
+    EXPECT_EQ(CheckStage(outline, options, stages.back()), absl::OkStatus());
+  }
+  return stages;
+}
+
+int MemoryWaits(const schedules::Program& program) {
+  int waits = 0;
+  for (const schedules::Instruction& in : program.instructions) {
+    waits += static_cast<int>(std::count_if(in.waits.begin(), in.waits.end(),
+                                            [](const schedules::Wait& wait) { return wait.frees > 0; }));
+  }
+  return waits;
+}
+
+// What crosses is most of what is alive, and no backward reads it: memory waits are for exchanges.
+void WidenBoundaries(std::vector<schedules::Outline>& outlines) {
+  for (schedules::Outline& outline : outlines) {
+    for (const auto* boundaries : {&outline.received, &outline.sent}) {
+      for (const schedules::Boundary& boundary : *boundaries) {
+        schedules::Value& value = outline.values[boundary.value];
+        value.bytes = value.gradient_bytes = schedules::Fixed(int64_t{1} << 30);
+        for (schedules::Node& node : outline.nodes) {
+          std::erase(node.backward_input.reads, boundary.value);
+          std::erase(node.backward_weight.reads, boundary.value);
+        }
+      }
+    }
+  }
+}
+
+TEST(PipelineTest, MemoryWaitsHoldUpNoStage) {
+  int waits = 0;
+  for (const int num_stages : {2, 3, 4}) {
+    for (const int layers : {1, 2}) {
+      std::vector<schedules::Outline> outlines = schedules::DenseStages(num_stages, layers);
+      WidenBoundaries(outlines);
+      for (const int microbatches : {1, 2, 3, 5, 8}) {
+        for (const int prefetch : {0, 1, 2}) {
+          for (const double share : {0.0, 0.3, 1.0}) {
+            SCOPED_TRACE(testing::Message()
+                         << num_stages << " stages, " << layers << " layers, " << microbatches
+                         << " microbatches, prefetch " << prefetch << ", share " << share);
+            const std::vector<StagePrograms> stages = WithinBudgets(outlines, microbatches, prefetch, share);
+            EXPECT_EQ(CheckStagesAgree(outlines, stages), absl::OkStatus());
+            std::vector<const schedules::Program*> programs;
+            for (const StagePrograms& stage : stages) {
+              programs.push_back(&stage.train);
+              waits += MemoryWaits(stage.train);
+            }
+            EXPECT_EQ(FindHarmTogether(outlines, programs), std::nullopt);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(waits, 1000) << "hardly any memory waits";
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/check.h"
+#include "tests/schedules/dense_stages.h"
 #include "tests/schedules/outline_pieces.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -218,19 +219,23 @@ Outline UnusualDecoder() {
   return outline;
 }
 
-std::vector<Outline> TwoStages() {
-  std::vector<Outline> stages = {DenseBuilder({.layers = 2}, false).Build(0, 1),
-                                 DenseBuilder({.layers = 2}, false).Build(1, 2)};
-  for (int stage = 0; stage < 2; ++stage) {
-    stages[stage].stage = stage;
-    for (Boundary& boundary : stages[stage].received) {
-      boundary.stage = 1 - stage;
+std::vector<Outline> DenseStages(int stages, int layers_of_each) {
+  const DecoderSize size{.layers = stages * layers_of_each};
+  std::vector<Outline> outlines;
+  for (int stage = 0; stage < stages; ++stage) {
+    const int first = stage * layers_of_each;
+    Outline& outline = outlines.emplace_back(DenseBuilder(size, false).Build(first, first + layers_of_each));
+    outline.stage = stage;
+    for (Boundary& boundary : outline.received) {
+      boundary.stage = stage - 1;
     }
-    for (Boundary& boundary : stages[stage].sent) {
-      boundary.stage = 1 - stage;
+    for (Boundary& boundary : outline.sent) {
+      boundary.stage = stage + 1;
     }
   }
-  return stages;
+  return outlines;
 }
+
+std::vector<Outline> TwoStages() { return DenseStages(2, 1); }
 
 }  // namespace tandem::schedules

@@ -402,6 +402,15 @@ TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
   EXPECT_LT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackwardInput, "layers.1.mlp"));
 }
 
+TEST(OneFOneBTest, ABudgetIsRefusedWithTheStageAndItsLeast) {
+  const std::vector<Outline> outlines = TwoStages();
+  BuildOptions options = OptionsFor(outlines[1], "zero3", 4);
+  options.budget_bytes = 1;
+  const absl::Status status = BuildStage(outlines[1], options, OneFOneB(outlines[1], 2, 4), {}).status();
+  EXPECT_THAT(std::string(status.message()),
+              testing::ContainsRegex("less than the [0-9]+ bytes that train of stage 1 needs at least, at "));
+}
+
 TEST(OneFOneBTest, TwoStagesAgree) {
   std::vector<Outline> outlines = TwoStages();
   std::vector<StagePrograms> stages;
