@@ -38,7 +38,8 @@ absl::Status ReplaceSource(platform::Files& files, const std::vector<std::string
       return names.status();
     }
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
-      if (name == kConfigName || name == kGenerationConfigName || IsOfTokenizer(name)) {
+      if (name == kConfigName || name == kGenerationConfigName || name == kDatasetName ||
+          IsOfTokenizer(name)) {
         from.emplace(name, folder);
       }
     }

@@ -10,7 +10,10 @@
 namespace tandem::checkpoint {
 
 // `checkpoint.directory/source` (kSourceName of start_files.h): what goes with weights and is in no
-// checkpoint, for `tandem export`: config.json, generation_config.json and the files of a tokenizer.
+// checkpoint, for `tandem export`: config.json, generation_config.json, the files of a tokenizer, and the
+// dataset.json of the text.
+
+inline constexpr char kDatasetName[] = "dataset.json";  // data/dataset.h
 
 // Makes the folder `source` of `directory` hold what there is of these files in `folders`, of two that have a
 // file the first's. Where there is none, or no folder, nothing is left there. Written by rank 0 of the job

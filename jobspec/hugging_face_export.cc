@@ -6,8 +6,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "data/dataset.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/start_weights.h"
+#include "platform/status_macros.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -88,8 +90,26 @@ std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConf
   return tensors;
 }
 
-absl::StatusOr<std::string> ExportedConfig(const std::string& source, const v1::Model& resolved, bool bf16,
-                                           int64_t trained_length) {
+namespace {
+
+// Where a key is absent transformers takes an id of its own, which may be any token here; null says that
+// there is none.
+absl::Status AddTokenIds(const std::string& text, ConfigJson& config) {
+  TANDEM_ASSIGN_OR_RETURN(const data::Dataset dataset, data::ParseDataset(text));
+  for (const auto& [key, id] :
+       {std::pair("bos_token_id", dataset.bos), std::pair("eos_token_id", dataset.eos),
+        std::pair("pad_token_id", dataset.pad)}) {
+    if (!config.contains(key)) {
+      config[key] = id.has_value() ? ConfigJson(*id) : ConfigJson();
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std::string& dataset,
+                                           const v1::Model& resolved, bool bf16, int64_t trained_length) {
   ConfigJson config = ConfigJson::object();
   if (!source.empty()) {
     config = ConfigJson::parse(
@@ -135,6 +155,9 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, const v1::
   }
   if (resolved.has_latent_attention()) {
     AddLatentAttention(resolved.latent_attention(), config);
+  }
+  if (!dataset.empty()) {
+    TANDEM_RETURN_IF_ERROR(AddTokenIds(dataset, config));
   }
   config["tie_word_embeddings"] = resolved.tie_word_embeddings();
   config["torch_dtype"] = bf16 ? "bfloat16" : "float32";

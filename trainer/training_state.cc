@@ -28,6 +28,7 @@
 #include "trainer/on_rank_zero.h"
 #include "trainer/resume_checks.h"
 #include "trainer/shown_progress.h"
+#include "trainer/start_tokenizer.h"
 
 namespace tandem::trainer {
 namespace {
@@ -178,6 +179,10 @@ void TrainingState::StartFrom(const StartWeights& start, const std::function<voi
   if (config_.rank == 0) {
     platform::Log(platform::LogLevel::kInfo, "started from weights",
                   {{"folder", path}, {"digest", start.origin.digest}});
+    if (const std::string difference = TokenizerDifference(files_, plan_.train.data.train, path);
+        !start.is_step && !difference.empty()) {
+      Send(WarningOf(v1::CHECKPOINT_PROBLEM_OTHER_DATA, 0, path, difference));
+    }
   }
 }
 
@@ -189,6 +194,9 @@ void TrainingState::ReplaceSource(const std::vector<std::string>& folders) {
   }
   OnRankZero(report_, [&] {
     std::vector<std::string> all = folders;
+    if (data::IsDataset(plan_.train.data.train)) {
+      all.insert(all.begin(), plan_.train.data.train);
+    }
     if (const std::string tokenizer = TokenizerFolder(plan_.train.data.train); !tokenizer.empty()) {
       all.push_back(tokenizer);
     }

@@ -174,7 +174,7 @@ class Parser : public CommandTree {
         ->type_name("DURATION")
         ->needs(saves);
 
-    CLI::App* checkpoint = AddFamily("checkpoint", "Checkpoints of a running job");
+    CLI::App* checkpoint = AddFamily("checkpoint", "Save, list, check, compare and delete checkpoints");
     auto [now, now_options] = Add<CheckpointOptions>(
         "now", "Save a checkpoint after the current step, continue, and print its folder", CheckpointNow,
         checkpoint);
@@ -185,6 +185,41 @@ class Parser : public CommandTree {
            [options = now_options](const std::string& text) { options->timeout = TimeoutOf(text); },
            "Stop waiting after this time with exit code 7; the request stays: 30s, 10m, 2h")
         ->type_name("DURATION");
+    AddCheckpointFolders(checkpoint);
+  }
+
+  static CLI::Option* AddCheckpointFolder(CLI::App* command, std::string& folder, const std::string& name) {
+    return command
+        ->add_option(name, folder,
+                     "Job, by id or name, whose checkpoints this machine sees; or the folder of its "
+                     "checkpoints, or of one step")
+        ->required()
+        ->type_name("");
+  }
+
+  void AddCheckpointFolders(CLI::App* family) {
+    auto [list, list_options] =
+        Add<CheckpointFolderOptions>("list", "The steps there are, newest first", ListCheckpoints, family);
+    AddCheckpointFolder(list, list_options->job, "JOB");
+    auto [show, show_options] =
+        Add<CheckpointFolderOptions>("show", "What a step says of itself", ShowCheckpoint, family);
+    AddCheckpointFolder(show, show_options->job, "JOB");
+    show->add_option("--step", show_options->step, "Step (default: the newest)")->check(AtLeast(0));
+    auto [verify, verify_options] = Add<CheckpointFolderOptions>(
+        "verify", "Read every byte, and compare digests; exit code 1 if a step is damaged", VerifyCheckpoints,
+        family);
+    AddCheckpointFolder(verify, verify_options->job, "JOB");
+    verify->add_option("--step", verify_options->step, "Step (default: all)")->check(AtLeast(0));
+    auto [diff, diff_options] = Add<CheckpointDiffOptions>(
+        "diff", "By array, how far two steps are apart; exit code 1 unless all bits are equal",
+        DiffCheckpoints, family);
+    AddCheckpointFolder(diff, diff_options->a, "A");
+    AddCheckpointFolder(diff, diff_options->b, "B");
+    auto [erase, erase_options] = Add<CheckpointDeleteOptions>(
+        "delete", "Delete a step that no job that is alive may need", DeleteCheckpoint, family);
+    AddCheckpointFolder(erase, erase_options->job, "JOB");
+    erase->add_option("--step", erase_options->step, "Step (JOB is one already: none)")->check(AtLeast(0));
+    erase->add_flag("--all", erase_options->all, "Also the last step that verifies");
   }
 
   void AddExport() {
@@ -349,7 +384,8 @@ class Parser : public CommandTree {
 
   // All words behind it, --help too, are those of the program that it runs.
   void AddData() {
-    auto [data, options] = Add<DataOptions>("data", "Make tokens of text: tandem data prepare", Data);
+    auto [data, options] =
+        Add<DataOptions>("data", "Make, show and check tokens: tandem data prepare, inspect, check", Data);
     data->fallthrough(false)->prefix_command()->set_help_flag();
     data->parse_complete_callback([data = data, options = options] { options->words = data->remaining(); });
   }

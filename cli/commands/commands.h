@@ -135,6 +135,27 @@ struct CheckpointOptions {
 };
 Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions& options);
 
+struct CheckpointFolderOptions {
+  std::string job;              // or the folder of its checkpoints, or of one step
+  std::optional<int64_t> step;  // none: list and verify take all, show the newest
+};
+Outcome ListCheckpoints(Context& context, const CheckpointFolderOptions& options);
+Outcome ShowCheckpoint(Context& context, const CheckpointFolderOptions& options);
+Outcome VerifyCheckpoints(Context& context, const CheckpointFolderOptions& options);
+
+struct CheckpointDeleteOptions {
+  std::string job;  // as of CheckpointFolderOptions
+  std::optional<int64_t> step;
+  bool all = false;  // also the last one that verifies
+};
+Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& options);
+
+struct CheckpointDiffOptions {
+  std::string a;  // as CheckpointFolderOptions::job; the newest step of more
+  std::string b;
+};
+Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options);
+
 struct ExportCommandOptions {
   std::string job;              // or the folder of its checkpoints, or of one step
   std::optional<int64_t> step;  // none: the newest

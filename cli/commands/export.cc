@@ -16,8 +16,7 @@
 #include "checkpoint/saved_step.h"
 #include "checkpoint/source_files.h"
 #include "checkpoint/start_files.h"
-#include "cli/cluster/address.h"
-#include "cli/cluster/client.h"
+#include "cli/commands/checkpoint_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
@@ -48,65 +47,6 @@ int64_t SizeOf(const std::string& text) {
     }
   }
   return 0;
-}
-
-bool IsStep(const std::string& folder) {
-  std::error_code error;
-  return fs::exists(absl::StrCat(folder, "/", checkpoint::kManifestName), error);
-}
-
-// The folder of checkpoints, or of one step, that the command names.
-absl::StatusOr<std::string> FolderOf(Context& context, const ExportCommandOptions& options) {
-  std::error_code error;
-  if (fs::is_directory(options.job, error)) {
-    return options.job;
-  }
-  if (options.job.find('/') != options.job.npos) {
-    return Failure(kNotFound, absl::StrCat("export: no folder ", Escape(options.job)));
-  }
-  const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
-  if (!address.ok()) {
-    return Failure(kUsage, absl::StrCat(address.status().message(), "; there is no folder ",
-                                        Escape(options.job), " here either"));
-  }
-  Client client(*address);
-  const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
-  if (!job.ok()) {
-    return CallFailure(job.status(), context.what, client.address());
-  }
-  const std::string& directory = job->resolved().checkpoint().directory();
-  if (directory.empty()) {
-    return Failure(kFailed, absl::StrCat(context.what, ": it saves no checkpoints (checkpoint.directory)"));
-  }
-  if (!fs::is_directory(directory, error)) {
-    return Failure(kNotFound, absl::StrCat(context.what, ": its checkpoints are in ", Escape(directory),
-                                           ", which this machine does not see: export on one that does"));
-  }
-  return directory;
-}
-
-// The folder of the step to export.
-absl::StatusOr<std::string> StepFolder(Context& context, const ExportCommandOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(const std::string folder, FolderOf(context, options));
-  if (IsStep(folder)) {
-    if (options.step.has_value()) {
-      return Failure(kUsage,
-                     absl::StrCat("--step: ", Escape(folder), " is one step already: omit the option"));
-    }
-    return folder;
-  }
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
-                          checkpoint::ListSteps(platform::SystemFiles(), folder));
-  if (steps.empty()) {
-    return Failure(kNotFound, absl::StrCat(context.what, ": there is no checkpoint in ", Escape(folder)));
-  }
-  const std::string path =
-      absl::StrCat(folder, "/", checkpoint::StepName(options.step.value_or(steps.front())));
-  if (!IsStep(path)) {
-    return Failure(kNotFound, absl::StrCat(context.what, ": there is no checkpoint ", Escape(path),
-                                           "; the newest is step ", steps.front()));
-  }
-  return path;
 }
 
 // The loss of a step as `metrics.jsonl` beside the checkpoints has it.
@@ -164,8 +104,9 @@ class Exporter {
         fs::path(fs::absolute(step_folder).lexically_normal() / "..").lexically_normal().string();
     source_ = absl::StrCat(folder, "/", checkpoint::kSourceName);
     TANDEM_ASSIGN_OR_RETURN(const std::string source, SourceText(checkpoint::kConfigName));
+    TANDEM_ASSIGN_OR_RETURN(const std::string dataset, SourceText(checkpoint::kDatasetName));
     TANDEM_ASSIGN_OR_RETURN(const std::string config,
-                            jobspec::ExportedConfig(source, model, IsBf16(), info.sequence_length));
+                            jobspec::ExportedConfig(source, dataset, model, IsBf16(), info.sequence_length));
     temporary_ = absl::StrCat(Target(), ".tmp.", platform::SystemRandom().HexId(12));
     TANDEM_RETURN_IF_ERROR(files_.CreateFolders(temporary_));
     absl::Cleanup remove = [&] { files_.RemoveAll(temporary_).IgnoreError(); };
@@ -255,7 +196,8 @@ Outcome Export(Context& context, const ExportCommandOptions& options) {
     return Failure(kFailed, absl::StrCat("--to: ", Escape(options.to),
                                          " is there already, and nothing is replaced: name another folder"));
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::string step, StepFolder(context, options));
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, options.job));
+  TANDEM_ASSIGN_OR_RETURN(const std::string step, StepFolderIn(context, folder, options.step));
   if (const absl::Status exported = Exporter(context, options, most_file_bytes).Run(step); !exported.ok()) {
     return Failure(kFailed, absl::StrCat("export ", Escape(step), ": ", exported.message()));
   }

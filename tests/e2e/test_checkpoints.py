@@ -358,3 +358,42 @@ def test_a_checkpoint_is_not_promised_where_there_is_nowhere_to_save(start):
         assert refused.returncode == 1 and "checkpoint.directory" in refused.stderr
     assert cluster.state("nowhere") == "RUNNING"
     cluster.cli("cancel", "nowhere")
+
+
+def test_saved_steps_are_listed_checked_compared_and_deleted(start, tmp_path):
+    cluster = start(workers=1)
+    saved = tmp_path / "saved"
+    cluster.submit(tiny_job("kept", steps=4, directory=str(saved), every_steps=2))
+    cluster.wait_state("kept", "SUCCEEDED")
+    assert [line.split()[0] for line in cluster.cli("checkpoint", "list", "kept").stdout.splitlines()[1:]] == ["4", "2"]
+    shown = cluster.cli("checkpoint", "show", saved, "--step", "2").stdout
+    assert "step               2\n" in shown and "attempt 1" in shown
+    assert cluster.cli("checkpoint", "verify", saved).stdout == "step-4: whole\nstep-2: whole\n"
+    assert cluster.cli("checkpoint", "diff", saved / "step-4", saved).stdout == "every array has the same bits\n"
+    differs = cluster.cli("checkpoint", "diff", saved / "step-2", saved / "step-4", check=False)
+    assert differs.returncode == 1 and "model.norm.weight" in differs.stdout
+
+    damaged = next(path for path in (saved / "step-4").iterdir() if path.suffix == ".safetensors")
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    verified = cluster.cli("checkpoint", "verify", saved, check=False)
+    assert verified.returncode == 1 and "step-2: whole" in verified.stdout and damaged.name in verified.stdout
+    last = cluster.cli("checkpoint", "delete", saved / "step-2", check=False)
+    assert last.returncode == 1 and "last one that verifies" in last.stderr
+    assert cluster.cli("checkpoint", "delete", "kept", "--step", "4").stdout == "deleted step-4\n"
+    assert sorted(path.name for path in saved.iterdir() if path.name.startswith("step-")) == ["step-2"]
+    cluster.cli("checkpoint", "delete", saved, "--step", "2", "--all")
+
+
+def test_no_step_of_a_running_job_is_deleted(start, tmp_path):
+    cluster = start(workers=1)
+    saved = tmp_path / "saved"
+    spec = directory_job("running", saved)
+    spec["checkpoint"]["keep"] = 1000
+    cluster.submit(spec)
+    wait_for("a checkpoint", lambda: saved_steps(saved))
+    refused = cluster.cli("checkpoint", "delete", "running", "--step", "10", check=False)
+    assert refused.returncode == 1 and "which is alive" in refused.stderr
+    assert 10 in saved_steps(saved)
+    cluster.cli("cancel", "running")

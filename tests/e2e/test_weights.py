@@ -257,7 +257,7 @@ def test_weights_start_a_job_once(start, tmp_path):
     cluster.cli("export", step, "--to", tmp_path / "out")
     for arguments, said in (((step, "--to", tmp_path / "out"), "is there already"),
                             ((tmp_path / "saved", "--step", 9, "--to", tmp_path / "no"), "the newest is step 2"),
-                            ((tmp_path / "empty", "--to", tmp_path / "no"), "no folder"),
+                            ((tmp_path / "empty", "--to", tmp_path / "no"), "there is no such folder"),
                             ((step, "--to", tmp_path / "no", "--max-shard", "5"), "write 500MB or 5GB"),
                             ((step, "--to", tmp_path / "no", "--tokenizer", tmp_path), "no file of a tokenizer")):
         refused = cluster.cli("export", *arguments, check=False)

@@ -139,7 +139,7 @@ TEST_F(StartWeightsTest, ARelativePathMeansNothingElsewhere) {
 
 TEST_F(StartWeightsTest, AnExportedConfigIsReadBackAsTheSameModel) {
   for (const std::string source : {"", kLlamaConfig}) {
-    const auto text = ExportedConfig(source, Resolved(), /*bf16=*/true, 64);
+    const auto text = ExportedConfig(source, /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
     ASSERT_TRUE(text.ok());
     folder_.Write("config.json", *text);
     EXPECT_EQ(Check(), "");

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people ask of checkpoints: all of it reads the folders where the command runs.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/owner.h"
+#include "checkpoint/saved_step.h"
+#include "cli/commands/checkpoint_folder.h"
+#include "cli/commands/commands.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
+#include "cli/terminal/number_text.h"
+#include "cli/terminal/table.h"
+#include "fsdp/slice.h"
+#include "platform/files.h"
+#include "platform/random.h"
+#include "platform/status_macros.h"
+
+namespace tandem::cli {
+namespace {
+
+using checkpoint::Manifest;
+using checkpoint::ManifestArray;
+using checkpoint::ManifestFile;
+using checkpoint::SavedStep;
+
+constexpr int64_t kElementsAtOnce = 1 << 20;
+
+// The steps that the command names: one, or all of the folder, newest first.
+absl::StatusOr<std::vector<std::string>> StepsNamed(Context& context,
+                                                    const CheckpointFolderOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, options.job));
+  if (options.step.has_value() || IsStepFolder(folder)) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string step, StepFolderIn(context, folder, options.step));
+    return std::vector{step};
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
+                          checkpoint::ListSteps(platform::SystemFiles(), folder));
+  if (steps.empty()) {
+    return Failure(kNotFound, absl::StrCat(context.what, ": there is no checkpoint in ", Escape(folder)));
+  }
+  std::vector<std::string> paths;
+  for (const int64_t step : steps) {
+    paths.push_back(absl::StrCat(folder, "/", checkpoint::StepName(step)));
+  }
+  return paths;
+}
+
+int64_t BytesOf(const Manifest& manifest) {
+  int64_t bytes = 0;
+  for (const ManifestFile& file : manifest.files) {
+    bytes += file.bytes;
+  }
+  return bytes;
+}
+
+// OK where manifest and files are there, of the sizes that it says.
+absl::StatusOr<Manifest> Complete(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, checkpoint::ReadFolderManifest(platform::SystemFiles(), path));
+  for (const ManifestFile& file : manifest.files) {
+    TANDEM_RETURN_IF_ERROR(checkpoint::CheckSize(platform::SystemFiles(), path, file));
+  }
+  return manifest;
+}
+
+absl::Status Verified(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(const SavedStep step, SavedStep::Open(platform::SystemFiles(), path));
+  return step.Verify();
+}
+
+int64_t ElementsOf(const ManifestArray& array) { return *fsdp::NumElements(array.shape); }
+
+// What stands in a row in place of what cannot be read.
+std::string ProblemText(const absl::Status& error) {
+  const char* const problem = checkpoint::IsDamage(error)    ? "damaged"
+                              : absl::IsUnimplemented(error) ? "newer than this build"
+                                                             : "not readable";
+  return absl::StrCat(problem, ": ", Escape(error.message()));
+}
+
+// Of a folder that somebody has copied to a name of his own, that name.
+std::string StepText(const std::string& path) {
+  const std::string name = std::filesystem::path(path).filename().string();
+  const std::optional<int64_t> step = checkpoint::StepOfName(name);
+  return step.has_value() ? absl::StrCat(*step) : Escape(name);
+}
+
+std::string NameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+// What two arrays of one name differ by, in double; NaN in both at one place is no difference.
+struct Difference {
+  double squares = 0;  // of b - a
+  double squares_of_a = 0;
+  double largest = 0;
+  bool same_bits = true;
+};
+
+template <typename T>
+void Add(const std::string& a, const std::string& b, Difference& difference) {
+  for (size_t at = 0; at + sizeof(T) <= a.size(); at += sizeof(T)) {
+    T of_a;
+    T of_b;
+    std::memcpy(&of_a, a.data() + at, sizeof(T));
+    std::memcpy(&of_b, b.data() + at, sizeof(T));
+    const double change = of_a == of_b || (std::isnan(of_a) && std::isnan(of_b))
+                              ? 0
+                              : static_cast<double>(of_b) - static_cast<double>(of_a);
+    difference.squares += change * change;
+    difference.squares_of_a += static_cast<double>(of_a) * static_cast<double>(of_a);
+    difference.largest = std::isnan(change) ? change : std::max(difference.largest, std::abs(change));
+  }
+}
+
+absl::StatusOr<Difference> Compare(const SavedStep& a, const ManifestArray& of_a, const SavedStep& b,
+                                   const ManifestArray& of_b) {
+  Difference difference;
+  const int64_t elements = ElementsOf(of_a);
+  for (int64_t begin = 0; begin < elements; begin += kElementsAtOnce) {
+    const int64_t count = std::min(kElementsAtOnce, elements - begin);
+    TANDEM_ASSIGN_OR_RETURN(const std::string bytes, a.Read(of_a, begin, count));
+    TANDEM_ASSIGN_OR_RETURN(const std::string others, b.Read(of_b, begin, count));
+    difference.same_bits = difference.same_bits && bytes == others;
+    if (of_a.dtype == "F32") {
+      Add<float>(bytes, others, difference);
+    } else if (of_a.dtype == "F64") {
+      Add<double>(bytes, others, difference);
+    }
+  }
+  return difference;
+}
+
+// One of version 2, which has no shape, beside one that has the elements.
+bool IsAlike(const ManifestArray& a, const ManifestArray& b) {
+  return a.dtype == b.dtype && (checkpoint::Holds(a, b.shape) || checkpoint::Holds(b, a.shape));
+}
+
+std::string TypeText(const ManifestArray& array) {
+  return absl::StrCat(array.dtype, " ", checkpoint::ShapeText(array.shape));
+}
+
+std::string RatioText(const Difference& difference) {
+  return difference.squares_of_a == 0
+             ? "-"
+             : ScientificText(std::sqrt(difference.squares / difference.squares_of_a));
+}
+
+// Whether another step beside that one verifies.
+absl::StatusOr<bool> AnotherVerifies(const std::string& directory, const std::string& name) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
+                          checkpoint::ListSteps(platform::SystemFiles(), directory));
+  return std::any_of(steps.begin(), steps.end(), [&](int64_t step) {
+    return checkpoint::StepName(step) != name &&
+           Verified(absl::StrCat(directory, "/", checkpoint::StepName(step))).ok();
+  });
+}
+
+}  // namespace
+
+Outcome ListCheckpoints(Context& context, const CheckpointFolderOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> paths, StepsNamed(context, options));
+  Table table({Right("STEP"), "JOB", Right("ATTEMPT"), Right("SIZE"), Shrinking("FILES")});
+  for (const std::string& path : paths) {
+    const absl::StatusOr<Manifest> manifest = Complete(path);
+    const std::string step = StepText(path);
+    if (!manifest.ok()) {
+      table.Add({step, "-", "-", "-", ProblemText(manifest.status())});
+      continue;
+    }
+    table.Add({step, manifest->info.job, absl::StrCat(manifest->info.attempt), BytesText(BytesOf(*manifest)),
+               absl::StrCat(manifest->files.size(), " complete")});
+  }
+  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
+  return kOk;
+}
+
+Outcome ShowCheckpoint(Context& context, const CheckpointFolderOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, options.job));
+  TANDEM_ASSIGN_OR_RETURN(const std::string path, StepFolderIn(context, folder, options.step));
+  const absl::StatusOr<Manifest> read = Complete(path);
+  if (!read.ok()) {
+    return Failure(kFailed, absl::StrCat(context.what, ": ", read.status().message()));
+  }
+  const checkpoint::Info& info = read->info;
+  int64_t parameters = 0;
+  for (const ManifestArray& array : read->arrays) {
+    parameters += array.kind == checkpoint::kWeight ? ElementsOf(array) : 0;
+  }
+  std::string text;
+  const auto row = [&](const char* name, const std::string& value) {
+    if (!value.empty()) {
+      absl::StrAppendFormat(&text, "%-18s %s\n", name, Escape(value));
+    }
+  };
+  row("step", absl::StrCat(info.step));
+  row("job", absl::StrCat(info.job, ", attempt ", info.attempt));
+  row("size", absl::StrCat(BytesText(BytesOf(*read)), " in ", read->files.size(), " files"));
+  row("parameters", absl::StrCat(parameters));
+  row("tokens", info.global_batch_size > 0
+                    ? absl::StrCat(info.step * info.global_batch_size * info.sequence_length)
+                    : "");
+  row("batch", info.global_batch_size > 0
+                   ? absl::StrCat(info.global_batch_size, " sequences of ", info.sequence_length, " tokens")
+                   : "");
+  row("skipped steps", info.skipped_steps > 0 ? absl::StrCat(info.skipped_steps) : "");
+  row("seed", info.seed.has_value() ? absl::StrCat(*info.seed) : "");
+  row("started from", info.origin.has_value() ? info.origin->path : "");
+  row("specification", info.spec_digest);
+  row("text", info.data_digest);
+  row("contents of text", info.data_content_digest);
+  row("model", info.model);
+  context.console.Write(Stream::kOut, text);
+  return kOk;
+}
+
+Outcome VerifyCheckpoints(Context& context, const CheckpointFolderOptions& options) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> paths, StepsNamed(context, options));
+  bool all = true;
+  for (const std::string& path : paths) {
+    const absl::Status verified = Verified(path);
+    all = all && verified.ok();
+    context.console.Write(Stream::kOut, absl::StrCat(NameOf(path), ": ",
+                                                     verified.ok() ? "whole" : ProblemText(verified), "\n"));
+  }
+  return all ? kOk : kFailed;
+}
+
+Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options) {
+  std::vector<SavedStep> steps;
+  for (const std::string* const named : {&options.a, &options.b}) {
+    TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, *named));
+    TANDEM_ASSIGN_OR_RETURN(const std::string path, StepFolderIn(context, folder, std::nullopt));
+    absl::StatusOr<SavedStep> step = SavedStep::Open(platform::SystemFiles(), path);
+    if (!step.ok()) {
+      return Failure(kFailed, absl::StrCat(context.what, ": ", step.status().message()));
+    }
+    steps.push_back(*std::move(step));
+  }
+  const SavedStep& a = steps[0];
+  const SavedStep& b = steps[1];
+  Table table({ShrinkingLeft("ARRAY"), Right("CHANGE"), Right("RELATIVE"), Right("LARGEST"), "BITS"});
+  bool equal = true;
+  for (const ManifestArray& array : a.manifest().arrays) {
+    const std::string name = checkpoint::TensorName(array.name, array.kind);
+    const ManifestArray* const other = b.Find(name);
+    if (other == nullptr || !IsAlike(array, *other)) {
+      equal = false;
+      table.Add({name, "-", "-", "-",
+                 other == nullptr ? "only in the first"
+                                  : absl::StrCat(TypeText(array), " and ", TypeText(*other))});
+      continue;
+    }
+    const absl::StatusOr<Difference> difference = Compare(a, array, b, *other);
+    if (!difference.ok()) {
+      return Failure(kFailed, absl::StrCat(context.what, ": ", difference.status().message()));
+    }
+    equal = equal && difference->same_bits;
+    if (!difference->same_bits) {
+      table.Add({name, ScientificText(std::sqrt(difference->squares)), RatioText(*difference),
+                 ScientificText(difference->largest), "differ"});
+    }
+  }
+  for (const ManifestArray& array : b.manifest().arrays) {
+    if (const std::string name = checkpoint::TensorName(array.name, array.kind); a.Find(name) == nullptr) {
+      equal = false;
+      table.Add({name, "-", "-", "-", "only in the second"});
+    }
+  }
+  context.console.Write(Stream::kOut, equal ? "every array has the same bits\n"
+                                            : table.Render(context.TableWidth(), context.console.unicode()));
+  return equal ? kOk : kFailed;
+}
+
+// Under the ownership that a job takes, so that no job saves there meanwhile. The name goes first: what a
+// kill leaves is no checkpoint.
+Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& options) {
+  platform::Files& files = platform::SystemFiles();
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, options.job));
+  if (!options.step.has_value() && !IsStepFolder(folder)) {
+    return Failure(kUsage, absl::StrCat(context.what, ": name the step: --step N, or its folder"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::string named, StepFolderIn(context, folder, options.step));
+  // What a link leads to: its directory is the one that a job would own.
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::canonical(named, error);
+  const std::string directory = path.parent_path();
+  const std::string name = path.filename();
+  if (error || !checkpoint::StepOfName(name).has_value()) {
+    return Failure(kUsage,
+                   absl::StrCat(context.what, ": ", Escape(error ? named : path.string()),
+                                " is no step of a checkpoint directory (step-N); nothing is deleted"));
+  }
+  const checkpoint::Owner self{.job = platform::SystemRandom().HexId(12), .name = "tandem checkpoint delete"};
+  const absl::StatusOr<std::vector<std::string>> unfinished =
+      checkpoint::TakeOwnership(files, directory, self, [] { absl::SleepFor(checkpoint::kRenewal); });
+  if (!unfinished.ok()) {
+    return Failure(kFailed, absl::StrCat(context.what, ": ", unfinished.status().message()));
+  }
+  const auto remove = [&]() -> absl::Status {
+    if (!options.all) {
+      TANDEM_ASSIGN_OR_RETURN(const bool another, AnotherVerifies(directory, name));
+      if (!another && Verified(path).ok()) {
+        return absl::FailedPreconditionError(
+            "it is the last one that verifies: --all deletes it nevertheless");
+      }
+    }
+    const std::string gone = absl::StrCat(directory, "/", name, ".tmp.1.", self.job, ".gone");
+    TANDEM_RETURN_IF_ERROR(checkpoint::CheckOwner(files, directory, self));
+    TANDEM_RETURN_IF_ERROR(files.Rename(path, gone));
+    TANDEM_RETURN_IF_ERROR(files.SyncFolder(directory));
+    TANDEM_RETURN_IF_ERROR(files.RemoveAll(gone));
+    for (const std::string& rest : *unfinished) {
+      TANDEM_RETURN_IF_ERROR(files.RemoveAll(rest));
+    }
+    return absl::OkStatus();
+  };
+  const absl::Status removed = remove();
+  checkpoint::ReleaseOwnership(files, directory, self).IgnoreError();
+  if (!removed.ok()) {
+    return Failure(kFailed, absl::StrCat(context.what, ": ", removed.message()));
+  }
+  context.console.Write(Stream::kOut, absl::StrCat("deleted ", name, "\n"));
+  return kOk;
+}
+
+}  // namespace tandem::cli

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "platform/files.h"
+
+namespace tandem::trainer {
+
+// In what the tokenizer that the prepared folder `train` was made with is not that of the Hugging Face model
+// in `weights`, in one line for the user; empty where they agree, or it cannot be known: `train` is no such
+// folder, or the model has no tokenizer.json and no eos_token_id.
+std::string TokenizerDifference(platform::Files& files, const std::string& train, const std::string& weights);
+
+}  // namespace tandem::trainer
