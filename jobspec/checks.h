@@ -9,8 +9,11 @@
 
 namespace tandem::jobspec {
 
-// What fields must be to each other, by what they are about. Each refuses through `check`, after its
-// CheckFields, and takes the fields that have been refused for unknown. Validate calls them all.
+// What fields must be to each other, by what they are about. Each but CheckPattern refuses through `check`,
+// after its CheckFields, and takes the fields that have been refused for unknown. Validate calls them all.
+
+// Before CheckFields, which refuses the patterns that are left: none can be trained yet.
+void CheckPattern(FieldChecker& check);
 
 void CheckModel(FieldChecker& check);
 void CheckData(FieldChecker& check);

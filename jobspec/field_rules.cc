@@ -174,7 +174,9 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.hybrid_pattern", "not built yet: hybrid models; omit the key for a Llama decoder"},
+      {"model.hybrid_pattern",
+       "not built yet: layers by a pattern; omit the key and use model_type, whose layers are [*-] (llama), "
+       "[*E] (mixtral, qwen3_moe) or [+E] (deepseek_v3)"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},

@@ -30,6 +30,7 @@ void CheckIdentity(FieldChecker& check) {
 
 Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable) {
   FieldChecker check(spec, unusable);
+  CheckPattern(check);
   check.CheckFields();
   CheckIdentity(check);
   CheckModel(check);

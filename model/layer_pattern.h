@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace tandem::model {
+
+// The layers of a decoder as one line of text, a letter a layer: "[M*E]M|[*E]M/MM".
+//
+//   pattern := main, then "/" and a part for each depth of multi-token prediction; parts are equal
+//   main    := segments with "|" between them, which pipeline stages take in turn; a segment may be empty
+//   segment := letters, and groups "[...]" of letters
+//
+// A "/" that ends a pattern without depths changes nothing. A pattern has at least one letter.
+
+// The values are the letters.
+enum class LayerSymbol : char {
+  kMamba = 'M',
+  kGatedDelta = 'G',
+  kAttention = '*',
+  kLatentAttention = '+',
+  kSparseAttention = 'D',
+  kMlp = '-',
+  kExperts = 'E',
+};
+
+// What is scheduled, gathered and named as one layer: a letter alone, or a group.
+struct LogicalLayer {
+  std::vector<LayerSymbol> symbols;
+  bool grouped = false;
+  int64_t index = 0;         // among the logical layers of the main part: names and schedules use it
+  int64_t first_number = 0;  // of its first letter among all letters of the main part, from 0
+  bool operator==(const LogicalLayer&) const = default;
+};
+
+struct LayerCounts {
+  int64_t physical = 0;  // letters
+  int64_t logical = 0;   // a group counts once
+  bool operator==(const LayerCounts&) const = default;
+};
+
+struct PatternSegment {
+  LayerCounts before;  // what the segments before this one have
+  std::vector<LogicalLayer> layers;
+  bool operator==(const PatternSegment&) const = default;
+};
+
+struct LayerPattern {
+  std::vector<PatternSegment> segments;  // at least one
+  std::vector<LayerSymbol> depth;        // the layers of one depth of multi-token prediction
+  int64_t num_depths = 0;                // 0 if and only if `depth` is empty
+  bool operator==(const LayerPattern&) const = default;
+};
+
+// The error says the column (from 1) of the character that is wrong, and what is allowed there. The caller
+// names the pattern.
+absl::StatusOr<LayerPattern> ParseLayerPattern(std::string_view text);
+
+// The text that is parsed to `pattern`.
+std::string LayerPatternText(const LayerPattern& pattern);
+
+// Of the main part.
+LayerCounts CountsOf(const LayerPattern& pattern);
+
+// Units that are gathered together: one a logical layer, and one a depth of multi-token prediction.
+int64_t NumUnits(const LayerPattern& pattern);
+
+// Whether the layers can run with overlapped exchanges: a dense MLP ends its group, since the schedule has
+// one place behind an exchange.
+absl::Status CheckOverlaps(const LayerPattern& pattern);
+
+// Whether `stages` pipeline stages can take the segments in turn. A pattern of one segment fits any number.
+absl::Status CheckSegments(const LayerPattern& pattern, int64_t stages);
+
+}  // namespace tandem::model
