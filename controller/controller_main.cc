@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "config/flags.h"
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
+#include "platform/clock.h"
 #include "platform/end_signals.h"
 #include "platform/failpoint.h"
 #include "platform/lock_cycles.h"
@@ -35,10 +37,18 @@ namespace {
 using tandem::platform::Log;
 using tandem::platform::LogLevel;
 
-// gRPC's own errors, as lines of our log.
+// gRPC's own errors, as lines of our log: one in ten seconds, since each stranger at a port can cause some.
 void LogGrpc(gpr_log_func_args* args) {
-  if (args->severity == GPR_LOG_SEVERITY_ERROR) {
-    Log(LogLevel::kWarning, args->message, {{"from", "grpc"}});
+  static std::atomic<int64_t> errors = 0;  // since the last line
+  static std::atomic<int64_t> told = -10;
+  if (args->severity != GPR_LOG_SEVERITY_ERROR) {
+    return;
+  }
+  ++errors;
+  const int64_t now = absl::ToUnixSeconds(tandem::platform::SteadyClock().Now());
+  int64_t before = told;
+  if (now - before >= 10 && told.compare_exchange_strong(before, now)) {
+    Log(LogLevel::kWarning, args->message, {{"from", "grpc"}, {"errors", absl::StrCat(errors.exchange(0))}});
   }
 }
 
@@ -72,6 +82,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--state", options.state_directory, "State directory; created if missing")->required();
   app.add_option("--listen", options.listen, "host:port or unix:/path; may be repeated")
       ->capture_default_str()
+      ->check(tandem::controller::WhyNotListen)
+      ->allow_extra_args(false);
+  app.add_option("--worker-listen", options.worker_listen,
+                 "Like --listen, for workers alone: what users send then takes no memory that workers need")
       ->check(tandem::controller::WhyNotListen)
       ->allow_extra_args(false);
   tandem::config::AddTlsFlags(app, options.tls);

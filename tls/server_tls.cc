@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tls/server_tls.h"
 
+#include <fcntl.h>
 #include <openssl/pem.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,72 +16,80 @@
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
 #include "tls/openssl_handles.h"
-#include "tls/tls_stream.h"
 
 namespace tandem::tls {
 namespace {
+
+constexpr size_t kMostPeers = 10'000;  // certificates that are remembered
 
 absl::Status Refused(const std::string& what, const std::string& file) {
   return absl::InvalidArgumentError(absl::StrCat(file, ": ", what, ": ", OpenSslReason()));
 }
 
-// The leaf and those behind it.
-absl::Status UseChain(SSL_CTX* context, const std::string& pem, const std::string& file) {
-  const BioHandle in = BioOf(pem);
-  const CertificateHandle leaf(PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr));
-  if (SSL_CTX_use_certificate(context, leaf.get()) != 1) {
-    return Refused("the certificate cannot be used", file);
-  }
-  while (X509* next = PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr)) {
-    SSL_CTX_add0_chain_cert(context, next);
-  }
-  OpenSslReason();  // that there is no more
-  return absl::OkStatus();
-}
-
-void Believe(SSL_CTX* context, const std::string& pem) {
-  const BioHandle in = BioOf(pem);
-  while (const CertificateHandle ca{PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr)}) {
-    X509_STORE_add_cert(SSL_CTX_get_cert_store(context), ca.get());
-  }
-  OpenSslReason();
-}
-
-// gRPC speaks HTTP/2 only, and insists that both sides have said so.
-int ChooseProtocol(SSL* /*ssl*/, const unsigned char** chosen, unsigned char* size,
-                   const unsigned char* offered, unsigned int offered_size, void* /*data*/) {
-  static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
-  unsigned char* out = nullptr;
-  if (SSL_select_next_proto(&out, size, kHttp2, sizeof(kHttp2), offered, offered_size) !=
-      OPENSSL_NPN_NEGOTIATED) {
-    return SSL_TLSEXT_ERR_NOACK;
-  }
-  *chosen = out;
-  return SSL_TLSEXT_ERR_OK;
-}
-
-absl::StatusOr<ContextHandle> MakeContext(const TlsTexts& texts, const TlsFiles& files) {
-  ContextHandle context(SSL_CTX_new(TLS_server_method()));
+// Whether a server may use them as OpenSSL is set up here: a key may be too short for it.
+absl::Status CheckUsable(const TlsTexts& texts, const TlsFiles& files) {
+  const ContextHandle context(SSL_CTX_new(TLS_server_method()));
   if (context == nullptr) {
     return absl::InternalError("OpenSSL: " + OpenSslReason());
   }
-  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_options(context.get(),
-                      SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_num_tickets(context.get(), 0);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
-                                      SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
-  TlsStream::AskForCertificates(context.get());
-  TANDEM_RETURN_IF_ERROR(UseChain(context.get(), texts.certificate, files.certificate));
+  const BioHandle certificate_text = BioOf(texts.certificate);
+  const CertificateHandle certificate(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr));
+  if (SSL_CTX_use_certificate(context.get(), certificate.get()) != 1) {
+    return Refused("the certificate cannot be used", files.certificate);
+  }
   const BioHandle key_text = BioOf(texts.key);
   const KeyHandle key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
   if (SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
     return Refused("the key cannot be used", files.key);
   }
-  Believe(context.get(), texts.ca);
-  return context;
+  return absl::OkStatus();
+}
+
+absl::Status FailedAt(const std::string& path, int error) {
+  return absl::UnavailableError(absl::StrCat(path, ": ",
+                                             std::error_code(error, std::generic_category()).message(),
+                                             "; the TLS files in use are kept there for gRPC"));
+}
+
+// A new file for this user alone. Its time is `seconds` after 1970, so that gRPC, which looks at whole
+// seconds, notices every change.
+absl::Status WritePrivate(const std::string& path, const std::string& content, int64_t seconds) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    return FailedAt(path, errno);
+  }
+  int error = 0;
+  for (size_t written = 0; error == 0 && written < content.size();) {
+    const ssize_t more = write(fd, content.data() + written, content.size() - written);
+    error = more < 0 && errno != EINTR ? errno : 0;
+    written += more > 0 ? static_cast<size_t>(more) : 0;
+  }
+  const timespec times[] = {{.tv_sec = seconds, .tv_nsec = 0}, {.tv_sec = seconds, .tv_nsec = 0}};
+  if (error == 0 && futimens(fd, times) != 0) {
+    error = errno;
+  }
+  if (close(fd) != 0 && error == 0) {
+    error = errno;
+  }
+  return error == 0 ? absl::OkStatus() : FailedAt(path, error);
+}
+
+// What an authority's signature does not say of a client's certificate.
+absl::StatusOr<Peer> PeerOf(const std::string& pem, const std::string& domain) {
+  const absl::StatusOr<Certificate> shown = DescribePem(pem);
+  if (!shown.ok()) {
+    return absl::UnauthenticatedError("the client's certificate cannot be read");
+  }
+  if (!shown->for_clients) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("the certificate of ", shown->subject,
+                     " is not one for clients (its extended key usage lacks clientAuth)"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(Identity identity, IdentityOf(shown->uris, domain));
+  return Peer{.identity = std::move(identity),
+              .fingerprint = shown->fingerprint,
+              .not_before = shown->not_before,
+              .not_after = shown->not_after};
 }
 
 absl::StatusOr<RevokedList> ReadRevoked(const std::string& file) {
@@ -111,9 +123,11 @@ absl::Status ServerTls::Load() {
                      ") is not a certificate for servers (its extended key usage lacks serverAuth); give the "
                      "controller's, as `tandem certs issue --host` makes it"));
   }
-  TANDEM_ASSIGN_OR_RETURN(ContextHandle context, MakeContext(texts, files_));
+  TANDEM_RETURN_IF_ERROR(CheckUsable(texts, files_));
+  if (!parent_.empty()) {
+    TANDEM_RETURN_IF_ERROR(Publish(texts));
+  }
   const absl::MutexLock lock(&mu_);
-  context_ = std::shared_ptr<SSL_CTX>(context.release(), SSL_CTX_free);
   not_after_ = texts.own.not_after;
   return absl::OkStatus();
 }
@@ -166,9 +180,66 @@ absl::Status ServerTls::Refresh() {
                                : absl::Status(list.code(), absl::StrCat(list.message(), "; ", own.message()));
 }
 
-std::shared_ptr<ssl_ctx_st> ServerTls::context() const {
+ServerTls::~ServerTls() {
+  std::error_code ignored;
+  if (!parent_.empty()) {
+    std::filesystem::remove_all(parent_, ignored);
+  }
+}
+
+absl::Status ServerTls::PublishIn(const std::string& parent) {
+  std::error_code error;
+  std::filesystem::remove_all(parent, error);
+  if (error || mkdir(parent.c_str(), 0700) != 0) {
+    return FailedAt(parent, error ? error.value() : errno);
+  }
+  parent_ = parent;
+  return Load();
+}
+
+absl::Status ServerTls::Publish(const TlsTexts& texts) {
+  namespace fs = std::filesystem;
+  const std::string name = absl::StrCat(++published_);
+  const fs::path made = fs::path(parent_) / name;
+  const fs::path link = fs::path(parent_) / "next";
+  std::error_code error;
+  fs::remove(link, error);
+  if (mkdir(made.c_str(), 0700) != 0) {
+    return FailedAt(made, errno);
+  }
+  const auto seconds = static_cast<int64_t>(published_);
+  absl::Status written = WritePrivate(made / kCa, texts.ca, seconds);
+  written.Update(WritePrivate(made / kCertificate, texts.certificate, seconds));
+  written.Update(WritePrivate(made / kKey, texts.key, seconds));
+  if (written.ok() &&
+      (symlink(name.c_str(), link.c_str()) != 0 || rename(link.c_str(), folder().c_str()) != 0)) {
+    written = FailedAt(link, errno);
+  }
+  // The other one is not used any more, or could not be made.
+  const std::string used = written.ok() ? name : fs::read_symlink(folder(), error).string();
+  for (const fs::directory_entry& entry : fs::directory_iterator(parent_, error)) {
+    if (!entry.is_symlink() && entry.path().filename() != used) {
+      fs::remove_all(entry.path(), error);
+    }
+  }
+  return written;
+}
+
+absl::StatusOr<Peer> ServerTls::WhoIs(const std::string& certificate) const {
   const absl::MutexLock lock(&mu_);
-  return context_;
+  auto it = peers_.find(certificate);
+  if (it == peers_.end()) {
+    if (peers_.size() >= kMostPeers) {
+      peers_.clear();
+    }
+    it = peers_.emplace(certificate, PeerOf(certificate, domain_)).first;
+  }
+  if (it->second.ok() && revoked_->Has(it->second->identity, it->second->fingerprint)) {
+    return absl::UnauthenticatedError(
+        absl::StrCat("the certificate of ", ToText(it->second->identity),
+                     " was revoked by the operator of this controller; ask for another"));
+  }
+  return it->second;
 }
 
 std::shared_ptr<const RevokedList> ServerTls::revoked() const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,20 +12,44 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "tls/identity.h"
 #include "tls/revoked_list.h"
 #include "tls/tls_files.h"
 
-struct ssl_ctx_st;
-
 namespace tandem::tls {
 
-// What a server shows its clients, and whom it believes: TLS 1.2 and 1.3, HTTP/2, a certificate asked of
-// every client, no resumption (each connection proves its identity again). Files that change are taken for
-// the connections that come; those that are open go on. Thread-safe, but for Refresh, which one thread calls.
+// A client by its certificate.
+struct Peer {
+  Identity identity;
+  std::string fingerprint;  // of the certificate (certificate.h)
+  absl::Time not_before;
+  absl::Time not_after;
+};
+
+// What a server shows its clients, and which of them it believes. gRPC speaks the TLS and reads the server's
+// certificate, key and authorities from files; a file that is empty, or a key of another certificate, would
+// end it. So it reads a folder of the server's own, which gets the user's files only after they have been
+// checked, all three at once. Thread-safe, but for PublishIn and Refresh, which one thread calls.
 class ServerTls {
  public:
+  // Names of the files in folder().
+  static constexpr char kCa[] = "ca.crt";
+  static constexpr char kCertificate[] = "server.crt";
+  static constexpr char kKey[] = "server.key";
+
   // `domain`: of the identities that it gives (identity.h). Errors are those of ReadTlsFiles.
   static absl::StatusOr<std::unique_ptr<ServerTls>> Open(const TlsFiles& files, const std::string& domain);
+
+  // Removes what it has published: backups of a stopped server hold no key.
+  ~ServerTls();
+  ServerTls(const ServerTls&) = delete;
+  ServerTls& operator=(const ServerTls&) = delete;
+
+  // Makes `parent`, a folder that this user alone may enter, and replaces what is in it; from then on
+  // folder() holds the files in use. Errors name the path.
+  absl::Status PublishIn(const std::string& parent) ABSL_LOCKS_EXCLUDED(mu_);
+  // After PublishIn: a symbolic link, so that all files change at once.
+  std::string folder() const { return parent_ + "/current"; }
 
   // Takes files that have changed: the certificates and the key together, the list of the revoked by itself.
   // Where they cannot be taken, as where a certificate is not valid yet, what was there goes on, they are
@@ -31,13 +57,15 @@ class ServerTls {
   // Call about once a second: files are taken at the second call after the last of them has changed.
   absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For the next connection.
-  std::shared_ptr<ssl_ctx_st> context() const ABSL_LOCKS_EXCLUDED(mu_);
+  // The client whose certificate (PEM) an authority of folder() has signed. Unauthenticated, with a sentence
+  // for the client, where the certificate is not one for clients, names nobody of the domain, or is revoked.
+  // Does not look at its dates: a connection outlives them.
+  absl::StatusOr<Peer> WhoIs(const std::string& certificate) const ABSL_LOCKS_EXCLUDED(mu_);
+
   // Who gets in no more. Another pointer whenever the list was read again.
   std::shared_ptr<const RevokedList> revoked() const ABSL_LOCKS_EXCLUDED(mu_);
   // When its own certificate expires.
   absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);
-  const std::string& domain() const { return domain_; }
 
  private:
   // Files that are taken together. Of the caller of Open and Refresh.
@@ -57,6 +85,7 @@ class ServerTls {
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status LoadRevoked() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Refresh(Watched& watched, absl::Status (ServerTls::*load)());
+  absl::Status Publish(const TlsTexts& texts);
   // Changes with any of the files.
   static std::string StampOf(const std::vector<std::string>& files);
 
@@ -64,10 +93,13 @@ class ServerTls {
   const std::string domain_;
   Watched own_;
   Watched list_;
+  std::string parent_;      // empty: nothing is published yet
+  uint64_t published_ = 0;  // times
   mutable absl::Mutex mu_;
-  std::shared_ptr<ssl_ctx_st> context_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const RevokedList> revoked_ ABSL_GUARDED_BY(mu_);
   absl::Time not_after_ ABSL_GUARDED_BY(mu_);
+  // By certificate: each call of a client asks, and reading one takes a while.
+  mutable std::map<std::string, absl::StatusOr<Peer>> peers_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::tls

@@ -5,7 +5,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cli/terminal/display_text.h"
+#include "tls/tls_files.h"
 
 namespace tandem::cli {
 namespace {
@@ -54,6 +56,28 @@ std::string TlsHint(absl::string_view message, const Address& address) {
   return "";
 }
 
+// Why a controller closes the connection of a client before it has answered anything; empty: it did not. It
+// does not say why, so these are guesses.
+std::string ClosedHint(absl::string_view message, const Address& address) {
+  const std::string end = LastLayer(message);
+  if (!absl::StrContains(message, "failed to connect") || absl::StartsWith(address.target, "unix:") ||
+      (end != "Socket closed" && end != "Connection reset by peer" && end != "Broken pipe")) {
+    return "";
+  }
+  if (address.tls == nullptr) {
+    return "it closes the connection; if it speaks TLS, give --tls-ca, --tls-cert and --tls-key";
+  }
+  const std::string file = Escape(address.files.certificate);
+  if (const std::string why = tls::WhyNotValid(address.tls->own, absl::Now()); !why.empty()) {
+    return absl::StrCat("it closes the connection, and the certificate ", file, " ", why,
+                        "; renew it with `tandem certs issue --renew`, or ask your operator");
+  }
+  return absl::StrCat(
+      "it closes the connection: it may not believe the certificate ", file,
+      " (`tandem certs show`), which may be revoked, of another authority, or a worker's, which "
+      "may have a port of their own; or it has too many connections; its log says which");
+}
+
 }  // namespace
 
 absl::Status Failure(ExitCode code, absl::string_view text) {
@@ -73,6 +97,9 @@ absl::Status CallFailure(const absl::Status& status, absl::string_view what, con
     case absl::StatusCode::kUnavailable:
       if (const std::string hint = TlsHint(status.message(), address); !hint.empty()) {
         return Failure(kDenied, absl::StrCat(before, "the controller at ", at, " is not trusted: ", hint));
+      }
+      if (const std::string hint = ClosedHint(status.message(), address); !hint.empty()) {
+        return Failure(kDenied, absl::StrCat(before, "the controller at ", at, " refuses: ", hint));
       }
       return Failure(kUnreachable, absl::StrCat(before, "no controller answers at ", at, " (",
                                                 LastLayer(status.message()), "); ", WhatToStart(address)));

@@ -2,7 +2,6 @@
 #include "controller/rpc/access.h"
 
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -59,29 +58,25 @@ const MethodRule* RuleOf(std::string_view method) {
 
 absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std::string_view method,
                                      const google::protobuf::Message* request) {
-  std::optional<Caller> caller = callers_.Of(context);
-  if (!caller.has_value()) {
-    return absl::UnauthenticatedError(
-        "the connection or the session of this call has ended, so its caller is unknown; call again, or sign "
-        "in again with `tandem sign-in`");
-  }
+  TANDEM_ASSIGN_OR_RETURN(Caller caller, callers_.Of(context));
+  TANDEM_RETURN_IF_ERROR(connections_.Claim(caller));
   // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The
   // page has a limit of its own (http/json_api.cc).
-  const bool is_person = caller->identity.role == Role::kUser || caller->identity.role == Role::kAdmin;
-  if (is_person && !caller->is_page) {
-    if (const absl::Duration wait = rate_.Take(tls::ToText(caller->identity)); wait > absl::ZeroDuration()) {
+  const bool is_person = caller.identity.role == Role::kUser || caller.identity.role == Role::kAdmin;
+  if (is_person && !caller.is_page) {
+    if (const absl::Duration wait = rate_.Take(tls::ToText(caller.identity)); wait > absl::ZeroDuration()) {
       return absl::ResourceExhaustedError(absl::StrCat(
-          tls::ToText(caller->identity), " calls too often; allowed are ", rate_.per_second(),
+          tls::ToText(caller.identity), " calls too often; allowed are ", rate_.per_second(),
           " calls a second; try again in ", absl::FormatDuration(absl::Ceil(wait, absl::Milliseconds(1)))));
     }
   }
-  if (is_person && open_.NumOf(caller->identity) > kMostOpenCalls) {
+  if (is_person && open_.NumOf(caller.identity) > kMostOpenCalls) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(tls::ToText(caller->identity), " has ", kMostOpenCalls,
+        absl::StrCat(tls::ToText(caller.identity), " has ", kMostOpenCalls,
                      " calls open, the most that one caller may have; end some watches or logs"));
   }
   const MethodRule* rule = RuleOf(method);
-  if (rule == nullptr || !May(*rule, caller->identity.role)) {
+  if (rule == nullptr || !May(*rule, caller.identity.role)) {
     std::vector<std::string> who;
     if (rule != nullptr && rule->user) {
       who = {"users", "admins"};
@@ -90,13 +85,13 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
       who.emplace_back("workers");
     }
     return absl::PermissionDeniedError(
-        absl::StrCat(tls::ToText(caller->identity), " may not call ", Short(method), "; allowed: ",
+        absl::StrCat(tls::ToText(caller.identity), " may not call ", Short(method), "; allowed: ",
                      who.empty() ? "nobody" : absl::StrJoin(who, ", "), "; use a certificate of that role"));
   }
   if (request != nullptr) {
     TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
   }
-  return *std::move(caller);
+  return caller;
 }
 
 std::string Access::OwnerOf(const tls::Identity& identity) {

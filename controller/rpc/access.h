@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "controller/rpc/callers.h"
 #include "controller/rpc/open_calls.h"
+#include "controller/rpc/open_connections.h"
 #include "controller/rpc/rate_limit.h"
 #include "google/protobuf/message.h"
 #include "platform/clock.h"
@@ -36,13 +37,18 @@ class Access {
   static constexpr size_t kMostOpenCalls = 1000;
 
   // All outlive it.
-  Access(const Callers& callers, const OpenCalls& open, const platform::Clock& clock)
-      : callers_(callers), open_(open), rate_(kCallsPerSecond, 10 * kCallsPerSecond, clock) {}
+  Access(const Callers& callers, const OpenCalls& open, OpenConnections& connections,
+         const platform::Clock& clock)
+      : callers_(callers),
+        open_(open),
+        connections_(connections),
+        rate_(kCallsPerSecond, 10 * kCallsPerSecond, clock) {}
 
-  // Asked first by every method of our services. Who calls; or Unauthenticated where the connection, or the
-  // session on the page, has ended, PermissionDenied where the role may not, ResourceExhausted where it calls
-  // too often, InvalidArgument where the request is out of bounds (request_limits.h; null: it is not there
-  // yet): one line that says who, what, what is allowed, and what to do.
+  // Asked first by every method of our services. Who calls; or Unauthenticated where the certificate was
+  // revoked, or the session on the page has ended, PermissionDenied where the role may not, ResourceExhausted
+  // where it calls too often or has too many connections, InvalidArgument where the request is out of bounds
+  // (request_limits.h; null: it is not there yet): one line that says who, what, what is allowed, and what to
+  // do.
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, std::string_view method,
                                const google::protobuf::Message* request);
 
@@ -55,6 +61,7 @@ class Access {
  private:
   const Callers& callers_;
   const OpenCalls& open_;
+  OpenConnections& connections_;
   RateLimit rate_;
 };
 

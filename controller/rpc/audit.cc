@@ -50,7 +50,9 @@ class Auditor : public experimental::Interceptor {
   void Intercept(experimental::InterceptorBatchMethods* methods) override {
     using Points = experimental::InterceptionHookPoints;
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_INITIAL_METADATA)) {
-      caller_ = callers_.Of(*info_->server_context());  // while it is there
+      if (absl::StatusOr<Caller> caller = callers_.Of(*info_->server_context()); caller.ok()) {
+        caller_ = *std::move(caller);
+      }
     }
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_MESSAGE) && job_.empty()) {
       job_ = platform::Shown(JobOf(method_, methods->GetRecvMessage()), 100);

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/rpc/callers.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <grpc/grpc_security_constants.h>
 
-#include <cstring>
+#include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "platform/sha256.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 namespace {
@@ -24,56 +29,55 @@ std::string Metadata(const grpc::ServerContextBase& context, const char* key) {
   return it == context.client_metadata().end() ? "" : std::string(it->second.data(), it->second.size());
 }
 
+// The first value of a property of the connection, "x509_pem_cert"; empty where it has none.
+std::string Property(const grpc::AuthContext& connection, const char* name) {
+  const std::vector<grpc::string_ref> values = connection.FindPropertyValues(name);
+  return values.empty() ? "" : std::string(values[0].data(), values[0].size());
+}
+
 }  // namespace
 
 Callers::Callers(platform::Random& random, const SignIns& sign_ins)
-    : sign_ins_(sign_ins),
-      prefix_(absl::StrCat("tandem-", random.HexId(16), "-")),
-      page_secret_(random.HexId(32)) {}
+    : sign_ins_(sign_ins), page_secret_(random.HexId(32)) {}
 
-std::string Callers::Add(int fd, Caller caller) {
-  std::string name;
-  {
-    const absl::MutexLock lock(&mu_);
-    name = absl::StrCat(prefix_, ++last_);
-    ++nums_[tls::ToText(caller.identity)];
-    callers_[name] = std::move(caller);
+std::string AddressOfPeer(const std::string& peer) {
+  const std::string text =
+      absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%3A", ":"}, {"%25", "%"}});
+  absl::string_view address = text;
+  if (!absl::ConsumePrefix(&address, "ipv4:") && !absl::ConsumePrefix(&address, "ipv6:")) {
+    return "unix";
   }
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // behind a zero: abstract
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    Remove(name);
-    return "";
-  }
-  return name;
+  // Without the interface that an address of one link names.
+  const size_t scope = address.find('%');
+  return scope == address.npos
+             ? std::string(address)
+             : absl::StrCat(address.substr(0, scope),
+                            address.substr(std::min(address.find(']', scope), address.size())));
 }
 
-void Callers::Remove(const std::string& name) {
-  const absl::MutexLock lock(&mu_);
-  const auto it = callers_.find(name);
-  if (it == callers_.end()) {
-    return;
+absl::StatusOr<Caller> Callers::OfConnection(const grpc::ServerContextBase& context) const {
+  const std::shared_ptr<const grpc::AuthContext> connection = context.auth_context();
+  const std::string kind =
+      connection == nullptr ? "" : Property(*connection, GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
+  if (kind == "insecure") {
+    return Caller{.identity = {tls::Role::kLocal, "local"}, .address = AddressOfPeer(context.peer())};
   }
-  const auto num = nums_.find(tls::ToText(it->second.identity));
-  if (--num->second == 0) {
-    nums_.erase(num);
+  if (tls_ == nullptr || kind != GRPC_TLS_TRANSPORT_SECURITY_TYPE) {
+    return absl::UnauthenticatedError("the connection of this call does not say who calls");
   }
-  callers_.erase(it);
+  TANDEM_ASSIGN_OR_RETURN(tls::Peer peer,
+                          tls_->WhoIs(Property(*connection, GRPC_X509_PEM_CERT_PROPERTY_NAME)));
+  return Caller{.identity = std::move(peer.identity),
+                .address = AddressOfPeer(context.peer()),
+                .fingerprint = std::move(peer.fingerprint),
+                .not_after = peer.not_after};
 }
 
-size_t Callers::NumOf(const tls::Identity& identity) const {
-  const absl::MutexLock lock(&mu_);
-  const auto it = nums_.find(tls::ToText(identity));
-  return it == nums_.end() ? 0 : it->second;
-}
-
-std::optional<Caller> Callers::Of(const grpc::ServerContextBase& context) const {
+absl::StatusOr<Caller> Callers::Of(const grpc::ServerContextBase& context) const {
   // By digest, so that the time of the comparison says nothing about the secret.
   const std::string secret = Metadata(context, kPageKey);
   if (secret.empty() || platform::Sha256Of(secret) != platform::Sha256Of(page_secret_)) {
-    return Find(context.peer());
+    return OfConnection(context);
   }
   const std::string address = absl::StrCat("page ", Metadata(context, kBrowserKey));
   const std::string session = Metadata(context, kSessionKey);
@@ -81,10 +85,12 @@ std::optional<Caller> Callers::Of(const grpc::ServerContextBase& context) const 
     return Caller{.identity = {tls::Role::kUser, "(page)"}, .address = address, .is_page = true};
   }
   std::optional<Caller> caller = sign_ins_.Find(session);
-  if (caller.has_value()) {
-    caller->address = address;
+  if (!caller.has_value()) {
+    return absl::UnauthenticatedError(
+        "the session of this call on the page has ended; sign in again with `tandem sign-in`");
   }
-  return caller;
+  caller->address = address;
+  return *std::move(caller);
 }
 
 void Callers::MarkAsPage(const std::string& session, const std::string& browser,
@@ -94,14 +100,6 @@ void Callers::MarkAsPage(const std::string& session, const std::string& browser,
   if (!session.empty()) {
     context.AddMetadata(kSessionKey, session);
   }
-}
-
-std::optional<Caller> Callers::Find(const std::string& peer) const {
-  absl::string_view name = peer;
-  absl::ConsumePrefix(&name, "unix-abstract:");
-  const absl::MutexLock lock(&mu_);
-  const auto it = callers_.find(std::string(name));
-  return it == callers_.end() ? std::nullopt : std::optional<Caller>(it->second);
 }
 
 }  // namespace tandem::controller

@@ -4,58 +4,47 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/server_context.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <optional>
+#include <memory>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "absl/status/statusor.h"
 #include "controller/rpc/caller.h"
 #include "controller/rpc/sign_ins.h"
 #include "platform/random.h"
-#include "tls/identity.h"
+#include "tls/server_tls.h"
 
 namespace tandem::controller {
 
-// Who is at the other end of each connection that gRPC serves. gRPC gets one end of a pair of sockets; the
-// other end is given a name in the abstract namespace, which gRPC says to every call as its peer. A name is
-// never used twice, so a call that outlives its connection cannot pass for another's. Thread-safe.
+// Says who makes a call: by the certificate of its connection, by its session of the page, or by the socket
+// file that its client could open. Thread-safe, but for Believe.
 class Callers {
  public:
   // `sign_ins` outlives it.
   Callers(platform::Random& random, const SignIns& sign_ins);
 
-  // Names `fd`, an unbound unix socket, and keeps its caller under that name until Remove. Empty where the
-  // kernel has no room for a name.
-  std::string Add(int fd, Caller caller) ABSL_LOCKS_EXCLUDED(mu_);
-  void Remove(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Connections of `identity`.
-  size_t NumOf(const tls::Identity& identity) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Before the first call: whose certificates are believed.
+  void Believe(std::shared_ptr<const tls::ServerTls> tls) { tls_ = std::move(tls); }
 
   // Whose call this is: the connection's, or, of the page's calls, the session's. Without a session those are
-  // a user's whose name no certificate can have, so no job is its. nullopt: the connection or the session has
-  // ended.
-  std::optional<Caller> Of(const grpc::ServerContextBase& context) const ABSL_LOCKS_EXCLUDED(mu_);
+  // a user's whose name no certificate can have, so no job is its. Unauthenticated, for the caller, where its
+  // certificate was revoked, or the session has ended.
+  absl::StatusOr<Caller> Of(const grpc::ServerContextBase& context) const;
 
   // Makes a call over a channel within this process, which has no connection to be known by, the page's: it
   // carries a secret that nobody else has. `session`: of SignIns, 32 hexadecimal digits, or empty;
   // `browser`: its address, "127.0.0.1:53122".
   void MarkAsPage(const std::string& session, const std::string& browser, grpc::ClientContext& context) const;
 
-  // By grpc::ServerContext::peer().
-  std::optional<Caller> Find(const std::string& peer) const ABSL_LOCKS_EXCLUDED(mu_);
-
  private:
+  absl::StatusOr<Caller> OfConnection(const grpc::ServerContextBase& context) const;
+
   const SignIns& sign_ins_;
-  const std::string prefix_;  // not another process's
   const std::string page_secret_;
-  mutable absl::Mutex mu_;
-  uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);  // by tls::ToText of who; none is 0
+  std::shared_ptr<const tls::ServerTls> tls_;  // null: no connection has one
 };
+
+// "10.0.0.3:40112" of grpc::ServerContext::peer(), "ipv4:10.0.0.3:40112"; "unix" where it has no address of a
+// network.
+std::string AddressOfPeer(const std::string& peer);
 
 }  // namespace tandem::controller

@@ -115,7 +115,7 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const Wanted& wanted) {
       return absl::FailedPreconditionError(absl::StrCat(
           "cannot listen on ", address, ": it is there and is no socket; give another ", wanted.flag));
     }
-    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
+    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address, wanted.flag));
     unlink(path.c_str());
   }
   const int fd = Listen(reinterpret_cast<const sockaddr*>(&name), sizeof(name), 0, false);
@@ -198,20 +198,20 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const Wanted& wanted, int& port) {
 
 }  // namespace
 
-absl::Status CheckNobodyListens(const std::string& address) {
+absl::Status CheckNobodyListens(const std::string& address, const std::string& flag) {
   if (!absl::StartsWith(address, "unix:")) {
     return absl::OkStatus();
   }
   const absl::StatusOr<bool> listening = platform::IsListening(address.substr(5));
   if (!listening.ok()) {
     return absl::UnavailableError(absl::StrCat(
-        "--listen ", address, ": it cannot be told whether another process listens there: ",
-        listening.status().message(), "; remove that socket if none does, or give another --listen"));
+        flag, " ", address, ": it cannot be told whether another process listens there: ",
+        listening.status().message(), "; remove that socket if none does, or give another ", flag));
   }
-  return *listening ? absl::UnavailableError(
-                          absl::StrCat("--listen ", address,
-                                       ": another process listens there; stop it, or give another --listen"))
-                    : absl::OkStatus();
+  return *listening
+             ? absl::UnavailableError(absl::StrCat(
+                   flag, " ", address, ": another process listens there; stop it, or give another ", flag))
+             : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<Listener>> Listener::Open(const std::string& address,

@@ -18,9 +18,9 @@
 
 namespace tandem::controller {
 
-// Unavailable, in one line, where a process listens at the unix socket "unix:/path". OK for a "host:port", at
-// which Listener::Open finds out.
-absl::Status CheckNobodyListens(const std::string& address);
+// Unavailable, in one line that names `flag`, where a process listens at the unix socket "unix:/path". OK for
+// a "host:port", at which Listener::Open finds out.
+absl::Status CheckNobodyListens(const std::string& address, const std::string& flag = "--listen");
 
 // A listening socket whose connections somebody else serves. gRPC's own listener never accepts again once an
 // accept has failed for want of descriptors (CVE-2023-4785); this one closes new connections while four

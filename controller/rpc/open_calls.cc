@@ -13,8 +13,9 @@ namespace experimental = grpc::experimental;
 
 class Counter : public experimental::Interceptor {
  public:
-  Counter(const Callers& callers, OpenCalls& open, experimental::ServerRpcInfo* info)
-      : callers_(callers), open_(open), info_(info) {}
+  Counter(const Callers& callers, OpenCalls& open, OpenConnections& connections,
+          experimental::ServerRpcInfo* info)
+      : callers_(callers), open_(open), connections_(connections), info_(info) {}
   ~Counter() override {
     if (identity_.has_value()) {
       open_.Remove(*identity_);
@@ -24,13 +25,15 @@ class Counter : public experimental::Interceptor {
   void Intercept(experimental::InterceptorBatchMethods* methods) override {
     using Points = experimental::InterceptionHookPoints;
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_INITIAL_METADATA)) {
-      if (std::optional<Caller> caller = callers_.Of(*info_->server_context()); caller.has_value()) {
-        identity_ = std::move(caller->identity);
+      absl::StatusOr<Caller> caller = callers_.Of(*info_->server_context());
+      if (caller.ok()) {
+        identity_ = caller->identity;
         open_.Add(*identity_);
-        // Nobody else asks for these (Access::Admit does for ours, with a reason).
-        if (FindMethod(info_->method()) == nullptr && open_.NumOf(*identity_) > Access::kMostOpenCalls) {
-          info_->server_context()->TryCancel();
-        }
+      }
+      // Access::Admit asks the same for our methods, and says the reason.
+      if (FindMethod(info_->method()) == nullptr && (!caller.ok() || !connections_.Claim(*caller).ok() ||
+                                                     open_.NumOf(*identity_) > Access::kMostOpenCalls)) {
+        info_->server_context()->TryCancel();
       }
     }
     methods->Proceed();
@@ -39,6 +42,7 @@ class Counter : public experimental::Interceptor {
  private:
   const Callers& callers_;
   OpenCalls& open_;
+  OpenConnections& connections_;
   experimental::ServerRpcInfo* const info_;  // outlives its interceptors
   std::optional<tls::Identity> identity_;    // that was counted
 };
@@ -64,8 +68,10 @@ size_t OpenCalls::NumOf(const tls::Identity& identity) const {
   return it == nums_.end() ? 0 : it->second;
 }
 
-std::unique_ptr<InterceptorFactory> CountOpenCalls(const Callers& callers, OpenCalls& open) {
-  return InterceptWith([&](experimental::ServerRpcInfo* info) { return new Counter(callers, open, info); });
+std::unique_ptr<InterceptorFactory> CountOpenCalls(const Callers& callers, OpenCalls& open,
+                                                   OpenConnections& connections) {
+  return InterceptWith(
+      [&](experimental::ServerRpcInfo* info) { return new Counter(callers, open, connections, info); });
 }
 
 }  // namespace tandem::controller

@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "controller/rpc/callers.h"
 #include "controller/rpc/interceptors.h"
+#include "controller/rpc/open_connections.h"
 #include "tls/identity.h"
 
 namespace tandem::controller {
@@ -28,8 +29,9 @@ class OpenCalls {
 };
 
 // Counts all calls in `open`, from before their handlers are asked until they are done. Those of gRPC's own
-// services (reflection, health), whose handlers know no limit, are cancelled beyond it. Both outlive the
-// server.
-std::unique_ptr<InterceptorFactory> CountOpenCalls(const Callers& callers, OpenCalls& open);
+// services (reflection, health), whose handlers know no limit and nobody revoked, are cancelled where
+// Access::Admit would refuse them. All outlive the server.
+std::unique_ptr<InterceptorFactory> CountOpenCalls(const Callers& callers, OpenCalls& open,
+                                                   OpenConnections& connections);
 
 }  // namespace tandem::controller

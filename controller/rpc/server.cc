@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
@@ -24,13 +23,15 @@
 #include "controller/rpc/access.h"
 #include "controller/rpc/audit.h"
 #include "controller/rpc/callers.h"
-#include "controller/rpc/connection_guard.h"
+#include "controller/rpc/front_door.h"
 #include "controller/rpc/interceptors.h"
 #include "controller/rpc/jobs_service.h"
 #include "controller/rpc/listener.h"
 #include "controller/rpc/open_calls.h"
+#include "controller/rpc/open_connections.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/sign_ins.h"
+#include "controller/rpc/tls_credentials.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/rpc/workers_service.h"
@@ -51,32 +52,9 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kLogNoRoomEvery = absl::Seconds(10);  // of what happens at every tick
-constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
-constexpr int kMostCallsOfAConnection = 1000;
-constexpr int kMostThreadsOfStreams = 64;  // more streams of reflection are refused
+// What users' connections and messages may hold where workers have a server of their own.
+constexpr size_t kMostBytesOfUsers = 256 << 20;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
-
-void SetArguments(grpc::ServerBuilder& builder) {
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Clients may ping as often as each second; otherwise their streams would be killed after four.
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
-  // A stream of reflection has a thread; nothing else of this server has one of its own. One queue of them,
-  // instead of one a processor, which would need a thread each.
-  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
-  grpc::ResourceQuota quota("tandem-controller");
-  quota.SetMaxThreads(kMostThreadsOfStreams);
-  builder.SetResourceQuota(quota);
-  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
-  // gRPC decompresses before it looks at the size: 500 kB can become 512 MB.
-  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
-    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
-  }
-}
 
 // The norms of one step of a large model, with the table of its parameters, are beyond gRPC's 4 MiB.
 grpc::ChannelArguments ArgumentsOfPage() {
@@ -131,8 +109,8 @@ struct Server::Parts {
   void Assemble(const ServerOptions& options, State state);
   // Takes the addresses. Connections wait until Accept.
   absl::Status Listen(const ServerOptions& options);
-  // gRPC, behind a guard for each address.
-  absl::Status StartGrpc(const ServerOptions& options);
+  // A gRPC server for each door.
+  absl::Status StartGrpc();
   // Metrics, and the page beside them; from here on they are answered.
   absl::Status ServeHttp(const ServerOptions& options);
   void Accept();
@@ -144,6 +122,8 @@ struct Server::Parts {
   // Waits; false once the server stops.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu);
   void RefreshTls();
+  // Ends the connections of those who are in no more.
+  void SweepConnections();
   void OnEvents(const std::vector<v1::Event>& events);
   void OnNoRoom(const absl::Status& status);
   void OnRoomAgain();
@@ -151,11 +131,13 @@ struct Server::Parts {
   const platform::Clock& clock;
   platform::Random& random;
   // In the order of construction; each uses only those before it, or says so.
-  std::unique_ptr<tls::ServerTls> tls;  // null: none
+  std::shared_ptr<tls::ServerTls> tls;  // null: none
   SignIns sign_ins{random, clock};
   Callers callers{random, sign_ins};
   OpenCalls open_calls;
-  Access access{callers, open_calls, clock};
+  OpenConnections connections{{.most_of_worker = OpenConnections::MostOfAWorker(platform::DescriptorLimit())},
+                              clock};
+  Access access{callers, open_calls, connections, clock};
   AuditLog audit{clock};
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
@@ -167,12 +149,12 @@ struct Server::Parts {
   std::unique_ptr<Engine> engine;  // its outbox leads to sessions, watches, metrics
   std::unique_ptr<JobsService> jobs;
   std::unique_ptr<WorkersService> workers;
-  std::vector<std::unique_ptr<ConnectionGuard>> guards;  // in front of the server
-  std::unique_ptr<grpc::Server> server;
-  std::vector<std::unique_ptr<Listener>> listeners;  // which feed the guards
+  std::shared_ptr<TurnedAway> turned_away = std::make_shared<TurnedAway>();
+  // At --listen, and at --worker-listen, if there is any.
+  std::vector<std::unique_ptr<FrontDoor>> doors;
   std::unique_ptr<Site> site;
   std::unique_ptr<HttpServer> http;  // which asks the site
-  std::vector<std::string> addresses;
+  std::vector<std::string> worker_addresses;
   std::string metrics_address;
 
   absl::Time no_room_logged = absl::InfinitePast();  // of the engine's thread
@@ -222,6 +204,8 @@ void Server::Parts::RunUpkeep() {
     }
     uploads->Tick();
     RefreshTls();
+    SweepConnections();
+    turned_away->Tell(now);
   }
 }
 
@@ -253,12 +237,15 @@ void Server::Parts::RefreshTls() {
                     "identities removed from the list of revoked certificates are accepted again",
                     {{"count", absl::StrCat(out.size())}, {"who", absl::StrJoin(out, ", ")}});
     }
-    for (const std::unique_ptr<ConnectionGuard>& guard : guards) {
-      guard->Recheck();
-    }
     sign_ins.EndRevoked(*tls->revoked());
   }
   metrics->CertificateEnds(tls->not_after());
+}
+
+void Server::Parts::SweepConnections() {
+  if (tls != nullptr) {
+    connections.Sweep(*tls->revoked());
+  }
 }
 
 void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
@@ -308,6 +295,10 @@ absl::Status Server::Parts::OpenState(const ServerOptions& options) {
     TANDEM_ASSIGN_OR_RETURN(tls, tls::ServerTls::Open(options.tls, options.tls_domain));
   }
   TANDEM_ASSIGN_OR_RETURN(store, Store::Open(options.state_directory, random));
+  if (tls != nullptr) {
+    TANDEM_RETURN_IF_ERROR(tls->PublishIn(options.state_directory + "/tls"));
+    callers.Believe(tls);
+  }
   TANDEM_ASSIGN_OR_RETURN(history, History::Open(options.state_directory, {}));
   return absl::OkStatus();
 }
@@ -352,49 +343,37 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
 }
 
 absl::Status Server::Parts::Listen(const ServerOptions& options) {
-  for (const std::string& address : options.listen) {
-    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open(address));
-    listeners.push_back(std::move(listener));
-    addresses.push_back(listeners.back()->address());
+  const bool apart = !options.worker_listen.empty();
+  TANDEM_ASSIGN_OR_RETURN(doors.emplace_back(), FrontDoor::Open({.listen = options.listen,
+                                                                 .tls = tls,
+                                                                 .admits = {.workers = !apart},
+                                                                 .most_bytes = apart ? kMostBytesOfUsers : 0},
+                                                                connections, turned_away));
+  if (apart) {
+    TANDEM_ASSIGN_OR_RETURN(doors.emplace_back(), FrontDoor::Open({.listen = options.worker_listen,
+                                                                   .flag = "--worker-listen",
+                                                                   .tls = tls,
+                                                                   .admits = {.users = false}},
+                                                                  connections, turned_away));
+    worker_addresses = doors[1]->addresses();
   }
   return absl::OkStatus();
 }
 
-absl::Status Server::Parts::StartGrpc(const ServerOptions& options) {
+absl::Status Server::Parts::StartGrpc() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-  grpc::ServerBuilder builder;
-  SetArguments(builder);
-  for (const std::string& address : options.listen) {
-    auto acceptor = std::shared_ptr(builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials()));
-    guards.push_back(std::make_unique<ConnectionGuard>(
-        ConnectionGuard::Options{
-            .most_message_bytes = kMostMessageBytes,
-            .tls = absl::StartsWith(address, "unix:") ? nullptr : tls.get(),
-            .most_of_worker = ConnectionGuard::MostOfAWorker(platform::DescriptorLimit())},
-        callers, clock, [acceptor = std::move(acceptor)](int fd) {
-          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-          connection.fd = fd;
-          acceptor->HandleNewConnection(&connection);
-        }));
-  }
-  builder.RegisterService(jobs.get());
-  builder.RegisterService(workers.get());
-  std::vector<std::unique_ptr<InterceptorFactory>> interceptors;
-  interceptors.push_back(CountOpenCalls(callers, open_calls));
-  interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
-  interceptors.push_back(CountRpcs(*metrics, clock));
-  interceptors.push_back(AuditCalls(callers, audit));
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
-  server = builder.BuildAndStart();
-  if (server == nullptr) {
-    return absl::InternalError("the gRPC server did not start");
-  }
-  grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
-  for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
-    health->SetServingStatus(service, true);
+  for (const std::unique_ptr<FrontDoor>& door : doors) {
+    std::vector<std::unique_ptr<InterceptorFactory>> interceptors;
+    interceptors.push_back(CountOpenCalls(callers, open_calls, connections));
+    interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
+    interceptors.push_back(CountRpcs(*metrics, clock));
+    interceptors.push_back(AuditCalls(callers, audit));
+    TANDEM_RETURN_IF_ERROR(door->Start({jobs.get(), workers.get()}, std::move(interceptors)));
+    grpc::HealthCheckServiceInterface* health = door->server().GetHealthCheckService();
+    for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
+      health->SetServingStatus(service, true);
+    }
   }
   return absl::OkStatus();
 }
@@ -408,7 +387,7 @@ absl::Status Server::Parts::ServeHttp(const ServerOptions& options) {
   const bool page = options.page == PageMode::kOn || (options.page == PageMode::kAuto && local);
   site = std::make_unique<Site>(
       Site::Options{.page = page, .local_names_only = local}, metrics,
-      server->InProcessChannel(ArgumentsOfPage()),
+      doors[0]->server().InProcessChannel(ArgumentsOfPage()),
       [this](const std::string& session, const std::string& browser, grpc::ClientContext& context) {
         callers.MarkAsPage(session, browser, context);
       },
@@ -422,8 +401,8 @@ absl::Status Server::Parts::ServeHttp(const ServerOptions& options) {
 }
 
 void Server::Parts::Accept() {
-  for (size_t i = 0; i < listeners.size(); ++i) {
-    listeners[i]->Start([&guard = *guards[i]](int fd) { guard.Add(fd); });
+  for (const std::unique_ptr<FrontDoor>& door : doors) {
+    door->Accept();
   }
 }
 
@@ -432,7 +411,9 @@ absl::Status Server::Parts::Start(const ServerOptions& options) {
   for (const std::string& address : options.listen) {
     TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
   }
-  platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
+  for (const std::string& address : options.worker_listen) {
+    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address, "--worker-listen"));
+  }
   TANDEM_RETURN_IF_ERROR(OpenState(options));
   TANDEM_ASSIGN_OR_RETURN(State state, store->Load());
   state.limits = options.limits;
@@ -440,19 +421,20 @@ absl::Status Server::Parts::Start(const ServerOptions& options) {
   Assemble(options, std::move(state));
   engine->Start();  // from here on inputs are taken
   TANDEM_RETURN_IF_ERROR(Listen(options));
-  TANDEM_RETURN_IF_ERROR(StartGrpc(options));
+  TANDEM_RETURN_IF_ERROR(StartGrpc());
   TANDEM_RETURN_IF_ERROR(ServeHttp(options));
   if (tls == nullptr) {
     platform::Log(platform::LogLevel::kWarning,
                   "TLS is off: every process on this machine that can open these addresses can run jobs as "
                   "this user and end any job",
-                  {{"listen", absl::StrJoin(addresses, ",")}});
+                  {{"listen", absl::StrJoin(doors[0]->addresses(), ",")}});
   }
   Accept();
   ticks = std::thread([this] { RunTicks(); });
   upkeep = std::thread([this] { RunUpkeep(); });
   platform::Log(platform::LogLevel::kInfo, "serving",
-                {{"listen", absl::StrJoin(addresses, ",")},
+                {{"listen", absl::StrJoin(doors[0]->addresses(), ",")},
+                 {"worker_listen", absl::StrJoin(worker_addresses, ",")},
                  {"tls", tls == nullptr ? "off" : "on"},
                  {"metrics", metrics_address.empty() ? "off" : metrics_address},
                  {"state", options.state_directory},
@@ -466,6 +448,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       const platform::Clock& clock,
                                                       platform::Random& random) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
+  platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
   if (const absl::Status started = parts->Start(options); !started.ok()) {
     // Another machine may allow what this one does not.
@@ -484,19 +467,26 @@ Server::~Server() {
   }
   parts_->ticks.join();
   parts_->upkeep.join();
-  parts_->listeners.clear();
+  for (const std::unique_ptr<FrontDoor>& door : parts_->doors) {
+    door->StopAccepting();
+  }
   // Streams end themselves: gRPC alone would wait for the endless ones.
   parts_->watches->Close();
   parts_->sessions->Close();
   parts_->jobs->Close();
-  parts_->server->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+  const auto deadline = std::chrono::system_clock::now() + kShutdownGrace;
+  for (const std::unique_ptr<FrontDoor>& door : parts_->doors) {
+    door->Shutdown(deadline);
+  }
   parts_->http.reset();  // whose own calls have just been ended
   // Acknowledgements of streams that are still there are dropped: their workers send again.
   parts_->history->Commit();
   parts_->engine->Stop();
 }
 
-const std::vector<std::string>& Server::addresses() const { return parts_->addresses; }
+const std::vector<std::string>& Server::addresses() const { return parts_->doors[0]->addresses(); }
+
+const std::vector<std::string>& Server::worker_addresses() const { return parts_->worker_addresses; }
 
 const std::string& Server::metrics_address() const { return parts_->metrics_address; }
 

@@ -24,8 +24,9 @@ class Server {
   // Ends the streams, then closes the store; a second or less.
   ~Server();
 
-  // The addresses it listens on, with the real port where 0 was asked for.
+  // The addresses it listens on, with the real port where 0 was asked for: --listen, and --worker-listen.
   const std::vector<std::string>& addresses() const;
+  const std::vector<std::string>& worker_addresses() const;
   // "" where there are none.
   const std::string& metrics_address() const;
 

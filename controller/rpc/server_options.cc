@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/host.h"
 #include "platform/net_address.h"
+#include "platform/status_macros.h"
 
 namespace tandem::controller {
 
@@ -16,19 +17,29 @@ std::string WhyNotMetricsListen(const std::string& address) {
       address, {.every_host = true, .least_port = 0, .word = "off", .example = "127.0.0.1:9464"});
 }
 
-absl::Status CheckOptions(const ServerOptions& options) {
-  for (const std::string& address : options.listen) {
+namespace {
+
+absl::Status CheckListen(const std::vector<std::string>& addresses, const char* flag, bool has_tls) {
+  for (const std::string& address : addresses) {
     if (const std::string why = WhyNotListen(address); !why.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat("--listen: ", why));
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
     }
-    if (!options.tls.given() && !platform::IsLocalAddress(address)) {
+    if (!has_tls && !platform::IsLocalAddress(address)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--listen ", address,
+          flag, " ", address,
           ": without TLS only this machine may reach the controller, as at "
           "127.0.0.1:7471 or unix:/path; give --tls-ca, --tls-cert and --tls-key (`tandem certs init` "
           "makes them) to listen there"));
     }
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const ServerOptions& options) {
+  TANDEM_RETURN_IF_ERROR(CheckListen(options.listen, "--listen", options.tls.given()));
+  TANDEM_RETURN_IF_ERROR(CheckListen(options.worker_listen, "--worker-listen", options.tls.given()));
   if (const std::string why = WhyNotMetricsListen(options.metrics_listen); !why.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--metrics-listen: ", why));
   }

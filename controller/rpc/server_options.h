@@ -19,6 +19,9 @@ enum class PageMode { kOff, kAuto /* where the address is one of this machine al
 struct ServerOptions {
   std::string state_directory;
   std::vector<std::string> listen = {"127.0.0.1:7471"};  // "host:port" (port 0: any) or "unix:/path"
+  // Where workers connect, and nobody else; their messages then use other memory than those of users. Empty:
+  // `listen` is for all.
+  std::vector<std::string> worker_listen;
   // For every address but unix sockets, which are guarded by their file's permissions. Not given: addresses
   // that other machines reach are refused.
   tls::TlsFiles tls = {};
@@ -36,7 +39,7 @@ struct ServerOptions {
 // resolved.
 absl::Status CheckOptions(const ServerOptions& options);
 
-// Why --listen and --metrics-listen do not take this address; "" where they do.
+// Why --listen (and --worker-listen) and --metrics-listen do not take this address; "" where they do.
 std::string WhyNotListen(const std::string& address);
 std::string WhyNotMetricsListen(const std::string& address);
 

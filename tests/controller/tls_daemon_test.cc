@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/rpc/connection_guard.h"
+#include "controller/rpc/open_connections.h"
 #include "tests/controller/daemon_process.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
@@ -70,7 +70,7 @@ TEST_F(FewDescriptorsTest, APoolsCertificateDoesNotTakeThemAllAndUsersGetIn) {
     v1::ServerInfo info;
     last = machines.back()->stub().GetServerInfo(&context, {}, &info);
   }
-  EXPECT_EQ(machines.size(), ConnectionGuard::MostOfAWorker(256) + 1);
+  EXPECT_EQ(machines.size(), OpenConnections::MostOfAWorker(256) + 1);
   EXPECT_EQ(last.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(last.error_message(), HasSubstr("raise LimitNOFILE of the controller"));
   v1::Job job;

@@ -8,7 +8,7 @@ Peer = collections.namedtuple("Peer", "namespace labels address ports", defaults
 
 NAME = "app.kubernetes.io/name"
 COMPONENT = "app.kubernetes.io/component"
-CONTROLLER = Peer("tandem", {NAME: "tandem", COMPONENT: "controller"}, "10.244.0.5", {"grpc": 7471, "metrics": 9464})
+CONTROLLER = Peer("tandem", {NAME: "tandem", COMPONENT: "controller"}, "10.244.0.5", {"grpc": 7471, "workers": 7472, "metrics": 9464})
 WORKER = Peer("tandem", {NAME: "tandem", COMPONENT: "worker"}, "10.244.0.6")
 WORKER_IPV6 = WORKER._replace(address="fd00:10:244::6")
 CLIENT = Peer("lab", {"tandem/client": "true"})
@@ -75,12 +75,14 @@ def check_traffic(documents, monitored):
     for name, (resolver, port) in RESOLVERS.items():
         for protocol in ("UDP", "TCP"):
             assert allowed(policies, WORKER, resolver, port, protocol), f"{name}: workers find no names"
-    assert allowed(policies, WORKER, CONTROLLER, 7471)
+    assert allowed(policies, WORKER, CONTROLLER, 7472)
+    assert not allowed(policies, WORKER, CONTROLLER, 7471)
     assert allowed(policies, CLIENT, CONTROLLER, 7471)
+    assert not allowed(policies, CLIENT, CONTROLLER, 7472)
     for worker in (WORKER, WORKER_IPV6):
         assert allowed(policies, worker, WORKER, 40_000) and allowed(policies, WORKER, worker, 40_000)
     for source in (STRANGER, NEIGHBOUR, WORLD):
-        assert not allowed(policies, source, CONTROLLER, 7471), source
+        assert not any(allowed(policies, source, CONTROLLER, port) for port in (7471, 7472)), source
         assert not allowed(policies, source, WORKER, 40_000), source
     assert not allowed(policies, CLIENT, WORKER, 40_000)
     assert not allowed(policies, CLIENT, CONTROLLER, 9464)

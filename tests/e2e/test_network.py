@@ -164,7 +164,7 @@ def test_from_another_machine_only_those_with_a_certificate_get_in(cluster):
     assert far(*cluster.tls("user-alice"), "get", "jobs").returncode == 0
     nobody = far("get", "jobs")
     assert nobody.returncode == 5
-    assert "speaks TLS, and the client does not; give --tls-ca, --tls-cert and --tls-key" in nobody.stderr
+    assert "closes the connection; if it speaks TLS, give --tls-ca, --tls-cert and --tls-key" in nobody.stderr
     subprocess.run([cluster.bin / "tandem", "certs", "init", "--dir", cluster.folder / "other", "--user", "alice"], check=True,
                    capture_output=True)
     other = ["--tls-ca", cluster.folder / "other/ca.crt", *cluster.tls("user-alice")[2:]]

@@ -2,12 +2,14 @@
 """A client that begins many gRPC calls on one connection and stops in the middle of each one's message."""
 import select
 import socket
+import ssl
 import struct
 import time
 
 DATA, HEADERS, RESET, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 INITIAL_WINDOW_SIZE = 4
 MOST_OF_A_FRAME = 16384
+BUSY = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 def frame(kind, flags, stream, payload):
@@ -27,9 +29,12 @@ FIELDS = b"".join(field(name, value) for name, value in [
 class HalfSent:
     """`calls` of one message of `length` bytes each, of which the last never comes."""
 
-    def __init__(self, path, calls, length):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
+    def __init__(self, connection, calls, length):
+        """`connection`: a socket, plain or of TLS, or the path of one."""
+        self.socket = connection
+        if isinstance(connection, str):
+            self.socket = socket.socket(socket.AF_UNIX)
+            self.socket.connect(connection)
         self.socket.setblocking(False)
         self.window, self.initial = 65535, 65535
         self.streams = {2 * i + 1: [length + 4, 0] for i in range(calls)}  # left to send, window beside the initial
@@ -84,7 +89,7 @@ class HalfSent:
             try:
                 moved = self.socket.send(self.out)
                 self.out = self.out[moved:]
-            except BlockingIOError:
+            except BUSY:
                 pass
         try:
             got = self.socket.recv(1 << 16)
@@ -93,7 +98,7 @@ class HalfSent:
             self.into += got
             moved += len(got)
             self.take()
-        except BlockingIOError:
+        except BUSY:
             pass
         return moved > 0
 

@@ -16,7 +16,7 @@ WORKER_TIMEOUT = 5.0  # longer than the longest pause between two dials of a wor
 
 
 class HostileCluster(Cluster):
-    """Every worker reaches the controller through a relay of its own; every daemon has faults of its own."""
+    """Every worker reaches the controller, at an address for workers, through a relay of its own; every daemon has faults of its own."""
 
     def __init__(self, bin_dir, folder, library):
         self.library = library
@@ -35,7 +35,8 @@ class HostileCluster(Cluster):
 
     def start_controller(self):
         self.controller = self._spawn("controller", "tandem-controller", "--state", self.folder / "controller",
-                                      "--listen", self.address, "--metrics-listen", self.metrics,
+                                      "--listen", self.address, "--worker-listen",
+                                      f"unix:{self.socket_folder}/w", "--metrics-listen", self.metrics,
                                       "--worker-timeout", f"{WORKER_TIMEOUT}s")
         wait_for("the controller answers", lambda: self.controller.poll() is not None
                  or self.cli("get", "workers", "-o", "json", check=False).returncode == 0)
@@ -43,7 +44,7 @@ class HostileCluster(Cluster):
 
     def start_worker(self, name):
         if name not in self.relays:
-            self.relays[name] = Relay(f"{self.socket_folder}/{name}", f"{self.socket_folder}/s")
+            self.relays[name] = Relay(f"{self.socket_folder}/{name}", f"{self.socket_folder}/w")
         address, self.address = self.address, f"unix:{self.socket_folder}/{name}"
         try:
             super().start_worker(name)

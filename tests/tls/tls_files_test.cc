@@ -3,6 +3,13 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "tests/platform/temporary_folder.h"
 #include "tests/tls/certificates.h"
 #include "tls/client_tls.h"
 #include "tls/server_tls.h"
@@ -20,6 +27,24 @@ class TlsFilesTest : public ::testing::Test {
     return std::string(ReadValidTlsFiles(files, absl::Now()).status().message());
   }
 
+  // With the files of this credential, which it has published.
+  std::unique_ptr<ServerTls> OpenServer(const Credential& credential) {
+    auto server = ServerTls::Open(certificates_.Files("controller", credential), kDefaultDomain);
+    EXPECT_TRUE(server.ok()) << server.status();
+    EXPECT_TRUE((*server)->PublishIn(published_.path() + "/tls").ok());
+    return *std::move(server);
+  }
+  // All that gRPC reads.
+  static std::string Published(const ServerTls& server) {
+    std::string out;
+    for (const char* name : {ServerTls::kCa, ServerTls::kCertificate, ServerTls::kKey}) {
+      std::ifstream file(server.folder() + "/" + name);
+      out.append(std::istreambuf_iterator<char>(file), {});
+    }
+    return out;
+  }
+
+  const platform::TemporaryFolder published_;
   Certificates certificates_;
   const Identity alice_{Role::kUser, "alice"};
   const TlsFiles good_ = certificates_.Files("alice", certificates_.Of(alice_));
@@ -77,41 +102,76 @@ TEST_F(TlsFilesTest, NothingWaitsForAFifo) {
 }
 
 TEST_F(TlsFilesTest, AServerTakesNewFilesWhenTheyStandStillAndKeepsTheOldOnesWhereTheyAreBad) {
-  const TlsFiles files = certificates_.Files("controller", certificates_.OfServer());
-  const auto server = ServerTls::Open(files, kDefaultDomain);
-  ASSERT_TRUE(server.ok()) << server.status();
-  const auto first = (*server)->context();
-  certificates_.Files("controller", certificates_.OfServer());
-  EXPECT_TRUE((*server)->Refresh().ok());
-  EXPECT_EQ((*server)->context(), first) << "they may still be changing";
-  EXPECT_TRUE((*server)->Refresh().ok());
-  const auto second = (*server)->context();
-  EXPECT_NE(second, first);
+  const auto server = OpenServer(certificates_.OfServer());
+  const std::string first = Published(*server);
+  const Credential next = certificates_.OfServer();
+  certificates_.Files("controller", next);
+  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_EQ(Published(*server), first) << "they may still be changing";
+  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_EQ(Published(*server), certificates_.authority().certificate + next.certificate + next.key);
 
   certificates_.Write("controller.key", "no key\n", 0600);
-  EXPECT_TRUE((*server)->Refresh().ok());
-  EXPECT_THAT(std::string((*server)->Refresh().message()), HasSubstr("controller.key holds no private key"));
-  EXPECT_TRUE((*server)->Refresh().ok()) << "it is reported once";
-  EXPECT_EQ((*server)->context(), second);
+  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_THAT(std::string(server->Refresh().message()), HasSubstr("controller.key holds no private key"));
+  EXPECT_TRUE(server->Refresh().ok()) << "it is reported once";
+  EXPECT_EQ(Published(*server), certificates_.authority().certificate + next.certificate + next.key);
+}
+
+// gRPC reads a folder in the middle of a change, and ends the process where a file of it is empty.
+TEST_F(TlsFilesTest, WhatIsPublishedChangesAtOnceAndIsForItsUserAlone) {
+  const auto server = OpenServer(certificates_.OfServer());
+  const std::filesystem::path parent = std::filesystem::path(server->folder()).parent_path();
+  const auto mode = [](const std::filesystem::path& path) {
+    return static_cast<unsigned>(std::filesystem::status(path).permissions());
+  };
+  EXPECT_EQ(mode(parent), 0700U);
+  EXPECT_EQ(mode(server->folder() + "/server.key"), 0600U);
+  for (int i = 0; i < 3; ++i) {
+    const std::filesystem::path before = std::filesystem::read_symlink(server->folder());
+    certificates_.Files("controller", certificates_.OfServer());
+    EXPECT_TRUE(server->Refresh().ok());
+    EXPECT_TRUE(server->Refresh().ok());
+    EXPECT_NE(std::filesystem::read_symlink(server->folder()), before);
+    EXPECT_FALSE(std::filesystem::exists(parent / before)) << "keys that are not used any more are removed";
+  }
+}
+
+TEST_F(TlsFilesTest, AServerKnowsItsClientsByTheirCertificates) {
+  const auto server = OpenServer(certificates_.OfServer());
+  const absl::StatusOr<Peer> alice = server->WhoIs(certificates_.Of(alice_).certificate);
+  ASSERT_TRUE(alice.ok()) << alice.status();
+  EXPECT_EQ(alice->identity, alice_);
+  const auto why_not = [&](const std::string& certificate) {
+    const absl::Status status = server->WhoIs(certificate).status();
+    EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(why_not(certificates_.OfServer().certificate), HasSubstr("is not one for clients"));
+  EXPECT_THAT(why_not("no certificate"), HasSubstr("cannot be read"));
+  const Credential someone = *Issue(certificates_.authority(), {.common_name = "admin/eve",
+                                                                .uri = "https://example.org/eve",
+                                                                .hosts = {},
+                                                                .not_before = absl::Now() - absl::Hours(1),
+                                                                .not_after = absl::Now() + absl::Hours(1)});
+  EXPECT_THAT(why_not(someone.certificate), HasSubstr("has no identity in this cluster"));
 }
 
 TEST_F(TlsFilesTest, WhatCouldNotBeTakenIsTakenAsSoonAsItCan) {
-  const auto server =
-      ServerTls::Open(certificates_.Files("controller", certificates_.OfServer()), kDefaultDomain);
-  ASSERT_TRUE(server.ok()) << server.status();
-  const auto first = (*server)->context();
+  const auto server = OpenServer(certificates_.OfServer());
+  const std::string first = Published(*server);
   // A new certificate that cannot be used yet, for a reason that no change of the file ends: here its mode,
   // elsewhere a clock that is behind the authority's.
   certificates_.Files("controller", certificates_.OfServer());
   const std::string key = certificates_.folder() + "/controller.key";
   ASSERT_EQ(chmod(key.c_str(), 0644), 0);
-  EXPECT_TRUE((*server)->Refresh().ok());
-  EXPECT_THAT(std::string((*server)->Refresh().message()), HasSubstr("chmod 600 it"));
-  EXPECT_TRUE((*server)->Refresh().ok()) << "it is reported once";
-  EXPECT_EQ((*server)->context(), first);
+  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_THAT(std::string(server->Refresh().message()), HasSubstr("chmod 600 it"));
+  EXPECT_TRUE(server->Refresh().ok()) << "it is reported once";
+  EXPECT_EQ(Published(*server), first);
   ASSERT_EQ(chmod(key.c_str(), 0600), 0);
-  EXPECT_TRUE((*server)->Refresh().ok());
-  EXPECT_NE((*server)->context(), first);
+  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_NE(Published(*server), first);
 }
 
 TEST_F(TlsFilesTest, ACertificateForTheOtherSideIsRefusedAtTheStart) {

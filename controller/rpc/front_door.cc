@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "controller/rpc/front_door.h"
+
+#include <grpcpp/resource_quota.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "platform/status_macros.h"
+
+namespace tandem::controller {
+namespace {
+
+constexpr int kMostMessageBytes = 4 << 20;  // gRPC's own default; pages and batches are smaller
+constexpr int kMostCallsOfAConnection = 1000;
+constexpr int kMostThreadsOfStreams = 64;  // more streams of reflection are refused
+constexpr int kHandshakeMs = 10'000;
+
+void SetArguments(grpc::ServerBuilder& builder, const std::string& name, size_t most_bytes) {
+  builder.AddChannelArgument("grpc.server_handshake_timeout_ms", kHandshakeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Clients may ping as often as each second; otherwise their streams would be killed after four.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
+  // A stream of reflection has a thread; nothing else of this server has one of its own. One queue of them,
+  // instead of one a processor, which would need a thread each.
+  builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
+  grpc::ResourceQuota quota(name);
+  quota.SetMaxThreads(kMostThreadsOfStreams);
+  if (most_bytes > 0) {
+    quota.Resize(most_bytes);
+  }
+  builder.SetResourceQuota(quota);
+  builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+  // gRPC decompresses before it looks at the size: 500 kB can become 512 MB.
+  for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FrontDoor>> FrontDoor::Open(const Options& options,
+                                                           OpenConnections& connections,
+                                                           std::shared_ptr<TurnedAway> turned_away) {
+  std::unique_ptr<FrontDoor> door(new FrontDoor(options, connections, std::move(turned_away)));
+  for (const std::string& address : options.listen) {
+    TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open(address, options.flag));
+    door->addresses_.push_back(listener->address());
+    door->listeners_.push_back(std::move(listener));
+  }
+  return door;
+}
+
+bool FrontDoor::SpeaksTls(const std::string& address) const {
+  return options_.tls != nullptr && !absl::StartsWith(address, "unix:");
+}
+
+absl::Status FrontDoor::Start(const std::vector<grpc::Service*>& services,
+                              std::vector<std::unique_ptr<InterceptorFactory>> interceptors) {
+  grpc::ServerBuilder builder;
+  SetArguments(builder, options_.flag, options_.most_bytes);
+  for (const std::string& address : addresses_) {
+    acceptors_.push_back(builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        SpeaksTls(address) ? TlsCredentials(options_.tls, options_.admits, turned_away_)
+                           : grpc::InsecureServerCredentials()));
+  }
+  for (grpc::Service* service : services) {
+    builder.RegisterService(service);
+  }
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+  server_ = builder.BuildAndStart();
+  return server_ != nullptr ? absl::OkStatus() : absl::InternalError("the gRPC server did not start");
+}
+
+void FrontDoor::Accept() {
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    listeners_[i]->Start([this, speaks_tls = SpeaksTls(addresses_[i]), &acceptor = *acceptors_[i]](int fd) {
+      Accepted(fd, speaks_tls, acceptor);
+    });
+  }
+}
+
+void FrontDoor::Accepted(int fd, bool speaks_tls, Acceptor& acceptor) {
+  if (speaks_tls) {
+    if (const absl::Status added = connections_.Add(fd); !added.ok()) {
+      turned_away_->Add(std::string(added.message()));
+      close(fd);
+      return;
+    }
+  }
+  Acceptor::NewConnectionParameters connection;
+  connection.fd = fd;
+  acceptor.HandleNewConnection(&connection);
+}
+
+}  // namespace tandem::controller

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "controller/rpc/interceptors.h"
+#include "controller/rpc/listener.h"
+#include "controller/rpc/open_connections.h"
+#include "controller/rpc/tls_credentials.h"
+#include "tls/server_tls.h"
+
+namespace tandem::controller {
+
+// A gRPC server and the addresses at which it is reached. Open takes the addresses, Start makes the server,
+// and after Accept its clients are served. Listeners accept, and hand the connections to gRPC, which speaks
+// TLS on those of TCP if there is any.
+class FrontDoor {
+ public:
+  struct Options {
+    std::vector<std::string> listen;
+    std::string flag = "--listen";  // that says so
+    std::shared_ptr<const tls::ServerTls> tls =
+        nullptr;  // which has published its files; null: none is spoken
+    Admits admits = {};
+    // What it may hold of its connections and their messages; beyond that gRPC ends streams of any of them.
+    // 0: as much as they send.
+    size_t most_bytes = 0;
+  };
+
+  // Errors are one line each. All but `options` outlive it; `connections` counts those with TLS.
+  static absl::StatusOr<std::unique_ptr<FrontDoor>> Open(const Options& options, OpenConnections& connections,
+                                                         std::shared_ptr<TurnedAway> turned_away);
+
+  absl::Status Start(const std::vector<grpc::Service*>& services,
+                     std::vector<std::unique_ptr<InterceptorFactory>> interceptors);
+  void Accept();
+  void StopAccepting() { listeners_.clear(); }
+  // Calls that have not ended by `deadline` are cancelled.
+  template <typename Time>
+  void Shutdown(const Time& deadline) {
+    server_->Shutdown(deadline);
+  }
+
+  // With the real port where 0 was asked for.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  // After Start.
+  grpc::Server& server() { return *server_; }
+
+ private:
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+  FrontDoor(const Options& options, OpenConnections& connections, std::shared_ptr<TurnedAway> turned_away)
+      : options_(options), connections_(connections), turned_away_(std::move(turned_away)) {}
+  bool SpeaksTls(const std::string& address) const;
+  void Accepted(int fd, bool speaks_tls, Acceptor& acceptor);
+
+  const Options options_;
+  OpenConnections& connections_;
+  const std::shared_ptr<TurnedAway> turned_away_;
+  std::vector<std::string> addresses_;
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;  // one for each listener
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+};
+
+}  // namespace tandem::controller

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Users and workers at two addresses of one controller.
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "tests/controller/secure_service.h"
+#include "tests/controller/simulated_worker.h"
+
+namespace tandem::controller {
+namespace {
+
+using ::testing::HasSubstr;
+using tls::Role;
+
+class TwoDoorsTest : public ::testing::Test {
+ protected:
+  TwoDoorsTest() {
+    server_ = StartServer(folder_, {.worker_listen = {"127.0.0.1:0"},
+                                    .tls = certificates_.Files("controller", certificates_.OfServer()),
+                                    .metrics_listen = "off"});
+  }
+  const std::string& users() const { return server_->addresses().at(0); }
+  const std::string& workers() const { return server_->worker_addresses().at(0); }
+  std::shared_ptr<grpc::ChannelCredentials> Of(Role role, const char* name) const {
+    return CredentialsOf(certificates_, certificates_.Of({role, name}));
+  }
+  // The build's, which everybody may ask for who is let in.
+  static grpc::Status Ask(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& as) {
+    JobClient client(address, as);
+    grpc::ClientContext context;
+    JobClient::SetDeadline(context);
+    context.set_wait_for_ready(false);
+    v1::ServerInfo info;
+    return client.stub().GetServerInfo(&context, {}, &info);
+  }
+
+  platform::TemporaryFolder folder_;
+  const tls::Certificates certificates_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(TwoDoorsTest, AJobRunsBetweenUsersAndWorkers) {
+  SimulatedWorker worker("w", workers(), {.credentials = Of(Role::kWorker, "w")});
+  JobClient alice(users(), Of(Role::kUser, "alice"));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "", job).ok());
+  ASSERT_TRUE(alice.Follow("hers", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+}
+
+TEST_F(TwoDoorsTest, EachLetsInItsOwnRolesAlone) {
+  EXPECT_TRUE(Ask(users(), Of(Role::kUser, "alice")).ok());
+  EXPECT_TRUE(Ask(users(), Of(Role::kAdmin, "root")).ok());
+  EXPECT_TRUE(Ask(workers(), Of(Role::kWorker, "w")).ok());
+  EXPECT_EQ(Ask(users(), Of(Role::kWorker, "w")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Ask(workers(), Of(Role::kUser, "alice")).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Ask(workers(), Of(Role::kAdmin, "root")).error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TwoDoorsTest, AUsersTooLargeMessagesEndNoSessionOfAWorker) {
+  SimulatedWorker worker("w", workers(), {.hold = true, .credentials = Of(Role::kWorker, "w")});
+  JobClient alice(users(), Of(Role::kUser, "alice"));
+  v1::Job job;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  JobClient::Until([&] { return worker.num_attempts() == 1; });
+  v1::JobSpec huge = JobClient::SpecOf("huge", 1);
+  huge.mutable_data()->set_train(std::string(5 << 20, 'x'));
+  const grpc::Status refused = JobClient(users(), Of(Role::kUser, "eve")).Submit(huge, "", job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  // More than all users' memory; gRPC ends the call while it comes.
+  huge.mutable_data()->set_train(std::string(400 << 20, 'x'));
+  const grpc::Status ended = JobClient(users(), Of(Role::kUser, "eve")).Submit(huge, "", job);
+  EXPECT_FALSE(ended.ok());
+  worker.Release();
+  ASSERT_TRUE(alice.Follow("held", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(job.attempt(), 1) << "the worker was never away";
+}
+
+TEST(WorkerListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
+  platform::TemporaryFolder folder;
+  ServerOptions options;
+  options.state_directory = folder.path();
+  options.worker_listen = {"0.0.0.0:0"};
+  options.metrics_listen = "off";
+  const absl::Status status =
+      Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--worker-listen 0.0.0.0:0: without TLS"));
+}
+
+}  // namespace
+}  // namespace tandem::controller

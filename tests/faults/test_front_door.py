@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What strangers and users at the controller's ports cost it, while a job trains. -s prints the figures of docs/security.md."""
+import contextlib
+import pathlib
+import resource
+import socket
+import ssl
+import subprocess
+import time
+
+import pytest
+
+from cluster import Cluster, free_port, tiny_job, wait_for
+from half_sent import HEADERS, SETTINGS, HalfSent, frame, send
+
+STRANGERS = 2000
+STRANGERS_HOST = "127.0.0.2"  # another machine's than the users'
+EMPTY_HEADERS = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"") + b"".join(
+    frame(HEADERS, 4, 2 * i + 1, b"") for i in range(7260))
+
+
+class FrontDoor(Cluster):
+    """Users and workers have a port each, with TLS; the test itself uses the unix socket."""
+
+    def __init__(self, bin_dir, folder):
+        self.users, self.of_workers = free_port(), free_port()
+        self.certs = pathlib.Path(folder) / "certs"
+        subprocess.run([pathlib.Path(bin_dir) / "tandem", "certs", "init", "--dir", self.certs, "--host", "127.0.0.1",
+                        "--worker", "w-*", "--user", "alice", "--user", "eve"], check=True, capture_output=True)
+        super().__init__(bin_dir, folder, workers=0)
+
+    def tls(self, name):
+        return ["--tls-ca", self.certs / "ca.crt", "--tls-cert", self.certs / f"{name}.crt", "--tls-key",
+                self.certs / f"{name}.key"]
+
+    def start_controller(self):
+        super().start_controller("--listen", f"127.0.0.1:{self.users}", "--worker-listen",
+                                 f"127.0.0.1:{self.of_workers}", *self.tls("controller"))
+
+    def start_training(self):
+        self.workers["w-0"] = self._spawn("w-0", "tandem-worker", "--controller", f"127.0.0.1:{self.of_workers}",
+                                          "--id", "w-0", "--state", self.folder / "w-0", "--slots", "1",
+                                          *self.tls("worker-w-_"))
+        self.submit(tiny_job("runs", ranks=1, steps=10_000_000))
+        self.wait_state("runs", "RUNNING")
+        wait_for("it trains", lambda: self.step("runs") > 0)
+
+    def memory(self, name="VmRSS"):
+        status = pathlib.Path(f"/proc/{self.controller.pid}/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith(name))) // 1024
+
+    def alice(self):
+        return subprocess.run([self.bin / "tandem", "--addr", f"127.0.0.1:{self.users}", *self.tls("user-alice"), "get",
+                               "jobs"], capture_output=True, text=True, timeout=60)
+
+    def client(self, name=None):
+        """A TLS client's context."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["h2"])
+        if name is not None:
+            context.load_cert_chain(self.certs / f"{name}.crt", self.certs / f"{name}.key")
+        return context
+
+    def check_trains_on(self):
+        before = self.step("runs")
+        wait_for("it trains on", lambda: self.step("runs") > before)
+        assert self.job("runs")["attempt"] == 1, "the worker was never away"
+        assert "worker disconnected" not in (self.folder / "controller.log").read_text()
+
+
+@pytest.fixture
+def cluster(bin_dir, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    made = FrontDoor(bin_dir, tmp_path)
+    try:
+        made.start_training()
+        yield made
+    finally:
+        made.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def client_hello(context):
+    """What a client of TLS says first."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
+
+
+def closed(sockets):
+    """Those of them that the controller has closed."""
+    found = 0
+    for each in sockets:
+        each.setblocking(False)
+        try:
+            while each.recv(65536):
+                pass
+            found += 1
+        except BlockingIOError:
+            pass
+        except OSError:
+            found += 1
+    return found
+
+
+@pytest.mark.parametrize("kind", ["idle", "half a hello", "a hello", "empty HEADERS"])
+def test_strangers_cost_little_and_keep_nobody_out(cluster, kind):
+    says = {"idle": b"", "half a hello": client_hello(cluster.client())[:100], "a hello": client_hello(cluster.client()),
+            "empty HEADERS": EMPTY_HEADERS}[kind]
+    before, strangers = cluster.memory(), []
+    try:
+        for _ in range(STRANGERS):
+            strangers.append(socket.create_connection(("127.0.0.1", cluster.users), 10, (STRANGERS_HOST, 0)))
+            strangers[-1].setblocking(False)
+            with contextlib.suppress(OSError):
+                strangers[-1].send(says)
+        answer = cluster.alice()
+        assert answer.returncode == 0, answer.stderr
+        grown = cluster.memory("VmHWM") - before
+        print(f"\n{STRANGERS} strangers, {kind}: {grown} MB more", flush=True)
+        assert grown < 200
+        cluster.check_trains_on()
+        wait_for("all are closed", lambda: closed(strangers) == STRANGERS, 60)
+    finally:
+        for each in strangers:
+            each.close()
+
+
+def test_headers_before_a_certificate_reach_nobody(cluster):
+    before, strangers = cluster.memory(), []
+    try:
+        for _ in range(200):
+            plain = socket.create_connection(("127.0.0.1", cluster.users), 10, (STRANGERS_HOST, 0))
+            with contextlib.suppress(OSError):  # its client does not wait for the server's verdict
+                plain = cluster.client().wrap_socket(plain)
+                plain.setblocking(False)
+                plain.send(EMPTY_HEADERS)
+            strangers.append(plain)
+        assert cluster.alice().returncode == 0
+        grown = cluster.memory("VmHWM") - before
+        print(f"\n200 strangers with empty HEADERS within TLS: {grown} MB more", flush=True)
+        assert grown < 50
+        cluster.check_trains_on()
+    finally:
+        for each in strangers:
+            each.close()
+
+
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_a_users_huge_messages_are_bounded_and_end_no_session(cluster, at_once):
+    before, clients = cluster.memory(), []
+    try:
+        for _ in range(at_once):
+            plain = socket.create_connection(("127.0.0.1", cluster.users), 10)
+            clients.append(HalfSent(cluster.client("user-eve").wrap_socket(plain), calls=1, length=512 << 20))
+        closed_too = send(clients, seconds=30)
+        grown = cluster.memory("VmHWM") - before
+        print(f"\n{at_once} messages of 512 MB: {grown} MB more", flush=True)
+        assert grown < 600
+        assert closed_too + sum(client.ended for client in clients) >= at_once, "gRPC has ended the calls"
+        cluster.check_trains_on()
+        assert cluster.alice().returncode == 0
+    finally:
+        for client in clients:
+            client.close()
+
+
+def test_without_descriptors_strangers_are_closed_and_users_return(cluster):
+    resource.prlimit(cluster.controller.pid, resource.RLIMIT_NOFILE, (120, 120))
+    strangers = []
+    try:
+        for _ in range(300):
+            strangers.append(socket.create_connection(("127.0.0.1", cluster.users), 10, (STRANGERS_HOST, 0)))
+        wait_for("most are closed", lambda: closed(strangers) >= 200)
+    finally:
+        for each in strangers:
+            each.close()
+    wait_for("users are served again", lambda: cluster.alice().returncode == 0)
+    cluster.check_trains_on()
+
+
+def test_new_certificates_end_no_session(cluster):
+    for _ in range(2):
+        subprocess.run([cluster.bin / "tandem", "certs", "issue", "--dir", cluster.certs, "--host", "127.0.0.1", "--renew"],
+                       check=True, capture_output=True)
+        log = cluster.folder / "controller.log"
+        count = log.read_text().count("new TLS files are used")
+        wait_for("it uses them", lambda: log.read_text().count("new TLS files are used") > count)
+        time.sleep(1.5)  # gRPC looks once a second
+        assert cluster.alice().returncode == 0
+    cluster.check_trains_on()
