@@ -115,7 +115,7 @@ def send(clients, seconds):
             if client not in closed:
                 try:
                     moved = client.step() or moved
-                except (ConnectionError, BrokenPipeError):
+                except (ConnectionError, ssl.SSLEOFError):
                     closed.append(client)
         quiet = 0 if moved else quiet + 1
         if not moved:
