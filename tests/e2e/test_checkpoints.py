@@ -361,7 +361,7 @@ def test_a_checkpoint_is_not_promised_where_there_is_nowhere_to_save(start):
 
 
 def test_saved_steps_are_listed_checked_compared_and_deleted(start, tmp_path):
-    cluster = start(workers=1)
+    cluster = start()
     saved = tmp_path / "saved"
     cluster.submit(tiny_job("kept", steps=4, directory=str(saved), every_steps=2))
     cluster.wait_state("kept", "SUCCEEDED")
@@ -387,7 +387,7 @@ def test_saved_steps_are_listed_checked_compared_and_deleted(start, tmp_path):
 
 
 def test_no_step_of_a_running_job_is_deleted(start, tmp_path):
-    cluster = start(workers=1)
+    cluster = start()
     saved = tmp_path / "saved"
     spec = directory_job("running", saved)
     spec["checkpoint"]["keep"] = 1000
