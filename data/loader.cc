@@ -89,6 +89,15 @@ Place Loader::Where(int64_t step, int64_t microbatch, int64_t num_microbatches, 
   return source_->Where(Begin(step, microbatch, num_microbatches, sequences, sequence) + token);
 }
 
+int64_t Loader::NumUncounted(int64_t windows) const {
+  int64_t uncounted = 0;
+  for (int64_t window = 0; window < windows && !options_.counts_first_tokens; ++window) {
+    std::vector<int64_t> firsts = source_->DocumentStarts(window * window_tokens_ + 1, window_tokens_ - 1);
+    uncounted += std::unique(firsts.begin(), firsts.end()) - firsts.begin();
+  }
+  return uncounted;
+}
+
 void Loader::FillTargets(int64_t begin, const int64_t* tokens, int64_t* targets) const {
   std::copy_n(tokens + 1, window_tokens_ - 1, targets);
   if (!options_.counts_first_tokens) {

@@ -52,6 +52,9 @@ class Loader {
 
   int64_t num_windows() const { return num_windows_; }
 
+  // How many targets of the first `windows` in order, at most num_windows(), do not count.
+  int64_t NumUncounted(int64_t windows) const;
+
   // Where a file has token `token` of sequence `sequence` of what Fill writes for the same arguments.
   Place Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences, int64_t sequence,
               int64_t token) const;

@@ -180,7 +180,8 @@ TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
       .data = {.train = spec.data().train(),
                .validation = spec.data().validation(),
                .validation_fraction = spec.data().validation_fraction(),
-               .counts_first_tokens = spec.data().count_first_token(),
+               // A job that an earlier build has stored lacks the field.
+               .counts_first_tokens = !spec.data().has_count_first_token() || spec.data().count_first_token(),
                .end_of_document = EndOfDocument(spec.data())},
       .checkpoint = {.directory = spec.checkpoint().directory(),
                      .every_steps = spec.checkpoint().every_steps(),

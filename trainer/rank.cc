@@ -435,13 +435,15 @@ class Rank::Impl {
         step());
   }
 
-  // Each window of the held-out text at most once.
+  // Each window of the held-out text at most once; a mean over the targets that count.
   void SetExtent() {
     const int64_t sequences = plan_.batch.sequences;
     const int64_t wanted = plan_.train.validation_batches * sequences;
     const int64_t windows = std::min(wanted, validation_loader_->num_windows());
     extent_ = {.batches = (windows + sequences - 1) / sequences,
-               .divisor = static_cast<double>(windows) / static_cast<double>(sequences)};
+               .divisor = static_cast<double>(windows * plan_.batch.sequence_length -
+                                              validation_loader_->NumUncounted(windows)) /
+                          static_cast<double>(plan_.batch.tokens())};
     if (windows < wanted && config_.rank == 0) {
       platform::Log(platform::LogLevel::kInfo, "a validation takes each window of the held-out text once",
                     {{"windows", absl::StrCat(windows)}, {"wanted", absl::StrCat(wanted)}});

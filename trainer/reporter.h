@@ -21,7 +21,7 @@ class Communicator;
 namespace tandem::trainer {
 
 // What a validation takes: global microbatches, beyond which losses do not count, and what the sum of their
-// losses is divided by: their windows, in microbatches that are full of them.
+// losses is divided by: the targets that count, in microbatches that are full of them.
 struct ValidationExtent {
   int64_t batches = 0;
   double divisor = 0;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <random>
@@ -38,6 +39,16 @@ TEST(TargetsTest, UncountedTargetsGiveTheSameBitsOnAnyRanks) {
       ExpectSameBits(one, RunJob(MakeJob(options)));
     }
   }
+}
+
+// Where all weights are 0, each target that counts has the loss ln V, however many do not count.
+TEST(TargetsTest, LossesAreMeansOverTheTargetsThatCount) {
+  plan::JobPlan plan = MakeJob(WithoutFirstTokens());
+  plan.model.initializer_range = 0;
+  const JobRun run = RunJob(plan);
+  const double expected = std::log(static_cast<double>(plan.model.vocab_size));
+  EXPECT_NEAR(run.start->scalars().at("validation_loss"), expected, 1e-5);
+  EXPECT_NEAR(run.steps[0].loss(), expected, 1e-5);
 }
 
 // A microbatch has two windows; there are 65 or so, and more are wanted.

@@ -279,6 +279,14 @@ TEST(JobPlanTest, AJobThatKnowsNoScopesHasTheMicrobatchs) {
   EXPECT_EQ(MakeJobPlan(older).program_digest, MakeJobPlan(job).program_digest);
 }
 
+TEST(JobPlanTest, FirstTokensOfAJobThatAnEarlierBuildStoredCount) {
+  const v1::JobSpec job = Sparse("");
+  v1::JobSpec older = job;
+  older.mutable_data()->clear_count_first_token();
+  EXPECT_TRUE(MakeJobPlan(older).train.data.counts_first_tokens);
+  EXPECT_EQ(MakeJobPlan(older).program_digest, MakeJobPlan(job).program_digest);
+}
+
 // Of every sparse layer and microbatch: an exchange with all ranks, on a stream of its own.
 TEST(JobPlanTest, AGlobalBalanceIsExchangedBesideEverythingElse) {
   const JobPlan plan = MakeJobPlan(Sparse(", router_aux_loss_coef: 0.01, router_aux_loss_scope: global"));
