@@ -132,6 +132,13 @@ absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& fi
   return doomed;
 }
 
+absl::StatusOr<std::string> SetAsideStep(platform::Files& files, const std::string& directory, int64_t step,
+                                         const Owner& self) {
+  std::string gone = absl::StrCat(directory, "/", TemporaryName(step, self), kGone);
+  TANDEM_RETURN_IF_ERROR(files.Rename(absl::StrCat(directory, "/", StepName(step)), gone));
+  return gone;
+}
+
 absl::Status SetAsideOlder(platform::Files& files, const std::string& directory, int keep, int64_t current,
                            const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed,
                            std::vector<std::string>& doomed) {
@@ -145,11 +152,10 @@ absl::Status SetAsideOlder(platform::Files& files, const std::string& directory,
       ++kept;
       continue;
     }
-    const std::string gone = absl::StrCat(directory, "/", TemporaryName(step, self), kGone);
-    TANDEM_RETURN_IF_ERROR(files.Rename(absl::StrCat(directory, "/", StepName(step)), gone));
+    TANDEM_ASSIGN_OR_RETURN(std::string gone, SetAsideStep(files, directory, step, self));
     whole.erase(step);
     removed.push_back(step);
-    doomed.push_back(gone);
+    doomed.push_back(std::move(gone));
   }
   return absl::OkStatus();
 }

@@ -51,6 +51,11 @@ bool IsDamage(const absl::Status& error);
 absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,
                                                              const std::string& directory, const Owner& self);
 
+// Takes the name from the checkpoint of `step`, so that what a kill leaves of a removal is no checkpoint.
+// Returns the path of what is to be removed. Requires that `self` owns the directory.
+absl::StatusOr<std::string> SetAsideStep(platform::Files& files, const std::string& directory, int64_t step,
+                                         const Owner& self);
+
 // Keeps `current`, which has just been committed, and the keep - 1 newest before it of those that are known
 // to be whole. Of the known ones older than these it takes the name, which comes first, so that a removal
 // that stops half-way leaves no damaged checkpoint behind; it adds their steps to `removed`, and `doomed`

@@ -21,18 +21,11 @@ namespace {
 // What v1 says where there is no limit: all bits of a signed number but those of a page.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 // The numbers of a file of one line; "max" and what is none end them.
 std::vector<int64_t> ReadNumbers(const std::string& path) {
   std::vector<int64_t> out;
   for (const absl::string_view word :
-       absl::StrSplit(ReadText(path), absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
+       absl::StrSplit(ReadKernelFile(path), absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
     int64_t number = 0;
     if (!absl::SimpleAtoi(word, &number)) {
       break;
@@ -40,18 +33,6 @@ std::vector<int64_t> ReadNumbers(const std::string& path) {
     out.push_back(number);
   }
   return out;
-}
-
-// The number behind `name` in a file of lines "NAME NUMBER".
-std::optional<int64_t> ReadCounter(const std::string& path, absl::string_view name) {
-  for (const absl::string_view line : absl::StrSplit(ReadText(path), '\n')) {
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
-    int64_t number = 0;
-    if (words.size() == 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) {
-      return number;
-    }
-  }
-  return std::nullopt;
 }
 
 // A hierarchy that this process is in.
@@ -65,7 +46,7 @@ std::vector<Membership> ReadMemberships(const std::string& root) {
   const std::string mounts = root + "/sys/fs/cgroup";
   std::vector<Membership> out;
   for (const absl::string_view line :
-       absl::StrSplit(ReadText(root + "/proc/self/cgroup"), '\n', absl::SkipEmpty())) {
+       absl::StrSplit(ReadKernelFile(root + "/proc/self/cgroup"), '\n', absl::SkipEmpty())) {
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
     if (fields.size() != 3) {
       continue;
@@ -102,6 +83,33 @@ void Lower(Number limit, Number& lowest) {
 }
 
 }  // namespace
+
+std::string ReadKernelFile(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::optional<int64_t> ReadCounter(const std::string& path, absl::string_view name) {
+  for (const absl::string_view line : absl::StrSplit(ReadKernelFile(path), '\n')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    int64_t number = 0;
+    if (words.size() == 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) {
+      return number;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string OwnGroup(const std::string& root) {
+  for (const Membership& membership : ReadMemberships(root)) {
+    if (membership.is_v2) {
+      return membership.path;
+    }
+  }
+  return "";
+}
 
 GroupLimits ReadGroupLimits(const std::string& root) {
   GroupLimits out;

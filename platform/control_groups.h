@@ -2,9 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace tandem::platform {
+
+// The text of a file of /proc or of a control group, whose size the kernel does not tell. Empty where it
+// cannot be read.
+std::string ReadKernelFile(const std::string& path);
+
+// The number behind `name` in such a file of lines "NAME NUMBER", as memory.events is. None: it has no such
+// line.
+std::optional<int64_t> ReadCounter(const std::string& path, absl::string_view name);
+
+// The control group (v2) of this process, "/a/b" below what is mounted; empty where it is in none.
+std::string OwnGroup(const std::string& root = "");
 
 // What the control groups (v1 and v2) of this process and all above them leave it, as a container or a unit
 // of systemd is limited. `root` is put before /proc and /sys, for tests.

@@ -10,10 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -21,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "platform/control_groups.h"
 #include "platform/log.h"
 
 namespace tandem::worker {
@@ -28,13 +27,6 @@ namespace {
 
 // Of the memory of all: what the daemon keeps for itself.
 constexpr int64_t kMostReserve = int64_t{256} << 20;
-
-std::string TextOfFile(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 bool WriteText(const std::string& path, const std::string& text) {
   const platform::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
@@ -46,17 +38,7 @@ bool MakeFolder(const std::string& path) { return mkdir(path.c_str(), 0755) == 0
 // The number of a file of one; none: "max", or there is no such file.
 std::optional<int64_t> NumberOfFile(const std::string& path) {
   int64_t number = 0;
-  return absl::SimpleAtoi(TextOfFile(path), &number) ? std::optional(number) : std::nullopt;
-}
-
-// "/a/b" of "0::/a/b"; empty where this process is in no group of version 2.
-std::string OwnPath(const std::string& root) {
-  for (const absl::string_view line : absl::StrSplit(TextOfFile(root + "/proc/self/cgroup"), '\n')) {
-    if (absl::StartsWith(line, "0::")) {
-      return std::string(line.substr(3));
-    }
-  }
-  return "";
+  return absl::SimpleAtoi(platform::ReadKernelFile(path), &number) ? std::optional(number) : std::nullopt;
 }
 
 // systemd says of a unit's group that it is the unit's; the root of what a container sees is the container's.
@@ -79,7 +61,7 @@ std::set<int> OwnLine() {
   for (int pid = getpid(); pid > 0 && line.insert(pid).second;) {
     int parent = 0;
     for (const absl::string_view row :
-         absl::StrSplit(TextOfFile(absl::StrCat("/proc/", pid, "/status")), '\n')) {
+         absl::StrSplit(platform::ReadKernelFile(absl::StrCat("/proc/", pid, "/status")), '\n')) {
       if (absl::StartsWith(row, "PPid:")) {
         const bool is_number = absl::SimpleAtoi(row.substr(5), &parent);
         parent = is_number ? parent : 0;
@@ -94,7 +76,7 @@ std::set<int> OwnLine() {
 bool IsAlone(const std::string& group) {
   const std::set<int> line = OwnLine();
   for (const absl::string_view word :
-       absl::StrSplit(TextOfFile(group + "/cgroup.procs"), '\n', absl::SkipEmpty())) {
+       absl::StrSplit(platform::ReadKernelFile(group + "/cgroup.procs"), '\n', absl::SkipEmpty())) {
     int pid = 0;
     if (!absl::SimpleAtoi(word, &pid) || !line.contains(pid)) {
       return false;
@@ -107,7 +89,7 @@ bool IsAlone(const std::string& group) {
 bool MoveProcesses(const std::string& from, const std::string& to) {
   constexpr int kMostPasses = 10;
   for (int pass = 0; pass < kMostPasses; ++pass) {
-    const std::string processes = TextOfFile(from + "/cgroup.procs");
+    const std::string processes = platform::ReadKernelFile(from + "/cgroup.procs");
     if (processes.empty()) {
       return true;
     }
@@ -131,28 +113,21 @@ RankGroup::~RankGroup() {
 }
 
 int64_t RankGroup::OutOfMemoryKills() const {
-  for (const absl::string_view line : absl::StrSplit(TextOfFile(folder_ + "/memory.events"), '\n')) {
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
-    int64_t kills = 0;
-    if (words.size() == 2 && words[0] == "oom_kill" && absl::SimpleAtoi(words[1], &kills)) {
-      return kills;
-    }
-  }
-  return 0;
+  return platform::ReadCounter(folder_ + "/memory.events", "oom_kill").value_or(0);
 }
 
 int64_t RankGroup::PeakBytes() const { return NumberOfFile(folder_ + "/memory.peak").value_or(0); }
 
 std::unique_ptr<RankGroups> RankGroups::Make(const std::string& root) {
-  const std::string path = OwnPath(root);
+  const std::string path = platform::OwnGroup(root);
   if (path.empty()) {
     return nullptr;
   }
   const std::string group = absl::StrCat(root, "/sys/fs/cgroup", path == "/" ? "" : path);
   const std::vector<std::string> controllers =
-      absl::StrSplit(TextOfFile(group + "/cgroup.controllers"), absl::ByAnyChar(" \n"));
+      absl::StrSplit(platform::ReadKernelFile(group + "/cgroup.controllers"), absl::ByAnyChar(" \n"));
   struct stat status {};
-  // The machine's own root has no limit, and is for nobody's taking.
+  // The machine's own root has no limit, and is not a worker's to divide.
   const bool is_root_of_machine = stat((group + "/memory.max").c_str(), &status) != 0;
   if (is_root_of_machine ||
       std::find(controllers.begin(), controllers.end(), "memory") == controllers.end() ||

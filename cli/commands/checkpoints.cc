@@ -88,7 +88,7 @@ std::string ProblemText(const absl::Status& error) {
   return absl::StrCat(problem, ": ", Escape(error.message()));
 }
 
-// Of a folder that somebody has copied to a name of his own, that name.
+// The number of the step, or the name of a folder that was copied to another name.
 std::string StepText(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   const std::optional<int64_t> step = checkpoint::StepOfName(name);
@@ -280,8 +280,7 @@ Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options) 
   return equal ? kOk : kFailed;
 }
 
-// Under the ownership that a job takes, so that no job saves there meanwhile. The name goes first: what a
-// kill leaves is no checkpoint.
+// Under the ownership that a job takes, so that no job saves there meanwhile.
 Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& options) {
   platform::Files& files = platform::SystemFiles();
   TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, options.job));
@@ -294,7 +293,8 @@ Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& option
   const std::filesystem::path path = std::filesystem::canonical(named, error);
   const std::string directory = path.parent_path();
   const std::string name = path.filename();
-  if (error || !checkpoint::StepOfName(name).has_value()) {
+  const std::optional<int64_t> step = checkpoint::StepOfName(name);
+  if (error || !step.has_value()) {
     return Failure(kUsage,
                    absl::StrCat(context.what, ": ", Escape(error ? named : path.string()),
                                 " is no step of a checkpoint directory (step-N); nothing is deleted"));
@@ -313,9 +313,8 @@ Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& option
             "it is the last one that verifies: --all deletes it nevertheless");
       }
     }
-    const std::string gone = absl::StrCat(directory, "/", name, ".tmp.1.", self.job, ".gone");
     TANDEM_RETURN_IF_ERROR(checkpoint::CheckOwner(files, directory, self));
-    TANDEM_RETURN_IF_ERROR(files.Rename(path, gone));
+    TANDEM_ASSIGN_OR_RETURN(const std::string gone, checkpoint::SetAsideStep(files, directory, *step, self));
     TANDEM_RETURN_IF_ERROR(files.SyncFolder(directory));
     TANDEM_RETURN_IF_ERROR(files.RemoveAll(gone));
     for (const std::string& rest : *unfinished) {
