@@ -58,11 +58,11 @@ class ServerTls {
   absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The client whose certificate (PEM) an authority of folder() has signed. Unauthenticated, with a sentence
-  // for the client, where the certificate is not one for clients, names nobody of the domain, or is revoked.
-  // Does not look at its dates: a connection outlives them.
+  // for the client, where the certificate is not one for clients, has no identity of the domain, or is
+  // revoked. Does not look at its dates: a connection outlives them.
   absl::StatusOr<Peer> WhoIs(const std::string& certificate) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Who gets in no more. Another pointer whenever the list was read again.
+  // Revoked names and certificates. Another pointer whenever the list was read again.
   std::shared_ptr<const RevokedList> revoked() const ABSL_LOCKS_EXCLUDED(mu_);
   // When its own certificate expires.
   absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);

@@ -47,8 +47,8 @@ class Access {
   // Asked first by every method of our services. Who calls; or Unauthenticated where the certificate was
   // revoked, or the session on the page has ended, PermissionDenied where the role may not, ResourceExhausted
   // where it calls too often or has too many connections, InvalidArgument where the request is out of bounds
-  // (request_limits.h; null: it is not there yet): one line that says who, what, what is allowed, and what to
-  // do.
+  // (request_limits.h; null: it is not there yet): one line with the caller, the call, what is allowed, and
+  // what to do.
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, std::string_view method,
                                const google::protobuf::Message* request);
 

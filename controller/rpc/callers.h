@@ -15,8 +15,8 @@
 
 namespace tandem::controller {
 
-// Says who makes a call: by the certificate of its connection, by its session of the page, or by the socket
-// file that its client could open. Thread-safe, but for Believe.
+// Finds the caller of a call: by the certificate of its connection, by its session of the page, or by the
+// socket file that its client could open. Thread-safe, but for Believe.
 class Callers {
  public:
   // `sign_ins` outlives it.

@@ -29,8 +29,8 @@ class OpenCalls {
 };
 
 // Counts all calls in `open`, from before their handlers are asked until they are done. Those of gRPC's own
-// services (reflection, health), whose handlers know no limit and nobody revoked, are cancelled where
-// Access::Admit would refuse them. All outlive the server.
+// services (reflection, health), whose handlers know neither limits nor revoked certificates, are cancelled
+// if Access::Admit would refuse them. All outlive the server.
 std::unique_ptr<InterceptorFactory> CountOpenCalls(const Callers& callers, OpenCalls& open,
                                                    OpenConnections& connections);
 

@@ -122,7 +122,7 @@ struct Server::Parts {
   // Waits; false once the server stops.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu);
   void RefreshTls();
-  // Ends the connections of those who are in no more.
+  // Ends connections of revoked certificates, and those without a call for too long.
   void SweepConnections();
   void OnEvents(const std::vector<v1::Event>& events);
   void OnNoRoom(const absl::Status& status);

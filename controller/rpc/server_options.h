@@ -19,8 +19,8 @@ enum class PageMode { kOff, kAuto /* where the address is one of this machine al
 struct ServerOptions {
   std::string state_directory;
   std::vector<std::string> listen = {"127.0.0.1:7471"};  // "host:port" (port 0: any) or "unix:/path"
-  // Where workers connect, and nobody else; their messages then use other memory than those of users. Empty:
-  // `listen` is for all.
+  // Addresses of workers alone, whose messages then use other memory than those of users. Empty: `listen` is
+  // for all.
   std::vector<std::string> worker_listen;
   // For every address but unix sockets, which are guarded by their file's permissions. Not given: addresses
   // that other machines reach are refused.

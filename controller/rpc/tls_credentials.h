@@ -29,7 +29,7 @@ class TurnedAway {
   absl::Time told_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
-// The roles of those who may connect.
+// The roles that may connect.
 struct Admits {
   bool users = true;  // and admins
   bool workers = true;

@@ -25,7 +25,7 @@ class TwoDoorsTest : public ::testing::Test {
   std::shared_ptr<grpc::ChannelCredentials> Of(Role role, const char* name) const {
     return CredentialsOf(certificates_, certificates_.Of({role, name}));
   }
-  // The build's, which everybody may ask for who is let in.
+  // The build, which every caller that is let in may ask for.
   static grpc::Status Ask(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& as) {
     JobClient client(address, as);
     grpc::ClientContext context;
