@@ -5,7 +5,6 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
-#include "absl/strings/escaping.h"
 #include "tls/openssl_handles.h"
 
 namespace tandem::tls {
@@ -38,13 +37,6 @@ std::string AddressOf(const ASN1_STRING* bytes) {
   return text;
 }
 
-std::string FingerprintOf(const X509* certificate) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  X509_digest(certificate, EVP_sha256(), digest, &size);
-  return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
-}
-
 }  // namespace
 
 Certificate Describe(x509_st* certificate) {
@@ -52,7 +44,7 @@ Certificate Describe(x509_st* certificate) {
                   .issuer = NameText(X509_get_issuer_name(certificate)),
                   .not_before = TimeOf(X509_get0_notBefore(certificate)),
                   .not_after = TimeOf(X509_get0_notAfter(certificate)),
-                  .fingerprint = FingerprintOf(certificate),
+                  .fingerprints = FingerprintsOf(certificate),
                   .for_servers = X509_check_purpose(certificate, X509_PURPOSE_SSL_SERVER, 0) == 1,
                   .for_clients = X509_check_purpose(certificate, X509_PURPOSE_SSL_CLIENT, 0) == 1};
   const NamesHandle names(

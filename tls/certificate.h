@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tls/fingerprints.h"
 
 struct x509_st;
 
@@ -17,7 +18,7 @@ struct Certificate {
   std::string issuer;
   absl::Time not_before;
   absl::Time not_after;
-  std::string fingerprint;   // SHA-256 of all of it, 64 lower-case hex digits
+  Fingerprints fingerprints;
   bool for_servers = false;  // its extended key usage, where it has one, allows it
   bool for_clients = false;
   std::vector<std::string> uris = {};   // of its alternative names, as they stand there

@@ -56,8 +56,10 @@ absl::StatusOr<RevokedList> RevokedList::Parse(std::string_view text, const std:
   return out;
 }
 
-bool RevokedList::Has(const Identity& identity, const std::string& fingerprint) const {
-  return identities_.contains(ToText(identity)) || fingerprints_.contains(fingerprint);
+bool RevokedList::Has(const Identity& identity, const Fingerprints& fingerprints) const {
+  const auto is_listed = [this](const std::string& each) { return fingerprints_.contains(each); };
+  return identities_.contains(ToText(identity)) ||
+         (fingerprints != nullptr && std::any_of(fingerprints->begin(), fingerprints->end(), is_listed));
 }
 
 std::vector<std::string> RevokedList::NotIn(const RevokedList& other) const {

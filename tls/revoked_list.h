@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tls/fingerprints.h"
 #include "tls/identity.h"
 
 namespace tandem::tls {
@@ -18,15 +19,15 @@ namespace tandem::tls {
 //   9F:86:D0:81:...                       SHA-256 fingerprint of one certificate, with or without colons
 //   sha256 Fingerprint=9F:86:D0:81:...    as OpenSSL prints it
 //
-// What follows a # is a comment. An identity stands for all of its certificates, a fingerprint for one, so
-// that its owner can have another.
+// What follows a # is a comment. An identity stands for all of its certificates, a fingerprint for one and
+// its twins (fingerprints.h), so that its owner can have another.
 class RevokedList {
  public:
   // `file` is for messages: InvalidArgument with the first line that is none of these.
   static absl::StatusOr<RevokedList> Parse(std::string_view text, const std::string& file);
 
-  // `fingerprint`: that of Certificate.
-  bool Has(const Identity& identity, const std::string& fingerprint) const;
+  // Whether it has the identity, or any of the fingerprints; `fingerprints` may be null.
+  bool Has(const Identity& identity, const Fingerprints& fingerprints) const;
 
   // The identities ("user/bob") and fingerprints of this list that `other` does not have.
   std::vector<std::string> NotIn(const RevokedList& other) const;

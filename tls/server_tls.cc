@@ -87,7 +87,7 @@ absl::StatusOr<Peer> PeerOf(const std::string& pem, const std::string& domain) {
   }
   TANDEM_ASSIGN_OR_RETURN(Identity identity, IdentityOf(shown->uris, domain));
   return Peer{.identity = std::move(identity),
-              .fingerprint = shown->fingerprint,
+              .fingerprints = shown->fingerprints,
               .not_before = shown->not_before,
               .not_after = shown->not_after};
 }
@@ -175,6 +175,8 @@ absl::Status ServerTls::Refresh(Watched& watched, absl::Status (ServerTls::*load
 absl::Status ServerTls::Refresh() {
   // Each by itself: the list applies even where the new certificate cannot be used.
   const absl::Status list = Refresh(list_, &ServerTls::LoadRevoked);
+  const bool is_there = parent_.empty() || access(absl::StrCat(folder(), "/", kKey).c_str(), F_OK) == 0;
+  own_.pending = own_.pending || !is_there;
   const absl::Status own = Refresh(own_, &ServerTls::Load);
   return list.ok() || own.ok() ? (list.ok() ? own : list)
                                : absl::Status(list.code(), absl::StrCat(list.message(), "; ", own.message()));
@@ -204,6 +206,7 @@ absl::Status ServerTls::Publish(const TlsTexts& texts) {
   const fs::path link = fs::path(parent_) / "next";
   std::error_code error;
   fs::remove(link, error);
+  mkdir(parent_.c_str(), 0700);  // which is there, unless somebody has removed it
   if (mkdir(made.c_str(), 0700) != 0) {
     return FailedAt(made, errno);
   }
@@ -234,7 +237,7 @@ absl::StatusOr<Peer> ServerTls::WhoIs(const std::string& certificate) const {
     }
     it = peers_.emplace(certificate, PeerOf(certificate, domain_)).first;
   }
-  if (it->second.ok() && revoked_->Has(it->second->identity, it->second->fingerprint)) {
+  if (it->second.ok() && revoked_->Has(it->second->identity, it->second->fingerprints)) {
     return absl::UnauthenticatedError(
         absl::StrCat("the certificate of ", ToText(it->second->identity),
                      " was revoked by the operator of this controller; ask for another"));

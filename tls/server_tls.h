@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "tls/fingerprints.h"
 #include "tls/identity.h"
 #include "tls/revoked_list.h"
 #include "tls/tls_files.h"
@@ -21,7 +22,7 @@ namespace tandem::tls {
 // A client by its certificate.
 struct Peer {
   Identity identity;
-  std::string fingerprint;  // of the certificate (certificate.h)
+  Fingerprints fingerprints;
   absl::Time not_before;
   absl::Time not_after;
 };
@@ -54,6 +55,7 @@ class ServerTls {
   // Takes files that have changed: the certificates and the key together, the list of the revoked by itself.
   // Where they cannot be taken, as where a certificate is not valid yet, what was there goes on, they are
   // tried again at each call, and an error, which names the file, is returned once.
+  // Publishes again what somebody has removed from folder().
   // Call about once a second: files are taken at the second call after the last of them has changed.
   absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
 

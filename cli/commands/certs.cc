@@ -170,7 +170,7 @@ absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& aut
       if (const absl::StatusOr<tls::Certificate> before = tls::DescribePem(former->certificate);
           before.ok()) {
         Note(console, absl::StrCat("certs: ", folder.CertificateFile(each.name), " replaces the certificate ",
-                                   before->fingerprint, ", which is good until ",
+                                   before->fingerprints->front(), ", which is good until ",
                                    absl::FormatTime("%Y-%m-%d", before->not_after, absl::UTCTimeZone())));
       }
     }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "tls/fingerprints.h"
 #include "tls/identity.h"
 
 namespace tandem::controller {
@@ -12,7 +13,7 @@ namespace tandem::controller {
 struct Caller {
   tls::Identity identity;
   std::string address;                            // "10.0.0.3:40112", or "unix"
-  std::string fingerprint = {};                   // of its certificate (certificate.h); empty: it showed none
+  tls::Fingerprints fingerprints = nullptr;       // of its certificate; null: it showed none
   absl::Time not_after = absl::InfiniteFuture();  // of its certificate
   bool is_page = false;  // this process itself calls, for somebody who looks at its page
 };

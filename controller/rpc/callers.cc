@@ -69,7 +69,7 @@ absl::StatusOr<Caller> Callers::OfConnection(const grpc::ServerContextBase& cont
                           tls_->WhoIs(Property(*connection, GRPC_X509_PEM_CERT_PROPERTY_NAME)));
   return Caller{.identity = std::move(peer.identity),
                 .address = AddressOfPeer(context.peer()),
-                .fingerprint = std::move(peer.fingerprint),
+                .fingerprints = std::move(peer.fingerprints),
                 .not_after = peer.not_after};
 }
 

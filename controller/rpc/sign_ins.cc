@@ -50,7 +50,7 @@ std::optional<Caller> SignIns::Take(const std::string& secret, bool is_code) {
 absl::StatusOr<SignIns::Code> SignIns::Issue(const Caller& caller) {
   const absl::MutexLock lock(&mu_);
   TANDEM_RETURN_IF_ERROR(page_.status());
-  if (revoked_.Has(caller.identity, caller.fingerprint)) {
+  if (revoked_.Has(caller.identity, caller.fingerprints)) {
     return absl::PermissionDeniedError("the certificate of this caller has been revoked");
   }
   return Code{.secret = Add(caller, /*is_code=*/true, clock_.Now() + kCodeLife), .page = *page_};
@@ -84,7 +84,7 @@ void SignIns::EndRevoked(const tls::RevokedList& revoked) {
   const absl::MutexLock lock(&mu_);
   revoked_ = revoked;
   std::erase_if(entries_, [&revoked](const auto& each) {
-    return revoked.Has(each.second.caller.identity, each.second.caller.fingerprint);
+    return revoked.Has(each.second.caller.identity, each.second.caller.fingerprints);
   });
 }
 

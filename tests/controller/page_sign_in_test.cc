@@ -190,7 +190,7 @@ TEST_F(PageSignInTest, ARevokedCertificateEndsItsSessions) {
   const Credential lost = certificates_.Of({Role::kUser, "alice"});
   const std::string stolen = SessionOf(lost);
   const std::string kept = SessionOf(Role::kUser, "alice");
-  certificates_.Write("revoked", tls::DescribePem(lost.certificate)->fingerprint + "\n", 0644);
+  certificates_.Write("revoked", tls::DescribePem(lost.certificate)->fingerprints->front() + "\n", 0644);
   const auto status = [&](const std::string& session) {
     return Ask("GET", "/api/GetServerInfo", "Authorization: Bearer " + session + "\r\n").status;
   };

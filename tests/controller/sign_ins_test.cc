@@ -15,13 +15,18 @@ class SignInsTest : public ::testing::Test {
  protected:
   SignInsTest() { sign_ins_.SetPage(std::string("127.0.0.1:9464")); }
 
+  static tls::Fingerprints FingerprintOf(const std::string& text) {
+    return std::make_shared<const std::vector<std::string>>(1, text);
+  }
   std::string CodeOf(const Caller& caller) { return sign_ins_.Issue(caller)->secret; }
   std::string SessionOf(const Caller& caller) { return sign_ins_.Redeem(CodeOf(caller))->secret; }
 
   platform::FakeClock clock_;
   SignIns sign_ins_{platform::SystemRandom(), clock_};
-  const Caller alice_{.identity = {Role::kUser, "alice"}, .address = "10.0.0.3:1", .fingerprint = "a1"};
-  const Caller bob_{.identity = {Role::kUser, "bob"}, .address = "10.0.0.4:1", .fingerprint = "b1"};
+  const Caller alice_{
+      .identity = {Role::kUser, "alice"}, .address = "10.0.0.3:1", .fingerprints = FingerprintOf("a1")};
+  const Caller bob_{
+      .identity = {Role::kUser, "bob"}, .address = "10.0.0.4:1", .fingerprints = FingerprintOf("b1")};
 };
 
 TEST_F(SignInsTest, ACodeGivesOneSessionOfItsCallerAndIsThenUsedUp) {
@@ -86,12 +91,12 @@ TEST_F(SignInsTest, OfOneCallerTheOldestGivesWayAndOthersKeepTheirs) {
 
 TEST_F(SignInsTest, RevokingACertificateEndsWhatItBeganAndNothingElse) {
   Caller other = alice_;
-  other.fingerprint = std::string(64, 'c');
+  other.fingerprints = FingerprintOf(std::string(64, 'c'));
   const std::string lost_code = CodeOf(other);
   const std::string lost = SessionOf(other);
   const std::string kept = SessionOf(alice_);
   const std::string bobs = SessionOf(bob_);
-  sign_ins_.EndRevoked(*tls::RevokedList::Parse(other.fingerprint + "\nuser/bob\n", "list"));
+  sign_ins_.EndRevoked(*tls::RevokedList::Parse(other.fingerprints->front() + "\nuser/bob\n", "list"));
   EXPECT_FALSE(sign_ins_.Find(lost).has_value());
   EXPECT_FALSE(sign_ins_.Redeem(lost_code).has_value());
   EXPECT_FALSE(sign_ins_.Find(bobs).has_value());

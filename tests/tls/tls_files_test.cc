@@ -137,6 +137,16 @@ TEST_F(TlsFilesTest, WhatIsPublishedChangesAtOnceAndIsForItsUserAlone) {
   }
 }
 
+TEST_F(TlsFilesTest, WhatIsPublishedComesBackWhenItIsRemoved) {
+  const auto server = OpenServer(certificates_.OfServer());
+  const std::string first = Published(*server);
+  for (const std::string& removed : {published_.path() + "/tls", server->folder() + "/server.key"}) {
+    std::filesystem::remove_all(removed);
+    EXPECT_TRUE(server->Refresh().ok());
+    EXPECT_EQ(Published(*server), first) << removed;
+  }
+}
+
 TEST_F(TlsFilesTest, AServerKnowsItsClientsByTheirCertificates) {
   const auto server = OpenServer(certificates_.OfServer());
   const absl::StatusOr<Peer> alice = server->WhoIs(certificates_.Of(alice_).certificate);
@@ -191,17 +201,17 @@ TEST_F(TlsFilesTest, AListOfTheRevokedIsReadWithTheOthersAndAgainWhenItChanges) 
   certificates_.Write("revoked", "", 0644);
   const auto server = ServerTls::Open(files, kDefaultDomain);
   ASSERT_TRUE(server.ok()) << server.status();
-  EXPECT_FALSE((*server)->revoked()->Has(alice_, ""));
+  EXPECT_FALSE((*server)->revoked()->Has(alice_, nullptr));
   const auto refresh = [&] {
     EXPECT_TRUE((*server)->Refresh().ok());
     return std::string((*server)->Refresh().message());
   };
   certificates_.Write("revoked", "user/alice\n", 0644);
   EXPECT_EQ(refresh(), "");
-  EXPECT_TRUE((*server)->revoked()->Has(alice_, ""));
+  EXPECT_TRUE((*server)->revoked()->Has(alice_, nullptr));
   certificates_.Write("revoked", "# nobody\nalice\n", 0644);
   EXPECT_THAT(refresh(), HasSubstr("revoked:2: it is neither user/NAME"));
-  EXPECT_TRUE((*server)->revoked()->Has(alice_, "")) << "a mistake lets nobody in again";
+  EXPECT_TRUE((*server)->revoked()->Has(alice_, nullptr)) << "a mistake lets nobody in again";
 }
 
 TEST_F(TlsFilesTest, ADaemonThatDialsShowsWhatTheFilesHoldNow) {
