@@ -128,14 +128,16 @@ absl::Status OpenConnections::Add(int fd) {
 }
 
 absl::Status OpenConnections::Claim(const Caller& caller) {
-  if (caller.fingerprint.empty()) {
+  if (caller.fingerprints == nullptr) {
     return absl::OkStatus();
   }
   const absl::MutexLock lock(&mu_);
   const auto [begin, end] = connections_.equal_range(caller.address);
-  // Beside it there may be one of before, which had the same address and is not forgotten yet.
-  const auto found =
-      std::find_if(begin, end, [](const auto& entry) { return !entry.second.caller.has_value(); });
+  // Beside it there may be some of before, which had the same address and are not forgotten yet.
+  const auto found = std::find_if(begin, end, [](const auto& entry) {
+    const Connection& each = entry.second;
+    return !each.caller.has_value() && SocketOf(each.fd) == each.socket;
+  });
   if (found == end) {
     return absl::OkStatus();
   }
@@ -169,7 +171,7 @@ void OpenConnections::Sweep(const tls::RevokedList& revoked) {
   const absl::Time now = clock_.Now();
   for (auto& [address, connection] : connections_) {
     const std::optional<Caller>& caller = connection.caller;
-    if (caller.has_value() && revoked.Has(caller->identity, caller->fingerprint)) {
+    if (caller.has_value() && revoked.Has(caller->identity, caller->fingerprints)) {
       ended.push_back(absl::StrCat(tls::ToText(caller->identity), " at ", address));
       const auto [begin, end] = connections_.equal_range(address);
       for (auto it = begin; it != end; ++it) {

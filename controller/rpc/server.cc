@@ -115,9 +115,11 @@ struct Server::Parts {
   absl::Status ServeHttp(const ServerOptions& options);
   void Accept();
 
-  // Two threads. The ticks take no lock of a store, so that heartbeats reach workers while a disk stands
-  // still; the upkeep is of disks.
+  // Three threads. The ticks take no lock of a store, so that heartbeats reach workers while a disk stands
+  // still. The watch reads the TLS files, which may be on a disk of their own; it takes no lock of a store
+  // either, so that who is revoked or silent is out in time. The upkeep is of the store's disk.
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
+  void RunWatch() ABSL_LOCKS_EXCLUDED(mu);
   void RunUpkeep() ABSL_LOCKS_EXCLUDED(mu);
   // Waits; false once the server stops.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu);
@@ -163,6 +165,7 @@ struct Server::Parts {
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::atomic<bool> tick_pending = false;  // in the engine's queue, where ticks do not add up
   std::thread ticks;
+  std::thread watch;
   std::thread upkeep;
 };
 
@@ -187,6 +190,15 @@ void Server::Parts::RunTicks() {
   }
 }
 
+void Server::Parts::RunWatch() {
+  while (Sleep(absl::Seconds(1))) {
+    RefreshTls();
+    SweepConnections();
+    turned_away->Tell(clock.Now());
+    uploads->Tick();
+  }
+}
+
 void Server::Parts::RunUpkeep() {
   absl::Time second = absl::InfinitePast();
   while (Sleep(kTick)) {
@@ -202,10 +214,6 @@ void Server::Parts::RunUpkeep() {
         engine->Fail(status);
       }
     }
-    uploads->Tick();
-    RefreshTls();
-    SweepConnections();
-    turned_away->Tell(now);
   }
 }
 
@@ -431,6 +439,7 @@ absl::Status Server::Parts::Start(const ServerOptions& options) {
   }
   Accept();
   ticks = std::thread([this] { RunTicks(); });
+  watch = std::thread([this] { RunWatch(); });
   upkeep = std::thread([this] { RunUpkeep(); });
   platform::Log(platform::LogLevel::kInfo, "serving",
                 {{"listen", absl::StrJoin(doors[0]->addresses(), ",")},
@@ -466,6 +475,7 @@ Server::~Server() {
     parts_->changed.NotifyAll();
   }
   parts_->ticks.join();
+  parts_->watch.join();
   parts_->upkeep.join();
   for (const std::unique_ptr<FrontDoor>& door : parts_->doors) {
     door->StopAccepting();

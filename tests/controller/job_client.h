@@ -90,10 +90,10 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     return stream->Finish();
   }
 
-  // Asks until `done` says so, or fails the test after a minute.
+  // Asks until `done` says so, or fails the test after two minutes.
   template <typename Done>
   static void Until(Done done) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
     while (!done()) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "it never happened";
       std::this_thread::yield();

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,9 @@ class OpenConnectionsTest : public ::testing::Test {
   }
   // A caller on that connection.
   static Caller On(int fd, const char* name, tls::Role role = tls::Role::kUser) {
-    return {.identity = {role, name}, .address = AddressOfSocket(fd), .fingerprint = name};
+    return {.identity = {role, name},
+            .address = AddressOfSocket(fd),
+            .fingerprints = std::make_shared<const std::vector<std::string>>(1, name)};
   }
   static bool HungUp(int fd) {
     pollfd gone{.fd = fd, .events = POLLRDHUP};
@@ -88,6 +91,19 @@ TEST_F(OpenConnectionsTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
   ASSERT_EQ(dup2(Connect(), first), first);
   connections_.Sweep(*tls::RevokedList::Parse("user/alice\n", "list"));
   EXPECT_FALSE(HungUp(clients_.back())) << "it is not hers";
+}
+
+TEST_F(OpenConnectionsTest, ACallIsNotOfAnEndedConnectionOfItsAddress) {
+  const int ended = Connect();
+  ASSERT_TRUE(connections_.Add(ended).ok());
+  const int open = dup(ended);  // the same address, in a descriptor of its own
+  servers_.push_back(open);
+  const int other = Connect();
+  ASSERT_EQ(dup2(other, ended), ended);  // its descriptor is another connection now
+  ASSERT_TRUE(connections_.Add(open).ok());
+  ASSERT_TRUE(connections_.Claim(On(open, "alice")).ok());
+  connections_.Sweep(*tls::RevokedList::Parse("user/alice\n", "list"));
+  EXPECT_TRUE(HungUp(clients_[0]));
 }
 
 TEST_F(OpenConnectionsTest, OneCallerHasSoManyAndTheNextEndsAfterItsAnswer) {
