@@ -157,7 +157,7 @@ def test_steps_that_a_killed_worker_had_not_passed_on_come_with_its_restart(star
     cluster.wait_state("job", "FAILED")
     cluster.start_worker(worker)
     steps = {line["step"]: line["loss"] for line in written() if line["step"] > 0}
-    wait_for("all steps are there", lambda: len(cluster.reports("job")) >= len(steps), 60)
+    wait_for("all steps are there", lambda: len(cluster.reports("job")) >= len(steps))
     reports = cluster.reports("job")
     assert [report["step"] for report in reports] == sorted(steps), "each step once"
     assert {report["step"]: report["loss"] for report in reports} == steps

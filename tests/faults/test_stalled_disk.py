@@ -10,8 +10,8 @@ from hostile_cluster import WORKER_TIMEOUT, HostileCluster
 def commit_that_stands_still(cluster):
     """A submit whose commit has begun, and no earlier than when."""
     faults, begin = cluster.faults["controller"], time.monotonic()
-    submit = cluster.start_cli("submit", "-f", cluster.write(tiny_job("later", ranks=1, steps=5)))
     before = faults.slow_syncs
+    submit = cluster.start_cli("submit", "-f", cluster.write(tiny_job("later", ranks=1, steps=5)))
 
     def has_begun():
         nonlocal begin
