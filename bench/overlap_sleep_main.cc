@@ -36,7 +36,6 @@
 namespace {
 
 using tandem::model::Pass;
-using tandem::schedules::NodeKind;
 
 constexpr int kLayers = 3;
 constexpr int kMicrobatches = 16;
@@ -58,25 +57,19 @@ double ComputeShare(Pass pass) {
   }
 }
 
-double Share(NodeKind kind, Pass pass) {
-  switch (kind) {
-    case NodeKind::kAttention:
-    case NodeKind::kExperts:
-      return ComputeShare(pass);
-    case NodeKind::kDispatch:
-    case NodeKind::kCombine:
-      return kExchange;
-    default:
-      return 0;
+double Share(const std::string& kind, Pass pass) {
+  if (kind == "attention" || kind == "experts") {
+    return ComputeShare(pass);
   }
+  return kind == "dispatch" || kind == "combine" ? kExchange : 0;
 }
 
 // Does what it stands for, and sleeps: compute for what is left of its time, so that a busy machine does not
 // make it longer; an exchange for all of it, from when its last rank came.
 class SleepingNode final : public tandem::model::Node {
  public:
-  SleepingNode(std::unique_ptr<Node> node, NodeKind kind, double milliseconds)
-      : node_(std::move(node)), kind_(kind), milliseconds_(milliseconds) {}
+  SleepingNode(std::unique_ptr<Node> node, std::string kind, double milliseconds)
+      : node_(std::move(node)), kind_(std::move(kind)), milliseconds_(milliseconds) {}
 
   tandem::model::BoundPass Bind(Pass pass, absl::Span<const tandem::model::OperandMemory> operands,
                                 tandem::comm::Communicator* communicator) const override {
@@ -94,7 +87,7 @@ class SleepingNode final : public tandem::model::Node {
   using Clock = std::chrono::steady_clock;
 
   const std::unique_ptr<Node> node_;
-  const NodeKind kind_;
+  const std::string kind_;
   const double milliseconds_;
 };
 

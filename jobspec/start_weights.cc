@@ -117,14 +117,14 @@ checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& one_rank) 
       wanted.tensors.push_back(std::move(tensor));
     }
   }
-  const auto name_of = [&](schedules::NodeKind kind, const char* parameter, int layer) {
+  const auto name_of = [&](const model::NodeKind& kind, const char* parameter, int layer) {
     return model::HuggingFaceName(config.architecture, kind, parameter, layer);
   };
   if (config.tie_word_embeddings) {
-    wanted.copies.push_back({{.name = name_of(schedules::NodeKind::kHead, "weight", -1),
+    wanted.copies.push_back({{.name = name_of(model::kHead, "weight", -1),
                               .shape = {config.vocab_size, config.hidden_size},
                               .instead = {}},
-                             name_of(schedules::NodeKind::kEmbedding, "table", -1)});
+                             name_of(model::kEmbedding, "table", -1)});
   }
   if (config.architecture == model::Architecture::kDeepseekV3) {
     wanted.first_layer_left_out = config.num_hidden_layers;
@@ -132,7 +132,7 @@ checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& one_rank) 
     for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
       if (config.IsSparse(layer)) {
         (has_biases ? wanted.tensors : wanted.zeros)
-            .push_back({.name = name_of(schedules::NodeKind::kRoute, "bias", layer),
+            .push_back({.name = name_of(model::kRoute, "bias", layer),
                         .shape = {config.moe.router.experts},
                         .instead = {}});
       }

@@ -8,6 +8,7 @@
 #include "ops/row_work.h"
 
 namespace tandem::model {
+namespace {
 
 // hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
 // log-sum-exps; the backward recomputes the norm. Where heads are normalised before they are rotated, q, k
@@ -59,7 +60,6 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   std::vector<std::string> weight_reads = computed;
   weight_reads.emplace_back("context");
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
                    .gradient = true,
@@ -99,5 +99,17 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   ReadDocuments(s, declaration);
   return declaration;
 }
+
+constexpr ParameterName kAttentionNames[] = {
+    {"norm", "input_layernorm.weight"},      {"query", "self_attn.q_proj.weight"},
+    {"key", "self_attn.k_proj.weight"},      {"value", "self_attn.v_proj.weight"},
+    {"output", "self_attn.o_proj.weight"},   {"query_norm", "self_attn.q_norm.weight"},
+    {"key_norm", "self_attn.k_norm.weight"},
+};
+
+}  // namespace
+
+constinit const NodeKind kAttention = {
+    .name = "attention", .declare = DeclareAttention, .names = kAttentionNames};
 
 }  // namespace tandem::model

@@ -18,7 +18,7 @@ namespace {
 class AttentionNode final : public SplitNode {
  public:
   AttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
-      : SplitNode(context, DeclareAttention(context.shapes)),
+      : SplitNode(context, kAttention.declare(context.shapes)),
         tables_(std::move(tables)),
         shape_(s_.attention()) {
     ops_.PrepareAttention(shape_, s_.compute_bytes);

@@ -3,6 +3,7 @@
 #include "ops/sparse_work.h"
 
 namespace tandem::model {
+namespace {
 
 // Where a router's load is to be even over the global batch: all ranks send each other how many of their
 // tokens have each expert among their largest scores, and add them to those of the step's microbatches so
@@ -13,7 +14,6 @@ namespace tandem::model {
 NodeDeclaration DeclareBalance(const DecoderShapes& s) {
   const int64_t experts = s.router.experts;
   return {
-      .kind = schedules::NodeKind::kBalance,
       .inputs = {{.tensor = {"logits", {s.tokens, experts}, ElementType::kStatistics}, .from = "logits"},
                  {.tensor = BalanceCounts(s), .from = "balance_counts"}},
       .outputs = {{.tensor = {"losses", {2}, ElementType::kFloat64}, .loss = true}},
@@ -31,5 +31,9 @@ NodeDeclaration DeclareBalance(const DecoderShapes& s) {
                   .link_bytes = static_cast<double>(8 * s.data_ranks * experts)},
   };
 }
+
+}  // namespace
+
+constinit const NodeKind kBalance = {.name = "balance", .declare = DeclareBalance};
 
 }  // namespace tandem::model

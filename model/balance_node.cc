@@ -14,7 +14,8 @@ namespace {
 
 class BalanceNode final : public DeclaredNode {
  public:
-  explicit BalanceNode(const NodeContext& context) : DeclaredNode(context, DeclareBalance(context.shapes)) {}
+  explicit BalanceNode(const NodeContext& context)
+      : DeclaredNode(context, kBalance.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

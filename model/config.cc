@@ -26,11 +26,12 @@ void AddParts(Architecture architecture, const DecoderNode& node, const NodeDecl
     for (const ParameterSpec& parameter : part.parameters) {
       blocks += parameter.block.empty() || parameter.block == block ? 0 : 1;
       block = parameter.block;
-      unit.parameters.push_back({.name = HuggingFaceName(architecture, node.kind, parameter.name, node.layer),
-                                 .shape = parameter.shape,
-                                 .part = static_cast<int>(unit.parts.size()) - 1,
-                                 .block = block.empty() ? -1 : blocks - 1,
-                                 .init = parameter.init});
+      unit.parameters.push_back(
+          {.name = HuggingFaceName(architecture, *node.kind, parameter.name, node.layer),
+           .shape = parameter.shape,
+           .part = static_cast<int>(unit.parts.size()) - 1,
+           .block = block.empty() ? -1 : blocks - 1,
+           .init = parameter.init});
     }
   }
 }
@@ -97,10 +98,10 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
     if (unit == units.end()) {
       unit = units.insert(units.end(), {.name = node.unit,
                                         .layer = node.layer < 0 ? layer++ : node.layer,
-                                        .experts = node.kind == schedules::NodeKind::kExperts,
+                                        .experts = node.kind->experts,
                                         .frozen = IsFrozen(config, node.unit)});
     }
-    AddParts(config.architecture, node, Declare(node.kind, shapes), *unit);
+    AddParts(config.architecture, node, node.kind->declare(shapes), *unit);
   }
   return units;
 }

@@ -58,6 +58,8 @@ struct LatentAttention {
   int64_t value_head_dim = 0;
 };
 
+struct NodeKind;  // model/node_kinds.h
+
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
 struct DecoderConfig {
   Architecture architecture = Architecture::kLlama;
@@ -78,6 +80,9 @@ struct DecoderConfig {
   int64_t most_logit_bytes = int64_t{1} << 30;
   MixtureOfExperts moe;
   LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
+  // The kinds of nodes that each layer is made of, in forward order. Empty: an attention, and an MLP or what
+  // experts need.
+  std::vector<std::vector<const NodeKind*>> layers;
 
   bool IsSparse(int64_t layer) const {
     return moe.router.experts > 0 && (layer + 1) % moe.decoder_sparse_step == 0 &&

@@ -5,17 +5,11 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/core/Device.h>
 
-#include <functional>
-#include <map>
-#include <stdexcept>
-
 #include "model/node_kinds.h"
 #include "ops/latent_heads.h"
 #include "ops/rope.h"
 
 namespace tandem::model {
-
-using schedules::NodeKind;
 
 namespace {
 
@@ -40,7 +34,8 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
 }  // namespace
 
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
-                                                const Precision& precision, const ops::Operations& ops) {
+                                                const Precision& precision, const ops::Operations& ops,
+                                                const NodeMakers& more) {
   const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);
@@ -51,24 +46,23 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
                        .ops = ops};
   };
   const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context_of(""));
-  const std::map<NodeKind, std::function<std::unique_ptr<Node>(const NodeContext&)>> make = {
-      {NodeKind::kEmbedding, MakeEmbeddingNode},
-      {NodeKind::kAttention,
-       [&](const NodeContext& context) {
-         return config.latent.kv_rank > 0 ? MakeLatentAttentionNode(context, tables)
-                                          : MakeAttentionNode(context, tables);
-       }},
-      {NodeKind::kMlp, MakeMlpNode},
-      {NodeKind::kRoute, MakeRouteNode},
-      {NodeKind::kPermute, MakePermuteNode},
-      {NodeKind::kSizes, MakeSizesNode},
-      {NodeKind::kBalance, MakeBalanceNode},
-      {NodeKind::kDispatch, MakeDispatchNode},
-      {NodeKind::kExperts, MakeExpertsNode},
-      {NodeKind::kCombine, MakeCombineNode},
-      {NodeKind::kFinish, MakeFinishNode},
-      {NodeKind::kHead, MakeHeadNode},
+  NodeMakers make = {
+      {&kEmbedding, MakeEmbeddingNode},
+      {&kAttention, [&](const NodeContext& context) { return MakeAttentionNode(context, tables); }},
+      {&kLatentAttention,
+       [&](const NodeContext& context) { return MakeLatentAttentionNode(context, tables); }},
+      {&kMlp, MakeMlpNode},
+      {&kRoute, MakeRouteNode},
+      {&kPermute, MakePermuteNode},
+      {&kSizes, MakeSizesNode},
+      {&kBalance, MakeBalanceNode},
+      {&kDispatch, MakeDispatchNode},
+      {&kExperts, MakeExpertsNode},
+      {&kCombine, MakeCombineNode},
+      {&kFinish, MakeFinishNode},
+      {&kHead, MakeHeadNode},
   };
+  make.insert(more.begin(), more.end());
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
     nodes.push_back(make.at(node.kind)(context_of(node.unit)));

@@ -173,7 +173,8 @@ class OutlineWriter {
       return result;
     };
     schedules::Node written{.name = node.name,
-                            .kind = declaration.kind,
+                            .kind = node.kind,
+                            .place = declaration.place,
                             .layer = node.layer,
                             .stream = declaration.stream,
                             .group = declaration.group,
@@ -255,9 +256,10 @@ schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch,
     const NodeTypes types(precision, node.unit);
     const DecoderShapes shapes(config, batch, types.unit.compute, device, types.repeats);
     nodes.push_back({.name = node.name,
+                     .kind = node.kind->name,
                      .layer = node.layer,
                      .unit = node.unit,
-                     .declaration = Declare(node.kind, shapes)});
+                     .declaration = node.kind->declare(shapes)});
     FreezeParts(config, node.unit, shapes, nodes.back().declaration);
   }
   const TensorSpec tokens = BatchTokens({config, batch, precision.hidden(), device}).tensor;

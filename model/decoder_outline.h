@@ -25,6 +25,7 @@ struct UnitLayout {
 // A node of a model, as an outline is written from it.
 struct DeclaredPlace {
   std::string name;  // "layers.3.attention"
+  std::string kind;  // "attention"
   int layer = -1;    // -1: not in a layer
   std::string unit;  // that its own parts belong to: "layers.3"
   NodeDeclaration declaration;

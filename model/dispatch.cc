@@ -4,6 +4,7 @@
 #include "model/node_kinds.h"
 
 namespace tandem::model {
+namespace {
 
 // Communication only: the rows of permute.cc to the ranks that have their experts. What is received lies in
 // the order of the ranks that it came from.
@@ -22,7 +23,7 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
   const double gradient_bytes =
       rows * static_cast<double>(s.hidden * s.compute_bytes + s.slots * s.statistics_bytes);
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kDispatch,
+      .place = schedules::Place::kDispatch,
       .inputs = {{.tensor = tokens, .from = "sent"},
                  {.tensor = slots, .from = "sent_slots"},
                  {.tensor = probabilities, .from = "sent_probabilities"}},
@@ -49,7 +50,6 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
 NodeDeclaration DeclareSizes(const DecoderShapes& s) {
   const TensorSpec counts = ExchangedCounts(s);
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kSizes,
       .inputs = {{.tensor = {"sent_counts", {s.expert_ranks}, ElementType::kInt64}, .from = "sent_counts"}},
       .outputs = {{.tensor = counts}},
       .stream = kSizesStream,
@@ -71,7 +71,7 @@ NodeDeclaration DeclareSizes(const DecoderShapes& s) {
 NodeDeclaration DeclareCombine(const DecoderShapes& s) {
   const double bytes = s.fill * static_cast<double>(s.seen * s.hidden * s.compute_bytes);
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kCombine,
+      .place = schedules::Place::kCombine,
       .inputs = {{.tensor = {"made", {s.seen, s.hidden}, ElementType::kHidden}, .from = "made"}},
       .outputs = {{.tensor = {"returned", {s.seen, s.hidden}, ElementType::kHidden},
                    .gradient = true,
@@ -88,5 +88,11 @@ NodeDeclaration DeclareCombine(const DecoderShapes& s) {
   }
   return declaration;
 }
+
+}  // namespace
+
+constinit const NodeKind kDispatch = {.name = "dispatch", .declare = DeclareDispatch};
+constinit const NodeKind kSizes = {.name = "sizes", .declare = DeclareSizes};
+constinit const NodeKind kCombine = {.name = "combine", .declare = DeclareCombine};
 
 }  // namespace tandem::model

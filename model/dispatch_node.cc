@@ -54,7 +54,7 @@ class RowExchange {
 class DispatchNode final : public DeclaredNode {
  public:
   explicit DispatchNode(const NodeContext& context)
-      : DeclaredNode(context, DeclareDispatch(context.shapes)) {}
+      : DeclaredNode(context, kDispatch.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -86,7 +86,7 @@ class DispatchNode final : public DeclaredNode {
 
 class SizesNode final : public DeclaredNode {
  public:
-  explicit SizesNode(const NodeContext& context) : DeclaredNode(context, DeclareSizes(context.shapes)) {}
+  explicit SizesNode(const NodeContext& context) : DeclaredNode(context, kSizes.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -106,7 +106,8 @@ class SizesNode final : public DeclaredNode {
 
 class CombineNode final : public DeclaredNode {
  public:
-  explicit CombineNode(const NodeContext& context) : DeclaredNode(context, DeclareCombine(context.shapes)) {}
+  explicit CombineNode(const NodeContext& context)
+      : DeclaredNode(context, kCombine.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

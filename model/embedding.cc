@@ -3,11 +3,11 @@
 #include "ops/row_work.h"
 
 namespace tandem::model {
+namespace {
 
 // hidden[t] = table[tokens[t]].
 NodeDeclaration DeclareEmbedding(const DecoderShapes& s) {
   return {
-      .kind = schedules::NodeKind::kEmbedding,
       .inputs = {BatchTokens(s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
       .parts = {{.name = "embedding", .parameters = {{"table", {s.vocabulary, s.hidden}}}}},
@@ -20,5 +20,14 @@ NodeDeclaration DeclareEmbedding(const DecoderShapes& s) {
       .recomputes = true,
   };
 }
+
+constexpr ParameterName kEmbeddingNames[] = {
+    {"table", "model.embed_tokens.weight"},
+};
+
+}  // namespace
+
+constinit const NodeKind kEmbedding = {
+    .name = "embedding", .declare = DeclareEmbedding, .names = kEmbeddingNames};
 
 }  // namespace tandem::model

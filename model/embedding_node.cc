@@ -11,7 +11,7 @@ namespace {
 class EmbeddingNode final : public DeclaredNode {
  public:
   explicit EmbeddingNode(const NodeContext& context)
-      : DeclaredNode(context, DeclareEmbedding(context.shapes)) {}
+      : DeclaredNode(context, kEmbedding.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

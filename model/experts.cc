@@ -32,8 +32,6 @@ InputSpec Seen(const DecoderShapes& s, const char* name, int64_t columns, Elemen
   return {.tensor = {name, {s.seen, columns}, type}, .from = s.expert_ranks > 1 ? received : name};
 }
 
-}  // namespace
-
 // made = the sum over a token's experts of Wdown · (probability × swiglu(Wgate_up · normed)). The forward
 // keeps gate and up, in the order of the experts; the backward recomputes the activation.
 //
@@ -85,7 +83,7 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
     weight_reads.emplace_back("probabilities");
   }
   return {
-      .kind = schedules::NodeKind::kExperts,
+      .place = schedules::Place::kInner,
       .inputs = {Seen(s, "normed", s.hidden, ElementType::kHidden, "received"),
                  Seen(s, "chosen", s.slots, ElementType::kInt64, "received_slots"),
                  Seen(s, "probabilities", s.slots, ElementType::kStatistics, "received_probabilities")},
@@ -121,7 +119,19 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
                                   .row_elements = 2 * gathered},
       .recomputes = true,
       .products = " grouped",
+      .rows = static_cast<double>(s.expected_rows) / static_cast<double>(s.local_experts),
   };
 }
+
+constexpr ParameterName kExpertsNames[] = {
+    {"gate", "mlp.experts.*.gate_proj.weight", "block_sparse_moe.experts.*.w1.weight"},
+    {"up", "mlp.experts.*.up_proj.weight", "block_sparse_moe.experts.*.w3.weight"},
+    {"down", "mlp.experts.*.down_proj.weight", "block_sparse_moe.experts.*.w2.weight"},
+};
+
+}  // namespace
+
+constinit const NodeKind kExperts = {
+    .name = "experts", .declare = DeclareExperts, .names = kExpertsNames, .experts = true};
 
 }  // namespace tandem::model

@@ -35,7 +35,7 @@ at::Tensor Column(const at::Tensor& probabilities) { return probabilities.view({
 
 class ExpertsNode final : public SplitNode {
  public:
-  explicit ExpertsNode(const NodeContext& context) : SplitNode(context, DeclareExperts(context.shapes)) {
+  explicit ExpertsNode(const NodeContext& context) : SplitNode(context, kExperts.declare(context.shapes)) {
     if (s_.padded_rows > 0) {
       padded_begins_ = at::arange(0, (s_.local_experts + 1) * s_.padded_rows, s_.padded_rows,
                                   at::TensorOptions(at::kLong));

@@ -2,12 +2,13 @@
 #include "model/node_kinds.h"
 
 namespace tandem::model {
+namespace {
 
 // hidden = x + what its experts made of each token, the shared ones included. Where ranks share experts, each
 // rank that has some of a token's returns a sum.
 NodeDeclaration DeclareFinish(const DecoderShapes& s) {
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kFinish,
+      .place = schedules::Place::kAfter,
       .inputs = {HiddenState("x", s),
                  {.tensor = {"made", {s.seen, s.hidden}, ElementType::kHidden},
                   .from = s.expert_ranks > 1 ? "returned" : "made"}},
@@ -32,5 +33,9 @@ NodeDeclaration DeclareFinish(const DecoderShapes& s) {
   }
   return declaration;
 }
+
+}  // namespace
+
+constinit const NodeKind kFinish = {.name = "finish", .declare = DeclareFinish};
 
 }  // namespace tandem::model

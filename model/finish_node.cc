@@ -17,7 +17,7 @@ struct Sends {
 
 class FinishNode final : public DeclaredNode {
  public:
-  explicit FinishNode(const NodeContext& context) : DeclaredNode(context, DeclareFinish(context.shapes)) {}
+  explicit FinishNode(const NodeContext& context) : DeclaredNode(context, kFinish.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

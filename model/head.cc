@@ -27,7 +27,6 @@ NodeDeclaration DeclareChunkedHead(const DecoderShapes& s) {
       {ops::RmsNormBackwardWorkBytes(s.device, s.logit_rows, s.hidden, s.compute_bytes)},
       ElementType::kByte};
   return {
-      .kind = schedules::NodeKind::kHead,
       .inputs = {HiddenState("x", s), BatchTokens(s)},
       .outputs = {{.tensor = {"loss", {1}, ElementType::kFloat64}, .loss = true}},
       .parts = HeadParts(s),
@@ -48,8 +47,6 @@ NodeDeclaration DeclareChunkedHead(const DecoderShapes& s) {
   };
 }
 
-}  // namespace
-
 // loss = cross_entropy(weight · norm(x), next tokens). The forward leaves the gradient of the logits where
 // the logits were: the derivative of the loss is 1 by definition, so it is known already, and what would be
 // kept for the backward is as large. The weight is the embedding's table when it is tied.
@@ -59,7 +56,6 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
   }
   const double flops = s.ProductFlops(s.hidden, s.vocabulary);
   return {
-      .kind = schedules::NodeKind::kHead,
       .inputs = {HiddenState("x", s), BatchTokens(s)},
       .outputs = {{.tensor = {"loss", {1}, ElementType::kFloat64}, .loss = true},
                   {.tensor = {"grad_logits", {s.tokens, s.vocabulary}}}},
@@ -84,5 +80,14 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
                          .row_elements = s.Elements(6 * s.hidden)},
   };
 }
+
+constexpr ParameterName kHeadNames[] = {
+    {"norm", "model.norm.weight"},
+    {"weight", "lm_head.weight"},
+};
+
+}  // namespace
+
+constinit const NodeKind kHead = {.name = "head", .declare = DeclareHead, .names = kHeadNames};
 
 }  // namespace tandem::model

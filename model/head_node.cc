@@ -20,7 +20,7 @@ at::Tensor TargetsIn(const at::Tensor& tokens, const BatchShape& batch) {
 
 class HeadNode final : public DeclaredNode {
  public:
-  explicit HeadNode(const NodeContext& context) : DeclaredNode(context, DeclareHead(context.shapes)) {}
+  explicit HeadNode(const NodeContext& context) : DeclaredNode(context, kHead.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {
@@ -54,7 +54,8 @@ class HeadNode final : public DeclaredNode {
 
 class ChunkedHeadNode final : public DeclaredNode {
  public:
-  explicit ChunkedHeadNode(const NodeContext& context) : DeclaredNode(context, DeclareHead(context.shapes)) {}
+  explicit ChunkedHeadNode(const NodeContext& context)
+      : DeclaredNode(context, kHead.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

@@ -130,8 +130,6 @@ std::vector<TensorSpec> LatentBackwardScratch(const DecoderShapes& s, const Late
   return scratch;
 }
 
-}  // namespace
-
 // Multi-head latent attention (ops/latent_heads.h): queries, and keys with values, come from two narrow
 // vectors of a token, each normalised.
 //   down = Wkv_down · norm(x); key_value = Wkv_up · kv_norm(down without its rotary columns)
@@ -156,7 +154,6 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
     }
   }
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kAttention,
       .inputs = {HiddenState("x", s)},
       .outputs = std::move(outputs),
       .parts = {{.name = "attention", .parameters = LatentParameters(s, columns)}},
@@ -181,5 +178,22 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
   ReadDocuments(s, declaration);
   return declaration;
 }
+
+constexpr ParameterName kLatentAttentionNames[] = {
+    {"norm", "input_layernorm.weight"},
+    {"query", "self_attn.q_proj.weight"},
+    {"output", "self_attn.o_proj.weight"},
+    {"query_down", "self_attn.q_a_proj.weight"},
+    {"query_down_norm", "self_attn.q_a_layernorm.weight"},
+    {"query_up", "self_attn.q_b_proj.weight"},
+    {"key_value_down", "self_attn.kv_a_proj_with_mqa.weight"},
+    {"key_value_down_norm", "self_attn.kv_a_layernorm.weight"},
+    {"key_value_up", "self_attn.kv_b_proj.weight"},
+};
+
+}  // namespace
+
+constinit const NodeKind kLatentAttention = {
+    .name = "attention", .declare = DeclareLatentAttention, .names = kLatentAttentionNames};
 
 }  // namespace tandem::model

@@ -20,7 +20,7 @@ constexpr double kLatentNormEpsilon = 1e-6;
 class LatentAttentionNode final : public DeclaredNode {
  public:
   LatentAttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
-      : DeclaredNode(context, DeclareLatentAttention(context.shapes)),
+      : DeclaredNode(context, kLatentAttention.declare(context.shapes)),
         tables_(std::move(tables)),
         shape_(s_.attention()),
         heads_(s_.latent_heads()),

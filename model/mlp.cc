@@ -2,6 +2,7 @@
 #include "model/node_kinds.h"
 
 namespace tandem::model {
+namespace {
 
 // hidden = x + Wdown · swiglu(Wgate_up · norm(x)). The forward keeps gate and up; the backward recomputes the
 // norm and the activation.
@@ -9,7 +10,7 @@ NodeDeclaration DeclareMlp(const DecoderShapes& s) {
   const double flops = s.ProductFlops(s.hidden, 3 * s.inner);
   const double norm = s.Elements(2 * s.hidden);
   return {
-      .kind = schedules::NodeKind::kMlp,
+      .place = schedules::Place::kInner,
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
                    .gradient = true,
@@ -49,5 +50,16 @@ NodeDeclaration DeclareMlp(const DecoderShapes& s) {
       .recomputes = true,
   };
 }
+
+constexpr ParameterName kMlpNames[] = {
+    {"norm", "post_attention_layernorm.weight"},
+    {"gate", "mlp.gate_proj.weight"},
+    {"up", "mlp.up_proj.weight"},
+    {"down", "mlp.down_proj.weight"},
+};
+
+}  // namespace
+
+constinit const NodeKind kMlp = {.name = "mlp", .declare = DeclareMlp, .names = kMlpNames};
 
 }  // namespace tandem::model

@@ -11,7 +11,7 @@ namespace {
 // Tensors have the names of mlp.cc.
 class MlpNode final : public SplitNode {
  public:
-  explicit MlpNode(const NodeContext& context) : SplitNode(context, DeclareMlp(context.shapes)) {}
+  explicit MlpNode(const NodeContext& context) : SplitNode(context, kMlp.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

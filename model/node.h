@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -20,6 +21,8 @@ class Operations;
 }
 
 namespace tandem::model {
+
+struct NodeContext;
 
 // The trainer gives a node its memory once, when it binds a program. After that, a pass of the node is a call
 // on tensors at fixed addresses.
@@ -61,9 +64,13 @@ class Node {
                          comm::Communicator* communicator) const = 0;
 };
 
+// Makes the code of the nodes of each kind.
+using NodeMakers = std::map<const NodeKind*, std::function<std::unique_ptr<Node>(const NodeContext&)>>;
+
 // The nodes of DecoderOutline(config, batch, precision, ...): one per outline node, in the same order, for
-// the kind of device of `ops`, which must outlive them.
+// the kind of device of `ops`, which must outlive them. more: makers of kinds that are not model/'s own.
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
-                                                const Precision& precision, const ops::Operations& ops);
+                                                const Precision& precision, const ops::Operations& ops,
+                                                const NodeMakers& more = {});
 
 }  // namespace tandem::model

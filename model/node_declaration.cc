@@ -95,11 +95,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
   PassSpec& writer = declaration.forward.parameter_gradients   ? declaration.forward
                      : declaration.backward_weight.has_value() ? *declaration.backward_weight
                                                                : declaration.backward_input;
-  // For a matrix of an expert: the expected rows.
-  const double rows =
-      declaration.kind == schedules::NodeKind::kExperts
-          ? static_cast<double>(shapes.expected_rows) / static_cast<double>(shapes.local_experts)
-          : static_cast<double>(shapes.tokens);
+  const double rows = declaration.rows > 0 ? declaration.rows : static_cast<double>(shapes.tokens);
   for (PartSpec& part : declaration.parts) {
     part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
     trains = trains || !part.frozen;

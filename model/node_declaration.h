@@ -102,7 +102,7 @@ struct StateUpdate {
 };
 
 struct NodeDeclaration {
-  schedules::NodeKind kind = schedules::NodeKind::kMlp;
+  schedules::Place place = schedules::Place::kBefore;
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<PartSpec> parts;
@@ -126,6 +126,7 @@ struct NodeDeclaration {
   // How its products differ from large ones, of which a device does more or less a second; behind the name of
   // its type. " grouped": one for each expert, of its rows.
   std::string products;
+  double rows = 0;  // of each of its products; 0: one a token
 };
 
 // Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/node_kinds.h"
 
-#include <algorithm>
 #include <stdexcept>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "ops/linear_work.h"
 #include "ops/row_work.h"
 #include "ops/sparse_work.h"
@@ -11,62 +14,32 @@
 namespace tandem::model {
 namespace {
 
-using schedules::NodeKind;
-
-struct Kind {
-  NodeKind kind;
-  const char* name;
-  NodeDeclaration (*declare)(const DecoderShapes& shapes);
-};
-
-constexpr Kind kKinds[] = {
-    {NodeKind::kEmbedding, "embedding", DeclareEmbedding},
-    {NodeKind::kAttention, "attention", DeclareAttention},
-    {NodeKind::kMlp, "mlp", DeclareMlp},
-    {NodeKind::kRoute, "route", DeclareRoute},
-    {NodeKind::kPermute, "permute", DeclarePermute},
-    {NodeKind::kSizes, "sizes", DeclareSizes},
-    {NodeKind::kBalance, "balance", DeclareBalance},
-    {NodeKind::kDispatch, "dispatch", DeclareDispatch},
-    {NodeKind::kExperts, "experts", DeclareExperts},
-    {NodeKind::kCombine, "combine", DeclareCombine},
-    {NodeKind::kFinish, "finish", DeclareFinish},
-    {NodeKind::kHead, "head", DeclareHead},
-};
-
-// What the layers of a decoder are made of, in forward order.
-std::vector<NodeKind> LayerNodes(bool sparse, const MixtureOfExperts& moe) {
-  static const std::vector<NodeKind> dense = {NodeKind::kAttention, NodeKind::kMlp};
-  static const std::vector<NodeKind> alone = {NodeKind::kAttention, NodeKind::kRoute, NodeKind::kExperts,
-                                              NodeKind::kFinish};
-  static const std::vector<NodeKind> exchanging = {
-      NodeKind::kAttention, NodeKind::kRoute,   NodeKind::kPermute, NodeKind::kDispatch,
-      NodeKind::kExperts,   NodeKind::kCombine, NodeKind::kFinish};
-  if (!sparse) {
-    return dense;
+// What a layer is made of, in forward order.
+std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) {
+  if (!config.layers.empty()) {
+    return config.layers.at(layer);
   }
-  std::vector<NodeKind> nodes = moe.ranks == 1 ? alone : exchanging;
-  if (moe.balance_scope == BalanceScope::kGlobal) {
-    nodes.insert(std::find(nodes.begin(), nodes.end(), NodeKind::kRoute) + 1, NodeKind::kBalance);
-  }
-  if (moe.ranks > 1 && moe.exact_chunks) {
-    nodes.insert(std::find(nodes.begin(), nodes.end(), NodeKind::kDispatch), NodeKind::kSizes);
-  }
-  return nodes;
-}
-
-const Kind& InfoOf(NodeKind kind) {
-  for (const Kind& row : kKinds) {
-    if (row.kind == kind) {
-      return row;
+  std::vector<const NodeKind*> kinds = {config.latent.kv_rank > 0 ? &kLatentAttention : &kAttention};
+  const auto add = [&](bool has, const NodeKind& kind) {
+    if (has) {
+      kinds.push_back(&kind);
     }
-  }
-  throw std::logic_error("no code for nodes of kind " + std::to_string(static_cast<int>(kind)));
+  };
+  const bool sparse = config.IsSparse(layer);
+  const bool exchanges = sparse && config.moe.ranks > 1;
+  add(!sparse, kMlp);
+  add(sparse, kRoute);
+  add(sparse && config.moe.balance_scope == BalanceScope::kGlobal, kBalance);
+  add(exchanges, kPermute);
+  add(exchanges && config.moe.exact_chunks, kSizes);
+  add(exchanges, kDispatch);
+  add(sparse, kExperts);
+  add(exchanges, kCombine);
+  add(sparse, kFinish);
+  return kinds;
 }
 
-DecoderNode Alone(NodeKind kind) {
-  return {.kind = kind, .name = InfoOf(kind).name, .unit = InfoOf(kind).name};
-}
+DecoderNode Alone(const NodeKind& kind) { return {.kind = &kind, .name = kind.name, .unit = kind.name}; }
 
 }  // namespace
 
@@ -131,25 +104,30 @@ ParameterSpec NormOver(const char* name, int64_t columns) {
   return {.name = name, .shape = {columns}, .init = Init::kOnes, .gradient_is_statistics = true};
 }
 
-NodeDeclaration Declare(NodeKind kind, const DecoderShapes& shapes) {
-  if (kind == NodeKind::kAttention && shapes.latent.kv_rank > 0) {
-    return DeclareLatentAttention(shapes);
-  }
-  return InfoOf(kind).declare(shapes);
-}
-
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
-  std::vector<DecoderNode> nodes = {Alone(NodeKind::kEmbedding)};
+  std::vector<DecoderNode> nodes = {Alone(kEmbedding)};
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string unit = "layers." + std::to_string(layer);
-    for (const NodeKind kind : LayerNodes(config.IsSparse(layer), config.moe)) {
-      const std::string name = unit + "." + InfoOf(kind).name;
-      nodes.push_back(
-          {.kind = kind, .layer = layer, .name = name, .unit = kind == NodeKind::kExperts ? name : unit});
+    for (const NodeKind* kind : LayerKinds(config, layer)) {
+      const std::string name = unit + "." + kind->name;
+      nodes.push_back({.kind = kind, .layer = layer, .name = name, .unit = kind->experts ? name : unit});
     }
   }
-  nodes.push_back(Alone(NodeKind::kHead));
+  nodes.push_back(Alone(kHead));
   return nodes;
+}
+
+std::string HuggingFaceName(Architecture architecture, const NodeKind& kind, const std::string& parameter,
+                            int layer) {
+  const std::pair<std::string, std::string> split = absl::StrSplit(parameter, absl::MaxSplits('.', 1));
+  for (const ParameterName& row : kind.names) {
+    if (row.parameter == split.first) {
+      const bool mixtral = architecture == Architecture::kMixtral && row.mixtral != nullptr;
+      const std::string name = absl::StrReplaceAll(mixtral ? row.mixtral : row.name, {{"*", split.second}});
+      return layer < 0 ? name : absl::StrCat("model.layers.", layer, ".", name);
+    }
+  }
+  throw std::logic_error("parameter " + parameter + " has no name in Hugging Face's models");
 }
 
 }  // namespace tandem::model

@@ -4,29 +4,46 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "model/config.h"
 #include "model/decoder_shapes.h"
 #include "model/node_declaration.h"
 
 namespace tandem::model {
 
-// The kinds of nodes that a decoder is made of, each declared in the file of its name (embedding.cc, ...;
-// sizes and combine with dispatch, whose rows they count and bring back); its code is beside it
-// (embedding_node.cc). A new kind is these two files, its row and its place in a layer
-// in node_kinds.cc, its row in decoder_nodes.cc, and its parameters' names in hugging_face_names.cc.
-NodeDeclaration DeclareEmbedding(const DecoderShapes& shapes);
-NodeDeclaration DeclareAttention(const DecoderShapes& shapes);
-NodeDeclaration DeclareLatentAttention(const DecoderShapes& shapes);
-NodeDeclaration DeclareMlp(const DecoderShapes& shapes);
-NodeDeclaration DeclareRoute(const DecoderShapes& shapes);
-NodeDeclaration DeclarePermute(const DecoderShapes& shapes);
-NodeDeclaration DeclareSizes(const DecoderShapes& shapes);
-NodeDeclaration DeclareBalance(const DecoderShapes& shapes);
-NodeDeclaration DeclareDispatch(const DecoderShapes& shapes);
-NodeDeclaration DeclareExperts(const DecoderShapes& shapes);
-NodeDeclaration DeclareCombine(const DecoderShapes& shapes);
-NodeDeclaration DeclareFinish(const DecoderShapes& shapes);
-NodeDeclaration DeclareHead(const DecoderShapes& shapes);
+// The name of a parameter or state in Hugging Face's safetensors.
+struct ParameterName {
+  const char* parameter;  // as its kind declares it; of experts without their number
+  const char* name;       // of what is in a layer: behind "model.layers.N."; *: the number of an expert
+  const char* mixtral = nullptr;  // Mixtral's, where it is another
+};
+
+// A kind of node.
+struct NodeKind {
+  const char* name;  // "mlp": of its nodes, behind their layer's
+  NodeDeclaration (*declare)(const DecoderShapes& shapes);
+  absl::Span<const ParameterName> names = {};
+  bool experts =
+      false;  // its nodes have units of their own, which are sharded over the ranks with the same experts
+};
+
+// The kinds that decoders are made of, each in the file of its name (embedding.cc, ...; sizes and combine
+// with dispatch, whose rows they count and bring back); its code is beside it (embedding_node.cc). A new kind
+// is these two files, its line here, the layers that have it (LayerKinds), and its lines in decoder_nodes.h
+// and .cc.
+extern const NodeKind kEmbedding;
+extern const NodeKind kAttention;
+extern const NodeKind kLatentAttention;
+extern const NodeKind kMlp;
+extern const NodeKind kRoute;
+extern const NodeKind kBalance;
+extern const NodeKind kPermute;
+extern const NodeKind kSizes;
+extern const NodeKind kDispatch;
+extern const NodeKind kExperts;
+extern const NodeKind kCombine;
+extern const NodeKind kFinish;
+extern const NodeKind kHead;
 
 // Where the rows of experts travel.
 inline constexpr char kDispatchStream[] = "dispatch";
@@ -70,11 +87,9 @@ TensorSpec ProductsWork(const DecoderShapes& shapes);
 // The weight of a norm over so many columns.
 ParameterSpec NormOver(const char* name, int64_t columns);
 
-NodeDeclaration Declare(schedules::NodeKind kind, const DecoderShapes& shapes);
-
 // One node of a decoder, and the unit that its parameters belong to.
 struct DecoderNode {
-  schedules::NodeKind kind = schedules::NodeKind::kMlp;
+  const NodeKind* kind = nullptr;
   int layer = -1;    // -1: not in a layer
   std::string name;  // "layers.3.attention"
   std::string unit;  // "layers.3"
@@ -83,10 +98,9 @@ struct DecoderNode {
 // In forward order.
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
 
-// hugging_face_names.cc: the name in Hugging Face's safetensors of a parameter that a kind of node declares
-// (node_declaration.h), in layer `layer`: "model.layers.3.mlp.gate_proj.weight". Of experts, `parameter` ends
-// in the number of one: "gate.5". Throws std::logic_error for one that the table does not have.
-std::string HuggingFaceName(Architecture architecture, schedules::NodeKind kind, const std::string& parameter,
+// "model.layers.3.mlp.gate_proj.weight". Of experts, `parameter` ends in the number of one: "gate.5". Throws
+// std::logic_error for one that the kind does not name.
+std::string HuggingFaceName(Architecture architecture, const NodeKind& kind, const std::string& parameter,
                             int layer);
 
 }  // namespace tandem::model

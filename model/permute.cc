@@ -2,13 +2,13 @@
 #include "model/node_kinds.h"
 
 namespace tandem::model {
+namespace {
 
 // A token is sent once to each rank that has an expert which it chose, with the numbers of these there and
 // their probabilities (ops/sends.h). A chunk for each rank, in rank order, which has room for every token;
 // or, where chunks are exact, only what there is, and how much that is for each rank.
 NodeDeclaration DeclarePermute(const DecoderShapes& s) {
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kPermute,
       .inputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "normed"},
                  ChosenExperts(s),
                  {.tensor = {"probabilities", {s.tokens, s.chosen}, ElementType::kStatistics},
@@ -39,5 +39,9 @@ NodeDeclaration DeclarePermute(const DecoderShapes& s) {
   }
   return declaration;
 }
+
+}  // namespace
+
+constinit const NodeKind kPermute = {.name = "permute", .declare = DeclarePermute};
 
 }  // namespace tandem::model

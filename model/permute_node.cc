@@ -11,7 +11,8 @@ namespace {
 
 class PermuteNode final : public DeclaredNode {
  public:
-  explicit PermuteNode(const NodeContext& context) : DeclaredNode(context, DeclarePermute(context.shapes)) {}
+  explicit PermuteNode(const NodeContext& context)
+      : DeclaredNode(context, kPermute.declare(context.shapes)) {}
 
  private:
   BoundPass BindForward(BoundTensors& in) const override {

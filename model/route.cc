@@ -44,8 +44,6 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
                                              {"grad_shared_normed", {s.tokens, s.hidden}}});
 }
 
-}  // namespace
-
 // normed = norm(x); logits = router · normed; chosen and probabilities of ops/router.h. Logits are computed
 // in the type of statistics, from copies of both operands where that is another. The backward recomputes the
 // norm, and adds the gradients of the router's own losses. report: model/decoder_shapes.h. Where the balance
@@ -73,7 +71,6 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
     backward_scratch.insert(backward_scratch.end(), {wide, wide_router});
   }
   NodeDeclaration declaration{
-      .kind = schedules::NodeKind::kRoute,
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true},
                   {.tensor = {"logits", {s.tokens, s.router.experts}, ElementType::kStatistics},
@@ -130,5 +127,18 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   }
   return declaration;
 }
+
+constexpr ParameterName kRouteNames[] = {
+    {"norm", "post_attention_layernorm.weight"},
+    {"router", "mlp.gate.weight", "block_sparse_moe.gate.weight"},
+    {"bias", "mlp.gate.e_score_correction_bias"},
+    {"shared_gate", "mlp.shared_experts.gate_proj.weight"},
+    {"shared_up", "mlp.shared_experts.up_proj.weight"},
+    {"shared_down", "mlp.shared_experts.down_proj.weight"},
+};
+
+}  // namespace
+
+constinit const NodeKind kRoute = {.name = "route", .declare = DeclareRoute, .names = kRouteNames};
 
 }  // namespace tandem::model

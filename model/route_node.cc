@@ -13,7 +13,7 @@ namespace {
 // Tensors have the names of route.cc. What is wide is undefined where nothing is computed in another type.
 class RouteNode final : public DeclaredNode {
  public:
-  explicit RouteNode(const NodeContext& context) : DeclaredNode(context, DeclareRoute(context.shapes)) {
+  explicit RouteNode(const NodeContext& context) : DeclaredNode(context, kRoute.declare(context.shapes)) {
     ops::CheckRouter(s_.router);
   }
 

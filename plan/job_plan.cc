@@ -83,7 +83,7 @@ schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
       return schedules::Schedule::kSequential;
     case v1::SCHEDULE_OVERLAP:
       return spec.overlap().delay_weight_gradients() ? schedules::Schedule::kOverlapped
-                                                     : schedules::Schedule::kOverlappedWhole;
+                                                     : schedules::Schedule::kOverlappedUndelayed;
     default:
       throw std::logic_error(
           absl::StrCat("parallelism.schedule: no plan for ", v1::Schedule_Name(spec.schedule())));

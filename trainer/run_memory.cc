@@ -7,6 +7,7 @@
 
 #include "fsdp/run_inputs.h"
 #include "model/decoder_shapes.h"
+#include "model/node_kinds.h"
 #include "plan/job_plan.h"
 #include "trainer/stage_memory.h"
 
@@ -90,10 +91,10 @@ RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : pla
         const schedules::Node& writer = WriterOf(plan.outline, buffer.subject);
         // The balance node of a layer is behind its router.
         std::vector<const double*>& doubles =
-            writer.kind == schedules::NodeKind::kRoute
+            writer.kind == model::kRoute.name
                 ? element.routers.emplace_back(Router{.layer = writer.layer}).reports
-            : writer.kind == schedules::NodeKind::kBalance ? element.routers.back().losses
-                                                           : element.losses;
+            : writer.kind == model::kBalance.name ? element.routers.back().losses
+                                                  : element.losses;
         for (int m = 0; m < program->num_microbatches; ++m) {
           doubles.push_back(
               reinterpret_cast<const double*>(memory.At(buffer, parity).begin + buffer.parts[m].begin));

@@ -75,15 +75,16 @@ std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMe
 }
 
 std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory) {
+  const std::vector<model::DecoderNode> nodes = model::DecoderNodeList(plan.model);
   std::vector<checkpoint::WholeArray> arrays;
   for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
     if (buffer.kind != schedules::BufferKind::kNodeState || plan.outline.states[buffer.subject].counter < 0) {
       continue;
     }
-    const auto node =
-        std::find_if(plan.outline.nodes.begin(), plan.outline.nodes.end(),
-                     [&](const schedules::Node& n) { return buffer.name.starts_with(n.name + "."); });
-    arrays.push_back({.name = model::HuggingFaceName(plan.model.architecture, node->kind,
+    const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const model::DecoderNode& n) {
+      return buffer.name.starts_with(n.name + ".");
+    });
+    arrays.push_back({.name = model::HuggingFaceName(plan.model.architecture, *node->kind,
                                                      buffer.name.substr(node->name.size() + 1), node->layer),
                       .memory = memory.At(buffer)});
   }

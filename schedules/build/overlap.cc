@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "schedules/build/schedule.h"
@@ -7,40 +7,15 @@
 namespace tandem::schedules {
 namespace {
 
-// The nodes of one layer by what they do around the all-to-alls, in forward order. A dense layer has no
-// dispatch and no combine.
-struct LayerNodes {
-  std::vector<NodeId> before;  // attention, router, permutation
-  std::vector<NodeId> dispatch;
-  std::vector<NodeId> inner;  // experts or mlp
-  std::vector<NodeId> combine;
-  std::vector<NodeId> after;
-};
+// The nodes of one layer by their places, in forward order.
+class LayerNodes {
+ public:
+  std::vector<NodeId>& operator[](Place place) { return nodes_[static_cast<int>(place)]; }
+  const std::vector<NodeId>& operator[](Place place) const { return nodes_[static_cast<int>(place)]; }
 
-std::vector<NodeId>& PlaceOf(NodeKind kind, LayerNodes& layer) {
-  switch (kind) {
-    case NodeKind::kDispatch:
-      return layer.dispatch;
-    case NodeKind::kExperts:
-    case NodeKind::kMlp:
-      return layer.inner;
-    case NodeKind::kCombine:
-      return layer.combine;
-    case NodeKind::kFinish:
-      return layer.after;
-    case NodeKind::kEmbedding:
-    case NodeKind::kAttention:
-    case NodeKind::kRoute:
-    case NodeKind::kPermute:
-    case NodeKind::kSizes:
-    case NodeKind::kBalance:
-    case NodeKind::kMamba:
-    case NodeKind::kMtp:
-    case NodeKind::kHead:
-      break;
-  }
-  return layer.before;
-}
+ private:
+  std::array<std::vector<NodeId>, kNumPlaces> nodes_;
+};
 
 class OverlapBuilder {
  public:
@@ -56,7 +31,7 @@ class OverlapBuilder {
         layers_.emplace_back();
         newest_layer_ = layer;
       }
-      PlaceOf(outline.nodes[node].kind, layers_.back()).push_back(node);
+      layers_.back()[outline.nodes[node].place].push_back(node);
     }
   }
 
@@ -68,13 +43,13 @@ class OverlapBuilder {
     Forward(first_);
     const LayerNodes none;
     const LayerNodes& top = num_layers > 0 ? layers_.back() : none;
-    Recompute(top.before);
-    Recompute(top.dispatch);
+    Recompute(top[Place::kBefore]);
+    Recompute(top[Place::kDispatch]);
     Backward(last_);
     BackwardWeights(last_);
-    Recompute(top.inner);
-    Recompute(top.combine);
-    Recompute(top.after);
+    Recompute(top[Place::kInner]);
+    Recompute(top[Place::kCombine]);
+    Recompute(top[Place::kAfter]);
     for (int pair = 0; pair < num_layers; ++pair) {
       const int layer = num_layers - 1 - pair;
       Pair(layers_[pair], layers_[layer], layer > 0 ? layers_[layer - 1] : none);
@@ -87,27 +62,34 @@ class OverlapBuilder {
   PassList Result() && { return std::move(passes_); }
 
  private:
+  // Layer f forward (F) of one microbatch over layer b backward (B; W: its weight halves, delayed) of the
+  // other. A row is a stream, and what is in a column can run at the same time:
+  //
+  //   compute   B after  F before   B inner     W after, inner  F inner  B before, W before  F after
+  //   dispatch           B combine  F dispatch  B dispatch               F combine
+  //
   // Each communication runs beside compute of the other microbatch; the weight halves fill in behind the
-  // input halves, which the chain of the backward waits for. r: the layer whose backward comes next.
+  // input halves, which the chain of the backward waits for. r: the layer whose backward comes next, which
+  // is recomputed beside f's forward.
   void Pair(const LayerNodes& f, const LayerNodes& b, const LayerNodes& r) {
-    Backward(b.after);
-    Backward(b.combine);
-    Forward(f.before);
-    Recompute(r.before);
-    Backward(b.inner);
-    Forward(f.dispatch);
-    Recompute(r.dispatch);
-    BackwardWeights(b.after);
-    BackwardWeights(b.inner);
-    Backward(b.dispatch);
-    Forward(f.inner);
-    Recompute(r.inner);
-    Forward(f.combine);
-    Recompute(r.combine);
-    Backward(b.before);
-    BackwardWeights(b.before);
-    Forward(f.after);
-    Recompute(r.after);
+    Backward(b[Place::kAfter]);
+    Backward(b[Place::kCombine]);
+    Forward(f[Place::kBefore]);
+    Recompute(r[Place::kBefore]);
+    Backward(b[Place::kInner]);
+    Forward(f[Place::kDispatch]);
+    Recompute(r[Place::kDispatch]);
+    BackwardWeights(b[Place::kAfter]);
+    BackwardWeights(b[Place::kInner]);
+    Backward(b[Place::kDispatch]);
+    Forward(f[Place::kInner]);
+    Recompute(r[Place::kInner]);
+    Forward(f[Place::kCombine]);
+    Recompute(r[Place::kCombine]);
+    Backward(b[Place::kBefore]);
+    BackwardWeights(b[Place::kBefore]);
+    Forward(f[Place::kAfter]);
+    Recompute(r[Place::kAfter]);
   }
 
   void Forward(const std::vector<NodeId>& nodes) {

@@ -92,7 +92,7 @@ absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOpti
 absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOptions& options,
                                          Schedule schedule) {
   const int microbatches = options.num_microbatches;
-  const bool overlaps = schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedWhole;
+  const bool overlaps = schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedUndelayed;
   const PassList train =
       overlaps ? Overlapped(outline, microbatches, /*delay_weights=*/schedule == Schedule::kOverlapped)
                : Sequential(outline, microbatches);

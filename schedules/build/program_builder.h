@@ -10,14 +10,14 @@ namespace tandem::schedules {
 
 // How node passes of several microbatches follow each other.
 enum class Schedule : uint8_t {
-  kSequential,       // one microbatch after the other, forward and then backward
-  kOverlapped,       // the forward of one over the backward of the one before; weight halves are delayed
-  kOverlappedWhole,  // the same without delay
+  kSequential,           // one microbatch after the other, forward and then backward
+  kOverlapped,           // the forward of one over the backward of the one before; weight halves are delayed
+  kOverlappedUndelayed,  // the same without delay
 };
 
 // Other layers whose units may be used within one span (BuildOptions::hold): those of both microbatches.
 inline int HoldOf(Schedule schedule) {
-  return schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedWhole ? 1 : 0;
+  return schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedUndelayed ? 1 : 0;
 }
 
 // Every program of one stage: builder, then all passes, then addresses. Pure, and the same on every rank of

@@ -81,7 +81,9 @@ class Builder {
                                                              : Communicator(node.group, node.purpose, true));
     }
     for (const Node& node : outline_.nodes) {
-      const bool separate = options_.separate_weights && node.kind == NodeKind::kExperts;
+      const bool separate =
+          options_.separate_weights && HasWeightHalf(node) &&
+          outline_.units[node.backward_weight.parameter_gradients.front().unit].group == UnitGroup::kExpert;
       frame_.weight_streams.push_back(StreamNamed(separate ? "weights" : node.stream));
     }
     if (std::any_of(outline_.values.begin(), outline_.values.end(),

@@ -82,27 +82,16 @@ struct Access {
   double link_bytes = 0;   // of a node that communicates: the buffer that its collective moves
 };
 
-enum class NodeKind : uint8_t {
-  kEmbedding,
-  kAttention,
-  kRoute,
-  kPermute,
-  kSizes,    // how much the dispatch moves, where that depends on the router
-  kBalance,  // how many tokens all ranks' routers would send to each expert
-  kDispatch,
-  kExperts,
-  kCombine,
-  kFinish,
-  kMlp,
-  kMamba,
-  kMtp,
-  kHead,
-};
+// Where a node is around the exchanges of its layer: what schedules read, whatever its kind. A layer has any
+// number of nodes in each, in this order.
+enum class Place : uint8_t { kBefore, kDispatch, kInner, kCombine, kAfter };
+inline constexpr int kNumPlaces = 5;
 
 // A piece of the model that runs on one stream.
 struct Node {
   std::string name;  // "layers.3.attention"
-  NodeKind kind = NodeKind::kMlp;
+  std::string kind;  // its code, which model/ names: "attention"; nothing here reads it
+  Place place = Place::kBefore;
   int layer = -1;       // -1: not in a layer
   std::string compute;  // the type of its FLOPs ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
   std::string stream = "compute";

@@ -105,12 +105,10 @@ TEST(DecoderOutlineTest, PackedDocumentsComeWithTheBatchAndOnlyAttentionReadsThe
   const schedules::Outline packed = OutlineOf(SmallDecoder(false), batch);
   EXPECT_EQ(packed.values[packed.batch].bytes.bound, 2 * (5 + 4) * 8);
   for (const schedules::Node& node : packed.nodes) {
-    const bool reads = node.kind == schedules::NodeKind::kAttention ||
-                       node.kind == schedules::NodeKind::kEmbedding ||
-                       node.kind == schedules::NodeKind::kHead;
+    const bool reads = node.kind == "attention" || node.kind == "embedding" || node.kind == "head";
     EXPECT_EQ(std::count(node.forward.reads.begin(), node.forward.reads.end(), packed.batch), reads ? 1 : 0)
         << node.name;
-    if (node.kind == schedules::NodeKind::kAttention) {
+    if (node.kind == "attention") {
       EXPECT_EQ(std::count(node.backward_input.reads.begin(), node.backward_input.reads.end(), packed.batch),
                 1);
       EXPECT_EQ(
@@ -120,7 +118,7 @@ TEST(DecoderOutlineTest, PackedDocumentsComeWithTheBatchAndOnlyAttentionReadsThe
   const schedules::Outline stream = OutlineOf(SmallDecoder(false), {.sequences = 2, .sequence_length = 4});
   EXPECT_EQ(stream.values[stream.batch].bytes.bound, 2 * 5 * 8);
   for (const schedules::Node& node : stream.nodes) {
-    if (node.kind == schedules::NodeKind::kAttention) {
+    if (node.kind == "attention") {
       EXPECT_EQ(std::count(node.forward.reads.begin(), node.forward.reads.end(), stream.batch), 0);
     }
   }

@@ -25,7 +25,8 @@ using schedules::Schedule;
 
 // Nodes that communicate on a stream of their own, within the layers of a model.
 
-constexpr Schedule kSchedules[] = {Schedule::kSequential, Schedule::kOverlapped, Schedule::kOverlappedWhole};
+constexpr Schedule kSchedules[] = {Schedule::kSequential, Schedule::kOverlapped,
+                                   Schedule::kOverlappedUndelayed};
 
 struct Layout {
   std::string strategy;
@@ -59,7 +60,7 @@ class ExchangeTest : public testing::TestWithParam<Layout> {
 
 TEST_P(ExchangeTest, SchedulesGiveTheSameBits) {
   const JobRun sequential = RunExchange(ExchangeJob(Options(), Schedule::kSequential));
-  for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedWhole}) {
+  for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedUndelayed}) {
     SCOPED_TRACE(static_cast<int>(schedule));
     ExpectSameBits(sequential, RunExchange(ExchangeJob(Options(), schedule), {.fill_with_nan = true}));
   }
@@ -120,7 +121,7 @@ TEST(ExchangePlacementTest, SchedulesThatPlaceBuffersElsewhereGiveTheSameBits) {
     JobOptions options = kAdjacentBuffers;
     options.seed = seed;
     const JobRun sequential = RunExchange(ExchangeJob(options, Schedule::kSequential));
-    for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedWhole}) {
+    for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedUndelayed}) {
       EXPECT_EQ(FirstDifference(sequential, RunExchange(ExchangeJob(options, schedule))), "");
     }
   }
@@ -132,7 +133,7 @@ TEST(ExchangeSeededTest, AnyOrderGivesTheBitsOfTheSequentialSchedule) {
   constexpr int kSeeds = 100;
   std::cout << "seeds from " << kFirstSeed << "\n";
   const JobRun expected = RunExchange(ExchangeJob(kAdjacentBuffers, Schedule::kSequential));
-  for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedWhole}) {
+  for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedUndelayed}) {
     const plan::JobPlan plan = ExchangeJob(kAdjacentBuffers, schedule);
     for (int i = 0; i < kSeeds; ++i) {
       const uint64_t seed = kFirstSeed + i;

@@ -113,7 +113,7 @@ TEST(MemoryPlanTest, AGpusPlanHasTheScratchOfItsKernels) {
     job.mutable_resources()->set_device(device);
     int64_t most = 0;
     for (const schedules::Node& node : MakeJobPlan(job).outline.nodes) {
-      if (node.kind == schedules::NodeKind::kAttention) {
+      if (node.kind == "attention") {
         most = std::max(most, node.backward_input.scratch.bound);
       }
     }

@@ -69,7 +69,7 @@ class DenseBuilder {
     const UnitPart table{embedding_, 0};
     outline_.nodes.push_back({
         .name = "embedding",
-        .kind = NodeKind::kEmbedding,
+        .kind = "embedding",
         .forward = {.reads = {outline_.batch}, .writes = {hidden}, .parameters = {table}, .bytes_moved = 1e3},
         .backward_input = {.reads = {outline_.batch},
                            .gradient_reads = {hidden},
@@ -95,7 +95,7 @@ class DenseBuilder {
     const double scores = Product(s_.tokens, s_.hidden);  // one sequence, of which causality leaves half
     outline_.nodes.push_back({
         .name = name,
-        .kind = NodeKind::kAttention,
+        .kind = "attention",
         .layer = layer,
         .forward = {.reads = {input},
                     .writes = {hidden, qkv, context, lse},
@@ -121,7 +121,8 @@ class DenseBuilder {
     const double flops = Product(s_.hidden, 3 * static_cast<double>(s_.inner));
     outline_.nodes.push_back({
         .name = name,
-        .kind = NodeKind::kMlp,
+        .kind = "mlp",
+        .place = Place::kInner,
         .layer = layer,
         .forward = {.reads = {input},
                     .writes = {hidden, gate_up},
@@ -147,7 +148,7 @@ class DenseBuilder {
     const double flops = Product(s_.hidden, static_cast<double>(s_.vocabulary));
     outline_.nodes.push_back({
         .name = "head",
-        .kind = NodeKind::kHead,
+        .kind = "head",
         .forward = {.reads = {input, outline_.batch},
                     .writes = {loss, logits},
                     .parameters = parts,
@@ -206,7 +207,7 @@ Outline UnusualDecoder() {
   outline.losses.push_back(loss);
   outline.nodes.push_back({
       .name = "extra_head",
-      .kind = NodeKind::kHead,
+      .kind = "head",
       .forward = {.reads = {hidden, outline.batch},
                   .writes = {loss},
                   .gradient_writes = {hidden},

@@ -112,7 +112,7 @@ TEST(OverlapMemoryTest, TheArenaIsWithinTheActivationsOfLPlusOneLayersAndAFewLay
   for (const char* strategy : {"zero2", "zero3", "hsdp"}) {
     for (const int layers : {1, 2, 3, 4, 5, 8, 12}) {
       for (const int microbatches : {2, 4, 7}) {
-        for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedWhole}) {
+        for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedUndelayed}) {
           const Outline outline = MoeDecoder(layers);
           BuildOptions options = OptionsFor(outline, strategy, microbatches, 4);
           options.hold = 1;

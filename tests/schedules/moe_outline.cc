@@ -23,7 +23,7 @@ class MoeBuilder {
     ValueId hidden = AddValue(outline_, "embedding.hidden", 4096, 4096);
     outline_.nodes.push_back({
         .name = "embedding",
-        .kind = NodeKind::kEmbedding,
+        .kind = "embedding",
         .forward =
             {.reads = {outline_.batch}, .writes = {hidden}, .parameters = {{0, 0}}, .bytes_moved = 8192},
         .backward_input = {.reads = {outline_.batch},
@@ -39,7 +39,7 @@ class MoeBuilder {
     outline_.losses = {loss};
     outline_.nodes.push_back({
         .name = "head",
-        .kind = NodeKind::kHead,
+        .kind = "head",
         .forward = {.reads = {hidden, outline_.batch},
                     .writes = {loss, logits},
                     .parameters = {{head, 0}},
@@ -81,7 +81,7 @@ class MoeBuilder {
     const ValueId qkv_gradient = AddValue(outline_, absl::StrCat(name, ".attention.qkv_gradient"), 8192);
     outline_.nodes.push_back({
         .name = absl::StrCat(name, ".attention"),
-        .kind = NodeKind::kAttention,
+        .kind = "attention",
         .layer = layer,
         .forward = {.reads = {input},
                     .writes = {mixed, qkv},
@@ -105,7 +105,7 @@ class MoeBuilder {
     const ValueId probabilities = AddValue(outline_, absl::StrCat(name, ".probabilities"), 512, 512);
     outline_.nodes.push_back({
         .name = absl::StrCat(name, ".route"),
-        .kind = NodeKind::kRoute,
+        .kind = "route",
         .layer = layer,
         .forward = {.reads = {mixed},
                     .writes = {tokens, probabilities},
@@ -127,7 +127,7 @@ class MoeBuilder {
     const ValueId sizes = AddValue(outline_, absl::StrCat(name, ".sizes"), 64, 0, ValueKind::kHost);
     outline_.nodes.push_back({
         .name = absl::StrCat(name, ".permute"),
-        .kind = NodeKind::kPermute,
+        .kind = "permute",
         .layer = layer,
         .forward = {.reads = {tokens, probabilities}, .writes = {outgoing, sizes}, .bytes_moved = 12288},
         .backward_input = {.reads = {probabilities},
@@ -139,7 +139,8 @@ class MoeBuilder {
     const ValueId arrived = Dynamic(absl::StrCat(name, ".arrived"), 8192, true, ValueKind::kAllToAll);
     outline_.nodes.push_back({
         .name = absl::StrCat(name, ".dispatch"),
-        .kind = NodeKind::kDispatch,
+        .kind = "dispatch",
+        .place = Place::kDispatch,
         .layer = layer,
         .stream = "dispatch",
         .group = "ep",
@@ -157,7 +158,8 @@ class MoeBuilder {
         Dynamic(absl::StrCat(name, ".gate_up_gradient"), 24576, false, ValueKind::kActivation);
     outline_.nodes.push_back({
         .name = absl::StrCat(name, ".experts"),
-        .kind = NodeKind::kExperts,
+        .kind = "experts",
+        .place = Place::kInner,
         .layer = layer,
         .forward = {.reads = {arrived, sizes},
                     .writes = {made, gate_up},
@@ -180,7 +182,8 @@ class MoeBuilder {
     const ValueId combined = Dynamic(absl::StrCat(name, ".combined"), 8192, true, ValueKind::kAllToAll);
     outline_.nodes.push_back({
         .name = absl::StrCat(name, ".combine"),
-        .kind = NodeKind::kCombine,
+        .kind = "combine",
+        .place = Place::kCombine,
         .layer = layer,
         .stream = "dispatch",
         .group = "ep",
@@ -193,7 +196,8 @@ class MoeBuilder {
     const ValueId output = AddValue(outline_, absl::StrCat(name, ".hidden"), 4096, 4096);
     outline_.nodes.push_back({
         .name = absl::StrCat(name, ".finish"),
-        .kind = NodeKind::kFinish,
+        .kind = "finish",
+        .place = Place::kAfter,
         .layer = layer,
         .forward = {.reads = {combined, probabilities, mixed}, .writes = {output}, .bytes_moved = 16384},
         .backward_input = {.reads = {combined, probabilities},

@@ -296,16 +296,15 @@ TEST(SeparateWeightsTest, ExpertsWeightHalvesRunBesideWhatFollowsThem) {
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& instruction = program.instructions[i];
       const bool weight = instruction.opcode == Opcode::kBackwardWeight;
-      newest_weight = weight && outline.nodes[instruction.target].kind == NodeKind::kExperts
-                          ? static_cast<int>(i)
-                          : newest_weight;
+      newest_weight =
+          weight && outline.nodes[instruction.target].kind == "experts" ? static_cast<int>(i) : newest_weight;
       EXPECT_EQ(program.streams[instruction.stream].name == "weights",
-                weight && outline.nodes[instruction.target].kind == NodeKind::kExperts);
+                weight && outline.nodes[instruction.target].kind == "experts");
       for (const Wait& wait : instruction.waits) {
         clocks.Wait(instruction.stream, wait.instruction);
       }
       if (instruction.opcode == Opcode::kBackwardInput &&
-          outline.nodes[instruction.target].kind == NodeKind::kDispatch) {
+          outline.nodes[instruction.target].kind == "dispatch") {
         ASSERT_GE(newest_weight, 0);
         EXPECT_EQ(outline.nodes[program.instructions[newest_weight].target].layer,
                   outline.nodes[instruction.target].layer);
@@ -345,7 +344,7 @@ TEST(OverlapTest, TheHostIssuesALayerPairInThisOrder) {
                            "f.dispatch", "W.experts", "b.dispatch", "f.experts", "f.combine", "b.permute",
                            "b.route", "b.attention", "W.attention", "f.finish"));
   EXPECT_THAT(
-      issued(Schedule::kOverlappedWhole),
+      issued(Schedule::kOverlappedUndelayed),
       testing::ElementsAre("b.finish", "b.combine", "f.attention", "f.route", "f.permute", "b.experts",
                            "W.experts", "f.dispatch", "b.dispatch", "f.experts", "f.combine", "b.permute",
                            "b.route", "b.attention", "W.attention", "f.finish"));
@@ -387,7 +386,7 @@ TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
   BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
   options.hold = 1;
   options.recompute = RecomputeLayers(outline);
-  const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlappedWhole);
+  const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlappedUndelayed);
   const auto at = [&](Opcode opcode, const char* node) {
     const auto found = std::find_if(stage.train.instructions.begin(), stage.train.instructions.end(),
                                     [&](const Instruction& instruction) {

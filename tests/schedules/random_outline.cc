@@ -21,7 +21,7 @@ Outline RandomOutline(uint64_t seed) {
   const UnitId first = AddUnit(outline, "start", 0, {"table"}, {16 + below(4000)});
   outline.nodes.push_back({
       .name = "start",
-      .kind = NodeKind::kEmbedding,
+      .kind = "embedding",
       .forward =
           {.reads = {outline.batch}, .writes = {hidden[0]}, .parameters = {{first, 0}}, .bytes_moved = 1e4},
       .backward_input = {.reads = {outline.batch},
@@ -37,7 +37,8 @@ Outline RandomOutline(uint64_t seed) {
     if (n > 0 && below(4) == 0) {  // only moves data to peers
       outline.nodes.push_back({
           .name = name,
-          .kind = NodeKind::kDispatch,
+          .kind = "dispatch",
+          .place = Place::kDispatch,
           .layer = n + 1,
           .stream = "dispatch",
           .group = "ep",
@@ -56,7 +57,8 @@ Outline RandomOutline(uint64_t seed) {
     const UnitPart b{unit, 1};
     Node node{
         .name = name,
-        .kind = NodeKind::kMlp,
+        .kind = "mlp",
+        .place = Place::kInner,
         .layer = n + 1,
         .forward = {.reads = {input},
                     .writes = {output, saved},
@@ -107,7 +109,7 @@ Outline RandomOutline(uint64_t seed) {
     if (below(3) == 0) {  // all of its gradients are its forward's
       outline.nodes.push_back({
           .name = absl::StrCat(name, ".head"),
-          .kind = NodeKind::kHead,
+          .kind = "head",
           .forward = {.reads = {input, outline.batch},
                       .writes = {loss},
                       .gradient_writes = {input},
@@ -121,7 +123,7 @@ Outline RandomOutline(uint64_t seed) {
     }
     outline.nodes.push_back({
         .name = absl::StrCat(name, ".head"),
-        .kind = NodeKind::kHead,
+        .kind = "head",
         .forward = {.reads = {input, outline.batch},
                     .writes = {loss, saved},
                     .parameters = {{unit, 0}},

@@ -79,7 +79,7 @@ BuildOptions OptionsFor(const Outline& outline, const std::string& strategy, int
 std::vector<bool> RecomputeLayers(const Outline& outline) {
   std::vector<bool> recompute(outline.values.size(), false);
   for (const Node& node : outline.nodes) {
-    const bool ends_layer = node.kind == NodeKind::kFinish || node.kind == NodeKind::kMlp;
+    const bool ends_layer = node.kind == "finish" || node.kind == "mlp";
     for (const ValueId value : node.forward.writes) {
       recompute[value] = node.layer >= 0 && outline.values[value].kind != ValueKind::kHost &&
                          !(ends_layer && value == node.forward.writes.front());
