@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 // Every algorithm that cuBLASLt has for products of bfloat16 with an output of that type, with every setting
 // that it names: tiles, stages, clusters, custom options, swizzles; sums are not split. The order is random
-// but always the same. Throws c10::Error if cuBLASLt fails.
+// but always the same. Throws std::invalid_argument if cuBLASLt fails.
 std::vector<Algorithm> AllAlgorithms(cublasLtHandle_t handle, cudaDataType_t output);
 
 // Asks cuBLASLt on all other processors which settings it accepts for a product, ahead of the caller, which

@@ -22,6 +22,7 @@
 #include "ops/attention_work.h"
 #include "ops/cuda/operations.h"
 #include "ops/operations.h"
+#include "ops/tensors.h"
 #include "ops/workspace.h"
 
 namespace tandem::bench {
@@ -79,7 +80,7 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
   const double flops_within = ForwardFlops(a, positions, starts);
   const auto ours = [&](const AttentionShape& form) {
     operations.PrepareAttention(form, 2);
-    operations.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse, work);
+    operations.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse, work)();
   };
   rows.Computes(
       operation + " within documents", flops_within, [&] { ours(within); }, nullptr);
@@ -90,7 +91,7 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
   const auto backward = [&](const AttentionShape& form) {
     operations.PrepareAttention(form, 2);
     operations.AttentionBackward(form, qkv, form.documents ? starts : at::Tensor(), context, lse, grad,
-                                 grad_qkv, work);
+                                 grad_qkv, work)();
   };
   // It takes keys and values of fewer heads, computes their gradients for every query head, and adds these
   // up.

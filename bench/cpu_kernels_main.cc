@@ -41,6 +41,7 @@
 #include "ops/attention_work.h"
 #include "ops/operations.h"
 #include "ops/rope.h"
+#include "ops/tensors.h"
 
 namespace {
 
@@ -127,12 +128,12 @@ class Bench {
     at::Tensor grad_x = at::empty_like(x);
     at::Tensor grad_weight = at::zeros({s_.hidden});
     Compare(
-        "rms_norm", [&] { ops_.RmsNorm(x, weight, 1e-5, y); },
+        "rms_norm", [&] { ops_.RmsNorm(x, weight, 1e-5, y)(); },
         [&] { at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5); });
     const at::Tensor reciprocals = std::get<1>(at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5));
     Compare(
         "rms_norm backward (ATen: has none for the host; its products and sums)",
-        [&] { ops_.RmsNormBackward(grad, x, weight, 1e-5, {}, false, grad_x, false, grad_weight, {}); },
+        [&] { ops_.RmsNormBackward(grad, x, weight, 1e-5, {}, false, grad_x, false, grad_weight, {})(); },
         [&] {
           const at::Tensor normed = x * reciprocals;
           const at::Tensor weighted = grad * weight;
@@ -154,7 +155,7 @@ class Bench {
     const at::Tensor c = cosines.view({1, a.length, 1, -1});
     const at::Tensor s = sines.view({1, a.length, 1, -1});
     Compare(
-        "rope", [&] { ops_.Rope(cosines, sines, heads, qkv); },
+        "rope", [&] { ops_.Rope(cosines, sines, heads, qkv)(); },
         [&] {
           const at::Tensor first = x.narrow(3, 0, a.head_dim / 2);
           const at::Tensor second = x.narrow(3, a.head_dim / 2, a.head_dim / 2);
@@ -187,13 +188,13 @@ class Bench {
     const at::Tensor v = heads(a.heads + a.kv_heads, a.kv_heads);
     const auto forward = [&] { return at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, true); };
     Compare(
-        "attention", [&] { ops_.Attention(a, qkv, /*documents=*/{}, context, lse, work); },
+        "attention", [&] { ops_.Attention(a, qkv, /*documents=*/{}, context, lse, work)(); },
         [&] { forward(); });
     const auto result = forward();
     const at::Tensor grad_heads = grad.view({a.sequences, a.length, a.heads, a.head_dim}).transpose(1, 2);
     Compare(
         group > 1 ? "attention backward (ATen: without the sums over query heads)" : "attention backward",
-        [&] { ops_.AttentionBackward(a, qkv, /*documents=*/{}, context, lse, grad, grad_qkv, work); },
+        [&] { ops_.AttentionBackward(a, qkv, /*documents=*/{}, context, lse, grad, grad_qkv, work)(); },
         [&] {
           at::_scaled_dot_product_flash_attention_for_cpu_backward(grad_heads, q, k, v, std::get<0>(result),
                                                                    std::get<1>(result), 0.0, true);
@@ -208,10 +209,10 @@ class Bench {
     at::Tensor activated = at::empty({tokens_, s_.inner});
     at::Tensor grad = at::empty_like(gate_up);
     Compare(
-        "swiglu", [&] { ops_.SwiGlu(gate_up, activated); }, [&] { at::silu(gate) * up; });
+        "swiglu", [&] { ops_.SwiGlu(gate_up, activated)(); }, [&] { at::silu(gate) * up; });
     Compare(
         "swiglu backward, activation recomputed",
-        [&] { ops_.SwiGluBackward(gate_up, grad_activated, grad, activated); },
+        [&] { ops_.SwiGluBackward(gate_up, grad_activated, grad, activated)(); },
         [&] {
           const at::Tensor silu = at::silu(gate);
           const at::Tensor product = silu * up;
@@ -228,7 +229,7 @@ class Bench {
     at::Tensor loss = at::empty({1}, at::TensorOptions(at::kDouble));
     at::Tensor grad = at::empty_like(logits);
     Compare(
-        "cross entropy and its backward", [&] { ops_.CrossEntropy(logits, targets, lse, loss, grad); },
+        "cross entropy and its backward", [&] { ops_.CrossEntropy(logits, targets, lse, loss, grad)(); },
         [&] {
           const at::Tensor flat = targets.view({-1});
           const at::Tensor logarithms = at::_log_softmax(logits, 1, /*half_to_float=*/false);

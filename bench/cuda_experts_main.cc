@@ -30,6 +30,7 @@
 #include "ops/cuda/operations.h"
 #include "ops/sparse_operations.h"
 #include "ops/sparse_work.h"
+#include "ops/tensors.h"
 
 namespace {
 
@@ -98,15 +99,15 @@ class Bench {
     at::Tensor dropped = at::empty({1}, kFloat.dtype(at::kDouble));
     const Workspace work = Work(ops::RouterLossesWorkBytes(DeviceKind::kGpu, s_.tokens, 1, s_.experts));
     Report("route", {Unit::kBytes, Bytes({logits_, chosen_, probabilities_})},
-           [&] { ops_.Route(config, logits_, {}, chosen_, probabilities_); });
+           [&] { ops_.Route(config, logits_, {}, chosen_, probabilities_)(); });
     Report("route backward", {Unit::kBytes, Bytes({logits_, chosen_, chosen_, probabilities_, grad})},
-           [&] { ops_.RouteBackward(config, logits_, chosen_, chosen_, probabilities_, grad); });
+           [&] { ops_.RouteBackward(config, logits_, chosen_, chosen_, probabilities_, grad)(); });
     Report("router losses", {Unit::kBytes, Bytes({logits_})},
-           [&] { ops_.RouterLosses(config, losses, logits_, /*counts=*/{}, values, work); });
+           [&] { ops_.RouterLosses(config, losses, logits_, /*counts=*/{}, values, work)(); });
     Report("router losses backward", {Unit::kBytes, Bytes({logits_, grad, grad})},
-           [&] { ops_.RouterLossesBackward(config, losses, logits_, /*counts=*/{}, grad, work); });
+           [&] { ops_.RouterLossesBackward(config, losses, logits_, /*counts=*/{}, grad, work)(); });
     Report("count tokens", {Unit::kBytes, Bytes({chosen_})},
-           [&] { ops_.CountTokens(chosen_, tokens, dropped); });
+           [&] { ops_.CountTokens(chosen_, tokens, dropped)(); });
   }
 
   // What a rank sends, and what it receives where all ranks have the same router.
@@ -120,13 +121,13 @@ class Bench {
     at::Tensor slot_probabilities = at::empty({seen_, width_}, kFloat);
     const Workspace work = Work(ops::SortWorkBytes(DeviceKind::kGpu, s_.tokens * s_.ranks, s_.ranks));
     Report("plan sends", {Unit::kBytes, Bytes({chosen_, place})},
-           [&] { ops_.PlanSends(chosen_, local_, s_.tokens, counts, place, work); });
+           [&] { ops_.PlanSends(chosen_, local_, s_.tokens, counts, place, work)(); });
     Report("pack sends", {Unit::kBytes, Bytes({tokens, sent, place})},
-           [&] { ops_.Permute(tokens, place, 0, sent); });
+           [&] { ops_.Permute(tokens, place, 0, sent)(); });
     Report("send slots", {Unit::kBytes, Bytes({chosen_, probabilities_, slots, slot_probabilities})},
-           [&] { ops_.SendSlots(chosen_, probabilities_, place, local_, slots, slot_probabilities); });
+           [&] { ops_.SendSlots(chosen_, probabilities_, place, local_, slots, slot_probabilities)(); });
     Report("add returned", {Unit::kBytes, Bytes({sent, back, place})},
-           [&] { ops_.Unpermute(sent, place, 0, /*add=*/false, back); });
+           [&] { ops_.Unpermute(sent, place, 0, /*add=*/false, back)(); });
     // The first rank's chunk, from each rank.
     received_slots_ = slots.narrow(0, 0, s_.tokens).repeat({s_.ranks, 1}).contiguous();
   }
@@ -138,14 +139,14 @@ class Bench {
     at::Tensor back = at::empty_like(tokens);
     const Workspace work = Work(ops::SortWorkBytes(DeviceKind::kGpu, seen_ * width_, local_));
     Report("plan rows", {Unit::kBytes, Bytes({received_slots_, row_of_})}, [&] {
-      ops_.PlanRows(received_slots_, /*chunk=*/0, counts_, row_of_, work);
-      ops_.PlanWindow(counts_, 0, rows_, begins_);
+      ops_.PlanRows(received_slots_, /*chunk=*/0, counts_, row_of_, work)();
+      ops_.PlanWindow(counts_, 0, rows_, begins_)();
     });
     there_ = begins_[local_].item<int64_t>();
     const double moved = Bytes({tokens, row_of_}) + static_cast<double>(there_ * s_.hidden * 2);
-    Report("permute", {Unit::kBytes, moved}, [&] { ops_.Permute(tokens, row_of_, 0, rows); });
+    Report("permute", {Unit::kBytes, moved}, [&] { ops_.Permute(tokens, row_of_, 0, rows)(); });
     Report("unpermute", {Unit::kBytes, moved},
-           [&] { ops_.Unpermute(rows, row_of_, 0, /*add=*/false, back); });
+           [&] { ops_.Unpermute(rows, row_of_, 0, /*add=*/false, back)(); });
   }
 
   void Products() {
@@ -168,24 +169,24 @@ class Bench {
         2.0 * static_cast<double>(each * local_) * static_cast<double>(inputs * outputs);
     const Workspace work = Work(ops::GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/true));
     Report((name + ", known").c_str(), {Unit::kFlops, known_flops},
-           [&] { ops_.GroupedLinear(known, x, weight, y, work); });
+           [&] { ops_.GroupedLinear(known, x, weight, y, work)(); });
     Report((name + " grad x, known").c_str(), {Unit::kFlops, known_flops},
-           [&] { ops_.GroupedLinearBackwardInput(known, y, weight, grad_x, work); });
+           [&] { ops_.GroupedLinearBackwardInput(known, y, weight, grad_x, work)(); });
     Report((name + " grad weight, known").c_str(), {Unit::kFlops, known_flops},
-           [&] { ops_.GroupedLinearBackwardWeight(known, y, x, /*add=*/false, grad_weight, work); });
+           [&] { ops_.GroupedLinearBackwardWeight(known, y, x, /*add=*/false, grad_weight, work)(); });
     // Where the GPU reads how many rows there are.
     Report(
-        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, work); },
+        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, work)(); },
         [&] { at::_grouped_mm(x, by_expert.transpose(1, 2), ends); });
     Report((name + " grad x").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, work); },
+           [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, work)(); },
            [&] { at::_grouped_mm(y, by_expert, ends); });
     Report((name + " grad weight").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, work); },
+           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, work)(); },
            [&] { at::_grouped_mm(y.t(), x, ends); });
     at::Tensor sums = at::zeros(grad_weight.sizes(), kFloat);
     Report((name + " grad weight, added to float").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/true, sums, work); });
+           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/true, sums, work)(); });
   }
 
   void Activation() {
@@ -195,10 +196,10 @@ class Bench {
     at::Tensor grad_gate_up = at::empty_like(gate_up);
     at::Tensor grad_weights = at::empty_like(weights);
     Report("weighted swiglu", {Unit::kBytes, Bytes({gate_up, activated})},
-           [&] { ops_.WeightedSwiGlu(begins_, gate_up, weights, activated); });
+           [&] { ops_.WeightedSwiGlu(begins_, gate_up, weights, activated)(); });
     Report("weighted swiglu backward", {Unit::kBytes, Bytes({gate_up, gate_up, activated, activated})}, [&] {
       ops_.WeightedSwiGluBackward(begins_, gate_up, weights, activated, grad_gate_up, activated,
-                                  grad_weights);
+                                  grad_weights)();
     });
   }
 

@@ -58,6 +58,7 @@
 #include "ops/operations.h"
 #include "ops/rope.h"
 #include "ops/row_work.h"
+#include "ops/tensors.h"
 
 namespace {
 
@@ -143,14 +144,14 @@ class Bench {
     at::Tensor y = at::empty_like(x);
     at::Tensor grad_weight = at::zeros({s_.hidden}, kFloat);
     rows_.Moves(
-        "rms_norm", Bytes({x, y}), [&] { ops_.RmsNorm(x, weight, 1e-5, y); },
+        "rms_norm", Bytes({x, y}), [&] { ops_.RmsNorm(x, weight, 1e-5, y)(); },
         [&] { at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5); });
     const Workspace work =
         Work(ops::RmsNormBackwardWorkBytes(DeviceKind::kGpu, tokens_, s_.hidden, x.element_size()));
     const at::Tensor reciprocals = std::get<1>(at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5));
     rows_.Moves(
         "rms_norm backward, residual added", Bytes({x, grad, residual, y}),
-        [&] { ops_.RmsNormBackward(grad, x, weight, 1e-5, residual, false, y, false, grad_weight, work); },
+        [&] { ops_.RmsNormBackward(grad, x, weight, 1e-5, residual, false, y, false, grad_weight, work)(); },
         [&] {
           std::get<0>(at::_fused_rms_norm_backward(grad, x, {s_.hidden}, reciprocals, weight, {true, true}))
               .add_(residual);
@@ -162,8 +163,8 @@ class Bench {
     at::Tensor cosines = at::empty({a.length, a.head_dim / 2});
     at::Tensor sines = at::empty({a.length, a.head_dim / 2});
     ops::RopeTables(500000, {}, cosines, sines);
-    const at::Tensor c = ops_.Constant(cosines);
-    const at::Tensor s = ops_.Constant(sines);
+    const at::Tensor c = cosines.to(at::kCUDA);
+    const at::Tensor s = sines.to(at::kCUDA);
     at::Tensor qkv = at::randn({tokens_, qkv_}, kBf16);
     const int64_t heads = a.heads + a.kv_heads;
     const at::Tensor x =
@@ -171,7 +172,7 @@ class Bench {
     const at::Tensor wide_c = c.view({1, a.length, 1, -1});
     const at::Tensor wide_s = s.view({1, a.length, 1, -1});
     rows_.Moves(
-        "rope", 2 * Bytes({x}), [&] { ops_.Rope(c, s, heads, qkv); },
+        "rope", 2 * Bytes({x}), [&] { ops_.Rope(c, s, heads, qkv)(); },
         [&] {
           const at::Tensor first = x.narrow(3, 0, a.head_dim / 2);
           const at::Tensor second = x.narrow(3, a.head_dim / 2, a.head_dim / 2);
@@ -195,7 +196,7 @@ class Bench {
     const at::Tensor keys = x.narrow(1, a.heads, a.kv_heads);
     rows_.Moves(
         "norms of query and key heads", Bytes({qkv, normed}),
-        [&] { ops_.HeadNorm(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5, normed); },
+        [&] { ops_.HeadNorm(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5, normed)(); },
         [&] {
           at::_fused_rms_norm(queries, {a.head_dim}, query_weight, 1e-5);
           at::_fused_rms_norm(keys, {a.head_dim}, key_weight, 1e-5);
@@ -212,7 +213,7 @@ class Bench {
         "norms of query and key heads, backward", 3 * Bytes({x}),
         [&] {
           ops_.HeadNormBackward(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5,
-                                /*add_weights=*/false, grad, grad_query_weight, grad_key_weight, work);
+                                /*add_weights=*/false, grad, grad_query_weight, grad_key_weight, work)();
         },
         [&] {
           at::_fused_rms_norm_backward(grad_queries, queries, {a.head_dim}, query_reciprocals, query_weight,
@@ -262,7 +263,7 @@ class Bench {
     slices.push_back({values.narrow(2, 0, heads.value), keys_values.narrow(2, heads.content, heads.value)});
     rows_.Moves(
         "latent heads packed", bytes + Bytes({qkv}),
-        [&] { ops_.PackLatentHeads(heads, query, key_value, down, qkv); },
+        [&] { ops_.PackLatentHeads(heads, query, key_value, down, qkv)(); },
         [&] {
           for (const Slice& slice : slices) {
             slice.packed.copy_(slice.apart);
@@ -274,7 +275,7 @@ class Bench {
                          static_cast<double>(heads.head_dim());
     rows_.Moves(
         "latent heads unpacked", bytes + Bytes({qkv}) - zeros,
-        [&] { ops_.UnpackLatentHeads(heads, qkv, query, key_value, down); },
+        [&] { ops_.UnpackLatentHeads(heads, qkv, query, key_value, down)(); },
         [&] {
           for (const Slice& slice : slices) {
             const bool shared = slice.apart.size(1) != heads.heads;
@@ -290,11 +291,11 @@ class Bench {
     at::Tensor activated = at::randn({tokens_, s_.inner}, kBf16);
     at::Tensor grad = at::empty_like(gate_up);
     rows_.Moves(
-        "swiglu", Bytes({gate_up, activated}), [&] { ops_.SwiGlu(gate_up, activated); },
+        "swiglu", Bytes({gate_up, activated}), [&] { ops_.SwiGlu(gate_up, activated)(); },
         [&] { at::silu(gate) * up; });
     rows_.Moves(
         "swiglu backward, activation recomputed", 2 * Bytes({gate_up, activated}),
-        [&] { ops_.SwiGluBackward(gate_up, activated, grad, activated); },
+        [&] { ops_.SwiGluBackward(gate_up, activated, grad, activated)(); },
         [&] {
           const at::Tensor silu = at::silu(gate);
           const at::Tensor product = silu * up;
@@ -327,22 +328,24 @@ class Bench {
           2.0 * static_cast<double>(tokens_) * static_cast<double>(m.outputs) * static_cast<double>(m.inputs);
       const std::string name = m.name;
       rows_.Computes(
-          name + " grad x", flops, [&] { ops_.LinearBackwardInput(y, weight, /*add=*/false, grad_x, work); },
+          name + " grad x", flops,
+          [&] { ops_.LinearBackwardInput(y, weight, /*add=*/false, grad_x, work)(); },
           [&] { at::mm_out(grad_x, y, weight); });
       rows_.Computes(
-          name + " grad weight", flops, [&] { ops_.LinearBackwardWeight(y, x, false, grad_weight, work); },
+          name + " grad weight", flops, [&] { ops_.LinearBackwardWeight(y, x, false, grad_weight, work)(); },
           [&] { at::mm_out(grad_weight, y.t(), x); });
       at::Tensor sums = at::zeros(weight.sizes(), kFloat);
       rows_.Computes(
-          name + " grad weight in float", flops, [&] { ops_.LinearBackwardWeight(y, x, false, sums, work); },
+          name + " grad weight in float", flops,
+          [&] { ops_.LinearBackwardWeight(y, x, false, sums, work)(); },
           [&] { at::mm_out(sums, y.t(), x, at::kFloat); });
       rows_.Computes(
-          name, flops, [&] { ops_.Linear(x, weight, at::Tensor(), y, work); },
+          name, flops, [&] { ops_.Linear(x, weight, at::Tensor(), y, work)(); },
           [&] { at::mm_out(y, x, weight.t()); });
       if (m.adds_residual) {
         const at::Tensor residual = at::randn({tokens_, m.outputs}, kBf16);
         rows_.Computes(
-            name + " with a residual", flops, [&] { ops_.Linear(x, weight, residual, y, work); },
+            name + " with a residual", flops, [&] { ops_.Linear(x, weight, residual, y, work)(); },
             [&] { at::addmm_out(y, residual, x, weight.t()); });
       }
     }
@@ -356,7 +359,7 @@ class Bench {
     at::Tensor loss = at::empty({1}, kFloat.dtype(at::kDouble));
     rows_.Moves(
         "cross entropy and its backward, in place", 2 * Bytes({logits}),
-        [&] { ops_.CrossEntropy(logits, targets, lse, loss, logits); },
+        [&] { ops_.CrossEntropy(logits, targets, lse, loss, logits)(); },
         [&] {
           const at::Tensor flat = targets.view({-1});
           const at::Tensor logarithms = at::_log_softmax(logits, 1, /*half_to_float=*/false);
@@ -391,15 +394,15 @@ class Bench {
     const Workspace work = Work(ops::EmbeddingBackwardWorkBytes(DeviceKind::kGpu, tokens_));
     rows_.Moves(
         "embedding backward", Bytes({hidden, grad_table}),
-        [&] { ops_.EmbeddingBackward(ids, hidden, false, grad_table, work); },
+        [&] { ops_.EmbeddingBackward(ids, hidden, false, grad_table, work)(); },
         [&] { at::embedding_dense_backward(hidden, ids.view({-1}), s_.vocabulary, -1, false); });
     const at::Tensor of_text = BytesOfText();
     rows_.Moves(
         "embedding backward, tokens of bytes", Bytes({hidden, grad_table}),
-        [&] { ops_.EmbeddingBackward(of_text, hidden, false, grad_table, work); },
+        [&] { ops_.EmbeddingBackward(of_text, hidden, false, grad_table, work)(); },
         [&] { at::embedding_dense_backward(hidden, of_text.view({-1}), s_.vocabulary, -1, false); });
     rows_.Moves(
-        "embedding", 2 * Bytes({hidden}), [&] { ops_.Embedding(ids, table, hidden); },
+        "embedding", 2 * Bytes({hidden}), [&] { ops_.Embedding(ids, table, hidden)(); },
         [&] { at::embedding(table, ids.view({-1})); });
   }
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/timed_operations.h"
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -20,26 +17,31 @@ class TimedKernels final : public ops::DeviceKernels {
   TimedKernels(const DeviceKernels& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
 
   ops::DeviceKind kind() const override { return inner_.kind(); }
-  c10::Device device() const override { return inner_.device(); }
   std::string digest() const override { return inner_.digest(); }
-  void Run(const ops::KernelCall& call) const override {
-    timer_.Time(NameOf(call), [&] { inner_.Run(call); });
+  ops::Call Bind(const ops::KernelCall& call) const override {
+    return Timed(NameOf(call), inner_.Bind(call));
   }
-  void Run(const ops::SparseKernelCall& call) const override {
-    timer_.Time(NameOf(call), [&] { inner_.Run(call); });
+  ops::Call Bind(const ops::SparseKernelCall& call) const override {
+    return Timed(NameOf(call), inner_.Bind(call));
   }
-  void Multiply(const ops::ProductArgs& product) const override {
-    const at::Tensor& a = product.a;
-    const at::Tensor& b = product.b;
-    timer_.Time(
-        absl::StrCat("Multiply [", a.size(0), ", ", a.size(1), "] [", b.size(0), ", ", b.size(1), "]"),
-        [&] { inner_.Multiply(product); });
+  ops::Call Bind(const ops::ProductArgs& product) const override {
+    const ops::Array& a = product.a;
+    const ops::Array& b = product.b;
+    return Timed(absl::StrCat("Multiply [", a.rows, ", ", a.columns, "] [", b.rows, ", ", b.columns, "]"),
+                 inner_.Bind(product));
+  }
+  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
+    return inner_.CopyOf(host, bytes);
   }
   void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
     inner_.PrepareAttention(shape, element_bytes);
   }
 
  private:
+  ops::Call Timed(std::string name, ops::Call call) const {
+    return [this, name = std::move(name), call = std::move(call)] { timer_.Time(name, call); };
+  }
+
   const DeviceKernels& inner_;
   const CallTimer timer_;
 };

@@ -59,6 +59,7 @@
 #include "ops/linear_work.h"
 #include "ops/product.h"
 #include "ops/product_table.h"
+#include "ops/tensors.h"
 
 namespace {
 
@@ -70,8 +71,10 @@ using tandem::bench::Median;
 using tandem::bench::ProductTask;
 using tandem::bench::ReadProductTask;
 using tandem::device::CheckCuda;
+using tandem::ops::Array;
 using tandem::ops::ProductArgs;
 using tandem::ops::ProductTable;
+using tandem::ops::TensorOf;
 using tandem::ops::Workspace;
 using tandem::ops::cuda::CheckProduct;
 using tandem::ops::cuda::ProductMachine;
@@ -193,10 +196,10 @@ class Tuner {
     std::vector<Candidate> candidates;
     for (size_t i = 0; i < levels.size(); ++i) {
       const Level& level = levels[i];
-      const auto part = [&](const at::Tensor& matrix, int64_t rows, int64_t columns) {
-        return matrix.defined() ? matrix.narrow(0, 0, rows).narrow(1, 0, columns) : matrix;
+      const auto part = [&](const Array& matrix, int64_t rows, int64_t columns) {
+        return matrix.defined() ? matrix.Rows(0, rows).Columns(0, columns) : matrix;
       };
-      at::Tensor result = part(matrices.output, level.rows, product.output.columns);
+      const Array result = part(matrices.output, level.rows, product.output.columns);
       const ProductOperands operands(
           {part(matrices.a, level.rows, level.sums), part(matrices.b, level.sums, product.right.columns),
            part(matrices.addend, level.rows, product.output.columns), result, Work()});
@@ -287,7 +290,7 @@ class Tuner {
     const ProductPlan plan(handle_, operands, &algorithm);
     try {
       return Time([&] { RunPlan(plan, operands); }, runs);
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {
       return std::numeric_limits<double>::infinity();
     }
   }
@@ -306,14 +309,14 @@ class Tuner {
       }
     }
     // A table holds what is the same in every run, and what the rules' first computes.
-    RunAnew(rules, product, matrices.output);
-    const at::Tensor expected = matrices.output.clone();
+    at::Tensor output = TensorOf(matrices.output);
+    RunAnew(rules, product, output);
+    const at::Tensor expected = output.clone();
     for (Candidate& candidate : candidates) {
-      candidate.sound =
-          candidate.algorithm == first || IsSound(candidate, product, expected, matrices.output);
+      candidate.sound = candidate.algorithm == first || IsSound(candidate, product, expected, output);
     }
     const bool has_mm = product.output.type == CUDA_R_16BF && !product.adds;
-    const auto mm = [&] { at::mm_out(matrices.output, matrices.a, matrices.b); };
+    const auto mm = [&] { at::mm_out(output, TensorOf(matrices.a), TensorOf(matrices.b)); };
     const auto run = [&](const Algorithm& algorithm) {
       return [this, &product, plan = std::make_shared<ProductPlan>(handle_, product, &algorithm)] {
         RunPlan(*plan, product);

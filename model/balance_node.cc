@@ -4,10 +4,11 @@
 #include <stdexcept>
 
 #include "comm/communicator.h"
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "ops/sparse_operations.h"
+#include "ops/tensors.h"
 
 namespace tandem::model {
 namespace {
@@ -18,21 +19,25 @@ class BalanceNode final : public DeclaredNode {
       : DeclaredNode(context, kBalance.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
+  BoundPass BindForward(BoundArrays& in) const override {
     comm::Communicator& communicator = in.Communicator();
-    at::Tensor by_rank = in.Scratch("by_rank");
-    return [this, logits = in.Value("logits"), counts = in.Value("balance_counts"),
-            losses = in.Value("losses"), seen = in.State("seen"), continues = in.ContinuesState("seen"),
-            by_rank, own = by_rank.select(0, communicator.rank()), work = in.Work("router_work"),
-            &communicator]() mutable {
-      ops_.sparse().CountLargest(s_.router, logits, own);
-      communicator.AllGather(own, by_rank);
-      ops_.sparse().MeanCounts(by_rank, s_.tokens * s_.chosen, continues, seen, counts);
-      ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits, counts, losses, work);
-    };
+    const ops::Array logits = in.Value("logits");
+    const ops::Array counts = in.Value("balance_counts");
+    const ops::Array by_rank = in.Scratch("by_rank");
+    const ops::Array own = by_rank.Rows(communicator.rank(), 1);
+    ops::Calls calls;
+    calls.Add(ops_.sparse().CountLargest(s_.router, logits, own));
+    calls.Add([own = ops::TensorOf(own), all = ops::TensorOf(by_rank), &communicator]() mutable {
+      communicator.AllGather(own, all);
+    });
+    calls.Add(ops_.sparse().MeanCounts(by_rank, s_.tokens * s_.chosen, in.ContinuesState("seen"),
+                                       in.State("seen"), counts));
+    calls.Add(ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits, counts, in.Value("losses"),
+                                         in.Work("router_work")));
+    return calls;
   }
 
-  BoundPass BindBackward(BoundTensors&) const override {
+  BoundPass BindBackward(BoundArrays&) const override {
     throw std::logic_error("the tokens of the balance have no gradient");
   }
 };

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/declared_node.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <utility>
 
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 
 namespace tandem::model {
 
@@ -21,24 +19,24 @@ DeclaredPasses::DeclaredPasses(const NodeContext& context, NodeDeclaration decla
 
 BoundPass DeclaredPasses::Bind(Pass pass, absl::Span<const OperandMemory> operands,
                                comm::Communicator* communicator) const {
-  BoundTensors tensors(declaration_, pass, operands, types_, ops_, communicator);
-  BoundPass code = BindPass(pass, tensors);
-  tensors.CheckAllUsed();
-  return tensors.WithConversions(std::move(code));
+  BoundArrays arrays(declaration_, pass, operands, types_, ops_, communicator);
+  BoundPass code = BindPass(pass, arrays);
+  arrays.CheckAllUsed();
+  return arrays.WithConversions(std::move(code));
 }
 
-at::Tensor DeclaredPasses::DocumentStarts(BoundTensors& in) const {
+ops::Array DeclaredPasses::DocumentStarts(BoundArrays& in) const {
   if (!s_.packs_documents) {
     return {};
   }
-  return in.Value("tokens").narrow(1, s_.batch.starts_column(), s_.length);
+  return in.Value("tokens").Columns(s_.batch.starts_column(), s_.length);
 }
 
-BoundPass DeclaredNode::BindPass(Pass pass, BoundTensors& in) const {
+BoundPass DeclaredNode::BindPass(Pass pass, BoundArrays& in) const {
   return pass == Pass::kBackwardInput ? BindBackward(in) : BindForward(in);
 }
 
-BoundPass SplitNode::BindPass(Pass pass, BoundTensors& in) const {
+BoundPass SplitNode::BindPass(Pass pass, BoundArrays& in) const {
   switch (pass) {
     case Pass::kBackwardInput:
       return BindBackwardInput(in);
@@ -49,12 +47,8 @@ BoundPass SplitNode::BindPass(Pass pass, BoundTensors& in) const {
   }
 }
 
-void SplitNode::CopyOrAdd(const at::Tensor& from, bool add, at::Tensor& to) {
-  if (add) {
-    to.add_(from);
-  } else {
-    to.copy_(from);
-  }
+ops::Call SplitNode::CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const {
+  return add ? ops_.Add(from, to) : ops_.Copy(from, to);
 }
 
 }  // namespace tandem::model

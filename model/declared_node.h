@@ -9,13 +9,9 @@
 #include "model/node_declaration.h"
 #include "ops/operations.h"
 
-namespace at {
-class Tensor;
-}
-
 namespace tandem::model {
 
-class BoundTensors;
+class BoundArrays;
 
 // What the code of all nodes of a decoder is made from.
 struct NodeContext {
@@ -26,7 +22,7 @@ struct NodeContext {
   const ops::Operations& ops;  // outlives the nodes
 };
 
-// A node whose operands are those of its declaration: the kinds only take their tensors by name. Derive from
+// A node whose operands are those of its declaration: the kinds only take their memory by name. Derive from
 // DeclaredNode, or of a kind with a weight half from SplitNode.
 class DeclaredPasses : public Node {
  public:
@@ -37,11 +33,11 @@ class DeclaredPasses : public Node {
   DeclaredPasses(const NodeContext& context, NodeDeclaration declaration);
 
   // Takes everything that the pass has. A recompute binds the forward, without the outputs that were kept.
-  virtual BoundPass BindPass(Pass pass, BoundTensors& in) const = 0;
+  virtual BoundPass BindPass(Pass pass, BoundArrays& in) const = 0;
 
-  // For an attention: where the documents of its rows begin, [B, S], in the batch; undefined where documents
-  // are not packed.
-  at::Tensor DocumentStarts(BoundTensors& in) const;
+  // For an attention: where the documents of its rows begin, [B, S], in the batch; not defined where
+  // documents are not packed.
+  ops::Array DocumentStarts(BoundArrays& in) const;
 
   const DecoderShapes s_;
   const NodeTypes types_;
@@ -56,26 +52,26 @@ class DeclaredNode : public DeclaredPasses {
  protected:
   using DeclaredPasses::DeclaredPasses;
 
-  virtual BoundPass BindForward(BoundTensors& in) const = 0;
-  virtual BoundPass BindBackward(BoundTensors& in) const = 0;
+  virtual BoundPass BindForward(BoundArrays& in) const = 0;
+  virtual BoundPass BindBackward(BoundArrays& in) const = 0;
 
  private:
-  BoundPass BindPass(Pass pass, BoundTensors& in) const final;
+  BoundPass BindPass(Pass pass, BoundArrays& in) const final;
 };
 
 class SplitNode : public DeclaredPasses {
  protected:
   using DeclaredPasses::DeclaredPasses;
 
-  virtual BoundPass BindForward(BoundTensors& in) const = 0;
-  virtual BoundPass BindBackwardInput(BoundTensors& in) const = 0;
-  virtual BoundPass BindBackwardWeight(BoundTensors& in) const = 0;
+  virtual BoundPass BindForward(BoundArrays& in) const = 0;
+  virtual BoundPass BindBackwardInput(BoundArrays& in) const = 0;
+  virtual BoundPass BindBackwardWeight(BoundArrays& in) const = 0;
 
   // For what the input half has computed of a parameter's gradient already.
-  static void CopyOrAdd(const at::Tensor& from, bool add, at::Tensor& to);
+  ops::Call CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const;
 
  private:
-  BoundPass BindPass(Pass pass, BoundTensors& in) const final;
+  BoundPass BindPass(Pass pass, BoundArrays& in) const final;
 };
 
 }  // namespace tandem::model

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/decoder_nodes.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <c10/core/Device.h>
+#include <stdexcept>
 
+#include "absl/strings/str_cat.h"
 #include "model/node_kinds.h"
-#include "ops/latent_heads.h"
-#include "ops/rope.h"
+#include "ops/rotary_tables.h"
 
 namespace tandem::model {
 
@@ -15,20 +13,23 @@ namespace {
 
 std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context) {
   const int64_t head_dim = context.shapes.head_dim;
-  TORCH_CHECK(head_dim % 2 == 0, "rotary embedding needs an even head_dim, not ", head_dim);
-  auto tables = std::make_shared<RotaryTables>();
-  at::Tensor cosines =
-      at::empty({context.shapes.length, head_dim / 2},
-                MainType(context.types.unit.compute) == ComputeType::kFp64 ? at::kDouble : at::kFloat);
-  at::Tensor sines = at::empty_like(cosines);
+  if (head_dim % 2 != 0) {
+    throw std::invalid_argument(absl::StrCat("rotary embedding needs an even head_dim, not ", head_dim));
+  }
+  const int64_t length = context.shapes.length;
+  const ComputeType type = MainType(context.types.unit.compute);
+  const auto bytes = static_cast<size_t>(length * head_dim / 2 * ElementBytes(type));
+  std::vector<char> memory(2 * bytes);
+  const ops::Array cosines(memory.data(), ElementKindOf(type), DeviceKind::kCpu, length, head_dim / 2);
+  ops::Array sines = cosines;
+  sines.begin = memory.data() + bytes;
   if (context.shapes.latent.kv_rank > 0) {
     ops::LatentRotaryTables(context.shapes.latent_heads(), context.config.rope_theta, cosines, sines);
   } else {
     ops::RopeTables(context.config.rope_theta, context.config.rope_scaling, cosines, sines);
   }
-  tables->cosines = std::make_shared<const at::Tensor>(context.ops.Constant(cosines));
-  tables->sines = std::make_shared<const at::Tensor>(context.ops.Constant(sines));
-  return tables;
+  return std::make_shared<RotaryTables>(
+      RotaryTables{context.ops.MakeConstant(cosines), context.ops.MakeConstant(sines)});
 }
 
 }  // namespace
@@ -36,11 +37,10 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops,
                                                 const NodeMakers& more) {
-  const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
   const auto context_of = [&](const std::string& unit) {
     const NodeTypes types(precision, unit);
     return NodeContext{.config = config,
-                       .shapes = {config, batch, types.unit.compute, device, types.repeats},
+                       .shapes = {config, batch, types.unit.compute, ops.kind(), types.repeats},
                        .types = types,
                        .unit = unit,
                        .ops = ops};

@@ -11,8 +11,8 @@ namespace tandem::model {
 
 // For ops/rope.h, of all layers of a decoder.
 struct RotaryTables {
-  std::shared_ptr<const at::Tensor> cosines;  // [S, head_dim / 2]
-  std::shared_ptr<const at::Tensor> sines;
+  ops::Constant cosines;  // [S, head_dim / 2]
+  ops::Constant sines;
 };
 
 std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);

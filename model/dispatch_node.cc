@@ -5,35 +5,31 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "ops/tensors.h"
 
 namespace tandem::model {
 namespace {
 
 // Rows between the ranks that share experts: a chunk of as many for each, or where `counts` (int64 [P, P],
-// from rank to rank) are defined exactly these.
+// from rank to rank) is defined exactly these.
 class RowExchange {
  public:
   // For a pass of a node that communicates, with its value "counts" where chunks are exact.
-  RowExchange(BoundTensors& in, const DecoderShapes& shapes)
-      : communicator_(in.Communicator()), counts_(shapes.exact_chunks ? in.Value("counts") : at::Tensor()) {}
+  RowExchange(BoundArrays& in, const DecoderShapes& shapes)
+      : communicator_(in.Communicator()), counts_(shapes.exact_chunks ? in.Value("counts") : ops::Array()) {}
 
   bool exact() const { return counts_.defined(); }
 
-  // From the rank that sends tokens to the one that has their experts.
-  void There(const at::Tensor& from, at::Tensor& to) const { Move(from, to, /*back=*/false); }
-  void Back(const at::Tensor& from, at::Tensor& to) const { Move(from, to, /*back=*/true); }
-
- private:
   void Move(const at::Tensor& from, at::Tensor& to, bool back) const {
     if (!exact()) {
       communicator_.AllToAll(from, to);
       return;
     }
     const int size = communicator_.size();
-    const int64_t* const counts = counts_.const_data_ptr<int64_t>();
+    const int64_t* const counts = static_cast<const int64_t*>(counts_.begin);
     std::vector<int64_t> own;     // rows to each rank that are this one's tokens
     std::vector<int64_t> others;  // rows from each rank that are its tokens
     for (int rank = 0; rank < size; ++rank) {
@@ -47,9 +43,18 @@ class RowExchange {
     }
   }
 
+ private:
   comm::Communicator& communicator_;
-  const at::Tensor counts_;  // undefined: chunks
+  const ops::Array counts_;  // not defined: chunks
 };
+
+// From the rank that sends tokens to the one that has their experts, and back.
+ops::Call There(const RowExchange& rows, const ops::Array& from, const ops::Array& to) {
+  return [rows, from = ops::TensorOf(from), to = ops::TensorOf(to)]() mutable { rows.Move(from, to, false); };
+}
+ops::Call Back(const RowExchange& rows, const ops::Array& from, const ops::Array& to) {
+  return [rows, from = ops::TensorOf(from), to = ops::TensorOf(to)]() mutable { rows.Move(from, to, true); };
+}
 
 class DispatchNode final : public DeclaredNode {
  public:
@@ -57,30 +62,26 @@ class DispatchNode final : public DeclaredNode {
       : DeclaredNode(context, kDispatch.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    return
-        [sent = in.Value("sent"), slots = in.Value("sent_slots"),
-         probabilities = in.Value("sent_probabilities"), received = in.Value("received"),
-         received_slots = in.Value("received_slots"),
-         received_probabilities = in.Value("received_probabilities"), rows = RowExchange(in, s_)]() mutable {
-          rows.There(sent, received);
-          if (rows.exact()) {
-            received_slots.fill_(-1);  // behind what is received
-          }
-          rows.There(slots, received_slots);
-          rows.There(probabilities, received_probabilities);
-        };
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::Array received_slots = in.Value("received_slots");
+    const RowExchange rows(in, s_);
+    ops::Calls calls;
+    calls.Add(There(rows, in.Value("sent"), in.Value("received")));
+    if (rows.exact()) {
+      calls.Add(ops_.Fill(0xFF, received_slots));  // -1 behind what is received
+    }
+    calls.Add(There(rows, in.Value("sent_slots"), received_slots));
+    calls.Add(There(rows, in.Value("sent_probabilities"), in.Value("received_probabilities")));
+    return calls;
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    return [grad_received = in.Gradient("received"),
-            grad_received_probabilities = in.Gradient("received_probabilities"),
-            grad_sent = in.OverwrittenGradient("sent"),
-            grad_sent_probabilities = in.OverwrittenGradient("sent_probabilities"),
-            rows = RowExchange(in, s_)]() mutable {
-      rows.Back(grad_received_probabilities, grad_sent_probabilities);
-      rows.Back(grad_received, grad_sent);
-    };
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const RowExchange rows(in, s_);
+    ops::Calls calls;
+    calls.Add(
+        Back(rows, in.Gradient("received_probabilities"), in.OverwrittenGradient("sent_probabilities")));
+    calls.Add(Back(rows, in.Gradient("received"), in.OverwrittenGradient("sent")));
+    return calls;
   }
 };
 
@@ -89,19 +90,20 @@ class SizesNode final : public DeclaredNode {
   explicit SizesNode(const NodeContext& context) : DeclaredNode(context, kSizes.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
+  BoundPass BindForward(BoundArrays& in) const override {
     const bool copies = ExchangedCounts(s_).on_host;
-    return [copies, sent = in.Value("sent_counts"), counts = in.Value("counts"),
-            gathered = copies ? in.Scratch("gathered") : at::Tensor(),
-            &communicator = in.Communicator()]() mutable {
-      communicator.AllGather(sent, copies ? gathered : counts);
-      if (copies) {
-        counts.copy_(gathered, /*non_blocking=*/true);
-      }
-    };
+    const ops::Array counts = in.Value("counts");
+    const ops::Array gathered = copies ? in.Scratch("gathered") : counts;
+    ops::Calls calls;
+    calls.Add([sent = ops::TensorOf(in.Value("sent_counts")), all = ops::TensorOf(gathered),
+               &communicator = in.Communicator()]() mutable { communicator.AllGather(sent, all); });
+    if (copies) {
+      calls.Add(ops_.Copy(gathered, counts));
+    }
+    return calls;
   }
 
-  BoundPass BindBackward(BoundTensors&) const override { throw std::logic_error("sizes have no gradients"); }
+  BoundPass BindBackward(BoundArrays&) const override { throw std::logic_error("sizes have no gradients"); }
 };
 
 class CombineNode final : public DeclaredNode {
@@ -110,15 +112,12 @@ class CombineNode final : public DeclaredNode {
       : DeclaredNode(context, kCombine.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    return [made = in.Value("made"), returned = in.Value("returned"), rows = RowExchange(in, s_)]() mutable {
-      rows.Back(made, returned);
-    };
+  BoundPass BindForward(BoundArrays& in) const override {
+    return Back(RowExchange(in, s_), in.Value("made"), in.Value("returned"));
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    return [grad_returned = in.Gradient("returned"), grad_made = in.OverwrittenGradient("made"),
-            rows = RowExchange(in, s_)]() mutable { rows.There(grad_returned, grad_made); };
+  BoundPass BindBackward(BoundArrays& in) const override {
+    return There(RowExchange(in, s_), in.Gradient("returned"), in.OverwrittenGradient("made"));
   }
 };
 

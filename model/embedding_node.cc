@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 
@@ -14,23 +12,24 @@ class EmbeddingNode final : public DeclaredNode {
       : DeclaredNode(context, kEmbedding.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    return [this, inputs = Inputs(in.Value("tokens")), table = in.Parameter("table"),
-            hidden = in.Value("hidden")]() mutable { ops_.Embedding(inputs, table, hidden); };
+  BoundPass BindForward(BoundArrays& in) const override {
+    return ops_.Embedding(Inputs(in.Value("tokens")), in.Parameter("table"), in.Value("hidden"));
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    return [this, inputs = Inputs(in.Value("tokens")), grad_hidden = in.Gradient("hidden"),
-            add = in.AddsToParameterGradient("table"), grad_table = in.ParameterGradient("table"),
-            work = in.Work("work")]() mutable {
-      if (grad_table.defined()) {
-        ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table, work);
-      }
-    };
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const ops::Array inputs = Inputs(in.Value("tokens"));
+    const ops::Array grad_hidden = in.Gradient("hidden");
+    const bool add = in.AddsToParameterGradient("table");
+    const ops::Array grad_table = in.ParameterGradient("table");
+    const ops::Workspace work = in.Work("work");
+    if (!grad_table.defined()) {
+      return [] {};
+    }
+    return ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table, work);
   }
 
   // [B, S] of [B, S + 1]: the last token of a sequence is only predicted.
-  at::Tensor Inputs(const at::Tensor& tokens) const { return tokens.narrow(1, 0, s_.length); }
+  ops::Array Inputs(const ops::Array& tokens) const { return tokens.Columns(0, s_.length); }
 };
 
 }  // namespace

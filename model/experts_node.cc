@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/arange.h>
+#include <functional>
+#include <utility>
+#include <vector>
 
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "ops/sparse_operations.h"
@@ -10,111 +11,116 @@
 namespace tandem::model {
 namespace {
 
-// By the names of experts.cc. What some pass does not have is undefined.
+// By the names of experts.cc. What some pass does not have is not defined.
 struct Sorted {
-  at::Tensor normed, chosen;
-  at::Tensor row_of, counts, begins, rows;
+  ops::Array normed, chosen;
+  ops::Array row_of, counts, begins, rows;
   ops::Workspace products, sort_work;
 };
 
 // Gradients of the activation and of what is before it, of the rows of one pass.
 struct Inner {
-  at::Tensor gate_up, activated, grad_gate_up;
+  ops::Array gate_up, activated, grad_gate_up;
 };
 
 // What these are computed from.
 struct InnerBackward {
-  at::Tensor probabilities, grad_made;
-  at::Tensor weight_gate_up, weight_down;
-  at::Tensor row_probabilities, grad_row_probabilities, grad_rows;
+  ops::Array probabilities, grad_made;
+  ops::Array weight_gate_up, weight_down;
+  ops::Array row_probabilities, grad_row_probabilities, grad_rows;
   Inner first, later;
 };
 
 // A number for each slot of a token.
-at::Tensor Column(const at::Tensor& probabilities) { return probabilities.view({-1, 1}); }
+ops::Array Column(const ops::Array& probabilities) {
+  return probabilities.Reshaped(probabilities.elements(), 1);
+}
 
 class ExpertsNode final : public SplitNode {
  public:
   explicit ExpertsNode(const NodeContext& context) : SplitNode(context, kExperts.declare(context.shapes)) {
-    if (s_.padded_rows > 0) {
-      padded_begins_ = at::arange(0, (s_.local_experts + 1) * s_.padded_rows, s_.padded_rows,
-                                  at::TensorOptions(at::kLong));
+    for (int64_t expert = 0; expert <= s_.local_experts && s_.padded_rows > 0; ++expert) {
+      padded_begins_.push_back(expert * s_.padded_rows);
     }
   }
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    return [this, sorted = BindSorted(in), probabilities = Column(in.Value("probabilities")),
-            made = in.Value("made"), first_gate_up = in.Value("gate_up"),
-            weight_gate_up = in.Parameter("gate_up"), weight_down = in.Parameter("down"),
-            row_probabilities = in.Scratch("row_probabilities"), activated = in.Scratch("activated"),
-            made_rows = in.Scratch("made_rows"),
-            later_gate_up = exceeds() ? in.Scratch("later_gate_up") : at::Tensor()]() mutable {
-      ForEachPass(sorted, [&](int64_t first) {
-        at::Tensor& gate_up = first == 0 ? first_gate_up : later_gate_up;
-        if (first == 0 || made.defined()) {
-          GateUp(sorted, weight_gate_up, first, gate_up);
-        }
-        if (!made.defined()) {
-          return;  // recomputed for the backward, which does not read it
-        }
-        Permute(probabilities, sorted, first, row_probabilities);
-        sparse().WeightedSwiGlu(sorted.begins, gate_up, row_probabilities, activated);
-        sparse().GroupedLinear(ProductBegins(sorted), activated, weight_down, made_rows, sorted.products);
-        Unpermute(made_rows, sorted, first, /*add=*/first > 0, made);
-      });
-    };
+  BoundPass BindForward(BoundArrays& in) const override {
+    const Sorted sorted = BindSorted(in);
+    const ops::Array probabilities = Column(in.Value("probabilities"));
+    const ops::Array made = in.Value("made");
+    const ops::Array first_gate_up = in.Value("gate_up");
+    const ops::Array weight_gate_up = in.Parameter("gate_up");
+    const ops::Array weight_down = in.Parameter("down");
+    const ops::Array row_probabilities = in.Scratch("row_probabilities");
+    const ops::Array activated = in.Scratch("activated");
+    const ops::Array made_rows = in.Scratch("made_rows");
+    const ops::Array later_gate_up = exceeds() ? in.Scratch("later_gate_up") : ops::Array();
+    return ForEachPass(sorted, [&](int64_t first, ops::Calls& calls) {
+      const ops::Array& gate_up = first == 0 ? first_gate_up : later_gate_up;
+      if (first == 0 || made.defined()) {
+        GateUp(sorted, weight_gate_up, first, gate_up, calls);
+      }
+      if (!made.defined()) {
+        return;  // recomputed for the backward, which does not read it
+      }
+      Permute(probabilities, sorted, first, row_probabilities, calls);
+      calls.Add(sparse().WeightedSwiGlu(sorted.begins, gate_up, row_probabilities, activated));
+      calls.Add(
+          sparse().GroupedLinear(ProductBegins(sorted), activated, weight_down, made_rows, sorted.products));
+      calls.Add(Unpermute(made_rows, sorted, first, /*add=*/first > 0, made));
+    });
   }
 
-  BoundPass BindBackwardInput(BoundTensors& in) const override {
+  BoundPass BindBackwardInput(BoundArrays& in) const override {
     InnerBackward b = BindInner(in, /*computes=*/true);
     b.first = {in.Value("gate_up"), in.Value("activated"), in.Value("grad_gate_up")};
-    return
-        [this, b, sorted = BindSorted(in), grad_normed = in.Gradient("normed"),
-         grad_probabilities = Column(in.Gradient("probabilities")), add_normed = in.AddsToGradient("normed"),
-         add_probabilities = in.AddsToGradient("probabilities")]() mutable {
-          ForEachPass(sorted, [&](int64_t first) {
-            Inner& inner = first == 0 ? b.first : b.later;
-            if (first > 0) {
-              GateUp(sorted, b.weight_gate_up, first, inner.gate_up);
-            }
-            InnerGradients(sorted, b, inner, first);
-            // From here on grad_rows are the rows' own gradients.
-            sparse().GroupedLinearBackwardInput(ProductBegins(sorted), inner.grad_gate_up, b.weight_gate_up,
-                                                b.grad_rows, sorted.products);
-            Unpermute(b.grad_rows, sorted, first, add_normed || first > 0, grad_normed);
-            Unpermute(b.grad_row_probabilities, sorted, first, add_probabilities || first > 0,
-                      grad_probabilities);
-          });
-        };
+    const Sorted sorted = BindSorted(in);
+    const ops::Array grad_normed = in.Gradient("normed");
+    const ops::Array grad_probabilities = Column(in.Gradient("probabilities"));
+    const bool add_normed = in.AddsToGradient("normed");
+    const bool add_probabilities = in.AddsToGradient("probabilities");
+    return ForEachPass(sorted, [&](int64_t first, ops::Calls& calls) {
+      const Inner& inner = first == 0 ? b.first : b.later;
+      if (first > 0) {
+        GateUp(sorted, b.weight_gate_up, first, inner.gate_up, calls);
+      }
+      InnerGradients(sorted, b, inner, first, calls);
+      // From here on grad_rows are the rows' own gradients.
+      calls.Add(sparse().GroupedLinearBackwardInput(ProductBegins(sorted), inner.grad_gate_up,
+                                                    b.weight_gate_up, b.grad_rows, sorted.products));
+      calls.Add(Unpermute(b.grad_rows, sorted, first, add_normed || first > 0, grad_normed));
+      calls.Add(Unpermute(b.grad_row_probabilities, sorted, first, add_probabilities || first > 0,
+                          grad_probabilities));
+    });
   }
 
-  BoundPass BindBackwardWeight(BoundTensors& in) const override {
+  BoundPass BindBackwardWeight(BoundArrays& in) const override {
     // The first pass left its gradients; those of later ones are computed again.
     InnerBackward b = BindInner(in, /*computes=*/exceeds());
     b.first = {.activated = in.Value("activated"), .grad_gate_up = in.Value("grad_gate_up")};
-    return [this, b, sorted = BindSorted(in), grad_weight_gate_up = in.ParameterGradient("gate_up"),
-            grad_weight_down = in.ParameterGradient("down"),
-            adds = in.AddsToParameterGradient("gate_up")]() mutable {
-      ForEachPass(sorted, [&](int64_t first) {
-        Inner& inner = first == 0 ? b.first : b.later;
-        if (first > 0) {
-          GateUp(sorted, b.weight_gate_up, first, inner.gate_up);
-          InnerGradients(sorted, b, inner, first);
-        } else {
-          Permute(b.grad_made, sorted, first, b.grad_rows);
-          Permute(sorted.normed, sorted, first, sorted.rows);
-        }
-        const bool add = adds || first > 0;
-        sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), b.grad_rows, inner.activated, add,
-                                             grad_weight_down, sorted.products);
-        sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), inner.grad_gate_up, sorted.rows, add,
-                                             grad_weight_gate_up, sorted.products);
-      });
-    };
+    const Sorted sorted = BindSorted(in);
+    const ops::Array grad_weight_gate_up = in.ParameterGradient("gate_up");
+    const ops::Array grad_weight_down = in.ParameterGradient("down");
+    const bool adds = in.AddsToParameterGradient("gate_up");
+    return ForEachPass(sorted, [&](int64_t first, ops::Calls& calls) {
+      const Inner& inner = first == 0 ? b.first : b.later;
+      if (first > 0) {
+        GateUp(sorted, b.weight_gate_up, first, inner.gate_up, calls);
+        InnerGradients(sorted, b, inner, first, calls);
+      } else {
+        Permute(b.grad_made, sorted, first, b.grad_rows, calls);
+        Permute(sorted.normed, sorted, first, sorted.rows, calls);
+      }
+      const bool add = adds || first > 0;
+      calls.Add(sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), b.grad_rows, inner.activated, add,
+                                                     grad_weight_down, sorted.products));
+      calls.Add(sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), inner.grad_gate_up, sorted.rows,
+                                                     add, grad_weight_gate_up, sorted.products));
+    });
   }
 
-  static Sorted BindSorted(BoundTensors& in) {
+  static Sorted BindSorted(BoundArrays& in) {
     return {.normed = in.Value("normed"),
             .chosen = in.Value("chosen"),
             .row_of = in.Scratch("row_of"),
@@ -126,7 +132,7 @@ class ExpertsNode final : public SplitNode {
   }
 
   // All but `first`. computes: the pass calls InnerGradients.
-  InnerBackward BindInner(BoundTensors& in, bool computes) const {
+  InnerBackward BindInner(BoundArrays& in, bool computes) const {
     InnerBackward b{.grad_made = in.Gradient("made"), .grad_rows = in.Scratch("grad_rows")};
     if (computes) {
       b.probabilities = Column(in.Value("probabilities"));
@@ -146,54 +152,73 @@ class ExpertsNode final : public SplitNode {
 
   const ops::SparseOperations& sparse() const { return ops_.sparse(); }
 
-  // Calls visit(first row) for each pass that may have rows, and for the first in any case. What a pass
-  // computes of the rows of its memory are those that `begins` says there are.
-  template <typename Visit>
-  void ForEachPass(Sorted& t, const Visit& visit) const {
-    sparse().PlanRows(t.chosen, s_.padded_rows, t.counts, t.row_of, t.sort_work);
+  // Binds bind(first row, calls) for each pass. Those that may have rows run, and the first in any case. What
+  // a pass computes of the rows of its memory are those that `begins` says there are.
+  template <typename Bind>
+  BoundPass ForEachPass(const Sorted& t, const Bind& bind) const {
+    struct Window {
+      std::function<bool()> plan;
+      ops::Calls calls;
+    };
+    std::vector<Window> windows;
     for (int64_t pass = 0; pass < s_.expert_passes; ++pass) {
       const int64_t first = pass * s_.rows;
-      if (!sparse().PlanWindow(t.counts, first, s_.rows, t.begins) && pass > 0) {
-        return;
-      }
-      visit(first);
+      windows.push_back({.plan = sparse().PlanWindow(t.counts, first, s_.rows, t.begins)});
+      bind(first, windows.back().calls);
     }
+    return [plan_rows = sparse().PlanRows(t.chosen, s_.padded_rows, t.counts, t.row_of, t.sort_work),
+            windows = std::move(windows)] {
+      plan_rows();
+      for (const Window& window : windows) {
+        if (!window.plan() && &window != windows.data()) {
+          return;
+        }
+        window.calls();
+      }
+    };
   }
 
   // Padded rows are known on the host, which lets a GPU use its fastest products.
-  const at::Tensor& ProductBegins(const Sorted& t) const {
-    return s_.padded_rows > 0 ? padded_begins_ : t.begins;
+  ops::Array ProductBegins(const Sorted& t) const {
+    return padded_begins_.empty()
+               ? t.begins
+               : ops::Array(padded_begins_.data(), ops::ElementKind::kInt64, DeviceKind::kCpu,
+                            static_cast<int64_t>(padded_begins_.size()), 1);
   }
 
   // The rows of a pass, of tokens or of their slots.
-  void Permute(const at::Tensor& from, const Sorted& t, int64_t first, at::Tensor& rows) const {
+  void Permute(const ops::Array& from, const Sorted& t, int64_t first, const ops::Array& rows,
+               ops::Calls& calls) const {
     if (s_.padded_rows > 0) {
-      rows.zero_();
+      calls.Add(ops_.Fill(0, rows));
     }
-    sparse().Permute(from, t.row_of, first, rows, &t.begins);
+    calls.Add(sparse().Permute(from, t.row_of, first, rows, t.begins));
   }
 
-  void Unpermute(const at::Tensor& rows, const Sorted& t, int64_t first, bool add, at::Tensor& to) const {
-    sparse().Unpermute(rows, t.row_of, first, add, to, &t.begins);
+  ops::Call Unpermute(const ops::Array& rows, const Sorted& t, int64_t first, bool add,
+                      const ops::Array& to) const {
+    return sparse().Unpermute(rows, t.row_of, first, add, to, t.begins);
   }
 
-  void GateUp(Sorted& t, const at::Tensor& weight, int64_t first, at::Tensor& gate_up) const {
-    Permute(t.normed, t, first, t.rows);
-    sparse().GroupedLinear(ProductBegins(t), t.rows, weight, gate_up, t.products);
+  void GateUp(const Sorted& t, const ops::Array& weight, int64_t first, const ops::Array& gate_up,
+              ops::Calls& calls) const {
+    Permute(t.normed, t, first, t.rows, calls);
+    calls.Add(sparse().GroupedLinear(ProductBegins(t), t.rows, weight, gate_up, t.products));
   }
 
   // Leaves the gradients of what was made of the rows in grad_rows. `activated` is first the activation's
   // gradient, then the activation itself.
-  void InnerGradients(const Sorted& t, InnerBackward& b, Inner& inner, int64_t first) const {
-    Permute(b.probabilities, t, first, b.row_probabilities);
-    Permute(b.grad_made, t, first, b.grad_rows);
-    sparse().GroupedLinearBackwardInput(ProductBegins(t), b.grad_rows, b.weight_down, inner.activated,
-                                        t.products);
-    sparse().WeightedSwiGluBackward(t.begins, inner.gate_up, b.row_probabilities, inner.activated,
-                                    inner.grad_gate_up, inner.activated, b.grad_row_probabilities);
+  void InnerGradients(const Sorted& t, const InnerBackward& b, const Inner& inner, int64_t first,
+                      ops::Calls& calls) const {
+    Permute(b.probabilities, t, first, b.row_probabilities, calls);
+    Permute(b.grad_made, t, first, b.grad_rows, calls);
+    calls.Add(sparse().GroupedLinearBackwardInput(ProductBegins(t), b.grad_rows, b.weight_down,
+                                                  inner.activated, t.products));
+    calls.Add(sparse().WeightedSwiGluBackward(t.begins, inner.gate_up, b.row_probabilities, inner.activated,
+                                              inner.grad_gate_up, inner.activated, b.grad_row_probabilities));
   }
 
-  at::Tensor padded_begins_;  // int64 [E + 1] on the host; undefined: rows are not padded
+  std::vector<int64_t> padded_begins_;  // [E + 1]; empty: rows are not padded
 };
 
 }  // namespace

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "ops/sparse_operations.h"
@@ -9,72 +7,56 @@
 namespace tandem::model {
 namespace {
 
-// Where the rows of each token are; undefined where a row is a token.
-struct Sends {
-  at::Tensor chosen, place, counts;
-  ops::Workspace work;
-};
-
+// A row of `made` is a token where experts are not shared among ranks; otherwise `place` says where the rows
+// of each token are.
 class FinishNode final : public DeclaredNode {
  public:
   explicit FinishNode(const NodeContext& context) : DeclaredNode(context, kFinish.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    const at::Tensor shared = s_.shared_inner > 0 ? in.Value("shared") : at::Tensor();
-    return [this, shared, x = in.Value("x"), made = in.Value("made"), hidden = in.Value("hidden"),
-            sends = SendsOf(in)]() mutable {
-      if (!hidden.defined()) {
-        return;  // it was kept
-      }
-      if (sends.chosen.defined()) {
-        Plan(sends);
-        ops_.sparse().Unpermute(made, sends.place, /*first=*/0, /*add=*/false, hidden);
-      } else {
-        hidden.copy_(made);
-      }
-      if (shared.defined()) {
-        hidden.add_(shared);
-      }
-      hidden.add_(x);
-    };
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::Array shared = s_.shared_inner > 0 ? in.Value("shared") : ops::Array();
+    const ops::Array x = in.Value("x");
+    const ops::Array made = in.Value("made");
+    const ops::Array hidden = in.Value("hidden");
+    ops::Calls calls;
+    const ops::Array place = Plan(in, calls);
+    if (!hidden.defined()) {
+      return [] {};  // it was kept
+    }
+    calls.Add(place.defined() ? ops_.sparse().Unpermute(made, place, /*first=*/0, /*add=*/false, hidden)
+                              : ops_.Copy(made, hidden));
+    if (shared.defined()) {
+      calls.Add(ops_.Add(shared, hidden));
+    }
+    calls.Add(ops_.Add(x, hidden));
+    return calls;
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    const at::Tensor grad_shared = s_.shared_inner > 0 ? in.OverwrittenGradient("shared") : at::Tensor();
-    return [this, grad_shared, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
-            add_x = in.AddsToGradient("x"), grad_made = in.OverwrittenGradient("made"),
-            sends = SendsOf(in)]() mutable {
-      if (sends.chosen.defined()) {
-        Plan(sends);
-        ops_.sparse().Permute(grad_hidden, sends.place, /*first=*/0, grad_made);
-      } else {
-        grad_made.copy_(grad_hidden);
-      }
-      if (grad_shared.defined()) {
-        grad_shared.copy_(grad_hidden);
-      }
-      if (add_x) {
-        grad_x.add_(grad_hidden);
-      } else {
-        grad_x.copy_(grad_hidden);
-      }
-    };
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const ops::Array grad_hidden = in.Gradient("hidden");
+    const ops::Array grad_x = in.Gradient("x");
+    const ops::Array grad_made = in.OverwrittenGradient("made");
+    ops::Calls calls;
+    const ops::Array place = Plan(in, calls);
+    calls.Add(place.defined() ? ops_.sparse().Permute(grad_hidden, place, /*first=*/0, grad_made)
+                              : ops_.Copy(grad_hidden, grad_made));
+    if (s_.shared_inner > 0) {
+      calls.Add(ops_.Copy(grad_hidden, in.OverwrittenGradient("shared")));
+    }
+    calls.Add(in.AddsToGradient("x") ? ops_.Add(grad_hidden, grad_x) : ops_.Copy(grad_hidden, grad_x));
+    return calls;
   }
 
-  Sends SendsOf(BoundTensors& in) const {
+  // Not defined where a row is a token.
+  ops::Array Plan(BoundArrays& in, ops::Calls& calls) const {
     if (s_.expert_ranks == 1) {
       return {};
     }
-    return {.chosen = in.Value("chosen"),
-            .place = in.Scratch("place"),
-            .counts = in.Scratch("sent_counts"),
-            .work = in.Work("sort_work")};
-  }
-
-  void Plan(Sends& sends) const {
-    ops_.sparse().PlanSends(sends.chosen, s_.local_experts, s_.chunk_rows(), sends.counts, sends.place,
-                            sends.work);
+    const ops::Array place = in.Scratch("place");
+    calls.Add(ops_.sparse().PlanSends(in.Value("chosen"), s_.local_experts, s_.chunk_rows(),
+                                      in.Scratch("sent_counts"), place, in.Work("sort_work")));
+    return place;
   }
 };
 

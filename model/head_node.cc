@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
 #include <algorithm>
 #include <stdexcept>
 
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 
 namespace tandem::model {
 namespace {
 
-// Tensors have the names of head.cc.
+// Arrays have the names of head.cc.
 
 // [B, S]: each token is predicted from those before it.
-at::Tensor TargetsIn(const at::Tensor& tokens, const BatchShape& batch) {
-  return tokens.narrow(1, batch.targets_column(), batch.sequence_length);
+ops::Array TargetsIn(const ops::Array& tokens, const BatchShape& batch) {
+  return tokens.Columns(batch.targets_column(), batch.sequence_length);
 }
 
 class HeadNode final : public DeclaredNode {
@@ -23,32 +21,37 @@ class HeadNode final : public DeclaredNode {
   explicit HeadNode(const NodeContext& context) : DeclaredNode(context, kHead.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    return
-        [this, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.batch), loss = in.Value("loss"),
-         logits = in.Value("grad_logits"), norm = in.Parameter("norm"), weight = in.Parameter("weight"),
-         normed = in.Scratch("normed"), lse = in.Scratch("lse"), products = in.Work("products")]() mutable {
-          ops_.RmsNorm(x, norm, epsilon_, normed);
-          ops_.Linear(normed, weight, /*residual=*/at::Tensor(), logits, products);
-          ops_.CrossEntropy(logits, targets, lse, loss, /*grad_logits=*/logits);
-        };
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::Array logits = in.Value("grad_logits");
+    const ops::Array normed = in.Scratch("normed");
+    ops::Calls calls;
+    calls.Add(ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), epsilon_, normed));
+    calls.Add(ops_.Linear(normed, in.Parameter("weight"), /*residual=*/{}, logits, in.Work("products")));
+    calls.Add(ops_.CrossEntropy(logits, TargetsIn(in.Value("tokens"), s_.batch), in.Scratch("lse"),
+                                in.Value("loss"), /*grad_logits=*/logits));
+    return calls;
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    return [this, x = in.Value("x"), grad_logits = in.Value("grad_logits"), grad_x = in.Gradient("x"),
-            add_x = in.AddsToGradient("x"), norm = in.Parameter("norm"), weight = in.Parameter("weight"),
-            grad_norm = in.ParameterGradient("norm"), grad_weight = in.ParameterGradient("weight"),
-            add_norm = in.AddsToParameterGradient("norm"), add_weight = in.AddsToParameterGradient("weight"),
-            normed = in.Scratch("normed"), grad_normed = in.Scratch("grad_normed"),
-            norm_work = in.Work("norm_work"), products = in.Work("products")]() mutable {
-      if (grad_weight.defined()) {
-        ops_.RmsNorm(x, norm, epsilon_, normed);
-        ops_.LinearBackwardWeight(grad_logits, normed, add_weight, grad_weight, products);
-      }
-      ops_.LinearBackwardInput(grad_logits, weight, /*add=*/false, grad_normed, products);
-      ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), add_x, grad_x, add_norm,
-                           grad_norm, norm_work);
-    };
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const ops::Array x = in.Value("x");
+    const ops::Array grad_logits = in.Value("grad_logits");
+    const ops::Array norm = in.Parameter("norm");
+    const ops::Array grad_weight = in.ParameterGradient("weight");
+    const bool add_weight = in.AddsToParameterGradient("weight");
+    const ops::Array normed = in.Scratch("normed");
+    const ops::Array grad_normed = in.Scratch("grad_normed");
+    const ops::Workspace products = in.Work("products");
+    ops::Calls calls;
+    if (grad_weight.defined()) {
+      calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+      calls.Add(ops_.LinearBackwardWeight(grad_logits, normed, add_weight, grad_weight, products));
+    }
+    calls.Add(
+        ops_.LinearBackwardInput(grad_logits, in.Parameter("weight"), /*add=*/false, grad_normed, products));
+    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/{}, in.AddsToGradient("x"),
+                                   in.Gradient("x"), in.AddsToParameterGradient("norm"),
+                                   in.ParameterGradient("norm"), in.Work("norm_work")));
+    return calls;
   }
 };
 
@@ -58,39 +61,49 @@ class ChunkedHeadNode final : public DeclaredNode {
       : DeclaredNode(context, kHead.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    return [this, x = in.Value("x"), targets = TargetsIn(in.Value("tokens"), s_.batch),
-            loss = in.Value("loss"), grad_x = in.Gradient("x"), add_x = in.AddsToGradient("x"),
-            norm = in.Parameter("norm"), weight = in.Parameter("weight"),
-            grad_norm = in.ParameterGradient("norm"), grad_weight = in.ParameterGradient("weight"),
-            add_norm = in.AddsToParameterGradient("norm"), add_weight = in.AddsToParameterGradient("weight"),
-            normed = in.Scratch("normed"), logits = in.Scratch("logits"),
-            grad_normed = in.Scratch("grad_normed"), lse = in.Scratch("lse"),
-            norm_work = in.Work("norm_work"), products = in.Work("products")]() mutable {
-      for (int64_t first = 0; first < s_.tokens; first += s_.logit_rows) {
-        const int64_t rows = std::min(s_.logit_rows, s_.tokens - first);
-        const at::Tensor x_rows = x.narrow(0, first, rows);
-        at::Tensor normed_rows = normed.narrow(0, 0, rows);
-        at::Tensor logit_rows = logits.narrow(0, 0, rows);
-        ops_.RmsNorm(x_rows, norm, epsilon_, normed_rows);
-        ops_.Linear(normed_rows, weight, /*residual=*/at::Tensor(), logit_rows, products);
-        ops_.CrossEntropyChunk(logit_rows, targets, first, lse, loss, /*grad_logits=*/logit_rows);
-        if (!grad_x.defined()) {  // a validation
-          continue;
-        }
-        if (grad_weight.defined()) {
-          ops_.LinearBackwardWeight(logit_rows, normed_rows, add_weight || first > 0, grad_weight, products);
-        }
-        at::Tensor grad_rows = grad_normed.narrow(0, 0, rows);
-        at::Tensor grad_x_rows = grad_x.narrow(0, first, rows);
-        ops_.LinearBackwardInput(logit_rows, weight, /*add=*/false, grad_rows, products);
-        ops_.RmsNormBackward(grad_rows, x_rows, norm, epsilon_, /*residual=*/at::Tensor(), add_x, grad_x_rows,
-                             add_norm || first > 0, grad_norm, norm_work);
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::Array x = in.Value("x");
+    const ops::Array targets = TargetsIn(in.Value("tokens"), s_.batch);
+    const ops::Array loss = in.Value("loss");
+    const ops::Array grad_x = in.Gradient("x");
+    const bool add_x = in.AddsToGradient("x");
+    const ops::Array norm = in.Parameter("norm");
+    const ops::Array weight = in.Parameter("weight");
+    const ops::Array grad_norm = in.ParameterGradient("norm");
+    const ops::Array grad_weight = in.ParameterGradient("weight");
+    const bool add_norm = in.AddsToParameterGradient("norm");
+    const bool add_weight = in.AddsToParameterGradient("weight");
+    const ops::Array normed = in.Scratch("normed");
+    const ops::Array logits = in.Scratch("logits");
+    const ops::Array grad_normed = in.Scratch("grad_normed");
+    const ops::Array lse = in.Scratch("lse");
+    const ops::Workspace norm_work = in.Work("norm_work");
+    const ops::Workspace products = in.Work("products");
+    ops::Calls calls;
+    for (int64_t first = 0; first < s_.tokens; first += s_.logit_rows) {
+      const int64_t rows = std::min(s_.logit_rows, s_.tokens - first);
+      const ops::Array x_rows = x.Rows(first, rows);
+      const ops::Array normed_rows = normed.Rows(0, rows);
+      const ops::Array logit_rows = logits.Rows(0, rows);
+      calls.Add(ops_.RmsNorm(x_rows, norm, epsilon_, normed_rows));
+      calls.Add(ops_.Linear(normed_rows, weight, /*residual=*/{}, logit_rows, products));
+      calls.Add(ops_.CrossEntropyChunk(logit_rows, targets, first, lse, loss, /*grad_logits=*/logit_rows));
+      if (!grad_x.defined()) {  // a validation
+        continue;
       }
-    };
+      if (grad_weight.defined()) {
+        calls.Add(ops_.LinearBackwardWeight(logit_rows, normed_rows, add_weight || first > 0, grad_weight,
+                                            products));
+      }
+      const ops::Array grad_rows = grad_normed.Rows(0, rows);
+      calls.Add(ops_.LinearBackwardInput(logit_rows, weight, /*add=*/false, grad_rows, products));
+      calls.Add(ops_.RmsNormBackward(grad_rows, x_rows, norm, epsilon_, /*residual=*/{}, add_x,
+                                     grad_x.Rows(first, rows), add_norm || first > 0, grad_norm, norm_work));
+    }
+    return calls;
   }
 
-  BoundPass BindBackward(BoundTensors&) const override {
+  BoundPass BindBackward(BoundArrays&) const override {
     throw std::logic_error("the forward of a head in chunks writes its gradients");
   }
 };

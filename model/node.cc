@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "ops/array.h"
+
 namespace tandem::model {
 
 c10::ScalarType ScalarTypeOf(ComputeType type) {
@@ -15,6 +17,18 @@ c10::ScalarType ScalarTypeOf(ComputeType type) {
       return c10::ScalarType::Double;
     case ComputeType::kBf16:
       return c10::ScalarType::BFloat16;
+  }
+  throw std::logic_error("no such type of elements");
+}
+
+ops::ElementKind ElementKindOf(ComputeType type) {
+  switch (type) {
+    case ComputeType::kFp32:
+      return ops::ElementKind::kFloat;
+    case ComputeType::kFp64:
+      return ops::ElementKind::kDouble;
+    case ComputeType::kBf16:
+      return ops::ElementKind::kBf16;
   }
   throw std::logic_error("no such type of elements");
 }

@@ -17,18 +17,22 @@ namespace tandem::comm {
 class Communicator;
 }
 namespace tandem::ops {
+enum class ElementKind : uint8_t;
 class Operations;
-}
+}  // namespace tandem::ops
 
 namespace tandem::model {
 
 struct NodeContext;
 
-// The trainer gives a node its memory once, when it binds a program. After that, a pass of the node is a call
-// on tensors at fixed addresses.
+// The trainer gives a node its memory once, when it binds a program: what a declaration lists lies at fixed
+// addresses of the arena, the node binds its operations to them (ops/call.h), and a pass is these calls in
+// order. What is known when a pass is bound is decided then; nothing is left for when it runs but to launch
+// kernels. What changes by step is in the memory that they read.
 
-// LibTorch's name of an element type.
+// Names of an element type: LibTorch's, and the operations'.
 c10::ScalarType ScalarTypeOf(ComputeType type);
+ops::ElementKind ElementKindOf(ComputeType type);
 
 enum class Pass : uint8_t { kForward, kRecompute, kBackwardInput, kBackwardWeight };
 
@@ -44,8 +48,7 @@ struct OperandMemory {
   ComputeType type = ComputeType::kFp32;  // of these parameters' elements
 };
 
-// Runs the pass on the current stream: kernels only, no allocation that outlives the call, gradients
-// disabled.
+// Runs the pass on the current stream: kernels and collectives only, no allocation that outlives the call.
 using BoundPass = std::function<void()>;
 
 // The code of one outline node. It has no state between calls except constants (rotary tables); one object

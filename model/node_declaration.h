@@ -14,7 +14,7 @@ namespace tandem::model {
 
 // What one kind of node touches, by name. A kind declares it once (attention.cc, mlp.cc, ...), and it is read
 // three times: for the parameters of the units (DecoderUnits), for the outline (DecoderOutline), and for the
-// tensors that the node's code gets (bound_tensors.h). Sizes are in elements.
+// tensors that the node's code gets (bound_arrays.h). Sizes are in elements.
 
 enum class ElementType : uint8_t {
   kCompute,     // what the node computes in

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "ops/sparse_operations.h"
@@ -15,31 +13,31 @@ class PermuteNode final : public DeclaredNode {
       : DeclaredNode(context, kPermute.declare(context.shapes)) {}
 
  private:
-  BoundPass BindForward(BoundTensors& in) const override {
-    return [this, normed = in.Value("normed"), chosen = in.Value("chosen"),
-            probabilities = in.Value("probabilities"), sent = in.Value("sent"),
-            slots = in.Value("sent_slots"), sent_probabilities = in.Value("sent_probabilities"),
-            place = in.Scratch("place"), work = in.Work("sort_work"),
-            counts = s_.exact_chunks ? in.Value("sent_counts") : in.Scratch("sent_counts")]() mutable {
-      const ops::SparseOperations& ops = ops_.sparse();
-      ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, work);
-      ops.Permute(normed, place, /*first=*/0, sent);
-      ops.SendSlots(chosen, probabilities, place, s_.local_experts, slots, sent_probabilities);
-    };
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::SparseOperations& ops = ops_.sparse();
+    const ops::Array chosen = in.Value("chosen");
+    const ops::Array place = in.Scratch("place");
+    const ops::Array counts = s_.exact_chunks ? in.Value("sent_counts") : in.Scratch("sent_counts");
+    ops::Calls calls;
+    calls.Add(ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, in.Work("sort_work")));
+    calls.Add(ops.Permute(in.Value("normed"), place, /*first=*/0, in.Value("sent")));
+    calls.Add(ops.SendSlots(chosen, in.Value("probabilities"), place, s_.local_experts,
+                            in.Value("sent_slots"), in.Value("sent_probabilities")));
+    return calls;
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    return [this, chosen = in.Value("chosen"), grad_sent = in.Gradient("sent"),
-            grad_sent_probabilities = in.Gradient("sent_probabilities"), grad_normed = in.Gradient("normed"),
-            add_normed = in.AddsToGradient("normed"), grad_probabilities = in.Gradient("probabilities"),
-            add_probabilities = in.AddsToGradient("probabilities"), place = in.Scratch("place"),
-            work = in.Work("sort_work"), counts = in.Scratch("sent_counts")]() mutable {
-      const ops::SparseOperations& ops = ops_.sparse();
-      ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, work);
-      ops.Unpermute(grad_sent, place, /*first=*/0, add_normed, grad_normed);
-      ops.CollectSlots(grad_sent_probabilities, chosen, place, s_.local_experts, add_probabilities,
-                       grad_probabilities);
-    };
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const ops::SparseOperations& ops = ops_.sparse();
+    const ops::Array chosen = in.Value("chosen");
+    const ops::Array place = in.Scratch("place");
+    ops::Calls calls;
+    calls.Add(ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), in.Scratch("sent_counts"), place,
+                            in.Work("sort_work")));
+    calls.Add(ops.Unpermute(in.Gradient("sent"), place, /*first=*/0, in.AddsToGradient("normed"),
+                            in.Gradient("normed")));
+    calls.Add(ops.CollectSlots(in.Gradient("sent_probabilities"), chosen, place, s_.local_experts,
+                               in.AddsToGradient("probabilities"), in.Gradient("probabilities")));
+    return calls;
   }
 };
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "ops/router.h"
@@ -10,7 +8,7 @@
 namespace tandem::model {
 namespace {
 
-// Tensors have the names of route.cc. What is wide is undefined where nothing is computed in another type.
+// Arrays have the names of route.cc.
 class RouteNode final : public DeclaredNode {
  public:
   explicit RouteNode(const NodeContext& context) : DeclaredNode(context, kRoute.declare(context.shapes)) {
@@ -19,143 +17,165 @@ class RouteNode final : public DeclaredNode {
 
  private:
   // A recompute leaves out what was kept, of the router and of the shared experts from the end.
-  BoundPass BindForward(BoundTensors& in) const override {
-    at::Tensor normed = in.Value("normed");
-    at::Tensor logits = in.Value("logits");
-    at::Tensor chosen = in.Value("chosen");
-    return [this, normed, logits, chosen, x = in.Value("x"), probabilities = in.Value("probabilities"),
-            norm = in.Parameter("norm"), router = in.Parameter("router"),
-            wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
-            wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(),
-            products = in.Work("products"), router_work = in.Work("router_work"), ranked = Ranked(in, chosen),
-            bias = s_.biased ? in.State("bias") : at::Tensor(), report = BindReport(in, chosen, logits),
-            shared = BindShared(in, normed)]() mutable {
-      if (normed.defined()) {
-        ops_.RmsNorm(x, norm, epsilon_, normed);
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::Array x = in.Value("x");
+    const ops::Array normed = in.Value("normed");
+    const ops::Array logits = in.Value("logits");
+    const ops::Array chosen = in.Value("chosen");
+    const ops::Array probabilities = in.Value("probabilities");
+    const ops::Array norm = in.Parameter("norm");
+    const ops::Array router = in.Parameter("router");
+    const ops::Workspace products = in.Work("products");
+    const ops::Workspace router_work = in.Work("router_work");
+    const ops::Array ranked = Ranked(in, chosen);
+    const ops::Array bias = s_.biased ? in.State("bias") : ops::Array();
+    const Wide wide = WideOf(in);
+    ops::Calls calls;
+    if (normed.defined()) {
+      calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+    }
+    if (logits.defined()) {
+      const ops::Array wide_normed = Widened(normed, wide.rows, calls);
+      calls.Add(
+          ops_.Linear(wide_normed, Widened(router, wide.router, calls), /*residual=*/{}, logits, products));
+    }
+    if (chosen.defined()) {
+      calls.Add(ops_.sparse().Route(s_.router, logits, bias, ranked, probabilities));
+      if (s_.capacity.factor > 0) {
+        calls.Add(ops_.sparse().DropOverflow(s_.capacity.policy,
+                                             ops::CapacityOf(s_.router, s_.capacity, s_.tokens),
+                                             s_.router.experts, ranked, chosen, probabilities, router_work));
       }
-      if (logits.defined()) {
-        ops_.Linear(Widened(normed, wide), Widened(router, wide_router), /*residual=*/at::Tensor(), logits,
-                    products);
-      }
-      if (chosen.defined()) {
-        ops_.sparse().Route(s_.router, logits, bias, ranked, probabilities);
-        if (s_.capacity.factor > 0) {
-          ops_.sparse().DropOverflow(s_.capacity.policy, ops::CapacityOf(s_.router, s_.capacity, s_.tokens),
-                                     s_.router.experts, ranked, chosen, probabilities, router_work);
-        }
-      }
-      report();
-      shared();
-    };
+    }
+    AddReport(in, chosen, logits, calls);
+    AddShared(in, normed, calls);
+    return calls;
   }
 
-  BoundPass BindReport(BoundTensors& in, const at::Tensor& chosen, const at::Tensor& logits) const {
-    return [this, chosen, logits, report = in.Value("report"),
-            counted = s_.biased ? in.State("tokens") : at::Tensor(), work = in.Work("router_work")] {
-      if (!report.defined()) {
-        return;
-      }
-      at::Tensor tokens = report.narrow(0, 0, s_.report.experts);
-      at::Tensor dropped = report.narrow(0, s_.report.dropped(), 1);
-      ops_.sparse().CountTokens(chosen, tokens, dropped);
-      if (counted.defined()) {
-        counted.add_(tokens);
-      }
-      at::Tensor losses = report.narrow(0, s_.report.balance(), 2);
-      if (s_.balances_globally) {
-        losses.zero_();
-        return;
-      }
-      ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits, /*counts=*/at::Tensor(), losses, work);
-    };
+  void AddReport(BoundArrays& in, const ops::Array& chosen, const ops::Array& logits,
+                 ops::Calls& calls) const {
+    const ops::Array report = in.Value("report");
+    const ops::Array counted = s_.biased ? in.State("tokens") : ops::Array();
+    const ops::Workspace work = in.Work("router_work");
+    if (!report.defined()) {
+      return;
+    }
+    const ops::Array tokens = report.Rows(0, s_.report.experts);
+    calls.Add(ops_.sparse().CountTokens(chosen, tokens, report.Rows(s_.report.dropped(), 1)));
+    if (counted.defined()) {
+      calls.Add(ops_.Add(tokens, counted));
+    }
+    const ops::Array losses = report.Rows(s_.report.balance(), 2);
+    calls.Add(s_.balances_globally ? ops_.Fill(0, losses)
+                                   : ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits,
+                                                                /*counts=*/{}, losses, work));
   }
 
   // The MLP that sees every token; nothing where there is none.
-  BoundPass BindShared(BoundTensors& in, const at::Tensor& normed) const {
+  void AddShared(BoundArrays& in, const ops::Array& normed, ops::Calls& calls) const {
     if (s_.shared_inner == 0) {
-      return [] {};
+      return;
     }
-    return [this, normed, gate_up = in.Value("shared_gate_up"), made = in.Value("shared"),
-            weight_gate_up = in.Parameter("shared_gate_up"), weight_down = in.Parameter("shared_down"),
-            activated = in.Scratch("shared_activated"), products = in.Work("products")]() mutable {
-      if (gate_up.defined()) {
-        ops_.Linear(normed, weight_gate_up, /*residual=*/at::Tensor(), gate_up, products);
-      }
-      if (made.defined()) {
-        ops_.SwiGlu(gate_up, activated);
-        ops_.Linear(activated, weight_down, /*residual=*/at::Tensor(), made, products);
-      }
-    };
+    const ops::Array gate_up = in.Value("shared_gate_up");
+    const ops::Array made = in.Value("shared");
+    const ops::Array weight_gate_up = in.Parameter("shared_gate_up");
+    const ops::Array weight_down = in.Parameter("shared_down");
+    const ops::Array activated = in.Scratch("shared_activated");
+    const ops::Workspace products = in.Work("products");
+    if (gate_up.defined()) {
+      calls.Add(ops_.Linear(normed, weight_gate_up, /*residual=*/{}, gate_up, products));
+    }
+    if (made.defined()) {
+      calls.Add(ops_.SwiGlu(gate_up, activated));
+      calls.Add(ops_.Linear(activated, weight_down, /*residual=*/{}, made, products));
+    }
   }
 
-  BoundPass BindBackward(BoundTensors& in) const override {
-    const at::Tensor chosen = in.Value("chosen");
-    return
-        [this, chosen, x = in.Value("x"), logits = in.Value("logits"), grad_normed_in = in.Gradient("normed"),
-         grad_probabilities = in.Gradient("probabilities"), grad_x = in.Gradient("x"),
-         add_x = in.AddsToGradient("x"), norm = in.Parameter("norm"), router = in.Parameter("router"),
-         grad_norm = in.ParameterGradient("norm"), grad_router = in.ParameterGradient("router"),
-         add_norm = in.AddsToParameterGradient("norm"), add_router = in.AddsToParameterGradient("router"),
-         normed = in.Scratch("normed"), grad_normed = in.Scratch("grad_normed"),
-         grad_logits = in.Scratch("grad_logits"), wide = s_.widens ? in.Scratch("wide") : at::Tensor(),
-         wide_router = s_.widens ? in.Scratch("wide_router") : at::Tensor(), products = in.Work("products"),
-         norm_work = in.Work("norm_work"), router_work = in.Work("router_work"), ranked = Ranked(in, chosen),
-         balance_counts = s_.balances_globally ? in.Value("balance_counts") : at::Tensor(),
-         shared = BindSharedBackward(in)]() mutable {
-          ops_.sparse().RouteBackward(s_.router, logits, ranked, chosen, grad_probabilities, grad_logits);
-          ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts, grad_logits,
-                                             router_work);
-          ops_.RmsNorm(x, norm, epsilon_, normed);
-          if (grad_router.defined()) {
-            ops_.LinearBackwardWeight(grad_logits, Widened(normed, wide), add_router, grad_router, products);
-          }
-          // The router's share first, then what came through the experts, then through the shared ones.
-          at::Tensor& share = s_.widens ? wide : grad_normed;
-          ops_.LinearBackwardInput(grad_logits, Widened(router, wide_router), /*add=*/false, share, products);
-          if (s_.widens) {
-            grad_normed.copy_(share);
-          }
-          grad_normed.add_(grad_normed_in);
-          shared();
-          ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/at::Tensor(), add_x, grad_x,
-                               add_norm, grad_norm, norm_work);
-        };
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const ops::Array chosen = in.Value("chosen");
+    const ops::Array x = in.Value("x");
+    const ops::Array logits = in.Value("logits");
+    const ops::Array norm = in.Parameter("norm");
+    const ops::Array router = in.Parameter("router");
+    const ops::Array grad_router = in.ParameterGradient("router");
+    const bool add_router = in.AddsToParameterGradient("router");
+    const ops::Array normed = in.Scratch("normed");
+    const ops::Array grad_normed = in.Scratch("grad_normed");
+    const ops::Array grad_logits = in.Scratch("grad_logits");
+    const ops::Workspace products = in.Work("products");
+    const ops::Array balance_counts = s_.balances_globally ? in.Value("balance_counts") : ops::Array();
+    const Wide wide = WideOf(in);
+    ops::Calls calls;
+    calls.Add(ops_.sparse().RouteBackward(s_.router, logits, Ranked(in, chosen), chosen,
+                                          in.Gradient("probabilities"), grad_logits));
+    calls.Add(ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts,
+                                                 grad_logits, in.Work("router_work")));
+    calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+    if (grad_router.defined()) {
+      const ops::Array wide_normed = Widened(normed, wide.rows, calls);
+      calls.Add(ops_.LinearBackwardWeight(grad_logits, wide_normed, add_router, grad_router, products));
+    }
+    // The router's share first, then what came through the experts, then through the shared ones.
+    const ops::Array share = s_.widens ? wide.rows : grad_normed;
+    const ops::Array wide_router = Widened(router, wide.router, calls);
+    calls.Add(ops_.LinearBackwardInput(grad_logits, wide_router, /*add=*/false, share, products));
+    if (s_.widens) {
+      calls.Add(ops_.Copy(share, grad_normed));
+    }
+    calls.Add(ops_.Add(in.Gradient("normed"), grad_normed));
+    AddSharedBackward(in, normed, grad_normed, calls);
+    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/{}, in.AddsToGradient("x"),
+                                   in.Gradient("x"), in.AddsToParameterGradient("norm"),
+                                   in.ParameterGradient("norm"), in.Work("norm_work")));
+    return calls;
   }
 
-  BoundPass BindSharedBackward(BoundTensors& in) const {
+  void AddSharedBackward(BoundArrays& in, const ops::Array& normed, const ops::Array& grad_normed,
+                         ops::Calls& calls) const {
     if (s_.shared_inner == 0) {
-      return [] {};
+      return;
     }
-    return
-        [this, normed = in.Scratch("normed"), grad_normed = in.Scratch("grad_normed"),
-         gate_up = in.Value("shared_gate_up"), grad_made = in.Gradient("shared"),
-         weight_gate_up = in.Parameter("shared_gate_up"), weight_down = in.Parameter("shared_down"),
-         grad_weight_gate_up = in.ParameterGradient("shared_gate_up"),
-         grad_weight_down = in.ParameterGradient("shared_down"), add = in.AddsToParameterGradient("router"),
-         activated = in.Scratch("shared_activated"), grad_gate_up = in.Scratch("grad_shared_gate_up"),
-         grad_share = in.Scratch("grad_shared_normed"), products = in.Work("products")]() mutable {
-          // `activated` is first the activation's gradient, then the activation itself.
-          ops_.LinearBackwardInput(grad_made, weight_down, /*add=*/false, activated, products);
-          ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated);
-          if (grad_weight_down.defined()) {
-            ops_.LinearBackwardWeight(grad_made, activated, add, grad_weight_down, products);
-          }
-          if (grad_weight_gate_up.defined()) {
-            ops_.LinearBackwardWeight(grad_gate_up, normed, add, grad_weight_gate_up, products);
-          }
-          ops_.LinearBackwardInput(grad_gate_up, weight_gate_up, /*add=*/false, grad_share, products);
-          grad_normed.add_(grad_share);
-        };
+    const ops::Array grad_made = in.Gradient("shared");
+    const ops::Array grad_weight_gate_up = in.ParameterGradient("shared_gate_up");
+    const ops::Array grad_weight_down = in.ParameterGradient("shared_down");
+    const bool add = in.AddsToParameterGradient("router");
+    const ops::Array activated = in.Scratch("shared_activated");
+    const ops::Array grad_gate_up = in.Scratch("grad_shared_gate_up");
+    const ops::Array grad_share = in.Scratch("grad_shared_normed");
+    const ops::Workspace products = in.Work("products");
+    // `activated` is first the activation's gradient, then the activation itself.
+    calls.Add(
+        ops_.LinearBackwardInput(grad_made, in.Parameter("shared_down"), /*add=*/false, activated, products));
+    calls.Add(ops_.SwiGluBackward(in.Value("shared_gate_up"), activated, grad_gate_up, activated));
+    if (grad_weight_down.defined()) {
+      calls.Add(ops_.LinearBackwardWeight(grad_made, activated, add, grad_weight_down, products));
+    }
+    if (grad_weight_gate_up.defined()) {
+      calls.Add(ops_.LinearBackwardWeight(grad_gate_up, normed, add, grad_weight_gate_up, products));
+    }
+    calls.Add(ops_.LinearBackwardInput(grad_gate_up, in.Parameter("shared_gate_up"), /*add=*/false,
+                                       grad_share, products));
+    calls.Add(ops_.Add(grad_share, grad_normed));
   }
 
   // As the router chose; `chosen` itself where nothing is dropped.
-  at::Tensor Ranked(BoundTensors& in, const at::Tensor& chosen) const {
+  ops::Array Ranked(BoundArrays& in, const ops::Array& chosen) const {
     return s_.capacity.factor > 0 ? in.Value("ranked") : chosen;
   }
 
-  // In the type of statistics.
-  const at::Tensor& Widened(const at::Tensor& tensor, at::Tensor& wide) const {
-    return s_.widens ? wide.copy_(tensor) : tensor;
+  // Scratch in the type of statistics; not defined where the router computes in what the node computes in.
+  struct Wide {
+    ops::Array rows, router;
+  };
+  Wide WideOf(BoundArrays& in) const {
+    return s_.widens ? Wide{in.Scratch("wide"), in.Scratch("wide_router")} : Wide{};
+  }
+  ops::Array Widened(const ops::Array& array, const ops::Array& wide, ops::Calls& calls) const {
+    if (!s_.widens) {
+      return array;
+    }
+    calls.Add(ops_.Copy(array, wide));
+    return wide;
   }
 };
 

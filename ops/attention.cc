@@ -1,42 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/attention.h"
 
-#include <ATen/core/Tensor.h>
-
+#include "ops/array_checks.h"
 #include "ops/attention_work.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops {
 namespace {
 
 // Throws unless heads share key-value heads evenly and the tensors are of `shape`.
-void CheckInputs(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
-                 DeviceKind on) {
-  TORCH_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
-              shape.kv_heads, " key-value heads evenly");
+void CheckInputs(const AttentionShape& shape, const Array& qkv, const Array& documents, DeviceKind on) {
+  Check(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
+        shape.kv_heads, " key-value heads evenly");
   CheckMatrix("qkv", qkv, shape.tokens(), shape.qkv_columns(), on);
-  TORCH_CHECK(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
-              " documents comes ", documents.defined() ? "with" : "without", " their starts");
+  Check(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
+        " documents comes ", documents.defined() ? "with" : "without", " their starts");
   if (shape.documents) {
     CheckRows("documents", documents, on);
-    TORCH_CHECK(documents.size(0) == shape.sequences && documents.size(1) == shape.length,
-                "documents must be [", shape.sequences, ", ", shape.length, "], not ", documents.sizes());
+    Check(documents.rows == shape.sequences && documents.columns == shape.length, "documents must be [",
+          shape.sequences, ", ", shape.length, "], not ", documents.shape());
   }
 }
 
-void CheckOutputs(const AttentionShape& shape, const at::Tensor& context, const at::Tensor& lse,
-                  DeviceKind on) {
+void CheckOutputs(const AttentionShape& shape, const Array& context, const Array& lse, DeviceKind on) {
   CheckMatrix("context", context, shape.tokens(), shape.context_columns(), on);
   CheckElements("lse", lse, shape.tokens() * shape.heads, on);
 }
 
-DocumentStarts StartsIn(const at::Tensor& documents) {
+DocumentStarts StartsIn(const Array& documents) {
   if (!documents.defined()) {
     return {};
   }
-  return {.starts = documents.const_data_ptr<int64_t>(), .stride = documents.stride(0)};
+  return {.starts = ElementsOf<int64_t>(documents), .stride = documents.row_stride};
 }
 
 }  // namespace
@@ -47,44 +43,42 @@ void Operations::PrepareAttention(const AttentionShape& shape, int64_t element_b
   }
 }
 
-void Operations::Attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
-                           at::Tensor& context, at::Tensor& lse, Workspace work) const {
+Call Operations::Attention(const AttentionShape& shape, const Array& qkv, const Array& documents,
+                           const Array& context, const Array& lse, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckInputs(shape, qkv, documents, on);
   CheckOutputs(shape, context, lse, on);
-  CheckWork("Attention", work, AttentionWorkBytes(on, shape, qkv.element_size()));
+  CheckWork("Attention", work, AttentionWorkBytes(on, shape, BytesOf(qkv.type)));
   if (shape.tokens() == 0) {
-    return;
+    return [] {};
   }
-  WithElementType(qkv, [&]<typename E>(E) {
-    kernels_.Run(AttentionArgs<E>{shape, ElementsOf<E>(qkv), StartsIn(documents),
-                                  MutableElementsOf<E>(context), MutableElementsOf<Arithmetic<E>>(lse),
-                                  work});
+  return WithElementType(qkv, [&]<typename E>(E) {
+    return kernels_.Bind(AttentionArgs<E>{shape, ElementsOf<E>(qkv), StartsIn(documents),
+                                          ElementsOf<E>(context), ElementsOf<Arithmetic<E>>(lse), work});
   });
 }
 
-void Operations::AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv,
-                                   const at::Tensor& documents, const at::Tensor& context,
-                                   const at::Tensor& lse, const at::Tensor& grad_context,
-                                   at::Tensor& grad_qkv, Workspace work) const {
+Call Operations::AttentionBackward(const AttentionShape& shape, const Array& qkv, const Array& documents,
+                                   const Array& context, const Array& lse, const Array& grad_context,
+                                   const Array& grad_qkv, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckInputs(shape, qkv, documents, on);
   CheckOutputs(shape, context, lse, on);
-  CheckMatrix("grad_context", grad_context, context.size(0), context.size(1), on);
-  CheckMatrix("grad_qkv", grad_qkv, qkv.size(0), qkv.size(1), on);
-  CheckWork("AttentionBackward", work, AttentionBackwardWorkBytes(on, shape, qkv.element_size()));
+  CheckMatrix("grad_context", grad_context, context.rows, context.columns, on);
+  CheckMatrix("grad_qkv", grad_qkv, qkv.rows, qkv.columns, on);
+  CheckWork("AttentionBackward", work, AttentionBackwardWorkBytes(on, shape, BytesOf(qkv.type)));
   if (shape.tokens() == 0) {
-    return;
+    return [] {};
   }
-  WithElementType(qkv, [&]<typename E>(E) {
-    kernels_.Run(AttentionBackwardArgs<E>{.shape = shape,
-                                          .qkv = ElementsOf<E>(qkv),
-                                          .documents = StartsIn(documents),
-                                          .context = ElementsOf<E>(context),
-                                          .lse = ElementsOf<Arithmetic<E>>(lse),
-                                          .grad_context = ElementsOf<E>(grad_context),
-                                          .grad_qkv = MutableElementsOf<E>(grad_qkv),
-                                          .work = work});
+  return WithElementType(qkv, [&]<typename E>(E) {
+    return kernels_.Bind(AttentionBackwardArgs<E>{.shape = shape,
+                                                  .qkv = ElementsOf<E>(qkv),
+                                                  .documents = StartsIn(documents),
+                                                  .context = ElementsOf<E>(context),
+                                                  .lse = ElementsOf<Arithmetic<E>>(lse),
+                                                  .grad_context = ElementsOf<E>(grad_context),
+                                                  .grad_qkv = ElementsOf<E>(grad_qkv),
+                                                  .work = work});
   });
 }
 

@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/capacity.h"
 
-#include <ATen/core/Tensor.h>
-
+#include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 #include "ops/sparse_operations.h"
 #include "ops/sparse_work.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops {
 
-void SparseOperations::DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts,
-                                    const at::Tensor& ranked, at::Tensor& chosen, at::Tensor& probabilities,
-                                    Workspace work) const {
+Call SparseOperations::DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const Array& ranked,
+                                    const Array& chosen, const Array& probabilities, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  CheckMatrix("ranked", ranked, ranked.size(0), ranked.size(1), on);
-  CheckMatrix("chosen", chosen, ranked.size(0), ranked.size(1), on);
-  CheckMatrix("probabilities", probabilities, ranked.size(0), ranked.size(1), on);
+  CheckMatrix("ranked", ranked, ranked.rows, ranked.columns, on);
+  CheckMatrix("chosen", chosen, ranked.rows, ranked.columns, on);
+  CheckMatrix("probabilities", probabilities, ranked.rows, ranked.columns, on);
   CheckExperts("DropOverflow", experts, on);
-  CheckWork("DropOverflow", work, DropWorkBytes(on, ranked.numel(), experts));
-  WithStatisticsType(probabilities, [&]<typename T>(T) {
-    kernels_.Run(DropOverflowArgs<T>{.policy = policy,
-                                     .capacity = capacity,
-                                     .experts = experts,
-                                     .ranked = ranked.const_data_ptr<int64_t>(),
-                                     .slots = ranked.numel(),
-                                     .chosen = chosen.mutable_data_ptr<int64_t>(),
-                                     .probabilities = MutableElementsOf<T>(probabilities),
-                                     .work = work});
+  CheckWork("DropOverflow", work, DropWorkBytes(on, ranked.elements(), experts));
+  return WithStatisticsType(probabilities, [&]<typename T>(T) {
+    return kernels_.Bind(DropOverflowArgs<T>{.policy = policy,
+                                             .capacity = capacity,
+                                             .experts = experts,
+                                             .ranked = ElementsOf<int64_t>(ranked),
+                                             .slots = ranked.elements(),
+                                             .chosen = ElementsOf<int64_t>(chosen),
+                                             .probabilities = ElementsOf<T>(probabilities),
+                                             .work = work});
   });
 }
 

@@ -1,41 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cross_entropy.h"
 
-#include <ATen/core/Tensor.h>
-
+#include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops {
 
-void Operations::CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse,
-                              at::Tensor& loss, at::Tensor& grad_logits) const {
-  CheckMatrix("logits", logits, targets.numel(), logits.size(1), kernels_.kind());
-  CrossEntropyChunk(logits, targets, /*first=*/0, lse, loss, grad_logits);
+Call Operations::CrossEntropy(const Array& logits, const Array& targets, const Array& lse, const Array& loss,
+                              const Array& grad_logits) const {
+  CheckMatrix("logits", logits, targets.elements(), logits.columns, kernels_.kind());
+  return CrossEntropyChunk(logits, targets, /*first=*/0, lse, loss, grad_logits);
 }
 
-void Operations::CrossEntropyChunk(const at::Tensor& logits, const at::Tensor& targets, int64_t first,
-                                   at::Tensor& lse, at::Tensor& loss, at::Tensor& grad_logits) const {
+Call Operations::CrossEntropyChunk(const Array& logits, const Array& targets, int64_t first, const Array& lse,
+                                   const Array& loss, const Array& grad_logits) const {
   const DeviceKind on = kernels_.kind();
   const Tokens ids = TokensOf(targets, on);
-  const int64_t rows = logits.size(0);
-  const int64_t tokens = targets.numel();
-  CheckMatrix("logits", logits, rows, logits.size(1), on);
-  TORCH_CHECK(first >= 0 && first + rows <= tokens, "a chunk of ", rows, " rows of logits from ", first,
-              " on is not within ", tokens, " tokens");
+  const int64_t rows = logits.rows;
+  const int64_t tokens = targets.elements();
+  CheckMatrix("logits", logits, rows, logits.columns, on);
+  Check(first >= 0 && first + rows <= tokens, "a chunk of ", rows, " rows of logits from ", first,
+        " on is not within ", tokens, " tokens");
   CheckElements("lse", lse, tokens, on);
   CheckElements("loss", loss, 1, on);
-  CheckMatrix("grad_logits", grad_logits, rows, logits.size(1), on);
-  WithElementType(logits, [&]<typename E>(E) {
-    kernels_.Run(CrossEntropyArgs<E>{.logits = ElementsOf<E>(logits),
-                                     .targets = ids,
-                                     .first = first,
-                                     .rows = rows,
-                                     .columns = logits.size(1),
-                                     .lse = MutableElementsOf<Arithmetic<E>>(lse),
-                                     .loss = loss.mutable_data_ptr<double>(),
-                                     .grad_logits = MutableElementsOf<E>(grad_logits)});
+  CheckMatrix("grad_logits", grad_logits, rows, logits.columns, on);
+  return WithElementType(logits, [&]<typename E>(E) {
+    return kernels_.Bind(CrossEntropyArgs<E>{.logits = ElementsOf<E>(logits),
+                                             .targets = ids,
+                                             .first = first,
+                                             .rows = rows,
+                                             .columns = logits.columns,
+                                             .lse = ElementsOf<Arithmetic<E>>(lse),
+                                             .loss = ElementsOf<double>(loss),
+                                             .grad_logits = ElementsOf<E>(grad_logits)});
   });
 }
 

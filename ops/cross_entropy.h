@@ -11,7 +11,7 @@ namespace tandem::ops {
 // loss = the sum over tokens of -log softmax(logits)[target] / T, in nats, summed in double; and its
 // gradient, (softmax(logits) - one_hot(target)) / T. A target of kNotCounted adds nothing to the loss, and
 // its row of the gradient is zero where its logits are finite; T is the number of all tokens all the same.
-// Another target outside the vocabulary: c10::IndexError on the CPU, a loss of NaN on a GPU.
+// Another target outside the vocabulary: std::out_of_range on the CPU, a loss of NaN on a GPU.
 //
 // logits: [rows, columns], of the tokens [first, first + rows) of T: of all, or of chunks of them that come
 // in the order of the tokens. The last one leaves the loss, with the bits that all rows at once would give,

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <variant>
 
 #include "ops/attention.h"
+#include "ops/call.h"
 #include "ops/capacity.h"
 #include "ops/cross_entropy.h"
 #include "ops/device_kind.h"
@@ -12,6 +14,7 @@
 #include "ops/grouped_linear.h"
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
+#include "ops/moves.h"
 #include "ops/permute.h"
 #include "ops/product.h"
 #include "ops/rms_norm.h"
@@ -21,30 +24,26 @@
 #include "ops/sends.h"
 #include "ops/swiglu.h"
 
-namespace c10 {
-struct Device;
-}
-
 namespace tandem::ops {
 
 // The arguments of one call of a kernel, whichever it is, of any type of elements.
 template <template <typename> typename... Args>
 using CallOf = std::variant<Args<float>..., Args<double>..., Args<device::Bf16>...>;
-using KernelCall =
-    CallOf<AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, EmbeddingArgs, EmbeddingBackwardArgs,
-           GroupedLinearArgs, GroupedLinearBackwardInputArgs, GroupedLinearBackwardWeightArgs, HeadNormArgs,
-           HeadNormBackwardArgs, PackLatentHeadsArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SwiGluArgs,
-           SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
+using KernelCall = CallOf<AddArgs, AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, EmbeddingArgs,
+                          EmbeddingBackwardArgs, GroupedLinearArgs, GroupedLinearBackwardInputArgs,
+                          GroupedLinearBackwardWeightArgs, HeadNormArgs, HeadNormBackwardArgs,
+                          PackLatentHeadsArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SwiGluArgs,
+                          SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 
 // Those of sparse layers; routers compute in float or double.
 using SparseKernelCall =
-    std::variant<CountTokensArgs, MeanCountsArgs, PermuteArgs, PlanRowsArgs, PlanSendsArgs, PlanWindowArgs,
-                 CollectSlotsArgs<float>, CollectSlotsArgs<double>, CountLargestArgs<float>,
-                 CountLargestArgs<double>, DropOverflowArgs<float>, DropOverflowArgs<double>,
-                 RouteArgs<float>, RouteArgs<double>, RouteBackwardArgs<float>, RouteBackwardArgs<double>,
-                 RouterLossesArgs<float>, RouterLossesArgs<double>, RouterLossesBackwardArgs<float>,
-                 RouterLossesBackwardArgs<double>, SendSlotsArgs<float>, SendSlotsArgs<double>,
-                 UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>>;
+    std::variant<CopyArgs, CountTokensArgs, FillArgs, MeanCountsArgs, PermuteArgs, PlanRowsArgs,
+                 PlanSendsArgs, PlanWindowArgs, CollectSlotsArgs<float>, CollectSlotsArgs<double>,
+                 CountLargestArgs<float>, CountLargestArgs<double>, DropOverflowArgs<float>,
+                 DropOverflowArgs<double>, RouteArgs<float>, RouteArgs<double>, RouteBackwardArgs<float>,
+                 RouteBackwardArgs<double>, RouterLossesArgs<float>, RouterLossesArgs<double>,
+                 RouterLossesBackwardArgs<float>, RouterLossesBackwardArgs<double>, SendSlotsArgs<float>,
+                 SendSlotsArgs<double>, UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>>;
 
 // What one kind of device computes with, behind Operations, which has checked the arguments. Pointers are to
 // memory of the current device of its kind; matrices are row-major, and contiguous unless a stride is given,
@@ -54,15 +53,16 @@ class DeviceKernels {
   virtual ~DeviceKernels() = default;
 
   virtual DeviceKind kind() const = 0;
-  virtual c10::Device device() const = 0;  // the current one
   virtual std::string digest() const = 0;  // Operations::kernels_digest
 
-  // On a GPU: launches it on the current stream. The order of every addition depends on sizes and on the
+  // The call with these arguments (call.h). The order of every addition depends on sizes and on the
   // alignment of matrices alone: whether it is of 32 bytes, and what it is up to 16 for products.
-  virtual void Run(const KernelCall& call) const = 0;
-  virtual void Run(const SparseKernelCall& call) const = 0;
+  virtual Call Bind(const KernelCall& call) const = 0;
+  virtual Call Bind(const SparseKernelCall& call) const = 0;
+  virtual Call Bind(const ProductArgs& product) const = 0;
 
-  virtual void Multiply(const ProductArgs& product) const = 0;
+  // The host's bytes in memory of the current device, aligned to 64. Blocks.
+  virtual std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const = 0;
 
   // Operations::PrepareAttention
   virtual void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const = 0;

@@ -1,50 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <type_traits>
 
+#include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
 #include "ops/row_work.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops {
 
-void Operations::Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const {
+Call Operations::Embedding(const Array& tokens, const Array& weight, const Array& output) const {
   const DeviceKind on = kernels_.kind();
   const Tokens ids = TokensOf(tokens, on);
-  CheckMatrix("weight", weight, weight.size(0), weight.size(1), on);
-  CheckMatrix("output", output, tokens.numel(), weight.size(1), on);
-  WithElementType(weight, [&]<typename E>(E) {
-    kernels_.Run(EmbeddingArgs<E>{ids, ElementsOf<E>(weight), weight.size(0), weight.size(1),
-                                  MutableElementsOf<E>(output)});
+  CheckMatrix("weight", weight, weight.rows, weight.columns, on);
+  CheckMatrix("output", output, tokens.elements(), weight.columns, on);
+  return WithElementType(weight, [&]<typename E>(E) {
+    return kernels_.Bind(
+        EmbeddingArgs<E>{ids, ElementsOf<E>(weight), weight.rows, weight.columns, ElementsOf<E>(output)});
   });
 }
 
-void Operations::EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
-                                   at::Tensor& grad_weight, Workspace work) const {
+Call Operations::EmbeddingBackward(const Array& tokens, const Array& grad_output, bool add,
+                                   const Array& grad_weight, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const Tokens ids = TokensOf(tokens, on);
-  CheckMatrix("grad_weight", grad_weight, grad_weight.size(0), grad_weight.size(1), on);
-  CheckMatrix("grad_output", grad_output, tokens.numel(), grad_weight.size(1), on);
-  CheckWork("EmbeddingBackward", work, EmbeddingBackwardWorkBytes(on, tokens.numel()));
-  WithElementType(grad_output, [&]<typename E>(E) {
+  CheckMatrix("grad_weight", grad_weight, grad_weight.rows, grad_weight.columns, on);
+  CheckMatrix("grad_output", grad_output, tokens.elements(), grad_weight.columns, on);
+  CheckWork("EmbeddingBackward", work, EmbeddingBackwardWorkBytes(on, tokens.elements()));
+  return WithElementType(grad_output, [&]<typename E>(E) {
     EmbeddingBackwardArgs<E> args{.tokens = ids,
                                   .grad_output = ElementsOf<E>(grad_output),
                                   .add = add,
-                                  .vocabulary = grad_weight.size(0),
-                                  .columns = grad_weight.size(1),
+                                  .vocabulary = grad_weight.rows,
+                                  .columns = grad_weight.columns,
                                   .grad_weight = nullptr,
                                   .rounded = nullptr,
                                   .work = work};
-    if (std::is_same_v<E, Bf16> && grad_weight.scalar_type() == at::kBFloat16) {
-      args.rounded = MutableElementsOf<E>(grad_weight);
+    if (std::is_same_v<E, Bf16> && grad_weight.type == ElementKind::kBf16) {
+      args.rounded = ElementsOf<E>(grad_weight);
     } else {
-      args.grad_weight = MutableElementsOf<Arithmetic<E>>(grad_weight);
+      args.grad_weight = ElementsOf<Arithmetic<E>>(grad_weight);
     }
-    kernels_.Run(args);
+    return kernels_.Bind(args);
   });
 }
 

@@ -10,7 +10,7 @@
 namespace tandem::ops {
 
 // output[t] = weight[tokens[t]]. weight: [vocabulary, columns]; output: [T, columns]. An id outside the
-// vocabulary: c10::IndexError on the CPU, a row of NaN on a GPU.
+// vocabulary: std::out_of_range on the CPU, a row of NaN on a GPU.
 template <typename E>
 struct EmbeddingArgs {
   static constexpr const char* kName = "Embedding";

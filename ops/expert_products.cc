@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/expert_products.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
-
-#include <type_traits>
-
+#include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 
 namespace tandem::ops {
 namespace {
 
-using device::Bf16;
-
 template <typename E>
-at::Tensor Matrix(const DeviceKernels& kernels, const E* elements, int64_t rows, int64_t columns) {
-  constexpr at::ScalarType kType = std::is_same_v<E, Bf16>     ? at::kBFloat16
-                                   : std::is_same_v<E, double> ? at::kDouble
-                                                               : at::kFloat;
-  return at::from_blob(const_cast<E*>(elements), {rows, columns},
-                       at::TensorOptions().dtype(kType).device(kernels.device()));
+Array Matrix(const DeviceKernels& kernels, const E* elements, int64_t rows, int64_t columns) {
+  return {elements, kElementKind<E>, kernels.kind(), rows, columns};
 }
 
 // Calls visit(expert, first row, rows).
@@ -35,63 +25,72 @@ void ForEachExpert(const Args& args, const Visit& visit) {
 
 void CheckBegins(const int64_t* begins, int64_t experts, int64_t rows) {
   for (int64_t expert = 0; expert < experts; ++expert) {
-    TORCH_CHECK(begins[expert] <= begins[expert + 1], "expert ", expert, " has rows from ", begins[expert],
-                " to ", begins[expert + 1]);
+    Check(begins[expert] <= begins[expert + 1], "expert ", expert, " has rows from ", begins[expert], " to ",
+          begins[expert + 1]);
   }
-  TORCH_CHECK(begins[0] == 0 && begins[experts] <= rows, "the experts have rows ", begins[0], " to ",
-              begins[experts], ", of ", rows);
+  Check(begins[0] == 0 && begins[experts] <= rows, "the experts have rows ", begins[0], " to ",
+        begins[experts], ", of ", rows);
 }
 
-#define TANDEM_INSTANTIATE(Args)                                                      \
-  template void MultiplyEach(const DeviceKernels& kernels, const Args<float>& args);  \
-  template void MultiplyEach(const DeviceKernels& kernels, const Args<double>& args); \
-  template void MultiplyEach(const DeviceKernels& kernels, const Args<Bf16>& args);
+#define TANDEM_INSTANTIATE(Args)                                                   \
+  template Calls BindEach(const DeviceKernels& kernels, const Args<float>& args);  \
+  template Calls BindEach(const DeviceKernels& kernels, const Args<double>& args); \
+  template Calls BindEach(const DeviceKernels& kernels, const Args<Bf16>& args);
 
 template <typename E>
-void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearArgs<E>& args) {
+Calls BindEach(const DeviceKernels& kernels, const GroupedLinearArgs<E>& args) {
+  Calls each;
   ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
     if (rows == 0) {
       return;
     }
-    const at::Tensor weight =
+    const Array weight =
         Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
-    at::Tensor y = Matrix(kernels, args.y + row * args.outputs, rows, args.outputs);
-    kernels.Multiply({Matrix(kernels, args.x + row * args.inputs, rows, args.inputs), weight.t(),
-                      /*addend=*/{}, y, args.work});
+    const Array y = Matrix(kernels, args.y + row * args.outputs, rows, args.outputs);
+    each.Add(kernels.Bind(ProductArgs{Matrix(kernels, args.x + row * args.inputs, rows, args.inputs),
+                                      weight.Transposed(),
+                                      /*addend=*/{}, y, args.work}));
   });
+  return each;
 }
 TANDEM_INSTANTIATE(GroupedLinearArgs)
 
 template <typename E>
-void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearBackwardInputArgs<E>& args) {
+Calls BindEach(const DeviceKernels& kernels, const GroupedLinearBackwardInputArgs<E>& args) {
+  Calls each;
   ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
     if (rows == 0) {
       return;
     }
-    const at::Tensor weight =
+    const Array weight =
         Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
-    at::Tensor grad_x = Matrix(kernels, args.grad_x + row * args.inputs, rows, args.inputs);
-    kernels.Multiply({Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs), weight,
-                      /*addend=*/{}, grad_x, args.work});
+    const Array grad_x = Matrix(kernels, args.grad_x + row * args.inputs, rows, args.inputs);
+    each.Add(kernels.Bind(ProductArgs{Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs),
+                                      weight,
+                                      /*addend=*/{}, grad_x, args.work}));
   });
+  return each;
 }
 TANDEM_INSTANTIATE(GroupedLinearBackwardInputArgs)
 
 template <typename E>
-void MultiplyEach(const DeviceKernels& kernels, const GroupedLinearBackwardWeightArgs<E>& args) {
+Calls BindEach(const DeviceKernels& kernels, const GroupedLinearBackwardWeightArgs<E>& args) {
+  Calls each;
   ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
     const int64_t weight = expert * args.outputs * args.inputs;
-    at::Tensor sums = args.rounded != nullptr
-                          ? Matrix(kernels, args.rounded + weight, args.outputs, args.inputs)
-                          : Matrix(kernels, args.grad_weight + weight, args.outputs, args.inputs);
+    const Array sums = args.rounded != nullptr
+                           ? Matrix(kernels, args.rounded + weight, args.outputs, args.inputs)
+                           : Matrix(kernels, args.grad_weight + weight, args.outputs, args.inputs);
     if (rows > 0) {
-      kernels.Multiply({Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs).t(),
-                        Matrix(kernels, args.x + row * args.inputs, rows, args.inputs),
-                        args.add ? sums : at::Tensor(), sums, args.work});
+      each.Add(kernels.Bind(
+          ProductArgs{Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs).Transposed(),
+                      Matrix(kernels, args.x + row * args.inputs, rows, args.inputs),
+                      args.add ? sums : Array(), sums, args.work}));
     } else if (!args.add) {
-      sums.zero_();
+      each.Add(kernels.Bind(FillArgs{.byte = 0, .bytes = sums.bytes(), .to = sums.begin}));
     }
   });
+  return each;
 }
 TANDEM_INSTANTIATE(GroupedLinearBackwardWeightArgs)
 

@@ -10,7 +10,7 @@ namespace tandem::ops {
 
 // A matrix product for each expert over its own rows. begins: [experts + 1], where each expert's rows begin,
 // the first's at 0, and how many there are together, at most `rows`; rows behind these are not read, and left
-// alone. It is on the host, where begins that do not fit throw c10::Error, or on the GPU and read there:
+// alone. It is on the host, where begins that do not fit are refused, or on the GPU and read there:
 // on_host. The experts' weights lie one after another.
 //
 // work: GroupedWorkBytes (sparse_work.h).

@@ -1,31 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/operations.h"
 
-#include <ATen/core/Tensor.h>
-
+#include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 
 namespace tandem::ops {
 
-c10::Device Operations::device() const { return kernels_.device(); }
+DeviceKind Operations::kind() const { return kernels_.kind(); }
 
 std::string Operations::kernels_digest() const { return kernels_.digest(); }
 
-at::Tensor Operations::Constant(const at::Tensor& host) const { return host.to(device()); }
-
-void Operations::Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual,
-                        at::Tensor& y, Workspace work) const {
-  kernels_.Multiply({x, weight.t(), residual, y, work});
+Constant Operations::MakeConstant(const Array& host) const {
+  CheckElements("a constant", host, host.elements(), DeviceKind::kCpu);
+  const std::shared_ptr<const void> memory = kernels_.CopyOf(host.begin, host.bytes());
+  return {memory, {memory.get(), host.type, kind(), host.rows, host.columns}};
 }
 
-void Operations::LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add,
-                                     at::Tensor& grad_x, Workspace work) const {
-  kernels_.Multiply({grad_y, weight, add ? grad_x : at::Tensor(), grad_x, work});
+Call Operations::Copy(const Array& from, const Array& to) const {
+  CheckRows("what is copied", from, from.on);
+  CheckRows("its copy", to, to.on);
+  Check(from.rows == to.rows && from.columns == to.columns, "a copy of ", from.shape(), " is not ",
+        to.shape());
+  const bool between = from.on != kind() || to.on != kind();
+  Check(!between || (from.type == to.type && from.contiguous() && to.contiguous()),
+        "between a GPU and the host contiguous elements of one type are copied, not ", from.shape(), " to ",
+        to.shape());
+  Check(from.type == to.type || (BytesOf(from.type) > 1 && from.type != ElementKind::kInt64 &&
+                                 to.type != ElementKind::kInt64 && BytesOf(to.type) > 1),
+        "no conversion from ", from.shape(), " to ", to.shape());
+  return kernels_.Bind(CopyArgs{.from = from.begin,
+                                .from_type = from.type,
+                                .from_stride = from.row_stride,
+                                .rows = from.rows,
+                                .columns = from.columns,
+                                .to = to.begin,
+                                .to_type = to.type,
+                                .to_stride = to.row_stride,
+                                .with_host = between});
 }
 
-void Operations::LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add,
-                                      at::Tensor& grad_weight, Workspace work) const {
-  kernels_.Multiply({grad_y.t(), x, add ? grad_weight : at::Tensor(), grad_weight, work});
+Call Operations::Add(const Array& from, const Array& to) const {
+  CheckElements("what is added", from, to.elements(), kind());
+  CheckElements("the sum", to, to.elements(), kind());
+  return WithElementType(to, [&]<typename E>(E) {
+    return kernels_.Bind(
+        AddArgs<E>{.x = ElementsOf<E>(from), .elements = to.elements(), .y = ElementsOf<E>(to)});
+  });
+}
+
+Call Operations::Fill(uint8_t byte, const Array& to) const {
+  CheckElements("what is filled", to, to.elements(), kind());
+  return kernels_.Bind(FillArgs{.byte = byte, .bytes = to.bytes(), .to = to.begin});
+}
+
+Call Operations::Linear(const Array& x, const Array& weight, const Array& residual, const Array& y,
+                        Workspace work) const {
+  return kernels_.Bind(ProductArgs{x, weight.Transposed(), residual, y, work});
+}
+
+Call Operations::LinearBackwardInput(const Array& grad_y, const Array& weight, bool add, const Array& grad_x,
+                                     Workspace work) const {
+  return kernels_.Bind(ProductArgs{grad_y, weight, add ? grad_x : Array(), grad_x, work});
+}
+
+Call Operations::LinearBackwardWeight(const Array& grad_y, const Array& x, bool add, const Array& grad_weight,
+                                      Workspace work) const {
+  return kernels_.Bind(ProductArgs{grad_y.Transposed(), x, add ? grad_weight : Array(), grad_weight, work});
 }
 
 }  // namespace tandem::ops

@@ -2,29 +2,32 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "ops/array.h"
 #include "ops/attention_shape.h"
+#include "ops/call.h"
 #include "ops/sparse_operations.h"
 #include "ops/workspace.h"
-
-namespace at {
-class Tensor;
-}
-namespace c10 {
-struct Device;
-}
 
 namespace tandem::ops {
 
 class DeviceKernels;
 struct LatentHeads;
 
-// The forward and backward pairs on one kind of device. Each function checks its operands, throws c10::Error
-// naming the operand that does not fit, and runs the device's kernel. The struct of its arguments
-// (rms_norm.h, for example) says what it computes; operands are contiguous unless that says otherwise. On a
-// GPU it launches kernels on the current stream and returns. The same inputs give the same bits on the same
-// kind of device, except attention with AttentionShape::repeats == false. Thread-safe.
+struct Constant {
+  std::shared_ptr<const void> memory;
+  Array array;  // in it
+};
+
+// The forward and backward pairs on one kind of device. Each function binds an operation to memory: it checks
+// the operands, throws std::invalid_argument naming the one that does not fit, makes the struct of the
+// arguments (rms_norm.h, for example, which says what is computed), and returns the call that runs the
+// device's kernel on these, any number of times (call.h). Operands are contiguous unless the struct says
+// otherwise; whoever owns their memory keeps it where it is as long as the call. What changes by step is read
+// from that memory. The same inputs give the same bits on the same kind of device, except attention with
+// AttentionShape::repeats == false. Thread-safe.
 //
 // Elements are float, double or bfloat16. With bfloat16, sums, statistics and exponentials are computed in
 // float and results are rounded once; lse, tables and the grad_weight of a norm are float.
@@ -35,8 +38,7 @@ class Operations {
   // `kernels` must outlive this object.
   explicit Operations(const DeviceKernels& kernels) : kernels_(kernels), sparse_(kernels) {}
 
-  // The device of the operations' tensors: the current device of its kind.
-  c10::Device device() const;
+  DeviceKind kind() const;
 
   // A digest of everything, except an operation's arguments, that decides which kernels run. Ranks of one job
   // must have the same. SHA-256, hex; empty on the CPU.
@@ -45,76 +47,81 @@ class Operations {
   // The operations of sparse layers.
   const SparseOperations& sparse() const { return sparse_; }
 
-  // A copy of a host tensor in memory that these operations can read. Blocks.
-  at::Tensor Constant(const at::Tensor& host) const;
+  // A copy of an array of the host in memory that these operations can read. Blocks.
+  Constant MakeConstant(const Array& host) const;
+
+  // to = from, both of one shape, rounded to the type of `to`; columns are adjacent. One of the two may be on
+  // the host, contiguous, of the same type and, for a GPU, pinned.
+  Call Copy(const Array& from, const Array& to) const;
+  // to += from, in the type of both, rounded once.
+  Call Add(const Array& from, const Array& to) const;
+  // Every byte.
+  Call Fill(uint8_t byte, const Array& to) const;
 
   // Matrix products of 2-D views whose columns are adjacent. Operands and output have the same type, except
-  // that bfloat16 operands may have a float output; otherwise c10::Error names the types. The output is
-  // written in place, or added to if `add`: a weight gradient goes directly into the contribution, without a
-  // copy. The bits depend only on shapes and types, not on addresses, if these are multiples of 64 bytes (for
-  // MKL; 16 on a GPU).
+  // that bfloat16 operands may have a float output; otherwise std::invalid_argument names the types. The
+  // output is written in place, or added to if `add`: a weight gradient goes directly into the contribution,
+  // without a copy. The bits depend only on shapes and types, not on addresses, if these are multiples of 64
+  // bytes (for MKL; 16 on a GPU).
   //
   // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: the shape and type of y, contiguous;
   // undefined: none.
-  void Linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& residual, at::Tensor& y,
+  Call Linear(const Array& x, const Array& weight, const Array& residual, const Array& y,
               Workspace work) const;
   // grad_x (+)= grad_y W.
-  void LinearBackwardInput(const at::Tensor& grad_y, const at::Tensor& weight, bool add, at::Tensor& grad_x,
+  Call LinearBackwardInput(const Array& grad_y, const Array& weight, bool add, const Array& grad_x,
                            Workspace work) const;
   // grad_weight (+)= grad_y^T x.
-  void LinearBackwardWeight(const at::Tensor& grad_y, const at::Tensor& x, bool add, at::Tensor& grad_weight,
+  Call LinearBackwardWeight(const Array& grad_y, const Array& x, bool add, const Array& grad_weight,
                             Workspace work) const;
 
   // tokens, targets: int64 [B, S], rows may be apart.
-  void Embedding(const at::Tensor& tokens, const at::Tensor& weight, at::Tensor& output) const;
-  void EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& grad_output, bool add,
-                         at::Tensor& grad_weight, Workspace work) const;
+  Call Embedding(const Array& tokens, const Array& weight, const Array& output) const;
+  Call EmbeddingBackward(const Array& tokens, const Array& grad_output, bool add, const Array& grad_weight,
+                         Workspace work) const;
 
-  void RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon, at::Tensor& y) const;
-  void RmsNormBackward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
-                       double epsilon, const at::Tensor& residual, bool add_x, at::Tensor& grad_x,
-                       bool add_weight, at::Tensor& grad_weight, Workspace work) const;
+  Call RmsNorm(const Array& x, const Array& weight, double epsilon, const Array& y) const;
+  Call RmsNormBackward(const Array& grad_y, const Array& x, const Array& weight, double epsilon,
+                       const Array& residual, bool add_x, const Array& grad_x, bool add_weight,
+                       const Array& grad_weight, Workspace work) const;
 
   // sign: 1, or -1 for the backward.
-  void Rope(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads, at::Tensor& x,
-            int sign = 1) const;
-  void RopeBackward(const at::Tensor& cosines, const at::Tensor& sines, int64_t heads,
-                    at::Tensor& grad) const {
-    Rope(cosines, sines, heads, grad, /*sign=*/-1);
+  Call Rope(const Array& cosines, const Array& sines, int64_t heads, const Array& x, int sign = 1) const;
+  Call RopeBackward(const Array& cosines, const Array& sines, int64_t heads, const Array& grad) const {
+    return Rope(cosines, sines, heads, grad, /*sign=*/-1);
   }
 
   // Chooses the kernels of this shape for the current device, which the first call of Attention and
-  // AttentionBackward would otherwise do. Throws c10::Error if there are none, or if they need more work
+  // AttentionBackward would otherwise do. Throws if there are none, or if they need more work
   // memory than attention_work.h says.
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const;
   // documents: int64 [B, S], rows may be apart: the first row of each row's document (DocumentStarts).
   // Undefined if the shape has no documents.
-  void Attention(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
-                 at::Tensor& context, at::Tensor& lse, Workspace work) const;
-  void AttentionBackward(const AttentionShape& shape, const at::Tensor& qkv, const at::Tensor& documents,
-                         const at::Tensor& context, const at::Tensor& lse, const at::Tensor& grad_context,
-                         at::Tensor& grad_qkv, Workspace work) const;
+  Call Attention(const AttentionShape& shape, const Array& qkv, const Array& documents, const Array& context,
+                 const Array& lse, Workspace work) const;
+  Call AttentionBackward(const AttentionShape& shape, const Array& qkv, const Array& documents,
+                         const Array& context, const Array& lse, const Array& grad_context,
+                         const Array& grad_qkv, Workspace work) const;
 
-  void HeadNorm(const at::Tensor& qkv, int64_t heads, int64_t kv_heads, const at::Tensor& query_weight,
-                const at::Tensor& key_weight, double epsilon, at::Tensor& normed) const;
-  void HeadNormBackward(const at::Tensor& qkv, int64_t heads, int64_t kv_heads,
-                        const at::Tensor& query_weight, const at::Tensor& key_weight, double epsilon,
-                        bool add_weights, at::Tensor& grad, at::Tensor& grad_query_weight,
-                        at::Tensor& grad_key_weight, Workspace work) const;
+  Call HeadNorm(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
+                const Array& key_weight, double epsilon, const Array& normed) const;
+  Call HeadNormBackward(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
+                        const Array& key_weight, double epsilon, bool add_weights, const Array& grad,
+                        const Array& grad_query_weight, const Array& grad_key_weight, Workspace work) const;
 
-  void PackLatentHeads(const LatentHeads& heads, const at::Tensor& query, const at::Tensor& key_value,
-                       const at::Tensor& down, at::Tensor& qkv) const;
-  void UnpackLatentHeads(const LatentHeads& heads, const at::Tensor& grad_qkv, at::Tensor& grad_query,
-                         at::Tensor& grad_key_value, at::Tensor& grad_down) const;
+  Call PackLatentHeads(const LatentHeads& heads, const Array& query, const Array& key_value,
+                       const Array& down, const Array& qkv) const;
+  Call UnpackLatentHeads(const LatentHeads& heads, const Array& grad_qkv, const Array& grad_query,
+                         const Array& grad_key_value, const Array& grad_down) const;
 
-  void SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const;
-  void SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
-                      at::Tensor& activated) const;
+  Call SwiGlu(const Array& gate_up, const Array& activated) const;
+  Call SwiGluBackward(const Array& gate_up, const Array& grad_activated, const Array& grad_gate_up,
+                      const Array& activated) const;
 
-  void CrossEntropy(const at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse, at::Tensor& loss,
-                    at::Tensor& grad_logits) const;
-  void CrossEntropyChunk(const at::Tensor& logits, const at::Tensor& targets, int64_t first, at::Tensor& lse,
-                         at::Tensor& loss, at::Tensor& grad_logits) const;
+  Call CrossEntropy(const Array& logits, const Array& targets, const Array& lse, const Array& loss,
+                    const Array& grad_logits) const;
+  Call CrossEntropyChunk(const Array& logits, const Array& targets, int64_t first, const Array& lse,
+                         const Array& loss, const Array& grad_logits) const;
 
  private:
   const DeviceKernels& kernels_;

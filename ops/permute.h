@@ -13,7 +13,7 @@ namespace tandem::ops {
 // chosen: [T, k], ascending in each row and below `experts`, or -1; counts: [experts], rows of each; row_of:
 // [T k], the row of each slot. slots: T k. chunk: every expert has so many rows, no fewer than it has slots,
 // which are its first; the rows behind them are no slot's. 0: as many as it has slots. On the CPU more slots
-// than rows are c10::IndexError.
+// than rows are std::out_of_range.
 struct PlanRowsArgs {
   static constexpr const char* kName = "PlanRows";
   const int64_t* chosen;

@@ -10,7 +10,7 @@ namespace tandem::ops {
 // Which experts see a token, and how much each counts. T tokens, E experts, of which each token has k.
 // Everything here is computed in the type of the logits, float or double.
 
-// Throws c10::Error, naming what does not fit: top_k and groups outside their ranges or that do not divide.
+// Throws std::invalid_argument, naming what does not fit: top_k or groups out of range or that do not divide.
 void CheckRouter(const RouterConfig& config);
 
 // logits: [T, E]. chosen: [T, k], ascending in each row; probabilities: [T, k], of the chosen.

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
+#include "ops/array.h"
+#include "ops/call.h"
 #include "ops/router_config.h"
 #include "ops/workspace.h"
-
-namespace at {
-class Tensor;
-}
 
 namespace tandem::ops {
 
@@ -17,9 +16,9 @@ class DeviceKernels;
 // The operations of sparse layers on one kind of device, as Operations says of its own; what each computes
 // says the struct of its arguments (router.h, router_losses.h, capacity.h, permute.h, sends.h,
 // grouped_linear.h, swiglu.h). How many rows each expert has is read on the GPU: the host never waits for it.
-// Tensors of indices, counts and rows are int64. Thread-safe.
+// Arrays of indices, counts and rows are int64. Thread-safe.
 //
-// An index outside is c10::IndexError on the CPU; on a GPU it counts as none (-1), but `ranked` must be as
+// An index outside is std::out_of_range on the CPU; on a GPU it counts as none (-1), but `ranked` must be as
 // Route chose. `work`: at least what sparse_work.h and linear_work.h say for the device.
 class SparseOperations {
  public:
@@ -27,61 +26,60 @@ class SparseOperations {
   explicit SparseOperations(const DeviceKernels& kernels) : kernels_(kernels) {}
 
   // bias: undefined: none.
-  void Route(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias, at::Tensor& chosen,
-             at::Tensor& probabilities) const;
-  void RouteBackward(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& ranked,
-                     const at::Tensor& chosen, const at::Tensor& grad_probabilities,
-                     at::Tensor& grad_logits) const;
-  void CountTokens(const at::Tensor& chosen, at::Tensor& tokens, at::Tensor& dropped) const;
-  void UpdateRouterBias(const at::Tensor& tokens, const at::Tensor& applies, double rate,
-                        at::Tensor& bias) const;
+  Call Route(const RouterConfig& config, const Array& logits, const Array& bias, const Array& chosen,
+             const Array& probabilities) const;
+  Call RouteBackward(const RouterConfig& config, const Array& logits, const Array& ranked,
+                     const Array& chosen, const Array& grad_probabilities, const Array& grad_logits) const;
+  Call CountTokens(const Array& chosen, const Array& tokens, const Array& dropped) const;
+  Call UpdateRouterBias(const Array& tokens, const Array& applies, double rate, const Array& bias) const;
 
   // counts: undefined: those of each sequence.
-  void RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const at::Tensor& logits,
-                    const at::Tensor& counts, at::Tensor& values, Workspace work) const;
-  void RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
-                            const at::Tensor& logits, const at::Tensor& counts, at::Tensor& grad_logits,
-                            Workspace work) const;
-  void CountLargest(const RouterConfig& config, const at::Tensor& logits, at::Tensor& counts) const;
+  Call RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
+                    const Array& counts, const Array& values, Workspace work) const;
+  Call RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
+                            const Array& counts, const Array& grad_logits, Workspace work) const;
+  Call CountLargest(const RouterConfig& config, const Array& logits, const Array& counts) const;
   // seen: undefined: nothing is carried on.
-  void MeanCounts(const at::Tensor& by_rank, int64_t slots, bool continues, at::Tensor& seen,
-                  at::Tensor& counts) const;
+  Call MeanCounts(const Array& by_rank, int64_t slots, bool continues, const Array& seen,
+                  const Array& counts) const;
 
-  void DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const at::Tensor& ranked,
-                    at::Tensor& chosen, at::Tensor& probabilities, Workspace work) const;
+  Call DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const Array& ranked,
+                    const Array& chosen, const Array& probabilities, Workspace work) const;
 
-  void PlanRows(const at::Tensor& chosen, int64_t chunk, at::Tensor& counts, at::Tensor& row_of,
+  Call PlanRows(const Array& chosen, int64_t chunk, const Array& counts, const Array& row_of,
                 Workspace work) const;
-  // Returns whether there may be any rows: not where there are none, and that is known without waiting.
-  bool PlanWindow(const at::Tensor& counts, int64_t first, int64_t rows, at::Tensor& begins) const;
-  // begins: those of PlanWindow for these rows, or null. With them a GPU does not look at the tokens where
-  // the window has no rows; the result is the same.
-  void Permute(const at::Tensor& tokens, const at::Tensor& row_of, int64_t first, at::Tensor& rows,
-               const at::Tensor* begins = nullptr) const;
-  void Unpermute(const at::Tensor& rows, const at::Tensor& row_of, int64_t first, bool add,
-                 at::Tensor& tokens, const at::Tensor* begins = nullptr) const;
+  // The call returns whether there may be any rows: not where there are none, and that is known without
+  // waiting.
+  std::function<bool()> PlanWindow(const Array& counts, int64_t first, int64_t rows,
+                                   const Array& begins) const;
+  // begins: those of PlanWindow for these rows, or not defined. With them a GPU does not look at the tokens
+  // where the window has no rows; the result is the same.
+  Call Permute(const Array& tokens, const Array& row_of, int64_t first, const Array& rows,
+               const Array& begins = {}) const;
+  Call Unpermute(const Array& rows, const Array& row_of, int64_t first, bool add, const Array& tokens,
+                 const Array& begins = {}) const;
 
-  void PlanSends(const at::Tensor& chosen, int64_t experts_of_a_rank, int64_t chunk, at::Tensor& counts,
-                 at::Tensor& place, Workspace work) const;
-  void SendSlots(const at::Tensor& chosen, const at::Tensor& probabilities, const at::Tensor& place,
-                 int64_t experts_of_a_rank, at::Tensor& slots, at::Tensor& row_probabilities) const;
-  void CollectSlots(const at::Tensor& row_probabilities, const at::Tensor& chosen, const at::Tensor& place,
-                    int64_t experts_of_a_rank, bool add, at::Tensor& probabilities) const;
+  Call PlanSends(const Array& chosen, int64_t experts_of_a_rank, int64_t chunk, const Array& counts,
+                 const Array& place, Workspace work) const;
+  Call SendSlots(const Array& chosen, const Array& probabilities, const Array& place,
+                 int64_t experts_of_a_rank, const Array& slots, const Array& row_probabilities) const;
+  Call CollectSlots(const Array& row_probabilities, const Array& chosen, const Array& place,
+                    int64_t experts_of_a_rank, bool add, const Array& probabilities) const;
 
   // begins: on a GPU either there, where the products read them, or on the host.
-  void GroupedLinear(const at::Tensor& begins, const at::Tensor& x, const at::Tensor& weight, at::Tensor& y,
+  Call GroupedLinear(const Array& begins, const Array& x, const Array& weight, const Array& y,
                      Workspace work) const;
-  void GroupedLinearBackwardInput(const at::Tensor& begins, const at::Tensor& grad_y,
-                                  const at::Tensor& weight, at::Tensor& grad_x, Workspace work) const;
-  void GroupedLinearBackwardWeight(const at::Tensor& begins, const at::Tensor& grad_y, const at::Tensor& x,
-                                   bool add, at::Tensor& grad_weight, Workspace work) const;
+  Call GroupedLinearBackwardInput(const Array& begins, const Array& grad_y, const Array& weight,
+                                  const Array& grad_x, Workspace work) const;
+  Call GroupedLinearBackwardWeight(const Array& begins, const Array& grad_y, const Array& x, bool add,
+                                   const Array& grad_weight, Workspace work) const;
 
   // SwiGlu of the rows that the last of `begins` says there are, with weights. Both undefined: SwiGlu of all.
-  void WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
-                      at::Tensor& activated) const;
-  void WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up, const at::Tensor& weights,
-                              const at::Tensor& grad_activated, at::Tensor& grad_gate_up,
-                              at::Tensor& activated, at::Tensor& grad_weights) const;
+  Call WeightedSwiGlu(const Array& begins, const Array& gate_up, const Array& weights,
+                      const Array& activated) const;
+  Call WeightedSwiGluBackward(const Array& begins, const Array& gate_up, const Array& weights,
+                              const Array& grad_activated, const Array& grad_gate_up, const Array& activated,
+                              const Array& grad_weights) const;
 
  private:
   const DeviceKernels& kernels_;

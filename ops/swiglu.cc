@@ -1,85 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/swiglu.h"
 
-#include <ATen/core/Tensor.h>
-
+#include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
 #include "ops/sparse_operations.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops {
 
 namespace {
 
 // The place that says how many rows there are.
-const int64_t* RowsThere(const at::Tensor& begins, DeviceKind on) {
-  CheckElements("begins", begins, begins.numel(), on);
-  return begins.const_data_ptr<int64_t>() + begins.numel() - 1;
+const int64_t* RowsThere(const Array& begins, DeviceKind on) {
+  CheckElements("begins", begins, begins.elements(), on);
+  return ElementsOf<int64_t>(begins) + begins.elements() - 1;
 }
 
 }  // namespace
 
-void Operations::SwiGlu(const at::Tensor& gate_up, at::Tensor& activated) const {
-  sparse_.WeightedSwiGlu(/*begins=*/{}, gate_up, /*weights=*/{}, activated);
+Call Operations::SwiGlu(const Array& gate_up, const Array& activated) const {
+  return sparse_.WeightedSwiGlu(/*begins=*/{}, gate_up, /*weights=*/{}, activated);
 }
 
-void Operations::SwiGluBackward(const at::Tensor& gate_up, const at::Tensor& grad_activated,
-                                at::Tensor& grad_gate_up, at::Tensor& activated) const {
-  at::Tensor no_weights;
-  sparse_.WeightedSwiGluBackward(/*begins=*/{}, gate_up, /*weights=*/{}, grad_activated, grad_gate_up,
-                                 activated, no_weights);
+Call Operations::SwiGluBackward(const Array& gate_up, const Array& grad_activated, const Array& grad_gate_up,
+                                const Array& activated) const {
+  return sparse_.WeightedSwiGluBackward(/*begins=*/{}, gate_up, /*weights=*/{}, grad_activated, grad_gate_up,
+                                        activated, /*grad_weights=*/{});
 }
 
-void SparseOperations::WeightedSwiGlu(const at::Tensor& begins, const at::Tensor& gate_up,
-                                      const at::Tensor& weights, at::Tensor& activated) const {
+Call SparseOperations::WeightedSwiGlu(const Array& begins, const Array& gate_up, const Array& weights,
+                                      const Array& activated) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t rows = activated.size(0);
-  const int64_t inner = activated.size(1);
+  const int64_t rows = activated.rows;
+  const int64_t inner = activated.columns;
   CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
   CheckMatrix("activated", activated, rows, inner, on);
-  TORCH_CHECK(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
+  Check(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
   if (weights.defined()) {
     CheckElements("weights", weights, rows, on);
   }
-  WithElementType(gate_up, [&]<typename E>(E) {
-    kernels_.Run(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
-                               .weights = weights.defined() ? ElementsOf<Arithmetic<E>>(weights) : nullptr,
-                               .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
-                               .rows = rows,
-                               .inner = inner,
-                               .activated = MutableElementsOf<E>(activated)});
+  return WithElementType(gate_up, [&]<typename E>(E) {
+    return kernels_.Bind(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
+                                       .weights = ElementsOf<Arithmetic<E>>(weights),
+                                       .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
+                                       .rows = rows,
+                                       .inner = inner,
+                                       .activated = ElementsOf<E>(activated)});
   });
 }
 
-void SparseOperations::WeightedSwiGluBackward(const at::Tensor& begins, const at::Tensor& gate_up,
-                                              const at::Tensor& weights, const at::Tensor& grad_activated,
-                                              at::Tensor& grad_gate_up, at::Tensor& activated,
-                                              at::Tensor& grad_weights) const {
+Call SparseOperations::WeightedSwiGluBackward(const Array& begins, const Array& gate_up, const Array& weights,
+                                              const Array& grad_activated, const Array& grad_gate_up,
+                                              const Array& activated, const Array& grad_weights) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t rows = grad_activated.size(0);
-  const int64_t inner = grad_activated.size(1);
+  const int64_t rows = grad_activated.rows;
+  const int64_t inner = grad_activated.columns;
   CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
   CheckMatrix("grad_activated", grad_activated, rows, inner, on);
   CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner, on);
   CheckMatrix("activated", activated, rows, inner, on);
-  TORCH_CHECK(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
+  Check(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
   if (weights.defined()) {
     CheckElements("weights", weights, rows, on);
     CheckElements("grad_weights", grad_weights, rows, on);
   }
-  WithElementType(gate_up, [&]<typename E>(E) {
+  return WithElementType(gate_up, [&]<typename E>(E) {
     using T = Arithmetic<E>;
-    kernels_.Run(SwiGluBackwardArgs<E>{
-        .gate_up = ElementsOf<E>(gate_up),
-        .weights = weights.defined() ? ElementsOf<T>(weights) : nullptr,
-        .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
-        .grad_activated = ElementsOf<E>(grad_activated),
-        .rows = rows,
-        .inner = inner,
-        .grad_gate_up = MutableElementsOf<E>(grad_gate_up),
-        .activated = MutableElementsOf<E>(activated),
-        .grad_weights = weights.defined() ? MutableElementsOf<T>(grad_weights) : nullptr});
+    return kernels_.Bind(
+        SwiGluBackwardArgs<E>{.gate_up = ElementsOf<E>(gate_up),
+                              .weights = ElementsOf<T>(weights),
+                              .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
+                              .grad_activated = ElementsOf<E>(grad_activated),
+                              .rows = rows,
+                              .inner = inner,
+                              .grad_gate_up = ElementsOf<E>(grad_gate_up),
+                              .activated = ElementsOf<E>(activated),
+                              .grad_weights = weights.defined() ? ElementsOf<T>(grad_weights) : nullptr});
   });
 }
 

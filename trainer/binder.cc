@@ -277,7 +277,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       }
       memory.exchanged = operands.Of(Role::kScratch);
       return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate,
-                             backend_.operations().sparse(), device);
+                             backend_.operations());
     }
     case Opcode::kReport: {
       const std::vector<Memory> reads = operands.AllOf(Role::kSource);

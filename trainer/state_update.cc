@@ -8,17 +8,17 @@
 #include <string>
 
 #include "comm/communicator.h"
-#include "device/device.h"
 #include "fsdp/norm_outcome.h"
 #include "model/node.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
+#include "ops/tensors.h"
 
 namespace tandem::trainer {
 namespace {
 
 struct Router {
-  at::Tensor tokens;  // [E], of this rank
-  at::Tensor bias;
+  ops::Array tokens;  // [E], of this rank
+  ops::Array bias;
   int64_t offset = 0;  // of its tokens in a rank's
   bool frozen = false;
 };
@@ -26,38 +26,42 @@ struct Router {
 }  // namespace
 
 fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
-                                const ops::SparseOperations& ops, const device::Device& device) {
+                                const ops::Operations& ops) {
+  const auto array_in = [&](device::Memory in, ops::ElementKind type) {
+    return ops::Array(in.begin, type, ops.kind(), in.bytes / ops::BytesOf(type), 1);
+  };
   std::vector<Router> routers;
   int64_t counted = 0;
   for (const BiasMemory& router : memory.routers) {
-    routers.push_back({.tokens = device::FlatTensorIn(device, router.tokens, at::kDouble),
-                       .bias = device::FlatTensorIn(device, router.bias, model::ScalarTypeOf(memory.type)),
+    routers.push_back({.tokens = array_in(router.tokens, ops::ElementKind::kDouble),
+                       .bias = array_in(router.bias, model::ElementKindOf(memory.type)),
                        .offset = counted,
                        .frozen = router.frozen});
-    counted += routers.back().tokens.numel();
+    counted += routers.back().tokens.elements();
   }
-  at::Tensor all = device::FlatTensorIn(device, memory.exchanged, at::kDouble);
-  if (all.numel() != counted * comm.size()) {
+  const ops::Array all = array_in(memory.exchanged, ops::ElementKind::kDouble);
+  if (all.elements() != counted * comm.size()) {
     throw std::invalid_argument("tokens of " + std::to_string(comm.size()) + " ranks do not fit");
   }
-  const at::Tensor own = all.narrow(0, comm.rank() * counted, counted);
-  const at::Tensor by_rank = all.view({comm.size(), counted});
+  const ops::Array own = all.Rows(comm.rank() * counted, counted);
+  const ops::Array by_rank = all.Reshaped(comm.size(), counted);
   static_assert(sizeof(fsdp::NormOutcome::finite) == 1);
-  const at::Tensor finite = device::FlatTensorIn(
-      device, {memory.outcome.begin + offsetof(fsdp::NormOutcome, finite), 1}, at::kBool);
-  return [&comm, &ops, routers, all, own, by_rank, finite, rate]() mutable {
-    for (Router& router : routers) {
-      own.narrow(0, router.offset, router.tokens.numel()).copy_(router.tokens);
-      router.tokens.zero_();
+  const ops::Array finite =
+      array_in({memory.outcome.begin + offsetof(fsdp::NormOutcome, finite), 1}, ops::ElementKind::kByte);
+  ops::Calls calls;
+  for (const Router& router : routers) {
+    calls.Add(ops.Copy(router.tokens, own.Rows(router.offset, router.tokens.elements())));
+    calls.Add(ops.Fill(0, router.tokens));
+  }
+  calls.Add(
+      [&comm, from = ops::TensorOf(own), to = ops::TensorOf(all)]() mutable { comm.AllGather(from, to); });
+  for (const Router& router : routers) {
+    if (!router.frozen) {
+      calls.Add(ops.sparse().UpdateRouterBias(by_rank.Columns(router.offset, router.tokens.elements()),
+                                              finite, rate, router.bias));
     }
-    comm.AllGather(own, all);
-    for (Router& router : routers) {
-      if (!router.frozen) {
-        ops.UpdateRouterBias(by_rank.narrow(1, router.offset, router.tokens.numel()), finite, rate,
-                             router.bias);
-      }
-    }
-  };
+  }
+  return calls;
 }
 
 }  // namespace tandem::trainer

@@ -8,7 +8,7 @@
 #include "model/precision.h"
 
 namespace tandem::ops {
-class SparseOperations;
+class Operations;
 }
 
 namespace tandem::trainer {
@@ -31,6 +31,6 @@ struct BiasesMemory {
 // by `rate` (UpdateRouterBias of `ops`, which outlives the call): the same bits on every rank. Throws
 // std::invalid_argument where a size does not fit.
 fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
-                                const ops::SparseOperations& ops, const device::Device& device);
+                                const ops::Operations& ops);
 
 }  // namespace tandem::trainer

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/capacity.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "ops/array_checks.h"
 #include "ops/cpu/run.h"
 
 namespace tandem::ops::cpu {
@@ -36,7 +35,7 @@ void Run(const DropOverflowArgs<T>& args) {
   std::vector<std::vector<int64_t>> slots_of(args.experts);  // in the order of the tokens
   for (int64_t slot = 0; slot < args.slots; ++slot) {
     const int64_t expert = args.ranked[slot];
-    TORCH_CHECK_INDEX(expert >= 0 && expert < args.experts, "expert ", expert, " of ", args.experts);
+    CheckIndex(expert >= 0 && expert < args.experts, "expert ", expert, " of ", args.experts);
     slots_of[expert].push_back(slot);
     args.chosen[slot] = expert;
   }

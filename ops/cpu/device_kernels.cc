@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/device_kernels.h"
 
-#include <ATen/core/Tensor.h>
+#include <cstring>
+#include <new>
 
+#include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/product.h"
 #include "ops/cpu/run.h"
@@ -17,8 +19,8 @@ namespace {
 template <typename Args>
 Args OfRowsThere(Args args) {
   if (args.rows_there != nullptr) {
-    TORCH_CHECK(*args.rows_there >= 0 && *args.rows_there <= args.rows, "there are ", args.rows,
-                " rows, not ", *args.rows_there);
+    Check(*args.rows_there >= 0 && *args.rows_there <= args.rows, "there are ", args.rows, " rows, not ",
+          *args.rows_there);
     args.rows = *args.rows_there;
   }
   return args;
@@ -63,27 +65,37 @@ namespace {
 class CpuKernels final : public DeviceKernels {
  public:
   DeviceKind kind() const override { return DeviceKind::kCpu; }
-  c10::Device device() const override { return c10::Device(c10::kCPU); }
   std::string digest() const override { return ""; }
 
-  void Run(const KernelCall& call) const override {
-    std::visit([this](const auto& args) { Start(args); }, call);
+  Call Bind(const KernelCall& call) const override {
+    return std::visit([this](const auto& args) { return CallOn(args); }, call);
   }
-  void Run(const SparseKernelCall& call) const override {
-    std::visit([](const auto& args) { cpu::Run(args); }, call);
+  Call Bind(const SparseKernelCall& call) const override {
+    return std::visit([this](const auto& args) { return CallOn(args); }, call);
   }
+  Call Bind(const ProductArgs& product) const override { return cpu::BindProduct(product); }
 
-  void Multiply(const ProductArgs& product) const override { cpu::Multiply(product); }
+  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
+    constexpr std::align_val_t kAlignment{64};
+    const auto size = static_cast<size_t>(bytes);
+    const std::shared_ptr<void> memory(::operator new(size, kAlignment),
+                                       [](void* begin) { ::operator delete(begin, kAlignment); });
+    if (size > 0) {
+      std::memcpy(memory.get(), host, size);
+    }
+    return memory;
+  }
 
   void PrepareAttention(const AttentionShape&, int64_t) const override {}
 
  private:
+  // Experts have other rows each time.
   template <typename Args>
-  void Start(const Args& args) const {
-    if constexpr (requires { MultiplyEach(*this, args); }) {
-      MultiplyEach(*this, args);
+  Call CallOn(const Args& args) const {
+    if constexpr (requires { BindEach(*this, args); }) {
+      return [this, args] { BindEach(*this, args)(); };
     } else {
-      cpu::Run(args);
+      return [args] { cpu::Run(args); };
     }
   }
 };

@@ -7,10 +7,10 @@
 
 namespace tandem::ops::cpu {
 
-// Throws c10::IndexError, naming the token.
+// Throws std::out_of_range, naming the token.
 [[noreturn]] void ThrowOutside(int64_t id, int64_t sequence, int64_t position, int64_t vocabulary);
 
-// Calls visit(row, id) for every token in order. Throws c10::IndexError for an id outside [0, vocabulary),
+// Calls visit(row, id) for every token in order. Throws std::out_of_range for an id outside [0, vocabulary),
 // unless it is `except`.
 template <typename Visit>
 void ForEachToken(const Tokens& tokens, int64_t vocabulary, const Visit& visit, int64_t except = 0) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/permute.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
+#include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/run.h"
 
@@ -23,14 +22,14 @@ void Run(const PlanRowsArgs& args) {
   std::fill_n(args.counts, args.experts, 0);
   for (int64_t slot = 0; slot < args.slots; ++slot) {
     const int64_t expert = args.chosen[slot];
-    TORCH_CHECK_INDEX(expert >= -1 && expert < args.experts, "slot ", slot, " is of expert ", expert, " of ",
-                      args.experts);
+    CheckIndex(expert >= -1 && expert < args.experts, "slot ", slot, " is of expert ", expert, " of ",
+               args.experts);
     args.row_of[slot] = expert < 0 ? -1 : args.counts[expert]++;  // within the expert
   }
   if (args.chunk > 0) {
     for (int64_t expert = 0; expert < args.experts; ++expert) {
-      TORCH_CHECK_INDEX(args.counts[expert] <= args.chunk, "expert ", expert, " has ", args.counts[expert],
-                        " rows, and room for ", args.chunk);
+      CheckIndex(args.counts[expert] <= args.chunk, "expert ", expert, " has ", args.counts[expert],
+                 " rows, and room for ", args.chunk);
     }
     std::fill_n(args.counts, args.experts, args.chunk);
   }

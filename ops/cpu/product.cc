@@ -5,41 +5,59 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
+#include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/tiled_product.h"
-#include "ops/tensor_access.h"
+#include "ops/tensors.h"
 
 namespace tandem::ops::cpu {
+namespace {
 
-void Multiply(const ProductArgs& product) {
-  const at::Tensor& a = product.a;
-  const at::Tensor& b = product.b;
-  const at::Tensor& addend = product.addend;
-  at::Tensor& output = product.output;
-  const bool add = addend.defined() && addend.is_same(output);
-  if (a.scalar_type() == at::kBFloat16) {
-    MultiplyInTiles(product, add);
-  } else {
-    // The out-variants resize an output of another shape, which would silently leave the given memory.
-    TORCH_CHECK(output.dim() == 2 && output.size(0) == a.size(0) && output.size(1) == b.size(1),
-                "the product is [", a.size(0), ", ", b.size(1), "], its output ", output.sizes());
-    TORCH_CHECK(a.scalar_type() == b.scalar_type() && a.scalar_type() == output.scalar_type(),
-                "a matrix product takes operands and output of one type, not ", a.scalar_type(), ", ",
-                b.scalar_type(), " and ", output.scalar_type());
+Call BindFactors(const ProductArgs& product, bool add) {
+  const Array& a = product.a;
+  const Array& b = product.b;
+  const Array& output = product.output;
+  Check(a.on == DeviceKind::kCpu && b.on == DeviceKind::kCpu && output.on == DeviceKind::kCpu,
+        "the operands of a product on the CPU are there");
+  if (a.type == ElementKind::kBf16) {
+    CheckTiles(product);
+    return [product, add] { MultiplyInTiles(product, add); };
+  }
+  // The out-variants resize an output of another shape, which would silently leave the given memory.
+  Check(output.rows == a.rows && output.columns == b.columns && a.columns == b.rows, "the product is [",
+        a.rows, ", ", b.columns, "], its output ", output.shape());
+  Check(a.type == b.type && a.type == output.type,
+        "a matrix product takes operands and output of one type, not ", ToText(a.type), ", ", ToText(b.type),
+        " and ", ToText(output.type));
+  return [a = TensorOf(a), b = TensorOf(b), output = TensorOf(output), add]() mutable {
     if (add) {
       at::addmm_out(output, output, a, b);
     } else {
       at::mm_out(output, a, b);
     }
+  };
+}
+
+}  // namespace
+
+Call BindProduct(const ProductArgs& product) {
+  const Array& addend = product.addend;
+  const Array& output = product.output;
+  const bool add = addend.defined() && addend.begin == output.begin;
+  Call factors = BindFactors(product, add);
+  if (!addend.defined() || add) {
+    return factors;
   }
-  if (addend.defined() && !add) {
-    const int64_t elements = output.numel();
-    CheckElements("the addend", addend, elements, DeviceKind::kCpu);
-    CheckElements("the output", output, elements, DeviceKind::kCpu);
-    WithElementType(output, [&]<typename E>(E) {
-      BestKernels<E>().add(ElementsOf<E>(addend), elements, MutableElementsOf<E>(output));
-    });
-  }
+  const int64_t elements = output.elements();
+  CheckElements("the addend", addend, elements, DeviceKind::kCpu);
+  CheckElements("the output", output, elements, DeviceKind::kCpu);
+  return WithElementType(output, [&]<typename E>(E) -> Call {
+    return
+        [factors = std::move(factors), from = ElementsOf<E>(addend), elements, to = ElementsOf<E>(output)] {
+          factors();
+          BestKernels<E>().add(from, elements, to);
+        };
+  });
 }
 
 }  // namespace tandem::ops::cpu

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "ops/call.h"
 #include "ops/product.h"
 
 namespace tandem::ops::cpu {
 
 // By LibTorch, and of bfloat16 by MultiplyInTiles. Adding to the output itself is LibTorch's fused addition;
 // another addend is added to what has been rounded.
-void Multiply(const ProductArgs& product);
+Call BindProduct(const ProductArgs& product);
 
 }  // namespace tandem::ops::cpu

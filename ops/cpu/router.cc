@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/router.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -10,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "ops/array_checks.h"
 #include "ops/cpu/router_scores.h"
 #include "ops/cpu/run.h"
 
@@ -192,7 +191,7 @@ void Run(const CountTokensArgs& args) {
   int64_t none = 0;
   for (int64_t slot = 0; slot < args.slots; ++slot) {
     const int64_t expert = args.chosen[slot];
-    TORCH_CHECK_INDEX(expert >= -1 && expert < args.experts, "expert ", expert, " of ", args.experts);
+    CheckIndex(expert >= -1 && expert < args.experts, "expert ", expert, " of ", args.experts);
     if (expert < 0) {
       ++none;
     } else {

@@ -4,7 +4,7 @@
 #include "ops/device_kernels.h"
 
 // The CPU's kernels, but for products: what the struct of its arguments says, of float, double and, but for
-// routers and their probabilities, Bf16. Single-threaded. Indices outside throw c10::IndexError.
+// routers and their probabilities, Bf16. Single-threaded. Indices outside throw std::out_of_range.
 namespace tandem::ops::cpu {
 
 template <typename E>
@@ -36,7 +36,11 @@ void Run(const SwiGluBackwardArgs<E>& args);
 template <typename E>
 void Run(const UnpackLatentHeadsArgs<E>& args);
 
+template <typename E>
+void Run(const AddArgs<E>& args);
+void Run(const CopyArgs& args);
 void Run(const CountTokensArgs& args);
+void Run(const FillArgs& args);
 void Run(const MeanCountsArgs& args);
 void Run(const PermuteArgs& args);
 void Run(const PlanRowsArgs& args);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/sends.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 
+#include "ops/array_checks.h"
 #include "ops/cpu/run.h"
 
 namespace tandem::ops::cpu {
@@ -34,8 +33,8 @@ void ForEachSlot(const Args& args, const Visit& visit) {
 void Run(const PlanSendsArgs& args) {
   const int64_t experts = args.ranks * args.experts_of_a_rank;
   for (int64_t i = 0; i < args.tokens * args.top_k; ++i) {
-    TORCH_CHECK_INDEX(args.chosen[i] >= -1 && args.chosen[i] < experts, "a token has expert ", args.chosen[i],
-                      " of ", experts);
+    CheckIndex(args.chosen[i] >= -1 && args.chosen[i] < experts, "a token has expert ", args.chosen[i],
+               " of ", experts);
   }
   std::fill_n(args.counts, args.ranks, 0);
   std::fill_n(args.place, args.tokens * args.ranks, -1);

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/linear_work.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -20,16 +20,12 @@ namespace {
 // written in runs.
 class Operand {
  public:
-  Operand(const at::Tensor& matrix, float* memory)
-      : matrix_(matrix),
-        transposed_(matrix.stride(1) != 1),
-        runs_apart_(transposed_ ? matrix.stride(1) : matrix.stride(0)),
+  Operand(const Array& matrix, float* memory)
+      : transposed_(matrix.column_stride != 1),
+        runs_apart_(transposed_ ? matrix.column_stride : matrix.row_stride),
         elements_(ElementsOf<Bf16>(matrix)),
         memory_(memory),
-        kernels_(BestKernels<Bf16>()) {
-    TORCH_CHECK(matrix.stride(1) == 1 || matrix.stride(0) == 1,
-                "the rows or the columns of a product's operand must be adjacent");
-  }
+        kernels_(BestKernels<Bf16>()) {}
 
   // [rows, columns] from there on, in float.
   at::Tensor Tile(int64_t row, int64_t rows, int64_t column, int64_t columns) const {
@@ -39,12 +35,11 @@ class Operand {
     for (int64_t run = 0; run < runs; ++run) {
       kernels_.widen(from + run * runs_apart_, length, memory_ + run * length);
     }
-    const at::Tensor tile = at::from_blob(memory_, {runs, length}, matrix_.options().dtype(at::kFloat));
+    const at::Tensor tile = at::from_blob(memory_, {runs, length}, at::kFloat);
     return transposed_ ? tile.t() : tile;
   }
 
  private:
-  const at::Tensor& matrix_;
   const bool transposed_;
   const int64_t runs_apart_;
   const Bf16* const elements_;
@@ -69,23 +64,34 @@ void WriteRow(const Kernels<Bf16>& kernels, float* sums, int64_t elements, bool 
 
 }  // namespace
 
+void CheckTiles(const ProductArgs& product) {
+  const Array& a = product.a;
+  const Array& b = product.b;
+  const Array& output = product.output;
+  Check(output.rows == a.rows && output.columns == b.columns && b.rows == a.columns &&
+            output.column_stride == 1,
+        "the product is [", a.rows, ", ", b.columns, "], its output ", output.shape());
+  Check(b.type == ElementKind::kBf16 &&
+            (output.type == ElementKind::kFloat || output.type == ElementKind::kBf16),
+        "a product of bfloat16 has two operands of it and an output of it or of float32, not ",
+        ToText(b.type), " and ", ToText(output.type));
+  for (const Array& matrix : {a, b}) {
+    Check(matrix.column_stride == 1 || matrix.row_stride == 1,
+          "the rows or the columns of a product's operand must be adjacent");
+  }
+  Check(product.work.begin != nullptr && product.work.bytes >= kTileBytes,
+        "a product of bfloat16 on the CPU needs ", kTileBytes, " bytes of work memory, not ",
+        product.work.bytes);
+}
+
 void MultiplyInTiles(const ProductArgs& product, bool add) {
-  const at::Tensor& a = product.a;
-  const at::Tensor& b = product.b;
-  at::Tensor& output = product.output;
+  const Array& a = product.a;
+  const Array& b = product.b;
+  const Array& output = product.output;
   const Workspace work = product.work;
-  const int64_t rows = a.size(0);
-  const int64_t depth = a.size(1);
-  const int64_t columns = b.size(1);
-  TORCH_CHECK(output.dim() == 2 && output.size(0) == rows && output.size(1) == columns &&
-                  b.size(0) == depth && output.stride(1) == 1,
-              "the product is [", rows, ", ", columns, "], its output ", output.sizes());
-  TORCH_CHECK(b.scalar_type() == at::kBFloat16 &&
-                  (output.scalar_type() == at::kFloat || output.scalar_type() == at::kBFloat16),
-              "a product of bfloat16 has two operands of it and an output of it or of float32, not ",
-              b.scalar_type(), " and ", output.scalar_type());
-  TORCH_CHECK(work.begin != nullptr && work.bytes >= kTileBytes, "a product of bfloat16 on the CPU needs ",
-              kTileBytes, " bytes of work memory, not ", work.bytes);
+  const int64_t rows = a.rows;
+  const int64_t depth = a.columns;
+  const int64_t columns = b.columns;
   float* const memory = static_cast<float*>(work.begin);
   const Operand left(a, memory);
   const Operand right(b, memory + kTileRows * kTileDepth);
@@ -94,7 +100,7 @@ void MultiplyInTiles(const ProductArgs& product, bool add) {
     const int64_t tile_columns = std::min(kTileRows, columns - column);
     for (int64_t row = 0; row < rows; row += kTileRows) {
       const int64_t tile_rows = std::min(kTileRows, rows - row);
-      at::Tensor tile = at::from_blob(sums, {tile_rows, tile_columns}, a.options().dtype(at::kFloat));
+      at::Tensor tile = at::from_blob(sums, {tile_rows, tile_columns}, at::kFloat);
       if (depth == 0) {
         tile.zero_();  // the sum of nothing
       }
@@ -112,13 +118,13 @@ void MultiplyInTiles(const ProductArgs& product, bool add) {
         const Kernels<E>& kernels = BestKernels<E>();
         for (int64_t i = 0; i < tile_rows; ++i) {
           WriteRow(kernels, sums + i * tile_columns, tile_columns, add,
-                   out + (row + i) * output.stride(0) + column);
+                   out + (row + i) * output.row_stride + column);
         }
       };
-      if (output.scalar_type() == at::kFloat) {
-        write(MutableElementsOf<float>(output));
+      if (output.type == ElementKind::kFloat) {
+        write(ElementsOf<float>(output));
       } else {
-        write(MutableElementsOf<Bf16>(output));
+        write(ElementsOf<Bf16>(output));
       }
     }
   }

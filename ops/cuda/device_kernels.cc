@@ -3,18 +3,21 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
-#include <c10/util/Exception.h>
 
+#include <stdexcept>
 #include <type_traits>
 
+#include "absl/strings/str_cat.h"
 #include "ops/cuda/blocked_attention.h"
 #include "ops/cuda/flash_attention.h"
 #include "ops/cuda/hopper_products.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/matrix_product.h"
+#include "ops/cuda/moves.h"
 #include "ops/cuda/operations.h"
 #include "ops/cuda/sparse_kernels.h"
 #include "ops/expert_products.h"
+#include "ops/tensors.h"
 #include "platform/sha256.h"
 
 namespace tandem::ops {
@@ -25,20 +28,26 @@ cuda::Stream Current() { return c10::cuda::getCurrentCUDAStream().stream(); }
 class CudaKernels final : public DeviceKernels {
  public:
   DeviceKind kind() const override { return DeviceKind::kGpu; }
-  c10::Device device() const override { return {at::kCUDA, c10::cuda::current_device()}; }
   std::string digest() const override {
     return platform::Sha256Of(cuda::MatrixProduct::Digest() + cuda::HopperVersion() +
                               cuda::FlashAttention::Version());
   }
 
-  void Run(const KernelCall& call) const override {
-    std::visit([this](const auto& args) { Start(args); }, call);
+  Call Bind(const KernelCall& call) const override {
+    return std::visit([this](const auto& args) { return CallOn(args); }, call);
   }
-  void Run(const SparseKernelCall& call) const override {
-    std::visit([this](const auto& args) { Start(args); }, call);
+  Call Bind(const SparseKernelCall& call) const override {
+    return std::visit([this](const auto& args) { return CallOn(args); }, call);
+  }
+  Call Bind(const ProductArgs& product) const override {
+    return [bound = product_.Bind(product)] { bound(Current()); };
   }
 
-  void Multiply(const ProductArgs& product) const override { product_.Multiply(product, Current()); }
+  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
+    const Array from(host, ElementKind::kByte, DeviceKind::kCpu, bytes, 1);
+    const auto copy = std::make_shared<at::Tensor>(TensorOf(from).to(at::kCUDA));
+    return {copy, copy->const_data_ptr()};
+  }
 
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const override {
     if (element_bytes == sizeof(device::Bf16) && cuda::FlashAttention::Computes(shape)) {
@@ -48,37 +57,41 @@ class CudaKernels final : public DeviceKernels {
 
  private:
   template <typename Args>
-  void Start(const Args& args) const {
-    if constexpr (requires { MultiplyEach(*this, args); }) {
+  Call CallOn(const Args& args) const {
+    if constexpr (requires { BindEach(*this, args); }) {
       if (args.on_host && !cuda::IsHopperProduct(args)) {
-        return MultiplyEach(*this, args);
+        return BindEach(*this, args);
       }
       if (args.on_host) {
         CheckBegins(args.begins, args.experts, args.rows);
       }
     }
-    const int error = cuda::Launch(args, Current());
-    TORCH_CHECK(error == 0, Args::kName, ": the kernel did not start, CUDA error ", error);
+    return [args] {
+      const int error = cuda::Launch(args, Current());
+      if (error != 0) {
+        throw std::runtime_error(absl::StrCat(Args::kName, ": the kernel did not start, CUDA error ", error));
+      }
+    };
   }
 
   template <typename E>
-  void Start(const AttentionArgs<E>& args) const {
+  Call CallOn(const AttentionArgs<E>& args) const {
     if constexpr (std::is_same_v<E, device::Bf16>) {
       if (cuda::FlashAttention::Computes(args.shape)) {
-        return flash_.Forward(args, Current());
+        return [bound = flash_.Bind(args)] { bound(Current()); };
       }
     }
-    cuda::BlockedAttention(args);
+    return [args] { cuda::BlockedAttention(args); };
   }
 
   template <typename E>
-  void Start(const AttentionBackwardArgs<E>& args) const {
+  Call CallOn(const AttentionBackwardArgs<E>& args) const {
     if constexpr (std::is_same_v<E, device::Bf16>) {
       if (cuda::FlashAttention::Computes(args.shape)) {
-        return flash_.Backward(args, Current());
+        return [bound = flash_.Bind(args)] { bound(Current()); };
       }
     }
-    cuda::BlockedAttention(args);
+    return [args] { cuda::BlockedAttention(args); };
   }
 
   mutable cuda::FlashAttention flash_;  // both are thread-safe

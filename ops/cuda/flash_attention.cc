@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/flash_attention.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
-#include <c10/cuda/CUDAFunctions.h>
-#include <c10/util/Exception.h>
 #include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
 
@@ -19,7 +15,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "ops/array_checks.h"
 #include "ops/attention_work.h"
+#include "ops/cuda/moves.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -34,13 +32,12 @@ using Pointers = std::unordered_map<int64_t, void*>;
 // Of the graphs' tensors.
 enum Uid : int64_t { kQ = 1, kK, kV, kContext, kLse, kGradContext, kGradQ, kGradK, kGradV, kStarts };
 
-void Check(cudnn_frontend::error_t error, const char* what) {
-  TORCH_CHECK(error.is_good(), "attention by cuDNN: ", what, ": ", error.get_message());
+void CheckCudnn(cudnn_frontend::error_t error, const char* what) {
+  Check(error.is_good(), "attention by cuDNN: ", what, ": ", error.get_message());
 }
 
-void Check(cudnnStatus_t status, const char* what) {
-  TORCH_CHECK(status == CUDNN_STATUS_SUCCESS, "attention by cuDNN: ", what, ": ",
-              cudnnGetErrorString(status));
+void CheckCudnn(cudnnStatus_t status, const char* what) {
+  Check(status == CUDNN_STATUS_SUCCESS, "attention by cuDNN: ", what, ": ", cudnnGetErrorString(status));
 }
 
 // Where the heads of a matrix of attention.h lie: [sequences, heads, length, head_dim].
@@ -173,20 +170,25 @@ std::unique_ptr<Graph> BackwardGraph(const Layout& layout) {
   return graph;
 }
 
+void CheckCuda(int error, const char* what) {
+  Check(error == cudaSuccess, "attention: ", what, ": ", cudaGetErrorString(static_cast<cudaError_t>(error)));
+}
+
+int CurrentGpu() {
+  int device = 0;
+  CheckCuda(cudaGetDevice(&device), "the current GPU");
+  return device;
+}
+
 // Takes the front of `work` for the starts of documents as the graphs read them, [B, S]; null where the shape
 // has none.
-int32_t* TakeStarts(const AttentionShape& shape, const DocumentStarts& documents, Workspace& work) {
+int32_t* TakeStarts(const AttentionShape& shape, Workspace& work) {
   if (!shape.documents) {
     return nullptr;
   }
   const int64_t bytes = FlashStartsBytes(shape);
-  TORCH_CHECK(work.bytes >= bytes, "attention needs ", bytes, " bytes of work memory for documents' starts");
-  const at::TensorOptions on_gpu(at::Device(at::kCUDA, c10::cuda::current_device()));
-  const std::array<int64_t, 2> sizes = {shape.sequences, shape.length};
+  Check(work.bytes >= bytes, "attention needs ", bytes, " bytes of work memory for documents' starts");
   auto* const taken = static_cast<int32_t*>(work.begin);
-  at::from_blob(taken, sizes, on_gpu.dtype(at::kInt))
-      .copy_(at::from_blob(const_cast<int64_t*>(documents.starts), sizes, {documents.stride, 1},
-                           on_gpu.dtype(at::kLong)));
   work = {.begin = static_cast<char*>(work.begin) + bytes, .bytes = work.bytes - bytes};
   return taken;
 }
@@ -204,23 +206,54 @@ class FlashAttention::Graphs {
   // Calls body(handle, entry), one call at a time: a handle is of one thread, and has one stream.
   template <typename Body>
   void With(const AttentionShape& shape, bool backward, const Body& body) ABSL_LOCKS_EXCLUDED(mu_) {
-    const int device = c10::cuda::current_device();
+    const int device = CurrentGpu();
     const absl::MutexLock lock(&mu_);
     cudnnHandle_t& handle = handles_[device];
     if (handle == nullptr) {
-      Check(cudnnCreate(&handle), "no handle");
+      CheckCudnn(cudnnCreate(&handle), "no handle");
     }
     Entry& entry = entries_[{device, backward, shape.sequences, shape.length, shape.heads, shape.kv_heads,
                              shape.head_dim, shape.repeats, shape.documents}];
     if (entry.graph == nullptr) {
       std::unique_ptr<Graph> graph =
           backward ? BackwardGraph({shape, FlashBackwardPart(shape)}) : ForwardGraph({shape, shape});
-      Check(graph->build(handle, {cudnn_frontend::HeurMode_t::A}),
-            backward ? "no kernels for the backward" : "no kernels");
-      Check(graph->get_workspace_size(entry.work_bytes), "no size of its work memory");
+      CheckCudnn(graph->build(handle, {cudnn_frontend::HeurMode_t::A}),
+                 backward ? "no kernels for the backward" : "no kernels");
+      CheckCudnn(graph->get_workspace_size(entry.work_bytes), "no size of its work memory");
       entry.graph = std::move(graph);
     }
     body(handle, entry);
+  }
+
+  // A pass: the shape's graph once for each of `parts`, without the starts of its documents, which begin at
+  // its row of them, and are copied for it first.
+  FlashAttention::Bound Bind(const AttentionShape& shape, bool backward, const DocumentStarts& documents,
+                             Workspace work, std::vector<std::pair<int64_t, Pointers>> parts) {
+    int32_t* const starts = TakeStarts(shape, work);
+    cudnnHandle_t handle = nullptr;
+    Graph* graph = nullptr;
+    With(shape, backward, [&](cudnnHandle_t the_handle, const Entry& entry) {
+      Check(entry.work_bytes <= work.bytes, "attention needs ", entry.work_bytes,
+            " bytes of work memory, not ", work.bytes);
+      handle = the_handle;
+      graph = entry.graph.get();
+    });
+    for (auto& [row, pointers] : parts) {
+      if (shape.documents) {
+        pointers[kStarts] = starts + row;
+      }
+    }
+    return [this, shape, documents, starts, work, handle, graph,
+            parts = std::move(parts)](CUstream_st* stream) mutable {
+      if (starts != nullptr) {
+        CheckCuda(CopyStarts(documents, shape.sequences, shape.length, starts, stream), "documents' starts");
+      }
+      const absl::MutexLock lock(&mu_);
+      CheckCudnn(cudnnSetStream(handle, stream), "its stream");
+      for (auto& [row, pointers] : parts) {
+        CheckCudnn(graph->execute(handle, pointers, work.begin), "the call");
+      }
+    };
   }
 
  private:
@@ -238,9 +271,8 @@ bool FlashAttention::Computes(const AttentionShape& shape) {
     return false;
   }
   int major = 0;
-  const cudaError_t error =
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, c10::cuda::current_device());
-  TORCH_CHECK(error == cudaSuccess, "attention: the GPU's capability: ", cudaGetErrorString(error));
+  CheckCuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, CurrentGpu()),
+            "the GPU's capability");
   return major == 9;
 }
 
@@ -252,70 +284,51 @@ void FlashAttention::Prepare(const AttentionShape& shape) {
     const int64_t promised = backward ? AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, sizeof(Bf16))
                                       : AttentionWorkBytes(DeviceKind::kGpu, shape, sizeof(Bf16));
     graphs_->With(shape, backward, [&](cudnnHandle_t, const Graphs::Entry& entry) {
-      TORCH_CHECK(entry.work_bytes + FlashStartsBytes(shape) <= promised, "attention by cuDNN: the ",
-                  backward ? "backward" : "forward", " of ", shape.sequences, " sequences of ", shape.length,
-                  " tokens, ", shape.heads, ":", shape.kv_heads, " heads of ", shape.head_dim, " needs ",
-                  entry.work_bytes, " bytes of work memory, and the plan has ", promised);
+      Check(entry.work_bytes + FlashStartsBytes(shape) <= promised, "attention by cuDNN: the ",
+            backward ? "backward" : "forward", " of ", shape.sequences, " sequences of ", shape.length,
+            " tokens, ", shape.heads, ":", shape.kv_heads, " heads of ", shape.head_dim, " needs ",
+            entry.work_bytes, " bytes of work memory, and the plan has ", promised);
     });
   }
 }
 
-void FlashAttention::Forward(const AttentionArgs<Bf16>& args, CUstream_st* stream) {
+FlashAttention::Bound FlashAttention::Bind(const AttentionArgs<Bf16>& args) {
   const AttentionShape& shape = args.shape;
-  Workspace work = args.work;
-  int32_t* const starts = TakeStarts(shape, args.documents, work);
-  graphs_->With(shape, /*backward=*/false, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
-    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention needs ", entry.work_bytes,
-                " bytes of work memory, not ", work.bytes);
-    Check(cudnnSetStream(handle, stream), "its stream");
-    Bf16* const q = const_cast<Bf16*>(args.qkv);
-    Pointers pointers = {{kQ, q},
-                         {kK, q + shape.heads * shape.head_dim},
-                         {kV, q + (shape.heads + shape.kv_heads) * shape.head_dim},
-                         {kContext, args.context},
-                         {kLse, args.lse}};
-    if (shape.documents) {
-      pointers[kStarts] = starts;
-    }
-    Check(entry.graph->execute(handle, pointers, work.begin), "the forward");
-  });
+  Bf16* const q = const_cast<Bf16*>(args.qkv);
+  Pointers pointers = {{kQ, q},
+                       {kK, q + shape.heads * shape.head_dim},
+                       {kV, q + (shape.heads + shape.kv_heads) * shape.head_dim},
+                       {kContext, args.context},
+                       {kLse, args.lse}};
+  return graphs_->Bind(shape, /*backward=*/false, args.documents, args.work, {{0, std::move(pointers)}});
 }
 
-void FlashAttention::Backward(const AttentionBackwardArgs<Bf16>& args, CUstream_st* stream) {
+FlashAttention::Bound FlashAttention::Bind(const AttentionBackwardArgs<Bf16>& args) {
   const AttentionShape& shape = args.shape;
   const AttentionShape part = FlashBackwardPart(shape);
-  Workspace work = args.work;
-  int32_t* const starts = TakeStarts(shape, args.documents, work);
   const int64_t group = shape.heads / shape.kv_heads;
   const int64_t width = shape.qkv_columns();
-  graphs_->With(shape, /*backward=*/true, [&](cudnnHandle_t handle, const Graphs::Entry& entry) {
-    TORCH_CHECK(entry.work_bytes <= work.bytes, "attention's backward needs ", entry.work_bytes,
-                " bytes of work memory, not ", work.bytes);
-    Check(cudnnSetStream(handle, stream), "its stream");
-    for (int64_t sequence = 0; sequence < shape.sequences; sequence += part.sequences) {
-      for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
-        const int64_t row = sequence * shape.length;
-        const int64_t q = row * width + kv_head * group * shape.head_dim;
-        const int64_t k = row * width + (shape.heads + kv_head) * shape.head_dim;
-        const int64_t v = k + shape.kv_heads * shape.head_dim;
-        const int64_t c = (row * shape.heads + kv_head * group) * shape.head_dim;
-        const int64_t statistics = (sequence * shape.heads + kv_head * group) * shape.length;
-        Pointers pointers = {{kQ, const_cast<Bf16*>(args.qkv + q)},
-                             {kK, const_cast<Bf16*>(args.qkv + k)},
-                             {kV, const_cast<Bf16*>(args.qkv + v)},
-                             {kContext, const_cast<Bf16*>(args.context + c)},
-                             {kLse, const_cast<float*>(args.lse + statistics)},
-                             {kGradContext, const_cast<Bf16*>(args.grad_context + c)},
-                             {kGradQ, args.grad_qkv + q},
-                             {kGradK, args.grad_qkv + k},
-                             {kGradV, args.grad_qkv + v}};
-        if (shape.documents) {
-          pointers[kStarts] = starts + row;
-        }
-        Check(entry.graph->execute(handle, pointers, work.begin), "the backward");
-      }
+  std::vector<std::pair<int64_t, Pointers>> parts;
+  for (int64_t sequence = 0; sequence < shape.sequences; sequence += part.sequences) {
+    for (int64_t kv_head = 0; kv_head < shape.kv_heads; kv_head += part.kv_heads) {
+      const int64_t row = sequence * shape.length;
+      const int64_t q = row * width + kv_head * group * shape.head_dim;
+      const int64_t k = row * width + (shape.heads + kv_head) * shape.head_dim;
+      const int64_t v = k + shape.kv_heads * shape.head_dim;
+      const int64_t c = (row * shape.heads + kv_head * group) * shape.head_dim;
+      const int64_t statistics = (sequence * shape.heads + kv_head * group) * shape.length;
+      parts.emplace_back(row, Pointers{{kQ, const_cast<Bf16*>(args.qkv + q)},
+                                       {kK, const_cast<Bf16*>(args.qkv + k)},
+                                       {kV, const_cast<Bf16*>(args.qkv + v)},
+                                       {kContext, const_cast<Bf16*>(args.context + c)},
+                                       {kLse, const_cast<float*>(args.lse + statistics)},
+                                       {kGradContext, const_cast<Bf16*>(args.grad_context + c)},
+                                       {kGradQ, args.grad_qkv + q},
+                                       {kGradK, args.grad_qkv + k},
+                                       {kGradV, args.grad_qkv + v}});
     }
-  });
+  }
+  return graphs_->Bind(shape, /*backward=*/true, args.documents, args.work, std::move(parts));
 }
 
 std::string FlashAttention::Version() { return absl::StrCat("cuDNN ", cudnnGetVersion()); }

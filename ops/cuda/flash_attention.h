@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,8 +22,8 @@ namespace tandem::ops::cuda {
 // too, and heads of 8 to 128; for some of these lengths with heads of 192 and 256. Of whole sequences it has
 // had kernels for all of the twelve heads from 136 to 256 that were tried.
 //
-// A shape's kernels are chosen once a GPU, by cuDNN's own rules, in Prepare or in the first call. Throws
-// c10::Error, with cuDNN's text. Thread-safe.
+// A shape's kernels are chosen once a GPU, by cuDNN's own rules, in Prepare or when the first call is bound.
+// Throws std::invalid_argument, with cuDNN's text. Thread-safe.
 class FlashAttention {
  public:
   FlashAttention();
@@ -35,8 +36,10 @@ class FlashAttention {
   // Throws also where the kernels need more than AttentionWorkBytes and AttentionBackwardWorkBytes.
   void Prepare(const AttentionShape& shape);
 
-  void Forward(const AttentionArgs<device::Bf16>& args, CUstream_st* stream);
-  void Backward(const AttentionBackwardArgs<device::Bf16>& args, CUstream_st* stream);
+  // What they return launches the kernels, and lives no longer than this.
+  using Bound = std::function<void(CUstream_st* stream)>;
+  Bound Bind(const AttentionArgs<device::Bf16>& args);
+  Bound Bind(const AttentionBackwardArgs<device::Bf16>& args);
 
   // The release of cuDNN, whose rules choose the kernels.
   static std::string Version();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/matrix_product.h"
 
-#include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
 
 #include <array>
 #include <map>
@@ -10,17 +9,44 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "ops/array_checks.h"
 #include "ops/cuda/product_plan.h"
 #include "ops/linear_work.h"
-#include "ops/tensor_access.h"
 
 namespace tandem::ops::cuda {
+namespace {
+
+void CheckStart(cudaError_t error) { Check(error == cudaSuccess, "a product: ", cudaGetErrorString(error)); }
+
+int CurrentDevice() {
+  int device = 0;
+  CheckStart(cudaGetDevice(&device));
+  return device;
+}
+
+// A product of no terms: what it is added to.
+std::function<void(CUstream_st* stream)> BindOfNothing(const ProductArgs& product, bool adds) {
+  const Array& output = product.output;
+  const Array& from = adds ? product.addend : output;
+  CheckElements("the output of a product of nothing", output, output.elements(), DeviceKind::kGpu);
+  CheckElements("what is added to", from, output.elements(), DeviceKind::kGpu);
+  return [adds, from = from.begin, to = output.begin, bytes = output.bytes()](CUstream_st* stream) {
+    if (!adds) {
+      CheckStart(cudaMemsetAsync(to, 0, static_cast<size_t>(bytes), stream));
+    } else if (from != to) {
+      CheckStart(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream));
+    }
+  };
+}
+
+}  // namespace
+
 class MatrixProduct::Plans {
  public:
   // The handle is of the current GPU; both live as long as this.
   std::pair<cublasLtHandle_t, const ProductPlan*> Find(const ProductOperands& operands)
       ABSL_LOCKS_EXCLUDED(mu_) {
-    const int device = c10::cuda::current_device();
+    const int device = CurrentDevice();
     const absl::MutexLock lock(&mu_);
     cublasLtHandle_t& handle = handles_[device];
     if (handle == nullptr) {
@@ -54,23 +80,20 @@ class MatrixProduct::Plans {
 MatrixProduct::MatrixProduct() : plans_(std::make_unique<Plans>()) {}
 MatrixProduct::~MatrixProduct() = default;
 
-void MatrixProduct::Multiply(const ProductArgs& product, CUstream_st* stream) {
+std::function<void(CUstream_st* stream)> MatrixProduct::Bind(const ProductArgs& product) {
   const ProductOperands operands(product);
-  at::Tensor& output = product.output;
+  const Array& output = product.output;
   CheckWork("a matrix product", product.work, kGpuLinearWorkBytes);
-  if (output.numel() == 0) {
-    return;
+  if (output.elements() == 0) {
+    return [](CUstream_st*) {};
   }
   if (operands.left.columns == 0) {
-    if (!operands.adds) {
-      output.zero_();
-    } else if (operands.addend.memory != operands.output.memory) {
-      output.copy_(product.addend);
-    }
-    return;
+    return BindOfNothing(product, operands.adds);
   }
   const auto [handle, plan] = plans_->Find(operands);
-  plan->Run(handle, operands, product.work, stream);
+  return [handle = handle, plan = plan, operands, work = product.work](CUstream_st* stream) {
+    plan->Run(handle, operands, work, stream);
+  };
 }
 
 std::string MatrixProduct::Digest() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -22,9 +23,10 @@ class MatrixProduct {
   ~MatrixProduct();
 
   // a, b: views whose rows or columns are adjacent, of one type: float, double or bfloat16; output: adjacent
-  // columns, of that type, or of float beside bfloat16. Throws c10::Error for anything else, and with
-  // cuBLASLt's status.
-  void Multiply(const ProductArgs& product, CUstream_st* stream);
+  // columns, of that type, or of float beside bfloat16. Throws std::invalid_argument for anything else, and
+  // with cuBLASLt's status. Chooses the algorithm; what it returns makes the one call of cuBLASLt, and lives
+  // no longer than this.
+  std::function<void(CUstream_st* stream)> Bind(const ProductArgs& product);
 
   // Of the current GPU, of cuBLASLt and of what the table says of both.
   static std::string Digest();

@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/cuda/product_plan.h"
 
-#include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "ops/array_checks.h"
 #include "ops/linear_work.h"
-#include "ops/tensor_access.h"
 #include "platform/log.h"
 
 namespace tandem::ops::cuda {
 namespace {
 
-cudaDataType_t TypeOf(const at::Tensor& matrix) {
-  switch (ElementKindOf(matrix)) {
+cudaDataType_t TypeOf(const Array& matrix) {
+  switch (matrix.type) {
     case ElementKind::kFloat:
       return CUDA_R_32F;
     case ElementKind::kDouble:
       return CUDA_R_64F;
     case ElementKind::kBf16:
       return CUDA_R_16BF;
+    default:
+      throw std::invalid_argument(absl::StrCat("a product has no matrices of ", ToText(matrix.type)));
   }
-  TORCH_CHECK(false, "no such type");
 }
 
 cublasComputeType_t ComputeTypeOf(cudaDataType_t type) {
@@ -76,22 +75,22 @@ ProductTable::Algorithm SettingsOf(const cublasLtMatmulAlgo_t& algorithm) {
 }  // namespace
 
 void CheckProduct(cublasStatus_t status, const char* what) {
-  TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, "matrix product: ", what, ": ",
-              cublasLtGetStatusString(status));
+  Check(status == CUBLAS_STATUS_SUCCESS, "matrix product: ", what, ": ", cublasLtGetStatusString(status));
 }
 
-Operand::Operand(const at::Tensor& matrix)
-    : memory(matrix.const_data_ptr()),
+Operand::Operand(const Array& matrix)
+    : memory(matrix.begin),
       type(TypeOf(matrix)),
-      rows(matrix.size(0)),
-      columns(matrix.size(1)),
-      transposed(columns > 1 && matrix.stride(1) != 1),
-      stride(transposed ? matrix.stride(1)
-             : rows > 1 ? matrix.stride(0)
+      rows(matrix.rows),
+      columns(matrix.columns),
+      transposed(columns > 1 && matrix.column_stride != 1),
+      stride(transposed ? matrix.column_stride
+             : rows > 1 ? matrix.row_stride
                         : std::max<int64_t>(1, columns)) {
-  TORCH_CHECK(matrix.dim() == 2 && matrix.is_cuda() && (!transposed || rows <= 1 || matrix.stride(0) == 1),
-              "a product's matrices have two dims, of which one is adjacent, on a GPU; not ", matrix.sizes(),
-              " with strides ", matrix.strides());
+  Check(matrix.defined() && matrix.on == DeviceKind::kGpu &&
+            (!transposed || rows <= 1 || matrix.row_stride == 1),
+        "a product's matrices have two dims, of which one is adjacent, on a GPU; not ", matrix.shape(),
+        " with strides ", matrix.row_stride, " and ", matrix.column_stride);
   stride = std::max(stride, transposed ? rows : columns);
 }
 
@@ -114,17 +113,17 @@ ProductOperands::ProductOperands(const ProductArgs& product)
       output(product.output),
       adds(product.addend.defined()),
       addend(adds ? product.addend : product.output) {
-  TORCH_CHECK(left.columns == right.rows && output.rows == left.rows && output.columns == right.columns &&
-                  !output.transposed,
-              "the product is [", left.rows, ", ", right.columns, "], its output ", product.output.sizes());
-  TORCH_CHECK(addend.rows == output.rows && addend.columns == output.columns && addend.type == output.type &&
-                  !addend.transposed,
-              "what is added to a product is as its output, not ", product.addend.sizes());
-  TORCH_CHECK(left.type == right.type &&
-                  (output.type == left.type || (left.type == CUDA_R_16BF && output.type == CUDA_R_32F)),
-              "a matrix product takes operands of one type, and an output of it, or of float32 beside "
-              "bfloat16; not ",
-              product.a.scalar_type(), ", ", product.b.scalar_type(), " and ", product.output.scalar_type());
+  Check(left.columns == right.rows && output.rows == left.rows && output.columns == right.columns &&
+            !output.transposed,
+        "the product is [", left.rows, ", ", right.columns, "], its output ", product.output.shape());
+  Check(addend.rows == output.rows && addend.columns == output.columns && addend.type == output.type &&
+            !addend.transposed,
+        "what is added to a product is as its output, not ", product.addend.shape());
+  Check(left.type == right.type &&
+            (output.type == left.type || (left.type == CUDA_R_16BF && output.type == CUDA_R_32F)),
+        "a matrix product takes operands of one type, and an output of it, or of float32 beside "
+        "bfloat16; not ",
+        ToText(product.a.type), ", ", ToText(product.b.type), " and ", ToText(product.output.type));
 }
 
 std::string ProductOperands::text() const {
@@ -138,8 +137,10 @@ std::string ProductOperands::text() const {
 
 std::string ProductMachine() {
   cudaDeviceProp properties{};
-  const cudaError_t error = cudaGetDeviceProperties(&properties, c10::cuda::current_device());
-  TORCH_CHECK(error == cudaSuccess, "matrix product: no properties of the GPU: ", cudaGetErrorString(error));
+  int device = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  error = error == cudaSuccess ? cudaGetDeviceProperties(&properties, device) : error;
+  Check(error == cudaSuccess, "matrix product: no properties of the GPU: ", cudaGetErrorString(error));
   return absl::StrCat(properties.name, "|", cublasLtGetVersion());
 }
 
@@ -165,8 +166,8 @@ ProductPlan::ProductPlan(cublasLtHandle_t handle, const ProductOperands& operand
                    {"reason", cublasLtGetStatusString(status)}});
   }
   const std::vector<cublasLtMatmulAlgo_t> proposed = ProposedAlgorithms(handle, operands, 1);
-  TORCH_CHECK(!proposed.empty(), "matrix product: cuBLASLt has no algorithm for ", Factors(operands), " in ",
-              kGpuLinearWorkBytes, " bytes of work memory");
+  Check(!proposed.empty(), "matrix product: cuBLASLt has no algorithm for ", Factors(operands), " in ",
+        kGpuLinearWorkBytes, " bytes of work memory");
   algorithm_ = proposed.front();
 }
 

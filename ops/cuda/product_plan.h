@@ -11,18 +11,14 @@
 #include "ops/product_table.h"
 #include "ops/workspace.h"
 
-namespace at {
-class Tensor;
-}
-
 namespace tandem::ops::cuda {
 
-// c10::Error where cuBLASLt has failed, with its words.
+// std::invalid_argument where cuBLASLt has failed, with its words.
 void CheckProduct(cublasStatus_t status, const char* what);
 
 // A matrix as cuBLASLt sees it, which knows columns that are adjacent: the transpose of ours.
 struct Operand {
-  explicit Operand(const at::Tensor& matrix);
+  explicit Operand(const Array& matrix);
 
   uint32_t alignment() const;  // of where it begins, at most 16
   std::string text() const;    // as the table names it; empty where it does not
@@ -37,7 +33,8 @@ struct Operand {
 
 // output = addend + left right, or without an addend, which is then a second name of the output.
 struct ProductOperands {
-  // Throws c10::Error for what MatrixProduct::Multiply does not take. Refers to the matrices' memory alone.
+  // Throws std::invalid_argument for what MatrixProduct::Multiply does not take. Refers to the matrices'
+  // memory alone.
   explicit ProductOperands(const ProductArgs& product);
 
   // "bf16 16384x4096 * bf16 transposed 4096x6144 + addend = bf16 16384x6144". Empty where the table does not
@@ -60,7 +57,7 @@ class ProductPlan {
  public:
   // algorithm: of the table, or null: the first of cuBLASLt's rules. So is what cuBLASLt refuses, with a
   // warning in the log: on every GPU of the machine's name alike, so that ranks still agree. Throws
-  // c10::Error where the rules have none that takes at most kGpuLinearWorkBytes of work memory.
+  // std::invalid_argument where the rules have none that takes at most kGpuLinearWorkBytes of work memory.
   ProductPlan(cublasLtHandle_t handle, const ProductOperands& operands,
               const ProductTable::Algorithm* algorithm);
   ~ProductPlan();

@@ -62,8 +62,8 @@ TEST_P(CudaCrossEntropyTest, WholeRows) {
               const at::Tensor targets = ids.to(in[0].device()).narrow(1, 1, 8);  // rows are apart
               at::Tensor lse = LseFor(in[0]);
               at::Tensor loss = out[0].clone();
-              ops.CrossEntropy(in[0], targets, lse, out[0], out[1]);
-              ops.CrossEntropy(out[2], targets, lse, loss, out[2]);  // in place
+              ops.CrossEntropy(in[0], targets, lse, out[0], out[1])();
+              ops.CrossEntropy(out[2], targets, lse, loss, out[2])();  // in place
               out[3].copy_(out[1]).scatter_(1, targets.reshape({rows, 1}), 0);
             });
   }
@@ -80,14 +80,14 @@ TEST_P(CudaCrossEntropyTest, ChunksGiveTheBitsOfAllRowsAtOnce) {
     at::Tensor lse = LseFor(logits);
     at::Tensor loss = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
     at::Tensor grad_logits = at::empty_like(logits);
-    CudaOperations().CrossEntropy(logits, targets, lse, loss, grad_logits);
+    CudaOperations().CrossEntropy(logits, targets, lse, loss, grad_logits)();
     for (const int64_t chunk : {8, 7, 1}) {
       at::Tensor shared = LseFor(logits);
       at::Tensor sum = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
       at::Tensor gradients = logits.clone();
       for (int64_t first = 0; first <= rows; first += chunk) {
         at::Tensor in_place = gradients.narrow(0, first, std::min(chunk, rows - first));
-        CudaOperations().CrossEntropyChunk(in_place, targets, first, shared, sum, in_place);
+        CudaOperations().CrossEntropyChunk(in_place, targets, first, shared, sum, in_place)();
       }
       EXPECT_TRUE(at::equal(sum, loss)) << chunk;
       EXPECT_TRUE(at::equal(gradients, grad_logits)) << chunk;
@@ -105,7 +105,7 @@ TEST_P(CudaCrossEntropyTest, MinusInfiniteLogitsHaveNoProbability) {
     Compare({logits}, {FilledWithNan({1}, at::kDouble), NanOf({3, vocabulary})},
             [&](const Operations& ops, const Tensors& in, Tensors& out) {
               at::Tensor lse = LseFor(in[0]);
-              ops.CrossEntropy(in[0], ids.to(in[0].device()), lse, out[0], out[1]);
+              ops.CrossEntropy(in[0], ids.to(in[0].device()), lse, out[0], out[1])();
             });
   }
 }
@@ -119,7 +119,7 @@ TEST_P(CudaCrossEntropyTest, TargetsThatDoNotCountAddNothing) {
     Compare({Normal({6, vocabulary})}, {FilledWithNan({1}, at::kDouble), NanOf({6, vocabulary})},
             [&](const Operations& ops, const Tensors& in, Tensors& out) {
               at::Tensor lse = LseFor(in[0]);
-              ops.CrossEntropy(in[0], ids.to(in[0].device()), lse, out[0], out[1]);
+              ops.CrossEntropy(in[0], ids.to(in[0].device()), lse, out[0], out[1])();
               EXPECT_EQ(out[1][2].abs().max().item<double>(), 0);
               EXPECT_EQ(out[1][4].abs().max().item<double>(), 0);
             });
@@ -133,7 +133,7 @@ TEST_P(CudaCrossEntropyTest, ATargetOutsideTheVocabularyMakesTheLossNan) {
     const auto run = [&](const at::Tensor& targets, at::Tensor& loss) {
       at::Tensor lse = LseFor(logits);
       at::Tensor grad = NanOf({4, vocabulary}).to(at::kCUDA);
-      CudaOperations().CrossEntropy(logits, targets, lse, loss, grad);
+      CudaOperations().CrossEntropy(logits, targets, lse, loss, grad)();
       return grad;
     };
     at::Tensor targets = numbers_.Integers({1, 4}, vocabulary).to(at::kCUDA);

@@ -14,10 +14,10 @@
 #include <numeric>
 #include <vector>
 
+#include "ops/array_checks.h"
 #include "ops/cuda/hopper_products.h"
 #include "ops/cuda/operations.h"
 #include "ops/sparse_work.h"
-#include "ops/tensor_access.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -77,10 +77,10 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
       const at::Tensor from = x.to(type);
       const at::Tensor grad = grad_y.to(type);
       const at::Tensor by = weight.to(type);
-      sparse.GroupedLinear(begins, from, by, out[0], work);
-      sparse.GroupedLinearBackwardInput(begins, grad, by, out[1], work);
+      sparse.GroupedLinear(begins, from, by, out[0], work)();
+      sparse.GroupedLinearBackwardInput(begins, grad, by, out[1], work)();
       for (const int i : {2, 3, 4, 5}) {
-        sparse.GroupedLinearBackwardWeight(begins, grad, from, /*add=*/i % 2 == 1, out[i], work);
+        sparse.GroupedLinearBackwardWeight(begins, grad, from, /*add=*/i % 2 == 1, out[i], work)();
       }
       return out;
     };
@@ -115,8 +115,8 @@ TEST(CudaExpertProductsTest, RowsMayBeMoreThan65535Tiles) {
     const at::Tensor weight = at::randn({2 * 4, 4}, on_gpu);
     at::Tensor y = at::full({kRows, 4}, std::numeric_limits<double>::quiet_NaN(), on_gpu);
     at::Tensor grad_x = at::full({kRows, 4}, std::numeric_limits<double>::quiet_NaN(), on_gpu);
-    sparse.GroupedLinear(begins, x, weight, y, work);
-    sparse.GroupedLinearBackwardInput(begins, x, weight, grad_x, work);
+    sparse.GroupedLinear(begins, x, weight, y, work)();
+    sparse.GroupedLinearBackwardInput(begins, x, weight, grad_x, work)();
     for (const bool transposed : {false, true}) {
       const auto of_expert = [&](int64_t expert, int64_t first, int64_t rows) {
         const at::Tensor by = weight.narrow(0, 4 * expert, 4).to(at::kFloat);
@@ -158,7 +158,7 @@ TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
                                  .weight = ElementsOf<Bf16>(weight),
                                  .inputs = c.inputs,
                                  .outputs = 48,
-                                 .y = MutableElementsOf<Bf16>(y),
+                                 .y = ElementsOf<Bf16>(y),
                                  .work = work};
     EXPECT_EQ(cuda::IsHopperProduct(args), c.aligned);
     args.experts = kMostGpuGroups + 1;
@@ -178,9 +178,9 @@ TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
     EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned);
     at::Tensor sums = at::zeros({1}, at::TensorOptions(at::kCUDA));
     of_weight.rounded = nullptr;
-    of_weight.grad_weight = MutableElementsOf<float>(sums);
+    of_weight.grad_weight = ElementsOf<float>(sums);
     EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned) << "into float";
-    CudaOperations().sparse().GroupedLinear(begins, x, weight, y, work);
+    CudaOperations().sparse().GroupedLinear(begins, x, weight, y, work)();
     const at::Tensor expected =
         at::cat({x.narrow(0, 0, 40).to(at::kFloat).mm(weight.narrow(0, 0, 48).to(at::kFloat).t()),
                  x.narrow(0, 40, 60).to(at::kFloat).mm(weight.narrow(0, 48, 48).to(at::kFloat).t())});

@@ -46,12 +46,12 @@ TEST_P(CudaHeadsTest, HeadNorm) {
           {Normal({tokens, width}), Normal({head_dim}), Normal({head_dim})},
           {NanOf({tokens, width}), Normal({tokens, width}), sums(), sums()},
           [&, h = heads, kv = kv_heads](const Operations& ops, const Tensors& in, Tensors& out) {
-            const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+            const DeviceKind device = ops.kind();
             const WorkMemory work(
                 HeadNormBackwardWorkBytes(device, in[0].size(0), in[1].numel(), in[0].element_size()),
                 in[0].device().type());
-            ops.HeadNorm(in[0], h, kv, in[1], in[2], 1e-5, out[0]);
-            ops.HeadNormBackward(in[0], h, kv, in[1], in[2], 1e-5, add, out[1], out[2], out[3], work);
+            ops.HeadNorm(in[0], h, kv, in[1], in[2], 1e-5, out[0])();
+            ops.HeadNormBackward(in[0], h, kv, in[1], in[2], 1e-5, add, out[1], out[2], out[3], work)();
           },
           2, kHeadRepeats);
     }
@@ -66,13 +66,13 @@ TEST_P(CudaHeadsTest, HeadNormOfWeightsAnywhere) {
           {NanOf({70, 8 * kHeadDim}), Normal({70, 8 * kHeadDim}), NanStatistics({kHeadDim}),
            NanStatistics({kHeadDim})},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
-            const DeviceKind device = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+            const DeviceKind device = ops.kind();
             const WorkMemory work(
                 HeadNormBackwardWorkBytes(device, in[0].size(0), kHeadDim, in[0].element_size()),
                 in[0].device().type());
-            ops.HeadNorm(in[0], 4, 2, weight(in[1]), weight(in[2]), 1e-5, out[0]);
+            ops.HeadNorm(in[0], 4, 2, weight(in[1]), weight(in[2]), 1e-5, out[0])();
             ops.HeadNormBackward(in[0], 4, 2, weight(in[1]), weight(in[2]), 1e-5, /*add_weights=*/false,
-                                 out[1], out[2], out[3], work);
+                                 out[1], out[2], out[3], work)();
           });
 }
 
@@ -99,8 +99,8 @@ TEST_P(CudaHeadsTest, LatentHeads) {
           {NanOf({tokens, 3 * query}), NanOf({tokens, query}), NanOf({tokens, key_value}),
            Normal({tokens, down})},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
-            ops.PackLatentHeads(heads, in[0], in[1], in[2], out[0]);
-            ops.UnpackLatentHeads(heads, in[3], out[1], out[2], out[3]);
+            ops.PackLatentHeads(heads, in[0], in[1], in[2], out[0])();
+            ops.UnpackLatentHeads(heads, in[3], out[1], out[2], out[3])();
           },
           2, kHeadRepeats);
     }

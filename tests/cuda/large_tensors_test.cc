@@ -71,7 +71,7 @@ class CudaLargeTensorsTest : public testing::Test {
     at::Tensor last_lse = FilledWithNan({kLastRows}, at::kDouble);
     at::Tensor last_loss = FilledWithNan({1}, at::kDouble);
     CpuOperations().CrossEntropy(last, targets.narrow(1, rows - kLastRows, kLastRows).cpu(), last_lse,
-                                 last_loss, expected);
+                                 last_loss, expected)();
     const double share = static_cast<double>(kLastRows) / static_cast<double>(rows);
     ExpectClose(LastRowsOf(logits), expected.mul(share), "gradient");
     EXPECT_NEAR(loss.item<double>(),
@@ -96,29 +96,29 @@ TEST_F(CudaLargeTensorsTest, ProductsAndActivation) {
   const at::Tensor weight = at::randn({2 * kInner, kInputs}, bf16);
   const at::Tensor weight_on_host = weight.cpu().to(at::kDouble);
   at::Tensor gate_up = at::empty({kRows, 2 * kInner}, bf16);
-  ops_.Linear(x, weight, /*residual=*/{}, gate_up, work);
+  ops_.Linear(x, weight, /*residual=*/{}, gate_up, work)();
   ExpectClose(LastRowsOf(gate_up), at::mm(LastRowsOf(x), weight_on_host.t()), "product");
 
   at::Tensor activated = at::empty({kRows, kInner}, bf16);
   at::Tensor expected = FilledWithNan({kLastRows, kInner}, at::kDouble);
-  ops_.SwiGlu(gate_up, activated);
-  CpuOperations().SwiGlu(LastRowsOf(gate_up), expected);
+  ops_.SwiGlu(gate_up, activated)();
+  CpuOperations().SwiGlu(LastRowsOf(gate_up), expected)();
   ExpectClose(LastRowsOf(activated), expected, "activation");
 
   const at::Tensor grad = at::randn({kRows, kInner}, bf16);
   at::Tensor grad_gate_up = at::empty({kRows, 2 * kInner}, bf16);
   at::Tensor expected_grad = FilledWithNan({kLastRows, 2 * kInner}, at::kDouble);
-  ops_.SwiGluBackward(gate_up, grad, grad_gate_up, activated);
-  CpuOperations().SwiGluBackward(LastRowsOf(gate_up), LastRowsOf(grad), expected_grad, expected);
+  ops_.SwiGluBackward(gate_up, grad, grad_gate_up, activated)();
+  CpuOperations().SwiGluBackward(LastRowsOf(gate_up), LastRowsOf(grad), expected_grad, expected)();
   ExpectClose(LastRowsOf(grad_gate_up), expected_grad, "activation's backward");
 
   at::Tensor grad_x = at::empty({kRows, kInputs}, bf16);
-  ops_.LinearBackwardInput(grad_gate_up, weight, /*add=*/false, grad_x, work);
+  ops_.LinearBackwardInput(grad_gate_up, weight, /*add=*/false, grad_x, work)();
   ExpectClose(LastRowsOf(grad_x), at::mm(LastRowsOf(grad_gate_up), weight_on_host), "product's backward");
 
   at::Tensor grad_weight = at::empty({2 * kInner, kInputs}, bf16);
   grad_gate_up.narrow(0, 0, kRows - kLastRows).zero_();  // the last rows alone count
-  ops_.LinearBackwardWeight(grad_gate_up, x, /*add=*/false, grad_weight, work);
+  ops_.LinearBackwardWeight(grad_gate_up, x, /*add=*/false, grad_weight, work)();
   ExpectClose(grad_weight.cpu(), at::mm(LastRowsOf(grad_gate_up).t(), LastRowsOf(x)), "weight's gradient");
 }
 
@@ -130,7 +130,7 @@ TEST_F(CudaLargeTensorsTest, Loss) {
     GTEST_SKIP() << reason;
   }
   const auto whole = [&](at::Tensor& logits, const at::Tensor& targets, at::Tensor& lse, at::Tensor& loss) {
-    ops_.CrossEntropy(logits, targets, lse, loss, logits);
+    ops_.CrossEntropy(logits, targets, lse, loss, logits)();
   };
   CompareLoss(40'000, 128'256, whole);
   CompareLoss(300'000, 8192, whole);

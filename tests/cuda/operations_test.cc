@@ -31,9 +31,7 @@ using test::WorkMemory;
 
 class CudaOperationsTest : public test::AgainstCpuTest {};
 
-DeviceKind KindOf(const Operations& ops) {
-  return ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
-}
+DeviceKind KindOf(const Operations& ops) { return ops.kind(); }
 
 TEST_P(CudaOperationsTest, RmsNorm) {
   // More rows than blocks, rows of whole packs and others, more packs than a block has threads, and more sums
@@ -56,9 +54,9 @@ TEST_P(CudaOperationsTest, RmsNorm) {
                 const WorkMemory work(
                     RmsNormBackwardWorkBytes(KindOf(ops), in[1].size(0), in[1].size(1), in[1].element_size()),
                     in[1].device().type());
-                ops.RmsNorm(in[1], in[2], 1e-5, out[0]);
+                ops.RmsNorm(in[1], in[2], 1e-5, out[0])();
                 ops.RmsNormBackward(in[0], in[1], in[2], 1e-5, add ? in[3] : at::Tensor(), add, out[1], add,
-                                    out[2], work);
+                                    out[2], work)();
               });
     }
   }
@@ -71,8 +69,8 @@ TEST_P(CudaOperationsTest, Rope) {
     RopeTables(10000, {}, cosines, sines);
     Compare({cosines, sines}, {Normal({36, 10 * half}), Normal({36, 10 * half})},
             [](const Operations& ops, const Tensors& in, Tensors& out) {
-              ops.Rope(in[0], in[1], 4, out[0]);
-              ops.RopeBackward(in[0], in[1], 4, out[1]);
+              ops.Rope(in[0], in[1], 4, out[0])();
+              ops.RopeBackward(in[0], in[1], 4, out[1])();
             });
   }
 }
@@ -83,9 +81,9 @@ TEST_P(CudaOperationsTest, SwiGlu) {
             {NanOf({19, inner}), NanOf({19, 2 * inner}), Normal({19, inner}), NanOf({19, 2 * inner}),
              NanOf({19, inner})},
             [](const Operations& ops, const Tensors& in, Tensors& out) {
-              ops.SwiGlu(in[0], out[0]);
-              ops.SwiGluBackward(in[0], out[2], out[1], out[2]);  // in place
-              ops.SwiGluBackward(in[0], in[1], out[3], out[4]);
+              ops.SwiGlu(in[0], out[0])();
+              ops.SwiGluBackward(in[0], out[2], out[1], out[2])();  // in place
+              ops.SwiGluBackward(in[0], in[1], out[3], out[4])();
             });
   }
 }
@@ -122,9 +120,9 @@ TEST_P(CudaOperationsTest, Embedding) {
                 const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, c.length);
                 const WorkMemory work(EmbeddingBackwardWorkBytes(KindOf(ops), tokens.numel()),
                                       in[0].device().type());
-                ops.Embedding(tokens, in[0], out[0]);
-                ops.EmbeddingBackward(tokens, in[1], add, out[1], work);
-                ops.EmbeddingBackward(tokens, in[1], add, out[2], work);
+                ops.Embedding(tokens, in[0], out[0])();
+                ops.EmbeddingBackward(tokens, in[1], add, out[1], work)();
+                ops.EmbeddingBackward(tokens, in[1], add, out[2], work)();
               });
     }
   }
@@ -134,7 +132,7 @@ TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyGivesNoNumber) {
   const at::Tensor tokens = at::Tensor(numbers_.Integers({1, 4}, 3)).fill_(3).to(at::kCUDA);
   const at::Tensor weight = Normal({3, 8}).to(at::kCUDA);
   at::Tensor output = Normal({4, 8}).to(at::kCUDA);
-  CudaOperations().Embedding(tokens, weight, output);
+  CudaOperations().Embedding(tokens, weight, output)();
   EXPECT_TRUE(std::isnan(output.sum().item<double>()));
 }
 
@@ -146,7 +144,7 @@ TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyAddsToNoRow) {
     at::Tensor table = NanOf({3, 8}).to(at::kCUDA);
     const WorkMemory work(EmbeddingBackwardWorkBytes(DeviceKind::kGpu, tokens), at::kCUDA);
     const at::Tensor grad = Normal({tokens, 8}).fill_(0.125).to(at::kCUDA);
-    CudaOperations().EmbeddingBackward(ids.to(at::kCUDA), grad, /*add=*/false, table, work);
+    CudaOperations().EmbeddingBackward(ids.to(at::kCUDA), grad, /*add=*/false, table, work)();
     const at::Tensor sums = table.to(at::kDouble).sum(1).cpu();
     EXPECT_EQ(sums[0].item<double>(), 0);
     EXPECT_EQ(sums[1].item<double>(), 1);
@@ -166,13 +164,13 @@ TEST_P(CudaOperationsTest, Linear) {
              NanOf({outputs, inputs})},
             [](const Operations& ops, const Tensors& in, Tensors& out) {
               const WorkMemory work(kGpuLinearWorkBytes, in[0].device().type());
-              ops.Linear(in[0], in[1], /*residual=*/{}, out[0], work);
-              ops.LinearBackwardInput(in[2], in[1], /*add=*/false, out[1], work);
-              ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2], work);
-              ops.Linear(in[0], in[1], /*residual=*/in[3], out[3], work);
-              ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[4], work);
-              ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[5], work);
-              ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[6], work);
+              ops.Linear(in[0], in[1], /*residual=*/{}, out[0], work)();
+              ops.LinearBackwardInput(in[2], in[1], /*add=*/false, out[1], work)();
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2], work)();
+              ops.Linear(in[0], in[1], /*residual=*/in[3], out[3], work)();
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[4], work)();
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[5], work)();
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[6], work)();
             });
   }
 }
@@ -184,18 +182,20 @@ TEST_P(CudaOperationsTest, LinearTakesViewsAndNoRows) {
   const at::Tensor expected = at::mm(wide.narrow(1, 8, 16).to(at::kDouble), weight.to(at::kDouble).t());
   at::Tensor output = NanOf({5, 20}).to(at::kCUDA);
   at::Tensor columns = output.narrow(1, 4, 6);
-  CudaOperations().Linear(wide.to(at::kCUDA).narrow(1, 8, 16), weight.to(at::kCUDA), {}, columns, work);
+  CudaOperations().Linear(wide.to(at::kCUDA).narrow(1, 8, 16), weight.to(at::kCUDA), {}, columns, work)();
   EXPECT_LE(RelativeError(columns.cpu(), expected), 2 * Tolerance(GetParam()));
   EXPECT_EQ(output.isnan().sum().item<int64_t>(), 5 * 14) << "wrote beside the view";
 
   at::Tensor none = NanOf({0, 6}).to(at::kCUDA);
   const at::Tensor no_rows = NanOf({0, 16}).to(at::kCUDA);
-  CudaOperations().Linear(no_rows, weight.to(at::kCUDA), {}, none, work);
+  CudaOperations().Linear(no_rows, weight.to(at::kCUDA), {}, none, work)();
   at::Tensor grad_weight = NanOf({6, 16}).to(at::kCUDA);
-  CudaOperations().LinearBackwardWeight(none, no_rows, /*add=*/false, grad_weight, work);
+  CudaOperations().LinearBackwardWeight(none, no_rows, /*add=*/false, grad_weight, work)();
   EXPECT_EQ(grad_weight.abs().sum().item<double>(), 0);
-  EXPECT_THROW(CudaOperations().Linear(no_rows, weight, {}, none, work), c10::Error) << "on the host";
-  EXPECT_THROW(CudaOperations().Linear(no_rows, weight.to(at::kCUDA), {}, none, Workspace{}), c10::Error);
+  EXPECT_THROW(CudaOperations().Linear(no_rows, weight, {}, none, work)(), std::invalid_argument)
+      << "on the host";
+  EXPECT_THROW(CudaOperations().Linear(no_rows, weight.to(at::kCUDA), {}, none, Workspace{})(),
+               std::invalid_argument);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaOperationsTest, testing::Values(at::kFloat, at::kDouble, at::kBFloat16),

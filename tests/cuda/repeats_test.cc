@@ -60,9 +60,9 @@ TEST_P(CudaRepeatsTest, Products) {
     at::Tensor y = at::empty_like(x);
     at::Tensor grad_x = at::empty_like(x);
     at::Tensor grad_weight = weight.clone();
-    ops_.Linear(x, weight, /*residual=*/grad, y, work);
-    ops_.LinearBackwardInput(grad, weight, /*add=*/false, grad_x, work);
-    ops_.LinearBackwardWeight(grad, x, /*add=*/true, grad_weight, work);
+    ops_.Linear(x, weight, /*residual=*/grad, y, work)();
+    ops_.LinearBackwardInput(grad, weight, /*add=*/false, grad_x, work)();
+    ops_.LinearBackwardWeight(grad, x, /*add=*/true, grad_weight, work)();
     return std::vector{y, grad_x, grad_weight};
   });
 }
@@ -81,8 +81,8 @@ TEST_P(CudaRepeatsTest, Norms) {
       at::Tensor y = at::empty_like(x);
       at::Tensor grad_x = at::empty_like(x);
       at::Tensor grad_norm = NanStatistics({columns});
-      ops_.RmsNorm(x, norm, 1e-5, y);
-      ops_.RmsNormBackward(grad_y, x, norm, 1e-5, /*residual=*/y, false, grad_x, false, grad_norm, work);
+      ops_.RmsNorm(x, norm, 1e-5, y)();
+      ops_.RmsNormBackward(grad_y, x, norm, 1e-5, /*residual=*/y, false, grad_x, false, grad_norm, work)();
       return std::vector{y, grad_x, grad_norm};
     });
   }
@@ -98,12 +98,12 @@ TEST_P(CudaRepeatsTest, RotationAndActivation) {
   const at::Tensor on_gpu_sines = sines.to(at::kCUDA);
   ExpectRepeats([&] {
     at::Tensor rotated = x.clone();
-    ops_.Rope(on_gpu_cosines, on_gpu_sines, kHidden / 64, rotated);
+    ops_.Rope(on_gpu_cosines, on_gpu_sines, kHidden / 64, rotated)();
     at::Tensor activated = at::empty({kRows, kHidden / 2}, x.options());
-    ops_.SwiGlu(x, activated);
+    ops_.SwiGlu(x, activated)();
     at::Tensor grad_x = at::empty_like(x);
     at::Tensor again = grad.clone();
-    ops_.SwiGluBackward(x, again, grad_x, again);
+    ops_.SwiGluBackward(x, again, grad_x, again)();
     return std::vector{rotated, activated, grad_x, again};
   });
 }
@@ -116,8 +116,8 @@ TEST_P(CudaRepeatsTest, Embedding) {
   ExpectRepeats([&] {
     at::Tensor output = at::empty_like(grad);
     at::Tensor grad_table = at::empty_like(table);
-    ops_.Embedding(ids, table, output);
-    ops_.EmbeddingBackward(ids, grad, /*add=*/false, grad_table, work);
+    ops_.Embedding(ids, table, output)();
+    ops_.EmbeddingBackward(ids, grad, /*add=*/false, grad_table, work)();
     return std::vector{output, grad_table};
   });
 }
@@ -131,7 +131,7 @@ TEST_P(CudaRepeatsTest, Loss) {
     at::Tensor lse = NanStatistics({kTokens});
     at::Tensor loss = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
     at::Tensor grad_logits = at::empty_like(logits);
-    ops_.CrossEntropy(logits, targets, lse, loss, grad_logits);
+    ops_.CrossEntropy(logits, targets, lse, loss, grad_logits)();
     return std::vector{loss, grad_logits};
   });
 }

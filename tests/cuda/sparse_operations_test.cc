@@ -28,11 +28,9 @@ using namespace test;
 
 constexpr int kSparseRepeats = 50;
 
-DeviceKind DeviceOf(const Operations& ops) {
-  return ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
-}
+DeviceKind DeviceOf(const Operations& ops) { return ops.kind(); }
 
-WorkMemory WorkOf(const Operations& ops, int64_t bytes) { return {bytes, ops.device().type()}; }
+WorkMemory WorkOf(const Operations& ops, int64_t bytes) { return {bytes, TorchDeviceOf(ops).type()}; }
 
 at::Tensor UnsetIntegers(const std::vector<int64_t>& shape) { return at::full(shape, -7, at::kLong); }
 
@@ -101,10 +99,10 @@ TEST_P(CudaSparseOperationsTest, Route) {
         {UnsetIntegers({tokens, config.top_k}), NanStatistics({tokens, config.top_k}),
          NanStatistics({tokens, config.experts})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          ops.sparse().Route(config, in[0], router.biased ? in[1] : at::Tensor(), out[0], out[1]);
+          ops.sparse().Route(config, in[0], router.biased ? in[1] : at::Tensor(), out[0], out[1])();
           at::Tensor kept = out[0].clone();
           kept.select(0, 0).select(0, 0).fill_(-1);  // a choice that was dropped has no gradient
-          ops.sparse().RouteBackward(config, in[0], out[0], kept, in[2], out[2]);
+          ops.sparse().RouteBackward(config, in[0], out[0], kept, in[2], out[2])();
         },
         2, kSparseRepeats);
   }
@@ -117,7 +115,7 @@ TEST_P(CudaSparseOperationsTest, OfEqualLogitsTheFirstAreChosenAndNanShows) {
   at::Tensor chosen = UnsetIntegers({3, 3}).to(at::kCUDA);
   at::Tensor probabilities = NanStatistics({3, 3}).to(at::kCUDA);
   CudaOperations().sparse().Route({.experts = 70, .top_k = 3, .normalize = true}, logits.to(at::kCUDA), {},
-                                  chosen, probabilities);
+                                  chosen, probabilities)();
   EXPECT_EQ(ToVector(chosen.cpu()), (std::vector<int64_t>{0, 1, 2, 33, 34, 35, 0, 1, 2}));
   EXPECT_TRUE(probabilities[2].isnan().all().item<bool>());
   EXPECT_FALSE(probabilities.narrow(0, 0, 2).isnan().any().item<bool>());
@@ -131,10 +129,10 @@ TEST_P(CudaSparseOperationsTest, CountsAndBiases) {
        NormalStatistics({130})},
       [](const Operations& ops, const Tensors& in, Tensors& out) {
         const at::TensorOptions flag = in[0].options().dtype(at::kBool);
-        ops.sparse().CountTokens(in[0], out[0], out[1]);
+        ops.sparse().CountTokens(in[0], out[0], out[1])();
         const at::Tensor tokens = in[1].narrow(1, 130, 130);  // rows are apart
-        ops.sparse().UpdateRouterBias(tokens, at::ones({1}, flag), 0.125, out[2]);
-        ops.sparse().UpdateRouterBias(tokens, at::zeros({1}, flag), 0.125, out[3]);
+        ops.sparse().UpdateRouterBias(tokens, at::ones({1}, flag), 0.125, out[2])();
+        ops.sparse().UpdateRouterBias(tokens, at::zeros({1}, flag), 0.125, out[3])();
       },
       2, kSparseRepeats);
 }
@@ -154,10 +152,10 @@ TEST_P(CudaSparseOperationsTest, RouterLosses) {
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const WorkMemory work =
               WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 3, config.experts));
-          ops.sparse().RouterLosses(config, losses, in[0], /*counts=*/{}, out[0], work);
-          ops.sparse().RouterLossesBackward(config, losses, in[0], /*counts=*/{}, out[1], work);
+          ops.sparse().RouterLosses(config, losses, in[0], /*counts=*/{}, out[0], work)();
+          ops.sparse().RouterLossesBackward(config, losses, in[0], /*counts=*/{}, out[1], work)();
           ops.sparse().RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0],
-                                            /*counts=*/{}, out[2], work);
+                                            /*counts=*/{}, out[2], work)();
         },
         2, kSparseRepeats);
   }
@@ -182,11 +180,11 @@ TEST_P(CudaSparseOperationsTest, RouterLossesOfTheGlobalBatch) {
               WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 1, config.experts));
           out[0].copy_(in[1]);
           at::Tensor own = out[0].select(0, 1);
-          sparse.CountLargest(config, in[0], own);
-          sparse.MeanCounts(out[0], tokens * config.top_k, /*continues=*/false, out[1], out[2]);
-          sparse.MeanCounts(in[1], tokens * config.top_k, /*continues=*/true, out[1], out[2]);
-          sparse.RouterLosses(config, losses, in[0], out[2], out[3], work);
-          sparse.RouterLossesBackward(config, losses, in[0], out[2], out[4], work);
+          sparse.CountLargest(config, in[0], own)();
+          sparse.MeanCounts(out[0], tokens * config.top_k, /*continues=*/false, out[1], out[2])();
+          sparse.MeanCounts(in[1], tokens * config.top_k, /*continues=*/true, out[1], out[2])();
+          sparse.RouterLosses(config, losses, in[0], out[2], out[3], work)();
+          sparse.RouterLossesBackward(config, losses, in[0], out[2], out[4], work)();
         },
         2, kSparseRepeats);
   }
@@ -204,7 +202,7 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
           {Choices(400, 6, 3, /*drops=*/false)}, {UnsetIntegers({400, 3}), probabilities},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
             ops.sparse().DropOverflow(policy, capacity, 6, in[0], out[0], out[1],
-                                      WorkOf(ops, DropWorkBytes(DeviceOf(ops), 1200, 6)));
+                                      WorkOf(ops, DropWorkBytes(DeviceOf(ops), 1200, 6)))();
           },
           2, kSparseRepeats);
     }
@@ -219,7 +217,7 @@ TEST_P(CudaSparseOperationsTest, OfProbabilitiesThatDifferByRoundingTheFirstStay
     at::Tensor chosen = UnsetIntegers({4, 1}).to(at::kCUDA);
     CudaOperations().sparse().DropOverflow(DropPolicy::kProbability, /*capacity=*/2, /*experts=*/1,
                                            at::zeros_like(chosen), chosen, probabilities,
-                                           WorkMemory(DropWorkBytes(DeviceKind::kGpu, 4, 1), at::kCUDA));
+                                           WorkMemory(DropWorkBytes(DeviceKind::kGpu, 4, 1), at::kCUDA))();
     return ToVector(chosen.cpu());
   };
   const double rounding = type == at::kDouble ? 4e-16 : 4e-7;
@@ -245,18 +243,18 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const SparseOperations& sparse = ops.sparse();
           sparse.PlanRows(in[0], /*chunk=*/0, out[0], out[1],
-                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
-          sparse.PlanWindow(out[0], 0, window, out[2]);
-          sparse.PlanWindow(out[0], window, window, out[3]);
-          sparse.Permute(in[1], out[1], 0, out[4]);
-          sparse.Permute(in[1], out[1], window, out[5], &out[3]);
-          sparse.Unpermute(in[2], out[1], 0, /*add=*/false, out[6]);
-          sparse.Unpermute(in[2], out[1], window, /*add=*/true, out[6], &out[3]);
-          sparse.PlanWindow(out[0], 2 * window, window, out[8]);  // no rows: nothing is moved
-          sparse.Permute(in[1], out[1], 2 * window, out[5], &out[8]);
-          sparse.Unpermute(in[2], out[1], 2 * window, /*add=*/true, out[6], &out[8]);
+                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)))();
+          sparse.PlanWindow(out[0], 0, window, out[2])();
+          sparse.PlanWindow(out[0], window, window, out[3])();
+          sparse.Permute(in[1], out[1], 0, out[4])();
+          sparse.Permute(in[1], out[1], window, out[5], out[3])();
+          sparse.Unpermute(in[2], out[1], 0, /*add=*/false, out[6])();
+          sparse.Unpermute(in[2], out[1], window, /*add=*/true, out[6], out[3])();
+          sparse.PlanWindow(out[0], 2 * window, window, out[8])();  // no rows: nothing is moved
+          sparse.Permute(in[1], out[1], 2 * window, out[5], out[8])();
+          sparse.Unpermute(in[2], out[1], 2 * window, /*add=*/true, out[6], out[8])();
           at::Tensor by_row = in[2].narrow(0, 0, 1).narrow(1, 0, 1).expand({slots, 1}).contiguous();
-          sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7]);
+          sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7])();
         },
         2, kSparseRepeats);
   }
@@ -274,8 +272,8 @@ TEST_P(CudaSparseOperationsTest, RowsOfPaddedExperts) {
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const SparseOperations& sparse = ops.sparse();
           sparse.PlanRows(in[0], /*chunk=*/tokens + 5, out[0], out[1],
-                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)));
-          sparse.PlanWindow(out[0], 0, experts * (tokens + 5), out[2]);
+                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)))();
+          sparse.PlanWindow(out[0], 0, experts * (tokens + 5), out[2])();
         },
         2, kSparseRepeats);
   }
@@ -296,10 +294,10 @@ TEST_P(CudaSparseOperationsTest, RowsOfRanks) {
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
             const SparseOperations& sparse = ops.sparse();
             sparse.PlanSends(in[0], local, exact ? 0 : tokens, out[0], out[1],
-                             WorkOf(ops, SortWorkBytes(DeviceOf(ops), tokens * ranks, ranks)));
-            sparse.SendSlots(in[0], in[1], out[1], local, out[2], out[3]);
-            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/false, out[4]);
-            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/true, out[5]);
+                             WorkOf(ops, SortWorkBytes(DeviceOf(ops), tokens * ranks, ranks)))();
+            sparse.SendSlots(in[0], in[1], out[1], local, out[2], out[3])();
+            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/false, out[4])();
+            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/true, out[5])();
           },
           2, kSparseRepeats);
     }
@@ -346,10 +344,10 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
             const WorkMemory work =
                 WorkOf(ops, std::max(kTileBytes, GroupedWorkBytes(DeviceOf(ops), 2, known)));
             const at::Tensor at = known ? begins : begins.to(in[0].device());
-            sparse.GroupedLinear(at, in[0], in[1], out[0], work);
-            sparse.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work);
+            sparse.GroupedLinear(at, in[0], in[1], out[0], work)();
+            sparse.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work)();
             for (const int i : {2, 3, 4, 5}) {
-              sparse.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work);
+              sparse.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work)();
             }
           },
           2, kSparseRepeats);
@@ -367,8 +365,8 @@ TEST_P(CudaSparseOperationsTest, WeightedSwiGlu) {
         {Normal({rows, inner}), Normal({rows, inner}), Normal({rows, 2 * inner}), NormalStatistics({rows})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const at::Tensor at = begins.to(in[0].device());
-          ops.sparse().WeightedSwiGlu(at, in[0], in[1], out[0]);
-          ops.sparse().WeightedSwiGluBackward(at, in[0], in[1], out[1], out[2], out[1], out[3]);
+          ops.sparse().WeightedSwiGlu(at, in[0], in[1], out[0])();
+          ops.sparse().WeightedSwiGluBackward(at, in[0], in[1], out[1], out[2], out[1], out[3])();
         },
         2, kSparseRepeats);
   }

@@ -19,12 +19,12 @@ std::vector<at::Tensor> AttentionOutputs(const AttentionShape& shape, const at::
 
 void RunAttention(const Operations& ops, const AttentionShape& shape, const at::Tensor& qkv,
                   const at::Tensor& documents, const at::Tensor& grad_context, std::vector<at::Tensor>& out) {
-  const DeviceKind kind = ops.device().is_cuda() ? DeviceKind::kGpu : DeviceKind::kCpu;
+  const DeviceKind kind = ops.kind();
   const at::DeviceType device = qkv.device().type();
   ops.Attention(shape, qkv, documents, out[0], out[1],
-                WorkMemory(AttentionWorkBytes(kind, shape, qkv.element_size()), device));
+                WorkMemory(AttentionWorkBytes(kind, shape, qkv.element_size()), device))();
   ops.AttentionBackward(shape, qkv, documents, out[0], out[1], grad_context, out[2],
-                        WorkMemory(AttentionBackwardWorkBytes(kind, shape, qkv.element_size()), device));
+                        WorkMemory(AttentionBackwardWorkBytes(kind, shape, qkv.element_size()), device))();
 }
 
 }  // namespace tandem::ops::test

@@ -7,6 +7,7 @@
 
 #include "ops/attention.h"
 #include "ops/operations.h"
+#include "ops/tensors.h"
 
 namespace tandem::ops::test {
 

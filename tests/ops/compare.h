@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "ops/operations.h"
+#include "ops/tensors.h"
 #include "ops/workspace.h"
 
 namespace tandem::ops::test {
@@ -37,6 +39,11 @@ double RelativeError(const at::Tensor& actual, const at::Tensor& expected);
 
 // Same shape, same bytes.
 bool SameBits(const at::Tensor& a, const at::Tensor& b);
+
+// For tensors that these operations take.
+inline at::Device TorchDeviceOf(const Operations& ops) {
+  return ops.kind() == DeviceKind::kGpu ? at::kCUDA : at::kCPU;
+}
 
 // Work memory of an operation, full of NaN.
 class WorkMemory {

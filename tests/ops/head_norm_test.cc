@@ -50,7 +50,7 @@ TEST_P(HeadNormTest, MatchesAutogradAndLeavesValuesAsTheyAre) {
     const at::Tensor query_t = query_weight.detach().to(type);
     const at::Tensor key_t = key_weight.detach().to(type);
     at::Tensor normed = FilledWithNan({tokens, query + 2 * key}, type);
-    CpuOperations().HeadNorm(qkv_t, heads, kv_heads, query_t, key_t, kEpsilon, normed);
+    CpuOperations().HeadNorm(qkv_t, heads, kv_heads, query_t, key_t, kEpsilon, normed)();
     EXPECT_LE(RelativeError(normed, expected), Tolerance(type));
 
     at::Tensor grad_query = FilledWithNan({head_dim}, StatisticsOf(type));
@@ -58,7 +58,7 @@ TEST_P(HeadNormTest, MatchesAutogradAndLeavesValuesAsTheyAre) {
     for (const bool add : {false, true}) {
       at::Tensor in_place = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
       CpuOperations().HeadNormBackward(qkv_t, heads, kv_heads, query_t, key_t, kEpsilon, add, in_place,
-                                       grad_query, grad_key, {});
+                                       grad_query, grad_key, {})();
       EXPECT_LE(RelativeError(in_place, qkv.grad()), Tolerance(type));
       EXPECT_LE(RelativeError(grad_query, query_weight.grad() * (add ? 2 : 1)), Tolerance(type));
       EXPECT_LE(RelativeError(grad_key, key_weight.grad() * (add ? 2 : 1)), Tolerance(type));

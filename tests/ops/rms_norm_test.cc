@@ -34,7 +34,7 @@ TEST_P(RmsNormTest, MatchesAutograd) {
     const at::Tensor x_t = x.detach().to(type);
     const at::Tensor weight_t = weight.detach().to(type);
     at::Tensor y = FilledWithNan({rows, columns}, type);
-    CpuOperations().RmsNorm(x_t, weight_t, kEpsilon, y);
+    CpuOperations().RmsNorm(x_t, weight_t, kEpsilon, y)();
     EXPECT_LE(RelativeError(y, expected), Tolerance(type));
 
     // One column: the gradient of x is nearly nothing, the difference of two numbers of size one.
@@ -42,17 +42,17 @@ TEST_P(RmsNormTest, MatchesAutograd) {
     at::Tensor grad_x = FilledWithNan({rows, columns}, type);
     at::Tensor grad_weight = FilledWithNan({columns}, StatisticsOf(type));
     CpuOperations().RmsNormBackward(grad_y.to(type), x_t, weight_t, kEpsilon, at::Tensor(), false, grad_x,
-                                    false, grad_weight, {});
+                                    false, grad_weight, {})();
     EXPECT_LE(RelativeError(grad_x, x.grad()), slack * Tolerance(type));
     EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(StatisticsOf(type)));
 
     CpuOperations().RmsNormBackward(grad_y.to(type), x_t, weight_t, kEpsilon, residual.to(type), true, grad_x,
-                                    true, grad_weight, {});
+                                    true, grad_weight, {})();
     EXPECT_LE(RelativeError(grad_x, x.grad() * 2 + residual), 2 * Tolerance(type));  // rounded twice
     EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), Tolerance(StatisticsOf(type)));
 
     CpuOperations().RmsNormBackward(grad_y.to(type), x_t, weight_t, kEpsilon, residual.to(type), false,
-                                    grad_x, false, grad_weight, {});
+                                    grad_x, false, grad_weight, {})();
     EXPECT_LE(RelativeError(grad_x, x.grad() + residual), Tolerance(type));
   }
 }

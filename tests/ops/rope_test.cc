@@ -51,12 +51,12 @@ TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
     at::Tensor sines = FilledWithNan({length, dim / 2}, StatisticsOf(type));
     RopeTables(kTheta, {}, cosines, sines);
     at::Tensor y = all.to(type, /*non_blocking=*/false, /*copy=*/true);
-    CpuOperations().Rope(cosines, sines, heads, y);
+    CpuOperations().Rope(cosines, sines, heads, y)();
     EXPECT_LE(RelativeError(y.narrow(1, 0, heads * dim), expected), Tolerance(type));
     EXPECT_TRUE(y.narrow(1, heads * dim, rest).equal(all.narrow(1, heads * dim, rest).to(type)));
 
     at::Tensor grad_x = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
-    CpuOperations().RopeBackward(cosines, sines, heads, grad_x);
+    CpuOperations().RopeBackward(cosines, sines, heads, grad_x)();
     EXPECT_LE(RelativeError(grad_x.narrow(1, 0, heads * dim), x.grad()), Tolerance(type));
   }
 }

@@ -36,7 +36,7 @@ struct Routed {
 Routed RouteAll(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias = {}) {
   Routed routed{.chosen = at::zeros({logits.size(0), config.top_k}, at::kLong).fill_(-1),
                 .probabilities = FilledWithNan({logits.size(0), config.top_k}, logits.scalar_type())};
-  CpuOperations().sparse().Route(config, logits, bias, routed.chosen, routed.probabilities);
+  CpuOperations().sparse().Route(config, logits, bias, routed.chosen, routed.probabilities)();
   return routed;
 }
 
@@ -106,7 +106,7 @@ TEST_P(RouterTest, MatchesAutograd) {
       EXPECT_LE(RelativeError(routed.probabilities, expected.probabilities), Tolerance(type));
       at::Tensor grad_logits = FilledWithNan({tokens, config.experts}, type);
       CpuOperations().sparse().RouteBackward(config, logits_t, routed.chosen, routed.chosen, grad.to(type),
-                                             grad_logits);
+                                             grad_logits)();
       EXPECT_LE(RelativeError(grad_logits, logits.grad()), Tolerance(type));
     }
   }
@@ -138,23 +138,24 @@ TEST_P(RouterTest, TokensAreCountedByExpert) {
   const at::Tensor chosen = at::tensor({0, 3, 2, 3, 0, 1, 0, 3}, at::kLong).view({4, 2});
   at::Tensor tokens = FilledWithNan({5}, at::kDouble);
   at::Tensor dropped = FilledWithNan({1}, at::kDouble);
-  CpuOperations().sparse().CountTokens(chosen, tokens, dropped);
+  CpuOperations().sparse().CountTokens(chosen, tokens, dropped)();
   EXPECT_EQ(dropped.item<double>(), 0);
   EXPECT_TRUE(tokens.equal(at::tensor({3., 1., 1., 3., 0.}, at::kDouble)));
-  CpuOperations().sparse().CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens, dropped);
+  CpuOperations().sparse().CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens, dropped)();
   EXPECT_EQ(dropped.item<double>(), 2);
   EXPECT_TRUE(tokens.equal(at::tensor({0., 0., 0., 0., 2.}, at::kDouble)));
-  EXPECT_THROW(CpuOperations().sparse().CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens, dropped),
-               c10::IndexError);
+  EXPECT_THROW(
+      CpuOperations().sparse().CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens, dropped)(),
+      std::out_of_range);
 }
 
 TEST_P(RouterTest, BiasesMoveTowardsAnEvenLoad) {
   at::Tensor bias = at::tensor({0.5, -1.0, 0.0, 2.0}, at::kDouble).to(GetParam());
   // Of two ranks together: 3, 1, 2, 2.
   const at::Tensor tokens = at::tensor({1., 1., 0., 2., 2., 0., 2., 0.}, at::kDouble).view({2, 4});
-  CpuOperations().sparse().UpdateRouterBias(tokens, at::zeros({1}, at::kBool), 0.25, bias);
+  CpuOperations().sparse().UpdateRouterBias(tokens, at::zeros({1}, at::kBool), 0.25, bias)();
   EXPECT_EQ(bias[0].item<double>(), 0.5);
-  CpuOperations().sparse().UpdateRouterBias(tokens, at::ones({1}, at::kBool), 0.25, bias);
+  CpuOperations().sparse().UpdateRouterBias(tokens, at::ones({1}, at::kBool), 0.25, bias)();
   EXPECT_TRUE(bias.equal(at::tensor({0.25, -0.75, 0.0, 2.0}, at::kDouble).to(GetParam())));
 }
 
@@ -172,7 +173,7 @@ TEST_P(RouterTest, HugeLogitsDoNotOverflowAndNanShows) {
 TEST_P(RouterTest, RefusesWhatDoesNotFit) {
   const at::Tensor logits = at::zeros({2, 6}, GetParam());
   const auto refuses = [&](const RouterConfig& config, const at::Tensor& bias = {}) {
-    EXPECT_THROW(RouteAll(config, logits, bias), c10::Error);
+    EXPECT_THROW(RouteAll(config, logits, bias), std::invalid_argument);
   };
   refuses({.experts = 6, .top_k = 7});
   refuses({.experts = 5, .top_k = 1});  // the logits are of 6
@@ -182,7 +183,7 @@ TEST_P(RouterTest, RefusesWhatDoesNotFit) {
   refuses({.experts = 6, .top_k = 3, .groups = 3, .groups_per_token = 2});
   refuses({.experts = 6, .top_k = 3, .groups = 3, .groups_per_token = 1});
   refuses({.experts = 6, .top_k = 2}, at::zeros({6}, GetParam()));
-  EXPECT_THROW(RouteAll({.experts = 6, .top_k = 2}, logits.to(at::kBFloat16)), c10::Error);
+  EXPECT_THROW(RouteAll({.experts = 6, .top_k = 2}, logits.to(at::kBFloat16)), std::invalid_argument);
 }
 
 }  // namespace

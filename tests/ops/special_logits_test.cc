@@ -36,26 +36,26 @@ class SpecialLogitsTest : public testing::TestWithParam<at::ScalarType> {
   };
 
   at::Tensor Normal(int64_t vocabulary) const {
-    return at::randn({rows_, vocabulary}, at::TensorOptions(ops_.device())).to(GetParam());
+    return at::randn({rows_, vocabulary}, at::TensorOptions(TorchDeviceOf(ops_))).to(GetParam());
   }
   at::Tensor Targets(int64_t vocabulary) {
-    return numbers_.Integers({1, rows_}, vocabulary).to(ops_.device());
+    return numbers_.Integers({1, rows_}, vocabulary).to(TorchDeviceOf(ops_));
   }
   at::Tensor Empty(const std::vector<int64_t>& shape, at::ScalarType type) const {
-    return FilledWithNan(shape, type).to(ops_.device());
+    return FilledWithNan(shape, type).to(TorchDeviceOf(ops_));
   }
 
   Result LossOf(const at::Tensor& logits, const at::Tensor& targets) const {
     at::Tensor lse = Empty({logits.size(0)}, StatisticsOf(GetParam()));
     at::Tensor loss = Empty({1}, at::kDouble);
     at::Tensor grad = at::empty_like(logits);
-    ops_.CrossEntropy(logits, targets, lse, loss, grad);
+    ops_.CrossEntropy(logits, targets, lse, loss, grad)();
     return {loss.item<double>(), grad};
   }
 
   const Operations& ops_ = Tested();
   // On a GPU more than rows are computed at once, so that others follow where one is not finite.
-  const int64_t rows_ = ops_.device().is_cuda() ? 300 : 3;
+  const int64_t rows_ = (ops_.kind() == DeviceKind::kGpu) ? 300 : 3;
   Numbers numbers_{67};
 };
 INSTANTIATE_TEST_SUITE_P(Types, SpecialLogitsTest, AllTypes());
@@ -108,7 +108,7 @@ TEST_P(SpecialLogitsTest, MinusInfinityHasNoProbability) {
 TEST_P(SpecialLogitsTest, HugeLogitsDoNotOverflow) {
   const at::Tensor logits = Empty({1, 3}, GetParam()).zero_();
   logits[0][1].fill_(32768);
-  const at::Tensor targets = at::full({1, 1}, 0, at::TensorOptions(ops_.device()).dtype(at::kLong));
+  const at::Tensor targets = at::full({1, 1}, 0, at::TensorOptions(TorchDeviceOf(ops_)).dtype(at::kLong));
   EXPECT_EQ(LossOf(logits, targets).loss, 32768);
   logits[0][2].fill_(kNan);
   EXPECT_TRUE(std::isnan(LossOf(logits, targets).loss));

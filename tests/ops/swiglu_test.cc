@@ -33,12 +33,12 @@ TEST_P(SwiGluTest, MatchesAutograd) {
 
     const at::Tensor gate_up_t = gate_up.detach().to(type);
     at::Tensor activated = FilledWithNan({rows, inner}, type);
-    CpuOperations().SwiGlu(gate_up_t, activated);
+    CpuOperations().SwiGlu(gate_up_t, activated)();
     EXPECT_LE(RelativeError(activated, expected), Tolerance(type));
 
     at::Tensor in_place = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
     at::Tensor grad_gate_up = FilledWithNan({rows, 2 * inner}, type);
-    CpuOperations().SwiGluBackward(gate_up_t, in_place, grad_gate_up, in_place);
+    CpuOperations().SwiGluBackward(gate_up_t, in_place, grad_gate_up, in_place)();
     EXPECT_LE(RelativeError(grad_gate_up, gate_up.grad()), Tolerance(type));
     EXPECT_TRUE(SameBits(in_place, activated));
   }
@@ -60,12 +60,12 @@ TEST_P(SwiGluTest, WeightedRowsMatchAutograd) {
     const at::Tensor gate_up_t = gate_up.detach().to(type);
     const at::Tensor weights_t = weights.detach().to(StatisticsOf(type));
     at::Tensor activated = FilledWithNan({rows, inner}, type);
-    CpuOperations().sparse().WeightedSwiGlu(begins, gate_up_t, weights_t, activated);
+    CpuOperations().sparse().WeightedSwiGlu(begins, gate_up_t, weights_t, activated)();
     at::Tensor in_place = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
     at::Tensor grad_gate_up = FilledWithNan({rows, 2 * inner}, type);
     at::Tensor grad_weights = FilledWithNan({rows}, StatisticsOf(type));
     CpuOperations().sparse().WeightedSwiGluBackward(begins, gate_up_t, weights_t, in_place, grad_gate_up,
-                                                    in_place, grad_weights);
+                                                    in_place, grad_weights)();
     EXPECT_TRUE(SameBits(in_place, activated));
     if (rows > 0) {
       EXPECT_LE(RelativeError(activated, expected), Tolerance(type));
@@ -84,14 +84,14 @@ TEST_P(SwiGluTest, ExtremeGatesSaturateAndNanStaysNan) {
     gate_up[0][5 + i] = 1.0;
   }
   at::Tensor activated = FilledWithNan({1, 5}, GetParam());
-  CpuOperations().SwiGlu(gate_up, activated);
+  CpuOperations().SwiGlu(gate_up, activated)();
   EXPECT_NEAR(activated[0][0].item<double>(), 0, 1e-30);
   EXPECT_EQ(activated[0][1].item<double>(), 8192);
   EXPECT_EQ(activated[0][2].item<double>(), 0);
   EXPECT_LT(activated[0][3].item<double>(), 0);
   EXPECT_EQ(activated[0][4].item<double>(), infinity);
   gate_up[0][2] = std::numeric_limits<double>::quiet_NaN();
-  CpuOperations().SwiGlu(gate_up, activated);
+  CpuOperations().SwiGlu(gate_up, activated)();
   EXPECT_TRUE(activated[0][2].isnan().item<bool>());
 }
 

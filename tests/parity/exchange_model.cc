@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "comm/communicator.h"
-#include "model/bound_tensors.h"
+#include "model/bound_arrays.h"
 #include "model/declared_node.h"
 #include "model/node_kinds.h"
+#include "ops/tensors.h"
 #include "plan/build_stage.h"
 
 namespace tandem::parity {
@@ -45,9 +46,9 @@ class ExchangeNode final : public model::DeclaredNode {
       : DeclaredNode(context, kind.declare(context.shapes)), before_(std::move(before)) {}
 
  private:
-  model::BoundPass BindForward(model::BoundTensors& in) const override {
-    return [this, x = in.Value("x"), hidden = in.Value("hidden"), rows = in.State("rows"),
-            &communicator = in.Communicator()]() mutable {
+  model::BoundPass BindForward(model::BoundArrays& in) const override {
+    return [this, x = ops::TensorOf(in.Value("x")), hidden = ops::TensorOf(in.Value("hidden")),
+            rows = ops::TensorOf(in.State("rows")), &communicator = in.Communicator()]() mutable {
       before_("forward");
       communicator.AllToAll(x, hidden);
       if (rows.defined()) {  // in training
@@ -56,12 +57,12 @@ class ExchangeNode final : public model::DeclaredNode {
     };
   }
 
-  model::BoundPass BindBackward(model::BoundTensors& in) const override {
+  model::BoundPass BindBackward(model::BoundArrays& in) const override {
     if (in.AddsToGradient("x")) {
       throw std::logic_error("an all-to-all adds to nothing");
     }
-    return [this, grad_hidden = in.Gradient("hidden"), grad_x = in.Gradient("x"),
-            &communicator = in.Communicator()]() mutable {
+    return [this, grad_hidden = ops::TensorOf(in.Gradient("hidden")),
+            grad_x = ops::TensorOf(in.Gradient("x")), &communicator = in.Communicator()]() mutable {
       before_("backward");
       communicator.AllToAll(grad_hidden, grad_x);
     };

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/mul.h>
 #include <gtest/gtest.h>
 
+#include "model/bound_arrays.h"
+#include "model/declared_node.h"
+#include "model/node_kinds.h"
+#include "ops/tensors.h"
 #include "plan/build_stage.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
-#include "tests/parity/scale_kind.h"
 
 namespace tandem::parity {
 namespace {
@@ -13,6 +17,53 @@ namespace {
 using schedules::Schedule;
 
 // Layers that are other lists of node kinds than those of a job.
+
+// hidden = x ⊙ scale: a kind of node that model/ does not know, and its code.
+model::NodeDeclaration DeclareScale(const model::DecoderShapes& s) {
+  return {.place = schedules::Place::kAfter,
+          .inputs = {model::HiddenState("x", s)},
+          .outputs = {{.tensor = model::HiddenState("hidden", s).tensor, .gradient = true}},
+          .parts = {{.name = "scale", .parameters = {model::NormOver("scale", s.hidden)}}},
+          .forward = {.reads = {"x"}, .writes = {"hidden"}, .parameters = true},
+          .backward_input = {.reads = {"x"},
+                             .gradient_reads = {"hidden"},
+                             .gradient_writes = {"x"},
+                             .parameters = true,
+                             .parameter_gradients = true},
+          .recomputes = true};
+}
+
+constexpr model::ParameterName kScaleNames[] = {{"scale", "scale.weight"}};
+constexpr model::NodeKind kScale = {.name = "scale", .declare = DeclareScale, .names = kScaleNames};
+
+class ScaleNode final : public model::DeclaredNode {
+ public:
+  explicit ScaleNode(const model::NodeContext& context)
+      : DeclaredNode(context, DeclareScale(context.shapes)) {}
+
+ private:
+  at::Tensor Row(const ops::Array& vector) const { return ops::TensorOf(vector.Reshaped(1, s_.hidden)); }
+
+  model::BoundPass BindForward(model::BoundArrays& in) const override {
+    return [x = ops::TensorOf(in.Value("x")), hidden = ops::TensorOf(in.Value("hidden")),
+            scale = Row(in.Parameter("scale"))]() mutable { at::mul_out(hidden, x, scale); };
+  }
+
+  model::BoundPass BindBackward(model::BoundArrays& in) const override {
+    return [x = ops::TensorOf(in.Value("x")), grad_hidden = ops::TensorOf(in.Gradient("hidden")),
+            grad_x = ops::TensorOf(in.OverwrittenGradient("x")), scale = Row(in.Parameter("scale")),
+            grad_scale = Row(in.ParameterGradient("scale")),
+            add = in.AddsToParameterGradient("scale")]() mutable {
+      at::mul_out(grad_x, grad_hidden, scale);
+      const at::Tensor sum = at::mul(grad_hidden, x).sum(0, /*keepdim=*/true);
+      add ? grad_scale.add_(sum) : grad_scale.copy_(sum);
+    };
+  }
+};
+
+std::unique_ptr<model::Node> MakeScaleNode(const model::NodeContext& context) {
+  return std::make_unique<ScaleNode>(context);
+}
 
 constexpr int kMicrobatches = 4;
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <c10/core/Device.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -113,17 +112,24 @@ class InfiniteLossGradient final : public ops::DeviceKernels {
       : inner_(inner), rounds_(rounds), has_it_(has_it), bad_step_(bad_step) {}
 
   ops::DeviceKind kind() const override { return inner_.kind(); }
-  c10::Device device() const override { return inner_.device(); }
   std::string digest() const override { return inner_.digest(); }
-  void Run(const ops::KernelCall& call) const override {
-    inner_.Run(call);
+  ops::Call Bind(const ops::KernelCall& call) const override {
     const auto* const losses = std::get_if<ops::CrossEntropyArgs<double>>(&call);
-    if (losses != nullptr && losses_++ == (bad_step_ - 1) * rounds_ && has_it_) {
-      *losses->grad_logits = std::numeric_limits<double>::infinity();
+    if (losses == nullptr) {
+      return inner_.Bind(call);
     }
+    return [this, loss = inner_.Bind(call), grad_logits = losses->grad_logits] {
+      loss();
+      if (losses_++ == (bad_step_ - 1) * rounds_ && has_it_) {
+        *grad_logits = std::numeric_limits<double>::infinity();
+      }
+    };
   }
-  void Run(const ops::SparseKernelCall& call) const override { inner_.Run(call); }
-  void Multiply(const ops::ProductArgs& product) const override { inner_.Multiply(product); }
+  ops::Call Bind(const ops::SparseKernelCall& call) const override { return inner_.Bind(call); }
+  ops::Call Bind(const ops::ProductArgs& product) const override { return inner_.Bind(product); }
+  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
+    return inner_.CopyOf(host, bytes);
+  }
   void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
     inner_.PrepareAttention(shape, element_bytes);
   }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/bound_tensors.h"
-
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
+#include "model/bound_arrays.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -42,16 +39,9 @@ const PassSpec& SpecOf(const NodeDeclaration& declaration, Pass pass) {
 
 }  // namespace
 
-struct BoundTensors::Copy {
-  at::Tensor from;
-  at::Tensor to;
-};
-
-BoundTensors::~BoundTensors() = default;
-
-BoundTensors::BoundTensors(const NodeDeclaration& declaration, Pass pass,
-                           absl::Span<const OperandMemory> operands, const NodeTypes& types,
-                           const ops::Operations& ops, comm::Communicator* communicator)
+BoundArrays::BoundArrays(const NodeDeclaration& declaration, Pass pass,
+                         absl::Span<const OperandMemory> operands, const NodeTypes& types,
+                         const ops::Operations& ops, comm::Communicator* communicator)
     : declaration_(declaration),
       pass_(pass),
       types_(types),
@@ -89,14 +79,14 @@ BoundTensors::BoundTensors(const NodeDeclaration& declaration, Pass pass,
   }
 }
 
-const OperandMemory& BoundTensors::Next() {
+const OperandMemory& BoundArrays::Next() {
   if (next_ == operands_.size()) {
     throw std::logic_error(absl::StrCat(Where(), "only ", next_, " operands"));
   }
   return operands_[next_++];
 }
 
-void BoundTensors::AddValues(Role role, const std::vector<std::string>& names, bool writes) {
+void BoundArrays::AddValues(Role role, const std::vector<std::string>& names, bool writes) {
   for (const std::string& name : names) {
     const OperandMemory& operand = Next();
     const TensorSpec& spec = ValueOf(declaration_, name);
@@ -114,7 +104,7 @@ void BoundTensors::AddValues(Role role, const std::vector<std::string>& names, b
   }
 }
 
-void BoundTensors::AddParts(Role role) {
+void BoundArrays::AddParts(Role role) {
   for (const PartSpec& part : declaration_.parts) {
     if (role == Role::kParameterGradient && part.frozen) {
       AddWithoutMemory(part);
@@ -164,7 +154,7 @@ void BoundTensors::AddParts(Role role) {
   }
 }
 
-void BoundTensors::AddStates(const std::vector<std::string>& names, bool adds) {
+void BoundArrays::AddStates(const std::vector<std::string>& names, bool adds) {
   for (const std::string& name : names) {
     const auto spec = std::find_if(declaration_.states.begin(), declaration_.states.end(),
                                    [&name](const TensorSpec& state) { return state.name == name; });
@@ -184,7 +174,7 @@ void BoundTensors::AddStates(const std::vector<std::string>& names, bool adds) {
 }
 
 // Gradients without memory; those of frozen vectors get theirs with the scratch.
-void BoundTensors::AddWithoutMemory(const PartSpec& part) {
+void BoundArrays::AddWithoutMemory(const PartSpec& part) {
   const std::string* block = nullptr;
   for (const ParameterSpec& parameter : part.parameters) {
     if (parameter.block.empty() || block == nullptr || *block != parameter.block) {
@@ -196,7 +186,7 @@ void BoundTensors::AddWithoutMemory(const PartSpec& part) {
   }
 }
 
-void BoundTensors::AddScratch(const PassSpec& spec) {
+void BoundArrays::AddScratch(const PassSpec& spec) {
   const ScratchLayout layout = LayOutScratch(declaration_, spec, types_);
   const OperandMemory none;
   const OperandMemory& operand = layout.bytes > 0 ? Next() : none;
@@ -220,7 +210,7 @@ void BoundTensors::AddScratch(const PassSpec& spec) {
   }
 }
 
-void BoundTensors::CheckRecompute() const {
+void BoundArrays::CheckRecompute() const {
   const auto is_written = [&](const std::string& name) {
     for (const Entry& entry : entries_) {
       if (entry.role == Role::kValue && entry.spec.name == name) {
@@ -239,8 +229,8 @@ void BoundTensors::CheckRecompute() const {
   }
 }
 
-void BoundTensors::CheckInside(const std::string& name, int64_t bytes, const char* begin,
-                               const OperandMemory& operand) const {
+void BoundArrays::CheckInside(const std::string& name, int64_t bytes, const char* begin,
+                              const OperandMemory& operand) const {
   if ((bytes > 0 && begin == nullptr) || begin < operand.begin ||
       begin + bytes > operand.begin + operand.bytes) {
     throw std::logic_error(absl::StrCat(Where(), name, " takes ", bytes,
@@ -248,7 +238,7 @@ void BoundTensors::CheckInside(const std::string& name, int64_t bytes, const cha
   }
 }
 
-BoundTensors::Entry* BoundTensors::TryFind(Role role, const std::string& name) {
+BoundArrays::Entry* BoundArrays::TryFind(Role role, const std::string& name) {
   for (Entry& entry : entries_) {
     if (entry.role == role && entry.spec.name == name) {
       entry.used = true;
@@ -258,25 +248,26 @@ BoundTensors::Entry* BoundTensors::TryFind(Role role, const std::string& name) {
   return nullptr;
 }
 
-BoundTensors::Entry& BoundTensors::Find(Role role, const std::string& name) {
+BoundArrays::Entry& BoundArrays::Find(Role role, const std::string& name) {
   if (Entry* const entry = TryFind(role, name)) {
     return *entry;
   }
   throw std::logic_error(absl::StrCat(Where(), name, " is not declared"));
 }
 
-at::Tensor BoundTensors::TensorAt(char* begin, const TensorSpec& spec, ComputeType type) const {
-  const at::ScalarType scalar = spec.type == ElementType::kInt64  ? at::kLong
-                                : spec.type == ElementType::kByte ? at::kByte
-                                                                  : ScalarTypeOf(type);
-  const c10::Device device = spec.on_host ? c10::Device(c10::kCPU) : ops_.device();
-  return at::for_blob(begin, spec.shape)
-      .options(at::TensorOptions(scalar).device(device))
-      .target_device(device)
-      .make_tensor();
+ops::Array BoundArrays::ArrayAt(char* begin, const TensorSpec& spec, ComputeType type) const {
+  const ops::ElementKind kind = spec.type == ElementType::kInt64  ? ops::ElementKind::kInt64
+                                : spec.type == ElementType::kByte ? ops::ElementKind::kByte
+                                                                  : ElementKindOf(type);
+  int64_t columns = 1;
+  for (size_t dim = 1; dim < spec.shape.size(); ++dim) {
+    columns *= spec.shape[dim];
+  }
+  const int64_t rows = spec.shape.empty() ? 1 : spec.shape[0];
+  return {begin, kind, spec.on_host ? ops::DeviceKind::kCpu : ops_.kind(), rows, columns};
 }
 
-at::Tensor BoundTensors::TensorOf(Role role, const std::string& name) {
+ops::Array BoundArrays::ArrayIn(Role role, const std::string& name) {
   const Entry entry = Find(role, name);
   if (entry.begin == nullptr) {
     return {};
@@ -288,67 +279,67 @@ at::Tensor BoundTensors::TensorOf(Role role, const std::string& name) {
       return Converted(entry, *scratch);
     }
   }
-  return TensorAt(entry.begin, entry.spec, entry.type);
+  return ArrayAt(entry.begin, entry.spec, entry.type);
 }
 
 // What the code gets in the place of the entry.
-at::Tensor BoundTensors::Converted(const Entry& entry, const Entry& scratch) {
-  const at::Tensor stored = TensorAt(entry.begin, entry.spec, entry.type);
-  at::Tensor converted = TensorAt(scratch.begin, scratch.spec, scratch.type);
+ops::Array BoundArrays::Converted(const Entry& entry, const Entry& scratch) {
+  const ops::Array stored = ArrayAt(entry.begin, entry.spec, entry.type);
+  const ops::Array converted = ArrayAt(scratch.begin, scratch.spec, scratch.type);
   if (!entry.writes || entry.adds) {
-    before_.push_back({.from = stored, .to = converted});
+    before_.push_back(ops_.Copy(stored, converted));
   }
   if (entry.writes) {
-    after_.push_back({.from = converted, .to = stored});
+    after_.push_back(ops_.Copy(converted, stored));
   }
   return converted;
 }
 
-BoundPass BoundTensors::WithConversions(BoundPass code) const {
+BoundPass BoundArrays::WithConversions(BoundPass code) {
   if (before_.empty() && after_.empty()) {
     return code;
   }
-  return [code = std::move(code), before = before_, after = after_]() mutable {
-    for (Copy& copy : before) {
-      copy.to.copy_(copy.from);
-    }
-    code();
-    for (Copy& copy : after) {
-      copy.to.copy_(copy.from);
-    }
-  };
+  ops::Calls calls;
+  for (ops::Call& copy : before_) {
+    calls.Add(std::move(copy));
+  }
+  calls.Add(std::move(code));
+  for (ops::Call& copy : after_) {
+    calls.Add(std::move(copy));
+  }
+  return calls;
 }
 
-at::Tensor BoundTensors::Value(const std::string& name) { return TensorOf(Role::kValue, name); }
+ops::Array BoundArrays::Value(const std::string& name) { return ArrayIn(Role::kValue, name); }
 
-at::Tensor BoundTensors::Gradient(const std::string& value) { return TensorOf(Role::kGradient, value); }
+ops::Array BoundArrays::Gradient(const std::string& value) { return ArrayIn(Role::kGradient, value); }
 
-at::Tensor BoundTensors::OverwrittenGradient(const std::string& value) {
+ops::Array BoundArrays::OverwrittenGradient(const std::string& value) {
   if (AddsToGradient(value)) {
     throw std::logic_error(absl::StrCat(Where(), "these nodes do not add to the gradient of ", value));
   }
   return Gradient(value);
 }
 
-at::Tensor BoundTensors::Parameter(const std::string& name) { return TensorOf(Role::kParameter, name); }
+ops::Array BoundArrays::Parameter(const std::string& name) { return ArrayIn(Role::kParameter, name); }
 
-at::Tensor BoundTensors::ParameterGradient(const std::string& name) {
-  return TensorOf(Role::kParameterGradient, name);
+ops::Array BoundArrays::ParameterGradient(const std::string& name) {
+  return ArrayIn(Role::kParameterGradient, name);
 }
 
-at::Tensor BoundTensors::State(const std::string& name) { return TensorOf(Role::kState, name); }
+ops::Array BoundArrays::State(const std::string& name) { return ArrayIn(Role::kState, name); }
 
-at::Tensor BoundTensors::Scratch(const std::string& name) { return TensorOf(Role::kScratch, name); }
+ops::Array BoundArrays::Scratch(const std::string& name) { return ArrayIn(Role::kScratch, name); }
 
-bool BoundTensors::AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
+bool BoundArrays::AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
 
-bool BoundTensors::ContinuesState(const std::string& name) { return Find(Role::kState, name).adds; }
+bool BoundArrays::ContinuesState(const std::string& name) { return Find(Role::kState, name).adds; }
 
-bool BoundTensors::AddsToParameterGradient(const std::string& name) {
+bool BoundArrays::AddsToParameterGradient(const std::string& name) {
   return Find(Role::kParameterGradient, name).adds;
 }
 
-comm::Communicator& BoundTensors::Communicator() {
+comm::Communicator& BoundArrays::Communicator() {
   if (communicator_ == nullptr) {
     throw std::logic_error(absl::StrCat(Where(), "a communicator is not declared"));
   }
@@ -356,12 +347,12 @@ comm::Communicator& BoundTensors::Communicator() {
   return *communicator_;
 }
 
-ops::Workspace BoundTensors::Work(const std::string& scratch) {
+ops::Workspace BoundArrays::Work(const std::string& scratch) {
   const Entry& entry = Find(Role::kScratch, scratch);
   return {.begin = entry.begin, .bytes = BytesOf(entry.spec, types_)};
 }
 
-void BoundTensors::CheckAllUsed() const {
+void BoundArrays::CheckAllUsed() const {
   for (const Entry& entry : entries_) {
     if (!entry.used && entry.role != Role::kConverted) {
       throw std::logic_error(
@@ -374,7 +365,7 @@ void BoundTensors::CheckAllUsed() const {
   }
 }
 
-std::string BoundTensors::Where() const {
+std::string BoundArrays::Where() const {
   std::string name = declaration_.parts.empty() ? "node" : declaration_.parts.front().name;
   return absl::StrCat(name, " ", ToText(pass_), ": ");
 }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "device/bf16.h"
+#include "ops/device_kind.h"
+
+namespace tandem::ops {
+
+using device::Arithmetic;
+using device::Bf16;
+
+enum class ElementKind : uint8_t { kNone, kFloat, kDouble, kBf16, kInt64, kByte };
+
+int64_t BytesOf(ElementKind type);
+const char* ToText(ElementKind type);  // "float32"
+
+// How something else becomes an Array: ops/tensors.h has LibTorch's tensors.
+template <typename From>
+struct ArrayOf;
+
+// A matrix, or a vector as a matrix of one column, in memory that something else owns and that stays where it
+// is: an operation is bound to it once. What has more dims has its first as rows and all others as columns.
+struct Array {
+  Array() = default;  // not defined: an operand that is not there
+  // Contiguous.
+  Array(const void* begin, ElementKind type, DeviceKind on, int64_t rows, int64_t columns)
+      : begin(const_cast<void*>(begin)),
+        type(type),
+        on(on),
+        rows(rows),
+        columns(columns),
+        row_stride(columns) {}
+  template <typename From>
+    requires requires(const From& from) { ArrayOf<From>::Of(from); }
+  Array(const From& from) : Array(ArrayOf<From>::Of(from)) {}  // NOLINT: where one is taken
+
+  bool defined() const { return type != ElementKind::kNone; }
+  int64_t elements() const { return rows * columns; }
+  int64_t bytes() const { return elements() * BytesOf(type); }  // of a contiguous one
+  bool contiguous() const;
+  std::string shape() const;  // "float32 [2, 3] on the CPU"
+
+  // Views of the same memory.
+  Array Transposed() const;
+  Array Rows(int64_t first, int64_t count) const;
+  Array Columns(int64_t first, int64_t count) const;
+  Array Reshaped(int64_t rows, int64_t columns) const;  // of a contiguous one
+
+  void* begin = nullptr;
+  ElementKind type = ElementKind::kNone;
+  DeviceKind on = DeviceKind::kCpu;  // where the memory is
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t row_stride = 0;  // in elements
+  int64_t column_stride = 1;
+};
+
+}  // namespace tandem::ops

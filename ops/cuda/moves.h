@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/attention_shape.h"
+#include "ops/cuda/kernels.h"
+#include "ops/moves.h"
+
+namespace tandem::ops::cuda {
+
+// As kernels.h says.
+template <typename E>
+int Launch(const AddArgs<E>& args, Stream stream);
+int Launch(const CopyArgs& args, Stream stream);
+int Launch(const FillArgs& args, Stream stream);
+
+// The starts of documents, [sequences, length], in int32.
+int CopyStarts(const DocumentStarts& documents, int64_t sequences, int64_t length, int32_t* to,
+               Stream stream);
+
+}  // namespace tandem::ops::cuda

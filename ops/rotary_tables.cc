@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/rotary_tables.h"
+
+#include <cmath>
+#include <vector>
+
+#include "ops/array_checks.h"
+#include "ops/latent_heads.h"
+#include "ops/rope.h"
+#include "ops/tensors.h"
+
+namespace tandem::ops {
+
+void RopeTables(double theta, const RopeScaling& scaling, const Array& cosines, const Array& sines) {
+  const std::vector<double> frequencies = RopeFrequencies(theta, cosines.columns, scaling);
+  const double factor = RopeAttentionFactor(scaling);
+  CheckRows("cosines", cosines, DeviceKind::kCpu);
+  CheckRows("sines", sines, DeviceKind::kCpu);
+  Check(sines.rows == cosines.rows && sines.columns == cosines.columns &&
+            sines.row_stride == cosines.row_stride,
+        "sines are as cosines, not ", sines.shape());
+  return WithStatisticsType(cosines, [&]<typename T>(T) {
+    for (int64_t position = 0; position < cosines.rows; ++position) {
+      T* const cosine = ElementsOf<T>(cosines) + position * cosines.row_stride;
+      T* const sine = ElementsOf<T>(sines) + position * cosines.row_stride;
+      for (int64_t i = 0; i < cosines.columns; ++i) {
+        const double angle = static_cast<double>(position) * frequencies[static_cast<size_t>(i)];
+        cosine[i] = static_cast<T>(factor * std::cos(angle));
+        sine[i] = static_cast<T>(factor * std::sin(angle));
+      }
+    }
+  });
+}
+
+void LatentRotaryTables(const LatentHeads& heads, double theta, const Array& cosines, const Array& sines) {
+  CheckMatrix("cosines", cosines, cosines.rows, heads.head_dim() / 2, DeviceKind::kCpu);
+  CheckMatrix("sines", sines, cosines.rows, heads.head_dim() / 2, DeviceKind::kCpu);
+  RopeTables(theta, {}, cosines.Columns(0, heads.rotary / 2), sines.Columns(0, heads.rotary / 2));
+  return WithStatisticsType(cosines, [&]<typename T>(T) {
+    for (int64_t position = 0; position < cosines.rows; ++position) {
+      for (int64_t i = heads.rotary / 2; i < cosines.columns; ++i) {
+        ElementsOf<T>(cosines)[position * cosines.columns + i] = 1;
+        ElementsOf<T>(sines)[position * cosines.columns + i] = 0;
+      }
+    }
+  });
+}
+
+void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines) {
+  RopeTables(theta, scaling, Array(cosines), Array(sines));
+}
+
+void LatentRotaryTables(const LatentHeads& heads, double theta, at::Tensor& cosines, at::Tensor& sines) {
+  LatentRotaryTables(heads, theta, Array(cosines), Array(sines));
+}
+
+}  // namespace tandem::ops
