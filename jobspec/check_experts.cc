@@ -179,4 +179,23 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
   CheckReportedExperts(check, model);
 }
 
+void CheckBalancedRouting(FieldChecker& check) {
+  constexpr char kField[] = "debug.balanced_routing";
+  if (!check.Usable({kField}) || !check.spec().debug().balanced_routing()) {
+    return;
+  }
+  if (check.IsOkWithin("model") && !check.spec().model().has_moe()) {
+    check.Refuse(kField, "false without experts", "the model has none: omit the key");
+  } else if (check.spec().checkpoint().has_directory()) {
+    check.Refuse(kField, "false in a job that saves checkpoints",
+                 "it is for measuring speed, and what a router without a choice learns is nothing to keep: "
+                 "omit checkpoint.directory, or this key");
+  } else if (check.Usable({"training.validate_every_steps"}) &&
+             check.spec().training().validate_every_steps() > 0) {
+    check.Refuse(kField, "false in a job that validates",
+                 "it is for measuring speed, and its losses say nothing: set training: "
+                 "{validate_every_steps: 0}, or omit this key");
+  }
+}
+
 }  // namespace tandem::jobspec

@@ -47,6 +47,9 @@ void CheckCheckpoint(FieldChecker& check);
 // CheckModel calls it, and what follows.
 void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse);
 
+// Tokens are dealt to experts only where nothing but speed is measured.
+void CheckBalancedRouting(FieldChecker& check);
+
 inline constexpr char kDeepseek[] = "deepseek_v3";
 
 // What a model of model_type deepseek_v3 has beside what others have. Its heads.

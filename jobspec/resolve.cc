@@ -169,6 +169,7 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
   TANDEM_DEFAULT(*resolved.mutable_report(), parameter_norms, true);
   TANDEM_DEFAULT(*resolved.mutable_resources(), device, v1::DEVICE_AUTO);
   TANDEM_DEFAULT(*resolved.mutable_debug(), canaries, false);
+  TANDEM_DEFAULT(*resolved.mutable_debug(), balanced_routing, false);
   return resolved;
 }
 

@@ -36,6 +36,7 @@ Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unu
   CheckModel(check);
   CheckData(check);
   CheckTraining(check);
+  CheckBalancedRouting(check);
   CheckNames(check);
   CheckReplicas(check);
   CheckSchedule(check);

@@ -70,6 +70,9 @@ bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
 }
 
 double ExpectedFill(const MixtureOfExperts& moe) {
+  if (moe.router.deals) {  // to experts that lie apart
+    return std::min(1.0, static_cast<double>(moe.router.top_k) / static_cast<double>(moe.ranks));
+  }
   // That none of the k different experts of a token is among the E / P of the rank.
   double none = 1;
   const auto experts = static_cast<double>(moe.router.experts);

@@ -17,6 +17,7 @@ void CheckRouter(const RouterConfig& config);
 // The k largest scores are chosen, of equal ones those with the smallest index. bias: [E], added to the
 // scores for the choice alone, never in the probabilities; null: none; with sigmoid scores only. Softmax
 // scores are compared as logits. A row with NaN or infinity chooses the first k, with probabilities of NaN.
+// With config.deals the choice is DealtExpert's, and the probabilities are of what it chose.
 template <typename T>
 struct RouteArgs {
   static constexpr const char* kName = "Route";

@@ -22,7 +22,25 @@ struct RouterConfig {
   int64_t groups = 1;
   int64_t groups_per_token = 1;
   double scale = 1;  // of the probabilities
+  // Experts are dealt to the tokens in turn, whatever their scores and groups are: for measurements of speed.
+  // The probabilities are those of the dealt.
+  bool deals = false;
 };
+
+// Where config.deals: the j-th of a token's experts, which are different ones, in no order. Tokens take their
+// top_k in turn from columns of experts / top_k (the first columns may have one more), so that no two experts
+// differ by more than one token, and the experts of a token lie apart: on as many ranks as there can be.
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    inline int64_t
+    DealtExpert(const RouterConfig& config, int64_t token, int64_t j) {
+  const int64_t place = (token * config.top_k + j) % config.experts;
+  const int64_t column = place % config.top_k;
+  const int64_t longer = config.experts % config.top_k;
+  return column * (config.experts / config.top_k) + (column < longer ? column : longer) +
+         place / config.top_k;
+}
 
 // Which of the tokens that chose an expert it has room for, where they are too many.
 enum class DropPolicy : uint8_t {

@@ -351,6 +351,7 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.topology = MakeTopology(plan.grid, /*rank=*/0);
   plan.train = Train(resolved, plan.topology);
   plan.model = jobspec::ModelConfigOf(resolved.model());
+  plan.model.moe.router.deals = resolved.debug().balanced_routing();
   plan.resolved_model = resolved.model();
   plan.resolved_training = resolved.training();
   plan.resolved_precision = resolved.precision();

@@ -40,10 +40,10 @@ void AppendModel(const JobPlan& plan, std::string& text) {
   AppendRow(text, "layers", GroupedText(model.num_hidden_layers));
   AppendRow(text, "hidden, intermediate", absl::StrCat(model.hidden_size, ", ", model.intermediate_size));
   if (const ops::RouterConfig& router = model.moe.router; router.experts > 0) {
-    AppendRow(
-        text, "experts",
-        absl::StrCat(router.experts, " of ", model.moe.intermediate_size, ", ", router.top_k, " a token; ",
-                     GroupedText(model::NumActiveParameters(model)), " parameters active"));
+    AppendRow(text, "experts",
+              absl::StrCat(router.experts, " of ", model.moe.intermediate_size, ", ", router.top_k,
+                           " a token; ", GroupedText(model::NumActiveParameters(model)), " parameters active",
+                           router.deals ? "; dealt evenly, for measurements of speed" : ""));
     if (model.moe.capacity.factor > 0) {
       AppendRow(text, "capacity", CapacityText(plan));
     }

@@ -239,6 +239,9 @@ class Rank::Impl {
     const std::map<std::string, double> sent = plan::SentBytes(plan_);
     ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
     send_(std::move(message));
+    if (communicators_.report.rank() == 0 && plan_.model.moe.router.deals) {
+      WarnOfDealing(start.step);
+    }
     if (communicators_.report.rank() == 0) {
       platform::Log(platform::LogLevel::kInfo, "the text", {{"files", text_.summary}});
       v1::FromTrainer text;
@@ -247,6 +250,18 @@ class Rank::Impl {
       text.mutable_training_warning()->set_is_data(true);
       send_(std::move(text));
     }
+  }
+
+  void WarnOfDealing(int64_t step) const {
+    constexpr char kWarning[] =
+        "this job measures speed alone: debug.balanced_routing deals the tokens evenly to the experts, "
+        "whatever "
+        "the router says, and the losses mean nothing";
+    platform::Log(platform::LogLevel::kWarning, kWarning, {});
+    v1::FromTrainer message;
+    message.mutable_training_warning()->set_step(step);
+    message.mutable_training_warning()->set_message(kWarning);
+    send_(std::move(message));
   }
 
   void Answer(const std::vector<uint64_t>& ids, const std::string& error) const {

@@ -161,6 +161,11 @@ Outcome Describe(Context& context, Client& client, const DescribeOptions& option
                 100.0 * static_cast<double>(job.skipped_steps()) / static_cast<double>(job.last_step())));
   }
   out.Row("data", Escape(job.data()));
+  if (job.resolved().debug().balanced_routing()) {
+    out.Row(
+        "measures",
+        "speed alone: debug.balanced_routing deals the tokens to the experts, and the losses mean nothing");
+  }
   if (job.has_progress()) {
     out.Row("progress", ProgressText(job.progress()));
   }

@@ -132,7 +132,12 @@ void Run(const RouteArgs<T>& args) {
     const T* const logits = args.logits + token * config.experts;
     int64_t* const chosen = args.chosen + token * k;
     T* const out = args.probabilities + token * k;
-    if (!chooser.Choose(logits, chosen)) {
+    if (config.deals) {
+      for (int64_t j = 0; j < k; ++j) {
+        chosen[j] = DealtExpert(config, token, j);
+      }
+      std::sort(chosen, chosen + k);
+    } else if (!chooser.Choose(logits, chosen)) {
       std::iota(chosen, chosen + k, 0);
       std::fill_n(out, k, std::numeric_limits<T>::quiet_NaN());
       continue;

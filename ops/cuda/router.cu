@@ -40,7 +40,7 @@ struct TokenMemory {
   T* keys;           // [E]: what is compared
   T* scores;         // [k]: of the chosen, before scaling
   T* sums;           // [groups]
-  int64_t* largest;  // [k]: the chosen, largest first
+  int64_t* largest;  // [k]: the chosen, largest first or as they are dealt
   int64_t* allowed;  // [groups]
 };
 
@@ -77,6 +77,19 @@ __device__ void AllowGroups(const RouterConfig& config, const T* logits, const T
   __syncwarp();
 }
 
+// from: [k], different experts in any order, written by the warp. chosen: [k], ascending.
+__device__ void PutAscending(int64_t k, const int64_t* from, int64_t* chosen) {
+  __syncwarp();
+  for (int64_t j = LaneOf(); j < k; j += 32) {
+    int64_t place = 0;
+    for (int64_t other = 0; other < k; ++other) {
+      place += from[other] < from[j];
+    }
+    chosen[place] = from[j];
+  }
+  __syncwarp();
+}
+
 // chosen: [k], ascending. False where a logit is NaN or infinite: nothing was chosen.
 template <typename T>
 __device__ bool Choose(const RouterConfig& config, const T* logits, const T* bias,
@@ -109,15 +122,7 @@ __device__ bool Choose(const RouterConfig& config, const T* logits, const T* bia
       memory.largest[j] = last.index;
     }
   }
-  __syncwarp();
-  for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
-    int64_t place = 0;
-    for (int64_t other = 0; other < config.top_k; ++other) {
-      place += memory.largest[other] < memory.largest[j];
-    }
-    chosen[place] = memory.largest[j];
-  }
-  __syncwarp();
+  PutAscending(config.top_k, memory.largest, chosen);
   return true;
 }
 
@@ -173,7 +178,12 @@ __global__ void RouteTokens(RouteArgs<T> args) {
   const T* const logits = args.logits + token * config.experts;
   int64_t* const chosen = args.chosen + token * config.top_k;
   T* const probabilities = args.probabilities + token * config.top_k;
-  if (!Choose(config, logits, args.bias, memory, chosen)) {
+  if (config.deals) {
+    for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
+      memory.largest[j] = DealtExpert(config, token, j);
+    }
+    PutAscending(config.top_k, memory.largest, chosen);
+  } else if (!Choose(config, logits, args.bias, memory, chosen)) {
     for (int64_t j = LaneOf(); j < config.top_k; j += 32) {
       chosen[j] = j;
       probabilities[j] = static_cast<T>(nan(""));

@@ -240,6 +240,16 @@ TEST_F(CommandTest, DescribeShowsEverything) {
   EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
 }
 
+TEST_F(CommandTest, DescribeSaysThatTokensAreDealt) {
+  server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 9)};
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_EQ(console_.out.find("\nmeasures "), std::string::npos) << console_.out;
+  server_->jobs[0].mutable_resolved()->mutable_debug()->set_balanced_routing(true);
+  console_.out.clear();
+  EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
+  EXPECT_THAT(console_.out, testing::HasSubstr("\nmeasures     speed alone: debug.balanced_routing deals"));
+}
+
 TEST_F(CommandTest, DescribeSaysWhatAReasonMeans) {
   v1::Job job = SampleJob(v1::JOB_STATE_FAILED, 9);
   job.mutable_cause()->set_reason("WorkerDisk");

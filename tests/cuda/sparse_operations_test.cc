@@ -84,7 +84,12 @@ std::vector<RouterCase> Routers() {
             .groups_per_token = 4,
             .scale = 2.5},
            true},
-          {"grouped softmax", {.experts = 24, .top_k = 4, .groups = 6, .groups_per_token = 2}, false, 301}};
+          {"grouped softmax", {.experts = 24, .top_k = 4, .groups = 6, .groups_per_token = 2}, false, 301},
+          {"dealt", {.experts = 128, .top_k = 8, .normalize = true, .deals = true}, false, 301},
+          {"dealt, most of them",
+           {.experts = 40, .top_k = 33, .score = kSigmoid, .normalize = true, .deals = true},
+           false,
+           301}};
 }
 
 TEST_P(CudaSparseOperationsTest, Route) {

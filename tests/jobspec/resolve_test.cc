@@ -38,7 +38,7 @@ TEST(ResolveTest, FillsEveryDefault) {
                      head { compute: COMPUTE_TYPE_FP32 transport: COMPUTE_TYPE_FP32 } }
          report { parameter_norms: true }
          resources { device: DEVICE_AUTO }
-         debug { canaries: false })",
+         debug { canaries: false balanced_routing: false })",
       &expected));
   const v1::JobSpec resolved = Resolved(kGoodSpec);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(resolved, expected))

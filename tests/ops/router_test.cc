@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -109,6 +110,44 @@ TEST_P(RouterTest, MatchesAutograd) {
                                              grad_logits)();
       EXPECT_LE(RelativeError(grad_logits, logits.grad()), Tolerance(type));
     }
+  }
+}
+
+TEST_P(RouterTest, DealtTokensAreSpreadEvenlyWhateverTheScores) {
+  Numbers numbers(72);
+  for (const RouterConfig& config :
+       std::vector<RouterConfig>{{.experts = 8, .top_k = 2, .normalize = true, .deals = true},
+                                 {.experts = 7, .top_k = 3, .deals = true},
+                                 {.experts = 5, .top_k = 5, .deals = true},
+                                 {.experts = 16,
+                                 .top_k = 6,
+                                 .score = kSigmoid,
+                                 .groups = 4,
+                                 .groups_per_token = 2,
+                                 .deals = true}}) {
+    SCOPED_TRACE(testing::Message() << config.top_k << " of " << config.experts);
+    const int64_t tokens = 37;
+    at::Tensor logits = numbers.Normal({tokens, config.experts}).to(GetParam());
+    logits.select(1, 3).fill_(100);  // all would choose it
+    const Routed routed = RouteAll(config, logits);
+    std::vector<int64_t> loads(static_cast<size_t>(config.experts));
+    const std::vector<int64_t> chosen = ToVector(routed.chosen);
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      ++loads.at(static_cast<size_t>(chosen[i]));
+      EXPECT_TRUE(i % static_cast<size_t>(config.top_k) == 0 || chosen[i - 1] < chosen[i]) << "ascending";
+    }
+    // Of two ranks with half of the experts each, both see every token.
+    for (int64_t token = 0; config.experts % 2 == 0 && token < tokens; ++token) {
+      EXPECT_LT(chosen[static_cast<size_t>(token * config.top_k)], config.experts / 2);
+      EXPECT_GE(chosen[static_cast<size_t>((token + 1) * config.top_k - 1)], config.experts / 2);
+    }
+    EXPECT_LE(*std::max_element(loads.begin(), loads.end()) - *std::min_element(loads.begin(), loads.end()),
+              1);
+    const at::Tensor wide = logits.to(at::kDouble);
+    at::Tensor scores = config.score == kSigmoid ? wide.sigmoid() : wide.softmax(-1);
+    scores = scores.gather(1, routed.chosen);
+    EXPECT_LE(RelativeError(routed.probabilities, config.normalize ? scores / scores.sum(-1, true) : scores),
+              Tolerance(GetParam()));
   }
 }
 

@@ -153,6 +153,9 @@ TEST(ExpertParallelJobTest, ChunksAreExactWhereMostOfThemWouldStayEmpty) {
   EXPECT_FALSE(MakeJob(options).model.moe.exact_chunks == MakeJob(OnFourRanks()).model.moe.exact_chunks);
   EXPECT_NEAR(ExpectedFill(MakeJob(options).model.moe), 0.5, 1e-12);
   EXPECT_NEAR(ExpectedFill(MakeJob(OnFourRanks()).model.moe), 5.0 / 6, 1e-12);
+  JobOptions dealt = OnFourRanks();
+  dealt.balanced_routing = true;
+  EXPECT_EQ(ExpectedFill(MakeJob(dealt).model.moe), 1);
 }
 
 // Every rank makes the same exchanges: of a layer's rows, experts and probabilities, of what became of the

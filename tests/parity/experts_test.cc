@@ -38,6 +38,35 @@ TEST(ExpertsTest, DeepseekV3GivesTheSameBitsOnOneTwoAndFourRanks) {
   }
 }
 
+// What a microbatch's tokens are dealt depends on nothing else.
+TEST(ExpertsTest, DealtTokensAreSpreadEvenlyAndAlikeOnAnyRanks) {
+  JobOptions options = Mixtral(4);
+  options.balanced_routing = true;
+  const JobRun one = RunOn(1, options);
+  const int64_t tokens = 12 * options.micro_batch_size * options.sequence_length * options.experts_per_token /
+                         options.num_experts;
+  for (const v1::StepReport& step : one.steps) {
+    ASSERT_EQ(step.norms().experts_size(), 2);
+    for (const v1::ExpertLoad& load : step.norms().experts()) {
+      EXPECT_THAT(load.tokens(), testing::Each(tokens));
+    }
+  }
+  for (const int ranks : {2, 4}) {
+    SCOPED_TRACE(ranks);
+    ExpectSameBits(one, RunOn(ranks, options));
+  }
+  options.expert_parallel = 2;
+  for (const bool overlap : {false, true}) {
+    options.overlap = overlap;
+    const JobRun shared = RunOn(2, options);
+    for (const v1::StepReport& step : shared.steps) {
+      for (const v1::ExpertLoad& load : step.norms().experts()) {
+        EXPECT_THAT(load.tokens(), testing::Each(tokens));
+      }
+    }
+  }
+}
+
 // Rooms are for the tokens of a microbatch: which ranks share the microbatches does not matter.
 TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
   JobOptions options = Mixtral(6);

@@ -137,6 +137,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
   spec.mutable_debug()->set_canaries(options.canaries);
+  spec.mutable_debug()->set_balanced_routing(options.balanced_routing);
   training.set_recompute(options.recompute);
   spec.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(options.keep_gathered);
   training.set_nonfinite_gradients(options.stop_on_nonfinite ? v1::NONFINITE_GRADIENTS_STOP

@@ -39,6 +39,7 @@ struct JobOptions {
   std::string keep_gathered = "none";  // as in the spec
   bool stop_on_nonfinite = false;
   bool canaries = false;
+  bool balanced_routing = false;
   std::string model_type = "llama";
   int num_experts = 0;  // of the sparse layers, with other model types
   int experts_per_token = 2;

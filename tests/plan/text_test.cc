@@ -55,6 +55,14 @@ TEST(PlanTextTest, TheUnitsAddUpToTheParametersOfTheModel) {
   }
 }
 
+TEST(PlanTextTest, SaysThatTokensAreDealt) {
+  v1::JobSpec spec = SparseJob("sequential", "exact");
+  EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("dealt")));
+  spec.mutable_debug()->set_balanced_routing(true);
+  EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}),
+              ContainsRegex("experts .* a token; .* active; dealt evenly, for measurements of speed\n"));
+}
+
 TEST(PlanTextTest, SaysWhatPackedDocumentsAreAndHowTheyAreCounted) {
   v1::JobSpec spec = TestJob();
   EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("documents")));
