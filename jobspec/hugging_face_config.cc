@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/message.h"
+#include "jobspec/hugging_face_families.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
@@ -30,13 +31,15 @@ using Json = nlohmann::json;
 constexpr int64_t kMaxConfigBytes = 1 << 20;
 constexpr char kHuggingFace[] = "model.hugging_face";
 
-// Fields that change the numbers, and the only values with which we compute the same ones.
+// Fields that change the numbers, and the only values with which we compute the same ones; null is one of
+// them, but of is_never_null, which transformers takes for another.
 struct Supported {
   const char* key;
   const char* value;  // JSON
+  bool is_never_null = false;
 };
 constexpr Supported kSupported[] = {
-    {"hidden_act", "\"silu\""},
+    {"hidden_act", "\"silu\"", true},
     {"attention_bias", "false"},
     {"mlp_bias", "false"},
     {"attention_dropout", "0"},
@@ -44,7 +47,6 @@ constexpr Supported kSupported[] = {
     {"partial_rotary_factor", "1"},
     {"pretraining_tp", "1"},
     {"quantization_config", "null"},
-    {"layer_types", "null"},
     {"no_rope_layers", "null"},
     {"logits_soft_cap", "null"},
     {"embedding_multiplier", "1"},
@@ -57,12 +59,10 @@ constexpr Supported kSupported[] = {
     {"mlp_only_layers", "[]"},
     {"use_sliding_window", "false"},
     {"output_router_logits", "false"},
-    {"rope_interleave", "true"},
+    {"rope_interleave", "true", true},
     {"scoring_func", "\"sigmoid\""},
     {"topk_method", "\"noaux_tc\""},
     {"moe_layer_freq", "1"},
-    {"num_nextn_predict_layers", "0"},
-    {"num_mtp_layers", "0"},
     {"pruned_heads", "{}"},
     {"is_encoder_decoder", "false"},
     {"add_cross_attention", "false"},
@@ -97,55 +97,32 @@ constexpr std::string_view kWithoutConsequence[] = {
     "qk_head_dim", "max_window_layers", "num_local_experts", "num_experts", "n_routed_experts",
     "num_experts_per_tok", "head_dim"};
 
-// Models that have our layers, under our names of their parameters.
-struct Architecture {
-  const char* name;
-  const char* model_type;
-  bool has_experts;
-  bool has_latent_attention = false;
-};
-constexpr Architecture kArchitectures[] = {
-    {"LlamaForCausalLM", "llama", false},
-    {"MixtralForCausalLM", "mixtral", true},
-    {"Qwen3MoeForCausalLM", "qwen3_moe", true},
-    {"DeepseekV3ForCausalLM", "deepseek_v3", true, true},
-};
-
-// What a field is where the file is silent too: a JSON value, or one of these.
-constexpr char kRequired[] = "required";
-constexpr char kLeft[] = "left";  // to Resolve
-
 // A field that the file has under the same name.
 struct Field {
   const char* name;
-  const char* missing;
-  bool of_llama = false;  // the other architectures' defaults are others: their files must say it
+  bool may_be_null = false;  // Resolve's then
 };
 constexpr Field kSizes[] = {
-    {"hidden_size", kRequired},           {"intermediate_size", kRequired},
-    {"num_hidden_layers", kRequired},     {"num_attention_heads", kRequired},
-    {"num_key_value_heads", kLeft, true},
+    {"hidden_size"},         {"intermediate_size"},         {"num_hidden_layers"},
+    {"num_attention_heads"}, {"num_key_value_heads", true},
 };
 constexpr Field kOthers[] = {
-    {"vocab_size", kRequired},     {"max_position_embeddings", kLeft}, {"rms_norm_eps", "1e-6", true},
-    {"rope_theta", "10000", true}, {"initializer_range", "0.02"},      {"tie_word_embeddings", "false"},
+    {"vocab_size"}, {"max_position_embeddings"}, {"rms_norm_eps"},
+    {"rope_theta"}, {"initializer_range"},       {"tie_word_embeddings"},
 };
 constexpr Field kLatentAttention[] = {
-    {"q_lora_rank", kLeft},          {"kv_lora_rank", kRequired}, {"qk_nope_head_dim", kRequired},
-    {"qk_rope_head_dim", kRequired}, {"v_head_dim", kRequired},
+    {"q_lora_rank", true}, {"kv_lora_rank"}, {"qk_nope_head_dim"}, {"qk_rope_head_dim"}, {"v_head_dim"},
 };
 constexpr Field kExperts[] = {
-    {"moe_intermediate_size", kRequired},
-    {"decoder_sparse_step", kLeft},
-    {"norm_topk_prob", kRequired},
+    {"moe_intermediate_size"},
+    {"decoder_sparse_step", true},
+    {"norm_topk_prob"},
 };
 constexpr Field kGroupedExperts[] = {
-    {"first_k_dense_replace", kRequired},
-    {"n_shared_experts", kRequired},
-    {"n_group", kRequired},
-    {"topk_group", kRequired},
-    {"routed_scaling_factor", kRequired},
+    {"first_k_dense_replace"}, {"n_shared_experts"}, {"n_group"}, {"topk_group"}, {"routed_scaling_factor"},
 };
+// Layers that predict further tokens, behind the others: their weights are left out.
+constexpr const char* kPredicting[] = {"num_nextn_predict_layers", "num_mtp_layers"};
 
 template <size_t n>
 bool Names(const Field (&fields)[n], std::string_view key) {
@@ -154,8 +131,10 @@ bool Names(const Field (&fields)[n], std::string_view key) {
 }
 
 bool IsKnown(std::string_view key) {
-  return key.starts_with('_') || Names(kSizes, key) || Names(kOthers, key) || Names(kLatentAttention, key) ||
-         Names(kExperts, key) || Names(kGroupedExperts, key) ||
+  return key.starts_with('_') || key == "layer_types" ||
+         std::find(std::begin(kPredicting), std::end(kPredicting), key) != std::end(kPredicting) ||
+         Names(kSizes, key) || Names(kOthers, key) || Names(kLatentAttention, key) || Names(kExperts, key) ||
+         Names(kGroupedExperts, key) ||
          std::find(std::begin(kWithoutConsequence), std::end(kWithoutConsequence), key) !=
              std::end(kWithoutConsequence) ||
          std::any_of(std::begin(kSupported), std::end(kSupported),
@@ -178,23 +157,33 @@ class HuggingFaceReader {
     if (!Load(file)) {
       return;
     }
-    CheckArchitecture();
-    TakeRopeParameters();
+    FindFamily();
+    MoveRopeParameters();
+    if (family_ != nullptr) {
+      MoveExperts();
+      AddDefaults(*family_, json_);
+    }
+    ReadScaling();
     CheckSupported();
+    CheckLayerTypes();
+    CheckPredicting();
     CheckKnown();
+    if (family_ == nullptr) {
+      return;
+    }
     ReadFields(kSizes, model_);
-    if (architecture_ != nullptr && architecture_->has_latent_attention) {
+    if (family_->has_latent_attention) {
       ReadFields(kLatentAttention, *model_.mutable_latent_attention());  // its head_dim is another
     } else {
-      ReadField({"head_dim", kLeft}, model_);
+      ReadField({"head_dim", true}, model_);
     }
     ReadFields(kOthers, model_);
-    if (architecture_ != nullptr && architecture_->has_experts) {
+    if (family_->experts != nullptr) {
       ReadExperts(*model_.mutable_moe());
     }
     if (violations_.size() == before) {
       if (!model_.has_model_type()) {
-        model_.set_model_type(architecture_->model_type);
+        model_.set_model_type(family_->model_type);
       }
       model_.clear_hugging_face();
     }
@@ -233,66 +222,105 @@ class HuggingFaceReader {
     return true;
   }
 
-  void CheckArchitecture() {
-    const Json architectures = json_.value("architectures", Json());
-    const Json type = json_.value("model_type", Json());
-    for (const Architecture& known : kArchitectures) {
-      const bool listed =
-          architectures.is_array() && architectures.size() == 1 && architectures[0] == known.name;
-      if (listed ? type.is_null() || type == known.model_type
-                 : architectures.is_null() && type == known.model_type) {
-        architecture_ = &known;
-        return;
-      }
+  Json Of(const char* key) const { return json_.value(key, Json()); }
+
+  void FindFamily() {
+    family_ = FamilyOf(json_);
+    if (family_ != nullptr) {
+      return;
     }
-    const auto text = [](std::string* out, const Architecture& known) {
-      absl::StrAppend(out, known.name, " (model_type ", known.model_type, ")");
+    const Json architectures = Of("architectures");
+    const auto text = [](std::string* out, const HuggingFaceFamily& known) {
+      absl::StrAppend(out, known.architecture, " (model_type ", known.model_type, ")");
     };
-    Refuse(absl::StrCat("architecture ", architectures.is_null() ? type.dump() : architectures.dump()),
-           absl::StrJoin(kArchitectures, ", ", text), "not built yet: other architectures; use one of these");
+    Refuse(absl::StrCat("architecture ",
+                        architectures.is_null() ? Of("model_type").dump() : architectures.dump()),
+           absl::StrJoin(HuggingFaceFamilies(), ", ", text),
+           "not built yet: other architectures; use one of these");
   }
 
   // Auxiliary losses are of jobs, not of models: theirs are another formula, over all layers at once.
   void ReadExperts(v1::MixtureOfExperts& moe) {
-    const char* const count = json_.contains("n_routed_experts")    ? "n_routed_experts"
-                              : json_.contains("num_local_experts") ? "num_local_experts"
-                                                                    : "num_experts";
-    ReadField({"num_experts", kRequired}, moe, count);
-    ReadField({"num_experts_per_tok", kRequired}, moe);
-    if (std::string_view(architecture_->model_type) == "mixtral") {
+    ReadField({"num_experts"}, moe, family_->experts);
+    ReadField({"num_experts_per_tok"}, moe);
+    if (std::string_view(family_->model_type) == "mixtral") {
       return;  // the others follow
     }
     ReadFields(kExperts, moe);
-    if (architecture_->has_latent_attention) {
+    if (family_->has_latent_attention) {
       ReadFields(kGroupedExperts, moe);
     }
   }
 
+  // Newer files have another name for their number.
+  void MoveExperts() {
+    const Json too = family_->experts_too == nullptr ? Json() : Of(family_->experts_too);
+    if (too.is_null()) {
+      return;
+    }
+    if (!json_.contains(family_->experts)) {
+      json_[family_->experts] = too;
+    } else if (too != Of(family_->experts)) {
+      Refuse(absl::StrCat(family_->experts_too, " ", too.dump()),
+             absl::StrCat(Of(family_->experts).dump(), ", as in ", family_->experts), "mend the file");
+    }
+  }
+
+  const char* RopeName() const {
+    return Of("rope_scaling").empty() ? "rope_parameters" : "rope_scaling";  // wins where both are there
+  }
+
   // Newer files keep these fields in rope_parameters.
-  void TakeRopeParameters() {
-    const bool older = !json_.value("rope_scaling", Json()).empty();  // it wins where both are there
-    const char* const name = older ? "rope_scaling" : "rope_parameters";
-    const Json rope = json_.value(name, Json());
+  void MoveRopeParameters() {
+    const Json rope = Of(RopeName());
+    for (const char* const key : {"rope_theta", "partial_rotary_factor"}) {
+      const Json of_rope = rope.is_object() ? rope.value(key, Json()) : Json();
+      const Json own = Of(key);
+      if (of_rope.is_null()) {
+        continue;
+      }
+      if (own.is_null()) {
+        json_[key] = of_rope;
+      } else if (of_rope != own) {
+        Refuse(absl::StrCat(key, " ", own.dump()), absl::StrCat(of_rope.dump(), ", as in rope_parameters"),
+               "mend the file");
+      }
+    }
+  }
+
+  void ReadScaling() {
+    const Json rope = Of(RopeName());
     if (rope.is_null()) {
       return;
     }
     v1::RopeScaling scaling;
     if (const std::string problem = ReadRopeScaling(json_, rope, scaling); !problem.empty()) {
-      Refuse(absl::StrCat(name, " ", rope.dump()), "of the type linear, llama3, yarn or default",
+      Refuse(absl::StrCat(RopeName(), " ", rope.dump()), "of the type linear, llama3, yarn or default",
              absl::StrCat(problem, ": use a model without it"));
-      return;
-    }
-    if (scaling.has_type() && !model_.has_rope_scaling()) {
+    } else if (scaling.has_type() && !model_.has_rope_scaling()) {
       *model_.mutable_rope_scaling() = scaling;
     }
-    for (const char* const key : {"rope_theta", "partial_rotary_factor"}) {
-      const Json of_rope = rope.value(key, Json());
-      const Json own = json_.value(key, Json());
-      if (own.is_null()) {
-        json_[key] = of_rope;
-      } else if (!of_rope.is_null() && of_rope != own) {
-        Refuse(absl::StrCat(key, " ", own.dump()), absl::StrCat(of_rope.dump(), ", as in rope_parameters"),
-               "mend the file");
+  }
+
+  // What newer files say beside the other keys.
+  void CheckLayerTypes() {
+    const Json types = Of("layer_types");
+    const bool full = types.is_array() && std::all_of(types.begin(), types.end(), [](const Json& type) {
+                        return type == "full_attention";
+                      });
+    if (!types.is_null() && (!full || Json(types.size()) != Of("num_hidden_layers"))) {
+      Refuse(absl::StrCat("layer_types ", types.dump()), "full_attention for each of num_hidden_layers",
+             "not built yet: layers of other kinds; use a model without them");
+    }
+  }
+
+  void CheckPredicting() {
+    const bool allowed = family_ != nullptr && family_->has_latent_attention;
+    for (const char* const key : kPredicting) {
+      const Json value = Of(key);
+      if (!value.is_null() && value != 0 && !(allowed && value.is_number_unsigned())) {
+        Refuse(absl::StrCat(key, " ", value.dump()), allowed ? "an integer >= 0" : "0",
+               allowed ? "mend the file" : "not built yet: layers that predict further tokens");
       }
     }
   }
@@ -320,12 +348,18 @@ class HuggingFaceReader {
   void CheckSupported() {
     for (const Supported& supported : kSupported) {
       const auto found = json_.find(supported.key);
-      if (found == json_.end() || found->is_null()) {
+      if (found == json_.end() || (found->is_null() && !supported.is_never_null) ||
+          *found == Json::parse(supported.value)) {
         continue;
       }
-      if (*found != Json::parse(supported.value)) {
+      const bool quantised = std::string_view(supported.key) == "quantization_config";
+      const bool no_window = std::string_view(supported.key) == "sliding_window" && family_ != nullptr &&
+                             std::string_view(family_->model_type) == "qwen3_moe" &&
+                             Of("use_sliding_window") != true;  // counts together with that alone
+      if (!no_window) {
         Refuse(absl::StrCat(supported.key, " ", found->dump()), supported.value,
-               "not built yet, and it changes the numbers: use a model without it");
+               quantised ? "the weights are quantised: cast the model to bf16 first"
+                         : "not built yet, and it changes the numbers: use a model without it");
       }
     }
   }
@@ -337,31 +371,20 @@ class HuggingFaceReader {
     }
   }
 
-  // Sets a field of `message` from the file's value of that name, or of `key`, where the job leaves it out.
+  // Sets a field of `message` from the value of that name, or of `key`, where the job leaves it out.
   void ReadField(const Field& field, google::protobuf::Message& message, const char* key = nullptr) {
     key = key == nullptr ? field.name : key;
     const FieldDescriptor& type = *message.GetDescriptor()->FindFieldByName(field.name);
     if (message.GetReflection()->HasField(message, &type)) {
       return;
     }
-    Json value = json_.value(key, Json());
-    const bool llama = architecture_ == nullptr || std::string_view(architecture_->model_type) == "llama";
-    const std::string_view missing = field.of_llama && !llama ? kRequired : field.missing;
-    if (value.is_null() && missing == kRequired) {
-      Refuse(absl::StrCat("a file without ", key), absl::StrCat("a config.json with ", key),
-             absl::StrCat("add ", PathOf(message), field.name, " to the job"));
-    } else if (!value.is_null()) {
-      if (const char* expected = Set(message, type, value); expected != nullptr) {
-        Refuse(absl::StrCat(key, " ", value.dump()), expected, "mend the file");
-      }
-    } else if (missing != kLeft) {
-      Set(message, type, Json::parse(missing));
+    const Json value = Of(key);
+    if (value.is_null() && field.may_be_null) {
+      return;
     }
-  }
-
-  std::string PathOf(const google::protobuf::Message& message) const {
-    const bool experts = message.GetDescriptor() == v1::MixtureOfExperts::descriptor();
-    return &message == &model_ ? "model." : experts ? "model.moe." : "model.latent_attention.";
+    if (const char* expected = Set(message, type, value); expected != nullptr) {
+      Refuse(absl::StrCat(key, " ", value.dump()), expected, "mend the file");
+    }
   }
 
   // Returns what the value should have been, or null.
@@ -404,7 +427,7 @@ class HuggingFaceReader {
   v1::Model& model_;
   std::vector<v1::Violation>& violations_;
   Json json_;
-  const Architecture* architecture_ = nullptr;  // of the file, where it is known
+  const HuggingFaceFamily* family_ = nullptr;  // of the file, where it is known
 };
 
 }  // namespace

@@ -173,14 +173,45 @@ TEST_F(LocalizeTest, WhatWeDoNotComputeOfAMixtureIsRefusedByName) {
               HasSubstr("mlp_only_layers [0] is not allowed; allowed: []"));
   EXPECT_THAT(errors_with(kQwen3Moe, "\"num_experts\": 8", "\"num_experts\": 3000000000"),
               HasSubstr("num_experts 3000000000 is not allowed; allowed: an integer"));
-  EXPECT_THAT(errors_with(kDeepseekV3, "\"num_nextn_predict_layers\": 0", "\"num_nextn_predict_layers\": 1"),
+  EXPECT_THAT(errors_with(kMixtral, "\"head_dim\": null", "\"num_nextn_predict_layers\": 1"),
               HasSubstr("num_nextn_predict_layers 1 is not allowed; allowed: 0"));
+  EXPECT_THAT(errors_with(kDeepseekV3, "\"num_nextn_predict_layers\": 0", "\"num_nextn_predict_layers\": -1"),
+              HasSubstr("num_nextn_predict_layers -1 is not allowed; allowed: an integer >= 0"));
+  EXPECT_THAT(errors_with(kDeepseekV3, "\"num_nextn_predict_layers\": 0",
+                          "\"quantization_config\": {\"quant_method\": \"fp8\"}"),
+              HasSubstr("the weights are quantised: cast the model to bf16 first"));
   EXPECT_THAT(errors_with(kDeepseekV3, "\"rope_interleave\": true", "\"rope_interleave\": false"),
               HasSubstr("rope_interleave false is not allowed; allowed: true"));
-  EXPECT_THAT(errors_with(kDeepseekV3, "\"kv_lora_rank\": 16, ", ""),
-              HasSubstr("a file without kv_lora_rank"));
-  EXPECT_THAT(errors_with(kMixtral, "\"num_local_experts\": 6, ", ""),
-              HasSubstr("a file without num_experts"));
+  EXPECT_THAT(errors_with(kDeepseekV3, "\"rope_interleave\": true", "\"rope_interleave\": null"),
+              HasSubstr("rope_interleave null is not allowed; allowed: true"));
+  EXPECT_THAT(errors_with(kQwen3Moe, "\"num_experts\": 8", "\"num_experts\": 8, \"num_local_experts\": 6"),
+              HasSubstr("num_local_experts 6 is not allowed; allowed: 8, as in num_experts"));
+  EXPECT_THAT(errors_with(kQwen3Moe, "\"use_sliding_window\": false", "\"use_sliding_window\": true"),
+              HasSubstr("use_sliding_window true is not allowed"));
+  EXPECT_THAT(errors_with(kMixtral, "\"sliding_window\": null", "\"sliding_window\": 4096"),
+              HasSubstr("sliding_window 4096 is not allowed"));
+  for (const char* const types : {"[\"full_attention\", \"sliding_attention\"]", "[\"full_attention\"]"}) {
+    EXPECT_THAT(errors_with(kQwen3Moe, "\"mlp_only_layers\": []", absl::StrCat("\"layer_types\": ", types)),
+                HasSubstr("allowed: full_attention for each of num_hidden_layers"));
+  }
+}
+
+TEST_F(LocalizeTest, WhatOtherKeysSayTooIsTaken) {
+  const auto errors_with = [&](std::string config, const std::string& from, const std::string& to) {
+    config.replace(config.find(from), from.size(), to);
+    return Errors(config);
+  };
+  EXPECT_EQ(errors_with(kQwen3Moe, "\"sliding_window\": null", "\"sliding_window\": 4096"), "")
+      << "use_sliding_window is false";
+  EXPECT_EQ(errors_with(kQwen3Moe, "\"mlp_only_layers\": []",
+                        "\"layer_types\": [\"full_attention\", \"full_attention\"]"),
+            "");
+  for (const char* const experts :
+       {"\"num_local_experts\": 8, \"num_experts\": 8", "\"num_local_experts\": 8"}) {
+    EXPECT_EQ(errors_with(kQwen3Moe, "\"num_experts\": 8", experts), "");
+  }
+  EXPECT_EQ(errors_with(kDeepseekV3, "\"num_nextn_predict_layers\": 0", "\"num_nextn_predict_layers\": 1"),
+            "");
 }
 
 TEST_F(LocalizeTest, AFolderWithAConfigFileWillDo) {
@@ -198,26 +229,26 @@ TEST_F(LocalizeTest, WhatTheFileLeavesOutIsHuggingFacesDefault) {
   EXPECT_EQ(spec.model().rms_norm_eps(), 1e-6);
   EXPECT_EQ(spec.model().rope_theta(), 7.5);
   EXPECT_FALSE(spec.model().tie_word_embeddings());
-  EXPECT_FALSE(spec.model().has_max_position_embeddings());
+  EXPECT_EQ(spec.model().max_position_embeddings(), 2048);
 }
 
-// transformers takes other values there for each of them: 1e6 and 1e-5 for a mixtral, 2.5 and true for a
-// deepseek_v3.
-TEST_F(LocalizeTest, WhatOnlyALlamaMayLeaveOutIsAskedForByTheJobsKey) {
+// All of them: tests/e2e/test_families.py.
+TEST_F(LocalizeTest, WhatTheFileLeavesOutIsOfItsFamily) {
   const auto without = [&](std::string config, const std::string& field) {
-    return Errors(config.replace(config.find(field), field.size(), ""));
+    v1::JobSpec spec = Spec(config.replace(config.find(field), field.size(), ""));
+    EXPECT_EQ(ToText(Localize(spec)), "");
+    return spec.model();
   };
-  const auto asks = [](const std::string& key) { return HasSubstr("; add " + key + " to the job\n"); };
-  EXPECT_THAT(without(kMixtral, "\"rope_theta\": 1000000.0, "), asks("model.rope_theta"));
-  EXPECT_THAT(without(kMixtral, "\"rms_norm_eps\": 1e-05,"), asks("model.rms_norm_eps"));
-  EXPECT_THAT(without(kMixtral, "\"num_key_value_heads\": 2,"), asks("model.num_key_value_heads"));
-  EXPECT_THAT(without(kMixtral, "\"num_local_experts\": 6, "), asks("model.moe.num_experts"));
-  EXPECT_THAT(without(kQwen3Moe, "\"rope_theta\": 10000.0,"), asks("model.rope_theta"));
-  EXPECT_THAT(without(kQwen3Moe, ", \"norm_topk_prob\": true"), asks("model.moe.norm_topk_prob"));
-  EXPECT_THAT(without(kDeepseekV3, "\"routed_scaling_factor\": 2.5, "),
-              asks("model.moe.routed_scaling_factor"));
-  EXPECT_THAT(without(kDeepseekV3, ", \"norm_topk_prob\": true"), asks("model.moe.norm_topk_prob"));
-  EXPECT_THAT(without(kDeepseekV3, "\"kv_lora_rank\": 16, "), asks("model.latent_attention.kv_lora_rank"));
+  EXPECT_EQ(without(kMixtral, "\"rms_norm_eps\": 1e-05,").rms_norm_eps(), 1e-5);
+  EXPECT_EQ(without(kMixtral, "\"num_key_value_heads\": 2,").num_key_value_heads(), 8);
+  EXPECT_EQ(without(kMixtral, "\"num_local_experts\": 6, ").moe().num_experts(), 8);
+  EXPECT_EQ(without(kMixtral, "\"rope_theta\": 1000000.0, ").rope_theta(), 1e6);
+  EXPECT_EQ(without(kQwen3Moe, "\"rope_theta\": 10000.0,").rope_theta(), 1e4);
+  EXPECT_FALSE(without(kQwen3Moe, ", \"norm_topk_prob\": true").moe().norm_topk_prob());
+  EXPECT_TRUE(without(kDeepseekV3, ", \"norm_topk_prob\": true").moe().norm_topk_prob());
+  EXPECT_EQ(without(kDeepseekV3, "\"kv_lora_rank\": 16, ").latent_attention().kv_lora_rank(), 512);
+  EXPECT_EQ(without(kDeepseekV3, "\"q_lora_rank\": null, ").latent_attention().q_lora_rank(), 1536)
+      << "null is none";
 }
 
 TEST_F(LocalizeTest, RotaryFieldsAreReadInRopeParametersToo) {
@@ -339,9 +370,7 @@ TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
     text += std::to_string(violation.line()) + " " + violation.value() + "\n";
   }
   EXPECT_EQ(text,
-            "2 mlp_bias true\n2 hidden_size \"big\"\n2 a file without intermediate_size\n"
-            "2 num_hidden_layers 1e+20\n2 a file without num_attention_heads\n2 vocab_size "
-            "1.5\n3 0\n");
+            "2 mlp_bias true\n2 hidden_size \"big\"\n2 num_hidden_layers 1e+20\n2 vocab_size 1.5\n3 0\n");
 }
 
 TEST_F(LocalizeTest, FilesThatAreNoConfigAreRefused) {

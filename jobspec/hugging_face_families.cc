@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobspec/hugging_face_families.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using FamilyJson = nlohmann::json;
+
+// tests/e2e/test_families.py compares these with transformers' own classes.
+constexpr HuggingFaceFamily kFamilies[] = {
+    {"LlamaForCausalLM", "llama", R"({
+       "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+       "num_attention_heads": 32, "max_position_embeddings": 2048, "initializer_range": 0.02,
+       "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false})"},
+    {"MixtralForCausalLM", "mixtral", R"({
+       "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+       "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
+       "initializer_range": 0.02, "rms_norm_eps": 1e-5, "rope_theta": 1000000, "tie_word_embeddings": false,
+       "num_local_experts": 8, "num_experts_per_tok": 2})",
+     "num_local_experts", "num_experts"},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", R"({
+       "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 24,
+       "num_attention_heads": 32, "num_key_value_heads": 4, "max_position_embeddings": 32768,
+       "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
+       "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1,
+       "norm_topk_prob": false})",
+     "num_experts", "num_local_experts"},
+    {"DeepseekV3ForCausalLM", "deepseek_v3", R"({
+       "vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
+       "num_attention_heads": 128, "num_key_value_heads": 128, "max_position_embeddings": 4096,
+       "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
+       "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+       "norm_topk_prob": true, "n_shared_experts": 1, "routed_scaling_factor": 2.5, "n_group": 8,
+       "topk_group": 4, "first_k_dense_replace": 3, "q_lora_rank": 1536, "kv_lora_rank": 512,
+       "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "rope_interleave": true})",
+     "n_routed_experts", "num_local_experts", true},
+};
+
+}  // namespace
+
+std::span<const HuggingFaceFamily> HuggingFaceFamilies() { return kFamilies; }
+
+const HuggingFaceFamily* FamilyOf(const FamilyJson& config) {
+  const FamilyJson architectures = config.value("architectures", FamilyJson());
+  const FamilyJson type = config.value("model_type", FamilyJson());
+  for (const HuggingFaceFamily& family : kFamilies) {
+    const bool listed =
+        architectures.is_array() && architectures.size() == 1 && architectures[0] == family.architecture;
+    if (listed ? type.is_null() || type == family.model_type
+               : architectures.is_null() && type == family.model_type) {
+      return &family;
+    }
+  }
+  return nullptr;
+}
+
+void AddDefaults(const HuggingFaceFamily& family, FamilyJson& config) {
+  const FamilyJson defaults = FamilyJson::parse(family.defaults);
+  for (const auto& [key, value] : defaults.items()) {
+    if (!config.contains(key)) {
+      config[key] = value;
+    }
+  }
+}
+
+}  // namespace tandem::jobspec
