@@ -14,13 +14,7 @@ std::string PathOf(const char* key) { return absl::StrCat("model.rope_scaling.",
 }  // namespace
 
 void CheckRopeScaling(FieldChecker& check, const v1::Model& model) {
-  constexpr char kBlock[] = "model.rope_scaling";
   if (!model.has_rope_scaling()) {
-    return;
-  }
-  if (model.model_type() == kDeepseek) {
-    check.Forbid(kBlock,
-                 "not built yet: model_type deepseek_v3 with scaled rotary embeddings; omit the block");
     return;
   }
   const v1::RopeScaling& scaling = model.rope_scaling();

@@ -72,7 +72,7 @@ struct DecoderConfig {
   int64_t vocab_size = 0;
   double rms_norm_eps = 1e-5;
   double rope_theta = 10000;
-  ops::RopeScaling rope_scaling;  // none with latent attention
+  ops::RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients

@@ -24,7 +24,8 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
   ops::Array sines = cosines;
   sines.begin = memory.data() + bytes;
   if (context.shapes.latent.kv_rank > 0) {
-    ops::LatentRotaryTables(context.shapes.latent_heads(), context.config.rope_theta, cosines, sines);
+    ops::LatentRotaryTables(context.shapes.latent_heads(), context.config.rope_theta,
+                            context.config.rope_scaling, cosines, sines);
   } else {
     ops::RopeTables(context.config.rope_theta, context.config.rope_scaling, cosines, sines);
   }

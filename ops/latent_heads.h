@@ -5,6 +5,7 @@
 
 #include "device/bf16.h"
 #include "ops/latent_shape.h"
+#include "ops/rope_scaling.h"
 
 namespace at {
 class Tensor;
@@ -44,7 +45,9 @@ struct UnpackLatentHeadsArgs {
 };
 
 // Tables for ops/rope.h, [S, d / 2]: the first rotary / 2 columns turn, the others leave what they meet as it
-// is, to the bit.
-void LatentRotaryTables(const LatentHeads& heads, double theta, at::Tensor& cosines, at::Tensor& sines);
+// is, to the bit. With yarn and an mscale_all_dim all columns multiply by 0.1 mscale_all_dim ln(factor) + 1
+// too: DeepSeek's attention multiplies the products of queries and keys by its square.
+void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
+                        at::Tensor& cosines, at::Tensor& sines);
 
 }  // namespace tandem::ops

@@ -32,15 +32,22 @@ void RopeTables(double theta, const RopeScaling& scaling, const Array& cosines, 
   });
 }
 
-void LatentRotaryTables(const LatentHeads& heads, double theta, const Array& cosines, const Array& sines) {
+void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
+                        const Array& cosines, const Array& sines) {
   CheckMatrix("cosines", cosines, cosines.rows, heads.head_dim() / 2, DeviceKind::kCpu);
   CheckMatrix("sines", sines, cosines.rows, heads.head_dim() / 2, DeviceKind::kCpu);
-  RopeTables(theta, {}, cosines.Columns(0, heads.rotary / 2), sines.Columns(0, heads.rotary / 2));
+  RopeTables(theta, scaling, cosines.Columns(0, heads.rotary / 2), sines.Columns(0, heads.rotary / 2));
+  const bool has_magnitude =
+      scaling.type == RopeScalingType::kYarn && scaling.mscale_all_dim > 0 && scaling.factor > 1;
+  const double magnitude = has_magnitude ? 0.1 * scaling.mscale_all_dim * std::log(scaling.factor) + 1 : 1;
   return WithStatisticsType(cosines, [&]<typename T>(T) {
     for (int64_t position = 0; position < cosines.rows; ++position) {
-      for (int64_t i = heads.rotary / 2; i < cosines.columns; ++i) {
-        ElementsOf<T>(cosines)[position * cosines.columns + i] = 1;
-        ElementsOf<T>(sines)[position * cosines.columns + i] = 0;
+      T* const cosine = ElementsOf<T>(cosines) + position * cosines.columns;
+      T* const sine = ElementsOf<T>(sines) + position * cosines.columns;
+      for (int64_t i = 0; i < cosines.columns; ++i) {
+        const bool turns = i < heads.rotary / 2;
+        cosine[i] = static_cast<T>(magnitude * (turns ? cosine[i] : T{1}));
+        sine[i] = turns ? static_cast<T>(magnitude * sine[i]) : T{0};
       }
     }
   });
@@ -50,8 +57,9 @@ void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, a
   RopeTables(theta, scaling, Array(cosines), Array(sines));
 }
 
-void LatentRotaryTables(const LatentHeads& heads, double theta, at::Tensor& cosines, at::Tensor& sines) {
-  LatentRotaryTables(heads, theta, Array(cosines), Array(sines));
+void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
+                        at::Tensor& cosines, at::Tensor& sines) {
+  LatentRotaryTables(heads, theta, scaling, Array(cosines), Array(sines));
 }
 
 }  // namespace tandem::ops

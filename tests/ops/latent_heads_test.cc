@@ -10,6 +10,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <utility>
 #include <vector>
 
 #include "ops/operations.h"
@@ -23,18 +25,31 @@ using namespace test;
 
 constexpr double kLatentTheta = 10000;
 
+// Divides each frequency by 4, and multiplies sines and cosines by 3 beside the products' own factor.
+constexpr RopeScaling kLatentYarn = {.type = RopeScalingType::kYarn,
+                                     .factor = 4,
+                                     .original_length = 1e30,
+                                     .attention_factor = 3,
+                                     .mscale_all_dim = 2};
+// Of products, as DeepseekV3Attention multiplies its scores.
+double ScoreFactor(const RopeScaling& scaling) {
+  return scaling.type == RopeScalingType::kNone ? 1 : std::pow(0.1 * 2 * std::log(4) + 1, 2);
+}
+
 // As DeepseekV3Attention turns interleaved pairs. x: [S, heads, rotary].
-at::Tensor Turned(const at::Tensor& x) {
+at::Tensor Turned(const at::Tensor& x, const RopeScaling& scaling) {
   const int64_t rotary = x.size(2);
+  const bool scaled = scaling.type != RopeScalingType::kNone;
   const at::Tensor frequencies =
-      at::pow(kLatentTheta, at::arange(0, rotary, 2, at::kDouble) / rotary).reciprocal();
+      at::pow(kLatentTheta, at::arange(0, rotary, 2, at::kDouble) / rotary).reciprocal() / (scaled ? 4 : 1);
   const at::Tensor angles =
       (at::arange(x.size(0), at::kDouble).unsqueeze(1) * frequencies).view({x.size(0), 1, rotary / 2});
   const at::Tensor pairs = x.view({x.size(0), x.size(1), rotary / 2, 2});
   const at::Tensor first = pairs.select(3, 0);
   const at::Tensor second = pairs.select(3, 1);
   return at::cat({first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()},
-                 -1);
+                 -1) *
+         (scaled ? 3 : 1);
 }
 
 class LatentHeadsTest : public testing::TestWithParam<at::ScalarType> {};
@@ -45,10 +60,11 @@ INSTANTIATE_TEST_SUITE_P(Types, LatentHeadsTest, AllTypes());
 TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
   const at::ScalarType type = GetParam();
   Numbers numbers(83);
-  for (const LatentHeads& h :
-       std::vector<LatentHeads>{{.heads = 1, .content = 0, .rotary = 2, .value = 1},
-                                {.heads = 3, .content = 6, .rotary = 4, .value = 5},
-                                {.heads = 2, .content = 2, .rotary = 8, .value = 10}}) {
+  for (const auto& [h, scaling] : std::vector<std::pair<LatentHeads, RopeScaling>>{
+           {{.heads = 1, .content = 0, .rotary = 2, .value = 1}, {}},
+           {{.heads = 3, .content = 6, .rotary = 4, .value = 5}, {}},
+           {{.heads = 3, .content = 6, .rotary = 4, .value = 5}, kLatentYarn},
+           {{.heads = 2, .content = 2, .rotary = 8, .value = 10}, {}}}) {
     SCOPED_TRACE(testing::Message() << h.heads << " heads of " << h.content << " + " << h.rotary);
     const int64_t tokens = 7;
     const int64_t d = h.head_dim();
@@ -64,21 +80,21 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
     const at::Tensor kv = key_value.view({tokens, h.heads, -1});
     const at::Tensor shared = down.narrow(1, rank, h.rotary).view({tokens, 1, h.rotary});
     const at::Tensor queries =
-        at::cat({q.narrow(2, 0, h.content), Turned(q.narrow(2, h.content, h.rotary))}, -1);
-    const at::Tensor keys =
-        at::cat({kv.narrow(2, 0, h.content), Turned(shared).expand({tokens, h.heads, h.rotary})}, -1);
+        at::cat({q.narrow(2, 0, h.content), Turned(q.narrow(2, h.content, h.rotary), scaling)}, -1);
+    const at::Tensor keys = at::cat(
+        {kv.narrow(2, 0, h.content), Turned(shared, scaling).expand({tokens, h.heads, h.rotary})}, -1);
     const at::Tensor values = kv.narrow(2, h.content, h.value);
     const auto products = [](const at::Tensor& a, const at::Tensor& b) {
       return at::matmul(a.transpose(0, 1), b.transpose(0, 1).transpose(1, 2));  // [heads, T, T]
     };
-    const at::Tensor expected = products(queries, keys);
+    const at::Tensor expected = products(queries, keys) * ScoreFactor(scaling);
     const at::Tensor weights = numbers.Normal({h.heads, tokens, tokens});
     const at::Tensor value_weights = Rounded(numbers.Normal({tokens, h.heads, h.value}), type);
     ((expected * weights).sum() + (values * value_weights).sum()).backward();
 
     at::Tensor cosines = FilledWithNan({tokens, d / 2}, StatisticsOf(type));
     at::Tensor sines = FilledWithNan({tokens, d / 2}, StatisticsOf(type));
-    LatentRotaryTables(h, kLatentTheta, cosines, sines);
+    LatentRotaryTables(h, kLatentTheta, scaling, cosines, sines);
     at::Tensor qkv = FilledWithNan({tokens, 3 * h.heads * d}, type);
     CpuOperations().PackLatentHeads(h, query.detach().to(type), key_value.detach().to(type),
                                     down.detach().to(type), qkv)();
