@@ -49,6 +49,7 @@ class FolderReader {
     CheckDownloads();
     TANDEM_ASSIGN_OR_RETURN(const std::optional<std::string> config, ReadText(kConfigName, kMostConfigBytes));
     digest_.Add(config.value_or(""));
+    ReadConfig(config.value_or(""));
     TANDEM_RETURN_IF_ERROR(ListFiles());
     for (size_t i = 0; i < folder_.files.size(); ++i) {
       TANDEM_RETURN_IF_ERROR(ReadFile(static_cast<int>(i)));
@@ -146,6 +147,19 @@ class FolderReader {
     }
     TANDEM_ASSIGN_OR_RETURN(std::string text, files_.Read(PathOf(name)));
     return std::optional(std::move(text));
+  }
+
+  // jobspec reads the rest of it.
+  void ReadConfig(const std::string& text) {
+    const IndexJson config = IndexJson::parse(
+        text, [](int depth, IndexJson::parse_event_t, IndexJson&) { return depth < 32; },
+        /*allow_exceptions=*/false);
+    for (const char* const key : {"num_mtp_layers", "num_nextn_predict_layers"}) {
+      const auto found = config.is_object() ? config.find(key) : config.end();
+      if (found != config.end() && found->is_number_unsigned() && *found <= 1'000'000) {
+        folder_.predicting_layers = found->get<int64_t>();
+      }
+    }
   }
 
   // Sets folder_.files, without sizes, and with an index weight_map_.

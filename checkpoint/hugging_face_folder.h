@@ -35,6 +35,9 @@ struct HuggingFaceFolder {
   // By name. Where no name of the folder begins with "model.", as models without a head are saved, all but
   // those of lm_head get that prefix here.
   std::map<std::string, StoredTensor> tensors;
+  // How many layers behind the model's predict further tokens, by config.json (num_nextn_predict_layers;
+  // where that is silent 1, as transformers takes it).
+  int64_t predicting_layers = 1;
   // XXH3-128 of config.json and of each file's name, size, header and four samples of its content: folders
   // that differ in weights differ in it, unless all samples are equal.
   std::string digest;

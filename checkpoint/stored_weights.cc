@@ -63,10 +63,10 @@ class Finder {
       }
     }
     for (const auto& [name, tensor] : folder_.tensors) {
-      const bool left_out =
-          name.ends_with(".rotary_emb.inv_freq") ||
-          (wanted.first_layer_left_out >= 0 && LayerOf(name) >= wanted.first_layer_left_out);
-      if (!used_.contains(name) && !left_out) {
+      const int64_t behind = LayerOf(name) - wanted.first_layer_left_out;
+      if (wanted.first_layer_left_out >= 0 && behind >= 0 && behind < folder_.predicting_layers) {
+        found_.left_out.push_back(name);
+      } else if (!used_.contains(name) && !name.ends_with(".rotary_emb.inv_freq")) {
         const bool quantised = IsOfQuantised(name, tensor.place.dtype);
         found_.extra.push_back(absl::StrCat(Named(name), quantised ? ", which is of a quantised model" : ""));
       }

@@ -57,6 +57,8 @@ struct StoredWeights {
   std::vector<Copy> copies;
   std::map<std::string, ElementsInFile> zeros;
 
+  std::vector<std::string> left_out;  // of layers that predict further tokens
+
   // Why the folder is not of this model, by kind; nothing of these can be loaded.
   std::vector<std::string> missing;
   std::vector<std::string> extra;

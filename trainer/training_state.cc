@@ -179,6 +179,10 @@ void TrainingState::StartFrom(const StartWeights& start, const std::function<voi
   if (config_.rank == 0) {
     platform::Log(platform::LogLevel::kInfo, "started from weights",
                   {{"folder", path}, {"digest", start.origin.digest}});
+    if (const std::vector<std::string>& names = start.weights.left_out; !names.empty()) {
+      platform::Log(platform::LogLevel::kInfo, "left out weights of layers that predict further tokens",
+                    {{"folder", path}, {"tensors", checkpoint::AtMostNames(names)}});
+    }
     if (const std::string difference = TokenizerDifference(files_, plan_.train.data.train, path);
         !start.is_step && !difference.empty()) {
       Send(WarningOf(v1::CHECKPOINT_PROBLEM_OTHER_DATA, 0, path, difference));

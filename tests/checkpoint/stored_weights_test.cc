@@ -15,6 +15,7 @@
 #include "checkpoint/load_hugging_face.h"
 #include "tests/checkpoint/weights_folder.h"
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/platform/forwarding_files.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -108,8 +109,23 @@ TEST_F(StoredWeightsTest, LayersThatPredictFurtherTokensAreLeftOut) {
   EXPECT_FALSE(FindStoredWeights(folder, wanted).ok());
   wanted.first_layer_left_out = 61;
   EXPECT_TRUE(FindStoredWeights(folder, wanted).ok());
+  EXPECT_THAT(FindStoredWeights(folder, wanted).left_out, ElementsAre("model.layers.61.eh_proj.weight"));
   wanted.first_layer_left_out = 62;
   EXPECT_FALSE(FindStoredWeights(folder, wanted).ok());
+}
+
+TEST_F(StoredWeightsTest, OnlyAsManyLayersAreLeftOutAsConfigSays) {
+  WantedWeights wanted = Wants({});
+  wanted.first_layer_left_out = 61;
+  const std::vector<MadeTensor> tensors = {Counting("model.layers.61.eh_proj.weight", {1}),
+                                           Counting("model.layers.62.eh_proj.weight", {1})};
+  EXPECT_THAT(FindStoredWeights(FolderWith(tensors), wanted).extra,
+              ElementsAre("model.layers.62.eh_proj.weight"))
+      << "where config.json is silent it is 1";
+  files_.Write("config.json", R"({"num_nextn_predict_layers": 2})");
+  EXPECT_TRUE(FindStoredWeights(FolderWith(tensors), wanted).ok());
+  files_.Write("config.json", R"({"num_nextn_predict_layers": 0})");
+  EXPECT_EQ(FindStoredWeights(FolderWith(tensors), wanted).extra.size(), 2);
 }
 
 TEST_F(StoredWeightsTest, EveryTypeIsReadExactly) {
@@ -140,6 +156,41 @@ TEST_F(StoredWeightsTest, ASliceOfAFusedTensorIsRead) {
   const StoredWeights weights = FindStoredWeights(folder, wanted);
   ASSERT_TRUE(weights.ok()) << ProblemText(weights);
   EXPECT_THAT(Load(folder, weights, 2, 4), ElementsAre(12, 13, 14, 15));
+}
+
+// Ranks that share the experts of a layer.
+TEST_F(StoredWeightsTest, ARankReadsOnlyItsOwnExperts) {
+  const HuggingFaceFolder folder =
+      FolderWith({Counting("model.all", {2, 6}, 0), Counting("model.x", {8}, 0)});
+  WantedWeights wanted = Wants({{.name = "model.x", .shape = {8}}});
+  for (int64_t expert = 0; expert < 2; ++expert) {
+    wanted.tensors.push_back({.name = absl::StrCat("model.", expert),
+                              .shape = {6},
+                              .instead = {{.name = "model.all", .shape = {2, 6}, .begin = 6 * expert}}});
+  }
+  const StoredWeights weights = FindStoredWeights(folder, wanted);
+  ASSERT_TRUE(weights.ok()) << ProblemText(weights);
+  class CountedReads final : public platform::ForwardingFiles {
+   public:
+    absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin,
+                                          int64_t most_bytes) override {
+      bytes += most_bytes;
+      return ForwardingFiles::ReadRange(path, begin, most_bytes);
+    }
+    int64_t bytes = 0;
+  };
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    CountedReads files;
+    const at::Tensor own = at::zeros({6});
+    const at::Tensor half = at::zeros({4});
+    EXPECT_EQ(LoadHuggingFace(files, comm, folder, weights,
+                              {{.name = absl::StrCat("model.", comm.rank()), .shape = {6}, .data = &own},
+                               {.name = "model.x", .shape = {8}, .begin = 4 * comm.rank(), .data = &half}},
+                              [](const WorkProgress&) {}),
+              "");
+    EXPECT_EQ(files.bytes, (6 + 4) * 4);
+    EXPECT_EQ(own.const_data_ptr<float>()[0], 6.F * static_cast<float>(comm.rank()));
+  });
 }
 
 TEST_F(StoredWeightsTest, WhatIsNotFiniteIsNamed) {
