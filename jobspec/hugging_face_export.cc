@@ -92,6 +92,18 @@ std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConf
 
 namespace {
 
+constexpr const char* kTokenIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+ConfigJson TokenIdsOf(const ConfigJson& config) {
+  ConfigJson ids = ConfigJson::object();
+  for (const char* const key : kTokenIds) {
+    if (config.contains(key)) {
+      ids[key] = config[key];
+    }
+  }
+  return ids;
+}
+
 // Where a key is absent transformers takes an id of its own, which may be any token here; null says that
 // there is none.
 absl::Status AddTokenIds(const std::string& text, ConfigJson& config) {
@@ -118,9 +130,14 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std:
     if (!config.is_object()) {
       return absl::InvalidArgumentError("config.json is not a JSON object");
     }
-    // The newer spellings of keys that are written below, and what wrote the file.
+    const ConfigJson type = config.value("model_type", ConfigJson());
+    if (!type.is_null() && type != resolved.model_type()) {
+      config = TokenIdsOf(config);  // of another family, beside a tokenizer: its keys would mean other things
+    }
+    // The newer spellings of keys that are written below, what wrote the file, and what is true no longer.
     for (const char* const key : {"rope_parameters", "dtype", "layer_types", "transformers_version",
-                                  "original_max_position_embeddings"}) {
+                                  "original_max_position_embeddings", "num_experts", "num_local_experts",
+                                  "num_mtp_layers", "quantization_config", "auto_map"}) {
       config.erase(key);
     }
   }

@@ -18,10 +18,11 @@ std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConf
 
 // config.json of weights that were trained, in the spelling of published files (transformers 4), which
 // transformers 5 reads too. source: the config.json that the job started from, whose further keys are kept,
-// as token ids; empty: there is none. dataset: the dataset.json of the text, whose token ids are written
-// where `source` does not say them; empty: the text was bytes. resolved: a model that Check accepts.
-// trained_length: tokens of a sequence in training, for a model that does not say its longest.
-// InvalidArgument where `source` is not a JSON object, or `dataset` no description of prepared data.
+// as token ids; of one of another family only these; empty: there is none. dataset: the dataset.json of the
+// text, whose token ids are written where `source` does not say them; empty: the text was bytes. resolved: a
+// model that Check accepts. trained_length: tokens of a sequence in training, for a model that does not say
+// its longest. InvalidArgument where `source` is not a JSON object, or `dataset` no description of prepared
+// data.
 absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std::string& dataset,
                                            const v1::Model& resolved, bool bf16, int64_t trained_length);
 

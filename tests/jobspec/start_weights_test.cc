@@ -151,6 +151,24 @@ TEST_F(StartWeightsTest, AnExportedConfigIsReadBackAsTheSameModel) {
   }
 }
 
+TEST_F(StartWeightsTest, OfAnotherFamilysConfigOnlyTokenIdsAreKept) {
+  const auto text = ExportedConfig(
+      R"({"model_type": "gemma3_text", "eos_token_id": 7, "query_pre_attn_scalar": 256, "sliding_window": 9})",
+      /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("\"eos_token_id\": 7"));
+  EXPECT_THAT(*text, Not(HasSubstr("query_pre_attn_scalar")));
+  EXPECT_THAT(*text, Not(HasSubstr("sliding_window")));
+}
+
+TEST_F(StartWeightsTest, AnExportIsNotOfAQuantisedModel) {
+  const auto text = ExportedConfig(R"({"model_type": "llama", "quantization_config": {}, "mine": 1})",
+                                   /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
+  ASSERT_TRUE(text.ok());
+  EXPECT_THAT(*text, HasSubstr("\"mine\": 1"));
+  EXPECT_THAT(*text, Not(HasSubstr("quantization_config")));
+}
+
 TEST_F(StartWeightsTest, RandomConfigsAreReadOrNamedButNeverWorse) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
