@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of small models as users have them, made with `transformers` and `tokenizers`.
+
+The weights are large, the norms are not 1 and the router's biases not 0, so that what is left out shows.
+"""
+import copy
+import json
+import random
+
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+
+from cluster import tiny_job
+
+LENGTH = 48  # four times what rotary embeddings are scaled from
+SEQUENCES = 8
+SEED = 21
+END = 17  # of a document
+
+# transformers refuses Llamas whose heads do not divide the hidden size.
+SIZES = {"hidden_size": 48, "intermediate_size": 56, "num_attention_heads": 3, "num_key_value_heads": 1,
+         "vocab_size": 320, "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": 2}
+UNEVEN = {**SIZES, "hidden_size": 40}
+# beta_fast and beta_slow are such that dims lie between them: a short text turns few of 12.
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "beta_fast": 0.5, "beta_slow": 0.1}
+ROPE = {
+    "linear": {"rope_type": "linear", "factor": 3.0},
+    "llama3": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 12},
+    "yarn": YARN,
+    "yarn-mscale": {**YARN, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False},
+}
+LATENT = {**UNEVEN, "num_key_value_heads": 3, "kv_lora_rank": 10, "qk_nope_head_dim": 6, "v_head_dim": 8,
+          "moe_intermediate_size": 20}
+MODELS = {
+    "llama": transformers.LlamaConfig(num_hidden_layers=3, head_dim=12, rope_theta=500.0, rms_norm_eps=1e-4, **SIZES),
+    "llama-tied": transformers.LlamaConfig(num_hidden_layers=2, head_dim=8, tie_word_embeddings=True, **SIZES),
+    "mixtral": transformers.MixtralConfig(num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2,
+                                          rope_theta=300.0, head_dim=12, **UNEVEN),
+    "qwen3-moe": transformers.Qwen3MoeConfig(num_hidden_layers=3, num_experts=8, num_experts_per_tok=3, head_dim=12,
+                                             moe_intermediate_size=20, norm_topk_prob=True, decoder_sparse_step=2,
+                                             rope_theta=300.0, **UNEVEN),
+    "deepseek-v3": transformers.DeepseekV3Config(num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=8,
+                                                 n_shared_experts=2, num_experts_per_tok=4, n_group=4, topk_group=2,
+                                                 routed_scaling_factor=2.5, q_lora_rank=12, qk_rope_head_dim=4,
+                                                 rope_theta=300.0, **LATENT),
+    "deepseek-v3-yarn": transformers.DeepseekV3Config(num_hidden_layers=2, first_k_dense_replace=0, n_routed_experts=6,
+                                                      n_shared_experts=1, num_experts_per_tok=3, n_group=1,
+                                                      topk_group=1, q_lora_rank=None, qk_rope_head_dim=16,
+                                                      rope_theta=1000.0, rope_scaling=dict(ROPE["yarn-mscale"]),
+                                                      **{**LATENT, "qk_nope_head_dim": 2}),
+}
+for kind, scaling in ROPE.items():
+    MODELS[f"llama-{kind}"] = transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, rope_scaling=dict(scaling),
+                                                       rope_theta=1000.0, **SIZES)
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PREDICTING = {"deepseek-v3": 3}  # the layer behind the model's that predicts further tokens
+
+
+def make_model(name, dtype="fp32"):
+    torch.manual_seed(SEED)
+    model = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(MODELS[name]), attn_implementation="eager")
+    with torch.no_grad():
+        for parameter_name, parameter in model.named_parameters():
+            norm = "norm" in parameter_name
+            parameter.copy_(1 + 0.3 * (2 * torch.rand_like(parameter) - 1) if norm else 0.2 * torch.randn_like(parameter))
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name.endswith("e_score_correction_bias"):
+                buffer.copy_(0.3 * (2 * torch.rand_like(buffer) - 1))
+    return model.to(TYPES[dtype])
+
+
+def stored(folder):
+    """All tensors of a folder, by name."""
+    found = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        found.update(safetensors.torch.load_file(file))
+    return found
+
+
+def published(config):
+    """A config.json in the spelling of the files on the hub, of transformers 4."""
+    config = dict(config)
+    rope = config.pop("rope_parameters")
+    config["rope_theta"] = rope.pop("rope_theta")
+    kind = rope.pop("rope_type")
+    config["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
+    config["torch_dtype"] = config.pop("dtype")
+    config["transformers_version"] = "4.46.0"
+    if config["model_type"] == "qwen3_moe":
+        config["num_experts"] = config.pop("num_local_experts")
+        config.update({"max_window_layers": 48, "sliding_window": 4096, "use_sliding_window": False})
+    if config["model_type"] == "deepseek_v3":
+        config.update({"scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1, "ep_size": 1,
+                       "aux_loss_alpha": 0.001, "seq_aux": True, "auto_map": {"AutoConfig": "configuration_deepseek.A"}})
+        config.pop("rope_interleave")
+    return config
+
+
+def save(name, folder, dtype="fp32", spelling="published", fused=False, tokenizer="bytes"):
+    """Saves the model in shards, with a tokenizer; and of DeepSeek a layer that predicts further tokens. The model."""
+    model = make_model(name, dtype)
+    model.save_pretrained(folder, max_shard_size="60KB", save_original_format=not fused)
+    assert len(list(folder.glob("model-*.safetensors"))) > 1
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(published(config) if spelling == "published" else config))
+    if name in PREDICTING:
+        layer = f"model.layers.{PREDICTING[name]}."
+        index = json.loads((folder / "model.safetensors.index.json").read_text())
+        tensors = {layer + "eh_proj.weight": torch.ones(40, 80), layer + "mlp.gate.e_score_correction_bias": torch.ones(8)}
+        safetensors.torch.save_file(tensors, folder / "model-predicting.safetensors", metadata={"format": "pt"})
+        index["weight_map"].update(dict.fromkeys(tensors, "model-predicting.safetensors"))
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    {"bytes": byte_level_bpe, "sentencepiece": sentencepiece_bpe}[tokenizer](folder)
+    return model
+
+
+TEXT = ["the weights of a model, and the text of a model"] * 20
+
+
+def byte_level_bpe(folder):
+    """As Llama 3's and Qwen's."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(vocab_size=320, special_tokens=["<pad>", "<s>", "</s>"], show_progress=False,
+                                             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(TEXT, trainer)
+    save_tokenizer(tokenizer, folder, "PreTrainedTokenizerFast")
+
+
+def sentencepiece_bpe(folder):
+    """As Llama 2's and Mixtral's: spaces are letters, and bytes stand in for what is no piece."""
+    spaces = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")])
+    trained = tokenizers.Tokenizer(tokenizers.models.BPE())
+    trained.normalizer = spaces
+    trained.train_from_iterator(TEXT, tokenizers.trainers.BpeTrainer(vocab_size=58, show_progress=False))
+    learnt = json.loads(trained.to_str())["model"]
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)),
+              *sorted(learnt["vocab"], key=learnt["vocab"].get)]
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(
+        {piece: number for number, piece in enumerate(pieces)}, [tuple(merge) for merge in learnt["merges"]],
+        unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = spaces
+    tokenizer.decoder = tokenizers.decoders.Sequence([
+        tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse(),
+        tokenizers.decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    save_tokenizer(tokenizer, folder, "LlamaTokenizer")
+
+
+def save_tokenizer(tokenizer, folder, tokenizer_class):
+    assert tokenizer.get_vocab_size() <= 320
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": tokenizer_class, "bos_token": "<s>",
+                                                              "eos_token": "</s>", "unk_token": "<unk>"}))
+
+
+def write_text(path):
+    """The windows of one step, with documents that end within them."""
+    engine = random.Random(SEED)
+    windows = [[END if engine.random() < 0.06 else engine.randrange(256) for _ in range(LENGTH + 1)]
+               for _ in range(SEQUENCES)]
+    path.write_bytes(bytes(token for window in windows for token in window))
+    return torch.tensor(windows)
+
+
+def inputs(tokens, packed):
+    """What transformers' models take: with packed documents, a mask of what a token of another one may not see."""
+    if not packed:
+        return {"input_ids": tokens}
+    documents = torch.cumsum(tokens == END, 1) - (tokens == END).long()
+    seen = (documents[:, :, None] == documents[:, None, :]).tril()
+    return {"input_ids": tokens, "attention_mask": torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]}
+
+
+def job_from(name, folder, tmp_path, ranks, packed=False, **checkpoint):
+    """A job on exactly the text's windows whose learning rate moves no weight, and whose first moment is the gradient."""
+    spec = tiny_job(name, ranks=ranks, steps=1, directory=tmp_path / "saved", clip_grad_norm=0, sequence_length=LENGTH,
+                    micro_batch_size=2, global_batch_size=SEQUENCES)
+    spec["training"]["optimizer"] = {"learning_rate": 1e-30, "beta1": 0, "weight_decay": 0}
+    spec["model"] = {"hugging_face": str(folder)}
+    spec["data"] = {"train": str(tmp_path / "text"), "validation_fraction": 0,
+                    **({"documents": "packed", "end_of_document": END} if packed else {})}
+    spec["checkpoint"].update({"start_from": str(folder), **checkpoint})
+    if json.loads((folder / "config.json").read_text())["model_type"] == "deepseek_v3":
+        spec["model"]["moe"] = {"router_bias_update_rate": 1e-30}  # it has biases, which are read
+    return spec

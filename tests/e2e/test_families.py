@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every key of a config.json is read as `transformers` reads it, or is refused.
+
+A key that means something changes the loss of the same weights, or the weights no longer fit; where a file is silent,
+its family's default counts, as transformers' own classes have it.
+"""
+import copy
+import json
+
+import huggingface_hub.errors
+import pytest
+
+from cluster import tiny_job, wait_for
+from hugging_face import MODELS, job_from, save, write_text
+
+# Each of these changes the loss by 1e-3 at least.
+CHANGED = {
+    "llama": {"rope_theta": 700.0, "rms_norm_eps": 1e-2},
+    "llama-linear": {"factor": 2.5},
+    "llama-llama3": {"factor": 3.0, "low_freq_factor": 0.5, "high_freq_factor": 6.0, "original_max_position_embeddings": 20},
+    "llama-yarn": {"factor": 16.0, "beta_fast": 1.2, "beta_slow": 0.25, "original_max_position_embeddings": 20,
+                   "attention_factor": 4.0, "truncate": False},
+    "llama-yarn-mscale": {"mscale": 1.0, "mscale_all_dim": 1.0, "truncate": True},
+    "mixtral": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 3},
+    "qwen3-moe": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 2, "norm_topk_prob": False},
+    "deepseek-v3": {"rms_norm_eps": 1e-1, "n_group": 2, "topk_group": 4, "norm_topk_prob": False,
+                    "routed_scaling_factor": 1.5},
+    "deepseek-v3-yarn": {"rope_theta": 100.0, "num_experts_per_tok": 2, "factor": 2.0, "beta_fast": 1.2, "beta_slow": 0.01,
+                         "original_max_position_embeddings": 20, "mscale": 6.0, "mscale_all_dim": 2.0,
+                         "attention_factor": 4.0, "truncate": True},
+}
+# With another one of these the weights do not fit, which is said before one is read.
+SIZES = {
+    "llama": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "num_key_value_heads": 3, "head_dim": 10},
+    "mixtral": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3,
+                "num_attention_heads": 2, "num_key_value_heads": 3, "head_dim": 10, "num_local_experts": 5},
+    "qwen3-moe": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2,
+                  "num_attention_heads": 2, "num_key_value_heads": 3, "head_dim": 10, "num_local_experts": 9,
+                  "moe_intermediate_size": 21, "decoder_sparse_step": 1},
+    "deepseek-v3": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2,
+                    "num_attention_heads": 2, "num_key_value_heads": 1, "n_routed_experts": 12, "n_shared_experts": 1,
+                    "moe_intermediate_size": 21, "first_k_dense_replace": 2, "q_lora_rank": 13, "kv_lora_rank": 11,
+                    "qk_nope_head_dim": 8, "qk_rope_head_dim": 6, "v_head_dim": 9, "num_nextn_predict_layers": 0},
+}
+# Of these any other value than the family's is refused by name.
+MUST_BE = {
+    "llama": {"hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "attention_dropout": 0.1, "pretraining_tp": 2},
+    "mixtral": {"hidden_act": "gelu", "attention_dropout": 0.1, "sliding_window": 9, "output_router_logits": True,
+                "router_jitter_noise": 0.1},
+    "qwen3-moe": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "use_sliding_window": True,
+                  "mlp_only_layers": [0], "output_router_logits": True},
+    "deepseek-v3": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "output_router_logits": True,
+                    "rope_interleave": False, "pretraining_tp": 2},
+}
+# What these say does not change what given weights compute in training.
+WITHOUT_MEANING = {"architectures", "model_type", "transformers_version", "dtype", "use_cache", "initializer_range",
+                   "max_position_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "router_aux_loss_coef",
+                   "rope_parameters", "rope_type", "qk_head_dim"}
+
+
+def of_family(table, model_type):
+    return {key for name, keys in table.items() if MODELS[name].model_type == model_type for key in keys}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_tables_have_every_key_of_a_file(tmp_path, name):
+    model_type = MODELS[name].model_type
+    keys = set(WITHOUT_MEANING)
+    for table in (CHANGED, SIZES, MUST_BE):
+        keys |= of_family(table, model_type)
+    for model, config in MODELS.items():
+        if config.model_type == model_type:
+            copy.deepcopy(config).save_pretrained(tmp_path / model)
+            file = json.loads((tmp_path / model / "config.json").read_text())
+            left = {*file, *file["rope_parameters"]} - keys
+            left -= {"head_dim"} if model_type == "deepseek_v3" else set()  # follows from the others
+            left -= {"sliding_window"} if model_type == "qwen3_moe" else set()  # counts with use_sliding_window
+            left -= {"tie_word_embeddings"}  # of llama's decoder, which all have
+            assert not left, model
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_every_key_that_means_something_changes_the_loss(start, tmp_path, name):
+    save(name, tmp_path / "model", spelling="newer")
+    write_text(tmp_path / "text")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    of_rope = {*config["rope_parameters"], "attention_factor", "truncate"}
+    cluster = start(workers=1)
+    losses = {}
+
+    def write(key, value):
+        changed = json.loads(json.dumps(config))
+        if key:
+            (changed["rope_parameters"] if key in of_rope else changed)[key] = value
+        (tmp_path / "model" / "config.json").write_text(json.dumps(changed))
+
+    for key, value in {"": None, **CHANGED[name]}.items():
+        write(key, value)
+        spec = job_from(f"job-{len(losses)}", tmp_path / "model", tmp_path, 1, directory=str(tmp_path / f"saved-{len(losses)}"))
+        cluster.submit(spec)
+        cluster.wait_state(spec["name"], "SUCCEEDED", 240)
+        wait_for("its report", lambda: cluster.step(spec["name"]) >= 1)
+        losses[key] = cluster.reports(spec["name"])[0]["loss"]
+    print(name, losses)
+    for key in CHANGED[name]:
+        assert abs(losses[key] - losses[""]) >= 1e-3, key
+    spec = job_from("refused", tmp_path / "model", tmp_path, 1, directory=str(tmp_path / "refused"))
+    for table, said in ((SIZES, ""), (MUST_BE, "is not allowed")):
+        for key, value in table.get(name, {}).items():
+            write(key, value)
+            refused = cluster.cli("submit", "-f", cluster.write(spec), check=False)
+            assert refused.returncode == 4 and said in refused.stderr, (key, refused.stderr)
+            assert said == "" or key in refused.stderr, refused.stderr
+
+
+# transformers' name of a field → ours, where it is another.
+OURS = {"num_local_experts": "num_experts", "n_routed_experts": "num_experts"}
+FIELDS = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+          "num_key_value_heads", "head_dim", "max_position_embeddings", "initializer_range", "rms_norm_eps", "rope_theta",
+          "tie_word_embeddings"]
+EXPERTS = {"mixtral": ["num_local_experts", "num_experts_per_tok"],
+           "qwen3_moe": ["num_experts", "num_experts_per_tok", "moe_intermediate_size", "decoder_sparse_step",
+                         "norm_topk_prob"],
+           "deepseek_v3": ["n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+                           "n_shared_experts", "routed_scaling_factor", "n_group", "topk_group", "first_k_dense_replace"]}
+LATENT = ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"]
+NULL_MEANS = {"head_dim", "num_key_value_heads", "q_lora_rank"}  # something, so it is not refused
+
+
+def ours(model, key):
+    """The value in a job's resolved model; None: there is none."""
+    block = model
+    if key in LATENT:
+        block = model["latent_attention"]
+    elif any(key in keys for keys in EXPERTS.values()):
+        block = model["moe"]
+    value = block.get(OURS.get(key, key))
+    return float(value) if isinstance(value, str) else value
+
+
+def theirs(config, key):
+    if key == "rope_theta":
+        return config.rope_parameters["rope_theta"]
+    value = getattr(config, key, None)
+    if key == "head_dim":
+        return (config.qk_head_dim if config.model_type == "deepseek_v3"
+                else value or config.hidden_size // config.num_attention_heads)
+    return config.num_attention_heads if key == "num_key_value_heads" and value is None else value
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, name):
+    model_type = MODELS[name].model_type
+    keys = FIELDS + EXPERTS.get(model_type, []) + (LATENT if model_type == "deepseek_v3" else [])
+    copy.deepcopy(MODELS[name]).save_pretrained(tmp_path / "model")
+    file = json.loads((tmp_path / "model" / "config.json").read_text())
+    file["rope_theta"] = file.pop("rope_parameters")["rope_theta"]
+    cluster = start(workers=0)
+    jobs = 0
+
+    def read(config):
+        nonlocal jobs
+        jobs += 1
+        (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+        spec = tiny_job(f"job-{jobs}", ranks=1, sequence_length=8)
+        spec["model"] = {"hugging_face": str(tmp_path / "model")}
+        submitted = cluster.cli("submit", "-f", cluster.write(spec), check=False)
+        if submitted.returncode != 0:
+            return submitted.stderr
+        return cluster.job(spec["name"])["resolved"]["model"]
+
+    silent = read({"model_type": model_type})
+    defaults = type(MODELS[name])()
+    assert not isinstance(silent, str), silent
+    for key in keys:
+        assert ours(silent, key) == pytest.approx(theirs(defaults, key)), key
+    for key in keys:
+        with_null = {**file, "hidden_size": 48, {"num_experts": "num_local_experts"}.get(key, key): None}
+        found = read(with_null)
+        if key in NULL_MEANS:
+            assert not isinstance(found, str), found
+            try:
+                expected = theirs(type(MODELS[name]).from_dict(with_null), key)
+            except huggingface_hub.errors.StrictDataclassError:  # of some, where transformers 4 reads it as of the others
+                expected = with_null["num_attention_heads"]
+            assert ours(found, key) == (pytest.approx(expected) if expected is not None else None), key
+        else:
+            assert isinstance(found, str) and "null is not allowed" in found, key
