@@ -8,21 +8,21 @@
 
 namespace tandem::data {
 
-ByteSource::ByteSource(std::shared_ptr<const Corpus> corpus, Split split, Documents documents)
-    : corpus_(std::move(corpus)), split_(split), documents_(documents) {}
+ByteSource::ByteSource(std::shared_ptr<const Corpus> corpus, CorpusPart part, Documents documents)
+    : corpus_(std::move(corpus)), part_(part), documents_(documents) {}
 
 void ByteSource::CheckDocuments() const {
-  if (split_ != Split::kTrain) {
+  if (part_.split != Split::kTrain) {
     return;
   }
   const std::optional<int64_t>& end = documents_.end_of_document;
-  const bool one_file = corpus_->files(split_).size() == 1;
+  const bool one_file = corpus_->files(part_).size() == 1;
   if (!end.has_value() && one_file) {
     throw DataError(absl::StrCat("data.documents: packed finds no documents in ", Description(),
                                  ", the only training file, since a file is a document; name the token that "
                                  "ends one with data.end_of_document, or give a file for each document"));
   }
-  if (end.has_value() && !corpus_->Has(split_, *end)) {
+  if (end.has_value() && !corpus_->Has(part_, *end)) {
     throw DataError(absl::StrCat(
         "data.end_of_document: ", *end, " does not occur in the training text (", Description(),
         "); give the number of the byte that ends a document (10 for a newline)",
@@ -31,18 +31,18 @@ void ByteSource::CheckDocuments() const {
 }
 
 void ByteSource::Read(int64_t begin, int64_t count, int64_t* tokens) const {
-  corpus_->Read(split_, begin, count, tokens);
+  corpus_->Read(part_, begin, count, tokens);
 }
 
 std::vector<int64_t> ByteSource::DocumentStarts(int64_t begin, int64_t count) const {
-  const std::vector<int64_t> files = corpus_->FileStarts(split_, begin, count);
+  const std::vector<int64_t> files = corpus_->FileStarts(part_, begin, count);
   if (!documents_.end_of_document.has_value()) {
     return files;
   }
   // The token before the first of them says whether that one begins a document.
   const int64_t before = begin > 0 ? 1 : 0;
   std::vector<int64_t> tokens(count + before);
-  corpus_->Read(split_, begin - before, count + before, tokens.data());
+  corpus_->Read(part_, begin - before, count + before, tokens.data());
   std::vector<int64_t> starts;
   auto file = files.begin();
   for (int64_t i = 0; i < count; ++i) {
@@ -58,7 +58,7 @@ std::vector<int64_t> ByteSource::DocumentStarts(int64_t begin, int64_t count) co
 }
 
 std::string ByteSource::Description() const {
-  const std::vector<std::string> files = corpus_->files(split_);
+  const std::vector<std::string> files = corpus_->files(part_);
   return files.size() == 1 ? files[0] : absl::StrCat("its ", files.size(), " files");
 }
 

@@ -18,19 +18,19 @@ struct Documents {
   std::optional<int64_t> end_of_document;
 };
 
-// One split of a corpus, in which a token is a byte.
+// One text of a corpus, in which a token is a byte.
 class ByteSource : public TokenSource {
  public:
-  ByteSource(std::shared_ptr<const Corpus> corpus, Split split, Documents documents = {});
+  ByteSource(std::shared_ptr<const Corpus> corpus, CorpusPart part, Documents documents = {});
 
   // Throws DataError where training text has no end between documents: it is one file without an
   // end_of_document, or the end_of_document does not occur. Held-out text may well be one document.
   void CheckDocuments() const;
 
-  int64_t num_tokens() const override { return corpus_->num_tokens(split_); }
+  int64_t num_tokens() const override { return corpus_->num_tokens(part_); }
   void Read(int64_t begin, int64_t count, int64_t* tokens) const override;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
-  Place Where(int64_t position) const override { return corpus_->Where(split_, position); }
+  Place Where(int64_t position) const override { return corpus_->Where(part_, position); }
   std::string Description() const override;
   std::string digest() const override { return corpus_->digest(); }
   std::string documents_digest() const override;
@@ -38,7 +38,7 @@ class ByteSource : public TokenSource {
 
  private:
   const std::shared_ptr<const Corpus> corpus_;
-  const Split split_;
+  const CorpusPart part_;
   const Documents documents_;
 };
 

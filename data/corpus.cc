@@ -35,7 +35,7 @@ constexpr size_t kBatchFiles = 256;
 
 class Corpus::Mapping {
  public:
-  Mapping(const char* field, const std::string& path, std::string name)
+  Mapping(const std::string& field, const std::string& path, std::string name)
       : field_(field), path_(path), name_(std::move(name)) {
     const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDONLY);
     if (!file.ok()) {
@@ -99,7 +99,7 @@ class Corpus::Mapping {
   }
 
  private:
-  const char* const field_;
+  const std::string field_;
   const std::string path_;
   const std::string name_;  // below the root
   struct stat info_ = {};   // when it was opened
@@ -121,7 +121,8 @@ void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begi
   num_tokens += size;
 }
 
-Corpus::Files Corpus::Open(const char* field, const std::string& pattern) {
+Corpus::Files Corpus::Open(const TextPath& text) {
+  const auto& [field, pattern] = text;
   int64_t num_skipped = 0;
   const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern, &num_skipped);
   num_skipped_ += num_skipped;
@@ -136,7 +137,7 @@ Corpus::Files Corpus::Open(const char* field, const std::string& pattern) {
     Files batch(std::min(kBatchFiles, paths->size() - begin));
     ForEachFile(batch.size(), [&](size_t i) {
       const std::string& path = (*paths)[begin + i];
-      batch[i] = std::make_shared<const Mapping>(field, path, NameBelow(root, path));
+      batch[i] = std::make_shared<const Mapping>(text.field, path, NameBelow(root, path));
     });
     for (std::shared_ptr<const Mapping>& file : batch) {
       if (file->size() > 0 && seen.insert(file->file()).second) {
@@ -151,7 +152,7 @@ Corpus::Files Corpus::Open(const char* field, const std::string& pattern) {
   return files;
 }
 
-void Corpus::CheckApart(const Files& train, const Files& validation) {
+void Corpus::CheckApart(const Files& train, const TextPath& of, const Files& validation) {
   std::map<std::pair<dev_t, ino_t>, std::string> trained_on;
   for (const auto& file : train) {
     trained_on.emplace(file->file(), file->path());
@@ -159,7 +160,7 @@ void Corpus::CheckApart(const Files& train, const Files& validation) {
   for (const auto& file : validation) {
     const auto found = trained_on.find(file->file());
     if (found != trained_on.end()) {
-      throw DataError(absl::StrCat("data.validation: ", file->path(), " is also a training file",
+      throw DataError(absl::StrCat(of.field, ": ", file->path(), " is also a training file",
                                    found->second == file->path() ? "" : ", " + found->second,
                                    "; name files that are not in data.train, or hold out a part of it with "
                                    "data.validation_fraction"));
@@ -173,10 +174,12 @@ void Corpus::HoldOut(const Files& files, double fraction) {
     sizes.push_back({.name = file->name(), .size = file->size()});
   }
   const std::vector<int64_t> held = HeldOutBytes(sizes, fraction);
+  Part& train = train_.emplace_back();
+  Part& validation = validation_.emplace_back();
   for (size_t i = 0; i < files.size(); ++i) {
     const int64_t trained = files[i]->size() - held[i];
-    train_.Add(files[i], 0, trained);
-    validation_.Add(files[i], trained, held[i]);
+    train.Add(files[i], 0, trained);
+    validation.Add(files[i], trained, held[i]);
   }
 }
 
@@ -184,44 +187,57 @@ void Corpus::LeaveOutCopies() {
   const auto is_whole = [](const Span& span) { return span.size == span.mapping->size(); };
   const auto key_of = [](const Span& span) { return std::pair(span.size, span.mapping->content_sample()); };
   std::multimap<std::pair<int64_t, std::string>, const Span*> held_out;
-  for (const Span& span : validation_.spans) {
-    if (is_whole(span)) {
-      held_out.emplace(key_of(span), &span);
+  for (const Part& part : validation_) {
+    for (const Span& span : part.spans) {
+      if (is_whole(span)) {
+        held_out.emplace(key_of(span), &span);
+      }
     }
   }
-  Part rest;
-  for (Span& span : train_.spans) {
-    const auto [begin, end] = held_out.equal_range(key_of(span));
-    const bool is_copy = is_whole(span) && std::any_of(begin, end, [&](const auto& entry) {
-                           return memcmp(entry.second->mapping->bytes(), span.mapping->bytes(),
-                                         static_cast<size_t>(span.size)) == 0;
-                         });
-    if (is_copy) {
-      ++num_copies_;
-    } else {
-      rest.Add(span.mapping, span.file_begin, span.size);
+  for (Part& part : train_) {
+    Part rest;
+    for (Span& span : part.spans) {
+      const auto [begin, end] = held_out.equal_range(key_of(span));
+      const bool is_copy = is_whole(span) && std::any_of(begin, end, [&](const auto& entry) {
+                             return memcmp(entry.second->mapping->bytes(), span.mapping->bytes(),
+                                           static_cast<size_t>(span.size)) == 0;
+                           });
+      if (is_copy) {
+        ++num_copies_;
+      } else {
+        rest.Add(span.mapping, span.file_begin, span.size);
+      }
     }
+    if (rest.spans.empty() && !part.spans.empty()) {
+      throw DataError(
+          "data.train: every training file is a copy of one that is held out; use other files, or no "
+          "validation");
+    }
+    part = std::move(rest);
   }
-  if (rest.spans.empty() && num_copies_ > 0) {
-    throw DataError(
-        "data.train: every training file is a copy of one that is held out; use other files, or no "
-        "validation");
-  }
-  train_ = std::move(rest);
 }
 
 Corpus::Corpus(const CorpusSource& source) {
-  const Files train = Open("data.train", source.train);
-  if (source.validation.empty()) {
-    HoldOut(train, source.validation_fraction);
-  } else {
-    const Files validation = Open("data.validation", source.validation);
-    CheckApart(train, validation);
-    for (const auto& file : train) {
-      train_.Add(file, 0, file->size());
+  std::vector<Files> train;
+  for (const TextPath& text : source.train) {
+    train.push_back(Open(text));
+    if (source.validation.empty()) {
+      HoldOut(train.back(), source.validation_fraction);
+    } else {
+      Part& part = train_.emplace_back();
+      for (const auto& file : train.back()) {
+        part.Add(file, 0, file->size());
+      }
     }
+  }
+  for (const TextPath& text : source.validation) {
+    const Files validation = Open(text);
+    for (const Files& trained : train) {
+      CheckApart(trained, text, validation);
+    }
+    Part& part = validation_.emplace_back();
     for (const auto& file : validation) {
-      validation_.Add(file, 0, file->size());
+      part.Add(file, 0, file->size());
     }
   }
   LeaveOutCopies();
@@ -233,34 +249,46 @@ Corpus::~Corpus() = default;
 void Corpus::ComputeDigests() {
   std::string list;
   std::string contents;
-  for (const Part* part : {&train_, &validation_}) {
-    for (const Span& span : part->spans) {
-      absl::StrAppend(&list, span.name.size(), " ", span.name, " ", span.file_begin, " ", span.size, "\n");
-      absl::StrAppend(&contents, span.mapping->content_sample(), "\n");
+  for (const std::vector<Part>* parts : {&train_, &validation_}) {
+    for (const Part& part : *parts) {
+      for (const Span& span : part.spans) {
+        absl::StrAppend(&list, span.name.size(), " ", span.name, " ", span.file_begin, " ", span.size, "\n");
+        absl::StrAppend(&contents, span.mapping->content_sample(), "\n");
+      }
+      list += "held out:\n";
     }
-    list += "held out:\n";
   }
   digest_ = platform::Xxh3Of(list);
   content_digest_ = platform::Xxh3Of(contents);
 }
 
 std::string Corpus::Summary() const {
-  const auto text_of = [](const Part& part) {
-    return absl::StrCat(platform::CountedText(static_cast<int64_t>(part.spans.size()), "file"), " of ",
-                        platform::CountedText(part.num_tokens, "byte"));
+  const auto text_of = [](const std::vector<Part>& parts) {
+    int64_t files = 0;
+    int64_t tokens = 0;
+    for (const Part& part : parts) {
+      files += static_cast<int64_t>(part.spans.size());
+      tokens += part.num_tokens;
+    }
+    return absl::StrCat(platform::CountedText(files, "file"), " of ", platform::CountedText(tokens, "byte"));
   };
   std::string text = absl::StrCat("training: ", text_of(train_));
-  if (!validation_.spans.empty()) {
+  std::vector<const Span*> spans;
+  for (const Part& part : validation_) {
+    for (const Span& span : part.spans) {
+      spans.push_back(&span);
+    }
+  }
+  if (!spans.empty()) {
     constexpr size_t kMostNames = 3;
-    const std::vector<Span>& spans = validation_.spans;
     std::vector<std::string> names;
     for (size_t i = 0; i < std::min(kMostNames, spans.size()); ++i) {
-      names.push_back(platform::Shown(spans[i].name));
+      names.push_back(platform::Shown(spans[i]->name));
     }
     if (spans.size() > kMostNames) {
       names.push_back(absl::StrCat(spans.size() - kMostNames, " more"));
     }
-    const bool is_end = spans.size() == 1 && spans[0].file_begin > 0;
+    const bool is_end = spans.size() == 1 && spans[0]->file_begin > 0;
     absl::StrAppend(&text, "; held out: ", text_of(validation_), " (", is_end ? "the end of " : "",
                     absl::StrJoin(names, ", "), ")");
   }
@@ -274,9 +302,9 @@ std::string Corpus::Summary() const {
   return text;
 }
 
-std::vector<std::string> Corpus::files(Split split) const {
+std::vector<std::string> Corpus::files(CorpusPart of) const {
   std::vector<std::string> names;
-  for (const Span& span : part(split).spans) {
+  for (const Span& span : part(of).spans) {
     names.push_back(span.name);
   }
   return names;
@@ -288,8 +316,8 @@ std::vector<Corpus::Span>::const_iterator Corpus::SpanAt(const Part& part, int64
          1;
 }
 
-std::vector<int64_t> Corpus::FileStarts(Split split, int64_t begin, int64_t count) const {
-  const Part& source = part(split);
+std::vector<int64_t> Corpus::FileStarts(CorpusPart of, int64_t begin, int64_t count) const {
+  const Part& source = part(of);
   TANDEM_CHECK(begin >= 0 && count > 0 && begin <= source.num_tokens - count, "the tokens exist");
   std::vector<int64_t> starts;
   for (auto span = SpanAt(source, begin); span != source.spans.end() && span->begin < begin + count; ++span) {
@@ -300,15 +328,15 @@ std::vector<int64_t> Corpus::FileStarts(Split split, int64_t begin, int64_t coun
   return starts;
 }
 
-Place Corpus::Where(Split split, int64_t position) const {
-  const Part& source = part(split);
+Place Corpus::Where(CorpusPart of, int64_t position) const {
+  const Part& source = part(of);
   TANDEM_CHECK(position >= 0 && position < source.num_tokens, "the token exists");
   const auto span = SpanAt(source, position);
   return {.file = span->mapping->path(), .byte = span->file_begin + position - span->begin};
 }
 
-bool Corpus::Has(Split split, int64_t token) const {
-  const std::vector<Span>& spans = part(split).spans;
+bool Corpus::Has(CorpusPart of, int64_t token) const {
+  const std::vector<Span>& spans = part(of).spans;
   return token >= 0 && token <= UINT8_MAX && std::any_of(spans.begin(), spans.end(), [&](const Span& span) {
            span.mapping->CheckUnchanged();
            return memchr(span.mapping->bytes() + span.file_begin, static_cast<int>(token), span.size) !=
@@ -316,8 +344,8 @@ bool Corpus::Has(Split split, int64_t token) const {
          });
 }
 
-void Corpus::Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const {
-  const Part& source = part(split);
+void Corpus::Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const {
+  const Part& source = part(of);
   TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= source.num_tokens - count, "the tokens exist");
   auto span = SpanAt(source, begin);
   while (count > 0) {

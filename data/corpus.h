@@ -11,18 +11,26 @@
 
 namespace tandem::data {
 
-// Where the text is: a file, a folder (every regular file below it), or a glob.
+// Where the texts are: each a file, a folder (every regular file below it), or a glob.
 struct CorpusSource {
-  std::string train;
-  std::string validation;          // empty: a part of the training files
-  double validation_fraction = 0;  // of their bytes, where `validation` is empty
+  std::vector<TextPath> train;       // one or more
+  std::vector<TextPath> validation;  // none: a part of the files of each training text
+  double validation_fraction = 0;    // of their bytes, where `validation` is empty
 };
 
-// The files of a job, mapped, as two sequences of tokens. A token is a byte; the files of a split follow each
-// other, sorted by path, with nothing between them. Empty files are left out.
+// One text of a split, in the order of CorpusSource; of the held-out ends there are as many as training
+// texts.
+struct CorpusPart {
+  CorpusPart(Split split, size_t text = 0) : split(split), text(text) {}  // NOLINT: a split is its first text
+  Split split;
+  size_t text;
+};
+
+// The files of a job, mapped, as sequences of tokens, one of each text. A token is a byte; the files of a
+// text follow each other, sorted by path, with nothing between them. Empty files are left out.
 //
-// A file that is found under several names (links) counts once, under the first, so that nothing is both
-// trained on and held out; one that is a training and a validation file is refused.
+// A file that is found under several names (links) of a text counts once, under the first, so that nothing is
+// both trained on and held out; one that is a training and a validation file is refused.
 //
 // Without `validation`, whole files are held out: about validation_fraction of the bytes, at least one file
 // where there are two and the fraction is not 0. The choice depends only on the files' names below the root
@@ -47,28 +55,30 @@ class Corpus {
   Corpus(const Corpus&) = delete;
   Corpus& operator=(const Corpus&) = delete;
 
-  int64_t num_tokens(Split split) const { return part(split).num_tokens; }
+  size_t num_texts(Split split) const { return (split == Split::kTrain ? train_ : validation_).size(); }
+
+  int64_t num_tokens(CorpusPart of) const { return part(of).num_tokens; }
 
   // Names below the root, in the order of their tokens.
-  std::vector<std::string> files(Split split) const;
+  std::vector<std::string> files(CorpusPart of) const;
 
   // Tokens [begin, begin + count). Requires them to exist. Throws DataError where one of their files has been
   // written to since; cut short in that very moment, reading is fatal (SIGBUS).
-  void Read(Split split, int64_t begin, int64_t count, int64_t* tokens) const;
+  void Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const;
 
   // Whether the token occurs. Reads up to its first place, all text where it has none. Throws as Read does.
-  bool Has(Split split, int64_t token) const;
+  bool Has(CorpusPart of, int64_t token) const;
 
   // The positions among those where a file begins, or with the split the held-out end of one: ascending.
-  std::vector<int64_t> FileStarts(Split split, int64_t begin, int64_t count) const;
+  std::vector<int64_t> FileStarts(CorpusPart of, int64_t begin, int64_t count) const;
 
   // What is trained on, what is held out and what was left out, in one line for the user.
   std::string Summary() const;
 
   // Where the byte lies that is the token at that position, which must exist.
-  Place Where(Split split, int64_t position) const;
+  Place Where(CorpusPart of, int64_t position) const;
 
-  // Hexadecimal, of names, sizes and which are held out.
+  // Hexadecimal, of names, sizes and which are held out, of all texts.
   const std::string& digest() const { return digest_; }
 
   // Hexadecimal, of what the files contain, as far as content_sample.h reads it.
@@ -93,10 +103,10 @@ class Corpus {
     void Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size);
   };
 
-  // The files of a pattern that are not empty, in order, each once.
-  Files Open(const char* field, const std::string& pattern);
+  // The files of a text that are not empty, in order, each once.
+  Files Open(const TextPath& text);
   // Throws where a file is in both.
-  static void CheckApart(const Files& train, const Files& validation);
+  static void CheckApart(const Files& train, const TextPath& of, const Files& validation);
   void HoldOut(const Files& files, double fraction);
   void LeaveOutCopies();
   void ComputeDigests();
@@ -104,10 +114,12 @@ class Corpus {
   // The file of a token that exists.
   static std::vector<Span>::const_iterator SpanAt(const Part& part, int64_t token);
 
-  const Part& part(Split split) const { return split == Split::kTrain ? train_ : validation_; }
+  const Part& part(CorpusPart of) const {
+    return (of.split == Split::kTrain ? train_ : validation_).at(of.text);
+  }
 
-  Part train_;
-  Part validation_;
+  std::vector<Part> train_;
+  std::vector<Part> validation_;
   int64_t num_skipped_ = 0;  // hidden files and folders
   int64_t num_copies_ = 0;   // training files that were left out
   std::string digest_;

@@ -38,8 +38,8 @@ struct FileReader::File {
   absl::Time checked;
 };
 
-FileReader::FileReader(const char* field, const platform::Clock& clock, size_t most_open)
-    : field_(field), clock_(clock), most_open_(most_open) {
+FileReader::FileReader(std::string field, const platform::Clock& clock, size_t most_open)
+    : field_(std::move(field)), clock_(clock), most_open_(most_open) {
   TANDEM_CHECK(most_open > 0, "a file can be open");
 }
 

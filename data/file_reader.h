@@ -25,7 +25,7 @@ class FileReader {
   static constexpr absl::Duration kCheckEvery = absl::Minutes(1);
 
   // field: of the job, for messages. clock outlives this.
-  FileReader(const char* field, const platform::Clock& clock, size_t most_open = 256);
+  FileReader(std::string field, const platform::Clock& clock, size_t most_open = 256);
   ~FileReader();
   FileReader(const FileReader&) = delete;
   FileReader& operator=(const FileReader&) = delete;
@@ -50,7 +50,7 @@ class FileReader {
   std::shared_ptr<const Opened> Open(int file) const ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<const Opened> OpenAgain(const File& file) const;
 
-  const char* const field_;
+  const std::string field_;
   const platform::Clock& clock_;
   const size_t most_open_;
 

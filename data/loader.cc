@@ -12,7 +12,7 @@
 namespace tandem::data {
 
 Loader::Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
-               RowOptions options)
+               RowOptions options, const std::string& field)
     : source_(std::move(source)),
       split_(split),
       seed_(seed),
@@ -26,10 +26,12 @@ Loader::Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t 
   if (num_windows_ == 0) {
     const bool train = split == Split::kTrain;
     throw DataError(absl::StrCat(
-        train ? "data.train" : "data.validation", ": the ", train ? "training" : "held-out", " part has ",
-        tokens, tokens == 1 ? " token in " : " tokens in ", source_->Description(),
-        ", fewer than one window of ", window_tokens_,
-        " (sequence_length + 1); use more text or shorter sequences",
+        !field.empty() ? field
+        : train        ? "data.train"
+                       : "data.validation",
+        ": the ", train ? "training" : "held-out", " part has ", tokens,
+        tokens == 1 ? " token in " : " tokens in ", source_->Description(), ", fewer than one window of ",
+        window_tokens_, " (sequence_length + 1); use more text or shorter sequences",
         train ? "" : ", a larger data.validation_fraction, or training.validate_every_steps: 0"));
   }
 }

@@ -31,10 +31,11 @@ struct RowOptions {
 // Immutable, thread-safe.
 class Loader {
  public:
-  // source: the text of that split. Throws DataError where the source has less than one window. Requires
-  // sequence_length >= 1.
+  // source: the text of that split; field: of the job, that names it, for messages; empty: data.train or
+  // data.validation. Throws DataError where the source has less than one window. Requires sequence_length
+  // >= 1.
   Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
-         RowOptions options = {});
+         RowOptions options = {}, const std::string& field = "");
 
   // rows: [sequences, row_elements()], row-major: of each sequence its sequence_length + 1 tokens; behind
   // them, where rows have targets, its tokens but the first, with kNotCounted in place of those that do not

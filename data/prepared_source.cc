@@ -32,11 +32,11 @@ void Widen(int64_t count, int64_t* tokens) {
 
 }  // namespace
 
-PreparedFolder::PreparedFolder(const char* field, const std::string& folder, const platform::Clock& clock)
-    : field_(field), folder_(folder), files_(std::make_unique<FileReader>(field, clock)) {
-  absl::StatusOr<Dataset> dataset = ReadDataset(folder);
+PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& clock)
+    : field_(text.field), folder_(text.path), files_(std::make_unique<FileReader>(text.field, clock)) {
+  absl::StatusOr<Dataset> dataset = ReadDataset(folder_);
   if (!dataset.ok()) {
-    throw DataError(absl::StrCat(field, ": ", dataset.status().message()));
+    throw DataError(absl::StrCat(field_, ": ", dataset.status().message()));
   }
   dataset_ = *std::move(dataset);
   std::string list =

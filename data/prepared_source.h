@@ -19,8 +19,8 @@ namespace tandem::data {
 // of all files with dataset.json. Thread-safe.
 class PreparedFolder {
  public:
-  // field: of the job, for messages. clock outlives this. Throws DataError.
-  PreparedFolder(const char* field, const std::string& folder, const platform::Clock& clock);
+  // clock outlives this. Throws DataError.
+  PreparedFolder(const TextPath& text, const platform::Clock& clock);
 
   const Dataset& dataset() const { return dataset_; }
   const std::string& folder() const { return folder_; }
@@ -55,7 +55,7 @@ class PreparedFolder {
   int64_t SequenceFrom(const Shard& shard, int64_t position) const;
   [[noreturn]] void RefuseIndex(const Shard& shard, const std::string& why) const;
 
-  const char* const field_;
+  const std::string field_;
   const std::string folder_;
   Dataset dataset_;
   std::unique_ptr<FileReader> files_;

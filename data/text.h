@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "data/byte_source.h"
 #include "data/token_source.h"
@@ -12,10 +13,10 @@
 
 namespace tandem::data {
 
-// The text of a job, as its spec names it.
+// The texts of a job, as its spec names them.
 struct TextOptions {
-  std::string train;
-  std::string validation;              // empty: a part of the training text
+  TextPath train;
+  std::vector<TextPath> validation;    // none: a part of the training text
   double validation_fraction = 0;      // where `validation` is empty
   std::optional<Documents> documents;  // of a job that packs them
   int64_t sequence_length = 0;
@@ -23,11 +24,12 @@ struct TextOptions {
 
 struct SplitText {
   std::shared_ptr<const TokenSource> train;
-  std::shared_ptr<const TokenSource> validation;  // without a token where nothing is held out
-  std::string summary;                            // what is trained on and held out, in one line for the user
+  // As many as the options name; else one, without a token where nothing is held out.
+  std::vector<std::shared_ptr<const TokenSource>> validation;
+  std::string summary;  // what is trained on and held out, in one line for the user
 };
 
-// A prepared folder (dataset.h) is read as such, anything else as bytes; training and validation text are of
+// A prepared folder (dataset.h) is read as such, anything else as bytes; training and validation texts are of
 // one kind and of one tokenizer. Of a prepared folder its last documents are held out, about that share of
 // its tokens and at most 2^20 windows; of byte-level text corpus.h says what is. clock outlives what is
 // returned. Throws DataError.

@@ -15,6 +15,12 @@ class DataError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A text as a job names it.
+struct TextPath {
+  std::string field;  // that has the path, for messages: "data.train"
+  std::string path;
+};
+
 enum class Split : uint8_t { kTrain, kValidation };
 
 // A byte of a file.

@@ -21,6 +21,7 @@
 #include "data/dataset.h"
 #include "data/file_kind.h"
 #include "data/held_out.h"
+#include "jobspec/data_texts.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
 #include "jobspec/schema.h"
@@ -108,23 +109,29 @@ class FileChecker {
   void CheckText() {
     const v1::Data& data = spec_.data();
     const bool has_train = data.has_train() && before_("data.train", data.train());
-    const bool has_validation = data.has_validation() && before_("data.validation", data.validation());
+    std::vector<DataText> held_out = ValidationTexts(data);
+    std::erase_if(held_out, [&](const DataText& text) { return !before_(text.field, text.path); });
     if (!has_train) {
-      if (has_validation && !data::IsDataset(data.validation())) {
-        CheckData("data.validation", data.validation());
+      for (const DataText& text : held_out) {
+        if (!data::IsDataset(text.path)) {
+          CheckData(text.field, text.path);
+        }
       }
       return;
     }
     const bool prepared = data::IsDataset(data.train());
-    if (has_validation && data::IsDataset(data.validation()) != prepared) {
-      Refuse(
-          "data.validation", data.validation(),
-          prepared ? "a prepared folder, as data.train is" : "text, as data.train is",
-          prepared ? "prepare it with the same tokenizer" : "prepare data.train too, or use text for both");
-      return;
-    }
+    std::erase_if(held_out, [&](const DataText& text) {
+      const bool other = data::IsDataset(text.path) != prepared;
+      if (other) {
+        Refuse(
+            text.field, text.path,
+            prepared ? "a prepared folder, as data.train is" : "text, as data.train is",
+            prepared ? "prepare it with the same tokenizer" : "prepare data.train too, or use text for both");
+      }
+      return other;
+    });
     if (prepared) {
-      CheckPreparedPair(has_validation);
+      CheckPreparedFolders(held_out);
       return;
     }
     if (data.tokenizer() != "bytes" && spec_.model().has_vocab_size() && spec_.model().vocab_size() < 256) {
@@ -135,15 +142,15 @@ class FileChecker {
     if (train.has_value()) {
       CheckParts(train->files);
     }
-    if (has_validation) {
-      const auto validation = CheckData("data.validation", data.validation());
+    for (const DataText& text : held_out) {
+      const auto validation = CheckData(text.field, text.path);
       if (train.has_value() && validation.has_value()) {
-        CheckApart(*train, *validation);
+        CheckApart(*train, text, *validation);
       }
     }
   }
 
-  void CheckPreparedPair(bool has_validation) {
+  void CheckPreparedFolders(const std::vector<DataText>& held_out) {
     const v1::Data& data = spec_.data();
     if (data.tokenizer() == "bytes") {
       Refuse("data.tokenizer", "bytes", "auto where data.train is a prepared folder",
@@ -155,21 +162,20 @@ class FileChecker {
              "the folder says where documents begin: omit the key");
     }
     const std::optional<data::Dataset> train = CheckPrepared("data.train", data.train());
-    if (!has_validation) {
-      return;
-    }
-    const std::optional<data::Dataset> validation = CheckPrepared("data.validation", data.validation());
-    if (train.has_value() && validation.has_value() &&
-        train->tokenizer_digest != validation->tokenizer_digest) {
-      Refuse("data.validation", data.validation(), "a folder prepared with the tokenizer of data.train",
-             absl::StrCat("it was prepared with ", platform::Shown(validation->tokenizer_path, 200),
-                          ", and data.train with ", platform::Shown(train->tokenizer_path, 200),
-                          ": prepare both with one"));
+    for (const DataText& text : held_out) {
+      const std::optional<data::Dataset> validation = CheckPrepared(text.field, text.path);
+      if (train.has_value() && validation.has_value() &&
+          train->tokenizer_digest != validation->tokenizer_digest) {
+        Refuse(text.field, text.path, "a folder prepared with the tokenizer of data.train",
+               absl::StrCat("it was prepared with ", platform::Shown(validation->tokenizer_path, 200),
+                            ", and data.train with ", platform::Shown(train->tokenizer_path, 200),
+                            ": prepare both with one"));
+      }
     }
   }
 
   // Nothing where it has been refused.
-  std::optional<data::Dataset> CheckPrepared(const char* path, const std::string& folder) {
+  std::optional<data::Dataset> CheckPrepared(const std::string& path, const std::string& folder) {
     absl::StatusOr<data::Dataset> dataset = data::ReadDataset(folder);
     if (!dataset.ok()) {
       Refuse(path, folder, "a folder as tandem data prepare makes it",
@@ -200,7 +206,7 @@ class FileChecker {
     std::vector<std::pair<FileId, std::string>> paths;
   };
 
-  void Refuse(const char* path, const std::string& value, const std::string& allowed,
+  void Refuse(const std::string& path, const std::string& value, const std::string& allowed,
               const std::string& remedy) {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
   }
@@ -212,7 +218,7 @@ class FileChecker {
   }
 
   // Nothing where they have been refused.
-  std::optional<Text> CheckData(const char* path, const std::string& pattern) {
+  std::optional<Text> CheckData(const std::string& path, const std::string& pattern) {
     constexpr char kAllowed[] = "an existing file, folder or glob";
     const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern);
     if (!paths.ok()) {
@@ -238,7 +244,7 @@ class FileChecker {
       const FileId id(info.st_dev, info.st_ino);
       if (info.st_size > 0 && seen.insert(id).second) {
         text.files.push_back({.name = data::NameBelow(root, file), .size = info.st_size});
-        if (spec_.data().has_validation()) {
+        if (!ValidationTexts(spec_.data()).empty()) {
           text.paths.emplace_back(id, file);
         }
         bytes += info.st_size;
@@ -262,11 +268,11 @@ class FileChecker {
   }
 
   // The trainer refuses the same when it starts.
-  void CheckApart(const Text& train, const Text& validation) {
+  void CheckApart(const Text& train, const DataText& named, const Text& validation) {
     const std::map<FileId, std::string> trained(train.paths.begin(), train.paths.end());
     for (const auto& [id, path] : validation.paths) {
       if (const auto found = trained.find(id); found != trained.end()) {
-        Refuse("data.validation", spec_.data().validation(), "files that are not among those of data.train",
+        Refuse(named.field, named.path, "files that are not among those of data.train",
                absl::StrCat(platform::Shown(path, 200), " is also a training file",
                             found->second == path ? "" : ", " + platform::Shown(found->second, 200),
                             ": name other files, or hold out a part of data.train with "
@@ -294,7 +300,8 @@ class FileChecker {
   // What is trained on and what is held out, as the trainer will divide the files.
   void CheckParts(const std::vector<data::NamedSize>& files) {
     const v1::Data& data = spec_.data();
-    const double fraction = data.has_validation() ? 0 : data.validation_fraction();
+    const bool is_named = !ValidationTexts(data).empty();
+    const double fraction = is_named ? 0 : data.validation_fraction();
     const std::vector<int64_t> held = data::HeldOutBytes(files, fraction);
     std::vector<int64_t> trained;
     for (size_t i = 0; i < files.size(); ++i) {
@@ -309,7 +316,7 @@ class FileChecker {
                           Part(files, trained),
                           ": use more text, or name the held-out text with "
                           "data.validation"));
-    } else if (spec_.training().validate_every_steps() > 0 && !data.has_validation() && fraction > 0 &&
+    } else if (spec_.training().validate_every_steps() > 0 && !is_named && fraction > 0 &&
                sum(held) < Window()) {
       Refuse("data.train", data.train(), absl::StrCat(WindowText(), " to hold out"),
              absl::StrCat("validation_fraction ", NumberText(fraction), " holds out ", Part(files, held),
@@ -441,7 +448,7 @@ std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved, const BeforeP
 }
 
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved) {
-  return CheckFiles(resolved, [](const char*, const std::string&) { return true; });
+  return CheckFiles(resolved, [](const std::string&, const std::string&) { return true; });
 }
 
 }  // namespace tandem::jobspec

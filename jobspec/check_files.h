@@ -11,7 +11,7 @@ namespace tandem::jobspec {
 
 // Called before a path of a job is looked at, which may take as long as its file system likes: the field and
 // its value. False: the path is left alone, and nothing is said of it.
-using BeforePath = std::function<bool(const char* field, const std::string& path)>;
+using BeforePath = std::function<bool(const std::string& field, const std::string& path)>;
 
 // CheckFiles of jobspec.h for who does not wait for every path.
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved, const BeforePath& before);

@@ -10,10 +10,13 @@ namespace {
 
 constexpr size_t kMaxPathBytes = 4000;  // below PATH_MAX, with room for the names that are put below it
 
+}  // namespace
+
 void CheckPath(FieldChecker& check, std::string_view path, const std::string& value) {
   if (value.empty()) {
-    check.Refuse(path, "\"\"", AllowedText(path),
-                 path == "data.train" ? "give a path" : "give a path, or omit the key");
+    check.Refuse(
+        path, "\"\"", AllowedText(path),
+        path == "data.train" || path.ends_with(".path") ? "give a path" : "give a path, or omit the key");
   } else if (value.size() > kMaxPathBytes) {
     check.Refuse(path, value, absl::StrCat("a path of at most ", kMaxPathBytes, " bytes"),
                  absl::StrCat("it has ", value.size()));
@@ -22,33 +25,6 @@ void CheckPath(FieldChecker& check, std::string_view path, const std::string& va
         path, absl::StrCat("the relative path ", value), AllowedText(path),
         "other machines have another working directory: write the whole path (tandem submit and tandem "
         "run do so)");
-  }
-}
-
-}  // namespace
-
-void CheckData(FieldChecker& check) {
-  const v1::Data& data = check.spec().data();
-  if (data.has_train()) {
-    CheckPath(check, "data.train", data.train());
-  }
-  if (data.has_validation()) {
-    CheckPath(check, "data.validation", data.validation());
-    if (data.has_validation_fraction()) {
-      check.Forbid("data.validation_fraction", "data.validation is given too: omit one of the two");
-    }
-  }
-  if (data.has_end_of_document() && data.documents() == v1::DOCUMENTS_STREAM &&
-      check.IsOk({"data.documents", "data.end_of_document"})) {
-    check.Forbid("data.end_of_document",
-                 absl::StrCat("documents: stream", check.Origin("data.documents"),
-                              " does not tell documents apart: use documents: packed, or omit the key"));
-  }
-  if (data.tokenizer() != "auto" && data.tokenizer() != "bytes") {
-    check.Refuse(
-        "data.tokenizer",
-        "text becomes tokens before a job: run tandem data prepare with that tokenizer, give the folder "
-        "that it makes as data.train, and omit the key");
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/str_cat.h"
 #include "jobspec/checks.h"
+#include "jobspec/data_texts.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 
@@ -69,8 +70,7 @@ void CheckTraining(FieldChecker& check) {
     }
   }
   if (check.Usable({"training.validate_every_steps", "data.validation_fraction"}) &&
-      training.validate_every_steps() > 0 && !check.spec().data().has_validation() &&
-      check.spec().data().validation_fraction() == 0) {
+      training.validate_every_steps() > 0 && !HoldsOut(check.spec().data())) {
     check.Refuse("training.validate_every_steps", "0 where no data is held out",
                  "give data.validation, or a validation_fraction above 0");
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jobspec/field_checker.h"
@@ -17,6 +18,9 @@ void CheckPattern(FieldChecker& check);
 
 void CheckModel(FieldChecker& check);
 void CheckData(FieldChecker& check);
+
+// That the value of the field at `path` is an absolute path, and not too long.
+void CheckPath(FieldChecker& check, std::string_view path, const std::string& value);
 void CheckTraining(FieldChecker& check);
 void CheckBatch(FieldChecker& check);
 

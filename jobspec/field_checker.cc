@@ -19,7 +19,8 @@ using google::protobuf::Message;
 
 // Whether `path` is `block` or in it.
 bool IsWithin(std::string_view path, std::string_view block) {
-  return block.empty() || path == block || (path.starts_with(block) && path[block.size()] == '.');
+  return block.empty() || path == block ||
+         (path.starts_with(block) && (path[block.size()] == '.' || path[block.size()] == '['));
 }
 
 }  // namespace
@@ -36,8 +37,10 @@ void FieldChecker::CheckFields() {
   CheckBuilt();
   CheckRanges();
   for (const RequiredRule& rule : RequiredRules()) {
-    if (!Has(rule.path)) {
-      Refuse(rule.path, rule.remedy);
+    for (const std::string& path : PathsOf(submitted_, rule.path)) {
+      if (!Has(path)) {
+        Refuse(path, rule.remedy);
+      }
     }
   }
 }
@@ -122,7 +125,15 @@ void FieldChecker::CheckMessage(const Message& message, const std::string& path)
   for (const FieldDescriptor* field : fields) {
     const std::string at = JoinPath(path, field->name());
     const std::string text = ValueText({&message, field});
-    if (field->message_type() != nullptr) {
+    if (field->is_repeated()) {
+      const int size = reflection.FieldSize(message, field);
+      if (size > kMostListEntries) {
+        Refuse(at, absl::StrCat("a list of ", size, " entries"), AllowedText(at), "send fewer");
+      }
+      for (int i = 0; i < std::min(size, kMostListEntries); ++i) {
+        CheckMessage(reflection.GetRepeatedMessage(message, field, i), EntryPath(at, i));
+      }
+    } else if (field->message_type() != nullptr) {
       CheckMessage(reflection.GetMessage(message, field), at);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
       if (EnumValueOf(*field->enum_type(), text) == nullptr) {
@@ -154,14 +165,13 @@ void FieldChecker::CheckBuilt() {
     }
   }
   for (const BuiltRule& rule : BuiltRules()) {
-    // A default that follows from another field (expert_tensor) is not the user's doing.
-    const FieldValue value = FindValue(submitted_, rule.path);
-    if (value.message == nullptr) {
-      continue;
-    }
-    const std::string text = ValueText(value);
-    if (std::find(rule.built.begin(), rule.built.end(), text) == rule.built.end()) {
-      Refuse(rule.path, rule.remedy);
+    for (const std::string& path : PathsOf(submitted_, rule.path)) {
+      // A default that follows from another field (expert_tensor) is not the user's doing.
+      const FieldValue value = FindValue(submitted_, path);
+      if (value.message != nullptr &&
+          std::find(rule.built.begin(), rule.built.end(), ValueText(value)) == rule.built.end()) {
+        Refuse(path, rule.remedy);
+      }
     }
   }
 }
@@ -183,17 +193,19 @@ void FieldChecker::CheckRanges() {
     }
   }
   for (const NumberRule& rule : NumberRules()) {
-    const FieldValue value = FindValue(submitted_, rule.path);
-    if (value.message == nullptr) {
-      continue;
-    }
-    const double number = value.message->GetReflection()->GetDouble(*value.message, value.field);
-    const bool low = rule.above_min ? !(number > rule.min) : !(number >= rule.min);
-    const bool high = rule.below_max ? !(number < rule.max) : !(number <= rule.max);
-    if (low || high) {
-      Refuse(rule.path, std::isnan(number) ? "use a number"
-                        : low              ? "use a larger number"
-                                           : "use a smaller number");
+    for (const std::string& path : PathsOf(submitted_, rule.path)) {
+      const FieldValue value = FindValue(submitted_, path);
+      if (value.message == nullptr) {
+        continue;
+      }
+      const double number = value.message->GetReflection()->GetDouble(*value.message, value.field);
+      const bool low = rule.above_min ? !(number > rule.min) : !(number >= rule.min);
+      const bool high = rule.below_max ? !(number < rule.max) : !(number <= rule.max);
+      if (low || high) {
+        Refuse(path, std::isnan(number) ? "use a number"
+                     : low              ? "use a larger number"
+                                        : "use a smaller number");
+      }
     }
   }
 }

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/descriptor.h"
 #include "jobspec/schema.h"
 
@@ -15,6 +16,24 @@ std::vector<FieldDifference> DifferencesOf(const google::protobuf::Message& ther
   for (int i = 0; i < type.field_count(); ++i) {
     const google::protobuf::FieldDescriptor* const field = type.field(i);
     const std::string inner = JoinPath(path, field->name());
+    if (field->is_repeated()) {
+      const int theirs = there.GetReflection()->FieldSize(there, field);
+      const int ours = here.GetReflection()->FieldSize(here, field);
+      if (theirs != ours) {
+        out.push_back({.field = inner,
+                       .here = absl::StrCat("a list of ", ours),
+                       .there = absl::StrCat("a list of ", theirs)});
+        continue;
+      }
+      for (int i = 0; i < ours; ++i) {
+        for (FieldDifference& difference :
+             DifferencesOf(there.GetReflection()->GetRepeatedMessage(there, field, i),
+                           here.GetReflection()->GetRepeatedMessage(here, field, i), EntryPath(inner, i))) {
+          out.push_back(std::move(difference));
+        }
+      }
+      continue;
+    }
     if (field->message_type() != nullptr) {
       for (FieldDifference& difference :
            DifferencesOf(there.GetReflection()->GetMessage(there, field),

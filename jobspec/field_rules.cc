@@ -26,6 +26,10 @@ constexpr TextRule kTextRules[] = {
     {"model.model_type", "llama, mixtral, qwen3_moe, deepseek_v3"},
     {"data.train", "absolute path of a file, a folder or a glob"},
     {"data.validation", "absolute path of a file, a folder or a glob"},
+    {"data.sources.path", "absolute path of a file, a folder or a glob"},
+    {"data.sources.name", "1 to 100 letters, digits and other plain characters, without /"},
+    {"data.validation_sets.path", "absolute path of a file, a folder or a glob"},
+    {"data.validation_sets.name", "1 to 100 letters, digits and other plain characters, without /"},
     {"data.tokenizer", "auto, bytes"},
     {"training.optimizer.no_weight_decay",
      "none, or names of parameters, in which * is any text, joined by commas"},
@@ -148,6 +152,7 @@ const std::vector<NumberRule>& NumberRules() {
       {"model.moe.capacity_factor", 0, 1024, false, false},
       {"model.moe.routed_scaling_factor", 0, 1000, true, false},
       {"data.validation_fraction", 0, 0.5, false, false},
+      {"data.sources.weight", 1e-6, 1e6, false, false},
       {"training.optimizer.learning_rate", 0, 1, true, false},
       {"training.optimizer.beta1", 0, 1, false, true},
       {"training.optimizer.beta2", 0, 1, false, true},
@@ -163,6 +168,7 @@ const std::vector<NumberRule>& NumberRules() {
 const std::vector<RequiredRule>& RequiredRules() {
   static const std::vector<RequiredRule> rules = {
       {"data.train", "name the text to train on, for instance data: {train: /usr/include}"},
+      {"data.validation_sets.path", "name the text of this set"},
       {"training.steps", "say how many optimizer steps to run"},
       {"training.sequence_length", "say how many tokens a sequence has, for instance 256"},
       {"training.micro_batch_size", "say how many sequences a rank works on at once, for instance 4"},
@@ -178,6 +184,8 @@ const std::vector<AbsentRule>& AbsentRules() {
        "not built yet: layers by a pattern; omit the key and use model_type, whose layers are [*-] (llama), "
        "[*E] (mixtral, qwen3_moe) or [+E] (deepseek_v3)"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
+      {"data.shuffle", "not built yet: text in the order of its files; omit the key"},
+      {"data.sources", "not built yet: several texts to train on; use data.train"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
@@ -191,6 +199,7 @@ const std::vector<BuiltRule>& BuiltRules() {
   static constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"data.documents", {"stream", "packed"}, "use one of these"},
+      {"data.validation_sets.format", {"auto"}, "not built yet: files of other formats; prepare them"},
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
       {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
@@ -237,21 +246,26 @@ std::string AllowedText(std::string_view path) {
   if (FindAbsentRule(path) != nullptr) {
     return "";
   }
-  if (const auto* rule = FindRule(kTextRules, path)) {
+  const std::string of_rule = WithoutIndices(path);
+  if (const auto* rule = FindRule(kTextRules, of_rule)) {
     return rule->allowed;
   }
-  if (const auto* rule = FindRule(BuiltRules(), path)) {
+  if (const auto* rule = FindRule(BuiltRules(), of_rule)) {
     return absl::StrJoin(rule->built, ", ");
   }
-  if (const auto* rule = FindRule(IntegerRules(), path)) {
+  if (const auto* rule = FindRule(IntegerRules(), of_rule)) {
     return Allowed(*rule);
   }
-  if (const auto* rule = FindRule(NumberRules(), path)) {
+  if (const auto* rule = FindRule(NumberRules(), of_rule)) {
     return Allowed(*rule);
   }
   const google::protobuf::FieldDescriptor* field = FindField(path);
   if (field == nullptr) {
     return "";
+  }
+  if (field->is_repeated() && !path.ends_with(']')) {
+    return absl::StrCat("a list of 1 to ", kMostListEntries, " blocks with the keys ",
+                        absl::StrJoin(Keys(*field->message_type()), ", "));
   }
   if (field->message_type() != nullptr) {
     return absl::StrCat("a block with the keys ", absl::StrJoin(Keys(*field->message_type()), ", "));

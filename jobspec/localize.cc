@@ -6,6 +6,7 @@
 #include "jobspec/hugging_face_config.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
+#include "jobspec/schema.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
 
@@ -20,7 +21,7 @@ class PathLocalizer {
     error_ = error ? error.message() : "";
   }
 
-  std::string Absolute(const char* path, const std::string& value, bool glob) {
+  std::string Absolute(const std::string& path, const std::string& value, bool glob) {
     if (value.empty() || value.front() == '/') {
       return value;
     }
@@ -70,6 +71,18 @@ std::vector<v1::Violation> Localize(v1::JobSpec& spec) {
   if (spec.data().has_validation()) {
     spec.mutable_data()->set_validation(
         paths.Absolute("data.validation", spec.data().validation(), /*glob=*/true));
+  }
+  for (int i = 0; i < spec.data().sources_size(); ++i) {
+    v1::DataSource& source = *spec.mutable_data()->mutable_sources(i);
+    if (source.has_path()) {
+      source.set_path(paths.Absolute(EntryPath("data.sources", i) + ".path", source.path(), /*glob=*/true));
+    }
+  }
+  for (int i = 0; i < spec.data().validation_sets_size(); ++i) {
+    v1::ValidationSet& set = *spec.mutable_data()->mutable_validation_sets(i);
+    if (set.has_path()) {
+      set.set_path(paths.Absolute(EntryPath("data.validation_sets", i) + ".path", set.path(), /*glob=*/true));
+    }
   }
   if (spec.checkpoint().has_directory()) {
     spec.mutable_checkpoint()->set_directory(

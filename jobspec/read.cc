@@ -33,9 +33,10 @@ constexpr size_t kReadLimit = (1 << 20) + 1;  // one more than the parser takes,
 
 // Whether a job cannot do without the field, or without a field of the block.
 bool IsRequired(const std::string& path) {
+  const std::string of_rule = WithoutIndices(path);
   return path == "model" ||
          std::any_of(RequiredRules().begin(), RequiredRules().end(),
-                     [&](const auto& rule) { return std::string_view(rule.path).starts_with(path); });
+                     [&](const auto& rule) { return std::string_view(rule.path).starts_with(of_rule); });
 }
 
 class Reader {
@@ -96,6 +97,8 @@ class Reader {
     } else if (value.kind == YamlNode::Kind::kNull) {
       RefuseValue(key, path, "null",
                   IsRequired(path) ? "give a value" : "give a value, or omit the key for the default");
+    } else if (field.is_repeated()) {
+      ReadList(key, value, path, field, message);
     } else if (field.message_type() != nullptr) {
       if (value.kind == YamlNode::Kind::kMap) {
         ReadMap(value, path, *message.GetReflection()->MutableMessage(&message, &field));
@@ -111,6 +114,41 @@ class Reader {
       if (!SetScalar(value, path, field, message, why)) {
         const std::string written = value.quoted ? absl::StrCat("\"", value.text, "\"") : value.text;
         RefuseValue(key, path, written, why);
+      }
+    }
+  }
+
+  // A list of blocks: the schema has no other.
+  void ReadList(const YamlNode& key, const YamlNode& list, const std::string& path,
+                const FieldDescriptor& field, Message& message) {
+    if (list.kind != YamlNode::Kind::kSequence) {
+      RefuseValue(key, path, list.kind == YamlNode::Kind::kMap ? "a block" : list.text,
+                  "write a list: a line that begins with - for each entry");
+      return;
+    }
+    if (list.elements.empty() || list.elements.size() > kMostListEntries) {
+      RefuseValue(key, path,
+                  list.elements.empty() ? "an empty list"
+                                        : absl::StrCat("a list of ", list.elements.size(), " entries"),
+                  list.elements.empty() ? "write an entry, or omit the key" : "write fewer");
+      return;
+    }
+    for (size_t i = 0; i < list.elements.size(); ++i) {
+      const YamlNode& entry = list.elements[i];
+      const std::string at = EntryPath(path, static_cast<int>(i));
+      // Also where it is refused, so that the others keep their indices.
+      Message& block = *message.GetReflection()->AddMessage(&message, &field);
+      result_.positions.push_back({at, {entry.line, entry.column}});
+      if (entry.kind == YamlNode::Kind::kAlias || entry.anchor || !entry.tag.empty()) {
+        RefuseValue(entry, at, "an alias, an anchor or a tag", "write the entry out");
+      } else if (entry.kind != YamlNode::Kind::kMap) {
+        RefuseValue(entry, at,
+                    entry.kind == YamlNode::Kind::kNull       ? "null"
+                    : entry.kind == YamlNode::Kind::kSequence ? "a list"
+                                                              : entry.text,
+                    "write a block of keys");
+      } else {
+        ReadMap(entry, at, block);
       }
     }
   }

@@ -3,6 +3,7 @@
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "jobspec/data_texts.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/name_list.h"
@@ -77,8 +78,23 @@ void ResolveModel(v1::Model& model) {
   TANDEM_DEFAULT(model, initializer_range, 0.02);
 }
 
+// The last part of a path is the name of a text that has none.
+template <typename Text>
+void ResolveText(Text& text) {
+  if (text.has_path()) {
+    TANDEM_DEFAULT(text, name, NameOfPath(text.path()));
+  }
+  TANDEM_DEFAULT(text, format, v1::DATA_FORMAT_AUTO);
+}
+
 void ResolveData(v1::Data& data) {
-  if (!data.has_validation()) {
+  for (v1::DataSource& source : *data.mutable_sources()) {
+    ResolveText(source);
+  }
+  for (v1::ValidationSet& set : *data.mutable_validation_sets()) {
+    ResolveText(set);
+  }
+  if (!data.has_validation() && data.validation_sets().empty()) {
     TANDEM_DEFAULT(data, validation_fraction, 0.05);
   }
   TANDEM_DEFAULT(data, tokenizer, "auto");
@@ -102,7 +118,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(schedule, min_learning_rate, 0);
   TANDEM_DEFAULT(training, clip_grad_norm, 1.0);
   if (training.has_steps()) {
-    const bool held_out = data.has_validation() || data.validation_fraction() > 0;
+    const bool held_out = HoldsOut(data);
     const int64_t tenth = training.steps() / 10 + (training.steps() % 10 > 0 ? 1 : 0);
     TANDEM_DEFAULT(training, validate_every_steps, held_out ? std::max<int64_t>(1, tenth) : 0);
   }

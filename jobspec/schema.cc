@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "google/protobuf/text_format.h"
@@ -100,22 +101,39 @@ std::string Normal(std::string word) {
   return word;
 }
 
-// The fields that the keys of a path name, as far as they are in the schema; then null.
-std::vector<const FieldDescriptor*> FieldsAlong(std::string_view path) {
-  std::vector<const FieldDescriptor*> fields;
+// One key of a path, "sources[1]": its field, null where the schema has none, and the index of an entry.
+struct PathStep {
+  const FieldDescriptor* field = nullptr;
+  int index = -1;
+};
+
+// What the keys of a path name, as far as they are in the schema; then a step without a field.
+std::vector<PathStep> StepsAlong(std::string_view path) {
+  std::vector<PathStep> steps;
   const Descriptor* type = v1::JobSpec::descriptor();
   for (const std::string& key :
        std::vector<std::string>(absl::StrSplit(absl::string_view(path.data(), path.size()), '.'))) {
-    fields.push_back(type == nullptr ? nullptr : type->FindFieldByName(key));
-    if (fields.back() == nullptr) {
+    PathStep step;
+    const size_t bracket = key.find('[');
+    const bool has_index = bracket != std::string::npos;
+    const bool is_index = has_index && key.ends_with(']') &&
+                          absl::SimpleAtoi(key.substr(bracket + 1, key.size() - bracket - 2), &step.index) &&
+                          step.index >= 0;
+    const FieldDescriptor* const field =
+        type == nullptr ? nullptr : type->FindFieldByName(key.substr(0, bracket));
+    const bool fits = field != nullptr && (!has_index || (is_index && field->is_repeated()));
+    step.field = fits ? field : nullptr;
+    steps.push_back(step);
+    if (!fits) {
       break;
     }
-    type = fields.back()->message_type();
+    type = field->message_type();
   }
-  return fields;
+  return steps;
 }
 
-// First path of the schema, in its order, that ends in `key`; empty where there is none.
+// First path of the schema, in its order, that ends in `key`; empty where there is none. Keys of entries of
+// lists are keys there alone.
 std::string FindKey(const Descriptor& type, const std::string& parent, const std::string& key) {
   for (int i = 0; i < type.field_count(); ++i) {
     if (type.field(i)->name() == key) {
@@ -124,7 +142,7 @@ std::string FindKey(const Descriptor& type, const std::string& parent, const std
   }
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
-    if (field.message_type() == nullptr) {
+    if (field.message_type() == nullptr || field.is_repeated()) {
       continue;
     }
     std::string found = FindKey(*field.message_type(), JoinPath(parent, field.name()), key);
@@ -150,23 +168,38 @@ const EnumValueDescriptor* EnumValueOf(const EnumDescriptor& type, const std::st
   return nullptr;
 }
 
-const FieldDescriptor* FindField(std::string_view path) { return FieldsAlong(path).back(); }
+const FieldDescriptor* FindField(std::string_view path) { return StepsAlong(path).back().field; }
 
 FieldValue FindValue(const v1::JobSpec& spec, std::string_view path) {
   FieldValue out;
-  for (const FieldDescriptor* field : FieldsAlong(path)) {
-    const Message* message =
-        out.message == nullptr ? &spec : &out.message->GetReflection()->GetMessage(*out.message, out.field);
-    if (field == nullptr || !message->GetReflection()->HasField(*message, field)) {
+  for (const PathStep& step : StepsAlong(path)) {
+    const Message* message = &spec;
+    if (out.message != nullptr) {
+      if (out.field->is_repeated() && out.index < 0) {
+        return {};  // a key of a list is one of its entries
+      }
+      const google::protobuf::Reflection& reflection = *out.message->GetReflection();
+      message = out.index < 0 ? &reflection.GetMessage(*out.message, out.field)
+                              : &reflection.GetRepeatedMessage(*out.message, out.field, out.index);
+    }
+    if (step.field == nullptr) {
       return {};
     }
-    out = {message, field};
+    const google::protobuf::Reflection& reflection = *message->GetReflection();
+    if (step.field->is_repeated() ? reflection.FieldSize(*message, step.field) <= std::max(step.index, 0)
+                                  : !reflection.HasField(*message, step.field)) {
+      return {};
+    }
+    out = {message, step.field, step.index};
   }
   return out;
 }
 
 std::string ValueText(const FieldValue& value) {
-  const auto& [message, field] = value;
+  const auto& [message, field, index] = value;
+  if (field->is_repeated()) {
+    return index < 0 ? "[...]" : "{...}";
+  }
   const google::protobuf::Reflection& reflection = *message->GetReflection();
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_DOUBLE:
@@ -192,12 +225,49 @@ std::string ValueText(const FieldValue& value) {
 
 std::vector<int> SchemaOrder(std::string_view path) {
   std::vector<int> order;
-  for (const FieldDescriptor* field : FieldsAlong(path)) {
+  for (const auto& [field, index] : StepsAlong(path)) {
     if (field != nullptr) {
       order.push_back(field->number());
     }
+    if (index >= 0) {
+      order.push_back(index);
+    }
   }
   return order;
+}
+
+std::string WithoutIndices(std::string_view path) {
+  std::string out;
+  bool inside = false;
+  for (const char c : path) {
+    inside |= c == '[';
+    if (!inside) {
+      out.push_back(c);
+    }
+    inside &= c != ']';
+  }
+  return out;
+}
+
+std::string EntryPath(const std::string& list, int index) { return absl::StrCat(list, "[", index, "]"); }
+
+std::vector<std::string> PathsOf(const v1::JobSpec& spec, const std::string& path) {
+  for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+    const std::string list = path.substr(0, dot);
+    const FieldDescriptor* const field = FindField(list);
+    if (field == nullptr || !field->is_repeated()) {
+      continue;
+    }
+    std::vector<std::string> paths;  // no list is in another
+    const FieldValue value = FindValue(spec, list);
+    const int size =
+        value.message == nullptr ? 0 : value.message->GetReflection()->FieldSize(*value.message, field);
+    for (int i = 0; i < size; ++i) {
+      paths.push_back(EntryPath(list, i) + path.substr(dot));
+    }
+    return paths;
+  }
+  return {path};
 }
 
 std::vector<std::string> UnknownFields(const google::protobuf::Message& message, const std::string& path) {
@@ -210,9 +280,16 @@ std::vector<std::string> UnknownFields(const google::protobuf::Message& message,
   std::vector<const FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
-    if (field->message_type() != nullptr) {
+    if (field->message_type() == nullptr) {
+      continue;
+    }
+    const std::string at = JoinPath(path, field->name());
+    const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < size; ++i) {
       for (std::string& inner :
-           UnknownFields(reflection.GetMessage(message, field), JoinPath(path, field->name()))) {
+           field->is_repeated()
+               ? UnknownFields(reflection.GetRepeatedMessage(message, field, i), EntryPath(at, i))
+               : UnknownFields(reflection.GetMessage(message, field), at)) {
         paths.push_back(std::move(inner));
       }
     }

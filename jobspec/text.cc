@@ -41,8 +41,8 @@ void Locate(const ReadResult& read, std::vector<v1::Violation>& violations) {
           break;
         }
       }
-      const size_t dot = path.rfind('.');
-      path = dot == std::string::npos ? "" : path.substr(0, dot);
+      const size_t end = path.find_last_of(".[");
+      path = end == std::string::npos ? "" : path.substr(0, end);
     }
   }
 }

@@ -178,7 +178,7 @@ TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
       .canaries = spec.debug().canaries(),
       .optimizer = Optimizer(training),
       .data = {.train = spec.data().train(),
-               .validation = spec.data().validation(),
+               .validation = jobspec::ValidationTexts(spec.data()),
                .validation_fraction = spec.data().validation_fraction(),
                // A job that an earlier build has stored lacks the field.
                .counts_first_tokens = !spec.data().has_count_first_token() || spec.data().count_first_token(),

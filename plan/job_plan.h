@@ -9,6 +9,7 @@
 
 #include "fsdp/layout.h"
 #include "fsdp/unit_mesh.h"
+#include "jobspec/data_texts.h"
 #include "model/config.h"
 #include "parallel/group_options.h"
 #include "parallel/job_groups.h"
@@ -41,7 +42,7 @@ struct OptimizerConfig {
 
 struct DataConfig {
   std::string train;
-  std::string validation;  // empty: a fraction of the training files
+  std::vector<jobspec::DataText> validation;  // none: a fraction of the training files
   double validation_fraction = 0;
   bool counts_first_tokens = true;         // of documents, as targets
   std::optional<int64_t> end_of_document;  // a token id; of jobs whose batch packs documents
@@ -61,8 +62,8 @@ struct TrainConfig {
   uint64_t seed = 0;
   int microbatches_per_rank = 0;  // rounds of one step
   int64_t validate_every_steps = 0;
-  int64_t validation_batches = 0;  // microbatches of a validation, over all ranks
-  int64_t validation_rounds = 0;   // of one validation; those of a run of `validate` are in the options
+  int64_t validation_batches = 0;  // microbatches of a validation of one text, over all ranks
+  int64_t validation_rounds = 0;   // of that; those of a run of `validate` are in the options
   bool parameter_norms = false;
   std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: off
   std::vector<std::string> keep_gathered;  // units, or "all"

@@ -62,6 +62,18 @@ void AppendModel(const JobPlan& plan, std::string& text) {
   AppendRow(text, "compute type", PrecisionText(plan));
 }
 
+bool Validates(const JobPlan& plan) {
+  return plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0;
+}
+
+// Of one validation, at most: forwards alone, which are a third of a step's.
+double ValidationFlops(const JobPlan& plan) {
+  const auto texts = static_cast<double>(std::max<size_t>(1, plan.train.data.validation.size()));
+  return model::FlopsPerToken(plan.model, plan.batch.sequence_length) / 3 * texts *
+         static_cast<double>(plan.train.validation_batches * plan.batch.sequences *
+                             plan.batch.sequence_length);
+}
+
 void AppendStep(const JobPlan& plan, std::string& text) {
   const double flops = model::FlopsPerToken(plan.model, plan.batch.sequence_length);
   const double tokens = static_cast<double>(TokensPerStep(plan));
@@ -80,6 +92,16 @@ void AppendStep(const JobPlan& plan, std::string& text) {
   AppendRow(text, "steps",
             absl::StrCat(GroupedText(plan.train.steps), ", ",
                          GroupedText(plan.train.steps * TokensPerStep(plan)), " tokens in all"));
+  if (Validates(plan)) {
+    const size_t texts = std::max<size_t>(1, plan.train.data.validation.size());
+    AppendRow(text, "validation",
+              absl::StrCat("every ", GroupedText(plan.train.validate_every_steps), " steps: at most ",
+                           GroupedText(plan.train.validation_batches), " microbatches",
+                           texts > 1 ? absl::StrCat(" of each of ", texts, " texts") : "", ", ",
+                           ShareText(ValidationFlops(plan),
+                                     flops * tokens * static_cast<double>(plan.train.validate_every_steps)),
+                           " more FLOPs"));
+  }
   if (!plan.train.recompute.empty()) {
     const Recomputation again = RecomputationOf(plan);
     AppendRow(
@@ -299,6 +321,21 @@ json RecomputationJson(const JobPlan& plan) {
           {"saved_arena_bytes", again.saved_bytes}};
 }
 
+// Null where the job does not validate.
+json ValidationJson(const JobPlan& plan) {
+  if (!Validates(plan)) {
+    return nullptr;
+  }
+  json texts = json::array();
+  for (const jobspec::DataText& text : plan.train.data.validation) {
+    texts.push_back(text.name);
+  }
+  return {{"every_steps", plan.train.validate_every_steps},
+          {"microbatches_of_a_text", plan.train.validation_batches},
+          {"texts", texts},
+          {"flops", ValidationFlops(plan)}};
+}
+
 json StepJson(const JobPlan& plan) {
   const double flops = model::FlopsPerToken(plan.model, plan.batch.sequence_length);
   return {{"tokens", TokensPerStep(plan)},
@@ -310,6 +347,7 @@ json StepJson(const JobPlan& plan) {
           {"steps", plan.train.steps},
           {"flops_per_token", flops},
           {"recompute", RecomputationJson(plan)},
+          {"validation", ValidationJson(plan)},
           {"flops", flops * static_cast<double>(TokensPerStep(plan))}};
 }
 

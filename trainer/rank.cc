@@ -41,10 +41,12 @@ constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpo
 
 data::SplitText TextOf(const plan::JobPlan& plan) {
   const plan::DataConfig& data = plan.train.data;
-  data::TextOptions options{.train = data.train,
-                            .validation = data.validation,
+  data::TextOptions options{.train = {.field = "data.train", .path = data.train},
                             .validation_fraction = data.validation_fraction,
                             .sequence_length = plan.batch.sequence_length};
+  for (const jobspec::DataText& text : data.validation) {
+    options.validation.push_back({.field = text.field, .path = text.path});
+  }
   if (plan.batch.packs_documents || !data.counts_first_tokens) {
     options.documents = data::Documents{.end_of_document = data.end_of_document};
   }
@@ -106,9 +108,10 @@ class Rank::Impl {
                     {{"reason", refused}});
     }
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
-      validation_loader_.emplace(text_.validation, data::Split::kValidation, plan.train.seed,
-                                 plan.batch.sequence_length, RowsOf(plan));
-      SetExtent();
+      const std::vector<jobspec::DataText>& named = plan.train.data.validation;
+      for (size_t i = 0; i < text_.validation.size(); ++i) {
+        AddValidation(text_.validation[i], named.empty() ? jobspec::DataText() : named[i]);
+      }
     }
   }
 
@@ -412,7 +415,11 @@ class Rank::Impl {
     SetPhase(v1::RANK_PHASE_STEPPING);
     reports_->Flush();  // the ranks agree through the reports' communicator
     if (!validation_.has_value()) {
-      validation_.emplace(topology_.RoundsOf(extent_.batches), plan_.options.num_validation_microbatches);
+      std::vector<int64_t> rounds;
+      for (const ValidationText& text : validation_texts_) {
+        rounds.push_back(topology_.RoundsOf(text.extent.batches));
+      }
+      validation_.emplace(std::move(rounds), plan_.options.num_validation_microbatches);
     }
     while (!validation_->complete()) {
       const bool goes_on = !sequence_->validation_makes_way();
@@ -428,7 +435,12 @@ class Rank::Impl {
         return;
       }
     }
-    reports_->Validated(step(), validation_->TakeLosses(), extent_);
+    std::vector<TextLosses> validation;
+    for (std::vector<double>& losses : validation_->TakeLosses()) {
+      validation.push_back(
+          {.extent = validation_texts_[validation.size()].extent, .losses = std::move(losses)});
+    }
+    reports_->Validated(step(), std::move(validation));
     validation_.reset();
     sequence_->Validated();
     Lap();
@@ -437,31 +449,41 @@ class Rank::Impl {
     }
   }
 
-  // A piece, on this rank's microbatches in the fixed windows of the validation text. Ranks that are left
-  // over in the last rounds take windows again; those losses are not counted.
-  void IssueValidation(int64_t first_round) {
+  // A piece, on this rank's microbatches in the fixed windows of a validation text. Ranks that are left over
+  // in the last rounds take windows again; those losses are not counted.
+  void IssueValidation(const Validation::Piece& piece) {
     executor_.Issue(
         {.run = {.kind = RunKind::kValidate}},
-        [this, first_round](int round, int64_t* tokens) {
-          const int64_t batches = extent_.batches;
-          Load(*validation_loader_, step(), topology_.MicrobatchOf(first_round + round) % batches, batches,
+        [this, piece](int round, int64_t* tokens) {
+          const ValidationText& text = validation_texts_[piece.text];
+          const int64_t batches = text.extent.batches;
+          Load(text.loader, step(), topology_.MicrobatchOf(piece.first_round + round) % batches, batches,
                tokens);
         },
         step());
   }
 
   // Each window of the held-out text at most once; a mean over the targets that count.
-  void SetExtent() {
+  void AddValidation(const std::shared_ptr<const data::TokenSource>& source, const jobspec::DataText& named) {
+    const data::Loader& loader =
+        validation_texts_
+            .emplace_back(ValidationText{.loader = data::Loader(source, data::Split::kValidation,
+                                                                plan_.train.seed, plan_.batch.sequence_length,
+                                                                RowsOf(plan_), named.field)})
+            .loader;
     const int64_t sequences = plan_.batch.sequences;
     const int64_t wanted = plan_.train.validation_batches * sequences;
-    const int64_t windows = std::min(wanted, validation_loader_->num_windows());
-    extent_ = {.batches = (windows + sequences - 1) / sequences,
-               .divisor = static_cast<double>(windows * plan_.batch.sequence_length -
-                                              validation_loader_->NumUncounted(windows)) /
-                          static_cast<double>(plan_.batch.tokens())};
+    const int64_t windows = std::min(wanted, loader.num_windows());
+    validation_texts_.back().extent = {
+        .name = named.name,
+        .batches = (windows + sequences - 1) / sequences,
+        .divisor = static_cast<double>(windows * plan_.batch.sequence_length - loader.NumUncounted(windows)) /
+                   static_cast<double>(plan_.batch.tokens())};
     if (windows < wanted && config_.rank == 0) {
       platform::Log(platform::LogLevel::kInfo, "a validation takes each window of the held-out text once",
-                    {{"windows", absl::StrCat(windows)}, {"wanted", absl::StrCat(wanted)}});
+                    {{"text", named.name.empty() ? source->Description() : named.name},
+                     {"windows", absl::StrCat(windows)},
+                     {"wanted", absl::StrCat(wanted)}});
     }
   }
 
@@ -474,6 +496,11 @@ class Rank::Impl {
       return loader.Where(step, microbatch, microbatches, sequences, sequence, token);
     });
   }
+
+  struct ValidationText {
+    data::Loader loader;
+    ValidationExtent extent;
+  };
 
   const plan::JobPlan& plan_;
   const parallel::Topology topology_;
@@ -499,8 +526,7 @@ class Rank::Impl {
   const data::SplitText text_;
   const std::string kernels_digest_;
   const data::Loader train_loader_;
-  std::optional<data::Loader> validation_loader_;
-  ValidationExtent extent_;
+  std::vector<ValidationText> validation_texts_;  // none: the job does not validate
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   TrainingState state_;
   Executor executor_;

@@ -4,14 +4,17 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "comm/communicator.h"
 
 namespace tandem::trainer {
 namespace {
 
+constexpr char kValidationLoss[] = "validation_loss";
 constexpr int kDoublesPerMagnitude = 3;
 constexpr int kDoublesPerItem = 3 * kDoublesPerMagnitude;  // weight, gradient, update
 
@@ -116,7 +119,10 @@ void Reporter::Run() {
 
 void Reporter::Fold(const StepRecord& record) {
   const auto rounds = static_cast<int64_t>(record.losses.size());
-  const auto validation_rounds = static_cast<int64_t>(record.validation_losses.size());
+  int64_t validation_rounds = 0;
+  for (const TextLosses& text : record.validation) {
+    validation_rounds += static_cast<int64_t>(text.losses.size());
+  }
   const auto items = static_cast<int64_t>(record.norms.size());
   const int64_t items_at = rounds + validation_rounds;
   const int64_t routers_at = items_at + items * kDoublesPerItem;
@@ -124,10 +130,9 @@ void Reporter::Fold(const StepRecord& record) {
   const at::Tensor mine = at::empty({stride}, at::kDouble);
   at::Tensor all = at::empty({comm_.rank() == 0 ? comm_.size() * stride : 0}, at::kDouble);
   double* out = mine.mutable_data_ptr<double>();
-  for (const std::vector<double>* losses : {&record.losses, &record.validation_losses}) {
-    for (const double loss : *losses) {
-      *out++ = loss;
-    }
+  out = std::copy(record.losses.begin(), record.losses.end(), out);
+  for (const TextLosses& text : record.validation) {
+    out = std::copy(text.losses.begin(), text.losses.end(), out);
   }
   for (const fsdp::ParameterNorms& norms : record.norms) {
     for (const fsdp::Magnitude* magnitude : {&norms.weight, &norms.gradient, &norms.update}) {
@@ -155,11 +160,7 @@ void Reporter::Fold(const StepRecord& record) {
       (*report.mutable_scalars())["model_flops_utilization"] = seconds_at_peak_ / report.seconds();
     }
   }
-  if (validation_rounds > 0) {
-    (*report.mutable_scalars())["validation_loss"] =
-        SumOfLosses(gathered, sharing_, stride, rounds, record.validation.batches) /
-        record.validation.divisor;
-  }
+  FoldValidation(record.validation, gathered, stride, rounds, report);
   std::vector<NonfiniteGradient> nonfinite;
   for (int64_t item = 0; item < items; ++item) {
     fsdp::ParameterNorms total;
@@ -185,6 +186,24 @@ void Reporter::Fold(const StepRecord& record) {
   }
   trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride, report);
   report_(report, nonfinite);
+}
+
+void Reporter::FoldValidation(const std::vector<TextLosses>& validation, const double* gathered,
+                              int64_t stride, int64_t at, v1::StepReport& report) const {
+  double sum = 0;
+  double divisor = 0;
+  for (const auto& [extent, losses] : validation) {
+    const double of_text = SumOfLosses(gathered, sharing_, stride, at, extent.batches);
+    if (!extent.name.empty()) {
+      (*report.mutable_scalars())[absl::StrCat(kValidationLoss, "/", extent.name)] = of_text / extent.divisor;
+    }
+    sum += of_text;
+    divisor += extent.divisor;
+    at += static_cast<int64_t>(losses.size());
+  }
+  if (!validation.empty()) {
+    (*report.mutable_scalars())[kValidationLoss] = sum / divisor;
+  }
 }
 
 }  // namespace tandem::trainer

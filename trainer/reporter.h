@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,11 +21,18 @@ class Communicator;
 
 namespace tandem::trainer {
 
-// What a validation takes: global microbatches, beyond which losses do not count, and what the sum of their
-// losses is divided by: the targets that count, in microbatches that are full of them.
+// What a validation takes of one text: global microbatches, beyond which losses do not count, and what the
+// sum of their losses is divided by: the targets that count, in microbatches that are full of them.
 struct ValidationExtent {
+  std::string name;  // of the text, in the scalar validation_loss/NAME; empty: it has none
   int64_t batches = 0;
   double divisor = 0;
+};
+
+// What a rank has of it: the losses of its microbatches.
+struct TextLosses {
+  ValidationExtent extent;
+  std::vector<double> losses;
 };
 
 // One optimizer step, or the validation before the first, as one rank saw it.
@@ -32,11 +40,10 @@ struct StepRecord {
   // What all ranks know alike: the step, its gradients' norm and how many elements are not finite, learning
   // rate, tokens and wall time. Rank 0 adds what it folds of the rest.
   v1::StepReport report;
-  std::vector<double> losses;             // of this rank's microbatches
-  double divisor = 1;                     // of the sum of all ranks' losses (fsdp::NormOutcome)
-  std::vector<RouterLoad> routers;        // of sparse layers, in layer order
-  std::vector<double> validation_losses;  // likewise; empty where the step was not followed by a validation
-  ValidationExtent validation;
+  std::vector<double> losses;               // of this rank's microbatches
+  double divisor = 1;                       // of the sum of all ranks' losses (fsdp::NormOutcome)
+  std::vector<RouterLoad> routers;          // of sparse layers, in layer order
+  std::vector<TextLosses> validation;       // by text; empty where the step was not followed by a validation
   std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in table order; empty: not wanted
 };
 
@@ -85,6 +92,10 @@ class Reporter {
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // nothing is in progress, or one has failed
   void Fold(const StepRecord& record);
+  // The loss of each text, and of all: the mean over the targets that count. gathered: of all ranks; of each
+  // there are the losses of the texts, one after the other, from place `at` on.
+  void FoldValidation(const std::vector<TextLosses>& validation, const double* gathered, int64_t stride,
+                      int64_t at, v1::StepReport& report) const;
 
   comm::Communicator& comm_;
   const std::vector<int64_t> item_elements_;

@@ -150,12 +150,11 @@ void StepReports::Computed(RunRecord run, double seconds) {
   record.routers = std::move(run.routers);
 }
 
-void StepReports::Validated(int64_t step, std::vector<double> losses, const ValidationExtent& extent) {
+void StepReports::Validated(int64_t step, std::vector<TextLosses> validation) {
   if (!record_.has_value()) {
     record_.emplace().report.set_step(step);
   }
-  record_->validation_losses = std::move(losses);
-  record_->validation = extent;
+  record_->validation = std::move(validation);
 }
 
 void StepReports::WarnOfNoTargets(int64_t step) {

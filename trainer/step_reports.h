@@ -47,7 +47,7 @@ class StepReports {
   void Computed(RunRecord run, double seconds);
   void AddSeconds(double seconds) { record_->report.set_seconds(record_->report.seconds() + seconds); }
   // The weights of `step`, the one that was applied last. Step 0 has a report of nothing else.
-  void Validated(int64_t step, std::vector<double> losses, const ValidationExtent& extent);
+  void Validated(int64_t step, std::vector<TextLosses> validation);
 
   // How many steps of the job have been skipped, with the one that was computed last.
   void Skipped(int64_t steps) {

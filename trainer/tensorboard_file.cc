@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -57,6 +58,10 @@ void AppendLittleEndian(Integer value, std::string& out) {
 }
 
 std::string TagOf(const std::string& scalar) {
+  constexpr std::string_view kOfText = "validation_loss/";
+  if (scalar.starts_with(kOfText)) {
+    return absl::StrCat("validation_metrics/global_avg_loss/", scalar.substr(kOfText.size()));
+  }
   return scalar == "validation_loss"           ? "validation_metrics/global_avg_loss"
          : scalar == "tokens_per_second"       ? "throughput(tps)"
          : scalar == "model_flops_utilization" ? "mfu(%)"

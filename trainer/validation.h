@@ -8,34 +8,54 @@
 
 namespace tandem::trainer {
 
-// One validation on one rank: as many runs of `validate` as it takes. The losses do not show how many these
-// were. Not thread-safe.
+// One validation on one rank, of one text after the other: as many runs of `validate` as it takes. The losses
+// do not show how many these were. Not thread-safe.
 class Validation {
  public:
-  // rounds: of the whole validation; piece_rounds: of a run, >= 1. The last run may have rounds too many.
-  Validation(int64_t rounds, int64_t piece_rounds) : rounds_(rounds), piece_rounds_(piece_rounds) {}
+  // A run of `validate`: from which round on of which text.
+  struct Piece {
+    size_t text = 0;
+    int64_t first_round = 0;
+  };
 
-  bool has_next() const { return issued_ < rounds_; }
-  // The first round of the next run. Requires has_next().
-  int64_t Next() { return std::exchange(issued_, issued_ + piece_rounds_); }
+  // rounds: of each text, >= 1, at least one text; piece_rounds: of a run, >= 1. The last run of a text may
+  // have rounds too many.
+  Validation(std::vector<int64_t> rounds, int64_t piece_rounds)
+      : rounds_(std::move(rounds)), piece_rounds_(piece_rounds), losses_(rounds_.size()) {}
+
+  bool has_next() const { return next_.text < rounds_.size(); }
+  // Requires has_next().
+  Piece Next() {
+    const Piece piece = next_;
+    next_.first_round += piece_rounds_;
+    if (next_.first_round >= rounds_[next_.text]) {
+      next_ = {.text = next_.text + 1};
+    }
+    return piece;
+  }
 
   // The losses of the oldest run that has not ended, by round.
   void Ended(const std::vector<double>& losses) {
-    losses_.insert(losses_.end(), losses.begin(), losses.end());
+    std::vector<double>& all = losses_.at(ended_texts_);
+    all.insert(all.end(), losses.begin(), losses.end());
+    ended_texts_ += static_cast<int64_t>(all.size()) >= rounds_[ended_texts_] ? 1 : 0;
   }
 
-  bool complete() const { return static_cast<int64_t>(losses_.size()) >= rounds_; }
-  // Of the whole validation, by round. Requires complete().
-  std::vector<double> TakeLosses() {
-    losses_.resize(static_cast<size_t>(rounds_));
+  bool complete() const { return ended_texts_ == rounds_.size(); }
+  // Of each text, by round. Requires complete().
+  std::vector<std::vector<double>> TakeLosses() {
+    for (size_t text = 0; text < rounds_.size(); ++text) {
+      losses_[text].resize(static_cast<size_t>(rounds_[text]));
+    }
     return std::move(losses_);
   }
 
  private:
-  const int64_t rounds_;
+  const std::vector<int64_t> rounds_;
   const int64_t piece_rounds_;
-  int64_t issued_ = 0;  // rounds
-  std::vector<double> losses_;
+  Piece next_;
+  size_t ended_texts_ = 0;
+  std::vector<std::vector<double>> losses_;
 };
 
 }  // namespace tandem::trainer

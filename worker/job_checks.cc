@@ -114,9 +114,10 @@ class CheckThreads::Shared {
   Checked Check(const Task& task) ABSL_LOCKS_EXCLUDED(mu_) {
     Checked checked{.attempt = task.attempt};
     const auto look = BeginLook();
-    checked.violations = checks_.check_files(task.resolved, [&](const char* field, const std::string& path) {
-      return checked.problem.empty() && Enter(task.attempt, field, path, *look, checked);
-    });
+    checked.violations =
+        checks_.check_files(task.resolved, [&](const std::string& field, const std::string& path) {
+          return checked.problem.empty() && Enter(task.attempt, field, path, *look, checked);
+        });
     EndLook(look);
     if (checked.violations.empty() && checked.problem.empty()) {
       Say(LookingAt{task.attempt});
@@ -138,7 +139,7 @@ class CheckThreads::Shared {
   }
 
   // False, and why: the path hangs already.
-  bool Enter(const AttemptKey& attempt, const char* field, const std::string& path, Look& look,
+  bool Enter(const AttemptKey& attempt, const std::string& field, const std::string& path, Look& look,
              Checked& checked) ABSL_LOCKS_EXCLUDED(mu_) {
     {
       const absl::MutexLock lock(&mu_);

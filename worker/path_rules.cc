@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "jobspec/data_texts.h"
 #include "jobspec/resume.h"
 #include "jobspec/text.h"
 #include "platform/file_list.h"
@@ -47,7 +48,7 @@ class Checker {
  public:
   Checker(const PathRules& rules, const jobspec::BeforePath& before) : rules_(rules), before_(before) {}
 
-  void Data(const char* field, const std::string& pattern) {
+  void Data(const std::string& field, const std::string& pattern) {
     if (rules_.read.empty() || !before_(field, pattern)) {
       return;
     }
@@ -62,14 +63,14 @@ class Checker {
     }
   }
 
-  void Checkpoints(const char* field, const std::string& path) {
+  void Checkpoints(const std::string& field, const std::string& path) {
     if (!rules_.write.empty() && before_(field, path)) {
       Allow(field, path, path, rules_.write, "a folder", "--write-root");
     }
   }
 
   // What a job may read, of its own too: weights to start from, in files that may be links.
-  void Weights(const char* field, const std::string& folder) {
+  void Weights(const std::string& field, const std::string& folder) {
     if (rules_.read.empty() || !before_(field, folder)) {
       return;
     }
@@ -87,7 +88,7 @@ class Checker {
 
  private:
   // `path` belongs to the field's `value`; parts of it that are not there yet lead where they are written.
-  bool Allow(const char* field, const std::string& value, const std::string& path,
+  bool Allow(const std::string& field, const std::string& value, const std::string& path,
              const std::vector<std::string>& roots, const char* what, const char* flag) {
     std::error_code error;
     const std::string leads_to = fs::weakly_canonical(path, error).string();
@@ -123,11 +124,11 @@ absl::StatusOr<PathRules> Canonical(const PathRules& rules) {
 std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRules& rules,
                                       const jobspec::BeforePath& before) {
   Checker checker(rules, before);
-  if (resolved.data().has_train()) {
-    checker.Data("data.train", resolved.data().train());
+  for (const jobspec::DataText& text : jobspec::TrainingTexts(resolved.data())) {
+    checker.Data(text.field, text.path);
   }
-  if (resolved.data().has_validation()) {
-    checker.Data("data.validation", resolved.data().validation());
+  for (const jobspec::DataText& text : jobspec::ValidationTexts(resolved.data())) {
+    checker.Data(text.field, text.path);
   }
   if (resolved.checkpoint().has_directory()) {
     checker.Checkpoints("checkpoint.directory", resolved.checkpoint().directory());

@@ -4,9 +4,11 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -61,6 +63,50 @@ bool IsWord(absl::string_view word) {
   });
 }
 
+// One key of a path: "sources[1]".
+struct Key {
+  std::string word;
+  int index = -1;  // of an entry of a list; -1: none is written
+};
+
+// Nothing where it is no path.
+std::optional<std::vector<Key>> KeysOf(const std::string& path) {
+  std::vector<Key> keys;
+  for (const std::string& text : std::vector<std::string>(absl::StrSplit(path, '.'))) {
+    const size_t bracket = text.find('[');
+    Key key{.word = text.substr(0, bracket)};
+    const bool has_index = bracket != std::string::npos;
+    if (!IsWord(key.word) ||
+        (has_index && (!absl::EndsWith(text, "]") ||
+                       !absl::SimpleAtoi(text.substr(bracket + 1, text.size() - bracket - 2), &key.index) ||
+                       key.index < 0))) {
+      return std::nullopt;
+    }
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+// A job file that says the value alone, in the first entry of each list on its way.
+std::string YamlOf(const std::vector<Key>& path, absl::string_view value) {
+  std::string yaml;
+  size_t column = 0;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const bool in_entry = i > 0 && path[i - 1].index >= 0;
+    if (i > 0 && !in_entry) {
+      absl::StrAppend(&yaml, "\n", std::string(column, ' '));
+    }
+    absl::StrAppend(&yaml, path[i].word, ":");
+    column += 2;
+    if (path[i].index >= 0) {
+      absl::StrAppend(&yaml, "\n", std::string(column, ' '), "- ");
+      column += 2;
+    }
+  }
+  absl::StrAppend(&yaml, path.back().index >= 0 ? "" : " ", value, "\n");
+  return yaml;
+}
+
 // The value as YAML of a job file has it. What stands in a shell's word is text: it begins no comment, and no
 // alias.
 std::string ValueText(absl::string_view value) {
@@ -73,22 +119,43 @@ std::string ValueText(absl::string_view value) {
                                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Forgets what stands at a path. What does not exist is left to the reader, which says so.
-void Clear(const std::vector<std::string>& path, Message& message) {
-  Message* at = &message;
-  for (size_t i = 0; i < path.size(); ++i) {
-    const FieldDescriptor* field = at->GetDescriptor()->FindFieldByName(path[i]);
-    if (field == nullptr) {
-      return;
-    }
-    if (i + 1 == path.size()) {
-      at->GetReflection()->ClearField(at, field);
-    } else if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field->is_repeated()) {
-      return;
-    } else {
-      at = at->GetReflection()->MutableMessage(at, field);
-    }
+// The path of the value in such a file.
+std::string PathOf(const std::vector<Key>& path) {
+  std::string out;
+  for (const Key& key : path) {
+    absl::StrAppend(&out, out.empty() ? "" : ".", key.word, key.index >= 0 ? "[0]" : "");
   }
+  return out;
+}
+
+// Puts the value of such a file in the place of what the spec has at that path. Returns how many entries the
+// list has where the path names one that it has not.
+std::optional<int> Put(const std::vector<Key>& path, const Message& value, Message& spec) {
+  const Message* from = &value;
+  Message* to = &spec;
+  for (size_t i = 0; i < path.size(); ++i) {
+    const FieldDescriptor& field = *to->GetDescriptor()->FindFieldByName(path[i].word);
+    const google::protobuf::Reflection& reflection = *to->GetReflection();
+    const bool is_last = i + 1 == path.size();
+    if (path[i].index < 0 && is_last) {
+      reflection.ClearField(to, &field);
+      to->MergeFrom(*from);
+      return std::nullopt;
+    }
+    if (path[i].index < 0) {
+      from = &reflection.GetMessage(*from, &field);
+      to = reflection.MutableMessage(to, &field);
+      continue;
+    }
+    const int size = reflection.FieldSize(*to, &field);
+    if (path[i].index >= size) {
+      return size;
+    }
+    from = &reflection.GetRepeatedMessage(*from, &field, 0);
+    to = reflection.MutableRepeatedMessage(to, &field, path[i].index);
+  }
+  to->CopyFrom(*from);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -144,25 +211,28 @@ std::vector<v1::Violation> ApplySetting(const std::string& setting, v1::JobSpec&
   if (equals == std::string::npos) {
     return {Wrong(setting)};
   }
-  const std::vector<std::string> path = absl::StrSplit(setting.substr(0, equals), '.');
+  const std::string name = setting.substr(0, equals);
+  const std::optional<std::vector<Key>> path = KeysOf(name);
   const std::string value = setting.substr(equals + 1);
   const bool printable = std::all_of(value.begin(), value.end(), [](unsigned char c) { return c >= 0x20; });
-  if (!std::all_of(path.begin(), path.end(), IsWord) || !printable) {
+  if (!path.has_value() || !printable) {
     return {Wrong(setting)};
   }
-  std::string yaml;
-  for (size_t i = 0; i < path.size(); ++i) {
-    absl::StrAppend(&yaml, i == 0 ? "" : "\n", std::string(2 * i, ' '), path[i], ":");
-  }
-  absl::StrAppend(&yaml, " ", ValueText(value), "\n");
-  jobspec::ReadResult read = jobspec::ReadText(yaml, "");
+  jobspec::ReadResult read = jobspec::ReadText(YamlOf(*path, ValueText(value)), "");
   if (read.violations.empty()) {
-    Clear(path, spec);
-    spec.MergeFrom(read.spec);
+    if (const std::optional<int> entries = Put(*path, read.spec, spec); entries.has_value()) {
+      v1::Violation violation = Wrong(setting);
+      violation.set_allowed(absl::StrCat("entries of the job file's list, which has ", *entries));
+      violation.set_remedy("an index counts from 0; the whole list can be set as FIELD=[{...}, {...}]");
+      return {violation};
+    }
   }
+  const std::string of_first = PathOf(*path);
   for (v1::Violation& violation : read.violations) {
-    violation.set_path(violation.path().empty() ? absl::StrCat("--set ", setting.substr(0, equals))
-                                                : violation.path());
+    const std::string& at = violation.path();
+    violation.set_path(at.empty()                       ? absl::StrCat("--set ", name)
+                       : absl::StartsWith(at, of_first) ? absl::StrCat(name, at.substr(of_first.size()))
+                                                        : at);
     violation.clear_line();
     violation.clear_column();
   }

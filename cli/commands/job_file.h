@@ -32,8 +32,9 @@ absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, c
                                     std::optional<bool> files_are_here);
 
 // Gives one field of a job another value: "training.optimizer.learning_rate=1e-4", "data.train=/data/a.txt",
-// The value is read as in a job file; what was there before is gone. Violations
-// where the field or the value is none; their path begins with the setting's.
+// "data.sources[1].weight=2", of an entry that the list has. The value is read as in a job file; what was
+// there before is gone. Violations where the field or the value is none; their path begins with the
+// setting's.
 std::vector<v1::Violation> ApplySetting(const std::string& setting, v1::JobSpec& spec);
 
 }  // namespace tandem::cli

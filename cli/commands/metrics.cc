@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/commands/commands.h"
@@ -13,6 +16,7 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/number_text.h"
 #include "cli/terminal/table.h"
+#include "cli/watch/watch_state.h"
 #include "cli/watch/watch_view.h"
 #include "nlohmann/json.hpp"
 #include "plan/quantity_text.h"
@@ -74,10 +78,9 @@ Outcome Metrics(Context& context, Client& client, const MetricsOptions& options)
   if (options.moe) {
     return ExpertLoads(context, client, options);
   }
-  std::vector<Table::Column> columns = {Right("STEP"),      Right("LOSS"),          Right("VALIDATION"),
-                                        Right("GRAD NORM"), Right("LEARNING RATE"), Right("TOKENS"),
-                                        Right("SECONDS")};
   std::vector<std::vector<std::string>> rows;
+  std::vector<std::map<std::string, double>> texts;  // of each row: losses of named validation texts
+  std::set<std::string> names;
   bool nonfinite = false;  // of any step
   bool any = false;
   TANDEM_RETURN_IF_ERROR(
@@ -92,6 +95,9 @@ Outcome Metrics(Context& context, Client& client, const MetricsOptions& options)
           const auto validation = report.scalars().find("validation_loss");
           const bool trained = report.step() > 0;
           nonfinite |= report.nonfinite() > 0;
+          for (const auto& [name, loss] : texts.emplace_back(ValidationTexts(report))) {
+            names.insert(name);
+          }
           rows.push_back({absl::StrCat(report.step()), trained ? LossText(report.loss()) : "",
                           validation == report.scalars().end() ? "" : LossText(validation->second),
                           trained ? MagnitudeText(report.grad_norm()) : "",
@@ -103,6 +109,21 @@ Outcome Metrics(Context& context, Client& client, const MetricsOptions& options)
         return !context.console.OutClosed();
       }));
   if (options.format == Format::kTable && any) {
+    std::vector<Table::Column> columns = {Right("STEP"), Right("LOSS"), Right("VALIDATION")};
+    for (const std::string& name : names) {
+      columns.push_back(Right(absl::AsciiStrToUpper(Escape(name))));
+    }
+    for (const char* column : {"GRAD NORM", "LEARNING RATE", "TOKENS", "SECONDS"}) {
+      columns.push_back(Right(column));
+    }
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::vector<std::string> of_texts;
+      for (const std::string& name : names) {
+        const auto found = texts[i].find(name);
+        of_texts.push_back(found == texts[i].end() ? "" : LossText(found->second));
+      }
+      rows[i].insert(rows[i].begin() + 3, of_texts.begin(), of_texts.end());
+    }
     if (nonfinite) {
       columns.push_back("NOTE");
     }

@@ -37,9 +37,12 @@ void CollectPaths(const google::protobuf::Descriptor& type, const std::string& p
   for (int i = 0; i < type.field_count(); ++i) {
     const google::protobuf::FieldDescriptor& field = *type.field(i);
     const std::string path = jobspec::JoinPath(parent, std::string(field.name()));
+    if (field.is_repeated()) {
+      continue;
+    }
     if (field.message_type() != nullptr) {
       CollectPaths(*field.message_type(), path, paths);
-    } else if (!field.is_repeated()) {
+    } else {
       paths.push_back(path);
     }
   }

@@ -55,6 +55,9 @@ class JsonView : public WatchView {
       Json json = {{"kind", "validation"},
                    {"step", state.validation->step},
                    {"validation_loss", state.validation->loss}};
+      for (const auto& [name, loss] : state.validation->texts) {
+        json[absl::StrCat("validation_loss/", name)] = loss;
+      }
       Print(json);
     }
     if (applied.stalled) {

@@ -58,8 +58,9 @@ class LineView : public WatchView {
       }
     }
     if (applied.validation) {
-      Print(absl::StrFormat("step %d/%d  validation loss %s", state.validation->step, TotalSteps(state),
-                            LossText(state.validation->loss)));
+      const std::string texts = ValidationTextsText(state.validation->texts);
+      Print(absl::StrFormat("step %d/%d  validation loss %s%s", state.validation->step, TotalSteps(state),
+                            LossText(state.validation->loss), texts.empty() ? "" : " (" + texts + ")"));
     }
     if (applied.checkpoint) {
       Print(absl::StrFormat("step %d/%d  checkpoint %s", state.checkpoint->step(), TotalSteps(state),

@@ -6,7 +6,12 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/terminal/display_text.h"
+#include "cli/terminal/number_text.h"
 
 namespace tandem::cli {
 namespace {
@@ -46,6 +51,30 @@ Applied TakeProgress(const v1::Progress& progress, absl::Time now, WatchState& s
 
 }  // namespace
 
+std::map<std::string, double> ValidationTexts(const v1::StepReport& report) {
+  constexpr absl::string_view kPrefix = "validation_loss/";
+  std::map<std::string, double> texts;
+  for (const auto& [name, value] : report.scalars()) {
+    if (absl::StartsWith(name, kPrefix)) {
+      texts.emplace(name.substr(kPrefix.size()), value);
+    }
+  }
+  return texts;
+}
+
+std::string ValidationTextsText(const std::map<std::string, double>& texts) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> parts;
+  for (const auto& [name, loss] : texts) {
+    if (parts.size() == kMost) {
+      parts.push_back(absl::StrCat(texts.size() - kMost, " more"));
+      break;
+    }
+    parts.push_back(absl::StrCat(Escape(name), " ", LossText(loss)));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
 Applied ApplyValidation(const v1::StepReport& report, WatchState& state) {
   Applied applied;
   const auto validation = report.scalars().find("validation_loss");
@@ -53,7 +82,7 @@ Applied ApplyValidation(const v1::StepReport& report, WatchState& state) {
   if (validation != report.scalars().end() && first_attempt_seen &&
       (!state.validation.has_value() || report.step() > state.validation->step ||
        (state.last.has_value() && report.attempt() > state.last->attempt()))) {
-    state.validation = Validation{report.step(), validation->second};
+    state.validation = Validation{report.step(), validation->second, ValidationTexts(report)};
     if (!state.first_validation.has_value()) {
       state.first_validation = state.validation;
     }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,11 +34,18 @@ class LossHistory {
   int pending_count_ = 0;
 };
 
-// One validation: the loss over the held-out files, as of the end of a step (0: before the first).
+// One validation: the loss over the held-out text, as of the end of a step (0: before the first).
 struct Validation {
   int64_t step = 0;
   double loss = 0;
+  std::map<std::string, double> texts;  // the loss of each text that has a name
 };
+
+// The losses of a report's named validation texts, by name.
+std::map<std::string, double> ValidationTexts(const v1::StepReport& report);
+
+// "de 2.5012, en 2.1034"; the first few, and how many there are beside. Empty where there is none.
+std::string ValidationTextsText(const std::map<std::string, double>& texts);
 
 // All that is known of one job that is being watched. Plain data: Apply changes it, renderings read it.
 struct WatchState {

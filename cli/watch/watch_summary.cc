@@ -76,6 +76,9 @@ std::vector<StyledLine> RenderSummary(const WatchState& state, int width) {
                             state.first_validation->step);
     }
     row("validation", std::move(text));
+    if (std::string texts = ValidationTextsText(state.validation->texts); !texts.empty()) {
+      row("of texts", std::move(texts));
+    }
   }
   if (std::string skipped = SkippedText(state); !skipped.empty()) {
     row("gradients", absl::StrCat("not finite: ", skipped));

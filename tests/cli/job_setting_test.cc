@@ -27,6 +27,25 @@ TEST(JobSettingTest, AFieldGetsItsValueWhateverItsDepthAndType) {
   EXPECT_TRUE(spec.report().parameter_norms());
 }
 
+TEST(JobSettingTest, AnEntryOfAListGetsAValueByItsIndex) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(ApplySetting("data.validation_sets=[{path: /a}, {path: /b, name: old}]", spec).empty());
+  EXPECT_TRUE(ApplySetting("data.validation_sets[1].name=new", spec).empty());
+  EXPECT_TRUE(ApplySetting("data.validation_sets[0]={path: /c}", spec).empty());
+  ASSERT_EQ(spec.data().validation_sets_size(), 2);
+  EXPECT_EQ(spec.data().validation_sets(0).path(), "/c");
+  EXPECT_EQ(spec.data().validation_sets(1).path(), "/b");
+  EXPECT_EQ(spec.data().validation_sets(1).name(), "new");
+  for (const char* setting : {"data.validation_sets[2].name=x", "data.validation_sets[-1].name=x",
+                              "data.validation_sets[1]x.name=x", "data.validation_sets[].name=x",
+                              "data.validation_sets.name=x", "training.steps[0]=3"}) {
+    EXPECT_FALSE(ApplySetting(setting, spec).empty()) << setting;
+  }
+  const std::vector<v1::Violation> wrong = ApplySetting("data.validation_sets[1].nmae=x", spec);
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0].path(), "data.validation_sets[1].nmae");
+}
+
 TEST(JobSettingTest, AnUnknownFieldOrValueIsRefusedAndChangesNothing) {
   v1::JobSpec spec;
   spec.mutable_training()->set_steps(7);

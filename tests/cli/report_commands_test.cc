@@ -32,6 +32,20 @@ TEST_F(CommandTest, MetricsAreAnObjectALine) {
   EXPECT_EQ(console_.err, "");
 }
 
+TEST_F(CommandTest, MetricsHaveAColumnForEachValidationText) {
+  for (int step = 1; step <= 2; ++step) {
+    server_->reports.push_back(SampleReport(step));
+  }
+  auto& scalars = *server_->reports[1].mutable_scalars();
+  scalars["validation_loss"] = 2.5;
+  scalars["validation_loss/en"] = 2.25;
+  scalars["validation_loss/de"] = 2.75;
+  EXPECT_EQ(Tandem({"metrics", "headers"}), kOk);
+  EXPECT_EQ(console_.out.substr(0, console_.out.find('\n')),
+            "STEP    LOSS  VALIDATION      DE      EN  GRAD NORM  LEARNING RATE  TOKENS  SECONDS");
+  EXPECT_THAT(console_.out, testing::ContainsRegex("\n +2 +[0-9.]+ +2.5000 +2.7500 +2.2500 "));
+}
+
 TEST_F(CommandTest, MetricsMarkAStepWhoseGradientsWereNotFinite) {
   for (int step = 1; step <= 3; ++step) {
     server_->reports.push_back(SampleReport(step));

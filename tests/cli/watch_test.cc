@@ -32,6 +32,8 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
       v1::StepReport report = SampleReport(step);
       if (step == 3) {
         (*report.mutable_scalars())["validation_loss"] = 3.25;
+        (*report.mutable_scalars())["validation_loss/en"] = 3;
+        (*report.mutable_scalars())["validation_loss/de"] = 3.5;
       }
       Send(writer, Reported(report));
     }
@@ -45,11 +47,12 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
             "headers  RUNNING  2 ranks on cpu  2 workers  3f2a91c07be4\n"
             "step 1/4  loss 5.5000  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:02\n"
             "step 3/4  loss 3.1667  grad norm 0.842  lr 7.61e-04  8,192 tokens/s  ETA 0:01\n"
-            "step 3/4  validation loss 3.2500\n"
+            "step 3/4  validation loss 3.2500 (de 3.5000, en 3.0000)\n"
             "step 4/4  loss 2.8750  grad norm 0.842  lr 7.61e-04  8,192 tokens/s\n"
             "headers SUCCEEDED after 4 steps in 40 s\n"
             "  loss        2.8750\n"
             "  validation  3.2500 at step 3\n"
+            "  of texts    de 3.5000, en 3.0000\n"
             "  speed       8,192 tokens/s on average\n"
             "  checkpoints /data/runs/headers\n");
   EXPECT_EQ(console_.err, "");

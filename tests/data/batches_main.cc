@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   const auto number = [&](int i) { return std::strtoll(argv[i], nullptr, 10); };
   const int64_t sequence_length = number(5);
   const bool packed = number(6) != 0;
-  tandem::data::TextOptions options{.train = argv[1],
+  tandem::data::TextOptions options{.train = {"data.train", argv[1]},
                                     .validation_fraction = std::strtod(argv[2], nullptr),
                                     .sequence_length = sequence_length};
   if (packed) {
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   try {
     const tandem::data::SplitText text = tandem::data::OpenText(options, tandem::platform::SteadyClock());
     const bool train = std::string(argv[3]) == "train";
-    const tandem::data::Loader loader(train ? text.train : text.validation,
+    const tandem::data::Loader loader(train ? text.train : text.validation[0],
                                       train ? Split::kTrain : Split::kValidation, number(4), sequence_length,
                                       {.packs_documents = packed});
     const int64_t ranks = number(8);

@@ -42,9 +42,10 @@ TEST(CorpusTest, WhatIsNoRegularFileIsNamedAndNotWaitedForAndAFolderLeavesItOut)
     folder.Write("a.txt", "aaaa");
     const std::string path = folder.path() + "/b";
     platform::PutIrregularFile(kind, path);
-    EXPECT_EQ(Error({.train = path}),
+    EXPECT_EQ(Error({.train = {{"data.train", path}}}),
               "data.train: " + path + ": " + path + " is " + kind + ", neither a file nor a folder");
-    EXPECT_THAT(Corpus({.train = folder.path()}).files(Split::kTrain), ElementsAre("a.txt"));
+    EXPECT_THAT(Corpus({.train = {{"data.train", folder.path()}}}).files(Split::kTrain),
+                ElementsAre("a.txt"));
   }
 }
 
@@ -54,7 +55,7 @@ TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {
   folder.Write("a/z.txt", "zz");
   folder.Write("empty.txt", "");
   folder.Write("c.txt", std::string("c\0\xff", 3));
-  const Corpus corpus({.train = folder.path()});
+  const Corpus corpus({.train = {{"data.train", folder.path()}}});
   EXPECT_THAT(corpus.files(Split::kTrain), ElementsAre("a/z.txt", "b.txt", "c.txt"));
   std::vector<int64_t> tokens(7);
   corpus.Read(Split::kTrain, 0, 7, tokens.data());
@@ -64,12 +65,35 @@ TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {
   EXPECT_EQ(corpus.num_tokens(Split::kValidation), 0);
 }
 
+TEST(CorpusTest, SeveralHeldOutTextsAreApartFromTheTrainingText) {
+  platform::TemporaryFolder folder;
+  folder.Write("train/a", "aaaa");
+  folder.Write("train/copy", "dddd");
+  folder.Write("en/e", "eeee");
+  folder.Write("de/d", "dddd");
+  const auto source = [&](const std::string& second) {
+    return CorpusSource{.train = {{"data.train", folder.path() + "/train"}},
+                        .validation = {{"data.validation_sets[0].path", folder.path() + "/en"},
+                                       {"data.validation_sets[1].path", folder.path() + second}}};
+  };
+  const Corpus corpus(source("/de"));
+  EXPECT_EQ(Text(corpus, Split::kTrain), "aaaa");
+  EXPECT_EQ(corpus.num_texts(Split::kValidation), 2u);
+  EXPECT_THAT(corpus.files({Split::kValidation, 1}), ElementsAre("d"));
+  std::vector<int64_t> tokens(2);
+  corpus.Read({Split::kValidation, 1}, 1, 2, tokens.data());
+  EXPECT_THAT(tokens, ElementsAre('d', 'd'));
+  EXPECT_THAT(corpus.Summary(), HasSubstr("held out: 2 files of 8 bytes (e, d); left out: 1 training file"));
+  EXPECT_THAT(Error(source("/train/a")), HasSubstr("data.validation_sets[1].path: " + folder.path() +
+                                                   "/train/a is also a training file"));
+}
+
 TEST(CorpusTest, HoldsOutWholeFilesOfAboutTheFraction) {
   platform::TemporaryFolder folder;
   for (int i = 0; i < 200; ++i) {
     folder.Write("d" + std::to_string(i % 7) + "/f" + std::to_string(i), std::string(100 + i, 'x'));
   }
-  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.1});
+  const Corpus corpus({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1});
   const double held = static_cast<double>(corpus.num_tokens(Split::kValidation));
   const double all = held + static_cast<double>(corpus.num_tokens(Split::kTrain));
   EXPECT_NEAR(held / all, 0.1, 0.005);
@@ -86,9 +110,9 @@ TEST(CorpusTest, HoldsOutTheSameFilesOfACopy) {
     one.Write("f" + std::to_string(i), std::string(50, static_cast<char>('A' + i)));
     two.Write("f" + std::to_string(i), std::string(50, static_cast<char>('A' + (i + 1) % 30)));
   }
-  const Corpus a({.train = one.path(), .validation_fraction = 0.2});
-  const Corpus b({.train = two.path() + "/", .validation_fraction = 0.2});
-  const Corpus c({.train = two.path() + "/f*", .validation_fraction = 0.2});
+  const Corpus a({.train = {{"data.train", one.path()}}, .validation_fraction = 0.2});
+  const Corpus b({.train = {{"data.train", two.path() + "/"}}, .validation_fraction = 0.2});
+  const Corpus c({.train = {{"data.train", two.path() + "/f*"}}, .validation_fraction = 0.2});
   EXPECT_EQ(a.files(Split::kValidation), b.files(Split::kValidation));
   EXPECT_EQ(a.files(Split::kValidation), c.files(Split::kValidation));
   EXPECT_EQ(a.digest(), b.digest());
@@ -99,7 +123,7 @@ TEST(CorpusTest, OfTwoFilesOneIsHeldOut) {
   platform::TemporaryFolder folder;
   folder.Write("long", std::string(1000, 'l'));
   folder.Write("short", std::string(900, 's'));
-  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.01});
+  const Corpus corpus({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.01});
   EXPECT_THAT(corpus.files(Split::kTrain), ElementsAre("long"));
   EXPECT_THAT(corpus.files(Split::kValidation), ElementsAre("short"));
 }
@@ -107,7 +131,7 @@ TEST(CorpusTest, OfTwoFilesOneIsHeldOut) {
 TEST(CorpusTest, OneFileLosesItsEnd) {
   platform::TemporaryFolder folder;
   folder.Write("only", "0123456789");
-  const Corpus corpus({.train = folder.path() + "/only", .validation_fraction = 0.2});
+  const Corpus corpus({.train = {{"data.train", folder.path() + "/only"}}, .validation_fraction = 0.2});
   EXPECT_EQ(Text(corpus, Split::kTrain), "01234567");
   EXPECT_EQ(Text(corpus, Split::kValidation), "89");
 }
@@ -116,7 +140,7 @@ TEST(CorpusTest, FractionZeroHoldsNothingOut) {
   platform::TemporaryFolder folder;
   folder.Write("a", "aa");
   folder.Write("b", "bb");
-  const Corpus corpus({.train = folder.path()});
+  const Corpus corpus({.train = {{"data.train", folder.path()}}});
   EXPECT_EQ(Text(corpus, Split::kTrain), "aabb");
   EXPECT_THAT(corpus.files(Split::kValidation), IsEmpty());
 }
@@ -125,7 +149,8 @@ TEST(CorpusTest, OwnValidationFilesLeaveTheTrainingFilesWhole) {
   platform::TemporaryFolder folder;
   folder.Write("train/a", "aa");
   folder.Write("held/b", "bb");
-  const Corpus corpus({.train = folder.path() + "/train", .validation = folder.path() + "/h?ld/*"});
+  const Corpus corpus({.train = {{"data.train", folder.path() + "/train"}},
+                       .validation = {{"data.validation", folder.path() + "/h?ld/*"}}});
   EXPECT_EQ(Text(corpus, Split::kTrain), "aa");
   EXPECT_EQ(Text(corpus, Split::kValidation), "bb");
 }
@@ -137,7 +162,7 @@ TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut
     std::filesystem::create_hard_link(folder.path() + "/" + name, folder.path() + "/" + name + ".hard");
     std::filesystem::create_symlink(name, folder.path() + "/" + name + ".soft");
   }
-  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.5});
+  const Corpus corpus({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.5});
   EXPECT_EQ(corpus.num_tokens(Split::kTrain), 20);
   EXPECT_EQ(corpus.num_tokens(Split::kValidation), 20);
   std::vector<std::string> names = corpus.files(Split::kTrain);
@@ -158,15 +183,15 @@ TEST(CorpusTest, NoCopyOfAHeldOutFileIsTrainedOn) {
     folder.Write(".ipynb_checkpoints/f" + std::to_string(i), text);
     folder.Write("f" + std::to_string(i) + "~", text);
   }
-  const Corpus plain({.train = without.path(), .validation_fraction = 0.25});
-  const Corpus hidden({.train = folder.path(), .validation_fraction = 0.25});
+  const Corpus plain({.train = {{"data.train", without.path()}}, .validation_fraction = 0.25});
+  const Corpus hidden({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.25});
   EXPECT_EQ(hidden.files(Split::kValidation), plain.files(Split::kValidation));
   EXPECT_EQ(hidden.digest(), plain.digest());
   EXPECT_THAT(hidden.Summary(), HasSubstr("; skipped: 9 hidden names"));
   for (int i = 0; i < 8; ++i) {
     folder.Write("copies/f" + std::to_string(i), std::string(257, static_cast<char>('a' + i)));
   }
-  const Corpus copied({.train = folder.path(), .validation_fraction = 0.25});
+  const Corpus copied({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.25});
   const std::string trained = Text(copied, Split::kTrain);
   for (const char held : Text(copied, Split::kValidation)) {
     ASSERT_EQ(trained.find(held), std::string::npos);
@@ -179,14 +204,16 @@ TEST(CorpusTest, ATrainingFileWithTheBytesOfAValidationFileIsLeftOut) {
   folder.Write("train/a", "aaaa");
   folder.Write("train/b", "bbbb");
   folder.Write("held/c", "aaaa");
-  const Corpus corpus({.train = folder.path() + "/train", .validation = folder.path() + "/held"});
+  const Corpus corpus({.train = {{"data.train", folder.path() + "/train"}},
+                       .validation = {{"data.validation", folder.path() + "/held"}}});
   EXPECT_THAT(corpus.files(Split::kTrain), ElementsAre("b"));
   EXPECT_EQ(
       corpus.Summary(),
       "training: 1 file of 4 bytes; held out: 1 file of 4 bytes (c); left out: 1 training file with the "
       "bytes of a held-out one");
   folder.Write("held/d", "bbbb");
-  EXPECT_EQ(Error({.train = folder.path() + "/train", .validation = folder.path() + "/held"}),
+  EXPECT_EQ(Error({.train = {{"data.train", folder.path() + "/train"}},
+                   .validation = {{"data.validation", folder.path() + "/held"}}}),
             "data.train: every training file is a copy of one that is held out; use other files, or no "
             "validation");
 }
@@ -196,11 +223,13 @@ TEST(CorpusTest, AValidationFileThatIsTrainedOnIsRefused) {
   folder.Write("train/a", "aaaa");
   std::filesystem::create_symlink("train/a", folder.path() + "/link");
   EXPECT_EQ(
-      Error({.train = folder.path() + "/train", .validation = folder.path() + "/train/a"}),
+      Error({.train = {{"data.train", folder.path() + "/train"}},
+             .validation = {{"data.validation", folder.path() + "/train/a"}}}),
       "data.validation: " + folder.path() +
           "/train/a is also a training file; name files that are not in data.train, or hold out a part of "
           "it with data.validation_fraction");
-  EXPECT_THAT(Error({.train = folder.path() + "/train", .validation = folder.path() + "/link"}),
+  EXPECT_THAT(Error({.train = {{"data.train", folder.path() + "/train"}},
+                     .validation = {{"data.validation", folder.path() + "/link"}}}),
               HasSubstr("/link is also a training file, " + folder.path() + "/train/a; "));
 }
 
@@ -208,7 +237,7 @@ TEST(CorpusTest, AFileThatIsWrittenToWhileItIsReadIsNamed) {
   platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", std::string(100'000, 'b'));
-  const Corpus corpus({.train = folder.path()});
+  const Corpus corpus({.train = {{"data.train", folder.path()}}});
   const auto error = [&] {
     try {
       int64_t tokens[8];
@@ -238,16 +267,16 @@ TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
   platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", "bbbb");
-  const std::string digest = Corpus({.train = folder.path()}).digest();
+  const std::string digest = Corpus({.train = {{"data.train", folder.path()}}}).digest();
   EXPECT_EQ(digest.size(), 32);
-  EXPECT_EQ(Corpus({.train = folder.path()}).digest(), digest);
-  EXPECT_NE(Corpus({.train = folder.path(), .validation_fraction = 0.5}).digest(), digest);
+  EXPECT_EQ(Corpus({.train = {{"data.train", folder.path()}}}).digest(), digest);
+  EXPECT_NE(Corpus({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.5}).digest(), digest);
   folder.Write("b", "bbbbb");
-  EXPECT_NE(Corpus({.train = folder.path()}).digest(), digest);
+  EXPECT_NE(Corpus({.train = {{"data.train", folder.path()}}}).digest(), digest);
   folder.Write("b", "bbbb");
-  EXPECT_EQ(Corpus({.train = folder.path()}).digest(), digest);
+  EXPECT_EQ(Corpus({.train = {{"data.train", folder.path()}}}).digest(), digest);
   folder.Write("c", "c");
-  EXPECT_NE(Corpus({.train = folder.path()}).digest(), digest);
+  EXPECT_NE(Corpus({.train = {{"data.train", folder.path()}}}).digest(), digest);
 }
 
 // They are read several at a time, and checkpoints of older builds have these digests.
@@ -258,10 +287,10 @@ TEST(CorpusTest, ManyFilesHaveTheOrderAndDigestsThatTheyHadWhenTheyWereReadOneBy
     names.push_back(std::to_string(i) + ".txt");
     folder.Write(names.back(), "file " + std::to_string(i) + "\n");
   }
-  const Corpus all({.train = folder.path()});
+  const Corpus all({.train = {{"data.train", folder.path()}}});
   std::sort(names.begin(), names.end());
   EXPECT_EQ(all.files(Split::kTrain), names);
-  const Corpus corpus({.train = folder.path(), .validation_fraction = 0.1});
+  const Corpus corpus({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1});
   EXPECT_EQ(corpus.digest(), "c8003b877561b242ac91fd2505477378");
   EXPECT_EQ(corpus.content_digest(), "c601d56bed9e22f9481653830bc888da");
 }
@@ -270,11 +299,11 @@ TEST(CorpusTest, OtherTextOfTheSameNamesAndSizesHasAnotherContentDigest) {
   platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", std::string(1'000'000, 'b'));
-  const Corpus first({.train = folder.path()});
+  const Corpus first({.train = {{"data.train", folder.path()}}});
   EXPECT_EQ(first.content_digest().size(), 32);
   const auto digest_of = [&](const std::string& name, const std::string& content) {
     folder.Write(name, content);
-    const Corpus corpus({.train = folder.path()});
+    const Corpus corpus({.train = {{"data.train", folder.path()}}});
     EXPECT_EQ(corpus.digest(), first.digest());
     return corpus.content_digest();
   };
@@ -294,22 +323,26 @@ TEST(CorpusTest, ACopyElsewhereHasTheSameContentDigest) {
     folder->Write("b", std::string(100'000, 'b'));
   }
   std::filesystem::last_write_time(two.path() + "/a", std::filesystem::file_time_type::min());
-  const Corpus a({.train = one.path(), .validation_fraction = 0.5});
-  const Corpus b({.train = two.path(), .validation_fraction = 0.5});
+  const Corpus a({.train = {{"data.train", one.path()}}, .validation_fraction = 0.5});
+  const Corpus b({.train = {{"data.train", two.path()}}, .validation_fraction = 0.5});
   EXPECT_EQ(a.content_digest(), b.content_digest());
   two.Write("b", std::string(100'000, 'c'));  // the one that is held out, or the other
-  EXPECT_NE(Corpus({.train = two.path(), .validation_fraction = 0.5}).content_digest(), a.content_digest());
+  EXPECT_NE(Corpus({.train = {{"data.train", two.path()}}, .validation_fraction = 0.5}).content_digest(),
+            a.content_digest());
 }
 
 TEST(CorpusTest, SaysWhatIsWrong) {
   platform::TemporaryFolder folder;
-  EXPECT_EQ(Error({.train = "/does/not/exist"}), "data.train: /does/not/exist: no such file or folder");
-  EXPECT_EQ(Error({.train = folder.path()}), "data.train: " + folder.path() + ": the folder holds no file");
+  EXPECT_EQ(Error({.train = {{"data.train", "/does/not/exist"}}}),
+            "data.train: /does/not/exist: no such file or folder");
+  EXPECT_EQ(Error({.train = {{"data.train", folder.path()}}}),
+            "data.train: " + folder.path() + ": the folder holds no file");
   folder.Write("empty", "");
-  EXPECT_EQ(Error({.train = folder.path()}),
+  EXPECT_EQ(Error({.train = {{"data.train", folder.path()}}}),
             "data.train: " + folder.path() + ": every file is empty (1 of them)");
   folder.Write("text", "text");
-  EXPECT_EQ(Error({.train = folder.path(), .validation = folder.path() + "/*.md"}),
+  EXPECT_EQ(Error({.train = {{"data.train", folder.path()}},
+                   .validation = {{"data.validation", folder.path() + "/*.md"}}}),
             "data.validation: " + folder.path() + "/*.md: nothing matches");
 }
 
@@ -325,12 +358,12 @@ TEST(CorpusTest, FilesThatAreNoTextAreRefusedByWhatTheyBeginWith) {
   for (const auto& [beginning, kind] : kinds) {
     platform::TemporaryFolder folder;
     const std::string path = folder.Write("file", beginning + std::string(100, ' '));
-    EXPECT_THAT(Error({.train = folder.path()}),
+    EXPECT_THAT(Error({.train = {{"data.train", folder.path()}}}),
                 HasSubstr("data.train: " + path + " is " + kind + "; its bytes are"));
   }
   platform::TemporaryFolder folder;
   folder.Write("page.txt", "PAR for the course {");
-  EXPECT_EQ(Error({.train = folder.path()}), "no error");
+  EXPECT_EQ(Error({.train = {{"data.train", folder.path()}}}), "no error");
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ class LoaderTest : public ::testing::Test {
       }
       folder_.Write("f" + std::to_string(file), text);
     }
-    corpus_ =
-        std::make_shared<const Corpus>(CorpusSource{.train = folder_.path(), .validation_fraction = 0.1});
+    corpus_ = std::make_shared<const Corpus>(
+        CorpusSource{.train = {{"data.train", folder_.path()}}, .validation_fraction = 0.1});
   }
 
   static std::vector<int64_t> Batch(const Loader& loader, int64_t step, int64_t microbatch, int64_t count,
@@ -137,7 +137,7 @@ TEST_F(LoaderTest, AValidationTakesEachWindowOnce) {
 TEST_F(LoaderTest, FirstTokensOfDocumentsNeedNotCount) {
   platform::TemporaryFolder folder;
   folder.Write("text", "ab.c..defgh.");
-  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = folder.path()});
+  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = {{"data.train", folder.path()}}});
   const Loader loader(Of(corpus, Split::kTrain, {.end_of_document = '.'}), Split::kTrain, 1,
                       /*sequence_length=*/11,
                       {.packs_documents = true, .has_targets = true, .counts_first_tokens = false});
@@ -206,7 +206,8 @@ class DocumentsTest : public testing::Test {
       folder.Write("held/" + std::to_string(i), files[i]);
     }
     const auto corpus = std::make_shared<const Corpus>(
-        CorpusSource{.train = folder.path() + "/train", .validation = folder.path() + "/held"});
+        CorpusSource{.train = {{"data.train", folder.path() + "/train"}},
+                     .validation = {{"data.validation", folder.path() + "/held"}}});
     const Loader loader(Of(corpus, Split::kValidation, documents), Split::kValidation, 1, length,
                         {.packs_documents = true});
     EXPECT_EQ(loader.row_elements(), 2 * length + 1);
@@ -313,12 +314,12 @@ TEST(LoaderRefusalTest, DocumentsNeedSomethingThatEndsThem) {
 TEST(LoaderRefusalTest, AnEndOfDocumentMustOccurInWhatIsTrainedOn) {
   platform::TemporaryFolder folder;
   folder.Write("a", std::string(100, 'x') + "\n");
-  const CorpusSource one{.train = folder.path()};
+  const CorpusSource one{.train = {{"data.train", folder.path()}}};
   EXPECT_EQ(Refusal(one, Split::kTrain, 9, Documents{.end_of_document = '\n'}), "no error");
   EXPECT_EQ(Refusal(one, Split::kTrain, 9, Documents{.end_of_document = 0}),
             "data.end_of_document: 0 does not occur in the training text (a); give the number of the byte "
             "that ends a document (10 for a newline), or use documents: stream");
-  EXPECT_EQ(Refusal({.train = folder.path(), .validation_fraction = 0.1}, Split::kTrain, 9,
+  EXPECT_EQ(Refusal({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1}, Split::kTrain, 9,
                     Documents{.end_of_document = '\n'})
                 .substr(0, 82),
             "data.end_of_document: 10 does not occur in the training text (a); give the number ")
@@ -334,7 +335,7 @@ TEST(LoaderRefusalTest, AnEndOfDocumentMustOccurInWhatIsTrainedOn) {
 TEST(LoaderRefusalTest, TooLittleTextIsAnErrorWithNumbers) {
   platform::TemporaryFolder folder;
   folder.Write("text", std::string(100, 'x'));
-  const CorpusSource source{.train = folder.path(), .validation_fraction = 0.1};
+  const CorpusSource source{.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1};
   EXPECT_EQ(Refusal(source, Split::kTrain, 90),
             "data.train: the training part has 90 tokens in text, fewer than one window of 91 "
             "(sequence_length + 1); use more text or shorter sequences");

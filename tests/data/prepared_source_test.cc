@@ -53,7 +53,8 @@ class PreparedSourceTest : public testing::Test {
   }
 
   SplitText Open(double fraction = 0, bool packed = false, int64_t sequence_length = 7) {
-    TextOptions options{.train = path_, .validation_fraction = fraction, .sequence_length = sequence_length};
+    TextOptions options{
+        .train = {"data.train", path_}, .validation_fraction = fraction, .sequence_length = sequence_length};
     if (packed) {
       options.documents = Documents{};
     }
@@ -93,7 +94,7 @@ TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
     Make(seed, /*u16=*/seed % 2 == 0);
     const SplitText text = Open();
     ASSERT_EQ(text.train->num_tokens(), static_cast<int64_t>(tokens_.size()));
-    EXPECT_EQ(text.validation->num_tokens(), 0);
+    EXPECT_EQ(text.validation[0]->num_tokens(), 0);
     std::mt19937_64 random(seed);
     for (int i = 0; i < 200; ++i) {
       const auto begin = static_cast<int64_t>(random() % tokens_.size());
@@ -120,16 +121,16 @@ TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
     const SplitText text = Open(0.2);
     const auto all = static_cast<int64_t>(tokens_.size());
     const int64_t trained = text.train->num_tokens();
-    EXPECT_EQ(trained + text.validation->num_tokens(), all);
+    EXPECT_EQ(trained + text.validation[0]->num_tokens(), all);
     EXPECT_GE(trained, static_cast<int64_t>(0.8 * static_cast<double>(all)) - 1);
     // The first document from there on.
     const std::vector<int64_t> later = StartsIn(all - std::llround(static_cast<double>(all) * 0.2), all);
     EXPECT_EQ(trained, later.empty() ? all : later[0]);
-    if (text.validation->num_tokens() > 0) {
+    if (text.validation[0]->num_tokens() > 0) {
       int64_t first = -1;
-      text.validation->Read(0, 1, &first);
+      text.validation[0]->Read(0, 1, &first);
       EXPECT_EQ(first, tokens_[trained]);
-      EXPECT_THAT(text.validation->DocumentStarts(0, 1), ElementsAre(0));
+      EXPECT_THAT(text.validation[0]->DocumentStarts(0, 1), ElementsAre(0));
     }
     EXPECT_NE(text.train->digest(), Open(0).train->digest());
   }
@@ -137,7 +138,7 @@ TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
 
 TEST_F(PreparedSourceTest, AtMostAMillionWindowsAreHeldOut) {
   Make(3, true);
-  const PreparedFolder folder("data.train", path_, clock_);
+  const PreparedFolder folder({"data.train", path_}, clock_);
   EXPECT_EQ(HeldOutFrom(folder, 0.5, 10), folder.DocumentFrom(folder.dataset().tokens - 10));
 }
 
@@ -285,12 +286,15 @@ TEST_F(PreparedSourceTest, TextOfTwoKindsOrTokenizersIsRefused) {
     }
     return "no error";
   };
-  EXPECT_THAT(error({.train = path_, .validation = bytes}), HasSubstr("is not a prepared folder"));
-  EXPECT_THAT(error({.train = bytes, .validation = path_}), HasSubstr("is a prepared folder"));
-  EXPECT_THAT(error({.train = path_, .validation = path_}), HasSubstr("has the same tokens as data.train"));
-  EXPECT_THAT(error({.train = path_, .documents = Documents{.end_of_document = 10}}),
+  EXPECT_THAT(error({.train = {"data.train", path_}, .validation = {{"data.validation", bytes}}}),
+              HasSubstr("is not a prepared folder"));
+  EXPECT_THAT(error({.train = {"data.train", bytes}, .validation = {{"data.validation", path_}}}),
+              HasSubstr("is a prepared folder"));
+  EXPECT_THAT(error({.train = {"data.train", path_}, .validation = {{"data.validation", path_}}}),
+              HasSubstr("has the same tokens as data.train"));
+  EXPECT_THAT(error({.train = {"data.train", path_}, .documents = Documents{.end_of_document = 10}}),
               HasSubstr("omit the key"));
-  EXPECT_EQ(error({.train = bytes}), "no error");
+  EXPECT_EQ(error({.train = {"data.train", bytes}}), "no error");
 }
 
 }  // namespace

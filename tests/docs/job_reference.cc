@@ -135,7 +135,7 @@ class Page {
   static std::string TypeText(const FieldDescriptor& field) {
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_MESSAGE:
-        return "block";
+        return field.is_repeated() ? "list of blocks" : "block";
       case FieldDescriptor::CPPTYPE_BOOL:
         return "true or false";
       case FieldDescriptor::CPPTYPE_DOUBLE:
@@ -149,12 +149,23 @@ class Page {
     }
   }
 
+  // The same path in the first entry of the list that it goes through.
+  static std::string InFirstEntry(const std::string& path) {
+    for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', dot + 1)) {
+      const FieldDescriptor* const field = FindField(path.substr(0, dot));
+      if (field != nullptr && field->is_repeated()) {
+        return absl::StrCat(EntryPath(path.substr(0, dot), 0), path.substr(dot));
+      }
+    }
+    return path;
+  }
+
   std::string DefaultText(const std::string& path) {
     const v1::JobSpec one = Resolve(Probe(10, 4, 1, v1::STRATEGY_ZERO3));
     const v1::JobSpec other = Resolve(Probe(100, 8, 2, v1::STRATEGY_HSDP));
     for (const RequiredRule& rule : RequiredRules()) {
       if (path == rule.path) {
-        return "required";
+        return InFirstEntry(path) == path ? "required" : "required in an entry";
       }
     }
     // Given in both jobs, or absent from them.
@@ -172,13 +183,15 @@ class Page {
       shared.mutable_model()->set_model_type("deepseek_v3");
       shared.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
       shared.mutable_parallelism()->set_expert(2);
+      shared.mutable_data()->add_sources();
+      shared.mutable_data()->add_validation_sets();
       for (const v1::Violation& violation : Validate(shared)) {
-        if (violation.path() == path && violation.value().empty()) {
+        if (WithoutIndices(violation.path()) == path && violation.value().empty()) {
           return "required in this block";  // Validate says that it is missing
         }
       }
       const v1::JobSpec resolved = Resolve(shared);
-      const FieldValue of_shared = FindValue(resolved, path);
+      const FieldValue of_shared = FindValue(resolved, InFirstEntry(path));
       return of_shared.message == nullptr
                  ? "none"
                  : absl::StrCat("`", ValueText(of_shared), "`",

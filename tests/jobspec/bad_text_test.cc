@@ -117,7 +117,8 @@ const BadSpec kStructure[] = {
      "value without it\n"},
     {"null block", "data: {train: /data}", "data:",
      "job.yaml:2:1: data: null is not allowed; allowed: a block with the keys train, validation, "
-     "validation_fraction, tokenizer, documents, end_of_document, count_first_token; give a value\n"},
+     "validation_fraction, tokenizer, documents, end_of_document, count_first_token, sources, "
+     "validation_sets, shuffle; give a value\n"},
     {"null scalar", "steps: 10", "steps: ~",
      "job.yaml:3:12: training.steps: null is not allowed; allowed: 1 to 1000000000; give a value\n"},
     {"null word", "steps: 10", "steps: null",
@@ -130,11 +131,13 @@ const BadSpec kStructure[] = {
      "value\n"},
     {"a number for a block", "data: {train: /data}", "data: 5",
      "job.yaml:2:1: data: 5 is not allowed; allowed: a block with the keys train, validation, "
-     "validation_fraction, tokenizer, documents, end_of_document, count_first_token; write a block of "
+     "validation_fraction, tokenizer, documents, end_of_document, count_first_token, sources, "
+     "validation_sets, shuffle; write a block of "
      "keys\n"},
     {"a list for a block", "data: {train: /data}", "data: [/data]",
      "job.yaml:2:1: data: a list is not allowed; allowed: a block with the keys train, validation, "
-     "validation_fraction, tokenizer, documents, end_of_document, count_first_token; write a block of "
+     "validation_fraction, tokenizer, documents, end_of_document, count_first_token, sources, "
+     "validation_sets, shuffle; write a block of "
      "keys\n"},
 };
 

@@ -141,6 +141,24 @@ TEST_F(CheckFilesTest, TextToValidateOnMayNotBeTrainedOn) {
   EXPECT_EQ(Check(), "");
 }
 
+TEST_F(CheckFilesTest, EachValidationSetIsLookedAt) {
+  const std::string file = folder_.path() + "/data/a.txt";
+  folder_.Write("other", std::string(1000, 'x'));
+  folder_.Write("short", std::string(16, 'x'));
+  for (const std::string& path : {folder_.path() + "/other", file, folder_.path() + "/short"}) {
+    spec_.mutable_data()->add_validation_sets()->set_path(path);
+  }
+  EXPECT_EQ(Check(),
+            "data.validation_sets[1].path: " + file +
+                " is not allowed; allowed: files that are not among those of data.train; " + file +
+                " is also a training file: name other files, or hold out a part of data.train with "
+                "data.validation_fraction\n"
+                "data.validation_sets[2].path: " +
+                folder_.path() +
+                "/short is not allowed; allowed: at least 17 bytes (sequence_length + 1); it holds 16 "
+                "bytes in 1 file: use more text, or shorter sequences\n");
+}
+
 TEST_F(CheckFilesTest, CheckpointsMayNotBecomeTextToTrainOn) {
   const std::string data = folder_.path() + "/data";
   std::filesystem::create_directory_symlink(data, folder_.path() + "/link");

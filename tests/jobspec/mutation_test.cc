@@ -12,7 +12,7 @@ namespace {
 constexpr char kSeedText[] =
     "api_version: tandem/v1\nname: job\n"
     "model: {preset: llama-tiny, head_dim: 32, num_key_value_heads: 2, rope_theta: 1e4}\n"
-    "data:\n  train: /data\n  validation_fraction: 0.1\n"
+    "data:\n  train: /data\n  validation_sets:\n  - path: /v\n  - {path: /w, name: x, format: auto}\n"
     "training: {steps: 10, sequence_length: 16, micro_batch_size: 2, global_batch_size: 8, seed: 3,\n"
     "           optimizer: {learning_rate: 1e-3, beta2: 0.95}, schedule: {warmup_steps: 2, decay: cosine}}\n"
     "parallelism:\n  ranks: 2\n  order: tp-cp-ep-dp-pp\n  fsdp: {strategy: zero3, prefetch: 2}\n"

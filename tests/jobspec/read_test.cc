@@ -41,6 +41,15 @@ std::string ToJson(const Message& message) {
   for (const FieldDescriptor* field : fields) {
     const bool quoted = field->cpp_type() == FieldDescriptor::CPPTYPE_STRING ||
                         field->cpp_type() == FieldDescriptor::CPPTYPE_ENUM;
+    if (field->is_repeated()) {
+      std::string list;
+      for (int i = 0; i < message.GetReflection()->FieldSize(message, field); ++i) {
+        absl::StrAppend(&list, i > 0 ? ", " : "",
+                        ToJson(message.GetReflection()->GetRepeatedMessage(message, field, i)));
+      }
+      absl::StrAppend(&text, text.size() > 1 ? ", " : "", "\"", field->name(), "\": [", list, "]");
+      continue;
+    }
     const std::string value = field->message_type() != nullptr
                                   ? ToJson(message.GetReflection()->GetMessage(message, field))
                                   : ValueText({&message, field});
@@ -81,6 +90,53 @@ TEST(ReadTest, AResolvedSpecReadsBackFromItsText) {
   EXPECT_TRUE(MessageDifferencer::Equals(resolved, again)) << ToJson(resolved);
   EXPECT_EQ(Digest(again), Digest(resolved));
   EXPECT_EQ(ToText(Validate(again)), "");
+}
+
+constexpr char kTwoSets[] =
+    "data:\n"
+    "  train: /data\n"
+    "  validation_sets:\n"
+    "    - path: /en\n"
+    "    - {path: /de/, name: deutsch}\n";
+
+TEST(ReadTest, AListOfBlocksIsARepeatedMessage) {
+  const v1::JobSpec spec = Read(kTwoSets);
+  ASSERT_EQ(spec.data().validation_sets_size(), 2);
+  EXPECT_EQ(spec.data().validation_sets(0).path(), "/en");
+  EXPECT_FALSE(spec.data().validation_sets(0).has_name());
+  EXPECT_EQ(spec.data().validation_sets(1).name(), "deutsch");
+  EXPECT_EQ(ValueText(FindValue(spec, "data.validation_sets[1].name")), "deutsch");
+  EXPECT_EQ(FindValue(spec, "data.validation_sets[2].name").message, nullptr);
+  EXPECT_EQ(FindValue(spec, "data.validation_sets.name").message, nullptr);
+  EXPECT_EQ(ValueText(FindValue(spec, "data.validation_sets")), "[...]");
+}
+
+TEST(ReadTest, KeysOfEntriesHaveTheirPlaces) {
+  const ReadResult read = ReadText(kTwoSets, "f");
+  EXPECT_THAT(read.positions,
+              testing::Contains(std::pair(std::string("data.validation_sets[1]"), std::pair(5, 7))));
+  EXPECT_THAT(read.positions,
+              testing::Contains(std::pair(std::string("data.validation_sets[1].name"), std::pair(5, 20))));
+}
+
+TEST(ReadTest, AListReadsBackFromItsText) {
+  const v1::JobSpec resolved = Resolve(Read(std::string(kTwoSets)));
+  EXPECT_EQ(resolved.data().validation_sets(1).name(), "deutsch");
+  EXPECT_EQ(resolved.data().validation_sets(0).name(), "en");
+  EXPECT_FALSE(resolved.data().has_validation_fraction());
+  EXPECT_TRUE(MessageDifferencer::Equals(resolved, Read(ToJson(resolved)))) << ToJson(resolved);
+}
+
+TEST(ReadTest, AListHasAtMostAThousandEntries) {
+  std::string list;
+  for (int i = 0; i < 1000; ++i) {
+    absl::StrAppend(&list, "{path: /", i, "}, ");
+  }
+  EXPECT_EQ(Read(absl::StrCat("data: {validation_sets: [", list, "]}")).data().validation_sets_size(), 1000);
+  const ReadResult read = ReadText(absl::StrCat("data: {validation_sets: [", list, "{path: /x}]}"), "");
+  ASSERT_EQ(read.violations.size(), 1u);
+  EXPECT_THAT(ToText(read.violations[0]), HasSubstr("data.validation_sets: a list of 1001 entries is not "
+                                                    "allowed; allowed: a list of 1 to 1000 blocks"));
 }
 
 TEST(ReadTest, AbsentIsNotZero) {

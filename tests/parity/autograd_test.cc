@@ -102,7 +102,7 @@ void CompareWithAutograd(JobOptions options) {
   };
 
   AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"), options.experts);
-  data::TextOptions text{.train = plan.train.data.train,
+  data::TextOptions text{.train = {"data.train", plan.train.data.train},
                          .validation_fraction = plan.train.data.validation_fraction,
                          .sequence_length = plan.batch.sequence_length};
   if (plan.batch.packs_documents || !plan.train.data.counts_first_tokens) {

@@ -117,7 +117,12 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     moe.set_router_aux_loss_scope(scope);
   }
   spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT : options.text);
-  spec.mutable_data()->set_validation_fraction(0.1);
+  for (const std::string& path : options.validation_sets) {
+    spec.mutable_data()->add_validation_sets()->set_path(path);
+  }
+  if (options.validation_sets.empty()) {
+    spec.mutable_data()->set_validation_fraction(0.1);
+  }
   spec.mutable_data()->set_count_first_token(options.count_first_token);
   if (options.end_of_document >= 0) {
     spec.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plan/job_plan.h"
 #include "tests/platform/temporary_folder.h"
@@ -68,8 +69,9 @@ struct JobOptions {
   std::string resume;
   uint64_t seed = 7;
   bool count_first_token = true;
-  int64_t end_of_document = -1;  // packs documents that end with this byte; -1: one stream
-  std::string text;              // a file or folder; empty: one that no change of the sources changes
+  int64_t end_of_document = -1;              // packs documents that end with this byte; -1: one stream
+  std::vector<std::string> validation_sets;  // files or folders; none: a tenth is held out
+  std::string text;  // a file or folder; empty: one that no change of the sources changes
 };
 
 // Of two layers of eight small experts, of which a token uses two.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -195,6 +196,81 @@ TEST(ValidationTest, ItsLossDoesNotDependOnItsRuns) {
   EXPECT_EQ(loss(1, 7), of_one_run);  // four of six
   EXPECT_EQ(loss(4, 1), of_one_run);  // two of three on each rank
   EXPECT_EQ(loss(3, 2), of_one_run);  // two of four
+}
+
+// Two texts: one with more windows than a validation takes, and one with 5 of them, of which the last
+// microbatch of two is half full.
+std::vector<std::string> TwoTexts(const TemporaryFolder& folder) {
+  std::string large;
+  for (int i = 0; large.size() < 17 * 200; ++i) {
+    large += "a line, and its number is " + std::to_string(i * i) + "\n";
+  }
+  std::string small = "what is held out in this text has its own letters: ";
+  while (small.size() < 17 * 5 + 3) {
+    small += "zyxwvut ";
+  }
+  folder.Write("large", large);
+  folder.Write("small", small.substr(0, 17 * 5 + 3));
+  return {folder.path() + "/large", folder.path() + "/small"};
+}
+
+double ScalarOf(const v1::StepReport& report, const std::string& name) {
+  const auto found = report.scalars().find(name);
+  return found == report.scalars().end() ? std::nan("") : found->second;
+}
+
+TEST(ValidationTest, EachOfSeveralTextsHasTheLossThatItHasAlone) {
+  const TemporaryFolder folder;
+  JobOptions options{.steps = 2, .warmup_steps = 0, .validate_every_steps = 1, .validation_batches = 7};
+  const std::vector<std::string> texts = TwoTexts(folder);
+  const auto run = [&](const std::vector<std::string>& sets, int ranks) {
+    options.validation_sets = sets;
+    options.ranks = ranks;
+    options.microbatches_per_rank = 4 / ranks;
+    return RunJob(MakeJob(options));
+  };
+  const JobRun large = run({texts[0]}, 1);
+  const JobRun small = run({texts[1]}, 1);
+  for (const int ranks : {1, 2, 4}) {
+    const JobRun both = run(texts, ranks);
+    ASSERT_EQ(both.steps.size(), 2u);
+    for (size_t i = 0; i < both.steps.size(); ++i) {
+      const double of_large = ScalarOf(both.steps[i], "validation_loss/large");
+      const double of_small = ScalarOf(both.steps[i], "validation_loss/small");
+      EXPECT_EQ(of_large, ValidationLossOf(large.steps[i])) << ranks;
+      EXPECT_EQ(of_small, ValidationLossOf(small.steps[i])) << ranks;
+      EXPECT_EQ(of_small, ScalarOf(small.steps[i], "validation_loss/small"));
+      // 14 windows of the one, all 5 of the other.
+      EXPECT_NEAR(*ValidationLossOf(both.steps[i]), (14 * of_large + 5 * of_small) / 19, 1e-12) << ranks;
+    }
+    EXPECT_TRUE(both.arrays == large.arrays) << "a validation changes nothing";
+  }
+}
+
+TEST(ValidationTest, AStopInTheMiddleOfTwoTextsIsMadeUpForByAResume) {
+  const TemporaryFolder texts_folder;
+  const TemporaryFolder plain_folder;
+  JobOptions options = Validating(plain_folder.path());
+  const std::vector<std::string> texts = TwoTexts(texts_folder);
+  options.validation_sets = {texts[1], texts[0]};  // the first is one run
+  options.steps = 2;
+  options.decays = false;
+  const JobRun plain = RunJob(MakeJob(options));
+  const TemporaryFolder folder;
+  options.checkpoint_directory = folder.path();
+  const AskInAValidation asked([](trainer::RequestBox& box) { box.Add(trainer::kRequestStop, kId); });
+  const JobRun stopped = RunJob(MakeJob(options), asked.options());
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.checkpoints, std::vector<int64_t>{2});
+  ASSERT_EQ(stopped.steps.size(), 2u);
+  EXPECT_TRUE(std::isnan(ScalarOf(stopped.steps[1], "validation_loss/large")));
+  options.resume = "newest";
+  const JobRun run = RunJob(MakeJob(options));
+  ASSERT_EQ(run.steps.size(), 1u);
+  ExpectSameReport(run.steps[0], plain.steps.at(1));
+  for (const char* name : {"validation_loss/large", "validation_loss/small"}) {
+    EXPECT_EQ(ScalarOf(run.steps[0], name), ScalarOf(plain.steps.at(1), name)) << name;
+  }
 }
 
 }  // namespace

@@ -69,8 +69,9 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
                                         "nonfinite: 1"),
                      .losses = {1 + rank, 3 + rank},
                      .divisor = 4,
-                     .validation_losses = {10 + 2 * rank, 20 + 1000 * rank},
-                     .validation = {.batches = 3, .divisor = 3},  // the last of rank 1 is none of them
+                     // The last of rank 1 is none of them.
+                     .validation = {{.extent = {.batches = 3, .divisor = 3},
+                                     .losses = {10 + 2 * rank, 20 + 1000 * rank}}},
                      .norms = {Squares(9, 16, 0), Squares(rank * 36, 1, 4)}});
     reporter.Flush();
   });
@@ -87,6 +88,26 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
   EXPECT_EQ(ListOf(summary.norms().gradient()), (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
   EXPECT_EQ(ListOf(summary.norms().update()), (std::vector<double>{0, std::sqrt(8)}));
   EXPECT_EQ(ListOf(summary.norms().rms()), (std::vector<double>{std::sqrt(18.0 / 4), 2}));
+}
+
+TEST(ReporterTest, TextsHaveLossesOfTheirOwnAndAMeanByTargets) {
+  v1::StepReport summary;
+  comm::RunThreadRanks(2, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {}, EachAlone(comm.size()), /*seconds_at_peak=*/0,
+        [&](const v1::StepReport& report, const std::vector<NonfiniteGradient>&) { summary = report; },
+        ExpectNoFailure);
+    const double rank = comm.rank();
+    reporter.Submit({.report = ReportOf("step: 0"),
+                     .validation = {{.extent = {.name = "en", .batches = 3, .divisor = 3},
+                                     .losses = {10 + 2 * rank, 20 + 1000 * rank}},
+                                    {.extent = {.name = "de", .batches = 1, .divisor = 0.5},
+                                     .losses = {4 + 1000 * rank}}}});
+    reporter.Flush();
+  });
+  EXPECT_EQ(ScalarsOf(summary),
+            (std::map<std::string, double>{
+                {"validation_loss/en", 14}, {"validation_loss/de", 8}, {"validation_loss", 46 / 3.5}}));
 }
 
 TEST(ReporterTest, MoreThanThePeakIsNoUtilization) {

@@ -84,7 +84,7 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
   file.Append(
       ReportOf("step: 3 loss: 2.5 grad_norm: 0.5 learning_rate: 0.25 seconds: 0.125 "
                "scalars { key: 'tokens_per_second' value: 1024 } "
-               "scalars { key: 'validation_loss' value: 3 } "
+               "scalars { key: 'validation_loss' value: 3 } scalars { key: 'validation_loss/en' value: 4 } "
                "scalars { key: 'model_flops_utilization' value: 0.5 }"));
   const std::vector<TensorBoardEvent> events = Events();
   ASSERT_EQ(events.size(), 3u);
@@ -99,7 +99,8 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
   EXPECT_THAT(values, ElementsAre(Value("loss_metrics/global_avg_loss", 2.5F), Value("grad_norm", 0.5F),
                                   Value("lr", 0.25F), Value("time_metrics/end_to_end(s)", 0.125F),
                                   Value("mfu(%)", 50.F), Value("throughput(tps)", 1024.F),
-                                  Value("validation_metrics/global_avg_loss", 3.F)));
+                                  Value("validation_metrics/global_avg_loss", 3.F),
+                                  Value("validation_metrics/global_avg_loss/en", 4.F)));
 }
 
 TEST_F(TensorBoardTest, TheValidationBeforeTheFirstStepHasNothingElse) {

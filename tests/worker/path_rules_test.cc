@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const jobspec::BeforePath kLookAtAll = [](const char*, const std::string&) { return true; };
+const jobspec::BeforePath kLookAtAll = [](const std::string&, const std::string&) { return true; };
 
 class PathRulesTest : public ::testing::Test {
  protected:

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "jobspec/checks.h"
+#include "jobspec/schema.h"
+
+namespace tandem::jobspec {
+namespace {
+
+constexpr size_t kMostNameBytes = 100;  // a report's scalar has it behind a word
+constexpr int kMostSets = 100;          // each has a scalar in reports, which are bounded
+
+// Of the entries of one list. first: where a name stands for the first time, in that list.
+template <typename Text>
+void CheckText(FieldChecker& check, const std::string& at, const Text& text,
+               std::map<std::string, std::string>& first) {
+  const std::string path = JoinPath(at, "path");
+  const std::string name = JoinPath(at, "name");
+  if (text.has_path()) {
+    CheckPath(check, path, text.path());
+  }
+  if (text.has_name()) {
+    const auto [found, fresh] = first.emplace(text.name(), at);
+    const bool is_written = check.IsWritten(name);
+    if (text.name().empty() || text.name().size() > kMostNameBytes ||
+        text.name().find('/') != std::string::npos) {
+      check.Refuse(is_written ? name : path, "use a short name without /");
+    } else if (!fresh && check.IsOk({path})) {
+      check.Refuse(name, text.name(), "a name that no other entry has",
+                   absl::StrCat(is_written ? "" : "the last part of the path is the name: ", found->second,
+                                " has it too: give each a name of its own"));
+    }
+  }
+  if (text.has_token_type() && text.format() != v1::DATA_FORMAT_FLAT) {
+    check.Forbid(JoinPath(at, "token_type"),
+                 "only files with format: flat do not say it themselves: omit it");
+  }
+}
+
+void CheckValidationSets(FieldChecker& check) {
+  constexpr char kSets[] = "data.validation_sets";
+  const v1::Data& data = check.spec().data();
+  if (data.validation_sets().empty()) {
+    return;
+  }
+  if (data.validation_sets_size() > kMostSets) {
+    check.Refuse(kSets, absl::StrCat("a list of ", data.validation_sets_size(), " entries"),
+                 absl::StrCat("1 to ", kMostSets, " entries"), "write fewer");
+    return;
+  }
+  if (data.has_validation()) {
+    check.Forbid(kSets, "data.validation is given too: omit one of the two");
+  }
+  if (data.has_validation_fraction()) {
+    check.Forbid("data.validation_fraction", "data.validation_sets is given too: omit one of the two");
+  }
+  std::map<std::string, std::string> first;
+  for (int i = 0; i < data.validation_sets_size(); ++i) {
+    CheckText(check, EntryPath(kSets, i), data.validation_sets(i), first);
+  }
+}
+
+}  // namespace
+
+void CheckData(FieldChecker& check) {
+  const v1::Data& data = check.spec().data();
+  if (data.has_train()) {
+    CheckPath(check, "data.train", data.train());
+  }
+  if (data.has_validation()) {
+    CheckPath(check, "data.validation", data.validation());
+    if (data.has_validation_fraction()) {
+      check.Forbid("data.validation_fraction", "data.validation is given too: omit one of the two");
+    }
+  }
+  CheckValidationSets(check);
+  if (data.has_end_of_document() && data.documents() == v1::DOCUMENTS_STREAM &&
+      check.IsOk({"data.documents", "data.end_of_document"})) {
+    check.Forbid("data.end_of_document",
+                 absl::StrCat("documents: stream", check.Origin("data.documents"),
+                              " does not tell documents apart: use documents: packed, or omit the key"));
+  }
+  if (data.tokenizer() != "auto" && data.tokenizer() != "bytes") {
+    check.Refuse(
+        "data.tokenizer",
+        "text becomes tokens before a job: run tandem data prepare with that tokenizer, give the folder "
+        "that it makes as data.train, and omit the key");
+  }
+}
+
+}  // namespace tandem::jobspec
