@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "checkpoint/data_segment.h"
 
 namespace tandem::checkpoint {
 
@@ -29,6 +32,7 @@ struct Info {
   std::string training;             // JSON object: how they are trained (jobspec/training_function.h)
   int64_t global_batch_size = 0;    // sequences of a step
   int64_t sequence_length = 0;      // tokens
+  std::vector<DataSegment> data;    // how much of its texts was read
   int64_t skipped_steps = 0;        // up to `step`, whose gradients were not finite
   std::optional<Origin> origin;     // none: the job's seed made the first weights
   // JSON object: the report of `step`, whose validation had not ended. Empty: none is to be made up for.

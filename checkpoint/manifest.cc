@@ -63,6 +63,29 @@ Json ArraysJson(const Manifest& manifest) {
   return arrays;
 }
 
+Json DataJson(const std::vector<DataSegment>& data) {
+  Json segments = Json::array();
+  for (const DataSegment& segment : data) {
+    Json sources = Json::array();
+    for (const TextPosition& source : segment.sources) {
+      sources.push_back({{"name", source.name},
+                         {"digest", source.digest},
+                         {"weight", source.weight},
+                         {"windows", source.windows},
+                         {"first", source.first},
+                         {"taken", source.taken}});
+    }
+    segments.push_back({{"from_step", segment.from_step},
+                        {"from_sample", segment.from_sample},
+                        {"global_batch_size", segment.global_batch_size},
+                        {"sequence_length", segment.sequence_length},
+                        {"seed", segment.seed},
+                        {"shuffle", segment.shuffles},
+                        {"sources", std::move(sources)}});
+  }
+  return segments;
+}
+
 Json ToJson(const Manifest& manifest) {
   Json json = {{"format", kFormat},
                {"version", kManifestVersion},
@@ -91,6 +114,9 @@ Json ToJson(const Manifest& manifest) {
   }
   if (manifest.info.sequence_length > 0) {
     json["sequence_length"] = manifest.info.sequence_length;
+  }
+  if (!manifest.info.data.empty()) {
+    json["data"] = DataJson(manifest.info.data);
   }
   if (manifest.info.origin) {
     json["origin"] = {
@@ -152,6 +178,28 @@ void ReadContents(const Json& json, int64_t version, Manifest& manifest) {
   }
 }
 
+std::vector<DataSegment> ReadData(const Json& json) {
+  std::vector<DataSegment> data;
+  for (const Json& segment : json.get_ref<const Json::array_t&>()) {
+    DataSegment& read = data.emplace_back();
+    read.from_step = segment.at("from_step").get<int64_t>();
+    read.from_sample = segment.at("from_sample").get<int64_t>();
+    read.global_batch_size = segment.at("global_batch_size").get<int64_t>();
+    read.sequence_length = segment.at("sequence_length").get<int64_t>();
+    read.seed = segment.at("seed").get<uint64_t>();
+    read.shuffles = segment.at("shuffle").get<bool>();
+    for (const Json& source : segment.at("sources").get_ref<const Json::array_t&>()) {
+      read.sources.push_back({.name = source.at("name").get<std::string>(),
+                              .digest = source.at("digest").get<std::string>(),
+                              .weight = source.at("weight").get<int64_t>(),
+                              .windows = source.at("windows").get<int64_t>(),
+                              .first = source.at("first").get<int64_t>(),
+                              .taken = source.at("taken").get<int64_t>()});
+    }
+  }
+  return data;
+}
+
 Info ReadInfo(const Json& json, int64_t version) {
   Info info{.step = json.at("step").get<int64_t>(),
             .attempt = json.at("attempt").get<int>(),
@@ -178,6 +226,9 @@ Info ReadInfo(const Json& json, int64_t version) {
   }
   if (json.contains("sequence_length")) {
     info.sequence_length = json.at("sequence_length").get<int64_t>();
+  }
+  if (json.contains("data")) {
+    info.data = ReadData(json.at("data"));
   }
   if (json.contains("origin")) {
     const Json& origin = json.at("origin");

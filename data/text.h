@@ -15,16 +15,16 @@ namespace tandem::data {
 
 // The texts of a job, as its spec names them.
 struct TextOptions {
-  TextPath train;
-  std::vector<TextPath> validation;    // none: a part of the training text
+  std::vector<TextPath> train;         // one or more
+  std::vector<TextPath> validation;    // none: a part of each training text
   double validation_fraction = 0;      // where `validation` is empty
   std::optional<Documents> documents;  // of a job that packs them
   int64_t sequence_length = 0;
 };
 
 struct SplitText {
-  std::shared_ptr<const TokenSource> train;
-  // As many as the options name; else one, without a token where nothing is held out.
+  std::vector<std::shared_ptr<const TokenSource>> train;  // as the options name them
+  // As the options name them; else as many as training texts, without a token where nothing is held out.
   std::vector<std::shared_ptr<const TokenSource>> validation;
   std::string summary;  // what is trained on and held out, in one line for the user
 };

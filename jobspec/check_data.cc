@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -39,6 +40,32 @@ void CheckText(FieldChecker& check, const std::string& at, const Text& text,
   }
 }
 
+template <typename Texts>
+void CheckTexts(FieldChecker& check, const char* list, const Texts& texts) {
+  std::map<std::string, std::string> first;
+  for (int i = 0; i < texts.size(); ++i) {
+    CheckText(check, EntryPath(list, i), texts[i], first);
+  }
+}
+
+void CheckSources(FieldChecker& check) {
+  constexpr char kSources[] = "data.sources";
+  const v1::Data& data = check.spec().data();
+  if (data.has_train() && !data.sources().empty()) {
+    check.Forbid(kSources, "data.train is given too: omit one of the two");
+    return;
+  }
+  CheckTexts(check, kSources, data.sources());
+  const auto is_weighted = [](const v1::DataSource& source) { return source.has_weight(); };
+  const bool some = std::any_of(data.sources().begin(), data.sources().end(), is_weighted);
+  for (int i = 0; some && i < data.sources_size(); ++i) {
+    if (!data.sources(i).has_weight()) {
+      check.Refuse(JoinPath(EntryPath(kSources, i), "weight"),
+                   "other sources have a weight: give each one, or none");
+    }
+  }
+}
+
 void CheckValidationSets(FieldChecker& check) {
   constexpr char kSets[] = "data.validation_sets";
   const v1::Data& data = check.spec().data();
@@ -56,10 +83,7 @@ void CheckValidationSets(FieldChecker& check) {
   if (data.has_validation_fraction()) {
     check.Forbid("data.validation_fraction", "data.validation_sets is given too: omit one of the two");
   }
-  std::map<std::string, std::string> first;
-  for (int i = 0; i < data.validation_sets_size(); ++i) {
-    CheckText(check, EntryPath(kSets, i), data.validation_sets(i), first);
-  }
+  CheckTexts(check, kSets, data.validation_sets());
 }
 
 }  // namespace
@@ -75,6 +99,7 @@ void CheckData(FieldChecker& check) {
       check.Forbid("data.validation_fraction", "data.validation is given too: omit one of the two");
     }
   }
+  CheckSources(check);
   CheckValidationSets(check);
   if (data.has_end_of_document() && data.documents() == v1::DOCUMENTS_STREAM &&
       check.IsOk({"data.documents", "data.end_of_document"})) {

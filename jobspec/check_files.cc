@@ -108,10 +108,12 @@ class FileChecker {
 
   void CheckText() {
     const v1::Data& data = spec_.data();
-    const bool has_train = data.has_train() && before_("data.train", data.train());
+    std::vector<DataText> train = TrainingTexts(data);
     std::vector<DataText> held_out = ValidationTexts(data);
-    std::erase_if(held_out, [&](const DataText& text) { return !before_(text.field, text.path); });
-    if (!has_train) {
+    for (std::vector<DataText>* texts : {&train, &held_out}) {
+      std::erase_if(*texts, [&](const DataText& text) { return !before_(text.field, text.path); });
+    }
+    if (train.empty()) {
       for (const DataText& text : held_out) {
         if (!data::IsDataset(text.path)) {
           CheckData(text.field, text.path);
@@ -119,57 +121,71 @@ class FileChecker {
       }
       return;
     }
-    const bool prepared = data::IsDataset(data.train());
-    std::erase_if(held_out, [&](const DataText& text) {
-      const bool other = data::IsDataset(text.path) != prepared;
-      if (other) {
-        Refuse(
-            text.field, text.path,
-            prepared ? "a prepared folder, as data.train is" : "text, as data.train is",
-            prepared ? "prepare it with the same tokenizer" : "prepare data.train too, or use text for both");
-      }
-      return other;
-    });
+    const DataText first = train[0];
+    const bool prepared = data::IsDataset(first.path);
+    for (std::vector<DataText>* texts : {&train, &held_out}) {
+      std::erase_if(*texts, [&](const DataText& text) {
+        const bool other = data::IsDataset(text.path) != prepared;
+        if (other) {
+          Refuse(text.field, text.path,
+                 absl::StrCat(prepared ? "a prepared folder, as " : "text, as ", first.field, " is"),
+                 prepared ? "prepare it with the same tokenizer"
+                          : absl::StrCat("prepare ", first.field, " too, or use text for both"));
+        }
+        return other;
+      });
+    }
     if (prepared) {
-      CheckPreparedFolders(held_out);
+      CheckPreparedFolders(train, held_out);
       return;
     }
     if (data.tokenizer() != "bytes" && spec_.model().has_vocab_size() && spec_.model().vocab_size() < 256) {
       Refuse("model.vocab_size", absl::StrCat(spec_.model().vocab_size()),
              "at least 256 where bytes are tokens", "a byte has 256 values: use 256");
     }
-    const std::optional<Text> train = CheckData("data.train", data.train());
-    if (train.has_value()) {
-      CheckParts(train->files);
+    std::vector<Text> trained;
+    for (const DataText& text : train) {
+      if (std::optional<Text> found = CheckData(text.field, text.path); found.has_value()) {
+        CheckParts(text, found->files);
+        trained.push_back(*std::move(found));
+      }
     }
     for (const DataText& text : held_out) {
       const auto validation = CheckData(text.field, text.path);
-      if (train.has_value() && validation.has_value()) {
-        CheckApart(*train, text, *validation);
+      for (size_t i = 0; validation.has_value() && i < trained.size(); ++i) {
+        if (!CheckApart(trained[i], text, *validation)) {
+          break;
+        }
       }
     }
   }
 
-  void CheckPreparedFolders(const std::vector<DataText>& held_out) {
+  void CheckPreparedFolders(const std::vector<DataText>& train, const std::vector<DataText>& held_out) {
     const v1::Data& data = spec_.data();
     if (data.tokenizer() == "bytes") {
-      Refuse("data.tokenizer", "bytes", "auto where data.train is a prepared folder",
+      Refuse("data.tokenizer", "bytes", absl::StrCat("auto where ", train[0].field, " is a prepared folder"),
              "the folder has its own tokenizer: omit the key");
     }
     if (data.has_end_of_document()) {
       Refuse("data.end_of_document", absl::StrCat(data.end_of_document()),
-             "absent where data.train is a prepared folder",
+             absl::StrCat("absent where ", train[0].field, " is a prepared folder"),
              "the folder says where documents begin: omit the key");
     }
-    const std::optional<data::Dataset> train = CheckPrepared("data.train", data.train());
-    for (const DataText& text : held_out) {
-      const std::optional<data::Dataset> validation = CheckPrepared(text.field, text.path);
-      if (train.has_value() && validation.has_value() &&
-          train->tokenizer_digest != validation->tokenizer_digest) {
-        Refuse(text.field, text.path, "a folder prepared with the tokenizer of data.train",
-               absl::StrCat("it was prepared with ", platform::Shown(validation->tokenizer_path, 200),
-                            ", and data.train with ", platform::Shown(train->tokenizer_path, 200),
-                            ": prepare both with one"));
+    std::optional<data::Dataset> first;
+    std::string first_field;
+    for (const std::vector<DataText>* texts : {&train, &held_out}) {
+      for (const DataText& text : *texts) {
+        const std::optional<data::Dataset> folder = CheckPrepared(text.field, text.path);
+        if (first.has_value() && folder.has_value() && first->tokenizer_digest != folder->tokenizer_digest) {
+          Refuse(text.field, text.path, absl::StrCat("a folder prepared with the tokenizer of ", first_field),
+                 absl::StrCat("it was prepared with ", platform::Shown(folder->tokenizer_path, 200), ", and ",
+                              first_field, " with ", platform::Shown(first->tokenizer_path, 200),
+                              ": prepare both with one"));
+        }
+        if (!first.has_value() && folder.has_value()) {
+          first = folder;
+          first_field = text.field;
+        }
       }
     }
   }
@@ -267,8 +283,8 @@ class FileChecker {
     return text;
   }
 
-  // The trainer refuses the same when it starts.
-  void CheckApart(const Text& train, const DataText& named, const Text& validation) {
+  // The trainer refuses the same when it starts. False where it has been refused.
+  bool CheckApart(const Text& train, const DataText& named, const Text& validation) {
     const std::map<FileId, std::string> trained(train.paths.begin(), train.paths.end());
     for (const auto& [id, path] : validation.paths) {
       if (const auto found = trained.find(id); found != trained.end()) {
@@ -277,9 +293,10 @@ class FileChecker {
                             found->second == path ? "" : ", " + platform::Shown(found->second, 200),
                             ": name other files, or hold out a part of data.train with "
                             "data.validation_fraction"));
-        return;
+        return false;
       }
     }
+    return true;
   }
 
   // "README, 12 bytes", of the files of which a part is taken.
@@ -298,7 +315,7 @@ class FileChecker {
   }
 
   // What is trained on and what is held out, as the trainer will divide the files.
-  void CheckParts(const std::vector<data::NamedSize>& files) {
+  void CheckParts(const DataText& text, const std::vector<data::NamedSize>& files) {
     const v1::Data& data = spec_.data();
     const bool is_named = !ValidationTexts(data).empty();
     const double fraction = is_named ? 0 : data.validation_fraction();
@@ -311,27 +328,27 @@ class FileChecker {
       return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
     };
     if (sum(trained) < Window()) {
-      Refuse("data.train", data.train(), absl::StrCat(WindowText(), " to train on"),
+      Refuse(text.field, text.path, absl::StrCat(WindowText(), " to train on"),
              absl::StrCat("beside what validation_fraction ", NumberText(fraction), " holds out there is ",
                           Part(files, trained),
                           ": use more text, or name the held-out text with "
                           "data.validation"));
     } else if (spec_.training().validate_every_steps() > 0 && !is_named && fraction > 0 &&
                sum(held) < Window()) {
-      Refuse("data.train", data.train(), absl::StrCat(WindowText(), " to hold out"),
+      Refuse(text.field, text.path, absl::StrCat(WindowText(), " to hold out"),
              absl::StrCat("validation_fraction ", NumberText(fraction), " holds out ", Part(files, held),
                           files.size() == 1 ? "" : ", as whole files",
                           ": name other text with data.validation, hold out a larger fraction, or use "
                           "training.validate_every_steps: 0"));
     }
     const auto is_trained = [](int64_t bytes) { return bytes > 0; };
-    if (data.documents() == v1::DOCUMENTS_PACKED && !data.has_end_of_document() &&
+    if (data.documents() == v1::DOCUMENTS_PACKED && data.sources().empty() && !data.has_end_of_document() &&
         std::count_if(trained.begin(), trained.end(), is_trained) == 1) {
       const size_t only = std::find_if(trained.begin(), trained.end(), is_trained) - trained.begin();
       Refuse("data.documents", "packed", "stream, or packed where two files or more are trained on",
              absl::StrCat("a file is a document, and only ", platform::Shown(files[only].name, 200),
                           " is trained on, of ", platform::CountedText(files.size(), "file"),
-                          " with text in ", platform::Shown(data.train(), 200),
+                          " with text in ", platform::Shown(text.path, 200),
                           ": name the token that ends a document with data.end_of_document, or use stream"));
     }
   }

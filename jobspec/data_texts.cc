@@ -6,12 +6,17 @@
 namespace tandem::jobspec {
 namespace {
 
+double WeightOf(const v1::DataSource& source) { return source.weight(); }
+double WeightOf(const v1::ValidationSet&) { return 0; }
+
 template <typename Texts>
 void AddTexts(const char* list, const Texts& texts, std::vector<DataText>& out) {
   for (int i = 0; i < texts.size(); ++i) {
     if (texts[i].has_path()) {
-      out.push_back(
-          {.field = absl::StrCat(list, "[", i, "].path"), .path = texts[i].path(), .name = texts[i].name()});
+      out.push_back({.field = absl::StrCat(list, "[", i, "].path"),
+                     .path = texts[i].path(),
+                     .name = texts[i].name(),
+                     .weight = WeightOf(texts[i])});
     }
   }
 }

@@ -13,7 +13,8 @@ namespace tandem::jobspec {
 struct DataText {
   std::string field;  // that has the path: "data.validation", "data.validation_sets[1].path"
   std::string path;
-  std::string name;  // in reports; empty: the text is the only one, and has none
+  std::string name;   // in reports; empty: the text is the only one, and has none
+  double weight = 0;  // of one of several; 0: none is given
 };
 
 // Those that have a path.

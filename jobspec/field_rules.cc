@@ -168,6 +168,7 @@ const std::vector<NumberRule>& NumberRules() {
 const std::vector<RequiredRule>& RequiredRules() {
   static const std::vector<RequiredRule> rules = {
       {"data.train", "name the text to train on, for instance data: {train: /usr/include}"},
+      {"data.sources.path", "name the text of this source"},
       {"data.validation_sets.path", "name the text of this set"},
       {"training.steps", "say how many optimizer steps to run"},
       {"training.sequence_length", "say how many tokens a sequence has, for instance 256"},
@@ -184,8 +185,6 @@ const std::vector<AbsentRule>& AbsentRules() {
        "not built yet: layers by a pattern; omit the key and use model_type, whose layers are [*-] (llama), "
        "[*E] (mixtral, qwen3_moe) or [+E] (deepseek_v3)"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
-      {"data.shuffle", "not built yet: text in the order of its files; omit the key"},
-      {"data.sources", "not built yet: several texts to train on; use data.train"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
@@ -199,6 +198,7 @@ const std::vector<BuiltRule>& BuiltRules() {
   static constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"data.documents", {"stream", "packed"}, "use one of these"},
+      {"data.sources.format", {"auto"}, "not built yet: files of other formats; prepare them"},
       {"data.validation_sets.format", {"auto"}, "not built yet: files of other formats; prepare them"},
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},

@@ -100,6 +100,7 @@ void ResolveData(v1::Data& data) {
   TANDEM_DEFAULT(data, tokenizer, "auto");
   TANDEM_DEFAULT(data, documents, v1::DOCUMENTS_STREAM);
   TANDEM_DEFAULT(data, count_first_token, true);
+  TANDEM_DEFAULT(data, shuffle, true);
 }
 
 void ResolveTraining(const v1::Data& data, v1::Training& training) {

@@ -177,10 +177,11 @@ TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .canaries = spec.debug().canaries(),
       .optimizer = Optimizer(training),
-      .data = {.train = spec.data().train(),
+      .data = {.train = jobspec::TrainingTexts(spec.data()),
                .validation = jobspec::ValidationTexts(spec.data()),
                .validation_fraction = spec.data().validation_fraction(),
-               // A job that an earlier build has stored lacks the field.
+               // A job that an earlier build has stored lacks these fields.
+               .shuffles = !spec.data().has_shuffle() || spec.data().shuffle(),
                .counts_first_tokens = !spec.data().has_count_first_token() || spec.data().count_first_token(),
                .end_of_document = EndOfDocument(spec.data())},
       .checkpoint = {.directory = spec.checkpoint().directory(),

@@ -41,9 +41,10 @@ struct OptimizerConfig {
 };
 
 struct DataConfig {
-  std::string train;
-  std::vector<jobspec::DataText> validation;  // none: a fraction of the training files
+  std::vector<jobspec::DataText> train;       // one or more
+  std::vector<jobspec::DataText> validation;  // none: a fraction of each training text
   double validation_fraction = 0;
+  bool shuffles = true;                    // the sequences of an epoch
   bool counts_first_tokens = true;         // of documents, as targets
   std::optional<int64_t> end_of_document;  // a token id; of jobs whose batch packs documents
 };

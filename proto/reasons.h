@@ -34,6 +34,7 @@ inline constexpr char kCheckpointWarning[] = "CheckpointWarning";
 inline constexpr char kClusterStopped[] = "ClusterStopped";
 inline constexpr char kControllerLost[] = "ControllerLost";
 inline constexpr char kDataAddressUnusable[] = "DataAddressUnusable";
+inline constexpr char kDataPositionDiffers[] = "DataPositionDiffers";
 inline constexpr char kDataRead[] = "DataRead";
 inline constexpr char kDigestMismatch[] = "DigestMismatch";
 inline constexpr char kDraining[] = "Draining";
@@ -138,6 +139,9 @@ inline constexpr std::array kReasons = {
     Reason{reason::kDataAddressUnusable, ReasonOf::kEnd, "infrastructure",
            "a rank cannot use the address at which others are to reach it",
            "start the worker with a --data-address of its machine"},
+    Reason{reason::kDataPositionDiffers, ReasonOf::kEnd, "user",
+           "a checkpoint says that other sequences of its texts were read than this build would have read",
+           "go on from another checkpoint, or take its weights with checkpoint.start_from"},
     Reason{reason::kDigestMismatch, ReasonOf::kEnd, "infrastructure",
            "two ranks disagree on program, layout, kernels or text (text: class user)",
            "do what the message says: one build everywhere, or the same files on every worker"},
@@ -289,9 +293,11 @@ inline constexpr std::array kReasons = {
            "the ranks have read what they train on: the message names it, what is held out, and what was "
            "left out",
            "nothing"},
-    Reason{reason::kResumedWithOtherData, ReasonOf::kEvent, "",
-           "the job goes on from a checkpoint with other text, or at another place of it",
-           "nothing if that is meant; otherwise give it the text and batch of before"},
+    Reason{
+        reason::kResumedWithOtherData, ReasonOf::kEvent, "",
+        "the job goes on from a checkpoint with other text, or reads it otherwise: the message says what is "
+        "read again or skipped",
+        "nothing if that is meant; otherwise give it the texts, weights and batch of before"},
     Reason{reason::kResumedWithOtherSeed, ReasonOf::kEvent, "",
            "the job goes on from a checkpoint with another seed",
            "nothing if that is meant; otherwise give it the seed of before"},

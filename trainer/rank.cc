@@ -41,9 +41,11 @@ constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpo
 
 data::SplitText TextOf(const plan::JobPlan& plan) {
   const plan::DataConfig& data = plan.train.data;
-  data::TextOptions options{.train = {.field = "data.train", .path = data.train},
-                            .validation_fraction = data.validation_fraction,
+  data::TextOptions options{.validation_fraction = data.validation_fraction,
                             .sequence_length = plan.batch.sequence_length};
+  for (const jobspec::DataText& text : data.train) {
+    options.train.push_back({.field = text.field, .path = text.path});
+  }
   for (const jobspec::DataText& text : data.validation) {
     options.validation.push_back({.field = text.field, .path = text.path});
   }
@@ -56,7 +58,28 @@ data::SplitText TextOf(const plan::JobPlan& plan) {
 data::RowOptions RowsOf(const plan::JobPlan& plan) {
   return {.packs_documents = plan.batch.packs_documents,
           .has_targets = plan.batch.has_targets,
-          .counts_first_tokens = plan.train.data.counts_first_tokens};
+          .counts_first_tokens = plan.train.data.counts_first_tokens,
+          .shuffles = plan.train.data.shuffles};
+}
+
+std::vector<data::LoaderText> TrainingTextsOf(const plan::JobPlan& plan, const data::SplitText& opened) {
+  std::vector<data::LoaderText> texts;
+  for (size_t i = 0; i < opened.train.size(); ++i) {
+    const jobspec::DataText& named = plan.train.data.train[i];
+    texts.push_back(
+        {.source = opened.train[i], .field = named.field, .name = named.name, .weight = named.weight});
+  }
+  return texts;
+}
+
+// Of the held-out end of a training text, where no text to validate on is named.
+jobspec::DataText HeldOutOf(const std::vector<jobspec::DataText>& train, size_t text) {
+  constexpr char kHeldOut[] = "held-out";
+  const jobspec::DataText& of = train[text];
+  return {.field = of.name.empty() ? "" : of.field,
+          .name = of.name.empty()     ? ""
+                  : train.size() == 1 ? kHeldOut
+                                      : absl::StrCat(kHeldOut, "/", of.name)};
 }
 
 SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start) {
@@ -95,8 +118,8 @@ class Rank::Impl {
         device_(backend.device()),
         text_(TextOf(plan)),
         kernels_digest_(backend.operations().kernels_digest()),
-        train_loader_(text_.train, data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
-                      RowsOf(plan)),
+        train_loader_(TrainingTextsOf(plan, text_), data::Split::kTrain, plan.train.seed,
+                      plan.batch.sequence_length, RowsOf(plan)),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
@@ -110,7 +133,7 @@ class Rank::Impl {
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       const std::vector<jobspec::DataText>& named = plan.train.data.validation;
       for (size_t i = 0; i < text_.validation.size(); ++i) {
-        AddValidation(text_.validation[i], named.empty() ? jobspec::DataText() : named[i]);
+        AddValidation(text_.validation[i], named.empty() ? HeldOutOf(plan.train.data.train, i) : named[i]);
       }
     }
   }
@@ -145,6 +168,11 @@ class Rank::Impl {
     const TrainingState::Start start = state_.Load(
         lease_, [this](const std::exception_ptr& error) { executor_.Fail(error); },
         [this] { Progress(page_, /*looks=*/false).Moved(); });
+    std::vector<int64_t> taken;
+    for (const checkpoint::TextPosition& text : start.data.sources) {
+      taken.push_back(text.first);
+    }
+    train_loader_.GoOn(start.data.from_step, std::move(taken));
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, start));
     updates_ = AppliedUpdates(start.step, start.skipped);
@@ -218,9 +246,29 @@ class Rank::Impl {
       reports_->Flush();
     }
     SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-    save_error_ = state_.Save(sequence_->step(), updates_.skipped(), pending_report, sequence_->is_final());
+    save_error_ = state_.Save(sequence_->step(), updates_.skipped(), pending_report,
+                              TakenAfter(sequence_->step()), sequence_->is_final());
     sequence_->Saved(save_error_.empty());
     Lap();
+  }
+
+  // Windows of each training text.
+  std::vector<int64_t> TakenAfter(int64_t step) const {
+    return train_loader_.Taken(step, plan::TokensPerStep(plan_) / plan_.batch.sequence_length);
+  }
+
+  // How many epochs of each of several training texts are read by then.
+  void ReportEpochs(int64_t step) {
+    constexpr size_t kMost = 100;  // a report has room for no more
+    const std::vector<data::Draws::Source>& sources = train_loader_.sources();
+    if (sources[0].name.empty() || sources.size() > kMost) {
+      return;
+    }
+    const std::vector<int64_t> taken = TakenAfter(step);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      reports_->Epochs(sources[i].name,
+                       static_cast<double>(taken[i]) / static_cast<double>(sources[i].windows));
+    }
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
@@ -340,7 +388,9 @@ class Rank::Impl {
     }
     ActOn(record.outcome);
     const double seconds = record.seconds + std::exchange(idle_seconds_, 0);
+    const int64_t computed = record.run.computed;
     reports_->Computed(std::move(record), seconds);
+    ReportEpochs(computed);
     Lap();
     if (updates_.skipped() > 0) {
       reports_->Skipped(updates_.skipped());
@@ -467,9 +517,10 @@ class Rank::Impl {
   void AddValidation(const std::shared_ptr<const data::TokenSource>& source, const jobspec::DataText& named) {
     const data::Loader& loader =
         validation_texts_
-            .emplace_back(ValidationText{.loader = data::Loader(source, data::Split::kValidation,
-                                                                plan_.train.seed, plan_.batch.sequence_length,
-                                                                RowsOf(plan_), named.field)})
+            .emplace_back(ValidationText{
+                .loader = data::Loader(
+                    std::vector<data::LoaderText>{{.source = source, .field = named.field}},
+                    data::Split::kValidation, plan_.train.seed, plan_.batch.sequence_length, RowsOf(plan_))})
             .loader;
     const int64_t sequences = plan_.batch.sequences;
     const int64_t wanted = plan_.train.validation_batches * sequences;
@@ -525,7 +576,7 @@ class Rank::Impl {
 
   const data::SplitText text_;
   const std::string kernels_digest_;
-  const data::Loader train_loader_;
+  data::Loader train_loader_;
   std::vector<ValidationText> validation_texts_;  // none: the job does not validate
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   TrainingState state_;

@@ -11,6 +11,7 @@
 #include "jobspec/model_function.h"
 #include "jobspec/training_function.h"
 #include "plan/job_plan.h"
+#include "trainer/data_position.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -99,25 +100,6 @@ void CheckNotPastTheEnd(const ResumeOptions& options, const checkpoint::Found& f
                                "; raise training.steps, or resume from an earlier checkpoint"));
 }
 
-// Where in the text the job goes on follows from its own numbers. Empty: where the checkpoint's job was.
-std::string OtherPlace(const ResumeOptions& options, const checkpoint::Info& there) {
-  if (there.sequence_length > 0 && there.sequence_length != options.sequence_length) {
-    return absl::StrCat(
-        "training.sequence_length is ", options.sequence_length, ", and was ", there.sequence_length,
-        " up to step ", there.step,
-        ": the text is cut into other sequences, which come in another order, so that some of "
-        "it is read again and some is skipped");
-  }
-  if (there.global_batch_size > 0 && there.global_batch_size != options.global_batch_size) {
-    return absl::StrCat("training.global_batch_size is ", options.global_batch_size, ", and was ",
-                        there.global_batch_size, " up to step ", there.step, ", which had come to sequence ",
-                        there.step * there.global_batch_size, " of the text: this job goes on at sequence ",
-                        there.step * options.global_batch_size, ", so that those between are ",
-                        options.global_batch_size < there.global_batch_size ? "read again" : "skipped");
-  }
-  return "";
-}
-
 // How the job trains otherwise than the checkpoint's job did. Empty: as that.
 std::string OtherTraining(const std::string& training, const checkpoint::Info& there) {
   if (there.training.empty()) {
@@ -166,6 +148,7 @@ void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found
   CheckSameParameters(options, found);
   CheckSameStates(kResume, options, found);
   CheckNotPastTheEnd(options, found);
+  ContinueData(found.info, options.data);
 }
 
 void CheckStartable(const ResumeOptions& options, const checkpoint::Found& found) {
@@ -181,9 +164,9 @@ std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
   const auto add = [&](v1::CheckpointProblem problem, const std::string& message) {
     warnings.push_back(WarningOf(problem, start.info.step, start.path, message));
   };
-  if (start.info.seed && *start.info.seed != options.seed) {
+  if (start.info.seed && *start.info.seed != options.data.seed) {
     add(v1::CHECKPOINT_PROBLEM_OTHER_SEED,
-        absl::StrCat("training.seed is ", options.seed, ", and was ", *start.info.seed, " up to step ",
+        absl::StrCat("training.seed is ", options.data.seed, ", and was ", *start.info.seed, " up to step ",
                      start.info.step, ": from there on the text comes in another order"));
   }
   std::vector<std::string> of_text;  // one warning: a job's record has no room for more
@@ -200,8 +183,9 @@ std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
         ": files of data.train or data.validation have the same names and sizes and other contents, and the "
         "losses before and after cannot be compared"));
   }
-  if (const std::string place = OtherPlace(options, start.info); !place.empty()) {
-    of_text.push_back(place);
+  if (const DataStart data = ContinueData(start.info, options.data); !data.changes.empty()) {
+    of_text.push_back(absl::StrCat("the text is read otherwise than up to step ", start.info.step, ": ",
+                                   absl::StrJoin(data.changes, "; ")));
   }
   if (!of_text.empty()) {
     add(v1::CHECKPOINT_PROBLEM_OTHER_DATA, absl::StrJoin(of_text, "; "));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/data_segment.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/stored_weights.h"
 #include "fsdp/slice.h"
@@ -28,12 +29,10 @@ struct ResumeOptions {
   std::string weights_dtype;                      // of its main weights, as safetensors names it: "F32"
   v1::Model model;                                // resolved
   std::string training;                           // as in checkpoint::Info
-  uint64_t seed = 0;
-  int64_t global_batch_size = 0;    // sequences of a step
-  int64_t sequence_length = 0;      // tokens
-  std::string data_digest;          // as in checkpoint::Info
-  std::string data_content_digest;  // as there
-  std::vector<std::string> states;  // arrays of its routers, beside weights and moments
+  checkpoint::DataSegment data;                   // what the job reads (data_position.h)
+  std::string data_digest;                        // as in checkpoint::Info
+  std::string data_content_digest;                // as there
+  std::vector<std::string> states;                // arrays of its routers, beside weights and moments
 };
 
 // path: of the checkpoint; empty where there is none. message: one line.
@@ -41,13 +40,14 @@ v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, con
                                 const std::string& message);
 
 // Throws UserError where `found` is of another model, has weights of another type, or biases of routers where
-// this job has none, or none where it has, or is of a step that the job does not have. Reads nothing.
+// this job has none, or none where it has, or is of a step that the job does not have, or counts its text
+// otherwise than this build (data_position.h). Reads nothing.
 void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found);
 
 // The same of `found` whose weights alone a job starts from, which may be of any step.
 void CheckStartable(const ResumeOptions& options, const checkpoint::Found& found);
 
-// The job goes on with another seed, with other text or at another place of it, or trains otherwise than the
+// The job goes on with another seed, reads other texts or these otherwise, or trains otherwise than the
 // checkpoint's job did: a warning for each, with the values before and now.
 std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
                                                  const checkpoint::Found& start);

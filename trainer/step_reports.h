@@ -49,6 +49,11 @@ class StepReports {
   // The weights of `step`, the one that was applied last. Step 0 has a report of nothing else.
   void Validated(int64_t step, std::vector<TextLosses> validation);
 
+  // How often a named training text has been read by the end of the step that was computed last.
+  void Epochs(const std::string& name, double epochs) {
+    (*record_->report.mutable_scalars())["epoch/" + name] = epochs;
+  }
+
   // How many steps of the job have been skipped, with the one that was computed last.
   void Skipped(int64_t steps) {
     (*record_->report.mutable_scalars())["skipped_steps"] = static_cast<double>(steps);

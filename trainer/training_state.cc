@@ -22,6 +22,7 @@
 #include "tandem/v1/trainer.pb.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
+#include "trainer/data_position.h"
 #include "trainer/directory_error.h"
 #include "trainer/failure.h"
 #include "trainer/job_start.h"
@@ -66,6 +67,21 @@ int64_t SequencesPerStep(const plan::JobPlan& plan) {
   return plan::TokensPerStep(plan) / plan.batch.sequence_length;
 }
 
+// All of it but its beginning.
+checkpoint::DataSegment SegmentOf(const plan::JobPlan& plan, const data::Loader& text) {
+  checkpoint::DataSegment segment{.global_batch_size = SequencesPerStep(plan),
+                                  .sequence_length = plan.batch.sequence_length,
+                                  .seed = plan.train.seed,
+                                  .shuffles = plan.train.data.shuffles};
+  const std::vector<std::string> digests = text.digests();
+  for (size_t i = 0; i < digests.size(); ++i) {
+    const data::Draws::Source& source = text.sources()[i];
+    segment.sources.push_back(
+        {.name = source.name, .digest = digests[i], .weight = source.weight, .windows = source.windows});
+  }
+  return segment;
+}
+
 std::string TrainingText(const plan::JobPlan& plan) {
   return jobspec::TrainingFunctionText(plan.resolved_training, plan.resolved_precision, plan.resolved_model);
 }
@@ -84,6 +100,7 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
             .host = platform::HostName()},
       files_(files),
       device_(backend.device()),
+      data_(SegmentOf(plan, text)),
       data_digest_(text.digest()),
       data_content_digest_(text.content_digest()),
       send_(std::move(send)),
@@ -113,9 +130,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
        .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
        .model = plan_.resolved_model,
        .training = TrainingText(plan_),
-       .seed = plan_.train.seed,
-       .global_batch_size = SequencesPerStep(plan_),
-       .sequence_length = plan_.batch.sequence_length,
+       .data = data_,
        .data_digest = data_digest_,
        .data_content_digest = data_content_digest_,
        .states = NamesOf(updated_states_)},
@@ -147,14 +162,16 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
     canaries_ = std::make_unique<Canaries>(plan_, config_.rank, memory_, device_);
     canaries_->Plant();
   }
+  segments_ = ContinueData(job.from.path.empty() ? checkpoint::Info() : job.from.info, data_).segments;
   if (job.from.path.empty()) {
-    return {};
+    return {.data = segments_.back()};
   }
   return {.step = job.from.info.step,
           .skipped = job.from.info.skipped_steps,
           .is_own = job.from.info.job == config_.job,
           .pending_report = job.from.info.pending_report,
-          .checkpoint = job.from.path};
+          .checkpoint = job.from.path,
+          .data = segments_.back()};
 }
 
 void TrainingState::Initialize() {
@@ -183,7 +200,8 @@ void TrainingState::StartFrom(const StartWeights& start, const std::function<voi
       platform::Log(platform::LogLevel::kInfo, "left out weights of layers that predict further tokens",
                     {{"folder", path}, {"tensors", checkpoint::AtMostNames(names)}});
     }
-    if (const std::string difference = TokenizerDifference(files_, plan_.train.data.train, path);
+    // All texts are of one tokenizer.
+    if (const std::string difference = TokenizerDifference(files_, plan_.train.data.train[0].path, path);
         !start.is_step && !difference.empty()) {
       Send(WarningOf(v1::CHECKPOINT_PROBLEM_OTHER_DATA, 0, path, difference));
     }
@@ -198,10 +216,11 @@ void TrainingState::ReplaceSource(const std::vector<std::string>& folders) {
   }
   OnRankZero(report_, [&] {
     std::vector<std::string> all = folders;
-    if (data::IsDataset(plan_.train.data.train)) {
-      all.insert(all.begin(), plan_.train.data.train);
+    const std::string& train = plan_.train.data.train[0].path;
+    if (data::IsDataset(train)) {
+      all.insert(all.begin(), train);
     }
-    if (const std::string tokenizer = TokenizerFolder(plan_.train.data.train); !tokenizer.empty()) {
+    if (const std::string tokenizer = TokenizerFolder(train); !tokenizer.empty()) {
       all.push_back(tokenizer);
     }
     ThrowIfUnwritable("rank 0 cannot write there", checkpoint::ReplaceSource(files_, all, directory));
@@ -231,7 +250,7 @@ void TrainingState::CheckCanaries(int64_t step) const {
 }
 
 std::string TrainingState::Save(int64_t step, int64_t skipped, const std::string& pending_report,
-                                bool is_final) {
+                                const std::vector<int64_t>& taken, bool is_final) {
   const auto committed = [&](const checkpoint::Saved& now) { Send(now, step); };
   checkpoint::Saved saved;
   try {
@@ -248,6 +267,7 @@ std::string TrainingState::Save(int64_t step, int64_t skipped, const std::string
                               .training = TrainingText(plan_),
                               .global_batch_size = SequencesPerStep(plan_),
                               .sequence_length = plan_.batch.sequence_length,
+                              .data = SegmentsUpTo(segments_, taken),
                               .skipped_steps = skipped,
                               .origin = origin_,
                               .pending_report = pending_report},

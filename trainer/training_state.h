@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/data_segment.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/owner.h"
@@ -43,11 +44,12 @@ class TrainingState {
                 platform::Files& files, Backend& backend, const data::Loader& text, SendToWorker send);
 
   struct Start {
-    int64_t step = 0;            // that is done
-    int64_t skipped = 0;         // of the steps up to it
-    bool is_own = false;         // the checkpoint is one of this job
-    std::string pending_report;  // as in checkpoint::Info
-    std::string checkpoint;      // its path; empty: initial weights
+    int64_t step = 0;              // that is done
+    int64_t skipped = 0;           // of the steps up to it
+    bool is_own = false;           // the checkpoint is one of this job
+    std::string pending_report;    // as in checkpoint::Info
+    std::string checkpoint;        // its path; empty: initial weights
+    checkpoint::DataSegment data;  // that the job reads on; its first step is the one after from_step
   };
 
   // Collective: initial weights, or those of a checkpoint, which are then published to the programs. Holds
@@ -62,7 +64,9 @@ class TrainingState {
   // while there are more to come is reported, and training goes on: a full disk may be emptied, and the
   // checkpoint before this one is still there. Returns the error; empty: none. Throws it where this was the
   // last (is_final), and DirectoryLost.
-  std::string Save(int64_t step, int64_t skipped, const std::string& pending_report, bool is_final);
+  // taken: windows of each training text by then.
+  std::string Save(int64_t step, int64_t skipped, const std::string& pending_report,
+                   const std::vector<int64_t>& taken, bool is_final);
 
   // After a run of that step; the run behind it may be in flight, and may have written them. Throws
   // InstructionError where the job asks for canaries and one is gone.
@@ -89,8 +93,10 @@ class TrainingState {
   const checkpoint::Owner self_;
   platform::Files& files_;
   device::Device& device_;
+  const checkpoint::DataSegment data_;  // what the job reads
   const std::string data_digest_;
   const std::string data_content_digest_;
+  std::vector<checkpoint::DataSegment> segments_;  // once it is known where the job starts
   const SendToWorker send_;
 
   const std::vector<fsdp::UnitShard> units_;

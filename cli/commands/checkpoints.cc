@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
@@ -154,6 +155,22 @@ std::string RatioText(const Difference& difference) {
              : ScientificText(std::sqrt(difference.squares / difference.squares_of_a));
 }
 
+// "from step 101 in batches of 64: books 400 of 1,000 sequences, weight 70.0 %; ..."
+std::string SegmentText(const checkpoint::DataSegment& segment) {
+  double weights = 0;
+  for (const checkpoint::TextPosition& text : segment.sources) {
+    weights += static_cast<double>(text.weight);
+  }
+  std::vector<std::string> texts;
+  for (const checkpoint::TextPosition& text : segment.sources) {
+    texts.push_back(absl::StrFormat("%s up to sequence %d (%d an epoch), weight %.1f %%",
+                                    text.name.empty() ? "the text" : text.name, text.taken, text.windows,
+                                    100 * static_cast<double>(text.weight) / weights));
+  }
+  return absl::StrCat("from step ", segment.from_step + 1, " in batches of ", segment.global_batch_size, ": ",
+                      absl::StrJoin(texts, "; "));
+}
+
 // Whether another step beside that one verifies.
 absl::StatusOr<bool> AnotherVerifies(const std::string& directory, const std::string& name) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
@@ -217,6 +234,9 @@ Outcome ShowCheckpoint(Context& context, const CheckpointFolderOptions& options)
   row("specification", info.spec_digest);
   row("text", info.data_digest);
   row("contents of text", info.data_content_digest);
+  for (const checkpoint::DataSegment& segment : info.data) {
+    row(segment.from_step == 0 ? "read" : "then read", SegmentText(segment));
+  }
   row("model", info.model);
   context.console.Write(Stream::kOut, text);
   return kOk;

@@ -15,6 +15,7 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "google/protobuf/message.h"
+#include "jobspec/data_texts.h"
 #include "jobspec/jobspec.h"
 #include "nlohmann/json.hpp"
 
@@ -177,8 +178,10 @@ absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, c
   }
   bool looked = false;
   jobspec::Checked checked = jobspec::CheckAll(read, [&](const v1::JobSpec& resolved) {
-    const std::string& train = resolved.data().train();
-    looked = files_are_here.has_value() && (*files_are_here || (!train.empty() && ExistsHere(train)));
+    const std::vector<jobspec::DataText> train = jobspec::TrainingTexts(resolved.data());
+    looked = files_are_here.has_value() &&
+             (*files_are_here || std::any_of(train.begin(), train.end(),
+                                             [](const auto& text) { return ExistsHere(text.path); }));
     return looked;
   });
   if (!checked.violations.empty()) {
@@ -200,7 +203,8 @@ absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, c
   }
   JobFile job{std::move(read.spec), std::move(checked.resolved)};
   if (!looked && files_are_here.has_value()) {
-    Note(context.console, absl::StrCat("data.train: ", Escape(job.resolved.data().train()),
+    const std::vector<jobspec::DataText> train = jobspec::TrainingTexts(job.resolved.data());
+    Note(context.console, absl::StrCat(train.at(0).field, ": ", Escape(train.at(0).path),
                                        " is not on this machine; the workers will check it"));
   }
   return job;

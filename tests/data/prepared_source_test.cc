@@ -53,8 +53,9 @@ class PreparedSourceTest : public testing::Test {
   }
 
   SplitText Open(double fraction = 0, bool packed = false, int64_t sequence_length = 7) {
-    TextOptions options{
-        .train = {"data.train", path_}, .validation_fraction = fraction, .sequence_length = sequence_length};
+    TextOptions options{.train = {{"data.train", path_}},
+                        .validation_fraction = fraction,
+                        .sequence_length = sequence_length};
     if (packed) {
       options.documents = Documents{};
     }
@@ -93,16 +94,16 @@ TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
     SCOPED_TRACE(seed);
     Make(seed, /*u16=*/seed % 2 == 0);
     const SplitText text = Open();
-    ASSERT_EQ(text.train->num_tokens(), static_cast<int64_t>(tokens_.size()));
+    ASSERT_EQ(text.train[0]->num_tokens(), static_cast<int64_t>(tokens_.size()));
     EXPECT_EQ(text.validation[0]->num_tokens(), 0);
     std::mt19937_64 random(seed);
     for (int i = 0; i < 200; ++i) {
       const auto begin = static_cast<int64_t>(random() % tokens_.size());
       const auto count = static_cast<int64_t>(1 + random() % (tokens_.size() - begin));
       std::vector<int64_t> tokens(count);
-      text.train->Read(begin, count, tokens.data());
+      text.train[0]->Read(begin, count, tokens.data());
       EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), tokens_.begin() + begin)) << begin << " " << count;
-      EXPECT_EQ(text.train->DocumentStarts(begin, count), StartsIn(begin, count));
+      EXPECT_EQ(text.train[0]->DocumentStarts(begin, count), StartsIn(begin, count));
     }
   }
 }
@@ -120,7 +121,7 @@ TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
     Make(seed, true);
     const SplitText text = Open(0.2);
     const auto all = static_cast<int64_t>(tokens_.size());
-    const int64_t trained = text.train->num_tokens();
+    const int64_t trained = text.train[0]->num_tokens();
     EXPECT_EQ(trained + text.validation[0]->num_tokens(), all);
     EXPECT_GE(trained, static_cast<int64_t>(0.8 * static_cast<double>(all)) - 1);
     // The first document from there on.
@@ -132,7 +133,7 @@ TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
       EXPECT_EQ(first, tokens_[trained]);
       EXPECT_THAT(text.validation[0]->DocumentStarts(0, 1), ElementsAre(0));
     }
-    EXPECT_NE(text.train->digest(), Open(0).train->digest());
+    EXPECT_NE(text.train[0]->digest(), Open(0).train[0]->digest());
   }
 }
 
@@ -149,8 +150,8 @@ TEST_F(PreparedSourceTest, APositionHasAFileAndAByte) {
   for (const Document& document : shards_[0]) {
     first += static_cast<int64_t>(document.size());
   }
-  EXPECT_EQ(text.train->Where(2), (Place{.file = path_ + "/tokens-0.bin", .byte = 8}));
-  EXPECT_EQ(text.train->Where(first + 3), (Place{.file = path_ + "/tokens-1.bin", .byte = 12}));
+  EXPECT_EQ(text.train[0]->Where(2), (Place{.file = path_ + "/tokens-0.bin", .byte = 8}));
+  EXPECT_EQ(text.train[0]->Where(first + 3), (Place{.file = path_ + "/tokens-1.bin", .byte = 12}));
 }
 
 TEST_F(PreparedSourceTest, DigestsAreOfTheContentAndNotOfThePlace) {
@@ -160,14 +161,14 @@ TEST_F(PreparedSourceTest, DigestsAreOfTheContentAndNotOfThePlace) {
   WriteDataset(folder_, "copy", shards_);
   path_ = folder_.path() + "/copy";
   const SplitText copy = Open();
-  EXPECT_EQ(first.train->digest(), copy.train->digest());
-  EXPECT_EQ(first.train->content_digest(), copy.train->content_digest());
+  EXPECT_EQ(first.train[0]->digest(), copy.train[0]->digest());
+  EXPECT_EQ(first.train[0]->content_digest(), copy.train[0]->content_digest());
   shards_[0][0][0] ^= 1;
   WriteDataset(folder_, "copy", shards_);
   const SplitText other = Open();
-  EXPECT_EQ(first.train->digest(), other.train->digest());
-  EXPECT_NE(first.train->content_digest(), other.train->content_digest());
-  EXPECT_NE(first.train->documents_digest(), first.train->digest());
+  EXPECT_EQ(first.train[0]->digest(), other.train[0]->digest());
+  EXPECT_NE(first.train[0]->content_digest(), other.train[0]->content_digest());
+  EXPECT_NE(first.train[0]->documents_digest(), first.train[0]->digest());
 }
 
 TEST_F(PreparedSourceTest, FilesThatDoNotBelongTogetherAreNamed) {
@@ -206,7 +207,7 @@ TEST_F(PreparedSourceTest, AnIndexOutOfOrderIsAnErrorAndNoCrash) {
     folder_.Write("bad/tokens-0.idx", idx);
     const SplitText text = Open();
     if (pointer != 0) {
-      EXPECT_THROW(text.train->DocumentStarts(0, 8), DataError) << pointer;
+      EXPECT_THROW(text.train[0]->DocumentStarts(0, 8), DataError) << pointer;
     }
   }
 }
@@ -216,17 +217,17 @@ TEST_F(PreparedSourceTest, AFileThatChangesIsAnErrorByName) {
   Make(7, true, 1);
   const SplitText text = Open();
   std::vector<int64_t> tokens(tokens_.size());
-  text.train->Read(0, tokens_.size(), tokens.data());
+  text.train[0]->Read(0, tokens_.size(), tokens.data());
   std::filesystem::resize_file(path_ + "/tokens-0.bin", 2);
   try {
-    text.train->Read(0, tokens_.size(), tokens.data());
+    text.train[0]->Read(0, tokens_.size(), tokens.data());
     FAIL() << "it was read";
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr("tokens-0.bin became shorter while the job reads it"));
   }
   clock_.now += absl::Minutes(1);
   try {
-    text.train->Read(0, 1, tokens.data());
+    text.train[0]->Read(0, 1, tokens.data());
     FAIL() << "it was read";
   } catch (const DataError& error) {
     EXPECT_THAT(error.what(), HasSubstr("tokens-0.bin was changed while the job reads it: it had "));
@@ -247,7 +248,7 @@ TEST_F(PreparedSourceTest, AnyIndexIsReadOrRefused) {
     try {
       const SplitText text = Open();
       ++opened;
-      for (const int64_t start : text.train->DocumentStarts(0, 9)) {
+      for (const int64_t start : text.train[0]->DocumentStarts(0, 9)) {
         EXPECT_TRUE(start >= 0 && start < 9);
       }
     } catch (const DataError& error) {
@@ -286,15 +287,15 @@ TEST_F(PreparedSourceTest, TextOfTwoKindsOrTokenizersIsRefused) {
     }
     return "no error";
   };
-  EXPECT_THAT(error({.train = {"data.train", path_}, .validation = {{"data.validation", bytes}}}),
+  EXPECT_THAT(error({.train = {{"data.train", path_}}, .validation = {{"data.validation", bytes}}}),
               HasSubstr("is not a prepared folder"));
-  EXPECT_THAT(error({.train = {"data.train", bytes}, .validation = {{"data.validation", path_}}}),
+  EXPECT_THAT(error({.train = {{"data.train", bytes}}, .validation = {{"data.validation", path_}}}),
               HasSubstr("is a prepared folder"));
-  EXPECT_THAT(error({.train = {"data.train", path_}, .validation = {{"data.validation", path_}}}),
+  EXPECT_THAT(error({.train = {{"data.train", path_}}, .validation = {{"data.validation", path_}}}),
               HasSubstr("has the same tokens as data.train"));
-  EXPECT_THAT(error({.train = {"data.train", path_}, .documents = Documents{.end_of_document = 10}}),
+  EXPECT_THAT(error({.train = {{"data.train", path_}}, .documents = Documents{.end_of_document = 10}}),
               HasSubstr("omit the key"));
-  EXPECT_EQ(error({.train = {"data.train", bytes}}), "no error");
+  EXPECT_EQ(error({.train = {{"data.train", bytes}}}), "no error");
 }
 
 }  // namespace

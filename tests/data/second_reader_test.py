@@ -6,6 +6,8 @@ description of the formats and of the order (docs/formats.md), on 1 to 4 ranks.
 Usage: second_reader_test.py PROGRAM   (tandem_batches)
 """
 import array
+import decimal
+import fractions
 import json
 import pathlib
 import random
@@ -16,6 +18,7 @@ import tempfile
 
 MASK = (1 << 64) - 1
 SEED = 20261128
+NAMES = [0x11cc005ffebd75cf, 0xe9bb79c8b04ed55f, 0xe21638f57bae171f, 0x3e9839df8c76ac00, 0xd90029f4bd9a7649]  # XXH3-64 of "text-0", "text-1", ... by the library of its author
 
 
 def mix(value):
@@ -90,6 +93,60 @@ def rows(text, train, seed, length, packed, samples):
         yield from row
 
 
+def scaled(weights):
+    """Millionths of their sum, as the rule has it, in whole numbers of 1e-9."""
+    units = [int(decimal.Decimal(weight).scaleb(9)) for weight in weights]
+    return [max(1, (2 * unit * 10**6 + sum(units)) // (2 * sum(units))) for unit in units]
+
+
+def blended(weights):
+    """Which source each sample comes from, and how many came from it before."""
+    total, counts, sample = sum(weights), [0] * len(weights), 0
+    while True:
+        sample += 1
+        below = [i for i, weight in enumerate(weights) if counts[i] * total < weight * sample]
+        source = min(below, key=lambda i: (fractions.Fraction(counts[i] + 1, weights[i]), i))
+        yield source, counts[source]
+        counts[source] += 1
+
+
+def check_blends():
+    """Mixtures of two to five texts. Returns the pairs that were compared; None where one differs."""
+    pairs = 0
+    for case in range(12):
+        with tempfile.TemporaryDirectory() as name:
+            folder, sources, texts = pathlib.Path(name), [], []
+            length, seed = random.choice((7, 15)), random.randrange(1 << 63)
+            for number in range(random.randrange(2, 6)):
+                at = folder / f"text-{number}"
+                at.mkdir()
+                documents = [[random.randrange(257) for _ in range(random.choice((5, 40, 300)))] for _ in range(random.randrange(2, 40))]
+                documents.append([random.randrange(257) for _ in range(20)])
+                tokens, _ = write(at, [documents], u16=True)
+                weight = str(random.choice((1, 3, 0.25, 0.017, 12.5)))
+                sources.append(f"{at.name}={weight}={at}")
+                texts.append((at.name, weight, tokens))
+            steps, ranks, rounds, sequences = random.randrange(40, 120), case % 4 + 1, random.randrange(1, 4), random.randrange(1, 4)
+            first = random.choice((1, 1, 7, 30))
+            done = subprocess.run([sys.argv[1], ",".join(sources), "0", "train", str(seed), str(length), "0", str(steps), str(ranks),
+                                   str(rounds), str(sequences), str(first)], stdout=subprocess.PIPE, check=True)
+            keys = [mix_keys(seed, NAMES[int(name[-1])]) for name, _, _ in texts]
+            expected, drawn = array.array("q"), blended(scaled([weight for _, weight, _ in texts]))
+            for sample in range(steps * ranks * rounds * sequences):
+                source, count = next(drawn)
+                if sample < (first - 1) * ranks * rounds * sequences:
+                    continue
+                tokens = texts[source][2]
+                windows = len(tokens) // (length + 1)
+                window = permuted(count % windows, windows, mix_keys(keys[source], count // windows))
+                expected.extend(tokens[window * (length + 1):(window + 1) * (length + 1)])
+            if array.array("q", done.stdout) != expected:
+                print(f"mixture {case} (seed {SEED}) has other rows")
+                return None
+            pairs += max(0, steps - first + 1) * ranks * rounds
+    return pairs
+
+
 def main():
     random.seed(SEED)
     pairs = 0
@@ -120,6 +177,10 @@ def main():
                           f"number {at}")
                     return 1
                 pairs += steps * ranks * rounds
+    blends = check_blends()
+    if blends is None:
+        return 1
+    pairs += blends
     print(f"{pairs} pairs of step and microbatch are the same")
     return 0 if pairs > 10_000 else 1
 

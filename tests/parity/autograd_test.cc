@@ -102,13 +102,13 @@ void CompareWithAutograd(JobOptions options) {
   };
 
   AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"), options.experts);
-  data::TextOptions text{.train = {"data.train", plan.train.data.train},
+  data::TextOptions text{.train = {{"data.train", plan.train.data.train[0].path}},
                          .validation_fraction = plan.train.data.validation_fraction,
                          .sequence_length = plan.batch.sequence_length};
   if (plan.batch.packs_documents || !plan.train.data.counts_first_tokens) {
     text.documents = data::Documents{plan.train.data.end_of_document};
   }
-  const data::Loader loader(data::OpenText(text, platform::SteadyClock()).train, data::Split::kTrain,
+  const data::Loader loader(data::OpenText(text, platform::SteadyClock()).train[0], data::Split::kTrain,
                             plan.train.seed, plan.batch.sequence_length,
                             {.packs_documents = plan.batch.packs_documents,
                              .has_targets = plan.batch.has_targets,

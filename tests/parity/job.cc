@@ -116,7 +116,17 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     }
     moe.set_router_aux_loss_scope(scope);
   }
-  spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT : options.text);
+  if (options.sources.empty()) {
+    spec.mutable_data()->set_train(options.text.empty() ? PARITY_TEXT : options.text);
+  }
+  for (const JobOptions::Source& source : options.sources) {
+    v1::DataSource& named = *spec.mutable_data()->add_sources();
+    named.set_path(source.path);
+    if (source.weight > 0) {
+      named.set_weight(source.weight);
+    }
+  }
+  spec.mutable_data()->set_shuffle(options.shuffle);
   for (const std::string& path : options.validation_sets) {
     spec.mutable_data()->add_validation_sets()->set_path(path);
   }

@@ -69,7 +69,13 @@ struct JobOptions {
   std::string resume;
   uint64_t seed = 7;
   bool count_first_token = true;
-  int64_t end_of_document = -1;              // packs documents that end with this byte; -1: one stream
+  int64_t end_of_document = -1;  // packs documents that end with this byte; -1: one stream
+  struct Source {
+    std::string path;
+    double weight = 0;  // 0: none is given
+  };
+  std::vector<Source> sources;  // in place of `text`
+  bool shuffle = true;
   std::vector<std::string> validation_sets;  // files or folders; none: a tenth is held out
   std::string text;  // a file or folder; empty: one that no change of the sources changes
 };

@@ -140,6 +140,7 @@ TEST(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
   manifest->info.model = "";
   manifest->info.global_batch_size = 0;
   manifest->info.sequence_length = 0;
+  manifest->info.data.clear();
   std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
   options.resume = "newest";
   options.steps = 3;
@@ -167,14 +168,17 @@ TEST(ResumeWarningTest, AnotherPlaceInTheTextIsTold) {
     return run.warnings.empty() ? v1::CheckpointWarning() : run.warnings[0];
   };
   EXPECT_EQ(warning(1, 16).problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
+  EXPECT_EQ(warning(1, 16).message(),
+            "the text is read otherwise than up to step 2: training.global_batch_size is 4, and was 8; it "
+            "goes on at "
+            "sequence 17, and none is read again or skipped");
   EXPECT_EQ(
-      warning(1, 16).message(),
-      "training.global_batch_size is 4, and was 8 up to step 2, which had come to sequence 16 of the text: "
-      "this job goes on at sequence 8, so that those between are read again");
-  EXPECT_EQ(warning(3, 16).message(),
-            "training.global_batch_size is 12, and was 8 up to step 2, which had come to sequence 16 of the "
-            "text: this job goes on at sequence 24, so that those between are skipped");
-  EXPECT_THAT(warning(1, 8).message(), HasSubstr("training.sequence_length is 8, and was 16 up to step 2: "));
+      warning(3, 16).message(),
+      "the text is read otherwise than up to step 2: training.global_batch_size is 12, and was 8; it goes "
+      "on at sequence 17, and none is read again or skipped");
+  EXPECT_THAT(warning(1, 8).message(),
+              testing::ContainsRegex("the text begins epoch 2, and [0-9]+ sequences of epoch 1 of [0-9]+ are "
+                                     "skipped; training.global_batch_size is 4, and was 8"));
 }
 
 TEST(ResumeWarningTest, OtherTrainingIsReportedWithTheRates) {

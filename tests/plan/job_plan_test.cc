@@ -30,7 +30,7 @@ TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   EXPECT_EQ(plan.train.optimizer.learning_rate, 1e-3);
   EXPECT_EQ(plan.train.optimizer.warmup_steps, 20);
   EXPECT_EQ(plan.train.optimizer.decay, Decay::kCosine);
-  EXPECT_EQ(plan.train.data.train, "/data");
+  EXPECT_EQ(plan.train.data.train.at(0).path, "/data");
   EXPECT_EQ(plan.batch.sequences, 2);
   EXPECT_EQ(plan.batch.sequence_length, 64);
   EXPECT_EQ(plan.precision.hidden(), model::ComputeType::kFp32);

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/draws.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "data/permutation.h"
+
+namespace tandem::data {
+namespace {
+
+using ::testing::ElementsAre;
+
+// "name" is empty: the key of a job that names its only text alone.
+TEST(DrawsTest, ASourceWithoutANameKeepsItsOrder) {
+  const Draws draws({{.windows = 10}}, /*seed=*/5, /*shuffles=*/true);
+  for (int64_t n = 0; n < 30; ++n) {
+    const Draw expected{.source = 0, .window = Permutation(10, MixKeys(5, n / 10))(n % 10)};
+    EXPECT_THAT(draws.At(n, 1), ElementsAre(expected));
+  }
+}
+
+std::vector<Draws::Source> Three() {
+  return {{.name = "a", .windows = 7, .weight = 5},
+          {.name = "b", .windows = 3, .weight = 3},
+          {.name = "c", .windows = 11, .weight = 2}};
+}
+
+TEST(DrawsTest, AnEpochOfEachSourceHasEveryWindowOnce) {
+  const Draws draws(Three(), 1, true);
+  std::vector<std::vector<int64_t>> of_source(3);
+  for (const auto& [source, window] : draws.At(0, 1000)) {
+    of_source[source].push_back(window);
+  }
+  EXPECT_EQ(of_source[0].size(), 500u);
+  for (size_t i = 0; i < 3; ++i) {
+    const size_t windows = draws.sources()[i].windows;
+    std::set<std::vector<int64_t>> orders;
+    for (size_t epoch = 0; (epoch + 1) * windows <= of_source[i].size(); ++epoch) {
+      const auto begin = of_source[i].begin() + epoch * windows;
+      EXPECT_EQ(std::set<int64_t>(begin, begin + windows).size(), windows) << i << " " << epoch;
+      orders.insert({begin, begin + windows});
+    }
+    EXPECT_GT(orders.size(), 3u) << i;
+  }
+}
+
+TEST(DrawsTest, ASampleIsTheSameHoweverItIsAskedFor) {
+  const Draws all(Three(), 1, true);
+  const std::vector<Draw> expected = all.At(0, 200);
+  for (const int64_t count : {1, 4, 7}) {
+    const Draws draws(Three(), 1, true);
+    for (int64_t begin = 200 - count; begin >= 0; begin -= count) {
+      EXPECT_EQ(draws.At(begin, count),
+                std::vector<Draw>(expected.begin() + begin, expected.begin() + begin + count));
+    }
+  }
+}
+
+TEST(DrawsTest, ItGoesOnWhereEachSourceWas) {
+  Draws whole(Three(), 1, true);
+  const std::vector<Draw> expected = whole.At(0, 120);
+  Draws rest(Three(), 1, true);
+  rest.Begin(whole.Taken(70));
+  std::vector<std::vector<int64_t>> windows(3);
+  std::vector<std::vector<int64_t>> now(3);
+  for (size_t n = 70; n < 120; ++n) {
+    windows[expected[n].source].push_back(expected[n].window);
+  }
+  for (const auto& [source, window] : rest.At(0, 50)) {
+    now[source].push_back(window);
+  }
+  EXPECT_EQ(now, windows);  // 70 is a multiple of the weights' sum: of each as many
+  EXPECT_EQ(rest.Taken(50), whole.Taken(120));
+}
+
+TEST(DrawsTest, WithoutShufflingWindowsComeInOrder) {
+  Draws draws({{.name = "a", .windows = 3}}, 1, /*shuffles=*/false);
+  draws.Begin({4});
+  EXPECT_THAT(draws.At(0, 4), ElementsAre(Draw{0, 1}, Draw{0, 2}, Draw{0, 0}, Draw{0, 1}));
+}
+
+}  // namespace
+}  // namespace tandem::data

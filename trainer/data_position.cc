@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/data_position.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "data/blend.h"
+#include "platform/counted_text.h"
+#include "proto/reasons.h"
+#include "trainer/failure.h"
+
+namespace tandem::trainer {
+namespace {
+
+using checkpoint::DataSegment;
+using checkpoint::TextPosition;
+
+constexpr int64_t kMostWeights = int64_t{1} << 31;  // their sum, as data/blend.h takes them
+
+[[noreturn]] void Refuse(const checkpoint::Info& there, const std::string& why) {
+  throw UserError(
+      absl::StrCat(
+          "checkpoint.resume: what the checkpoint of step ", there.step, " says of its texts ", why,
+          ": it was changed, or saved by a build that reads in another order; go on from another one, "
+          "or take its weights alone with checkpoint.start_from"),
+      proto::reason::kDataPositionDiffers);
+}
+
+std::string NameOf(const TextPosition& text) { return text.name.empty() ? "the text" : text.name; }
+
+// Its one text was read one sequence after the other. What it was cut into follows from the length of its
+// sequences, as well as it can be known.
+DataSegment OfOlderBuild(const checkpoint::Info& there, const DataSegment& now) {
+  DataSegment segment = now;
+  segment.global_batch_size = there.global_batch_size;
+  segment.sequence_length = there.sequence_length > 0 ? there.sequence_length : now.sequence_length;
+  segment.seed = there.seed.value_or(now.seed);
+  segment.shuffles = true;
+  const bool is_same_text = now.sources.size() == 1 && now.sources[0].name.empty();
+  const int64_t windows = is_same_text ? now.sources[0].windows : 1;
+  segment.sources = {{.digest = there.data_digest,
+                      .weight = is_same_text ? now.sources[0].weight : 1,
+                      .windows = segment.sequence_length == now.sequence_length
+                                     ? windows
+                                     : std::max<int64_t>(1, windows * (now.sequence_length + 1) /
+                                                                (segment.sequence_length + 1)),
+                      .taken = there.step * segment.global_batch_size}};
+  return segment;
+}
+
+int64_t SamplesOf(const DataSegment& segment, int64_t step) {
+  return (step - segment.from_step) * segment.global_batch_size;
+}
+
+void CheckCounts(const checkpoint::Info& there, const DataSegment& segment) {
+  std::vector<int64_t> weights;
+  int64_t sum = 0;
+  for (const TextPosition& text : segment.sources) {
+    weights.push_back(text.weight);
+    const bool fits = text.weight >= 1 && text.weight <= kMostWeights && text.windows >= 1 &&
+                      text.first >= 0 && text.taken >= text.first;
+    sum += fits ? text.weight : kMostWeights;
+  }
+  if (weights.empty() || sum > kMostWeights || segment.from_step < 0 || segment.from_step > there.step ||
+      segment.global_batch_size < 1) {
+    Refuse(there, "contradicts itself");
+  }
+  data::Blend blend(std::move(weights));
+  blend.Seek(SamplesOf(segment, there.step));
+  for (size_t i = 0; i < segment.sources.size(); ++i) {
+    const TextPosition& text = segment.sources[i];
+    if (const int64_t counted = text.first + blend.counts()[i]; counted != text.taken) {
+      Refuse(there, absl::StrCat("counts ", text.taken, " sequences of ", NameOf(text), ", and this build ",
+                                 counted));
+    }
+  }
+}
+
+bool IsSameText(const TextPosition& a, const TextPosition& b) {
+  return a.name == b.name && a.weight == b.weight && a.windows == b.windows;
+}
+
+bool HasSameOrder(const DataSegment& a, const DataSegment& b) {
+  return a.sequence_length == b.sequence_length && a.seed == b.seed && a.shuffles == b.shuffles;
+}
+
+// The newest position of a text of that name, and the segment that has it.
+std::pair<const DataSegment*, const TextPosition*> Find(const std::vector<DataSegment>& segments,
+                                                        const std::string& name) {
+  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
+    for (const TextPosition& text : segment->sources) {
+      if (text.name == name) {
+        return {&*segment, &text};
+      }
+    }
+  }
+  return {nullptr, nullptr};
+}
+
+// How many windows of the text count as taken when the segment `now` begins.
+int64_t FirstOf(const std::vector<DataSegment>& segments, const DataSegment& now, const TextPosition& text,
+                std::vector<std::string>& changes) {
+  const auto [segment, before] = Find(segments, text.name);
+  if (before == nullptr) {
+    changes.push_back(absl::StrCat(NameOf(text), " is new and begins with its first epoch"));
+    return 0;
+  }
+  if (HasSameOrder(*segment, now)) {
+    if (before->windows != text.windows) {
+      changes.push_back(absl::StrCat(NameOf(text), " has ", text.windows, " sequences, and had ",
+                                     before->windows, ": some are read again and some are skipped"));
+    }
+    return before->taken;
+  }
+  const int64_t epochs = before->taken / before->windows;
+  const int64_t rest = before->taken % before->windows;
+  if (rest > 0) {
+    changes.push_back(absl::StrCat(NameOf(text), " begins epoch ", epochs + 2, ", and ",
+                                   platform::CountedText(before->windows - rest, "sequence"), " of epoch ",
+                                   epochs + 1, " of ", before->windows, " are skipped"));
+  }
+  return (epochs + (rest > 0 ? 1 : 0)) * text.windows;
+}
+
+}  // namespace
+
+DataStart ContinueData(const checkpoint::Info& there, const DataSegment& now) {
+  DataStart start{.segments = there.data};
+  if (start.segments.empty() && (there.step == 0 || there.global_batch_size == 0)) {
+    start.segments = {now};  // nothing was read, or as this job reads: it does not say
+    return start;
+  }
+  if (start.segments.empty()) {
+    start.segments = {OfOlderBuild(there, now)};
+  }
+  const DataSegment last = start.segments.back();
+  CheckCounts(there, last);
+  if (HasSameOrder(last, now) && last.global_batch_size == now.global_batch_size &&
+      std::equal(last.sources.begin(), last.sources.end(), now.sources.begin(), now.sources.end(),
+                 IsSameText)) {
+    return start;
+  }
+  DataSegment next = now;
+  next.from_step = there.step;
+  next.from_sample = last.from_sample + SamplesOf(last, there.step);
+  std::vector<std::string> texts;
+  for (TextPosition& text : next.sources) {
+    text.first = FirstOf(start.segments, now, text, start.changes);
+    text.taken = text.first;
+  }
+  const bool moves = !start.changes.empty();
+  for (const TextPosition& text : last.sources) {
+    if (Find({now}, text.name).second == nullptr) {
+      start.changes.push_back(absl::StrCat(NameOf(text), " is read no more, after ",
+                                           platform::CountedText(text.taken, "sequence")));
+    }
+  }
+  if (last.global_batch_size != now.global_batch_size) {
+    start.changes.push_back(absl::StrCat("training.global_batch_size is ", now.global_batch_size,
+                                         ", and was ", last.global_batch_size));
+  }
+  const auto weights_of = [](const DataSegment& segment) {
+    std::vector<int64_t> weights;
+    for (const TextPosition& text : segment.sources) {
+      weights.push_back(text.weight);
+    }
+    return weights;
+  };
+  if (weights_of(last) != weights_of(now)) {
+    start.changes.push_back(absl::StrCat("the weights are ", absl::StrJoin(weights_of(now), ", "),
+                                         " millionths, and were ", absl::StrJoin(weights_of(last), ", ")));
+  }
+  if (!moves) {
+    start.changes.push_back(
+        absl::StrCat("it goes on at sequence ", next.from_sample + 1, ", and none is read again or skipped"));
+  }
+  start.segments.push_back(std::move(next));
+  return start;
+}
+
+std::vector<DataSegment> SegmentsUpTo(std::vector<DataSegment> segments, const std::vector<int64_t>& taken) {
+  for (size_t i = 0; i < taken.size(); ++i) {
+    segments.back().sources.at(i).taken = taken[i];
+  }
+  return segments;
+}
+
+}  // namespace tandem::trainer
