@@ -35,32 +35,33 @@ constexpr size_t kBatchFiles = 256;
 
 class Corpus::Mapping {
  public:
-  Mapping(const std::string& field, const std::string& path, std::string name)
-      : field_(field), path_(path), name_(std::move(name)) {
+  Mapping(const TextPath& text, const std::string& path, std::string name)
+      : field_(text.field), path_(path), name_(std::move(name)) {
     const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDONLY);
     if (!file.ok()) {
-      throw DataError(absl::StrCat(field, ": cannot ", file.status().message()));
+      throw DataError(absl::StrCat(field_, ": cannot ", file.status().message()));
     }
     if (fstat(file->get(), &info_) != 0) {
-      throw DataError(absl::StrCat(field, ": cannot look at ", path, ": ", strerror(errno)));
+      throw DataError(absl::StrCat(field_, ": cannot look at ", path, ": ", strerror(errno)));
     }
     size_ = info_.st_size;
     const absl::StatusOr<std::string> sample = ContentSample(file->get(), size_);
     if (!sample.ok()) {
-      throw DataError(absl::StrCat(field, ": cannot read ", path, ": ", sample.status().message()));
+      throw DataError(absl::StrCat(field_, ": cannot read ", path, ": ", sample.status().message()));
     }
     content_sample_ = *sample;
     void* address = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file->get(), 0);
     if (address == MAP_FAILED) {
       const int error = errno;
       throw DataError(
-          absl::StrCat(field, ": cannot map ", path, ": ", strerror(error),
+          absl::StrCat(field_, ": cannot map ", path, ": ", strerror(error),
                        error == ENOMEM ? "; too many files? join them, or raise vm.max_map_count" : ""));
     }
     bytes_ = static_cast<const uint8_t*>(address);
     const std::string_view beginning(static_cast<const char*>(address), std::min<int64_t>(size_, 16));
-    if (const std::string kind = KindOfNoText(path, beginning); size_ > 0 && !kind.empty()) {
-      const DataError error(absl::StrCat(field, ": ", path, " is ", kind, "; ", kPrepareIt));
+    if (const std::string kind = KindOfNoText(path, beginning);
+        size_ > 0 && !kind.empty() && text.format != TextFormat::kBytes) {
+      const DataError error(absl::StrCat(field_, ": ", path, " is ", kind, "; ", kPrepareIt));
       munmap(address, size_);
       throw error;
     }
@@ -122,7 +123,8 @@ void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begi
 }
 
 Corpus::Files Corpus::Open(const TextPath& text) {
-  const auto& [field, pattern] = text;
+  const std::string& field = text.field;
+  const std::string& pattern = text.path;
   int64_t num_skipped = 0;
   const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern, &num_skipped);
   num_skipped_ += num_skipped;
@@ -137,7 +139,7 @@ Corpus::Files Corpus::Open(const TextPath& text) {
     Files batch(std::min(kBatchFiles, paths->size() - begin));
     ForEachFile(batch.size(), [&](size_t i) {
       const std::string& path = (*paths)[begin + i];
-      batch[i] = std::make_shared<const Mapping>(text.field, path, NameBelow(root, path));
+      batch[i] = std::make_shared<const Mapping>(text, path, NameBelow(root, path));
     });
     for (std::shared_ptr<const Mapping>& file : batch) {
       if (file->size() > 0 && seen.insert(file->file()).second) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "data/text_format.h"
 
 namespace tandem::data {
 
@@ -27,10 +28,6 @@ namespace tandem::data {
 // hexadecimal digits of XXH3-128.
 
 inline constexpr char kDatasetFile[] = "dataset.json";
-
-enum class TokenType : uint8_t { kU16, kI32 };
-
-constexpr int64_t BytesOf(TokenType type) { return type == TokenType::kU16 ? 2 : 4; }
 
 struct Dataset {
   struct Shard {

@@ -15,6 +15,7 @@ struct Kind {
 
 constexpr Kind kKinds[] = {
     {"an index of tokens", ".idx", std::string_view("MMIDIDX\0\0", 9)},
+    {"a file of numbers", ".bin", ""},
     {"a gzip file", ".gz", "\x1f\x8b"},
     {"a zstd file", ".zst", "\x28\xb5\x2f\xfd"},
     {"a Parquet file", ".parquet", "PAR1"},

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -30,34 +32,55 @@ void Widen(int64_t count, int64_t* tokens) {
   }
 }
 
+int CodeOf(TokenType type) {
+  constexpr int kU8Code = 1;
+  constexpr int kI64Code = 5;
+  return type == TokenType::kU8    ? kU8Code
+         : type == TokenType::kU16 ? kU16Code
+         : type == TokenType::kI64 ? kI64Code
+                                   : kI32Code;
+}
+
 }  // namespace
 
-PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& clock)
-    : field_(text.field), folder_(text.path), files_(std::make_unique<FileReader>(text.field, clock)) {
-  absl::StatusOr<Dataset> dataset = ReadDataset(folder_);
-  if (!dataset.ok()) {
-    throw DataError(absl::StrCat(field_, ": ", dataset.status().message()));
+PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& clock,
+                               std::optional<int64_t> end_of_document)
+    : field_(text.field),
+      folder_(text.path),
+      end_of_document_(end_of_document),
+      files_(std::make_unique<FileReader>(text.field, clock)) {
+  absl::StatusOr<TokenText> read = ReadTokenText(folder_, FormatOf(folder_, text.format), text.token_type);
+  if (!read.ok()) {
+    throw DataError(absl::StrCat(field_, ": ", read.status().message()));
   }
-  dataset_ = *std::move(dataset);
-  std::string list =
-      absl::StrCat("prepared ", dataset_.tokenizer_digest, " ", BytesOf(dataset_.token_type), "\n");
+  text_ = *std::move(read);
+  std::string list = text_.dataset.has_value() ? absl::StrCat("prepared ", text_.dataset->tokenizer_digest,
+                                                              " ", BytesOf(text_.dataset->token_type), "\n")
+                                               : absl::StrCat("tokens ", end_of_document_.value_or(-1), "\n");
   int64_t begin = 0;
-  for (const Dataset::Shard& described : dataset_.shards) {
-    const std::string prefix = absl::StrCat(folder_, folder_.ends_with('/') ? "" : "/", described.name);
+  for (const TokenFile& described : text_.files) {
     Shard& shard = shards_.emplace_back();
-    shard.bin = files_->Add(prefix + ".bin");
-    shard.idx = files_->Add(prefix + ".idx");
+    shard.bin = files_->Add(described.path);
+    shard.idx = described.index.empty() ? -1 : files_->Add(described.index);
     shard.begin = begin;
     shard.tokens = described.tokens;
+    shard.first_byte = described.begin;
+    shard.type = described.type;
     begin += described.tokens;
-    absl::StrAppend(&list, described.name.size(), " ", described.name, " ", described.documents, " ",
-                    described.tokens, "\n");
+    std::string name = std::filesystem::path(described.path).filename().string();
+    if (text_.dataset.has_value()) {
+      name.resize(name.size() - std::string_view(".bin").size());
+    }
+    absl::StrAppend(&list, name.size(), " ", name, " ", described.documents, " ", described.tokens, "\n");
   }
   std::vector<std::string> samples(shards_.size());
   ForEachFile(shards_.size(), [&](size_t i) {
-    Open(dataset_.shards[i], shards_[i]);
-    samples[i] =
-        absl::StrCat(files_->ContentSample(shards_[i].bin), " ", files_->ContentSample(shards_[i].idx), "\n");
+    Open(text_.files[i], shards_[i]);
+    samples[i] = files_->ContentSample(shards_[i].bin);
+    if (shards_[i].idx >= 0) {
+      absl::StrAppend(&samples[i], " ", files_->ContentSample(shards_[i].idx));
+    }
+    samples[i] += "\n";
   });
   digest_ = platform::Xxh3Of(list);
   std::string contents;
@@ -72,7 +95,31 @@ void PreparedFolder::RefuseIndex(const Shard& shard, const std::string& why) con
                                "; copy the folder again, or make it again with tandem data prepare"));
 }
 
-void PreparedFolder::Open(const Dataset::Shard& described, Shard& shard) const {
+void PreparedFolder::Open(const TokenFile& described, Shard& shard) const {
+  if (shard.idx >= 0) {
+    OpenIndex(described, shard);
+  }
+  const int64_t expected = shard.first_byte + shard.tokens * BytesOf(shard.type);
+  if (files_->size(shard.bin) != expected) {
+    throw DataError(absl::StrCat(field_, ": ", files_->path(shard.bin), " has ", files_->size(shard.bin),
+                                 " bytes where ",
+                                 text_.dataset.has_value() ? "dataset.json says " : "it had ", expected,
+                                 ": it was cut off, or is another file; copy the folder again, or make it "
+                                 "again with tandem data prepare"));
+  }
+  if (shard.idx < 0) {
+    return;
+  }
+  char length[4];
+  const int64_t last = shard.header.sequences - 1;
+  files_->Read(shard.idx, shard.header.LengthAt(last), sizeof(length), length);
+  if (StartOf(shard, 0) != 0 || StartOf(shard, last) + IndexLength(length) != shard.tokens) {
+    RefuseIndex(shard, absl::StrCat("has sequences that do not fill the ", shard.tokens, " tokens of ",
+                                    files_->path(shard.bin)));
+  }
+}
+
+void PreparedFolder::OpenIndex(const TokenFile& described, Shard& shard) const {
   const int64_t bytes = files_->size(shard.idx);
   std::string beginning(std::min(bytes, kIndexHeaderBytes), '\0');
   files_->Read(shard.idx, 0, static_cast<int64_t>(beginning.size()), beginning.data());
@@ -81,7 +128,7 @@ void PreparedFolder::Open(const Dataset::Shard& described, Shard& shard) const {
     RefuseIndex(shard, std::string(header.status().message()));
   }
   shard.header = *header;
-  const int code = dataset_.token_type == TokenType::kU16 ? kU16Code : kI32Code;
+  const int code = CodeOf(shard.type);
   if (header->type_code != code) {
     RefuseIndex(shard, absl::StrCat("has tokens of type ", header->type_code, " where dataset.json says ",
                                     code == kU16Code ? "u16" : "i32"));
@@ -90,43 +137,40 @@ void PreparedFolder::Open(const Dataset::Shard& described, Shard& shard) const {
     RefuseIndex(shard, absl::StrCat("has ", header->sequences, " sequences where dataset.json says ",
                                     described.documents));
   }
-  const int64_t expected = shard.tokens * header->token_bytes;
-  if (files_->size(shard.bin) != expected) {
-    throw DataError(absl::StrCat(field_, ": ", files_->path(shard.bin), " has ", files_->size(shard.bin),
-                                 " bytes where dataset.json says ", expected,
-                                 ": it was cut off, or is another file; copy the folder again, or make it "
-                                 "again with tandem data prepare"));
-  }
-  char length[4];
-  const int64_t last = header->sequences - 1;
-  files_->Read(shard.idx, header->LengthAt(last), sizeof(length), length);
-  if (StartOf(shard, 0) != 0 || StartOf(shard, last) + IndexLength(length) != shard.tokens) {
-    RefuseIndex(shard, absl::StrCat("has sequences that do not fill the ", shard.tokens, " tokens of ",
-                                    files_->path(shard.bin)));
-  }
 }
 
 const PreparedFolder::Shard& PreparedFolder::ShardAt(int64_t position) const {
-  TANDEM_CHECK(position >= 0 && position < dataset_.tokens, "the token exists");
+  TANDEM_CHECK(position >= 0 && position < text_.tokens, "the token exists");
   return *(std::upper_bound(shards_.begin(), shards_.end(), position,
                             [](int64_t at, const Shard& shard) { return at < shard.begin; }) -
            1);
 }
 
 void PreparedFolder::Read(int64_t begin, int64_t count, int64_t* tokens) const {
-  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= dataset_.tokens - count, "the tokens exist");
+  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= text_.tokens - count, "the tokens exist");
   while (count > 0) {
     const Shard& shard = ShardAt(begin);
     const int64_t offset = begin - shard.begin;
     const int64_t length = std::min(count, shard.tokens - offset);
-    const int64_t size = shard.header.token_bytes;
+    const int64_t size = BytesOf(shard.type);
     char* const packed =
         reinterpret_cast<char*>(tokens) + length * (static_cast<int64_t>(sizeof(int64_t)) - size);
-    files_->Read(shard.bin, offset * size, length * size, packed);
-    if (dataset_.token_type == TokenType::kU16) {
-      Widen<uint16_t>(length, tokens);
-    } else {
-      Widen<int32_t>(length, tokens);
+    files_->Read(shard.bin, shard.first_byte + offset * size, length * size, packed);
+    switch (shard.type) {
+      case TokenType::kU8:
+        Widen<uint8_t>(length, tokens);
+        break;
+      case TokenType::kU16:
+        Widen<uint16_t>(length, tokens);
+        break;
+      case TokenType::kI32:
+        Widen<int32_t>(length, tokens);
+        break;
+      case TokenType::kU32:
+        Widen<uint32_t>(length, tokens);
+        break;
+      case TokenType::kI64:
+        break;
     }
     tokens += length;
     begin += length;
@@ -164,12 +208,17 @@ int64_t PreparedFolder::SequenceFrom(const Shard& shard, int64_t position) const
 }
 
 std::vector<int64_t> PreparedFolder::DocumentStarts(int64_t begin, int64_t count) const {
-  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= dataset_.tokens - count, "the tokens exist");
+  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= text_.tokens - count, "the tokens exist");
   std::vector<int64_t> starts;
   const int64_t end = begin + count;
   while (begin < end) {
     const Shard& shard = ShardAt(begin);
     const int64_t last = std::min(end, shard.begin + shard.tokens);
+    if (shard.idx < 0) {
+      AddDocumentStarts(shard, begin, last, starts);
+      begin = last;
+      continue;
+    }
     std::vector<char> bytes(8 * kPointersAtOnce);
     int64_t sequence = SequenceFrom(shard, begin - shard.begin);
     int64_t previous = begin - 1;
@@ -195,22 +244,54 @@ std::vector<int64_t> PreparedFolder::DocumentStarts(int64_t begin, int64_t count
   return starts;
 }
 
+void PreparedFolder::AddDocumentStarts(const Shard& shard, int64_t begin, int64_t end,
+                                       std::vector<int64_t>& starts) const {
+  if (begin == shard.begin) {
+    starts.push_back(begin);
+  }
+  const int64_t from = std::max(shard.begin, begin - 1);
+  if (!end_of_document_.has_value() || end - 1 <= from) {
+    return;
+  }
+  std::vector<int64_t> tokens(end - 1 - from);
+  Read(from, static_cast<int64_t>(tokens.size()), tokens.data());
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] == *end_of_document_) {
+      starts.push_back(from + static_cast<int64_t>(i) + 1);
+    }
+  }
+}
+
 int64_t PreparedFolder::DocumentFrom(int64_t position) const {
-  if (position >= dataset_.tokens) {
-    return dataset_.tokens;
+  if (position >= text_.tokens) {
+    return text_.tokens;
   }
   const Shard& shard = ShardAt(position);
-  return shard.begin + StartOf(shard, SequenceFrom(shard, position - shard.begin));
+  if (shard.idx >= 0) {
+    return shard.begin + StartOf(shard, SequenceFrom(shard, position - shard.begin));
+  }
+  if (!end_of_document_.has_value()) {
+    return position;  // as of the end of a file of text
+  }
+  constexpr int64_t kTokensAtOnce = 1 << 16;
+  for (int64_t begin = position; begin < text_.tokens; begin += kTokensAtOnce) {
+    const std::vector<int64_t> starts = DocumentStarts(begin, std::min(kTokensAtOnce, text_.tokens - begin));
+    if (!starts.empty()) {
+      return starts.front();
+    }
+  }
+  return text_.tokens;
 }
 
 Place PreparedFolder::Where(int64_t position) const {
   const Shard& shard = ShardAt(position);
-  return {.file = files_->path(shard.bin), .byte = (position - shard.begin) * shard.header.token_bytes};
+  return {.file = files_->path(shard.bin),
+          .byte = shard.first_byte + (position - shard.begin) * BytesOf(shard.type)};
 }
 
 PreparedSource::PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end)
     : folder_(std::move(folder)), begin_(begin), end_(end) {
-  TANDEM_CHECK(begin >= 0 && begin <= end && end <= folder_->dataset().tokens, "the tokens exist");
+  TANDEM_CHECK(begin >= 0 && begin <= end && end <= folder_->text().tokens, "the tokens exist");
 }
 
 void PreparedSource::Read(int64_t begin, int64_t count, int64_t* tokens) const {
@@ -224,6 +305,9 @@ std::vector<int64_t> PreparedSource::DocumentStarts(int64_t begin, int64_t count
   for (int64_t& start : starts) {
     start -= begin_;
   }
+  if (begin == 0 && count > 0 && (starts.empty() || starts.front() > 0)) {
+    starts.insert(starts.begin(), 0);  // the end of a file without documents
+  }
   return starts;
 }
 
@@ -236,7 +320,7 @@ std::string PreparedSource::documents_digest() const {
 }
 
 int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t most_tokens) {
-  const int64_t tokens = folder.dataset().tokens;
+  const int64_t tokens = folder.text().tokens;
   if (fraction <= 0) {
     return tokens;
   }

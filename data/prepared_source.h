@@ -3,26 +3,29 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "data/dataset.h"
 #include "data/file_reader.h"
 #include "data/indexed_file.h"
+#include "data/token_files.h"
 #include "data/token_source.h"
 #include "platform/clock.h"
 
 namespace tandem::data {
 
-// A folder that `tandem data prepare` made (dataset.h): shards of tokens with indices, which are read as they
-// are needed and are not kept in memory. Opening it reads the headers of all indices and compares the sizes
-// of all files with dataset.json. Thread-safe.
+// Files of tokens (token_files.h), most of all a folder that `tandem data prepare` made: shards of tokens,
+// some with indices, which are read as they are needed and are not kept in memory. Opening it reads the
+// headers of all files and compares their sizes with dataset.json. Thread-safe.
 class PreparedFolder {
  public:
-  // clock outlives this. Throws DataError.
-  PreparedFolder(const TextPath& text, const platform::Clock& clock);
+  // clock outlives this. end_of_document: the last token of each document of files without an index; none: a
+  // file is a document. Throws DataError.
+  PreparedFolder(const TextPath& text, const platform::Clock& clock,
+                 std::optional<int64_t> end_of_document = std::nullopt);
 
-  const Dataset& dataset() const { return dataset_; }
+  const TokenText& text() const { return text_; }
   const std::string& folder() const { return folder_; }
 
   // As of TokenSource, of all tokens of the folder. Throw DataError.
@@ -41,30 +44,36 @@ class PreparedFolder {
  private:
   struct Shard {
     int bin = 0;  // numbers of files of the reader
-    int idx = 0;
+    int idx = 0;  // -1: there is none
     IndexHeader header;
+    int64_t first_byte = 0;  // of its first token
+    TokenType type = TokenType::kU16;
     int64_t begin = 0;  // position of its first token
     int64_t tokens = 0;
   };
 
-  void Open(const Dataset::Shard& described, Shard& shard) const;
+  void Open(const TokenFile& described, Shard& shard) const;
+  void OpenIndex(const TokenFile& described, Shard& shard) const;
   const Shard& ShardAt(int64_t position) const;
   // The position in the shard at which that sequence begins; its number of tokens behind the last.
   int64_t StartOf(const Shard& shard, int64_t sequence) const;
   // The first sequence of the shard that begins at `position` of the shard or behind it.
   int64_t SequenceFrom(const Shard& shard, int64_t position) const;
+  // Adds the documents that begin in [begin, end) of a shard without an index.
+  void AddDocumentStarts(const Shard& shard, int64_t begin, int64_t end, std::vector<int64_t>& starts) const;
   [[noreturn]] void RefuseIndex(const Shard& shard, const std::string& why) const;
 
   const std::string field_;
   const std::string folder_;
-  Dataset dataset_;
+  const std::optional<int64_t> end_of_document_;
+  TokenText text_;
   std::unique_ptr<FileReader> files_;
   std::vector<Shard> shards_;
   std::string digest_;
   std::string content_digest_;
 };
 
-// Tokens [begin, end) of a prepared folder. Requires that a document begins at `begin`.
+// Tokens [begin, end) of it. A document begins at `begin`.
 class PreparedSource : public TokenSource {
  public:
   PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end);
@@ -84,7 +93,7 @@ class PreparedSource : public TokenSource {
   const int64_t end_;
 };
 
-// Where the held-out end of a prepared folder begins: the first document from (1 - fraction) of its tokens
+// Where its held-out end begins: the first document from (1 - fraction) of its tokens
 // on, and from that on of which at most most_tokens are left. The number of its tokens where nothing is held
 // out.
 int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t most_tokens);

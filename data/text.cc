@@ -2,12 +2,14 @@
 #include "data/text.h"
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "data/corpus.h"
 #include "data/prepared_source.h"
+#include "data/token_files.h"
 
 namespace tandem::data {
 namespace {
@@ -42,11 +44,11 @@ struct Opened {
 };
 
 void CheckSameTokenizer(const Opened& first, const Opened& other) {
-  if (first.folder->dataset().tokenizer_digest != other.folder->dataset().tokenizer_digest) {
-    throw DataError(absl::StrCat(other.field, ": ", other.folder->folder(),
-                                 " was prepared with another tokenizer than ", first.field, ", ",
-                                 first.folder->folder(), ": ", other.folder->dataset().tokenizer_path,
-                                 " and ", first.folder->dataset().tokenizer_path, "; prepare both with one"));
+  if (!HaveSameTokenizer(first.folder->text(), other.folder->text())) {
+    throw DataError(absl::StrCat(
+        other.field, ": ", other.folder->folder(), " was prepared with another tokenizer than ", first.field,
+        ", ", first.folder->folder(), ": ", other.folder->text().dataset->tokenizer_path, " and ",
+        first.folder->text().dataset->tokenizer_path, "; prepare both with one"));
   }
 }
 
@@ -61,23 +63,31 @@ void CheckApart(const Opened& train, const Opened& validation) {
   }
 }
 
-SplitText OpenPrepared(const TextOptions& options, const platform::Clock& clock) {
-  if (options.documents.has_value() && options.documents->end_of_document.has_value()) {
-    throw DataError(absl::StrCat("data.end_of_document: ", options.train[0].field, ", ",
-                                 options.train[0].path,
-                                 ", is a prepared folder, which says where documents begin; omit the key"));
+SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
+  const std::optional<int64_t> end_of_document = options.documents.value_or(Documents{}).end_of_document;
+  for (const TextPath& text : options.train) {
+    const TextFormat format = FormatOf(text.path, text.format);
+    if (end_of_document.has_value() && (format == TextFormat::kPrepared || format == TextFormat::kMegatron)) {
+      throw DataError(absl::StrCat("data.end_of_document: ", text.field, ", ", text.path,
+                                   ", has an index, which says where documents begin; omit the key"));
+    }
   }
   std::vector<Opened> trained;
+  std::optional<Opened> known;  // the first that says its tokenizer
   const auto open = [&](const TextPath& path) {
-    Opened opened{.field = path.field, .folder = std::make_shared<const PreparedFolder>(path, clock)};
-    CheckSameTokenizer(trained.empty() ? opened : trained[0], opened);
+    Opened opened{.field = path.field,
+                  .folder = std::make_shared<const PreparedFolder>(path, clock, end_of_document)};
+    CheckSameTokenizer(known.value_or(opened), opened);
+    if (!known.has_value() && opened.folder->text().dataset.has_value()) {
+      known = opened;
+    }
     return opened;
   };
   SplitText text;
   int64_t held_out = 0;
   for (const TextPath& path : options.train) {
     const Opened& train = trained.emplace_back(open(path));
-    const int64_t tokens = train.folder->dataset().tokens;
+    const int64_t tokens = train.folder->text().tokens;
     const int64_t end = options.validation.empty()
                             ? HeldOutFrom(*train.folder, options.validation_fraction,
                                           kMostHeldOutWindows * (options.sequence_length + 1))
@@ -98,7 +108,7 @@ SplitText OpenPrepared(const TextOptions& options, const platform::Clock& clock)
     for (const Opened& train : trained) {
       CheckApart(train, validation);
     }
-    const int64_t tokens = validation.folder->dataset().tokens;
+    const int64_t tokens = validation.folder->text().tokens;
     absl::StrAppend(&text.summary, text.validation.empty() ? "; validation: " : ", ", tokens, " tokens in ",
                     validation.folder->folder());
     text.validation.push_back(std::make_shared<const PreparedSource>(validation.folder, 0, tokens));
@@ -109,19 +119,19 @@ SplitText OpenPrepared(const TextOptions& options, const platform::Clock& clock)
 }  // namespace
 
 SplitText OpenText(const TextOptions& options, const platform::Clock& clock) {
-  const auto& [first, first_path] = options.train.at(0);
-  const bool prepared = IsDataset(first_path);
+  const TextPath& first = options.train.at(0);
+  const bool tokens = FormatOf(first.path, first.format) != TextFormat::kBytes;
   std::vector<TextPath> others(options.train.begin() + 1, options.train.end());
   others.insert(others.end(), options.validation.begin(), options.validation.end());
-  for (const auto& [field, path] : others) {
-    if (IsDataset(path) != prepared) {
-      throw DataError(absl::StrCat(field, ": ", path, prepared ? " is not" : " is",
-                                   " a prepared folder, but ", first, ", ", first_path,
-                                   prepared ? ", is; prepare the other text with the same tokenizer"
-                                            : ", is not; prepare both, or neither"));
+  for (const TextPath& text : others) {
+    if ((FormatOf(text.path, text.format) != TextFormat::kBytes) != tokens) {
+      throw DataError(absl::StrCat(text.field, ": ", text.path, tokens ? " is not" : " is", " tokens, but ",
+                                   first.field, ", ", first.path,
+                                   tokens ? ", is; prepare the other text with the same tokenizer"
+                                          : ", is not; prepare both, or neither"));
     }
   }
-  return prepared ? OpenPrepared(options, clock) : OpenBytes(options);
+  return tokens ? OpenTokens(options, clock) : OpenBytes(options);
 }
 
 }  // namespace tandem::data

@@ -29,10 +29,10 @@ struct SplitText {
   std::string summary;  // what is trained on and held out, in one line for the user
 };
 
-// A prepared folder (dataset.h) is read as such, anything else as bytes; training and validation texts are of
-// one kind and of one tokenizer. Of a prepared folder its last documents are held out, about that share of
-// its tokens and at most 2^20 windows; of byte-level text corpus.h says what is. clock outlives what is
-// returned. Throws DataError.
+// Files of tokens (token_files.h) are read as such, anything else as bytes; all texts are the one or the
+// other, and of one tokenizer as far as they say it. Of tokens the last documents are held out, about that
+// share of them and at most 2^20 windows, or without documents the end; of byte-level text corpus.h says what
+// is. clock outlives what is returned. Throws DataError.
 SplitText OpenText(const TextOptions& options, const platform::Clock& clock);
 
 }  // namespace tandem::data

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "data/text_format.h"
 
 namespace tandem::data {
 
@@ -19,6 +22,8 @@ class DataError : public std::runtime_error {
 struct TextPath {
   std::string field;  // that has the path, for messages: "data.train"
   std::string path;
+  TextFormat format = TextFormat::kAuto;
+  std::optional<TokenType> token_type;  // of flat
 };
 
 enum class Split : uint8_t { kTrain, kValidation };

@@ -34,6 +34,9 @@ void CheckText(FieldChecker& check, const std::string& at, const Text& text,
                                 " has it too: give each a name of its own"));
     }
   }
+  if (text.format() == v1::DATA_FORMAT_FLAT && !text.has_token_type()) {
+    check.Refuse(JoinPath(at, "token_type"), "numbers without a header do not say their type: give it");
+  }
   if (text.has_token_type() && text.format() != v1::DATA_FORMAT_FLAT) {
     check.Forbid(JoinPath(at, "token_type"),
                  "only files with format: flat do not say it themselves: omit it");

@@ -18,9 +18,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/start_files.h"
-#include "data/dataset.h"
 #include "data/file_kind.h"
 #include "data/held_out.h"
+#include "data/token_files.h"
 #include "jobspec/data_texts.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
@@ -115,29 +115,33 @@ class FileChecker {
     }
     if (train.empty()) {
       for (const DataText& text : held_out) {
-        if (!data::IsDataset(text.path)) {
-          CheckData(text.field, text.path);
+        if (!IsTokens(text)) {
+          CheckData(text);
         }
       }
       return;
     }
     const DataText first = train[0];
-    const bool prepared = data::IsDataset(first.path);
+    const bool tokens = IsTokens(first);
     for (std::vector<DataText>* texts : {&train, &held_out}) {
       std::erase_if(*texts, [&](const DataText& text) {
-        const bool other = data::IsDataset(text.path) != prepared;
+        const bool other = IsTokens(text) != tokens;
         if (other) {
           Refuse(text.field, text.path,
-                 absl::StrCat(prepared ? "a prepared folder, as " : "text, as ", first.field, " is"),
-                 prepared ? "prepare it with the same tokenizer"
-                          : absl::StrCat("prepare ", first.field, " too, or use text for both"));
+                 absl::StrCat(tokens ? "tokens, as " : "text, as ", first.field, " is"),
+                 tokens ? "prepare it with the same tokenizer"
+                        : absl::StrCat("prepare ", first.field, " too, or use text for both"));
         }
         return other;
       });
     }
-    if (prepared) {
-      CheckPreparedFolders(train, held_out);
+    if (tokens) {
+      CheckTokens(train, held_out);
       return;
+    }
+    if (data.end_of_document() > 255) {
+      Refuse("data.end_of_document", absl::StrCat(data.end_of_document()), "0 to 255 where bytes are tokens",
+             "write the byte's number: 10 for a newline, 0 for NUL");
     }
     if (data.tokenizer() != "bytes" && spec_.model().has_vocab_size() && spec_.model().vocab_size() < 256) {
       Refuse("model.vocab_size", absl::StrCat(spec_.model().vocab_size()),
@@ -145,13 +149,13 @@ class FileChecker {
     }
     std::vector<Text> trained;
     for (const DataText& text : train) {
-      if (std::optional<Text> found = CheckData(text.field, text.path); found.has_value()) {
+      if (std::optional<Text> found = CheckData(text); found.has_value()) {
         CheckParts(text, found->files);
         trained.push_back(*std::move(found));
       }
     }
     for (const DataText& text : held_out) {
-      const auto validation = CheckData(text.field, text.path);
+      const auto validation = CheckData(text);
       for (size_t i = 0; validation.has_value() && i < trained.size(); ++i) {
         if (!CheckApart(trained[i], text, *validation)) {
           break;
@@ -160,60 +164,77 @@ class FileChecker {
     }
   }
 
-  void CheckPreparedFolders(const std::vector<DataText>& train, const std::vector<DataText>& held_out) {
+  static bool IsTokens(const DataText& text) {
+    return data::FormatOf(text.path, FormatOf(text)) != data::TextFormat::kBytes;
+  }
+
+  void CheckTokens(const std::vector<DataText>& train, const std::vector<DataText>& held_out) {
     const v1::Data& data = spec_.data();
     if (data.tokenizer() == "bytes") {
-      Refuse("data.tokenizer", "bytes", absl::StrCat("auto where ", train[0].field, " is a prepared folder"),
-             "the folder has its own tokenizer: omit the key");
+      Refuse("data.tokenizer", "bytes", absl::StrCat("auto where ", train[0].field, " is tokens"),
+             "they have a tokenizer of their own: omit the key");
     }
-    if (data.has_end_of_document()) {
-      Refuse("data.end_of_document", absl::StrCat(data.end_of_document()),
-             absl::StrCat("absent where ", train[0].field, " is a prepared folder"),
-             "the folder says where documents begin: omit the key");
-    }
-    std::optional<data::Dataset> first;
-    std::string first_field;
+    std::optional<data::TokenText> known;  // the first that says its tokenizer
+    std::string known_field;
+    bool has_index = false;
     for (const std::vector<DataText>* texts : {&train, &held_out}) {
       for (const DataText& text : *texts) {
-        const std::optional<data::Dataset> folder = CheckPrepared(text.field, text.path);
-        if (first.has_value() && folder.has_value() && first->tokenizer_digest != folder->tokenizer_digest) {
-          Refuse(text.field, text.path, absl::StrCat("a folder prepared with the tokenizer of ", first_field),
-                 absl::StrCat("it was prepared with ", platform::Shown(folder->tokenizer_path, 200), ", and ",
-                              first_field, " with ", platform::Shown(first->tokenizer_path, 200),
-                              ": prepare both with one"));
+        const std::optional<data::TokenText> read = CheckTokenText(text);
+        if (!read.has_value()) {
+          continue;
         }
-        if (!first.has_value() && folder.has_value()) {
-          first = folder;
-          first_field = text.field;
+        has_index |= !read->files.front().index.empty();
+        if (known.has_value() && !data::HaveSameTokenizer(*known, *read)) {
+          Refuse(
+              text.field, text.path, absl::StrCat("a folder prepared with the tokenizer of ", known_field),
+              absl::StrCat("it was prepared with ", platform::Shown(read->dataset->tokenizer_path, 200),
+                           ", and ", known_field, " with ",
+                           platform::Shown(known->dataset->tokenizer_path, 200), ": prepare both with one"));
+        }
+        if (!known.has_value() && read->dataset.has_value()) {
+          known = read;
+          known_field = text.field;
         }
       }
+    }
+    if (data.has_end_of_document() && has_index) {
+      Refuse("data.end_of_document", absl::StrCat(data.end_of_document()),
+             absl::StrCat("absent where ", train[0].field, " has an index"),
+             "the index says where documents begin: omit the key");
     }
   }
 
   // Nothing where it has been refused.
-  std::optional<data::Dataset> CheckPrepared(const std::string& path, const std::string& folder) {
-    absl::StatusOr<data::Dataset> dataset = data::ReadDataset(folder);
-    if (!dataset.ok()) {
-      Refuse(path, folder, "a folder as tandem data prepare makes it",
-             absl::StrCat(dataset.status().message(), ": prepare it again"));
+  std::optional<data::TokenText> CheckTokenText(const DataText& named) {
+    const std::string& path = named.field;
+    const std::string& folder = named.path;
+    const data::TextFormat format = data::FormatOf(folder, FormatOf(named));
+    absl::StatusOr<data::TokenText> text = data::ReadTokenText(folder, format, TokenTypeOf(named));
+    if (!text.ok()) {
+      const bool prepared = format == data::TextFormat::kPrepared;
+      Refuse(path, folder,
+             prepared ? "a folder as tandem data prepare makes it" : "files of tokens that are whole",
+             absl::StrCat(text.status().message(),
+                          prepared ? ": prepare it again" : ": tandem data check says more"));
       return std::nullopt;
     }
-    if (dataset->tokens < Window()) {
+    if (text->tokens < Window()) {
       Refuse(path, folder, absl::StrCat("at least ", Window(), " tokens (sequence_length + 1)"),
-             absl::StrCat("it holds ", platform::CountedText(dataset->tokens, "token"),
+             absl::StrCat("it holds ", platform::CountedText(text->tokens, "token"),
                           ": use more text, or shorter sequences"));
       return std::nullopt;
     }
     const int64_t vocabulary = spec_.model().vocab_size();
-    if (spec_.model().has_vocab_size() && dataset->vocabulary > vocabulary) {
+    if (text->dataset.has_value() && spec_.model().has_vocab_size() &&
+        text->dataset->vocabulary > vocabulary) {
       Refuse("model.vocab_size", absl::StrCat(vocabulary),
-             absl::StrCat("at least ", dataset->vocabulary, " with the tokenizer of ", path),
-             absl::StrCat("the tokenizer ", platform::Shown(dataset->tokenizer_path, 200), " has ids up to ",
-                          dataset->vocabulary - 1, ": use ", dataset->vocabulary,
-                          ", or prepare the text with the model's own tokenizer"));
+             absl::StrCat("at least ", text->dataset->vocabulary, " with the tokenizer of ", path),
+             absl::StrCat("the tokenizer ", platform::Shown(text->dataset->tokenizer_path, 200),
+                          " has ids up to ", text->dataset->vocabulary - 1, ": use ",
+                          text->dataset->vocabulary, ", or prepare the text with the model's own tokenizer"));
       return std::nullopt;
     }
-    return *std::move(dataset);
+    return *std::move(text);
   }
 
   // The files that hold something, each once; their paths where two texts are compared.
@@ -234,7 +255,9 @@ class FileChecker {
   }
 
   // Nothing where they have been refused.
-  std::optional<Text> CheckData(const std::string& path, const std::string& pattern) {
+  std::optional<Text> CheckData(const DataText& named) {
+    const std::string& path = named.field;
+    const std::string& pattern = named.path;
     constexpr char kAllowed[] = "an existing file, folder or glob";
     const absl::StatusOr<std::vector<std::string>> paths = platform::ListFiles(pattern);
     if (!paths.ok()) {
@@ -252,8 +275,9 @@ class FileChecker {
                absl::StrCat("cannot read ", platform::Shown(file, 200), ": ", strerror(errno)));
         return std::nullopt;
       }
-      if (const std::string kind = data::KindOfNoText(file, ""); !kind.empty() && info.st_size > 0) {
-        Refuse(path, pattern, "a folder that tandem data prepare has made, or files of text",
+      if (const std::string kind = data::KindOfNoText(file, "");
+          !kind.empty() && info.st_size > 0 && FormatOf(named) != data::TextFormat::kBytes) {
+        Refuse(path, pattern, "files of tokens, or of text",
                absl::StrCat(platform::Shown(file, 200), " is ", kind, ": ", data::kPrepareIt));
         return std::nullopt;
       }
@@ -459,6 +483,8 @@ class FileChecker {
 };
 
 }  // namespace
+
+std::vector<std::string> DataPaths(const std::string& path) { return data::PathsReadFor(path); }
 
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved, const BeforePath& before) {
   return FileChecker(resolved, before).Run();

@@ -16,6 +16,8 @@ void AddTexts(const char* list, const Texts& texts, std::vector<DataText>& out) 
       out.push_back({.field = absl::StrCat(list, "[", i, "].path"),
                      .path = texts[i].path(),
                      .name = texts[i].name(),
+                     .format = texts[i].has_format() ? texts[i].format() : v1::DATA_FORMAT_AUTO,
+                     .token_type = texts[i].token_type(),
                      .weight = WeightOf(texts[i])});
     }
   }
@@ -39,6 +41,31 @@ std::vector<DataText> ValidationTexts(const v1::Data& resolved) {
   }
   AddTexts("data.validation_sets", resolved.validation_sets(), out);
   return out;
+}
+
+data::TextFormat FormatOf(const DataText& text) {
+  switch (text.format) {
+    case v1::DATA_FORMAT_PREPARED:
+      return data::TextFormat::kPrepared;
+    case v1::DATA_FORMAT_MEGATRON:
+      return data::TextFormat::kMegatron;
+    case v1::DATA_FORMAT_NPY:
+      return data::TextFormat::kNpy;
+    case v1::DATA_FORMAT_LLMC:
+      return data::TextFormat::kLlmc;
+    case v1::DATA_FORMAT_BYTES:
+      return data::TextFormat::kBytes;
+    case v1::DATA_FORMAT_FLAT:
+      return data::TextFormat::kFlat;
+    default:
+      return data::TextFormat::kAuto;
+  }
+}
+
+std::optional<data::TokenType> TokenTypeOf(const DataText& text) {
+  return text.token_type == v1::TOKEN_TYPE_U16   ? std::optional(data::TokenType::kU16)
+         : text.token_type == v1::TOKEN_TYPE_U32 ? std::optional(data::TokenType::kU32)
+                                                 : std::nullopt;
 }
 
 bool HoldsOut(const v1::Data& data) {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/text_format.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::jobspec {
@@ -13,9 +15,15 @@ namespace tandem::jobspec {
 struct DataText {
   std::string field;  // that has the path: "data.validation", "data.validation_sets[1].path"
   std::string path;
-  std::string name;   // in reports; empty: the text is the only one, and has none
-  double weight = 0;  // of one of several; 0: none is given
+  std::string name;  // in reports; empty: the text is the only one, and has none
+  v1::DataFormat format = v1::DATA_FORMAT_AUTO;
+  v1::TokenType token_type = v1::TOKEN_TYPE_UNSPECIFIED;  // of flat
+  double weight = 0;                                      // of one of several; 0: none is given
 };
+
+// The same, for data/.
+data::TextFormat FormatOf(const DataText& text);
+std::optional<data::TokenType> TokenTypeOf(const DataText& text);
 
 // Those that have a path.
 std::vector<DataText> TrainingTexts(const v1::Data& resolved);

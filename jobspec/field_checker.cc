@@ -38,7 +38,7 @@ void FieldChecker::CheckFields() {
   CheckRanges();
   for (const RequiredRule& rule : RequiredRules()) {
     for (const std::string& path : PathsOf(submitted_, rule.path)) {
-      const bool is_in_place = path == "data.train" && Has("data.sources");
+      const bool is_in_place = path == "data.train" && (Has("data.sources") || !IsOk({"data.sources"}));
       if (!Has(path) && !is_in_place) {
         Refuse(path, rule.remedy);
       }

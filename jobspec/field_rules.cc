@@ -114,7 +114,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"model.latent_attention.qk_nope_head_dim", 0, 4096},
       {"model.latent_attention.qk_rope_head_dim", 2, 512},
       {"model.latent_attention.v_head_dim", 1, 4096},
-      {"data.end_of_document", 0, 255},  // tokens are bytes
+      {"data.end_of_document", 0, (1 << 24) - 1},
       {"training.steps", 1, kBillion},
       {"training.sequence_length", 1, 1 << 20},
       {"training.micro_batch_size", 1, 1 << 16},
@@ -195,11 +195,15 @@ const std::vector<AbsentRule>& AbsentRules() {
 
 const std::vector<BuiltRule>& BuiltRules() {
   static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
+  static const std::vector<std::string> kFormats = {"auto", "prepared", "megatron", "npy",
+                                                    "llmc", "bytes",    "flat"};
   static constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
       {"data.documents", {"stream", "packed"}, "use one of these"},
-      {"data.sources.format", {"auto"}, "not built yet: files of other formats; prepare them"},
-      {"data.validation_sets.format", {"auto"}, "not built yet: files of other formats; prepare them"},
+      {"data.sources.format", kFormats, "use one of these"},
+      {"data.sources.token_type", {"u16", "u32"}, "use one of these"},
+      {"data.validation_sets.format", kFormats, "use one of these"},
+      {"data.validation_sets.token_type", {"u16", "u32"}, "use one of these"},
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
       {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},

@@ -19,7 +19,7 @@ using checkpoint::TextPosition;
 
 constexpr int64_t kMostWeights = int64_t{1} << 31;  // their sum, as data/blend.h takes them
 
-[[noreturn]] void Refuse(const checkpoint::Info& there, const std::string& why) {
+[[noreturn]] void RefuseCounts(const checkpoint::Info& there, const std::string& why) {
   throw UserError(
       absl::StrCat(
           "checkpoint.resume: what the checkpoint of step ", there.step, " says of its texts ", why,
@@ -65,15 +65,15 @@ void CheckCounts(const checkpoint::Info& there, const DataSegment& segment) {
   }
   if (weights.empty() || sum > kMostWeights || segment.from_step < 0 || segment.from_step > there.step ||
       segment.global_batch_size < 1) {
-    Refuse(there, "contradicts itself");
+    RefuseCounts(there, "contradicts itself");
   }
   data::Blend blend(std::move(weights));
   blend.Seek(SamplesOf(segment, there.step));
   for (size_t i = 0; i < segment.sources.size(); ++i) {
     const TextPosition& text = segment.sources[i];
     if (const int64_t counted = text.first + blend.counts()[i]; counted != text.taken) {
-      Refuse(there, absl::StrCat("counts ", text.taken, " sequences of ", NameOf(text), ", and this build ",
-                                 counted));
+      RefuseCounts(there, absl::StrCat("counts ", text.taken, " sequences of ", NameOf(text),
+                                       ", and this build ", counted));
     }
   }
 }
@@ -87,8 +87,8 @@ bool HasSameOrder(const DataSegment& a, const DataSegment& b) {
 }
 
 // The newest position of a text of that name, and the segment that has it.
-std::pair<const DataSegment*, const TextPosition*> Find(const std::vector<DataSegment>& segments,
-                                                        const std::string& name) {
+std::pair<const DataSegment*, const TextPosition*> FindText(const std::vector<DataSegment>& segments,
+                                                            const std::string& name) {
   for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
     for (const TextPosition& text : segment->sources) {
       if (text.name == name) {
@@ -102,7 +102,7 @@ std::pair<const DataSegment*, const TextPosition*> Find(const std::vector<DataSe
 // How many windows of the text count as taken when the segment `now` begins.
 int64_t FirstOf(const std::vector<DataSegment>& segments, const DataSegment& now, const TextPosition& text,
                 std::vector<std::string>& changes) {
-  const auto [segment, before] = Find(segments, text.name);
+  const auto [segment, before] = FindText(segments, text.name);
   if (before == nullptr) {
     changes.push_back(absl::StrCat(NameOf(text), " is new and begins with its first epoch"));
     return 0;
@@ -152,7 +152,7 @@ DataStart ContinueData(const checkpoint::Info& there, const DataSegment& now) {
   }
   const bool moves = !start.changes.empty();
   for (const TextPosition& text : last.sources) {
-    if (Find({now}, text.name).second == nullptr) {
+    if (FindText({now}, text.name).second == nullptr) {
       start.changes.push_back(absl::StrCat(NameOf(text), " is read no more, after ",
                                            platform::CountedText(text.taken, "sequence")));
     }

@@ -39,15 +39,22 @@ constexpr int kMostWithoutTargets = 3;  // steps in a row
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
+data::TextPath PathOf(const jobspec::DataText& text) {
+  return {.field = text.field,
+          .path = text.path,
+          .format = jobspec::FormatOf(text),
+          .token_type = jobspec::TokenTypeOf(text)};
+}
+
 data::SplitText TextOf(const plan::JobPlan& plan) {
   const plan::DataConfig& data = plan.train.data;
   data::TextOptions options{.validation_fraction = data.validation_fraction,
                             .sequence_length = plan.batch.sequence_length};
   for (const jobspec::DataText& text : data.train) {
-    options.train.push_back({.field = text.field, .path = text.path});
+    options.train.push_back(PathOf(text));
   }
   for (const jobspec::DataText& text : data.validation) {
-    options.validation.push_back({.field = text.field, .path = text.path});
+    options.validation.push_back(PathOf(text));
   }
   if (plan.batch.packs_documents || !data.counts_first_tokens) {
     options.documents = data::Documents{.end_of_document = data.end_of_document};

@@ -302,9 +302,10 @@ std::string Refusal(const CorpusSource& source, Split split, int64_t length,
 TEST(LoaderRefusalTest, DocumentsNeedSomethingThatEndsThem) {
   platform::TemporaryFolder folder;
   folder.Write("text", std::string(100, 'x'));
-  EXPECT_EQ(Refusal({.train = folder.path()}, Split::kTrain, 9, Documents{.end_of_document = 'x'}),
+  EXPECT_EQ(Refusal({.train = {{"data.train", folder.path()}}}, Split::kTrain, 9,
+                    Documents{.end_of_document = 'x'}),
             "no error");
-  EXPECT_EQ(Refusal({.train = folder.path()}, Split::kTrain, 9, Documents{}),
+  EXPECT_EQ(Refusal({.train = {{"data.train", folder.path()}}}, Split::kTrain, 9, Documents{}),
             "data.documents: packed finds no documents in text, the only training file, since a file is a "
             "document; name the token that ends one with data.end_of_document, or give a file for each "
             "document");

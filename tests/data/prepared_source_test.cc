@@ -110,7 +110,7 @@ TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
 
 TEST_F(PreparedSourceTest, RowsSayWhereTheirDocumentsBegin) {
   path_ = WriteDataset(folder_, "small", {{{1, 2, 3}, {4, 5}}, {{6, 7, 8, 9, 10}}});
-  const Loader loader(Open(0, true, 4).train, Split::kValidation, 1, 4, {.packs_documents = true});
+  const Loader loader(Open(0, true, 4).train[0], Split::kValidation, 1, 4, {.packs_documents = true});
   std::vector<int64_t> rows(2 * loader.row_elements());
   loader.Fill(1, 0, 1, 2, rows.data());
   EXPECT_THAT(rows, ElementsAre(1, 2, 3, 4, 5, /**/ 0, 0, 0, 3, 6, 7, 8, 9, 10, /**/ 0, 0, 0, 0));
@@ -140,7 +140,7 @@ TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
 TEST_F(PreparedSourceTest, AtMostAMillionWindowsAreHeldOut) {
   Make(3, true);
   const PreparedFolder folder({"data.train", path_}, clock_);
-  EXPECT_EQ(HeldOutFrom(folder, 0.5, 10), folder.DocumentFrom(folder.dataset().tokens - 10));
+  EXPECT_EQ(HeldOutFrom(folder, 0.5, 10), folder.DocumentFrom(folder.text().tokens - 10));
 }
 
 TEST_F(PreparedSourceTest, APositionHasAFileAndAByte) {
@@ -288,9 +288,9 @@ TEST_F(PreparedSourceTest, TextOfTwoKindsOrTokenizersIsRefused) {
     return "no error";
   };
   EXPECT_THAT(error({.train = {{"data.train", path_}}, .validation = {{"data.validation", bytes}}}),
-              HasSubstr("is not a prepared folder"));
+              HasSubstr("is not tokens"));
   EXPECT_THAT(error({.train = {{"data.train", bytes}}, .validation = {{"data.validation", path_}}}),
-              HasSubstr("is a prepared folder"));
+              HasSubstr("is tokens"));
   EXPECT_THAT(error({.train = {{"data.train", path_}}, .validation = {{"data.validation", path_}}}),
               HasSubstr("has the same tokens as data.train"));
   EXPECT_THAT(error({.train = {{"data.train", path_}}, .documents = Documents{.end_of_document = 10}}),

@@ -48,8 +48,8 @@ out of bounds and combinations that do not work: all of them at once, and all th
 * "Not built yet" marks keys and values that are reserved: they are refused today.
 * A relative path in a file is resolved in the working directory of the command that reads the file; over the API, paths
   must be absolute. The paths of data and checkpoints must lead to the same files on every worker.
-* **Your text**: every byte of a file is a token. Files are not unpacked or parsed: the model sees the compressed
-  bytes of a compressed file, and the braces of JSON.
+* **Your text**: files of tokens are read as such ([data.md](data.md)); of any other file every byte is a token. Files are not
+  unpacked or parsed.
 * **Your model**: `model: {hugging_face: DIR/config.json}` takes the sizes from that file, and
   `checkpoint: {start_from: DIR}` the weights beside it; without the second, training starts from random ones. A config with a sliding window or biases is refused.
 * Every field has been there since 0.1.0, unless its description names a later version.

@@ -66,6 +66,38 @@ def test_losses_on_tokens_do_not_depend_on_ranks(start, tmp_path):
         assert run(cluster, resumed) == {step: one[step] for step in range(7, 13)}
 
 
+def test_tokens_of_others_train_like_a_prepared_folder(start, tmp_path):
+    cluster = start(workers=2, slots=1)
+    folder = write_dataset(tmp_path / "tokens", random_documents())
+    prepared = run(cluster, job("prepared", folder, tmp_path / "prepared", 2, documents="packed"))
+    (folder / "dataset.json").unlink()
+    assert run(cluster, job("pair", folder / "a.idx", tmp_path / "pair", 2, documents="packed")) == prepared
+
+
+def test_a_mixture_has_its_shares_losses_and_place(start, tmp_path):
+    cluster = start(workers=2, slots=1)
+    documents = random_documents()
+    texts = {name: write_dataset(tmp_path / name, documents[begin::3]) for begin, name in enumerate(("a", "b", "held"))}
+
+    def mixture(name, ranks, first, second):
+        spec = job(name, "", tmp_path / name, ranks)
+        spec["data"] = {"sources": [{"path": str(texts["a"]), "weight": first}, {"path": str(texts["b"]), "name": "second", "weight": second}],
+                        "validation_sets": [{"path": str(texts["held"])}]}
+        return spec
+
+    one, two = run(cluster, mixture("one", 1, 0.75, 0.25)), run(cluster, mixture("two", 2, 0.75, 0.25))
+    assert one == two
+    last = json.loads((tmp_path / "two" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["validation_loss/held"] == last["validation_loss"] and last["epoch/a"] > 0 and last["epoch/second"] > 0
+    shown = cluster.cli("checkpoint", "show", tmp_path / "two" / "step-6").stdout
+    assert "a up to sequence 36" in shown and "second up to sequence 12" in shown and "weight 75.0 %" in shown
+    resumed = mixture("other", 2, 0.5, 0.5)
+    resumed["checkpoint"]["resume"] = str(tmp_path / "two" / "step-6")
+    run(cluster, resumed)
+    assert "none is read again or skipped" in cluster.cli("events", "other").stdout
+    assert "from step 7 in batches of 8: a up to sequence 60" in cluster.cli("checkpoint", "show", tmp_path / "other" / "step-12").stdout
+
+
 def test_too_small_a_vocabulary_is_refused(start, tmp_path):
     cluster = start(workers=1, slots=1)
     folder = write_dataset(tmp_path / "tokens", random_documents(), vocabulary=VOCABULARY + 1)

@@ -342,17 +342,16 @@ TEST_F(CheckPreparedTest, ATokenizerLargerThanTheVocabularyIsRefused) {
 TEST_F(CheckPreparedTest, WhatContradictsTheFolderIsRefused) {
   spec_.mutable_data()->set_tokenizer("bytes");
   spec_.mutable_data()->set_end_of_document(10);
-  EXPECT_EQ(
-      Check(),
-      "data.tokenizer: bytes is not allowed; allowed: auto where data.train is a prepared folder; the folder "
-      "has its own tokenizer: omit the key\n"
-      "data.end_of_document: 10 is not allowed; allowed: absent where data.train is a prepared folder; the "
-      "folder says where documents begin: omit the key\n");
+  EXPECT_EQ(Check(),
+            "data.tokenizer: bytes is not allowed; allowed: auto where data.train is tokens; they have a "
+            "tokenizer of their own: omit the key\n"
+            "data.end_of_document: 10 is not allowed; allowed: absent where data.train has an index; the "
+            "index says where documents begin: omit the key\n");
 }
 
 TEST_F(CheckPreparedTest, ValidationTextIsOfTheSameKindAndTokenizer) {
   spec_.mutable_data()->set_validation(folder_.path() + "/data");
-  EXPECT_THAT(Check(), HasSubstr("allowed: a prepared folder, as data.train is; prepare it with the same"));
+  EXPECT_THAT(Check(), HasSubstr("allowed: tokens, as data.train is; prepare it with the same"));
   std::string other = data::DescriptionOf({{data::Document(500, 1)}}, true);
   other.replace(other.find("aaaa"), 4, "bbbb");
   folder_.Write("other/dataset.json", other);

@@ -27,7 +27,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-DataSegment Now(std::vector<TextPosition> sources, int64_t batch = 10) {
+DataSegment Reading(std::vector<TextPosition> sources, int64_t batch = 10) {
   return {.global_batch_size = batch, .sequence_length = 16, .seed = 1, .sources = std::move(sources)};
 }
 
@@ -39,7 +39,7 @@ std::unique_ptr<data::Draws> DrawsOf(const DataSegment& segment) {
   return std::make_unique<data::Draws>(std::move(sources), segment.seed, segment.shuffles);
 }
 
-std::vector<int64_t> FirstOf(const DataSegment& segment) {
+std::vector<int64_t> FirstWindows(const DataSegment& segment) {
   std::vector<int64_t> first;
   for (const TextPosition& text : segment.sources) {
     first.push_back(text.first);
@@ -51,13 +51,13 @@ std::vector<int64_t> FirstOf(const DataSegment& segment) {
 Info After(const DataStart& start, int64_t step) {
   const DataSegment& segment = start.segments.back();
   const auto draws = DrawsOf(segment);
-  draws->Begin(FirstOf(segment));
+  draws->Begin(FirstWindows(segment));
   return {.step = step,
           .data = SegmentsUpTo(start.segments,
                                draws->Taken((step - segment.from_step) * segment.global_batch_size))};
 }
 
-std::string Refusal(const Info& there, const DataSegment& now) {
+std::string DataRefusal(const Info& there, const DataSegment& now) {
   try {
     ContinueData(there, now);
   } catch (const UserError& error) {
@@ -71,9 +71,9 @@ const std::vector<TextPosition> kTwo = {{.name = "a", .weight = 7, .windows = 30
                                         {.name = "b", .weight = 3, .windows = 11}};
 
 TEST(DataPositionTest, TheSameJobGoesOnInItsSegment) {
-  const DataStart start = ContinueData(Info(), Now(kTwo));
+  const DataStart start = ContinueData(Info(), Reading(kTwo));
   EXPECT_THAT(start.changes, IsEmpty());
-  const DataStart again = ContinueData(After(start, 3), Now(kTwo));
+  const DataStart again = ContinueData(After(start, 3), Reading(kTwo));
   EXPECT_THAT(again.changes, IsEmpty());
   ASSERT_EQ(again.segments.size(), 1u);
   EXPECT_EQ(again.segments[0].from_step, 0);
@@ -82,10 +82,10 @@ TEST(DataPositionTest, TheSameJobGoesOnInItsSegment) {
 }
 
 TEST(DataPositionTest, OtherCountsThanItsOwnAreRefused) {
-  Info there = After(ContinueData(Info(), Now(kTwo)), 3);
+  Info there = After(ContinueData(Info(), Reading(kTwo)), 3);
   there.data[0].sources[1].taken = 8;
   EXPECT_THAT(
-      Refusal(there, Now(kTwo)),
+      DataRefusal(there, Reading(kTwo)),
       HasSubstr("the checkpoint of step 3 says of its texts counts 8 sequences of b, and this build 9"));
   for (const auto& change : std::vector<void (*)(DataSegment&)>{
            [](DataSegment& segment) { segment.sources[0].weight = 0; },
@@ -95,9 +95,9 @@ TEST(DataPositionTest, OtherCountsThanItsOwnAreRefused) {
            [](DataSegment& segment) { segment.sources.clear(); },
            [](DataSegment& segment) { segment.from_step = 4; },
            [](DataSegment& segment) { segment.global_batch_size = 0; }}) {
-    Info damaged = After(ContinueData(Info(), Now(kTwo)), 3);
+    Info damaged = After(ContinueData(Info(), Reading(kTwo)), 3);
     change(damaged.data[0]);
-    EXPECT_THAT(Refusal(damaged, Now(kTwo)), HasSubstr("contradicts itself"));
+    EXPECT_THAT(DataRefusal(damaged, Reading(kTwo)), HasSubstr("contradicts itself"));
   }
 }
 
@@ -105,31 +105,31 @@ TEST(DataPositionTest, OtherWeightsGoOnWhereEachTextWas) {
   std::vector<TextPosition> other = kTwo;
   other[0].weight = 1;
   other[1].weight = 1;
-  const DataStart start = ContinueData(After(ContinueData(Info(), Now(kTwo)), 3), Now(other));
+  const DataStart start = ContinueData(After(ContinueData(Info(), Reading(kTwo)), 3), Reading(other));
   ASSERT_EQ(start.segments.size(), 2u);
   const DataSegment& segment = start.segments[1];
   EXPECT_EQ(segment.from_step, 3);
   EXPECT_EQ(segment.from_sample, 30);
-  EXPECT_THAT(FirstOf(segment), ElementsAre(21, 9));
+  EXPECT_THAT(FirstWindows(segment), ElementsAre(21, 9));
   EXPECT_THAT(start.changes, ElementsAre("the weights are 1, 1 millionths, and were 7, 3",
                                          "it goes on at sequence 31, and none is read again or skipped"));
 }
 
 TEST(DataPositionTest, ATextThatReturnsGoesOnWhereItWas) {
-  const DataStart first = ContinueData(After(ContinueData(Info(), Now(kTwo)), 3), Now({kTwo[0]}));
+  const DataStart first = ContinueData(After(ContinueData(Info(), Reading(kTwo)), 3), Reading({kTwo[0]}));
   EXPECT_THAT(first.changes, testing::Contains("b is read no more, after 9 sequences"));
   const DataStart second =
-      ContinueData(After(first, 5), Now({kTwo[0], kTwo[1], {.name = "c", .weight = 1, .windows = 5}}));
+      ContinueData(After(first, 5), Reading({kTwo[0], kTwo[1], {.name = "c", .weight = 1, .windows = 5}}));
   EXPECT_THAT(second.changes, testing::Contains("c is new and begins with its first epoch"));
-  EXPECT_THAT(FirstOf(second.segments.back()), ElementsAre(41, 9, 0));
+  EXPECT_THAT(FirstWindows(second.segments.back()), ElementsAre(41, 9, 0));
   EXPECT_EQ(second.segments.back().from_sample, 50);
 }
 
 TEST(DataPositionTest, AnotherSeedBeginsTheNextEpochs) {
-  DataSegment other = Now(kTwo);
+  DataSegment other = Reading(kTwo);
   other.seed = 2;
-  const DataStart start = ContinueData(After(ContinueData(Info(), Now(kTwo)), 5), other);
-  EXPECT_THAT(FirstOf(start.segments.back()), ElementsAre(60, 22));  // 35 of 30, 15 of 11 were taken
+  const DataStart start = ContinueData(After(ContinueData(Info(), Reading(kTwo)), 5), other);
+  EXPECT_THAT(FirstWindows(start.segments.back()), ElementsAre(60, 22));  // 35 of 30, 15 of 11 were taken
   EXPECT_THAT(start.changes,
               testing::Contains("a begins epoch 3, and 25 sequences of epoch 2 of 30 are skipped"));
   EXPECT_THAT(start.changes,
@@ -138,22 +138,22 @@ TEST(DataPositionTest, AnotherSeedBeginsTheNextEpochs) {
 
 TEST(DataPositionTest, AnotherLengthCountsItsOwnSequences) {
   DataSegment other =
-      Now({{.name = "a", .weight = 7, .windows = 61}, {.name = "b", .weight = 3, .windows = 23}});
+      Reading({{.name = "a", .weight = 7, .windows = 61}, {.name = "b", .weight = 3, .windows = 23}});
   other.sequence_length = 8;
-  const DataStart start = ContinueData(After(ContinueData(Info(), Now(kTwo)), 5), other);
-  EXPECT_THAT(FirstOf(start.segments.back()), ElementsAre(2 * 61, 2 * 23));
+  const DataStart start = ContinueData(After(ContinueData(Info(), Reading(kTwo)), 5), other);
+  EXPECT_THAT(FirstWindows(start.segments.back()), ElementsAre(2 * 61, 2 * 23));
 }
 
 TEST(DataPositionTest, ACheckpointOfAnOlderBuildHasReadItsText) {
   const std::vector<TextPosition> one = {{.weight = 1'000'000, .windows = 30}};
   const Info there{.step = 4, .seed = 1, .global_batch_size = 10, .sequence_length = 16};
-  const DataStart same = ContinueData(there, Now(one));
+  const DataStart same = ContinueData(there, Reading(one));
   EXPECT_THAT(same.changes, IsEmpty());
   EXPECT_EQ(same.segments.back().from_step, 0);
-  const DataStart larger = ContinueData(there, Now(one, 20));
-  EXPECT_THAT(FirstOf(larger.segments.back()), ElementsAre(40));
-  const DataStart blend = ContinueData(there, Now(kTwo));
-  EXPECT_THAT(FirstOf(blend.segments.back()), ElementsAre(0, 0));
+  const DataStart larger = ContinueData(there, Reading(one, 20));
+  EXPECT_THAT(FirstWindows(larger.segments.back()), ElementsAre(40));
+  const DataStart blend = ContinueData(there, Reading(kTwo));
+  EXPECT_THAT(FirstWindows(blend.segments.back()), ElementsAre(0, 0));
 }
 
 // Three changes in one run, against windows that are counted one by one.
@@ -178,10 +178,10 @@ TEST(DataPositionTest, NoSequenceIsReadTwiceWithinAnEpochAcrossChanges) {
       }
       const int64_t batch = 1 + static_cast<int64_t>(random() % 12);
       const int64_t steps = 1 + static_cast<int64_t>(random() % 20);
-      const DataStart start = ContinueData(there, Now(chosen, batch));
+      const DataStart start = ContinueData(there, Reading(chosen, batch));
       const DataSegment& segment = start.segments.back();
       const auto draws = DrawsOf(segment);
-      draws->Begin(FirstOf(segment));
+      draws->Begin(FirstWindows(segment));
       for (const data::Draw& draw :
            draws->At((there.step - segment.from_step) * segment.global_batch_size, steps * batch)) {
         read[segment.sources[draw.source].name].push_back(draw.window);

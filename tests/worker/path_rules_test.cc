@@ -53,6 +53,25 @@ class PathRulesTest : public ::testing::Test {
   PathRules rules_;
 };
 
+TEST_F(PathRulesTest, BothFilesOfAPairAreLookedAt) {
+  temporary_.Write("data/pair.bin", "tokens");
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/data/pair.idx");
+  for (const char* const name : {"/data/pair", "/data/pair.idx", "/data/pair.bin", "/data/*.bin", "/data"}) {
+    EXPECT_THAT(WhyNotRead(folder_ + name), HasSubstr("pair.idx leads to ")) << name;
+  }
+}
+
+TEST_F(PathRulesTest, EachTextOfAJobIsLookedAt) {
+  v1::JobSpec spec;
+  spec.mutable_data()->add_sources()->set_path(folder_ + "/data/text");
+  EXPECT_EQ(Why(spec), "");
+  spec.mutable_data()->add_sources()->set_path(folder_ + "/secret");
+  EXPECT_THAT(Why(spec), HasSubstr("data.sources[1].path: files below"));
+  spec.mutable_data()->mutable_sources(1)->set_path(folder_ + "/data/text");
+  spec.mutable_data()->add_validation_sets()->set_path(folder_ + "/secret/key.txt");
+  EXPECT_THAT(Why(spec), HasSubstr("data.validation_sets[0].path: files below"));
+}
+
 // The hub's cache has links to blobs/ in a model's folder.
 TEST_F(PathRulesTest, WeightsMayLieWhereTheirLinksLead) {
   v1::JobSpec spec;

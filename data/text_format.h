@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::data {
+
+// How the files of a text hold its tokens (token_files.h); of bytes, each byte is one.
+enum class TextFormat : uint8_t { kAuto, kPrepared, kMegatron, kNpy, kLlmc, kBytes, kFlat };
+
+enum class TokenType : uint8_t { kU8, kU16, kI32, kU32, kI64 };
+
+constexpr int64_t BytesOf(TokenType type) {
+  switch (type) {
+    case TokenType::kU8:
+      return 1;
+    case TokenType::kU16:
+      return 2;
+    case TokenType::kI32:
+    case TokenType::kU32:
+      return 4;
+    case TokenType::kI64:
+      return 8;
+  }
+  return 0;
+}
+
+}  // namespace tandem::data

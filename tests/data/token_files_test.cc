@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/token_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "data/text.h"
+#include "platform/clock.h"
+#include "tests/data/prepared_folder.h"
+#include "tests/platform/temporary_folder.h"
+
+namespace tandem::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<int64_t> kTokens = {1, 2, 3, 10, 5, 6, 10, 8, 9, 7, 11, 12};
+
+template <typename Number>
+std::string Numbers(const std::vector<int64_t>& tokens) {
+  std::string bytes;
+  for (const int64_t token : tokens) {
+    Append<Number>(bytes, token);
+  }
+  return bytes;
+}
+
+std::string Npy(const std::string& descr, const std::string& shape, const std::string& numbers) {
+  std::string header =
+      absl::StrCat("{'descr': '", descr, "', 'fortran_order': False, 'shape': ", shape, ", }");
+  header += std::string((64 - (header.size() + 11) % 64) % 64, ' ') + "\n";
+  std::string bytes("\x93NUMPY\x01\x00", 8);
+  Append<uint16_t>(bytes, static_cast<int64_t>(header.size()));
+  return bytes + header + numbers;
+}
+
+std::string Llmc(int32_t magic, int32_t version, int64_t tokens, const std::string& numbers) {
+  std::string bytes;
+  for (const int64_t number : {int64_t{magic}, int64_t{version}, tokens}) {
+    Append<int32_t>(bytes, number);
+  }
+  return bytes + std::string(1024 - bytes.size(), '\0') + numbers;
+}
+
+class TokenFilesTest : public testing::Test {
+ protected:
+  SplitText Open(const TextPath& path, double fraction = 0,
+                 std::optional<Documents> documents = Documents{}) const {
+    return OpenText(
+        {.train = {path}, .validation_fraction = fraction, .documents = documents, .sequence_length = 3},
+        platform::SteadyClock());
+  }
+
+  static std::vector<int64_t> All(const TokenSource& source) {
+    std::vector<int64_t> tokens(source.num_tokens());
+    source.Read(0, source.num_tokens(), tokens.data());
+    return tokens;
+  }
+
+  std::string Error(const std::string& path, TextFormat format = TextFormat::kAuto) const {
+    const absl::StatusOr<TokenText> read = ReadTokenText(path, FormatOf(path, format), TokenType::kU16);
+    return read.ok() ? "" : std::string(read.status().message());
+  }
+
+  const platform::TemporaryFolder folder_;
+  const std::string& path_ = folder_.path();
+};
+
+TEST_F(TokenFilesTest, APairIsReadLikeAPreparedFolder) {
+  const std::vector<Document> documents = {{1, 2, 3, 4}, {}, {5, 6, 7}, {8, 9, 10, 11, 12}};
+  for (const bool u16 : {true, false}) {
+    folder_.Write("others/text.bin", BinOf(documents, u16));
+    folder_.Write("others/text.idx", IdxOf(documents, u16));
+    const std::string prefix = path_ + "/others/text";
+    for (const std::string& path : {prefix, prefix + ".bin", prefix + ".idx", path_ + "/others"}) {
+      SCOPED_TRACE(path);
+      const SplitText text = Open({"data.train", path}, 0.4);
+      EXPECT_THAT(All(*text.train[0]), ElementsAre(1, 2, 3, 4, 5, 6, 7));
+      EXPECT_THAT(text.train[0]->DocumentStarts(0, 7), ElementsAre(0, 4));
+      EXPECT_EQ(text.validation[0]->num_tokens(), 5);
+      EXPECT_EQ(text.train[0]->Where(5), (Place{prefix + ".bin", u16 ? 10 : 20}));
+    }
+    EXPECT_THAT(PathsReadFor(prefix), ElementsAre(prefix + ".bin", prefix + ".idx"));
+  }
+}
+
+TEST_F(TokenFilesTest, FilesThatSayTheirTypeAreRead) {
+  const auto n = static_cast<int64_t>(kTokens.size());
+  const std::string shape = absl::StrCat("(", n, ",)");
+  for (const auto& [name, content, first_byte] : std::vector<std::tuple<std::string, std::string, int64_t>>{
+           {"u1.npy", Npy("|u1", shape, Numbers<uint8_t>(kTokens)), 128},
+           {"u2.npy", Npy("<u2", shape, Numbers<uint16_t>(kTokens)), 128},
+           {"i4.npy", Npy("<i4", "(3, 4)", Numbers<int32_t>(kTokens)), 128},
+           {"u4.npy", Npy("<u4", shape, Numbers<uint32_t>(kTokens)), 128},
+           {"i8.npy", Npy("<i8", shape, Numbers<int64_t>(kTokens)), 128},
+           {"gpt2.bin", Llmc(20240520, 1, n, Numbers<uint16_t>(kTokens)), 1024},
+           {"llama.bin", Llmc(20240801, 7, n, Numbers<uint32_t>(kTokens)), 1024}}) {
+    SCOPED_TRACE(name);
+    const std::string path = folder_.Write(name, content);
+    const SplitText text = Open({"data.train", path}, 0, Documents{.end_of_document = 10});
+    EXPECT_EQ(All(*text.train[0]), kTokens);
+    EXPECT_THAT(text.train[0]->DocumentStarts(0, n), ElementsAre(0, 4, 7));
+    EXPECT_THAT(text.train[0]->DocumentStarts(4, 4), ElementsAre(4, 7));
+    EXPECT_THAT(text.train[0]->DocumentStarts(5, 2), ElementsAre());
+    EXPECT_EQ(text.train[0]->Where(0).byte, first_byte);
+    EXPECT_THAT(All(*Open({"data.train", path}, 0.45, Documents{.end_of_document = 10}).validation[0]),
+                ElementsAre(8, 9, 7, 11, 12));
+  }
+}
+
+TEST_F(TokenFilesTest, NumbersWithoutAHeaderAreReadAsTheJobSays) {
+  const std::string path = folder_.Write("numbers", Numbers<uint16_t>(kTokens));
+  EXPECT_EQ(All(*Open({"data.train", path, TextFormat::kFlat, TokenType::kU16}).train[0]), kTokens);
+  const std::string wide = folder_.Write("wide", Numbers<uint32_t>(kTokens));
+  const SplitText text = Open({"data.train", wide, TextFormat::kFlat, TokenType::kU32}, 0.25);
+  EXPECT_EQ(All(*text.train[0]).size(), 9u);
+  EXPECT_THAT(All(*text.validation[0]), ElementsAre(7, 11, 12)) << "the end, as of a file of text";
+  EXPECT_THAT(text.validation[0]->DocumentStarts(0, 3), ElementsAre(0));
+}
+
+TEST_F(TokenFilesTest, FilesOfAFolderFollowEachOtherByPath) {
+  folder_.Write("set/b.npy", Npy("<u2", "(2,)", Numbers<uint16_t>({3, 4})));
+  folder_.Write("set/a.npy", Npy("|u1", "(2,)", Numbers<uint8_t>({1, 2})));
+  folder_.Write("set/.hidden", "x");
+  for (const char* const name : {"/set", "/set/*.npy"}) {
+    const SplitText text = Open({"data.train", path_ + name});
+    EXPECT_THAT(All(*text.train[0]), ElementsAre(1, 2, 3, 4));
+    EXPECT_THAT(text.train[0]->DocumentStarts(0, 4), ElementsAre(0, 2)) << "a file is a document";
+  }
+  folder_.Write("set/notes.txt", "text");
+  EXPECT_THAT(Error(path_ + "/set"), HasSubstr("notes.txt does not begin as numpy's files do"));
+}
+
+TEST_F(TokenFilesTest, WhatIsNotWholeIsNamed) {
+  const std::string idx = IdxOf({{1, 2}, {3}}, true);
+  const std::string bin = BinOf({{1, 2}, {3}}, true);
+  const std::string prefix = path_ + "/text";
+  const auto pair = [&](const std::string& tokens, const std::string& index) {
+    folder_.Write("text.bin", tokens);
+    folder_.Write("text.idx", index);
+    return Error(prefix);
+  };
+  EXPECT_EQ(pair(bin, idx), "");
+  EXPECT_THAT(pair(bin, idx.substr(0, idx.size() - 1)),
+              HasSubstr("text.idx has 81 bytes where its header asks for 82"));
+  EXPECT_THAT(pair(bin, "x"), HasSubstr("text.idx is not an index"));
+  EXPECT_THAT(pair(bin + "x", idx),
+              HasSubstr("text.bin has 7 bytes, which are no whole number of tokens of 2"));
+  EXPECT_THAT(pair("", IdxOf({}, true)), HasSubstr("text.bin has no token"));
+  std::string floats = idx;
+  floats[17] = 7;
+  EXPECT_THAT(pair(bin, floats), HasSubstr("has tokens of type 7"));
+  const auto file = [&](const std::string& content, TextFormat format = TextFormat::kAuto) {
+    return Error(folder_.Write("file", content), format);
+  };
+  EXPECT_THAT(file(Npy("<f4", "(1,)", "1234")), HasSubstr("has numbers of type '<f4'; allowed: |u1, <u2"));
+  EXPECT_THAT(file(Npy("<u2", "(9,)", "1234")), HasSubstr("says that it has 9 numbers, and has 2"));
+  EXPECT_THAT(file(Npy("<u2", "(9", "1234")), HasSubstr("has a header without a shape"));
+  EXPECT_THAT(file(Npy("<u2", "(4611686018427387904, 4,)", "1234")), HasSubstr("says that a dim of it is"));
+  EXPECT_THAT(file(Npy("<u2", "(2,)", "1234").substr(0, 40)), HasSubstr("or was cut off"));
+  EXPECT_THAT(file(Llmc(20240522, 1, 2, "1234")), HasSubstr("questions with answers"));
+  EXPECT_THAT(file(Llmc(20240520, 2, 2, "1234")), HasSubstr("has magic 20240520 and version 2"));
+  EXPECT_THAT(file(Llmc(20240520, 1, 3, "1234")), HasSubstr("says that it has 3 tokens, and has 2"));
+  EXPECT_THAT(file("123", TextFormat::kFlat),
+              HasSubstr("has 3 bytes, which are no whole number of tokens of 2"));
+  EXPECT_THAT(file("1234", TextFormat::kNpy), HasSubstr("format: flat and token_type"));
+  EXPECT_THAT(Error(path_ + "/none", TextFormat::kNpy), HasSubstr("no such file"));
+}
+
+TEST_F(TokenFilesTest, WhatLooksLikeNoTokensIsText) {
+  folder_.Write("alone.bin", "x");
+  folder_.Write("a.txt", "text");
+  for (const char* const name : {"/alone.bin", "/alone", "/a.txt", "", "/none"}) {
+    EXPECT_EQ(FormatOf(path_ + name, TextFormat::kAuto), TextFormat::kBytes) << name;
+  }
+  EXPECT_THROW(Open({"data.train", path_ + "/alone.bin"}), DataError);
+  EXPECT_NO_THROW(Open({"data.train", folder_.Write("long.bin", std::string(100, 'x')), TextFormat::kBytes},
+                       0, std::nullopt));
+}
+
+TEST_F(TokenFilesTest, AnUnknownTokenizerIsLikeAny) {
+  TokenText known{.dataset = Dataset{.tokenizer_digest = "a"}};
+  TokenText other = known;
+  EXPECT_TRUE(HaveSameTokenizer(known, {}));
+  EXPECT_TRUE(HaveSameTokenizer(known, other));
+  other.dataset->tokenizer_digest = "b";
+  EXPECT_FALSE(HaveSameTokenizer(known, other));
+}
+
+// Whatever is in a header, what comes out is a file of the bytes that there are, or an error.
+TEST(TokenHeaderTest, AHundredThousandBrokenHeadersAreNamed) {
+  const auto seed = std::random_device()();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937 random(seed);
+  const std::vector<std::string> good = {Npy("<u2", "(2, 1)", "1234"), Llmc(20240520, 1, 2, "1234")};
+  for (int i = 0; i < 100'000; ++i) {
+    std::string bytes = good[i % 2];
+    for (uint32_t change = 0; change < 1 + random() % 4; ++change) {
+      bytes[random() % std::min<size_t>(bytes.size(), 140)] = static_cast<char>(random());
+    }
+    bytes.resize(random() % 3 == 0 ? random() % (bytes.size() + 1) : bytes.size());
+    const auto size = static_cast<int64_t>(bytes.size());
+    const absl::StatusOr<TokenFile> file =
+        i % 2 == 0 ? ParseNumpyHeader(bytes, size) : ParseLlmcHeader(bytes, size);
+    if (file.ok()) {
+      EXPECT_EQ(file->begin + file->tokens * BytesOf(file->type), size);
+    } else {
+      EXPECT_FALSE(file.status().message().empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tandem::data
