@@ -11,7 +11,7 @@
 #include "fsdp/cuda/shard_kernels.h"
 #include "ops/cuda/operations.h"
 #include "proto/reasons.h"
-#include "schedules/check/agreed.h"
+#include "schedules/check/together.h"
 #include "trainer/backend.h"
 #include "trainer/failure.h"
 

@@ -2,38 +2,16 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "schedules/program/build_options.h"
 #include "schedules/program/program.h"
 
 namespace tandem::schedules {
 
-// Instructions that a stream may hold that have not ended when the next one is issued: the issuing thread
-// waits for the oldest of them. A stream of a device holds as many at least (trainer/cuda_backend.cc).
-inline constexpr int kAhead = 8;
-
-// Rule 4: the ranks of all stages, executed together, get to the end. A rank is its issuing thread and a
-// queue a stream. The thread takes the instructions in order. It stops at a host wait until what that waits
-// for has ended, and at an instruction whose stream holds kAhead that have not ended. The head of a queue
-// starts when what it waits for has ended. A send ends with its receive, a collective with its last member,
-// all else by itself.
-//
-// One execution decides all. What is issued and what has ended only grows; and the thread can go on, a head
-// can start, and what has started can end, because of what has ended. So what can go on stays able to until
-// it does: two such steps can be taken in either order and lead to the same, and executions that go on as
-// long as they can all end alike. (That a collective that has started can go on on a device is for the
-// trainer to ensure.)
-//
-// Ranks of one stage run one text and are represented by one: the k-th collective of a communicator, which
-// one stream issues (rule 1), is the same instruction on each of them, so it agrees in kind and bytes, and if
-// all of them have ended what it needs they all start it. Alone they get to the end, because waits point down
-// (rule 1): of what has not ended, the lowest can go on. What this needs is checked of every stage: the ranks
-// that meet are exactly the group that the unit or node is placed on.
+// Rule 4 of one stage. Its ranks run one text and are represented by one (together.h): the k-th collective of
+// a communicator, which one stream issues (rule 1), is the same instruction on each of them, so it agrees in
+// kind and bytes, and if all of them have ended what it needs they all start it. Alone they get to the end,
+// because waits point down (rule 1): of what has not ended, the lowest can go on. What this needs is checked
+// of every stage: the ranks that meet are exactly the group that the unit or node is placed on.
 absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
-
-// The stages of a pipeline, executed together: sends meet receives of the same value, microbatch, bytes and
-// communicator, and gradient norms meet on all stages. Requires that rule 1 and CheckAgreed have passed for
-// each of them.
-absl::Status CheckStagesAgree(absl::Span<const Outline> outlines, absl::Span<const StagePrograms> stages);
 
 }  // namespace tandem::schedules

@@ -51,9 +51,13 @@ class Execution::PassOperands : public PassMemory {
   std::vector<std::pair<const Operand*, Symbol>> written_;
 };
 
-Execution::Execution(const Outline& outline, const BuildOptions& options, const Program& program,
-                     Symbols& symbols)
-    : outline_(outline), options_(options), program_(program), symbols_(symbols), cells_(program) {
+Execution::Execution(const Stage& stage, const Program& program, Symbols& symbols, int first_garbage)
+    : outline_(stage.outline),
+      origin_(stage.origin),
+      program_(program),
+      symbols_(symbols),
+      cells_(program),
+      first_garbage_(first_garbage) {
   state_.resize(cells_.size());
   for (BufferId b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
     const Buffer& buffer = program.buffers[b];
@@ -61,17 +65,28 @@ Execution::Execution(const Outline& outline, const BuildOptions& options, const 
       WriteGarbage({.buffer = b});
       continue;
     }
-    Write({.buffer = b}, symbols.Initial(buffer.kind, buffer.subject));
+    Write({.buffer = b}, symbols.Initial(buffer.kind, SubjectOf(buffer)));
     if (buffer.life == Life::kRing) {
-      Write({.buffer = b, .former = true}, symbols.Former(buffer.kind, buffer.subject));
+      Write({.buffer = b, .former = true}, symbols.Former(buffer.kind, SubjectOf(buffer)));
     }
   }
 }
 
-void Execution::Run() {
-  for (const Instruction& instruction : program_.instructions) {
-    RunInstruction(instruction);
+int Execution::SubjectOf(const Buffer& buffer) const {
+  if (buffer.subject < 0) {
+    return -1;
   }
+  switch (InfoOf(buffer.kind).subject) {
+    case SubjectKind::kUnit:
+      return origin_.units[buffer.subject];
+    case SubjectKind::kState:
+      return origin_.states[buffer.subject];
+    case SubjectKind::kValue:
+      return origin_.values[buffer.subject];
+    case SubjectKind::kNone:
+      break;
+  }
+  return buffer.subject;
 }
 
 Symbol Execution::Read(const Operand& operand) {
@@ -101,7 +116,7 @@ void Execution::Write(const Operand& operand, Symbol symbol) {
 void Execution::WriteGarbage(const Operand& operand) {
   const Cells::Range range = cells_.Of(operand);
   for (int cell = range.begin; cell < range.end; ++cell) {
-    state_[cell] = symbols_.Garbage(cell);
+    state_[cell] = symbols_.Garbage(first_garbage_ + cell);
   }
 }
 
@@ -110,7 +125,7 @@ void Execution::WriteOrAdd(const Operand& operand, Symbol symbol) {
         operand.mode == Mode::kAdds ? symbols_.Of(SymbolOp::kAdd, 0, 0, 0, {Read(operand), symbol}) : symbol);
 }
 
-void Execution::RunInstruction(const Instruction& in) {
+void Execution::Run(const Instruction& in) {
   const auto of = [&](Role role) -> const Operand& { return *Find(in, role); };
   switch (in.opcode) {
     case Opcode::kLoadInputs:
@@ -123,20 +138,20 @@ void Execution::RunInstruction(const Instruction& in) {
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight: {
       PassOperands memory(*this, in);
-      RunPass(symbols_, outline_, in.target, in.opcode, in.microbatch, memory);
+      RunPass(symbols_, outline_.nodes[in.target], origin_.nodes[in.target], in.opcode, in.microbatch,
+              memory);
       memory.Finish();
       break;
     }
     case Opcode::kSend:
     case Opcode::kReceive:
-      Exchange(in);
-      break;
+    case Opcode::kGradientNorm:
     case Opcode::kHostWait:
       break;
     case Opcode::kUnshard:
     case Opcode::kUnshardOuter:
       Write(of(Role::kGathered),
-            symbols_.Of(SymbolOp::kGather, in.target, in.opcode == Opcode::kUnshard ? 0 : 1, 0,
+            symbols_.Of(SymbolOp::kGather, origin_.units[in.target], in.opcode == Opcode::kUnshard ? 0 : 1, 0,
                         {Read(of(Role::kShard))}));
       break;
     case Opcode::kZero:
@@ -151,15 +166,6 @@ void Execution::RunInstruction(const Instruction& in) {
     case Opcode::kReduceGradients:
     case Opcode::kReduceOuter:
       Reduce(in);
-      break;
-    case Opcode::kGradientNorm:
-      scratch_.clear();
-      for (const Operand& operand : in.operands) {
-        if (operand.mode == Mode::kReads) {
-          scratch_.push_back(Read(operand));
-        }
-      }
-      Write(of(Role::kOutcome), symbols_.Of(SymbolOp::kNorm, 0, 0, 0, absl::MakeConstSpan(scratch_)));
       break;
     case Opcode::kOptimizerStep:
       Optimize(in);
@@ -182,14 +188,19 @@ void Execution::Copy(const std::vector<Operand>& operands) {
   }
 }
 
-void Execution::Exchange(const Instruction& in) {
-  const Operand& operand = in.operands.front();
-  const bool gradient = operand.role == Role::kGradient;
-  if (in.opcode == Opcode::kSend) {
-    sent_[{in.target, gradient, in.microbatch}].push_back(Read(operand));
-  } else {
-    Write(operand, symbols_.Of(SymbolOp::kReceived, in.target, in.microbatch, gradient ? 1 : 0));
+void Execution::ReadNorm(const Instruction& norm, std::vector<std::pair<UnitId, Symbol>>& terms,
+                         std::vector<Symbol>& inputs) {
+  for (const Operand& operand : norm.operands) {
+    if (operand.role == Role::kNormTerms) {
+      terms.emplace_back(SubjectOf(program_.buffers[operand.buffer]), Read(operand));
+    } else if (operand.mode == Mode::kReads) {
+      inputs.push_back(Read(operand));
+    }
   }
+}
+
+void Execution::EndNorm(const Instruction& norm, Symbol outcome) {
+  Write(*Find(norm, Role::kOutcome), outcome);
 }
 
 void Execution::Reduce(const Instruction& in) {
@@ -198,15 +209,16 @@ void Execution::Reduce(const Instruction& in) {
   const Operand* const sum = Find(in, Role::kSum);
   const Operand* const added = outer ? &reduced : sum != nullptr ? sum : Find(in, Role::kContribution);
   const Symbol of_ranks = Read(*added);
+  const UnitId unit = origin_.units[in.target];
   const Symbol folded = !outer && reduced.mode == Mode::kAdds
-                            ? symbols_.Of(SymbolOp::kFold, in.target, 0, 0, {Read(reduced), of_ranks})
-                            : symbols_.Of(SymbolOp::kFold, in.target, outer ? 1 : 0, 0, {of_ranks});
+                            ? symbols_.Of(SymbolOp::kFold, unit, 0, 0, {Read(reduced), of_ranks})
+                            : symbols_.Of(SymbolOp::kFold, unit, outer ? 1 : 0, 0, {of_ranks});
   if (const Operand* const staging = Find(in, Role::kStaging)) {
     WriteGarbage(*staging);
   }
   Write(reduced, folded);
   if (const Operand* const terms = Find(in, Role::kNormTerms)) {
-    Write(*terms, symbols_.Of(SymbolOp::kNormTerms, in.target, 0, 0, {folded}));
+    Write(*terms, symbols_.Of(SymbolOp::kNormTerms, unit, 0, 0, {folded}));
   }
 }
 
@@ -217,7 +229,8 @@ void Execution::Optimize(const Instruction& in) {
       scratch_.push_back(Read(operand));
     }
   }
-  const Symbol call = symbols_.Of(SymbolOp::kOptimizer, in.target, 0, 0, absl::MakeConstSpan(scratch_));
+  const Symbol call =
+      symbols_.Of(SymbolOp::kOptimizer, origin_.units[in.target], 0, 0, absl::MakeConstSpan(scratch_));
   for (const Operand& operand : in.operands) {
     const BufferKind kind = program_.buffers[operand.buffer].kind;
     if (operand.role == Role::kScratch) {
@@ -238,7 +251,7 @@ void Execution::UpdateStates(const Instruction& in) {
     }
   }
   for (size_t k = 0; k < states.size(); ++k) {
-    Write(*states[k], symbols_.Of(SymbolOp::kUpdated, program_.buffers[states[k]->buffer].subject, 0, 0,
+    Write(*states[k], symbols_.Of(SymbolOp::kUpdated, SubjectOf(program_.buffers[states[k]->buffer]), 0, 0,
                                   {outcome, Read(*counters[k]), Read(*states[k])}));
     Write(*counters[k], symbols_.Of(SymbolOp::kZero));
   }

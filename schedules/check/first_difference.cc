@@ -13,8 +13,9 @@ namespace {
 
 class Comparison {
  public:
-  Comparison(const Outline& outline, const Cells& cells, const Symbols& symbols, const Reference& reference)
-      : outline_(outline), cells_(cells), symbols_(symbols), reference_(reference) {}
+  Comparison(const Outline& outline, const CellName& cell_name, const Symbols& symbols,
+             const Reference& reference)
+      : outline_(outline), cell_name_(cell_name), symbols_(symbols), reference_(reference) {}
 
   std::string Run(Symbol got, Symbol expected, std::string name) {
     for (bool read = false;; read = true) {
@@ -87,7 +88,7 @@ class Comparison {
       const auto in_wanted = std::count(wanted.begin(), wanted.end(), term);
       if (in_wanted == 0) {
         return symbols_.op(term) == SymbolOp::kGarbage
-                   ? absl::StrCat(name, " is added to what was in ", cells_.Name(symbols_.a(term)), " before")
+                   ? absl::StrCat(name, " is added to what was in ", cell_name_(symbols_.a(term)), " before")
                : symbols_.op(term) == SymbolOp::kInitial
                    ? absl::StrCat(name, " is added to that of the former run instead of overwriting it")
                    : absl::StrCat(Contribution(term), " is in ", name, " and does not belong there");
@@ -149,7 +150,7 @@ class Comparison {
 
   std::string Garbage(Symbol got, Symbol expected, const std::string& name) const {
     const std::string buffer =
-        symbols_.a(got) < 0 ? "something that is not declared" : cells_.Name(symbols_.a(got));
+        symbols_.a(got) < 0 ? "something that is not declared" : cell_name_(symbols_.a(got));
     const Symbol call = CallUnder(expected);
     const Opcode opcode = call < 0 ? Opcode::kForward : static_cast<Opcode>(symbols_.b(call));
     if (call >= 0 && opcode != Opcode::kForward) {
@@ -200,16 +201,13 @@ class Comparison {
     switch (symbols_.op(s)) {
       case SymbolOp::kGarbage:
         return symbols_.a(s) < 0 ? "something that nothing has written"
-                                 : absl::StrCat("what happened to be in ", cells_.Name(symbols_.a(s)));
+                                 : absl::StrCat("what happened to be in ", cell_name_(symbols_.a(s)));
       case SymbolOp::kInitial:
         return absl::StrCat(ContentName(outline_, static_cast<BufferKind>(symbols_.a(s)), symbols_.b(s)),
                             " as the run found it");
       case SymbolOp::kFormer:
         return absl::StrCat(ContentName(outline_, static_cast<BufferKind>(symbols_.a(s)), symbols_.b(s)),
                             " of the former run");
-      case SymbolOp::kReceived:
-        return absl::StrCat(symbols_.c(s) != 0 ? "the received gradient of " : "the received ",
-                            outline_.values[symbols_.a(s)].name, " of microbatch ", symbols_.b(s));
       case SymbolOp::kCall:
         return absl::StrCat(ToText(static_cast<Opcode>(symbols_.b(s))), " ",
                             outline_.nodes[symbols_.a(s)].name, OfMicrobatch(s));
@@ -244,16 +242,16 @@ class Comparison {
   }
 
   const Outline& outline_;
-  const Cells& cells_;
+  const CellName& cell_name_;
   const Symbols& symbols_;
   const Reference& reference_;
 };
 
 }  // namespace
 
-std::string FirstDifference(const Outline& outline, const Cells& cells, const Symbols& symbols,
+std::string FirstDifference(const Outline& outline, const CellName& cell_name, const Symbols& symbols,
                             const Reference& reference, Symbol got, Symbol expected, std::string name) {
-  return Comparison(outline, cells, symbols, reference).Run(got, expected, std::move(name));
+  return Comparison(outline, cell_name, symbols, reference).Run(got, expected, std::move(name));
 }
 
 std::string ContentName(const Outline& outline, BufferKind kind, int subject) {

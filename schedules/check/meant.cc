@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/check/meant.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "schedules/check/execution.h"
 #include "schedules/check/first_difference.h"
 #include "schedules/check/reference.h"
 #include "schedules/check/symbols.h"
+#include "schedules/check/together.h"
 #include "schedules/check/violation.h"
 
 namespace tandem::schedules {
@@ -29,124 +32,208 @@ int Rank(BufferKind kind) {
   return static_cast<int>(kFirst.size());
 }
 
+// The programs of one name of all stages.
 class MeantRule {
  public:
-  MeantRule(const Outline& outline, const BuildOptions& options, const Program& program, Symbols& symbols,
-            Reference& reference)
-      : outline_(outline),
-        program_(program),
+  MeantRule(const Outline& undivided, absl::Span<const Stage> stages, std::vector<const Program*> programs,
+            Symbols& symbols, Reference& reference)
+      : undivided_(undivided),
+        stages_(stages),
+        programs_(std::move(programs)),
         symbols_(symbols),
-        reference_(reference),
-        execution_(outline, options, program, symbols) {}
+        reference_(reference) {
+    int first_garbage = 0;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      executions_.emplace_back(stages[s], *programs_[s], symbols, first_garbage);
+      first_garbage += executions_.back().cells().size();
+    }
+  }
 
   absl::Status Run() {
-    execution_.Run();
-    if (absl::Status status = CompareBuffers(); !status.ok()) {
+    if (absl::Status status = Execute(); !status.ok()) {
       return status;
     }
-    return CompareSent();
+    return CompareBuffers();
   }
 
  private:
-  absl::Status CompareBuffers() {
-    BufferId different = -1;
-    for (BufferId b = 0; b < static_cast<int>(program_.buffers.size()); ++b) {
-      const Buffer& buffer = program_.buffers[b];
-      if (buffer.life == Life::kLocal) {
-        break;
+  // Several stages in an order of rule 4; one in issue order.
+  absl::Status Execute() {
+    if (stages_.size() == 1) {
+      const Outline& outline = stages_.front().outline;
+      if (!outline.received.empty() || !outline.sent.empty()) {
+        return Violation(kMeant, *programs_.front(),
+                         absl::StrCat("is stage ", outline.stage, "'s alone; check all stages together"));
       }
-      if (DifferentPart(b) >= 0 &&
-          (different < 0 || Rank(buffer.kind) < Rank(program_.buffers[different].kind))) {
-        different = b;
+      for (const Instruction& instruction : programs_.front()->instructions) {
+        Execute(0, instruction);
       }
-    }
-    if (different < 0) {
       return absl::OkStatus();
     }
-    const Buffer& buffer = program_.buffers[different];
-    const int part = DifferentPart(different);
-    const std::string of_part = buffer.parts.empty() || buffer.kind == BufferKind::kOptimizerState
-                                    ? ""
-                                    : absl::StrCat(", ", buffer.parts[part].name);
-    return Violation(
-        kMeant, program_,
-        FirstDifference(outline_, execution_.cells(), symbols_, reference_,
-                        execution_.cell(execution_.cells().Of(different, false).begin + part),
-                        Expected(buffer, part),
-                        absl::StrCat(ContentName(outline_, buffer.kind, buffer.subject), of_part)));
+    std::vector<const Outline*> outlines;
+    for (const Stage& stage : stages_) {
+      outlines.push_back(&stage.outline);
+    }
+    const absl::StatusOr<std::vector<Ended>> order = RunTogether(outlines, programs_);
+    if (!order.ok()) {
+      return order.status();
+    }
+    for (const Ended ended : *order) {
+      Execute(ended.stage, programs_[ended.stage]->instructions[ended.instruction]);
+    }
+    return absl::OkStatus();
   }
 
-  Symbol Expected(const Buffer& buffer, int part) {
-    return reference_.Final(buffer.kind, buffer.subject, buffer.parts.empty() ? -1 : part,
-                            static_cast<int>(buffer.parts.size()));
+  void Execute(int stage, const Instruction& in) {
+    switch (in.opcode) {
+      case Opcode::kSend:
+        carried_ = executions_[stage].Sent(in);
+        break;
+      case Opcode::kReceive:
+        executions_[stage].Receive(in, carried_);
+        break;
+      case Opcode::kGradientNorm:
+        norms_.push_back(&in);
+        if (norms_.size() == stages_.size()) {
+          EndNorms();
+        }
+        break;
+      default:
+        executions_[stage].Run(in);
+    }
+  }
+
+  // One sum over all stages, which does not depend on who has which unit.
+  void EndNorms() {
+    std::vector<std::pair<UnitId, Symbol>> terms;
+    std::vector<Symbol> inputs;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      executions_[s].ReadNorm(*norms_[s], terms, inputs);
+    }
+    std::stable_sort(terms.begin(), terms.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Symbol> reads;
+    for (const auto& [unit, symbol] : terms) {
+      reads.push_back(symbol);
+    }
+    inputs.erase(std::unique(inputs.begin(), inputs.end()), inputs.end());
+    reads.insert(reads.end(), inputs.begin(), inputs.end());
+    const Symbol outcome = symbols_.Of(SymbolOp::kNorm, 0, 0, 0, absl::MakeConstSpan(reads));
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      executions_[s].EndNorm(*norms_[s], outcome);
+    }
+    norms_.clear();
+  }
+
+  absl::Status CompareBuffers() {
+    int stage = 0;
+    const Buffer* different = nullptr;
+    int part = -1;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      const std::vector<Buffer>& buffers = programs_[s]->buffers;
+      for (BufferId b = 0; b < static_cast<int>(buffers.size()) && buffers[b].life != Life::kLocal; ++b) {
+        const int of_buffer = DifferentPart(static_cast<int>(s), b);
+        if (of_buffer >= 0 && (different == nullptr || Rank(buffers[b].kind) < Rank(different->kind))) {
+          stage = static_cast<int>(s);
+          different = &buffers[b];
+          part = of_buffer;
+        }
+      }
+    }
+    if (different == nullptr) {
+      return absl::OkStatus();
+    }
+    const Execution& execution = executions_[stage];
+    const std::string of_part = different->parts.empty() || different->kind == BufferKind::kOptimizerState
+                                    ? ""
+                                    : absl::StrCat(", ", different->parts[part].name);
+    const auto buffer = static_cast<BufferId>(different - programs_[stage]->buffers.data());
+    return Violation(
+        kMeant, *programs_[stage],
+        absl::StrCat(
+            stages_.size() > 1 ? absl::StrCat("stage ", stages_[stage].outline.stage, ": ") : "",
+            FirstDifference(
+                undivided_, [this](int garbage) { return NameOf(garbage); }, symbols_, reference_,
+                execution.cell(execution.cells().Of(buffer, false).begin + part),
+                Expected(stage, *different, part),
+                absl::StrCat(ContentName(undivided_, different->kind, execution.SubjectOf(*different)),
+                             of_part))));
+  }
+
+  std::string NameOf(int garbage) const {
+    for (const Execution& execution : executions_) {
+      if (garbage < execution.cells().size()) {
+        return execution.cells().Name(garbage);
+      }
+      garbage -= execution.cells().size();
+    }
+    return "?";
+  }
+
+  Symbol Expected(int stage, const Buffer& buffer, int part) {
+    return reference_.Final(buffer.kind, executions_[stage].SubjectOf(buffer),
+                            buffer.parts.empty() ? -1 : part, static_cast<int>(buffer.parts.size()));
   }
 
   // -1: all are as expected.
-  int DifferentPart(BufferId b) {
-    const Cells::Range range = execution_.cells().Of(b, false);
+  int DifferentPart(int stage, BufferId b) {
+    const Execution& execution = executions_[stage];
+    const Cells::Range range = execution.cells().Of(b, false);
     for (int cell = range.begin; cell < range.end; ++cell) {
-      if (execution_.cell(cell) != Expected(program_.buffers[b], cell - range.begin)) {
+      if (execution.cell(cell) != Expected(stage, programs_[stage]->buffers[b], cell - range.begin)) {
         return cell - range.begin;
       }
     }
     return -1;
   }
 
-  absl::Status CompareSent() {
-    const auto name = [&](const auto& key) {
-      const auto [value, gradient, microbatch] = key;
-      return absl::StrCat(gradient ? "the gradient of " : "", outline_.values[value].name, " of microbatch ",
-                          microbatch);
-    };
-    for (const auto& [key, symbol] : reference_.sent()) {
-      const auto found = execution_.sent().find(key);
-      if (found == execution_.sent().end()) {
-        return Violation(kMeant, program_, absl::StrCat(name(key), " is not sent"));
-      }
-      if (found->second.size() > 1) {
-        return Violation(kMeant, program_, absl::StrCat(name(key), " is sent more than once"));
-      }
-      if (found->second.front() != symbol) {
-        return Violation(kMeant, program_,
-                         FirstDifference(outline_, execution_.cells(), symbols_, reference_,
-                                         found->second.front(), symbol, name(key)));
-      }
-    }
-    for (const auto& [key, symbols] : execution_.sent()) {
-      if (reference_.sent().count(key) == 0) {
-        return Violation(kMeant, program_, absl::StrCat(name(key), " is sent and nobody is to have it"));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  const Outline& outline_;
-  const Program& program_;
+  const Outline& undivided_;
+  const absl::Span<const Stage> stages_;
+  const std::vector<const Program*> programs_;
   Symbols& symbols_;
   Reference& reference_;
-  Execution execution_;
+  std::vector<Execution> executions_;
+  Symbol carried_ = -1;                    // by the send that ended last
+  std::vector<const Instruction*> norms_;  // by stage: those that have come to it
 };
 
 }  // namespace
 
-absl::Status CheckMeant(const Outline& outline, const BuildOptions& options, const StagePrograms& stage) {
-  for (const Program* program : stage.All()) {
+absl::Status CheckMeant(const Outline& undivided, const BuildOptions& options, absl::Span<const Stage> stages,
+                        absl::Span<const StagePrograms* const> programs) {
+  for (const auto member :
+       {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
+    std::vector<const Program*> of_name;
+    for (const StagePrograms* stage : programs) {
+      of_name.push_back(&(stage->*member));
+    }
+    if (std::all_of(of_name.begin(), of_name.end(),
+                    [](const Program* program) { return program->instructions.empty(); })) {
+      continue;
+    }
     Symbols symbols;
-    Reference reference(outline, options, symbols);
-    if (program == &stage.train || program == &stage.update) {
+    Reference reference(undivided, options, symbols);
+    if (member == &StagePrograms::train || member == &StagePrograms::update) {
       reference.Update();
     }
-    if (program == &stage.train || program == &stage.begin) {
+    if (member == &StagePrograms::train || member == &StagePrograms::begin) {
       reference.Step();
     }
-    if (program == &stage.validate) {
+    if (member == &StagePrograms::validate) {
       reference.Validate();
     }
-    if (absl::Status status = MeantRule(outline, options, *program, symbols, reference).Run(); !status.ok()) {
+    if (absl::Status status = MeantRule(undivided, stages, std::move(of_name), symbols, reference).Run();
+        !status.ok()) {
       return status;
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckMeant(const Outline& outline, const BuildOptions& options, const StagePrograms& stage) {
+  const Stage only = OnlyStage(outline);
+  const StagePrograms* const programs = &stage;
+  return CheckMeant(outline, options, absl::MakeConstSpan(&only, 1), absl::MakeConstSpan(&programs, 1));
 }
 
 }  // namespace tandem::schedules

@@ -11,9 +11,9 @@ namespace tandem::schedules {
 namespace {
 
 // All operands of one pass, or of a half.
-std::vector<PassOperand> OperandsOf(const Outline& outline, NodeId node, Opcode opcode) {
+std::vector<PassOperand> OperandsOf(const Node& node, Opcode opcode) {
   std::vector<PassOperand> operands;
-  ListOperands(outline.nodes[node], opcode, {}, /*trains=*/true, operands);
+  ListOperands(node, opcode, {}, /*trains=*/true, operands);
   std::erase_if(operands, [](const PassOperand& o) { return o.role == Role::kScratch; });
   return operands;
 }
@@ -25,10 +25,10 @@ bool IsRead(const PassOperand& operand) {
 
 }  // namespace
 
-void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode pass, int microbatch,
+void RunPass(Symbols& symbols, const Node& node, NodeId number, Opcode pass, int microbatch,
              PassMemory& memory) {
   const Opcode opcode = pass == Opcode::kRecompute ? Opcode::kForward : pass;
-  const std::vector<PassOperand> operands = OperandsOf(outline, node, opcode);
+  const std::vector<PassOperand> operands = OperandsOf(node, opcode);
   std::vector<Symbol> reads;
   reads.reserve(operands.size());
   for (const PassOperand& operand : operands) {
@@ -36,8 +36,8 @@ void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode pass,
       reads.push_back(memory.Read(operand));
     }
   }
-  const bool reads_inputs = AccessOf(outline.nodes[node], opcode).reads_inputs;
-  const Symbol call = symbols.Of(SymbolOp::kCall, node, static_cast<int>(opcode),
+  const bool reads_inputs = AccessOf(node, opcode).reads_inputs;
+  const Symbol call = symbols.Of(SymbolOp::kCall, number, static_cast<int>(opcode),
                                  reads_inputs ? microbatch : -1, absl::MakeConstSpan(reads));
   int place = 0;
   for (const PassOperand& operand : operands) {
@@ -48,7 +48,7 @@ void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode pass,
 }
 
 std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int argument) {
-  for (const PassOperand& operand : OperandsOf(outline, node, opcode)) {
+  for (const PassOperand& operand : OperandsOf(outline.nodes[node], opcode)) {
     if (!IsRead(operand) || argument-- > 0) {
       continue;
     }

@@ -19,8 +19,9 @@ class PassMemory {
 };
 
 // What a pass makes of what it reads: one symbol for each thing that it writes, made of the node, the pass,
-// its place, and all that this pass reads. A Recompute is the Forward.
-void RunPass(Symbols& symbols, const Outline& outline, NodeId node, Opcode pass, int microbatch,
+// its place, and all that this pass reads. A Recompute is the Forward. number: the node's in the undivided
+// outline.
+void RunPass(Symbols& symbols, const Node& node, NodeId number, Opcode pass, int microbatch,
              PassMemory& memory);
 
 // "layers.0.mlp.hidden": the name of what a pass reads as its argument-th.

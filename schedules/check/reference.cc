@@ -27,12 +27,6 @@ class Reference::Microbatch : public PassMemory {
     for (size_t u = 0; u < contributions_.size(); ++u) {
       contributions_[u].assign(outline.units[u].parts.size(), -1);
     }
-    for (const Boundary& boundary : outline.received) {
-      values_[boundary.value] = reference.symbols_.Of(SymbolOp::kReceived, boundary.value, number, 0);
-    }
-    for (const Boundary& boundary : outline.sent) {
-      gradients_[boundary.value] = reference.symbols_.Of(SymbolOp::kReceived, boundary.value, number, 1);
-    }
   }
 
   int number() const { return number_; }
@@ -40,7 +34,7 @@ class Reference::Microbatch : public PassMemory {
   void SetValue(ValueId value, Symbol symbol) { values_[value] = symbol; }
 
   void Run(NodeId node, Opcode opcode) {
-    RunPass(reference_.symbols_, reference_.outline_, node, opcode, number_, *this);
+    RunPass(reference_.symbols_, reference_.outline_.nodes[node], node, opcode, number_, *this);
   }
 
   // What nothing wrote yet is an expression of its own: no program computes it.
@@ -211,9 +205,6 @@ void Reference::Forward(Microbatch& microbatch) {
     Set(BufferKind::kLosses, loss, microbatch.Value(loss), microbatch.number());
     Set(BufferKind::kHostLosses, loss, microbatch.Value(loss), microbatch.number());
   }
-  for (const Boundary& boundary : outline_.sent) {
-    sent_[{boundary.value, false, microbatch.number()}] = microbatch.Value(boundary.value);
-  }
 }
 
 void Reference::Backward(Microbatch& microbatch) {
@@ -222,9 +213,6 @@ void Reference::Backward(Microbatch& microbatch) {
     if (HasWeightHalf(outline_.nodes[n])) {
       microbatch.Run(n, Opcode::kBackwardWeight);
     }
-  }
-  for (const Boundary& boundary : outline_.received) {
-    sent_[{boundary.value, true, microbatch.number()}] = microbatch.Gradient(boundary.value);
   }
 }
 

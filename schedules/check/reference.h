@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <tuple>
 #include <vector>
 
@@ -23,11 +22,12 @@ namespace tandem::schedules {
 //     order of the ranks; where it leaves partial sums: all microbatches of a rank, then once in the order
 //     of the ranks; last, where the outer axis leaves partial sums, in the order of the outer ranks
 //
-// There are no streams and no memory here: every microbatch after the other, every node after the other, on
-// what buffers hold when the run starts. `train` is Update() and then Step(): it means what `update` and then
-// `begin` mean.
+// There are no stages, no streams and no memory here: every microbatch after the other, every node after the
+// other, on what buffers hold when the run starts. `train` is Update() and then Step(): it means what
+// `update` and then `begin` mean.
 class Reference {
  public:
+  // Of the undivided outline.
   Reference(const Outline& outline, const BuildOptions& options, Symbols& symbols);
 
   // Optimizer steps on the gradients and the outcome that the former run left, and states by what was
@@ -40,10 +40,6 @@ class Reference {
   // What a persistent buffer, or this run's element of a ring, holds in the end: one of its parts, or all of
   // it where part is -1.
   Symbol Final(BufferKind kind, int subject, int part, int num_parts) const;
-
-  // What goes to other stages: (value, gradient, microbatch) -> symbol.
-  using Sent = std::map<std::tuple<ValueId, bool, int>, Symbol>;
-  const Sent& sent() const { return sent_; }
 
   // The microbatch whose pass that call is; -1: none that the reference runs.
   int MicrobatchOf(Symbol call) const;
@@ -67,10 +63,9 @@ class Reference {
   Symbols& symbols_;
   absl::flat_hash_map<std::tuple<BufferKind, int, int>, Symbol> state_;  // what differs from the run's start
   std::vector<std::vector<Symbol>> parameters_;                          // unit x part
-  std::vector<std::vector<int>> num_writers_;  // unit x part: passes that write its gradient
-  std::vector<std::vector<bool>> is_sum_;      // of several passes, or within one
-  std::vector<Symbol> full_;                   // per unit: contributions that one rank has added up
-  Sent sent_;
+  std::vector<std::vector<int>> num_writers_;      // unit x part: passes that write its gradient
+  std::vector<std::vector<bool>> is_sum_;          // of several passes, or within one
+  std::vector<Symbol> full_;                       // per unit: contributions that one rank has added up
   absl::flat_hash_map<Symbol, int> microbatches_;  // by call
 };
 

@@ -14,16 +14,16 @@ namespace tandem::schedules {
 // two costs nothing and says: the same arithmetic on the same data in the same order, and so the same bits.
 //
 // An expression is a function of the rank, since all ranks run one text: "the weights" is each rank's shard,
-// and a collective is an operator on that function. Gather(X) has, on every rank, X of all ranks.
+// and a collective is an operator on that function. Gather(X) has, on every rank, X of all ranks. Nodes,
+// values, units and states are those of the undivided outline, whatever stage has them.
 
 using Symbol = int;
 
 enum class SymbolOp : uint8_t {
-  kGarbage,   // a: number; equal to nothing else
-  kInitial,   // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
-              // holds at the start of a run
-  kFormer,    // a: kind, b: subject; what the former run's element holds
-  kReceived,  // a: value, b: microbatch, c: 1 for its gradient; what the other stage sends
+  kGarbage,  // a: number; equal to nothing else
+  kInitial,  // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
+             // holds at the start of a run
+  kFormer,   // a: kind, b: subject; what the former run's element holds
   kCall,  // a: node, b: opcode (Recompute: Forward), c: microbatch where it reads the run's inputs, or -1; of
           // all that the pass reads
   kOutput,  // a: place; of a kCall or kOptimizer

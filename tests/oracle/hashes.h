@@ -15,7 +15,6 @@ enum class Operation : uint64_t {
   kInitial = 1,  // kind, subject, element, rank: what is in memory before the first run
   kGarbage,      // address, rank
   kGivenByHost,  // run, kind, subject, rank
-  kReceived,     // run, value, microbatch, gradient, rank
   kSlice,        // offset, bytes, of something written as a whole
   kJoin,         // several parts, each written on its own
   kTorn,         // whatever was found in some bytes

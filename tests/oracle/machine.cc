@@ -204,25 +204,8 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
       }
       break;
     }
-    case Opcode::kSend: {
-      const bool gradient = program.buffers[in.operands[0].buffer].kind == BufferKind::kActivationGradient;
-      std::vector<Hash>& sent =
-          observations_["run " + std::to_string(run) + " sends " + (gradient ? "d " : "") +
-                        outline_.values[in.target].name + " mb " + std::to_string(in.microbatch)];
-      const std::vector<Hash> hashes = Get(program, in.operands[0], run);
-      sent.insert(sent.end(), hashes.begin(), hashes.end());
-      break;
-    }
-    case Opcode::kReceive: {
-      const bool gradient = program.buffers[in.operands[0].buffer].kind == BufferKind::kActivationGradient;
-      std::vector<Hash> received;
-      for (int r = 0; r < ranks_.size(); ++r) {
-        received.push_back(
-            HashOf(Operation::kReceived, {U(run), U(in.target), U(in.microbatch), gradient ? 1U : 0U, U(r)}));
-      }
-      Set(program, in.operands[0], run, received);
-      break;
-    }
+    case Opcode::kSend:
+    case Opcode::kReceive:
     case Opcode::kHostWait:
     case Opcode::kFill:
       break;

@@ -15,7 +15,7 @@
 namespace tandem::oracle {
 
 // What can be seen of a sequence of runs, per rank: persistent buffers and rings in the end, what the host
-// read of every run, what went to other stages. Named, for messages.
+// read of every run. Named, for messages.
 using Observations = std::map<std::string, std::vector<Hash>>;
 
 // The memory of all ranks of a stage, and what instructions do to it. An instruction happens on all ranks at

@@ -20,8 +20,9 @@ namespace {
 
 class Pipeline {
  public:
-  Pipeline(const std::vector<Outline>& outlines, const std::vector<const Program*>& programs)
-      : outlines_(outlines), programs_(programs) {
+  Pipeline(const std::vector<Outline>& outlines, const std::vector<const Program*>& programs,
+           std::vector<Ended>* order)
+      : outlines_(outlines), programs_(programs), order_(order) {
     for (int s = 0; s < static_cast<int>(programs.size()); ++s) {
       std::map<std::tuple<std::string, std::string, bool>, int> counts;
       Stage stage;
@@ -48,7 +49,11 @@ class Pipeline {
         }
         for (int i = 0; i < stages_[s].issued; ++i) {
           if (stages_[s].state[i] == State::kNotYet && CanStart(s, i)) {
-            stages_[s].state[i] = Meets(At(s, i)) ? State::kStarted : State::kEnded;
+            if (Meets(At(s, i))) {
+              stages_[s].state[i] = State::kStarted;
+            } else {
+              End(s, i);
+            }
             any = true;
           }
         }
@@ -89,6 +94,13 @@ class Pipeline {
   const Instruction& At(int s, int i) const { return programs_[s]->instructions[i]; }
   const schedules::CommunicatorUse& Use(int s, int i) const {
     return programs_[s]->communicators[At(s, i).communicator];
+  }
+
+  void End(int s, int i) {
+    stages_[s].state[i] = State::kEnded;
+    if (order_ != nullptr) {
+      order_->emplace_back(s, i);
+    }
   }
 
   // Whether the next instruction's stream has room for it.
@@ -171,7 +183,7 @@ class Pipeline {
     }
     if (met.size() == (in.opcode == Opcode::kSend ? 2 : stages_.size())) {
       for (const auto& [stage, k] : met) {
-        stages_[stage].state[k] = State::kEnded;
+        End(stage, k);
       }
       any = true;
     }
@@ -180,14 +192,16 @@ class Pipeline {
 
   const std::vector<Outline>& outlines_;
   const std::vector<const Program*>& programs_;
+  std::vector<Ended>* const order_;
   std::vector<Stage> stages_;
 };
 
 }  // namespace
 
 std::optional<std::string> FindHarmTogether(const std::vector<Outline>& outlines,
-                                            const std::vector<const Program*>& programs) {
-  return Pipeline(outlines, programs).Run();
+                                            const std::vector<const Program*>& programs,
+                                            std::vector<Ended>* order) {
+  return Pipeline(outlines, programs, order).Run();
 }
 
 }  // namespace tandem::oracle

@@ -9,12 +9,13 @@
 #include <random>
 #include <string>
 
-#include "schedules/build/program_builder.h"
-#include "schedules/check/agreed.h"
 #include "schedules/check/check.h"
 #include "schedules/passes/passes.h"
+#include "tests/oracle/explorer.h"
+#include "tests/oracle/merged_stages.h"
 #include "tests/oracle/mutations.h"
-#include "tests/schedules/dense_stages.h"
+#include "tests/oracle/step_reference.h"
+#include "tests/schedules/divided_job.h"
 #include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -23,7 +24,17 @@ namespace {
 
 using schedules::StagePrograms;
 
-// Two programs of the same machine, written apart.
+// What stages that get to the end compute otherwise than the undivided step, by the oracle's own arithmetic.
+std::optional<std::string> WrongMeaning(const schedules::DividedJob& job) {
+  const StagePrograms merged = MergeStages(job.stages, job.programs);
+  const Explorer explorer(job.undivided, job.options, merged,
+                          {&merged.begin, &merged.train, &merged.update, &merged.validate});
+  return FirstDifference(
+      ReferenceOf(job.undivided, job.options, merged, {"begin", "train", "update", "validate"}),
+      explorer.RunInIssueOrder());
+}
+
+// Two programs of the same machine and arithmetic, written apart.
 TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
   const uint64_t new_seed = std::random_device{}();
   std::map<std::string, int> counts;
@@ -31,41 +42,48 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
     std::cout << "seed " << seed << "\n";
     std::mt19937_64 random(seed);
     for (int k = 0; k < 700; ++k) {
-      const std::vector<schedules::Outline> outlines = schedules::TwoStages();
       const int num_microbatches = 1 + static_cast<int>(random() % 4);
       const bool one_f_one_b = random() % 4 != 0;
-      std::vector<schedules::BuildOptions> options;
-      std::vector<StagePrograms> stages;
-      for (const schedules::Outline& outline : outlines) {
-        options.push_back(schedules::OptionsFor(outline, "zero3", num_microbatches, 2));
-        options.back().prefetch = static_cast<int>(random() % 3);
-        stages.push_back(schedules::BuildStage(outline, options.back(),
-                                               one_f_one_b ? schedules::OneFOneB(outline, 2, num_microbatches)
-                                                           : schedules::Sequential(outline, num_microbatches),
-                                               schedules::ForwardOnly(outline, 1))
-                             .value());
+      schedules::DividedJob job = schedules::DenseStages(2, 1, num_microbatches);
+      std::vector<schedules::Outline> outlines;
+      for (int s = 0; s < 2; ++s) {
+        outlines.push_back(job.stages[s].outline);
+        job.options.prefetch = static_cast<int>(random() % 3);
+        job.Build(s, one_f_one_b ? schedules::OneFOneB(outlines[s], 2, num_microbatches)
+                                 : schedules::Sequential(outlines[s], num_microbatches));
       }
+      std::vector<StagePrograms>& stages = job.programs;
       const size_t changed = random() % 2;
-      const auto mutate = random() % 3 == 0 ? Mutate : MoveExchange;
+      const auto mutate = random() % 2 == 0 ? Mutate : MoveExchange;
       const Mutant mutant = mutate(outlines[changed], stages[changed], random);
       stages[changed] = mutant.stage;
-      if (!CheckStage(outlines[changed], options[changed], stages[changed]).ok()) {
+      if (!CheckAlone(outlines[changed], OptionsOf(job.options, job.stages[changed].origin), stages[changed])
+               .ok()) {
         ++counts["refused alone"];
         continue;
       }
-      const absl::Status status = CheckStagesAgree(outlines, stages);
       std::optional<std::string> harm;
-      for (const auto member : {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::validate}) {
+      for (const auto member :
+           {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
         if (!harm) {
           harm = FindHarmTogether(outlines, {&(stages[0].*member), &(stages[1].*member)});
         }
       }
-      ++counts[std::string(harm ? "harmful" : "harmless") + (status.ok() ? " accepted" : " refused")];
-      if (harm && status.ok()) {
+      EXPECT_EQ(harm.has_value(), !job.CheckTogether().empty()) << mutant.change;
+      const bool ends = !harm;
+      if (ends) {
+        harm = WrongMeaning(job);
+      }
+      const std::string refusal = job.Check();
+      ++counts[std::string(!harm  ? "harmless"
+                           : ends ? "wrong"
+                                  : "harmful") +
+               (refusal.empty() ? " accepted" : " refused")];
+      if (harm && refusal.empty()) {
         ADD_FAILURE() << "accepted, but harmful: " << mutant.change << "\n  " << *harm;
       }
-      if (!harm && !status.ok()) {
-        ADD_FAILURE() << "refused, but harmless: " << mutant.change << "\n  " << status.message();
+      if (!harm && !refusal.empty()) {
+        ADD_FAILURE() << "refused, but harmless: " << mutant.change << "\n  " << refusal;
       }
     }
   }
@@ -74,34 +92,27 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
   }
   std::cout << "\n";
   EXPECT_GT(counts["harmful refused"], 5) << "hardly anything stood still";
+  EXPECT_GT(counts["wrong refused"], 20) << "hardly anything meant something else";
   EXPECT_GT(counts["harmless accepted"], 100);
 }
 
-// The programs of the stages under 1F1B, within budgets between the least (share 0) and the default of each.
-std::vector<StagePrograms> WithinBudgets(const std::vector<schedules::Outline>& outlines,
-                                         int num_microbatches, int prefetch, double share) {
-  std::vector<StagePrograms> stages;
-  for (const schedules::Outline& outline : outlines) {
-    schedules::BuildOptions options = schedules::OptionsFor(outline, "zero3", num_microbatches, 2);
-    options.prefetch = prefetch;
-    const auto build = [&] {
-      return schedules::BuildStage(
-          outline, options, schedules::OneFOneB(outline, static_cast<int>(outlines.size()), num_microbatches),
-          schedules::ForwardOnly(outline, 1));
-    };
-    const StagePrograms by_default = build().value();
+// Builds the stages within budgets between the least (share 0) and the default of each.
+void BuildWithinBudgets(double share, schedules::DividedJob& job) {
+  for (size_t s = 0; s < job.stages.size(); ++s) {
+    const schedules::PassList passes = schedules::OneFOneB(
+        job.stages[s].outline, static_cast<int>(job.stages.size()), job.options.num_microbatches);
+    job.options.budget_bytes = 0;
+    job.Build(static_cast<int>(s), passes);
     schedules::Budgets most;
-    for (const schedules::Program* program : by_default.All()) {
+    for (const schedules::Program* program : job.programs[s].All()) {
       const schedules::Budgets budgets = schedules::BudgetsOf(*program);
       most.least = std::max(most.least, budgets.least);
       most.by_default = std::max(most.by_default, budgets.by_default);
     }
-    options.budget_bytes =
+    job.options.budget_bytes =
         most.least + static_cast<int64_t>(share * static_cast<double>(most.by_default - most.least));
-    stages.push_back(build().value());
-    EXPECT_EQ(CheckStage(outline, options, stages.back()), absl::OkStatus());
+    job.Build(static_cast<int>(s), passes);
   }
-  return stages;
 }
 
 int MemoryWaits(const schedules::Program& program) {
@@ -114,39 +125,45 @@ int MemoryWaits(const schedules::Program& program) {
 }
 
 // What crosses is most of what is alive, and no backward reads it: memory waits are for exchanges.
-void WidenBoundaries(std::vector<schedules::Outline>& outlines) {
-  for (schedules::Outline& outline : outlines) {
-    for (const auto* boundaries : {&outline.received, &outline.sent}) {
-      for (const schedules::Boundary& boundary : *boundaries) {
-        schedules::Value& value = outline.values[boundary.value];
-        value.bytes = value.gradient_bytes = schedules::Fixed(int64_t{1} << 30);
-        for (schedules::Node& node : outline.nodes) {
-          std::erase(node.backward_input.reads, boundary.value);
-          std::erase(node.backward_weight.reads, boundary.value);
-        }
+schedules::Outline WithWideBoundaries(int num_stages, int layers) {
+  schedules::Outline outline = schedules::SmallDecoder(num_stages * layers);
+  const auto stages = DivideIntoStages(outline, schedules::ByLayers(outline, num_stages));
+  for (const schedules::Stage& stage : *stages) {
+    for (const schedules::Boundary& boundary : stage.outline.received) {
+      const schedules::ValueId crosses = stage.origin.values[boundary.value];
+      schedules::Value& value = outline.values[crosses];
+      value.bytes = value.gradient_bytes = schedules::Fixed(int64_t{1} << 30);
+      for (schedules::Node& node : outline.nodes) {
+        std::erase(node.backward_input.reads, crosses);
+        std::erase(node.backward_weight.reads, crosses);
       }
     }
   }
+  return outline;
 }
 
 TEST(PipelineTest, MemoryWaitsHoldUpNoStage) {
   int waits = 0;
   for (const int num_stages : {2, 3, 4}) {
     for (const int layers : {1, 2}) {
-      std::vector<schedules::Outline> outlines = schedules::DenseStages(num_stages, layers);
-      WidenBoundaries(outlines);
+      const schedules::Outline outline = WithWideBoundaries(num_stages, layers);
       for (const int microbatches : {1, 2, 3, 5, 8}) {
         for (const int prefetch : {0, 1, 2}) {
           for (const double share : {0.0, 0.3, 1.0}) {
             SCOPED_TRACE(testing::Message()
                          << num_stages << " stages, " << layers << " layers, " << microbatches
                          << " microbatches, prefetch " << prefetch << ", share " << share);
-            const std::vector<StagePrograms> stages = WithinBudgets(outlines, microbatches, prefetch, share);
-            EXPECT_EQ(CheckStagesAgree(outlines, stages), absl::OkStatus());
+            schedules::BuildOptions options = schedules::OptionsFor(outline, "zero3", microbatches, 2);
+            options.prefetch = prefetch;
+            schedules::DividedJob job(outline, schedules::ByLayers(outline, num_stages), options);
+            BuildWithinBudgets(share, job);
+            EXPECT_EQ(job.Check(), "");
+            std::vector<schedules::Outline> outlines;
             std::vector<const schedules::Program*> programs;
-            for (const StagePrograms& stage : stages) {
-              programs.push_back(&stage.train);
-              waits += MemoryWaits(stage.train);
+            for (int stage = 0; stage < num_stages; ++stage) {
+              outlines.push_back(job.stages[stage].outline);
+              programs.push_back(&job.programs[stage].train);
+              waits += MemoryWaits(job.programs[stage].train);
             }
             EXPECT_EQ(FindHarmTogether(outlines, programs), std::nullopt);
           }

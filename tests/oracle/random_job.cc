@@ -190,7 +190,7 @@ void BuildPrograms(const PassList& train, std::mt19937_64& random, Job& job) {
 
 Job RandomJob(std::mt19937_64& random) {
   Job job;
-  switch (Below(random, 8)) {
+  switch (Below(random, 7)) {
     case 0:
       job.outline = schedules::SmallDecoder(1);
       job.name = "small";
@@ -208,10 +208,6 @@ Job RandomJob(std::mt19937_64& random) {
       job.name = "moe";
       break;
     case 4:
-      job.outline = schedules::TwoStages()[Below(random, 2)];
-      job.name = "stage " + std::to_string(job.outline.stage);
-      break;
-    case 5:
       job.outline = OfModel(SmallConfig(1 + Below(random, 2), Below(random, 2) == 0));
       job.name = "model " + std::to_string(job.outline.units.size());
       break;
@@ -225,7 +221,7 @@ Job RandomJob(std::mt19937_64& random) {
   ChooseOptions(num_microbatches, random, job);
   PassList train = schedules::Sequential(job.outline, num_microbatches);
   if (Below(random, 2) == 0) {
-    const bool any = Below(random, 2) == 0 || !job.outline.received.empty() || !job.outline.sent.empty();
+    const bool any = Below(random, 2) == 0;
     train = any ? Interleaved(job.outline, num_microbatches, random)
                 : schedules::Overlapped(job.outline, num_microbatches);
     job.options.hold = 1;

@@ -336,17 +336,6 @@ class StepReference {
     }
   }
 
-  Hashes Received(int value, int m, bool gradient) const {
-    return ForRanks([&](int r) {
-      return HashOf(Operation::kReceived, {U(run_), U(value), U(m), gradient ? 1U : 0U, U(r)});
-    });
-  }
-
-  void Send(int value, int m, bool gradient, const Hashes& hashes) {
-    observed_["run " + std::to_string(run_) + " sends " + (gradient ? "d " : "") +
-              outline_.values[value].name + " mb " + std::to_string(m)] = hashes;
-  }
-
   void Microbatch(int m, bool trains, bool last) {
     Values v;
     if (outline_.batch >= 0) {
@@ -358,9 +347,6 @@ class StepReference {
       });
       Set(BufferKind::kBatch, outline_.batch, v.values[outline_.batch], m);
     }
-    for (const auto& boundary : outline_.received) {
-      v.values[boundary.value] = Received(boundary.value, m, false);
-    }
     for (int n = 0; n < static_cast<int>(outline_.nodes.size()); ++n) {
       Pass(n, Opcode::kForward, outline_.nodes[n].forward, m, trains, v);
     }
@@ -368,14 +354,8 @@ class StepReference {
       Set(BufferKind::kLosses, loss, v.values[loss], m);
       Set(BufferKind::kHostLosses, loss, v.values[loss], m);
     }
-    for (const auto& boundary : outline_.sent) {
-      Send(boundary.value, m, false, v.values[boundary.value]);
-    }
     if (!trains) {
       return;
-    }
-    for (const auto& boundary : outline_.sent) {
-      v.gradients[boundary.value] = Received(boundary.value, m, true);
     }
     for (int n = static_cast<int>(outline_.nodes.size()) - 1; n >= 0; --n) {
       const Node& node = outline_.nodes[n];
@@ -383,9 +363,6 @@ class StepReference {
       if (!node.backward_weight.parameter_gradients.empty()) {
         Pass(n, Opcode::kBackwardWeight, node.backward_weight, m, trains, v);
       }
-    }
-    for (const auto& boundary : outline_.received) {
-      Send(boundary.value, m, true, v.gradients[boundary.value]);
     }
     for (int u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
       if (!outline_.units[u].frozen) {

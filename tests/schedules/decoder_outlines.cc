@@ -2,8 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "platform/check.h"
-#include "tests/schedules/dense_stages.h"
 #include "tests/schedules/outline_pieces.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -14,42 +12,25 @@ class DenseBuilder {
  public:
   DenseBuilder(const DecoderSize& size, bool tied) : s_(size), tied_(tied) {}
 
-  // Layers [first, last) of s_.layers.
-  Outline Build(int first, int last) {
-    const bool has_embedding = first == 0;
-    const bool has_head = last == s_.layers;
-    TANDEM_CHECK(!tied_ || (has_embedding && has_head), "a tied head is on the embedding's stage");
-    for (int layer = first; layer < last; ++layer) {
-      if (layer == first && has_embedding) {
-        embedding_ = AddUnit(outline_, "embedding", s_.layers, {"table"}, {s_.vocabulary * s_.hidden});
-      }
+  Outline Build() {
+    embedding_ = AddUnit(outline_, "embedding", s_.layers, {"table"}, {s_.vocabulary * s_.hidden});
+    for (int layer = 0; layer < s_.layers; ++layer) {
       AddUnit(outline_, absl::StrCat("layers.", layer), layer, {"attention", "mlp"},
               {s_.hidden * (2 * s_.hidden + 2 * s_.key_value + 1), s_.hidden * (3 * s_.inner + 1)});
     }
-    if (has_head) {
-      head_ = tied_ ? AddUnit(outline_, "head", s_.layers + 1, {"norm"}, {s_.hidden})
-                    : AddUnit(outline_, "head", s_.layers + 1, {"norm", "table"},
-                              {s_.hidden, s_.vocabulary * s_.hidden});
-    }
+    head_ = tied_ ? AddUnit(outline_, "head", s_.layers + 1, {"norm"}, {s_.hidden})
+                  : AddUnit(outline_, "head", s_.layers + 1, {"norm", "table"},
+                            {s_.hidden, s_.vocabulary * s_.hidden});
     for (Unit& unit : outline_.units) {
       unit.precision = {.main = 4, .compute = s_.element_bytes, .transport = s_.element_bytes};
     }
-    if (has_embedding || has_head) {
-      outline_.batch = AddValue(outline_, "tokens", (s_.tokens + 1) * 8);
-    }
-    ValueId hidden = has_embedding ? Embedding() : Hidden(absl::StrCat("layers.", first - 1, ".mlp.hidden"));
-    if (!has_embedding) {
-      outline_.received.push_back({hidden, -1});
-    }
-    for (int layer = first; layer < last; ++layer) {
+    outline_.batch = AddValue(outline_, "tokens", (s_.tokens + 1) * 8);
+    ValueId hidden = Embedding();
+    for (int layer = 0; layer < s_.layers; ++layer) {
       hidden = Attention(layer, hidden);
       hidden = Mlp(layer, hidden);
     }
-    if (has_head) {
-      Head(hidden);
-    } else {
-      outline_.sent.push_back({hidden, -1});
-    }
+    Head(hidden);
     return std::move(outline_);
   }
 
@@ -183,9 +164,7 @@ DecoderSize Llama8b(int layers, int64_t tokens, int element_bytes) {
           .element_bytes = element_bytes};
 }
 
-Outline DenseDecoder(const DecoderSize& size, bool tied) {
-  return DenseBuilder(size, tied).Build(0, size.layers);
-}
+Outline DenseDecoder(const DecoderSize& size, bool tied) { return DenseBuilder(size, tied).Build(); }
 
 Outline SmallDecoder(int layers, bool tied) { return DenseDecoder({.layers = layers}, tied); }
 
@@ -219,24 +198,5 @@ Outline UnusualDecoder() {
   });
   return outline;
 }
-
-std::vector<Outline> DenseStages(int stages, int layers_of_each) {
-  const DecoderSize size{.layers = stages * layers_of_each};
-  std::vector<Outline> outlines;
-  for (int stage = 0; stage < stages; ++stage) {
-    const int first = stage * layers_of_each;
-    Outline& outline = outlines.emplace_back(DenseBuilder(size, false).Build(first, first + layers_of_each));
-    outline.stage = stage;
-    for (Boundary& boundary : outline.received) {
-      boundary.stage = stage - 1;
-    }
-    for (Boundary& boundary : outline.sent) {
-      boundary.stage = stage + 1;
-    }
-  }
-  return outlines;
-}
-
-std::vector<Outline> TwoStages() { return DenseStages(2, 1); }
 
 }  // namespace tandem::schedules

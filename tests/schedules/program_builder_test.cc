@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "schedules/check/agreed.h"
 #include "schedules/check/check.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/text.h"
+#include "tests/schedules/divided_job.h"
 #include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/proven_stage.h"
 #include "tests/schedules/test_outlines.h"
@@ -33,8 +33,8 @@ int CountOf(const Program& program, Opcode opcode, int target) {
 TEST(ProgramBuilderTest, EveryOutlineStrategyAndScheduleIsProven) {
   std::vector<Outline> outlines = {SmallDecoder(), SmallDecoder(1, /*tied=*/true), UnusualDecoder(),
                                    MoeDecoder()};
-  for (const Outline& stage : TwoStages()) {
-    outlines.push_back(stage);
+  for (const Stage& stage : TwoStages()) {
+    outlines.push_back(stage.outline);
   }
   for (Outline outline : outlines) {
     for (const bool bf16 : {false, true}) {
@@ -402,24 +402,12 @@ TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
 }
 
 TEST(OneFOneBTest, ABudgetIsRefusedWithTheStageAndItsLeast) {
-  const std::vector<Outline> outlines = TwoStages();
-  BuildOptions options = OptionsFor(outlines[1], "zero3", 4);
+  const Outline outline = TwoStages()[1].outline;
+  BuildOptions options = OptionsFor(outline, "zero3", 4);
   options.budget_bytes = 1;
-  const absl::Status status = BuildStage(outlines[1], options, OneFOneB(outlines[1], 2, 4), {}).status();
+  const absl::Status status = BuildStage(outline, options, OneFOneB(outline, 2, 4), {}).status();
   EXPECT_THAT(std::string(status.message()),
               testing::ContainsRegex("less than the [0-9]+ bytes that train of stage 1 needs at least, at "));
-}
-
-TEST(OneFOneBTest, TwoStagesAgree) {
-  std::vector<Outline> outlines = TwoStages();
-  std::vector<StagePrograms> stages;
-  for (const Outline& outline : outlines) {
-    const BuildOptions options = OptionsFor(outline, "zero3", 4);
-    stages.push_back(BuildStage(outline, options, OneFOneB(outline, 2, 4), ForwardOnly(outline, 1)).value());
-    EXPECT_TRUE(CheckStage(outline, options, stages.back()).ok())
-        << CheckStage(outline, options, stages.back());
-  }
-  EXPECT_TRUE(CheckStagesAgree(outlines, stages).ok()) << CheckStagesAgree(outlines, stages);
 }
 
 }  // namespace

@@ -43,9 +43,6 @@ Outline UnusualDecoder();
 // where the input half hands a value to the weight half; route adds to a counter.
 Outline MoeDecoder(int layers = 2);
 
-// Stage 0: embedding and layer 0. Stage 1: layer 1 and head.
-std::vector<Outline> TwoStages();
-
 // A chain of up to nine nodes with skips, side values, comm nodes, one or two losses; sizes differ ten-fold.
 // The same seed gives the same outline.
 Outline RandomOutline(uint64_t seed);

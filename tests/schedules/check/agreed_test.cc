@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "schedules/check/together.h"
 #include "tests/schedules/check/edited_stage.h"
+#include "tests/schedules/divided_job.h"
 #include "tests/schedules/one_f_one_b.h"
 
 namespace tandem::schedules {
@@ -52,16 +54,7 @@ TEST(AgreedTest, AUnitMeetsItsReplicasOverTheGroupThatItIsPlacedOn) {
 
 class StagesAgreeTest : public ::testing::Test {
  protected:
-  StagesAgreeTest() : outlines_(TwoStages()) {
-    for (const Outline& outline : outlines_) {
-      options_.push_back(OptionsFor(outline, "zero3", 4, 2));
-      stages_.push_back(
-          BuildStage(outline, options_.back(), OneFOneB(outline, 2, 4), ForwardOnly(outline, 1)).value());
-      EXPECT_EQ(CheckStage(outline, options_.back(), stages_.back()), absl::OkStatus());
-    }
-  }
-
-  std::string Check() const { return std::string(CheckStagesAgree(outlines_, stages_).message()); }
+  std::string Check() const { return job_.CheckTogether(); }
 
   // Of a stage's training program, by what it does.
   int IndexOf(int stage, Opcode opcode, int microbatch) const {
@@ -75,12 +68,14 @@ class StagesAgreeTest : public ::testing::Test {
     return 0;
   }
 
-  std::vector<Outline> outlines_;
-  std::vector<BuildOptions> options_;
-  std::vector<StagePrograms> stages_;
+  DividedJob job_ = DenseStages(2, 1, 4);
+  std::vector<StagePrograms>& stages_ = job_.programs;
 };
 
-TEST_F(StagesAgreeTest, OneForwardOneBackwardGetsToTheEnd) { EXPECT_EQ(Check(), ""); }
+TEST_F(StagesAgreeTest, OneForwardOneBackwardGetsToTheEnd) {
+  EXPECT_EQ(Check(), "");
+  EXPECT_EQ(job_.Check(), "");
+}
 
 TEST_F(StagesAgreeTest, AgreedNamesTheSendAndTheReceiveThatDoNotCarryTheSame) {
   std::swap(stages_[0].train.instructions[IndexOf(0, Opcode::kSend, 0)].microbatch,
@@ -116,17 +111,17 @@ TEST_F(StagesAgreeTest, AgreedNamesWhereAllStandStill) {
 // that of its sends, and that of the other stage's gradients.
 TEST_F(StagesAgreeTest, AThreadIsHeldWhereAStreamHoldsAllThatItMay) {
   const auto check = [&](int num_microbatches) {
+    job_.options.num_microbatches = num_microbatches;
+    job_.options.budget_bytes = int64_t{1} << 40;  // no memory waits
     for (int s = 0; s < 2; ++s) {
-      options_[s].num_microbatches = num_microbatches;
-      options_[s].budget_bytes = int64_t{1} << 40;  // no memory waits
-      PassList passes = OneFOneB(outlines_[s], 2, num_microbatches);
+      PassList passes = OneFOneB(job_.stages[s].outline, 2, num_microbatches);
       if (s == 0) {
         std::stable_partition(passes.begin(), passes.end(), [](const NodePass& pass) {
           return !pass.gradient && pass.opcode != Opcode::kBackwardInput &&
                  pass.opcode != Opcode::kBackwardWeight;
         });
       }
-      stages_[s] = BuildStage(outlines_[s], options_[s], passes, {}).value();
+      job_.Build(s, passes);
     }
     return Check();
   };

@@ -28,6 +28,8 @@ struct EditedStage {
         options(OptionsFor(outline, strategy, num_microbatches, ranks)),
         stage(BuildStage(outline, options).value()) {}
 
+  EditedStage(Outline of, StagePrograms programs) : outline(std::move(of)), stage(std::move(programs)) {}
+
   // The first instruction with that text, "reduce layers.0 mb 1", from `from` on.
   int IndexOf(const Program& program, const std::string& text, int from = 0) const {
     for (int i = from; i < static_cast<int>(program.instructions.size()); ++i) {

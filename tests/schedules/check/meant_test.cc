@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "tests/schedules/check/edited_stage.h"
-#include "tests/schedules/one_f_one_b.h"
 
 namespace tandem::schedules {
 namespace {
@@ -123,43 +122,6 @@ TEST(MeantTest, ARecomputeIsItsForward) {
       edited.BufferNamed(train, "layers.0.mlp.hidden mb 0");
   WaitAnew(edited, train);
   EXPECT_THAT(edited.Check(), StartsWith("meant: train: "));
-}
-
-// The first of two stages: it sends what its last layer yields, once for each microbatch.
-class SentTest : public ::testing::Test {
- protected:
-  SentTest()
-      : outline_(TwoStages().front()),
-        options_(OptionsFor(outline_, "zero3", 2, 2)),
-        stage_(BuildStage(outline_, options_, OneFOneB(outline_, 2, 2), ForwardOnly(outline_, 1)).value()) {}
-
-  std::string Check() const { return std::string(CheckStage(outline_, options_, stage_).message()); }
-
-  int SendOf(int microbatch) const {
-    const std::vector<Instruction>& instructions = stage_.train.instructions;
-    const auto send = std::find_if(instructions.begin(), instructions.end(), [&](const Instruction& in) {
-      return in.opcode == Opcode::kSend && in.microbatch == microbatch;
-    });
-    EXPECT_NE(send, instructions.end());
-    return static_cast<int>(send - instructions.begin());
-  }
-
-  Outline outline_;
-  BuildOptions options_;
-  StagePrograms stage_;
-};
-
-TEST_F(SentTest, WhatTheNextStageIsToHaveIsSent) {
-  ASSERT_EQ(Check(), "");
-  EditedStage::Remove(stage_.train, SendOf(1));
-  EXPECT_EQ(Check(), "meant: train: layers.0.mlp.hidden of microbatch 1 is not sent");
-}
-
-TEST_F(SentTest, NothingIsSentTwice) {
-  const int i = SendOf(0);
-  // Before it, so that what waits for the one that was there waits for both.
-  EditedStage::Insert(stage_.train, i, stage_.train.instructions[i]);
-  EXPECT_EQ(Check(), "meant: train: layers.0.mlp.hidden of microbatch 0 is sent more than once");
 }
 
 }  // namespace

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedules/program/stages.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace tandem::schedules {
+namespace {
+
+constexpr int kNone = -1;
+constexpr int kSeveral = -2;
+
+template <typename Visit>
+void ForEachAccess(Node& node, const Visit& visit) {
+  visit(node.forward);
+  visit(node.backward_input);
+  visit(node.backward_weight);
+}
+
+// The stages that use one thing: none, one, or several.
+void Use(int& stage, int by) { stage = stage == kNone || stage == by ? by : kSeveral; }
+
+void Join(int& stage, int other) {
+  if (other != kNone) {
+    Use(stage, other);
+  }
+}
+
+// Numbers of `undivided` to those of a stage.
+struct Numbers {
+  std::vector<int> of_stage;     // -1: the stage does not have it
+  std::vector<int>& of_outline;  // the other way
+
+  void Add(int number) {
+    of_stage[number] = static_cast<int>(of_outline.size());
+    of_outline.push_back(number);
+  }
+  void Translate(std::vector<int>& numbers) const {
+    for (int& number : numbers) {
+      number = of_stage[number];
+    }
+  }
+  void Translate(std::vector<UnitPart>& parts) const {
+    for (UnitPart& part : parts) {
+      part.unit = of_stage[part.unit];
+    }
+  }
+};
+
+class Divider {
+ public:
+  Divider(const Outline& outline, absl::Span<const int> stage_of)
+      : outline_(outline),
+        stage_of_(stage_of),
+        num_stages_(1 + *std::max_element(stage_of.begin(), stage_of.end())),
+        makers_(outline.values.size(), kNone),
+        readers_(outline.values.size(), kNone),
+        gradients_(outline.values.size(), kNone),
+        units_(outline.units.size(), kNone),
+        states_(outline.states.size(), kNone) {
+    for (size_t n = 0; n < outline.nodes.size(); ++n) {
+      Node node = outline.nodes[n];
+      ForEachAccess(node, [&](const Access& access) { Count(access, stage_of[n]); });
+    }
+    for (size_t s = 0; s < states_.size(); ++s) {
+      if (const StateId counter = outline.states[s].counter; counter >= 0) {
+        const int state = states_[s];
+        Join(states_[s], states_[counter]);
+        Join(states_[counter], state);
+      }
+    }
+  }
+
+  absl::StatusOr<std::vector<Stage>> Run() const {
+    for (const auto& [name, stage] : Owned()) {
+      if (stage == kSeveral) {
+        return absl::InvalidArgumentError(absl::StrCat("several stages use ", name, "; give it to one"));
+      }
+    }
+    for (ValueId value = 0; value < static_cast<int>(outline_.values.size()); ++value) {
+      if (!Crosses(value)) {
+        continue;
+      }
+      const std::string& name = outline_.values[value].name;
+      if (readers_[value] == kSeveral) {
+        return absl::InvalidArgumentError(absl::StrCat("several other stages read ", name));
+      }
+      if (outline_.values[value].kind == ValueKind::kHost) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the host reads ", name, ", and so does another stage"));
+      }
+      if (gradients_[value] != readers_[value]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("stage ", readers_[value], " reads ", name, ", and has no gradient for it"));
+      }
+    }
+    std::vector<Stage> stages;
+    for (int stage = 0; stage < num_stages_; ++stage) {
+      stages.push_back(Part(stage));
+    }
+    return stages;
+  }
+
+ private:
+  // Reads and gradients are those of stages other than the value's own, which comes first.
+  void Count(const Access& access, int stage) {
+    for (const ValueId value : access.writes) {
+      makers_[value] = makers_[value] == kNone ? stage : makers_[value];
+    }
+    for (const ValueId value : access.reads) {
+      if (value != outline_.batch && makers_[value] != stage) {
+        Use(readers_[value], stage);
+      }
+    }
+    for (const ValueId value : access.gradient_writes) {
+      if (makers_[value] != stage) {
+        Use(gradients_[value], stage);
+      }
+    }
+    for (const auto* parts : {&access.parameters, &access.parameter_gradients}) {
+      for (const UnitPart& part : *parts) {
+        Use(units_[part.unit], stage);
+      }
+    }
+    for (const auto* states : {&access.state_reads, &access.state_adds, &access.state_carries}) {
+      for (const StateId state : *states) {
+        Use(states_[state], stage);
+      }
+    }
+  }
+
+  std::vector<std::pair<std::string, int>> Owned() const {
+    std::vector<std::pair<std::string, int>> owned;
+    for (size_t u = 0; u < units_.size(); ++u) {
+      owned.emplace_back(outline_.units[u].name, units_[u]);
+    }
+    for (size_t s = 0; s < states_.size(); ++s) {
+      owned.emplace_back(outline_.states[s].name, states_[s]);
+    }
+    return owned;
+  }
+
+  bool Crosses(ValueId value) const { return readers_[value] != kNone && makers_[value] != kNone; }
+
+  static bool IsIn(const std::vector<ValueId>& values, ValueId value) {
+    return std::find(values.begin(), values.end(), value) != values.end();
+  }
+
+  // The stage reads, writes or has a gradient of it.
+  bool Touches(int stage, ValueId value) const {
+    for (size_t n = 0; n < outline_.nodes.size(); ++n) {
+      const Node& node = outline_.nodes[n];
+      for (const Access* access : {&node.forward, &node.backward_input, &node.backward_weight}) {
+        if (stage_of_[n] == stage &&
+            (IsIn(access->reads, value) || IsIn(access->writes, value) ||
+             IsIn(access->gradient_reads, value) || IsIn(access->gradient_writes, value))) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  Stage Part(int number) const {
+    Stage stage{.outline = {.stage = number}};
+    Outline& part = stage.outline;
+    Numbers values{std::vector<int>(outline_.values.size(), -1), stage.origin.values};
+    Numbers units{std::vector<int>(outline_.units.size(), -1), stage.origin.units};
+    Numbers states{std::vector<int>(outline_.states.size(), -1), stage.origin.states};
+    for (ValueId value = 0; value < static_cast<int>(outline_.values.size()); ++value) {
+      if (Touches(number, value)) {
+        values.Add(value);
+        part.values.push_back(outline_.values[value]);
+      }
+    }
+    const auto is_here = [&](int owner) { return owner == number || (owner == kNone && number == 0); };
+    for (UnitId unit = 0; unit < static_cast<int>(units_.size()); ++unit) {
+      if (is_here(units_[unit])) {
+        units.Add(unit);
+        part.units.push_back(outline_.units[unit]);
+      }
+    }
+    for (StateId state = 0; state < static_cast<int>(states_.size()); ++state) {
+      if (is_here(states_[state])) {
+        states.Add(state);
+        part.states.push_back(outline_.states[state]);
+      }
+    }
+    for (NodeState& state : part.states) {
+      state.counter = state.counter < 0 ? -1 : states.of_stage[state.counter];
+    }
+    for (NodeId n = 0; n < static_cast<int>(outline_.nodes.size()); ++n) {
+      if (stage_of_[n] != number) {
+        continue;
+      }
+      stage.origin.nodes.push_back(n);
+      ForEachAccess(part.nodes.emplace_back(outline_.nodes[n]), [&](Access& access) {
+        for (auto* list : {&access.reads, &access.writes, &access.gradient_reads, &access.gradient_writes}) {
+          values.Translate(*list);
+        }
+        for (auto* list : {&access.state_reads, &access.state_adds, &access.state_carries}) {
+          states.Translate(*list);
+        }
+        units.Translate(access.parameters);
+        units.Translate(access.parameter_gradients);
+      });
+    }
+    part.batch = outline_.batch < 0 ? -1 : values.of_stage[outline_.batch];
+    for (const ValueId loss : outline_.losses) {
+      if (makers_[loss] == number) {
+        part.losses.push_back(values.of_stage[loss]);
+      }
+    }
+    for (const ValueId value : stage.origin.values) {
+      if (Crosses(value) && makers_[value] == number) {
+        part.sent.push_back({values.of_stage[value], readers_[value]});
+      } else if (Crosses(value)) {
+        part.received.push_back({values.of_stage[value], makers_[value]});
+      }
+    }
+    return stage;
+  }
+
+  const Outline& outline_;
+  const absl::Span<const int> stage_of_;
+  const int num_stages_;
+  std::vector<int> makers_;     // by value: the stage that writes it first
+  std::vector<int> readers_;    // by value: the other stages that read it
+  std::vector<int> gradients_;  // by value: the other stages that write its gradient
+  std::vector<int> units_;      // by unit: the stages that use it
+  std::vector<int> states_;     // by state
+};
+
+std::vector<int> Everything(size_t count) {
+  std::vector<int> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+}  // namespace
+
+Stage OnlyStage(Outline outline) {
+  Origin origin{Everything(outline.nodes.size()), Everything(outline.values.size()),
+                Everything(outline.units.size()), Everything(outline.states.size())};
+  return {std::move(outline), std::move(origin)};
+}
+
+absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided,
+                                                    absl::Span<const int> stage_of) {
+  return Divider(undivided, stage_of).Run();
+}
+
+BuildOptions OptionsOf(const BuildOptions& undivided, const Origin& origin) {
+  BuildOptions options = undivided;
+  options.units.clear();
+  options.keep_gathered.clear();
+  options.recompute.clear();
+  for (const UnitId unit : origin.units) {
+    options.units.push_back(undivided.units[unit]);
+    if (!undivided.keep_gathered.empty()) {
+      options.keep_gathered.push_back(undivided.keep_gathered[unit]);
+    }
+  }
+  for (const ValueId value : origin.values) {
+    if (!undivided.recompute.empty()) {
+      options.recompute.push_back(undivided.recompute[value]);
+    }
+  }
+  return options;
+}
+
+}  // namespace tandem::schedules

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/schedules/divided_job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "schedules/build/program_builder.h"
+#include "schedules/check/check.h"
+#include "schedules/check/together.h"
+#include "tests/schedules/one_f_one_b.h"
+#include "tests/schedules/test_outlines.h"
+
+namespace tandem::schedules {
+
+DividedJob::DividedJob(Outline outline, const std::vector<int>& stage_of, const BuildOptions& build_options)
+    : undivided(std::move(outline)),
+      options(build_options),
+      stages(DivideIntoStages(undivided, stage_of).value()),
+      programs(stages.size()) {
+  for (size_t s = 0; s < stages.size(); ++s) {
+    Build(static_cast<int>(s),
+          OneFOneB(stages[s].outline, static_cast<int>(stages.size()), options.num_microbatches));
+  }
+}
+
+void DividedJob::Build(int stage, const PassList& train) {
+  const Outline& outline = stages[stage].outline;
+  programs[stage] = BuildStage(outline, OptionsOf(options, stages[stage].origin), train,
+                               ForwardOnly(outline, options.num_validation_microbatches))
+                        .value();
+}
+
+std::string DividedJob::Check() const {
+  return std::string(CheckStages(undivided, options, stages, programs).message());
+}
+
+std::string DividedJob::CheckTogether() const {
+  for (const auto member :
+       {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
+    std::vector<const Outline*> outlines;
+    std::vector<const Program*> of_name;
+    for (size_t s = 0; s < stages.size(); ++s) {
+      outlines.push_back(&stages[s].outline);
+      of_name.push_back(&(programs[s].*member));
+    }
+    if (const auto order = RunTogether(outlines, of_name); !order.ok()) {
+      return std::string(order.status().message());
+    }
+  }
+  return "";
+}
+
+std::vector<int> ByLayers(const Outline& outline, int num_stages) {
+  int num_layers = 0;
+  for (const Node& node : outline.nodes) {
+    num_layers = std::max(num_layers, node.layer + 1);
+  }
+  std::vector<int> stage_of;
+  int stage = 0;
+  for (const Node& node : outline.nodes) {
+    stage = node.layer >= 0 ? node.layer * num_stages / num_layers : stage;
+    stage_of.push_back(stage);
+  }
+  return stage_of;
+}
+
+DividedJob DenseStages(int num_stages, int layers_of_each, int num_microbatches, const std::string& strategy,
+                       int ranks) {
+  const Outline outline = SmallDecoder(num_stages * layers_of_each);
+  BuildOptions options = OptionsFor(outline, strategy, num_microbatches, ranks);
+  options.num_validation_microbatches = std::min(num_microbatches, 2);
+  return {outline, ByLayers(outline, num_stages), options};
+}
+
+std::vector<Stage> TwoStages() {
+  const Outline outline = SmallDecoder();
+  return DivideIntoStages(outline, ByLayers(outline, 2)).value();
+}
+
+}  // namespace tandem::schedules
