@@ -24,6 +24,7 @@
 #include "jobspec/step_size.h"
 #include "nlohmann/json.hpp"
 #include "plan/advice.h"
+#include "plan/graph_segments.h"
 #include "plan/job_plan.h"
 #include "plan/memory_plan.h"
 #include "plan/prediction.h"
@@ -114,6 +115,7 @@ struct Result {
   std::optional<plan::PrefetchChoice> prefetch;  // where the job leaves it to be chosen
   Comparison comparison;
   std::vector<Compared> compared;  // empty: nothing was asked for
+  std::optional<plan::GraphSegments> graphs;
 };
 
 std::string Trace(const Result& result) {
@@ -153,6 +155,17 @@ std::string ComparisonTable(const Result& result, const Context& context) {
   return table.Render(context.TableWidth(), context.console.unicode());
 }
 
+std::string GraphsTable(const plan::GraphSegments& graphs, const Context& context) {
+  Table table({Shrinking("PASSES OF A SEGMENT"), Right("A STEP"), Right("GRAPHS")});
+  for (const plan::GraphSegments::Row& row : graphs.rows) {
+    table.Add({row.passes, absl::StrCat(row.segments), absl::StrCat(row.graphs)});
+  }
+  return absl::StrCat(table.Render(context.TableWidth(), context.console.unicode()), "  ",
+                      graphs.passes_in_graphs, " of ", graphs.passes, " passes of nodes would be replayed; ",
+                      graphs.ring_operands,
+                      " of their operands change place from step to step and would be copied\n");
+}
+
 std::string Text(const Result& result, const Context& context, const PlanOptions& options) {
   const int width = context.TableWidth();
   const int columns = width > 0 ? width : kPipedColumns;
@@ -168,6 +181,10 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
     for (const std::string& line : Wrap(plan::PrefetchChoiceToText(*result.prefetch), columns, "  ")) {
       absl::StrAppend(&text, line, "\n");
     }
+  }
+  if (result.graphs.has_value()) {
+    absl::StrAppend(&text, "\nCUDA graphs of ", *options.graphs, " (capture is not built yet)\n",
+                    GraphsTable(*result.graphs, context));
   }
   absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
                   Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, shape),
@@ -191,6 +208,9 @@ std::string PlanJson(const Result& result) {
   json["advice"] = plan::AdviceToJson(result.advice);
   if (result.prefetch.has_value()) {
     json["prefetch"] = plan::PrefetchChoiceToJson(*result.prefetch);
+  }
+  if (result.graphs.has_value()) {
+    json["graphs"] = plan::GraphSegmentsToJson(*result.graphs);
   }
   if (!result.compared.empty()) {
     nlohmann::json rows = nlohmann::json::array();
@@ -262,6 +282,13 @@ Outcome Plan(Context& context, const PlanOptions& options) {
     v1::JobSpec resolved = OnDeviceOf(result.profile, job.resolved);
     TANDEM_ASSIGN_OR_RETURN(result.prefetch, SetPrefetch(result.profile, resolved));
     result.plan = plan::MakeJobPlan(resolved);
+    if (options.graphs.has_value()) {
+      absl::StatusOr<plan::GraphSegments> graphs = plan::GraphSegmentsOf(result.plan, *options.graphs);
+      if (!graphs.ok()) {
+        return absl::InvalidArgumentError(absl::StrCat("--graphs: ", Escape(graphs.status().message())));
+      }
+      result.graphs = *std::move(graphs);
+    }
     TANDEM_ASSIGN_OR_RETURN(result.prediction, AsUsage(plan::Predict(result.plan, result.profile)));
     result.advice = plan::Advise(resolved, result.plan, result.prediction, result.profile);
     if (options.compare.has_value()) {
