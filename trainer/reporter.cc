@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <cmath>
@@ -41,11 +42,12 @@ double MaxAbsOf(const fsdp::Magnitude& magnitude) {
 
 }  // namespace
 
-Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, RankSharing sharing,
-                   double seconds_at_peak, Report report,
+Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, std::vector<int64_t> own,
+                   RankSharing sharing, double seconds_at_peak, Report report,
                    std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
       item_elements_(std::move(item_elements)),
+      own_(std::move(own)),
       sharing_(std::move(sharing)),
       seconds_at_peak_(seconds_at_peak),
       report_(std::move(report)),
@@ -117,13 +119,67 @@ void Reporter::Run() {
   }
 }
 
+void Reporter::ExchangeOwn() {
+  const at::Tensor count = at::full({1}, static_cast<double>(own_.size()), at::kDouble);
+  at::Tensor counts = at::empty({comm_.size()}, at::kDouble);
+  comm_.AllGather(count, counts);
+  const double* const of_ranks = counts.const_data_ptr<double>();
+  most_own_ = static_cast<int64_t>(*std::max_element(of_ranks, of_ranks + comm_.size()));
+  const at::Tensor mine = at::full({most_own_}, 0.0, at::kDouble);
+  std::copy(own_.begin(), own_.end(), mine.mutable_data_ptr<double>());
+  at::Tensor all = at::empty({comm_.rank() == 0 ? comm_.size() * most_own_ : 0}, at::kDouble);
+  comm_.Gather(mine, all);
+  for (int rank = 0; comm_.rank() == 0 && rank < comm_.size(); ++rank) {
+    const double* const places = all.const_data_ptr<double>() + rank * most_own_;
+    owned_.emplace_back(places, places + static_cast<int64_t>(of_ranks[rank]));
+  }
+}
+
+void Reporter::FoldNorms(const double* gathered, int64_t stride, v1::StepReport& report,
+                         std::vector<NonfiniteGradient>& nonfinite) const {
+  std::vector<fsdp::ParameterNorms> totals(item_elements_.size());
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    const double* in = gathered + rank * stride;
+    for (const int64_t item : owned_[rank]) {
+      const fsdp::Magnitude gradient = Get(in + kDoublesPerMagnitude);
+      totals[item].weight.Add(Get(in));
+      totals[item].gradient.Add(gradient);
+      totals[item].update.Add(Get(in + 2 * kDoublesPerMagnitude));
+      if (!std::isfinite(gradient.squares.high)) {
+        nonfinite.push_back({.parameter = item, .rank = rank});
+      }
+      in += kDoublesPerItem;
+    }
+  }
+  std::stable_sort(nonfinite.begin(), nonfinite.end(),
+                   [](const NonfiniteGradient& a, const NonfiniteGradient& b) {
+                     return a.parameter < b.parameter;  // and by rank, as they are
+                   });
+  v1::Norms& norms = *report.mutable_norms();
+  for (size_t item = 0; item < totals.size(); ++item) {
+    const fsdp::ParameterNorms& total = totals[item];
+    const double weight_squares = total.weight.squares.value();
+    norms.add_weight(std::sqrt(weight_squares));
+    norms.add_gradient(std::sqrt(total.gradient.squares.value()));
+    norms.add_update(std::sqrt(total.update.squares.value()));
+    norms.add_rms(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
+    norms.add_max_abs(MaxAbsOf(total.weight));
+    norms.add_gradient_max_abs(MaxAbsOf(total.gradient));
+    norms.add_update_max_abs(MaxAbsOf(total.update));
+  }
+}
+
 void Reporter::Fold(const StepRecord& record) {
+  const bool with_norms = record.norms.has_value() && !item_elements_.empty();
+  if (with_norms && most_own_ < 0) {
+    ExchangeOwn();
+  }
   const auto rounds = static_cast<int64_t>(record.losses.size());
   int64_t validation_rounds = 0;
   for (const TextLosses& text : record.validation) {
     validation_rounds += static_cast<int64_t>(text.losses.size());
   }
-  const auto items = static_cast<int64_t>(record.norms.size());
+  const int64_t items = with_norms ? most_own_ : 0;
   const int64_t items_at = rounds + validation_rounds;
   const int64_t routers_at = items_at + items * kDoublesPerItem;
   const int64_t stride = routers_at + NumDoubles(record.routers);
@@ -134,12 +190,15 @@ void Reporter::Fold(const StepRecord& record) {
   for (const TextLosses& text : record.validation) {
     out = std::copy(text.losses.begin(), text.losses.end(), out);
   }
-  for (const fsdp::ParameterNorms& norms : record.norms) {
+  for (size_t i = 0; with_norms && i < own_.size(); ++i) {
+    const fsdp::ParameterNorms& norms = record.norms->at(i);
     for (const fsdp::Magnitude* magnitude : {&norms.weight, &norms.gradient, &norms.update}) {
       out = Put(*magnitude, out);
     }
   }
-  Put(record.routers, out);
+  double* const routers = mine.mutable_data_ptr<double>() + routers_at;
+  std::fill(out, routers, 0.0);  // of ranks that own more
+  Put(record.routers, routers);
   comm_.Gather(mine, all);
   if (comm_.rank() != 0) {
     return;
@@ -162,27 +221,8 @@ void Reporter::Fold(const StepRecord& record) {
   }
   FoldValidation(record.validation, gathered, stride, rounds, report);
   std::vector<NonfiniteGradient> nonfinite;
-  for (int64_t item = 0; item < items; ++item) {
-    fsdp::ParameterNorms total;
-    for (int rank = 0; rank < comm_.size(); ++rank) {
-      const double* in = gathered + rank * stride + items_at + item * kDoublesPerItem;
-      const fsdp::Magnitude gradient = Get(in + kDoublesPerMagnitude);
-      total.weight.Add(Get(in));
-      total.gradient.Add(gradient);
-      total.update.Add(Get(in + 2 * kDoublesPerMagnitude));
-      if (!std::isfinite(gradient.squares.high)) {
-        nonfinite.push_back({.parameter = item, .rank = rank});
-      }
-    }
-    v1::Norms& norms = *report.mutable_norms();
-    const double weight_squares = total.weight.squares.value();
-    norms.add_weight(std::sqrt(weight_squares));
-    norms.add_gradient(std::sqrt(total.gradient.squares.value()));
-    norms.add_update(std::sqrt(total.update.squares.value()));
-    norms.add_rms(std::sqrt(weight_squares / static_cast<double>(item_elements_[item])));
-    norms.add_max_abs(MaxAbsOf(total.weight));
-    norms.add_gradient_max_abs(MaxAbsOf(total.gradient));
-    norms.add_update_max_abs(MaxAbsOf(total.update));
+  if (with_norms) {
+    FoldNorms(gathered + items_at, stride, report, nonfinite);
   }
   trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride, report);
   report_(report, nonfinite);

@@ -44,7 +44,8 @@ struct StepRecord {
   double divisor = 1;                       // of the sum of all ranks' losses (fsdp::NormOutcome)
   std::vector<RouterLoad> routers;          // of sparse layers, in layer order
   std::vector<TextLosses> validation;       // by text; empty where the step was not followed by a validation
-  std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces, in table order; empty: not wanted
+  // Of what this rank owns, in the order that the reporter was given; none on any rank: not wanted.
+  std::optional<std::vector<fsdp::ParameterNorms>> norms;
 };
 
 // A parameter whose mean gradient is not finite, and a rank that holds such elements of it.
@@ -66,15 +67,16 @@ class Reporter {
  public:
   using Report = std::function<void(const v1::StepReport&, const std::vector<NonfiniteGradient>&)>;
 
-  // item_elements: elements of each parameter, in table order. sharing: who has which losses and experts.
+  // item_elements: elements of each parameter, in table order. own: places in the table of what this rank's
+  // norms are of; of others it sends nothing. sharing: who has which losses and experts.
   // seconds_at_peak: of a step (plan/step_work.h), for the reports' model FLOPs utilization; 0: not known.
   // report: called on rank 0 with every report, in step order, on the reporter's thread, and with the places
   //   where its gradients are not finite, in table order and by rank (none where norms are not wanted). What
   //   it does delays the next Submit, so it hands over and returns.
   // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
   // more. `comm` outlives it; between Submit and the end of Flush this thread alone uses it.
-  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, RankSharing sharing,
-           double seconds_at_peak, Report report,
+  Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, std::vector<int64_t> own,
+           RankSharing sharing, double seconds_at_peak, Report report,
            std::function<void(int64_t step, std::exception_ptr)> failed);
   // Drops what is not folded yet; does not end a collective that is in progress.
   ~Reporter() ABSL_LOCKS_EXCLUDED(mu_);
@@ -96,13 +98,22 @@ class Reporter {
   // there are the losses of the texts, one after the other, from place `at` on.
   void FoldValidation(const std::vector<TextLosses>& validation, const double* gathered, int64_t stride,
                       int64_t at, v1::StepReport& report) const;
+  // Once: how much the rank that owns most has, and on rank 0 what each owns.
+  void ExchangeOwn();
+  void FoldNorms(const double* gathered, int64_t stride, v1::StepReport& report,
+                 std::vector<NonfiniteGradient>& nonfinite) const;
 
   comm::Communicator& comm_;
   const std::vector<int64_t> item_elements_;
+  const std::vector<int64_t> own_;
   const RankSharing sharing_;
   const double seconds_at_peak_;
   const Report report_;
   const std::function<void(int64_t, std::exception_ptr)> failed_;
+
+  // The thread's.
+  int64_t most_own_ = -1;                    // of a rank; -1: not exchanged yet
+  std::vector<std::vector<int64_t>> owned_;  // on rank 0: by rank, in its order
 
   absl::Mutex mu_;
   absl::CondVar changed_;

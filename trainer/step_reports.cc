@@ -45,6 +45,14 @@ std::vector<int64_t> ElementsOf(const std::vector<plan::JobParameter>& parameter
   return elements;
 }
 
+std::vector<int64_t> PlacesOf(const std::vector<OwnNorm>& norms) {
+  std::vector<int64_t> places;
+  for (const OwnNorm& norm : norms) {
+    places.push_back(norm.in_table);
+  }
+  return places;
+}
+
 // The first step that is reported: of a job that starts anew that is the validation before step 1.
 int64_t FirstStep(int64_t resumed_step, bool is_pending) {
   return resumed_step == 0 || is_pending ? resumed_step : resumed_step + 1;
@@ -96,9 +104,9 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
       attempt_(self.attempt),
       send_(std::move(send)),
       parameters_(plan::TrainedParameters(plan)),
-      places_(plan::TrainedParametersOf(plan, comm.rank())),
+      own_(OwnNormsOf(plan, comm.rank())),
       reporter_(
-          comm, ElementsOf(parameters_), SharingOf(plan), seconds_at_peak,
+          comm, ElementsOf(parameters_), PlacesOf(own_), SharingOf(plan), seconds_at_peak,
           [this](const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {
             Report(report, nonfinite);
           },
@@ -124,10 +132,12 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
 
 void StepReports::Applied(const RunRecord& run) {
   record_->report.set_learning_rate(run.learning_rate);
-  // At their places among those of the job; of others it has zeros.
-  record_->norms.resize(run.norms.empty() ? 0 : parameters_.size());
-  for (size_t i = 0; i < run.norms.size(); ++i) {
-    record_->norms.at(places_.at(i)) = run.norms[i];
+  if (run.norms.empty()) {
+    return;
+  }
+  std::vector<fsdp::ParameterNorms>& norms = record_->norms.emplace();
+  for (const OwnNorm& own : own_) {
+    norms.push_back(run.norms.at(own.in_run));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "platform/files.h"
 #include "trainer/failure.h"
 #include "trainer/metrics_file.h"
+#include "trainer/own_norms.h"
 #include "trainer/rank.h"
 #include "trainer/reporter.h"
 #include "trainer/run_memory.h"
@@ -90,7 +91,7 @@ class StepReports {
   const int attempt_;
   const SendToWorker send_;
   const std::vector<plan::JobParameter> parameters_;  // of the whole job
-  const std::vector<size_t> places_;                  // of this rank's among them
+  const std::vector<OwnNorm> own_;                    // of this rank
   std::optional<MetricsFile> metrics_;
   std::optional<TensorBoardFile> tensorboard_;
   std::string table_digest_;

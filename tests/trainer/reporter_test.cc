@@ -59,7 +59,7 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
   std::vector<v1::StepReport> reported;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, EachAlone(comm.size()), /*seconds_at_peak=*/0.5,
+        comm, {4, 9}, {0, 1}, EachAlone(comm.size()), /*seconds_at_peak=*/0.5,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
           reported.push_back(summary);
         },
@@ -72,7 +72,7 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
                      // The last of rank 1 is none of them.
                      .validation = {{.extent = {.batches = 3, .divisor = 3},
                                      .losses = {10 + 2 * rank, 20 + 1000 * rank}}},
-                     .norms = {Squares(9, 16, 0), Squares(rank * 36, 1, 4)}});
+                     .norms = std::vector{Squares(9, 16, 0), Squares(rank * 36, 1, 4)}});
     reporter.Flush();
   });
   ASSERT_EQ(reported.size(), 1u);
@@ -94,7 +94,7 @@ TEST(ReporterTest, TextsHaveLossesOfTheirOwnAndAMeanByTargets) {
   v1::StepReport summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, EachAlone(comm.size()), /*seconds_at_peak=*/0,
+        comm, {}, {}, EachAlone(comm.size()), /*seconds_at_peak=*/0,
         [&](const v1::StepReport& report, const std::vector<NonfiniteGradient>&) { summary = report; },
         ExpectNoFailure);
     const double rank = comm.rank();
@@ -110,11 +110,44 @@ TEST(ReporterTest, TextsHaveLossesOfTheirOwnAndAMeanByTargets) {
                 {"validation_loss/en", 14}, {"validation_loss/de", 8}, {"validation_loss", 46 / 3.5}}));
 }
 
+// Of three parameters rank 0 owns the first and a part of the second, rank 1 the rest of it, rank 2 the last,
+// and rank 3 nothing.
+TEST(ReporterTest, NormsAreThoseOfTheirOwners) {
+  const std::vector<std::vector<int64_t>> own = {{1, 0}, {1}, {2}, {}};
+  const std::vector<std::vector<fsdp::ParameterNorms>> norms = {
+      {Squares(9, 1, 1), Squares(4, 0, 0)}, {Squares(16, 3, 8)}, {Squares(36, std::nan(""), 0)}, {}};
+  std::vector<v1::StepReport> reported;
+  std::vector<std::vector<NonfiniteGradient>> places;
+  comm::RunThreadRanks(4, [&](Communicator& comm) {
+    Reporter reporter(
+        comm, {4, 9, 1}, own[comm.rank()], EachAlone(comm.size()), 0,
+        [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>& nonfinite) {
+          reported.push_back(summary);
+          places.push_back(nonfinite);
+        },
+        ExpectNoFailure);
+    for (const char* step : {"step: 1", "step: 2"}) {
+      reporter.Submit({.report = ReportOf(step), .losses = {1}, .norms = norms[comm.rank()]});
+    }
+    reporter.Submit({.report = ReportOf("step: 3"), .losses = {1}});
+    reporter.Flush();
+  });
+  ASSERT_EQ(reported.size(), 3u);
+  for (const v1::StepReport& summary : {reported[0], reported[1]}) {
+    EXPECT_EQ(ListOf(summary.norms().weight()), (std::vector<double>{2, 5, 6}));
+    EXPECT_EQ(ListOf(summary.norms().update()), (std::vector<double>{0, 3, 0}));
+    EXPECT_EQ(summary.norms().gradient(1), 2);
+  }
+  EXPECT_EQ(reported[2].norms().weight_size(), 0);
+  const std::vector<NonfiniteGradient> broken = {{.parameter = 2, .rank = 2}};
+  EXPECT_EQ(places, (std::vector<std::vector<NonfiniteGradient>>{broken, broken, {}}));
+}
+
 TEST(ReporterTest, MoreThanThePeakIsNoUtilization) {
   v1::StepReport summary;
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4}, {}, /*seconds_at_peak=*/0.5,
+        comm, {4}, {0}, {}, /*seconds_at_peak=*/0.5,
         [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
         ExpectNoFailure);
     reporter.Submit({.report = ReportOf("step: 1 tokens: 64 seconds: 0.25"), .losses = {1}});
@@ -129,7 +162,7 @@ TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
   std::vector<NonfiniteGradient> broken_at;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4, 9}, EachAlone(comm.size()), 0,
+        comm, {4, 9}, {0, 1}, EachAlone(comm.size()), 0,
         [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>& places) {
           reported.push_back(summary);
           broken_at = places;
@@ -142,7 +175,7 @@ TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
     }
     reporter.Submit({.report = ReportOf("step: 1"),
                      .losses = {1},
-                     .norms = {first ? Maxima(3, 0.5, 7) : Maxima(2, 8, 0.25), broken}});
+                     .norms = std::vector{first ? Maxima(3, 0.5, 7) : Maxima(2, 8, 0.25), broken}});
     reporter.Flush();
   });
   ASSERT_EQ(reported.size(), 1u);
@@ -158,7 +191,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
   v1::StepReport summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {4}, EachAlone(comm.size()), 0,
+        comm, {4}, {0}, EachAlone(comm.size()), 0,
         [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
         ExpectNoFailure);
     const double rank = comm.rank();
@@ -172,7 +205,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
                                  {.layer = 3,
                                   .tokens = {8, 0},
                                   .losses = {{.balance = 2, .z = rank}, {.balance = 2, .z = rank}}}},
-                     .norms = {Squares(9, 16, 0)}});
+                     .norms = std::vector{Squares(9, 16, 0)}});
     reporter.Flush();
   });
   EXPECT_EQ(summary.loss(), 1.5);
@@ -195,7 +228,7 @@ TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMi
   v1::StepReport summary;
   comm::RunThreadRanks(4, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {.losses = EachAlone(4).losses, .experts = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
+        comm, {}, {}, {.losses = EachAlone(4).losses, .experts = {{0, 2}, {1, 3}}, .rows_at_a_time = 10}, 0,
         [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) { summary = reported; },
         ExpectNoFailure);
     // By microbatch and receiver; what the group sends the first and the second of its ranks in each.
@@ -223,7 +256,7 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
   for (const int ranks : {1, 2, 4}) {
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, EachAlone(comm.size()), 0,
+          comm, {}, {}, EachAlone(comm.size()), 0,
           [&](const v1::StepReport& reported, const std::vector<NonfiniteGradient>&) {
             means.push_back(reported.norms().experts(0).z_loss());
           },
@@ -252,7 +285,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
     double loss = -1;
     comm::RunThreadRanks(ranks, [&](Communicator& comm) {
       Reporter reporter(
-          comm, {}, EachAlone(comm.size()), 0,
+          comm, {}, {}, EachAlone(comm.size()), 0,
           [&](const v1::StepReport& summary, const std::vector<NonfiniteGradient>&) {
             loss = summary.loss();
           },
@@ -275,7 +308,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingReported) {
     bool open = false;
     std::atomic<bool> submitted{false};
     Reporter reporter(
-        comm, {}, EachAlone(comm.size()), 0,
+        comm, {}, {}, EachAlone(comm.size()), 0,
         [&](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           std::unique_lock<std::mutex> lock(mu);
           changed.wait(lock, [&] { return open; });
@@ -307,7 +340,7 @@ TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
       return;
     }
     Reporter reporter(
-        comm, {}, EachAlone(comm.size()), 0,
+        comm, {}, {}, EachAlone(comm.size()), 0,
         [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
           EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
@@ -328,7 +361,7 @@ TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
 TEST(ReporterTest, AReportThatCannotBeSentFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, EachAlone(comm.size()), 0,
+        comm, {}, {}, EachAlone(comm.size()), 0,
         [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           throw std::runtime_error("no room for the report");
         },
