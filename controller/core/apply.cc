@@ -80,6 +80,8 @@ void ApplyTransition(const v1::Event& event, JobEntry& entry) {
 
 void ApplyWarning(const v1::Event& event, JobEntry& entry) {
   constexpr int kMostOfResume = 9;  // the rest are in the log of events
+  const bool first = entry.runtime.warning_attempt() != event.attempt();
+  entry.runtime.set_num_warnings(first ? 1 : entry.runtime.num_warnings() + 1);
   entry.runtime.set_warning_number(event.notice_number());
   entry.runtime.set_warning_attempt(event.attempt());
   if (event.training_warning().is_data()) {

@@ -22,6 +22,9 @@ namespace {
 
 constexpr char kController[] = "controller";
 
+// More than a job has use for; the worker of an attempt may send them without end.
+constexpr int kMostWarningsOfAnAttempt = 1000;
+
 template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
@@ -369,13 +372,17 @@ absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointNot
                   proto::FromProto(Current(job).started()));
 }
 
-Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointNoticed& in,
+// `more`: of its warnings, those that are decided and not applied yet.
+Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointNoticed& in, int more,
                        absl::Time now) {
   Decision out;
-  const bool known = entry.runtime.warning_attempt() == in.notice.id().attempt() &&
-                     entry.runtime.warning_number() >= in.notice.number();
-  if (known) {
+  const bool is_first = entry.runtime.warning_attempt() != in.notice.id().attempt();
+  if (!is_first && entry.runtime.warning_number() >= in.notice.number()) {
     return out;  // sent again after a lost connection
+  }
+  const int before = (is_first ? 0 : entry.runtime.num_warnings()) + more;
+  if (before > kMostWarningsOfAnAttempt) {
+    return out;  // the last event says so
   }
   v1::Event event;
   const auto fill = [&](std::string reason, const auto& warning) {
@@ -395,13 +402,21 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
     fill(ReasonOf(in.notice.warning().problem()), in.notice.warning());
     *event.mutable_checkpoint_warning() = in.notice.warning();
   }
+  if (before == kMostWarningsOfAnAttempt) {
+    event.set_message(absl::StrCat("attempt ", in.notice.id().attempt(), " has warned ",
+                                   kMostWarningsOfAnAttempt,
+                                   " times: neither this warning nor later ones of it are kept"));
+    const bool is_training = event.has_training_warning();
+    (is_training ? *event.mutable_training_warning()->mutable_message()
+                 : *event.mutable_checkpoint_warning()->mutable_message()) = event.message();
+  }
   event.set_notice_number(in.notice.number());
   SetHappened(NoticedAt(state, entry.job, in, now), now, event);
   out.events.push_back(std::move(event));
   return out;
 }
 
-Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl::Time now) {
+Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl::Time now, int more = 0) {
   Decision out;
   const AttemptKey key = KeyOf(in.notice.id());
   if (!RunsOn(state, key, in.worker)) {
@@ -409,12 +424,16 @@ Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl:
   }
   const JobEntry& entry = state.jobs.at(key.job);
   if (in.notice.has_warning() || in.notice.has_training()) {
-    return DecideWarning(state, entry, in, now);
+    return DecideWarning(state, entry, in, more, now);
   }
   const bool known = entry.runtime.checkpoint_attempt() == key.attempt &&
                      entry.runtime.checkpoint_step() >= in.notice.committed().step();
   if (known) {
     return out;  // sent again after a lost connection
+  }
+  const int64_t step = in.notice.committed().step();
+  if (step < 0 || step > entry.job.resolved().training().steps()) {
+    return out;  // no rank that Tandem started says so; what rises has an end then
   }
   v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker, proto::reason::kCheckpointCommitted,
                             in.notice.committed().path());
@@ -429,8 +448,13 @@ Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl:
 Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
   Decision out = DecideWorker(state, in.hello.worker_id(), in.session, now);
   for (const v1::CheckpointNotice& notice : in.hello.inventory().notices()) {
+    const auto more = std::count_if(out.events.begin(), out.events.end(), [&](const v1::Event& event) {
+      return event.job_id() == notice.id().job_id() &&
+             (event.has_checkpoint_warning() || event.has_training_warning());
+    });
     Decision noticed =
-        DecideCheckpoint(state, CheckpointNoticed{.worker = in.hello.worker_id(), .notice = notice}, now);
+        DecideCheckpoint(state, CheckpointNoticed{.worker = in.hello.worker_id(), .notice = notice}, now,
+                         static_cast<int>(more));
     std::move(noticed.events.begin(), noticed.events.end(), std::back_inserter(out.events));
   }
   return out;

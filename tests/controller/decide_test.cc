@@ -308,6 +308,49 @@ TEST(DecideTest, AWarningAboutTheTrainingIsAnEventOnce) {
   EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
 }
 
+TEST(DecideTest, OfAnAttemptAThousandWarningsAreKept) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  const size_t before = driver.events.size();
+  for (uint64_t number = 1; number <= 1100; ++number) {
+    driver.Feed(Warned(number, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 1));
+  }
+  EXPECT_EQ(driver.events.size(), before + 1001);
+  EXPECT_EQ(driver.events[driver.events.size() - 2].message(), "no space");
+  const std::string last =
+      "attempt 1 has warned 1000 times: neither this warning nor later ones of it are kept";
+  EXPECT_EQ(driver.events.back().message(), last);
+  EXPECT_EQ(driver.events.back().checkpoint_warning().message(), last);
+  // Those of a hello, which are decided at once, count too.
+  Driver other;
+  other.Run(v1::JOB_STATE_RUNNING);
+  const size_t none = other.events.size();
+  for (uint64_t begin = 1; begin < 1200; begin += 60) {
+    v1::Hello hello = HelloOf("a", 1);
+    for (uint64_t number = begin; number < begin + 60; ++number) {
+      *hello.mutable_inventory()->add_notices() =
+          Warned(number, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 1).notice;
+    }
+    v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();
+    status = StatusOf("id-job");
+    AddRank(status, 0, v1::RANK_PHASE_STEPPING);
+    other.Feed(WorkerHello{.session = absl::StrCat("s", begin), .hello = hello});
+  }
+  const auto warnings = std::count_if(other.events.begin() + static_cast<int64_t>(none), other.events.end(),
+                                      [](const v1::Event& event) { return event.has_checkpoint_warning(); });
+  EXPECT_EQ(warnings, 1001);
+}
+
+TEST(DecideTest, ACheckpointBeyondTheLastStepIsNone) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_RUNNING);
+  CheckpointNoticed noticed = Noticed(1);
+  noticed.notice.mutable_committed()->set_step(driver.Job().resolved().training().steps() + 1);
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 0U);
+  noticed.notice.mutable_committed()->set_step(driver.Job().resolved().training().steps());
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
+}
+
 TEST(DecideTest, WhatAJobTrainsOnIsKeptAndSaidOnce) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);

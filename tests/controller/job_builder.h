@@ -22,6 +22,7 @@ inline Submit SubmitOf(const std::string& name, int ranks, const std::string& re
   out.submitted.mutable_parallelism()->set_ranks(ranks);
   out.resolved = jobspec::Resolve(out.submitted);
   out.resolved.mutable_resources()->set_device(v1::DEVICE_AUTO);
+  out.resolved.mutable_training()->set_steps(1'000'000);
   return out;
 }
 
