@@ -289,7 +289,10 @@ class Rank::Impl {
     ready.set_kernels_digest(kernels_digest_);
     ready.set_resumed_step(start.step);
     ready.set_build(platform::BuildVersion());
-    ready.set_resumed_from(start.checkpoint);
+    if (start.from.kind() == v1::START_KIND_CHECKPOINT) {
+      ready.set_resumed_from(start.from.path());
+    }
+    *ready.mutable_started_from() = start.from;
     ready.set_arena_bytes(plan_.stage.arena_bytes);
     const device::MemoryUse memory = device_.memory_use();
     ready.set_device_used_bytes(memory.used);

@@ -113,6 +113,18 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
       arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
               updated_states_, plan::TopologyOf(plan, config.rank).saves_states()) {}
 
+namespace {
+
+v1::StartedFrom StartedFromOf(v1::StartKind kind, const std::string& path, const std::string& digest) {
+  v1::StartedFrom from;
+  from.set_kind(kind);
+  from.set_path(path);
+  from.set_digest(digest);
+  return from;
+}
+
+}  // namespace
+
 TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
                                          std::function<void(std::exception_ptr)> lost,
                                          const std::function<void()>& moved) {
@@ -145,13 +157,17 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
   for (const v1::CheckpointWarning& warning : job.warnings) {
     Send(warning);
   }
+  Start start;
   if (!job.from.path.empty()) {
+    start.from = StartedFromOf(v1::START_KIND_CHECKPOINT, job.from.path, job.from.digest);
     origin_ = job.from.info.origin;
     Resume(job.from, moved);
   } else if (job.weights) {
     origin_ = job.weights->origin;
+    start.from = StartedFromOf(v1::START_KIND_WEIGHTS, origin_->path, origin_->digest);
     StartFrom(*job.weights, moved);
   } else {
+    start.from = StartedFromOf(v1::START_KIND_SCRATCH, "", "");
     Initialize();
     ReplaceSource({});
   }
@@ -163,15 +179,14 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
     canaries_->Plant();
   }
   segments_ = ContinueData(job.from.path.empty() ? checkpoint::Info() : job.from.info, data_).segments;
-  if (job.from.path.empty()) {
-    return {.data = segments_.back()};
+  start.data = segments_.back();
+  if (!job.from.path.empty()) {
+    start.step = job.from.info.step;
+    start.skipped = job.from.info.skipped_steps;
+    start.is_own = job.from.info.job == config_.job;
+    start.pending_report = job.from.info.pending_report;
   }
-  return {.step = job.from.info.step,
-          .skipped = job.from.info.skipped_steps,
-          .is_own = job.from.info.job == config_.job,
-          .pending_report = job.from.info.pending_report,
-          .checkpoint = job.from.path,
-          .data = segments_.back()};
+  return start;
 }
 
 void TrainingState::Initialize() {

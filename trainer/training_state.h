@@ -44,11 +44,11 @@ class TrainingState {
                 platform::Files& files, Backend& backend, const data::Loader& text, SendToWorker send);
 
   struct Start {
-    int64_t step = 0;              // that is done
-    int64_t skipped = 0;           // of the steps up to it
-    bool is_own = false;           // the checkpoint is one of this job
-    std::string pending_report;    // as in checkpoint::Info
-    std::string checkpoint;        // its path; empty: initial weights
+    int64_t step = 0;            // that is done
+    int64_t skipped = 0;         // of the steps up to it
+    bool is_own = false;         // the checkpoint is one of this job
+    std::string pending_report;  // as in checkpoint::Info
+    v1::StartedFrom from;
     checkpoint::DataSegment data;  // that the job reads on; its first step is the one after from_step
   };
 

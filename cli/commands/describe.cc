@@ -40,6 +40,22 @@ class Description {
   void Section(absl::string_view title) { absl::StrAppend(&text_, "\n", title, "\n"); }
   void Text(absl::string_view text) { absl::StrAppend(&text_, text); }
 
+  static std::string DigestText(const v1::StartedFrom& from) {
+    return from.digest().empty() ? "" : absl::StrCat(", digest ", Escape(from.digest()));
+  }
+
+  // What it began with, if it does not go on from a checkpoint.
+  static std::string WeightsText(const v1::StartedFrom& from) {
+    switch (from.kind()) {
+      case v1::START_KIND_SCRATCH:
+        return "random, by the seed";
+      case v1::START_KIND_WEIGHTS:
+        return absl::StrCat(Escape(from.path()), DigestText(from));
+      default:
+        return "";
+    }
+  }
+
   // The times, placement and end of one attempt.
   void Attempt(const v1::Attempt& attempt) {
     Section(absl::StrCat("Attempt ", attempt.number()));
@@ -47,8 +63,10 @@ class Description {
     Row("  ended", TimeText(attempt.ended(), context_.zone));
     Row("  device", DeviceText(attempt.device()));
     if (!attempt.resumed_from().empty()) {
-      Row("  resumed", absl::StrCat(Escape(attempt.resumed_from()), " at step ", attempt.resumed_step()));
+      Row("  resumed", absl::StrCat(Escape(attempt.resumed_from()), " at step ", attempt.resumed_step(),
+                                    DigestText(attempt.started_from())));
     }
+    Row("  weights", WeightsText(attempt.started_from()));
     std::map<std::string, std::vector<int>> ranks_of;
     for (const v1::RankSlot& slot : attempt.slots()) {
       ranks_of[slot.worker()].push_back(slot.rank());

@@ -138,6 +138,8 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
          expected->layout_digest(), ready.layout_digest()},
         {"data", "make data.train and data.validation the same files on every worker", v1::FAILURE_CLASS_USER,
          expected->data_digest(), ready.data_digest()},
+        {"weights that they start from", "make checkpoint.start_from the same files on every worker",
+         v1::FAILURE_CLASS_USER, expected->started_from().digest(), ready.started_from().digest()},
         {"kernels of their GPUs", "run the same build on workers with GPUs of one kind",
          v1::FAILURE_CLASS_INFRASTRUCTURE, expected->kernels_digest(), ready.kernels_digest()},
     };

@@ -169,6 +169,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     *event.mutable_admitted() = Current(job);
     event.mutable_admitted()->set_resumed_step(ready->resumed_step());
     event.mutable_admitted()->set_resumed_from(ready->resumed_from());
+    *event.mutable_admitted()->mutable_started_from() = ready->started_from();
     event.mutable_admitted()->set_program_digest(ready->program_digest());
     *event.mutable_admitted()->mutable_ready() = event.time();
     return event;

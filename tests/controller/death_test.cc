@@ -301,6 +301,16 @@ TEST(DeathTest, AJobThatAlreadyRunsOnTwoBuildsGoesOn) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << driver.Job().message();
 }
 
+TEST(DeathTest, RanksThatReadOtherWeightsDoNotStart) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  SayReady(driver, "a", 0,
+           [](v1::Ready& ready) { ready.mutable_started_from()->set_digest("of one download"); });
+  SayReady(driver, "b", 1, [](v1::Ready& ready) { ready.mutable_started_from()->set_digest("of another"); });
+  EXPECT_EQ(driver.Job().reason(), "DigestMismatch");
+  EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("disagree on the weights that they start from"));
+}
+
 TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
