@@ -113,11 +113,8 @@ constexpr Field kOthers[] = {
 constexpr Field kLatentAttention[] = {
     {"q_lora_rank", true}, {"kv_lora_rank"}, {"qk_nope_head_dim"}, {"qk_rope_head_dim"}, {"v_head_dim"},
 };
-constexpr Field kExperts[] = {
-    {"moe_intermediate_size"},
-    {"decoder_sparse_step", true},
-    {"norm_topk_prob"},
-};
+constexpr Field kExperts[] = {{"moe_intermediate_size"}, {"norm_topk_prob"}};
+constexpr Field kSparseLayers[] = {{"decoder_sparse_step"}};
 constexpr Field kGroupedExperts[] = {
     {"first_k_dense_replace"}, {"n_shared_experts"}, {"n_group"}, {"topk_group"}, {"routed_scaling_factor"},
 };
@@ -134,7 +131,7 @@ bool IsKnown(std::string_view key) {
   return key.starts_with('_') || key == "layer_types" ||
          std::find(std::begin(kPredicting), std::end(kPredicting), key) != std::end(kPredicting) ||
          Names(kSizes, key) || Names(kOthers, key) || Names(kLatentAttention, key) || Names(kExperts, key) ||
-         Names(kGroupedExperts, key) ||
+         Names(kSparseLayers, key) || Names(kGroupedExperts, key) ||
          std::find(std::begin(kWithoutConsequence), std::end(kWithoutConsequence), key) !=
              std::end(kWithoutConsequence) ||
          std::any_of(std::begin(kSupported), std::end(kSupported),
@@ -249,18 +246,20 @@ class HuggingFaceReader {
     ReadFields(kExperts, moe);
     if (family_->has_latent_attention) {
       ReadFields(kGroupedExperts, moe);
+    } else {
+      ReadFields(kSparseLayers, moe);
     }
   }
 
   // Newer files have another name for their number.
   void MoveExperts() {
-    const Json too = family_->experts_too == nullptr ? Json() : Of(family_->experts_too);
-    if (too.is_null()) {
+    if (family_->experts_too == nullptr || !json_.contains(family_->experts_too)) {
       return;
     }
+    const Json too = Of(family_->experts_too);
     if (!json_.contains(family_->experts)) {
       json_[family_->experts] = too;
-    } else if (too != Of(family_->experts)) {
+    } else if (!too.is_null() && too != Of(family_->experts)) {
       Refuse(absl::StrCat(family_->experts_too, " ", too.dump()),
              absl::StrCat(Of(family_->experts).dump(), ", as in ", family_->experts), "mend the file");
     }
