@@ -186,6 +186,14 @@ TEST_F(LocalizeTest, WhatWeDoNotComputeOfAMixtureIsRefusedByName) {
               HasSubstr("rope_interleave null is not allowed; allowed: true"));
   EXPECT_THAT(errors_with(kQwen3Moe, "\"num_experts\": 8", "\"num_experts\": 8, \"num_local_experts\": 6"),
               HasSubstr("num_local_experts 6 is not allowed; allowed: 8, as in num_experts"));
+  for (const auto& [key, value] : {std::pair("num_experts", "8"), std::pair("num_experts_per_tok", "3"),
+                                   std::pair("decoder_sparse_step", "2")}) {
+    EXPECT_THAT(
+        errors_with(kQwen3Moe, absl::StrCat("\"", key, "\": ", value), absl::StrCat("\"", key, "\": null")),
+        HasSubstr(absl::StrCat(key, " null is not allowed; allowed: an integer")));
+  }
+  EXPECT_THAT(errors_with(kQwen3Moe, "\"num_experts\": 8", "\"num_local_experts\": null"),
+              HasSubstr("num_experts null is not allowed"));
   EXPECT_THAT(errors_with(kQwen3Moe, "\"use_sliding_window\": false", "\"use_sliding_window\": true"),
               HasSubstr("use_sliding_window true is not allowed"));
   EXPECT_THAT(errors_with(kMixtral, "\"sliding_window\": null", "\"sliding_window\": 4096"),
