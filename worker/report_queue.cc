@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "platform/log.h"
+
 namespace tandem::worker {
 
 namespace {
@@ -102,7 +105,8 @@ void ReportQueue::AddTable(const AttemptKey& attempt, v1::ParameterTable table) 
 }
 
 void ReportQueue::AddRecovered(const AttemptKey& attempt, std::vector<v1::StepReport> reports) {
-  constexpr absl::Duration kKeepRecovered = absl::Hours(1);  // a controller without the job acknowledges none
+  // A controller without the job acknowledges none; one that refuses them ends the stream of all the others.
+  constexpr absl::Duration kKeepRecovered = absl::Minutes(10);
   const absl::MutexLock lock(&mu_);
   Attempt& found = Find(attempt);
   for (v1::StepReport& report : reports) {
@@ -187,8 +191,16 @@ bool ReportQueue::WaitUntilEmpty(absl::Duration limit) {
 
 void ReportQueue::DropForgotten(absl::Time now) {
   std::erase_if(attempts_, [&](const auto& entry) {
-    const Attempt& attempt = entry.second;
-    return attempt.drop_at != absl::InfiniteFuture() && (attempt.buffer.empty() || now >= attempt.drop_at);
+    const auto& [key, attempt] = entry;
+    if (attempt.drop_at == absl::InfiniteFuture()) {
+      return false;
+    }
+    if (!attempt.buffer.empty() && now >= attempt.drop_at) {
+      platform::Log(platform::LogLevel::kWarning,
+                    "reports that the controller has not taken in time are dropped",
+                    {{"job", key.job}, {"attempt", absl::StrCat(key.attempt)}});
+    }
+    return attempt.buffer.empty() || now >= attempt.drop_at;
   });
 }
 

@@ -86,7 +86,7 @@ class ReportQueue {
   void AddTable(const AttemptKey& attempt, v1::ParameterTable table) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of an attempt that ended with an earlier daemon. The controller may have some, and keeps one of each
-  // step.
+  // step. What it has not acknowledged ten minutes later is dropped, and logged.
   void AddRecovered(const AttemptKey& attempt, std::vector<v1::StepReport> reports) ABSL_LOCKS_EXCLUDED(mu_);
 
   // No more reports will come: send what is there without waiting for more.

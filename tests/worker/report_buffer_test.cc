@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/platform/fake_clock.h"
 #include "worker/report_queue.h"
 
 namespace tandem::worker {
@@ -144,6 +145,19 @@ TEST(ReportBufferTest, DroppingWhatWasSentKeepsTheOrder) {
   EXPECT_EQ(batch->dropped_reports(), 2);
   buffer.Acked(2);
   EXPECT_TRUE(buffer.empty());
+}
+
+TEST(ReportQueueTest, RecoveredReportsThatNobodyTakesAreDropped) {
+  platform::FakeClock clock;
+  ReportQueue queue(clock, {});
+  queue.AddRecovered({"a", 1}, {Report(1)});
+  EXPECT_TRUE(queue.Next().has_value());
+  clock.Advance(absl::Minutes(9));
+  queue.Acked({});  // of another attempt
+  EXPECT_FALSE(queue.WaitUntilEmpty(absl::ZeroDuration()));
+  clock.Advance(absl::Minutes(2));
+  queue.Acked({});
+  EXPECT_TRUE(queue.WaitUntilEmpty(absl::ZeroDuration()));
 }
 
 }  // namespace
