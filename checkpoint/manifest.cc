@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -384,6 +385,11 @@ absl::StatusOr<Manifest> ReadManifest(std::string_view text) {
   } catch (const Json::exception& error) {
     return Damaged(error.what());
   }
+}
+
+int64_t TotalBytes(const std::vector<ManifestFile>& files) {
+  return std::accumulate(files.begin(), files.end(), int64_t{0},
+                         [](int64_t sum, const ManifestFile& file) { return sum + file.bytes; });
 }
 
 absl::Status CheckCoverage(Manifest& manifest) {

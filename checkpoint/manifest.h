@@ -70,6 +70,9 @@ struct Manifest {
   std::string digest;  // of the text that it was read from; empty: it was not
 };
 
+// Of all of its files.
+int64_t TotalBytes(const std::vector<ManifestFile>& files);
+
 struct ManifestText {
   std::string text;
   std::string digest;  // of what follows the digest in it; the text holds it

@@ -35,14 +35,6 @@ using Json = nlohmann::ordered_json;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-int64_t TotalBytes(const Manifest& manifest, int64_t manifest_bytes) {
-  int64_t bytes = manifest_bytes;
-  for (const ManifestFile& file : manifest.files) {
-    bytes += file.bytes;
-  }
-  return bytes;
-}
-
 // What rank 0 sends to all of what it found or did; no digest: there is no checkpoint. All know the path.
 std::string ToText(const Saved& saved) {
   return Json{{"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
@@ -271,7 +263,8 @@ class Saving {
       return absl::FailedPreconditionError(absl::StrCat(
           path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
     }
-    there = {.path = path_, .bytes = TotalBytes(*manifest, bytes), .manifest_digest = manifest->digest};
+    there = {
+        .path = path_, .bytes = TotalBytes(manifest->files) + bytes, .manifest_digest = manifest->digest};
     return absl::OkStatus();
   }
 
@@ -286,7 +279,7 @@ class Saving {
     TANDEM_RETURN_IF_ERROR(files_.Write(absl::StrCat(temporary_, "/", kManifestName), text.text));
     TANDEM_RETURN_IF_ERROR(files_.SyncFolder(temporary_));
     saved = {.path = path_,
-             .bytes = TotalBytes(manifest, static_cast<int64_t>(text.text.size())),
+             .bytes = TotalBytes(manifest.files) + static_cast<int64_t>(text.text.size()),
              .manifest_digest = text.digest};
     return absl::OkStatus();
   }

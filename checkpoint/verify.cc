@@ -101,10 +101,7 @@ absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const s
 }  // namespace
 
 fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks) {
-  int64_t total = 0;
-  for (const ManifestFile& file : files) {
-    total += file.bytes;
-  }
+  const int64_t total = TotalBytes(files);
   // A file is the rank's in whose part of all bytes its middle lies.
   const int64_t part = std::max<int64_t>(1, (total + ranks - 1) / ranks);
   fsdp::Range range;

@@ -9,8 +9,8 @@
 #include <limits>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "checkpoint/owner.h"
 #include "nlohmann/json.hpp"
 #include "platform/regular_file.h"
 
@@ -19,7 +19,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostOwnerBytes = int64_t{1} << 16;
 // The controller takes no more, and no longer names.
 constexpr int kMostScalarsOfLine = 256;
 constexpr size_t kMostNameBytes = 128;
@@ -38,13 +37,8 @@ std::optional<double> NumberOf(const Json& value) {
 
 // Whether the directory is the job's: another one may have gone on there since.
 bool IsOf(platform::Files& files, const std::string& directory, const std::string& job) {
-  const absl::StatusOr<std::string> text =
-      platform::ReadAtMost(files, absl::StrCat(directory, "/.owner"), kMostOwnerBytes);
-  if (!text.ok()) {
-    return false;
-  }
-  const Json owner = Parsed(*text);
-  return owner.is_object() && owner.contains("job") && owner["job"] == job;
+  const absl::StatusOr<checkpoint::Owner> owner = checkpoint::ReadOwner(files, directory);
+  return owner.ok() && owner->job == job;
 }
 
 // Whole lines.

@@ -25,7 +25,7 @@ TORCH_FREE = {
     "config": {"platform", "jobspec", "tls"},
     "plan": {"platform", "proto", "jobspec", "parallel", "schedules", "fsdp:", "model:"},
     "controller": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
-    "worker": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan"},
+    "worker": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan", "checkpoint:"},
     "cli": {"platform", "proto", "link", "tls", "jobspec", "config", "parallel", "schedules", "plan", "fsdp:", "model:", "checkpoint:"},
 }
 TORCH_HALF = {
