@@ -157,6 +157,12 @@ Outcome ExpertLoads(Context& context, Client& client, const MetricsOptions& opti
     PrintLoadsAsJson(context, details);
   } else {
     PrintLoads(context, details);
+    const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
+    if (job.ok() && job->resolved().model().model_type() == "deepseek_v3") {
+      Note(context.console,
+           "TOKENS are routed by scores and biases; BALANCE LOSS counts the experts with the highest scores, "
+           "without biases");
+    }
   }
   return context.console.OutClosed() ? kOutputClosed : kOk;
 }

@@ -145,6 +145,13 @@ TEST_F(CommandTest, MetricsOfSparseLayersShowTheLoadOfExpertsOfOneStep) {
             "FURTHER PASSES\n"
             "layer 3        4   3,000          2.67           0.00     1       12          1.25    4.50  "
             "             6\n");
+  EXPECT_EQ(console_.err, "");
+  server_->jobs[0].mutable_resolved()->mutable_model()->set_model_type("deepseek_v3");
+  EXPECT_EQ(Tandem({"metrics", "headers", "--moe"}), kOk);
+  EXPECT_EQ(console_.err,
+            "tandem: TOKENS are routed by scores and biases; BALANCE LOSS counts the experts with the "
+            "highest scores, "
+            "without biases\n");
   EXPECT_EQ(Tandem({"metrics", "headers", "--moe", "--step", "1", "-o", "json"}), kOk);
   EXPECT_EQ(
       console_.out,
