@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "checkpoint/delete_step.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
@@ -55,14 +56,6 @@ absl::StatusOr<std::vector<std::string>> StepsNamed(Context& context,
     paths.push_back(absl::StrCat(folder, "/", checkpoint::StepName(step)));
   }
   return paths;
-}
-
-int64_t BytesOf(const Manifest& manifest) {
-  int64_t bytes = 0;
-  for (const ManifestFile& file : manifest.files) {
-    bytes += file.bytes;
-  }
-  return bytes;
 }
 
 // OK where manifest and files are there, of the sizes that it says.
@@ -171,16 +164,6 @@ std::string SegmentText(const checkpoint::DataSegment& segment) {
                       absl::StrJoin(texts, "; "));
 }
 
-// Whether another step beside that one verifies.
-absl::StatusOr<bool> AnotherVerifies(const std::string& directory, const std::string& name) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
-                          checkpoint::ListSteps(platform::SystemFiles(), directory));
-  return std::any_of(steps.begin(), steps.end(), [&](int64_t step) {
-    return checkpoint::StepName(step) != name &&
-           Verified(absl::StrCat(directory, "/", checkpoint::StepName(step))).ok();
-  });
-}
-
 }  // namespace
 
 Outcome ListCheckpoints(Context& context, const CheckpointFolderOptions& options) {
@@ -193,7 +176,8 @@ Outcome ListCheckpoints(Context& context, const CheckpointFolderOptions& options
       table.Add({step, "-", "-", "-", ProblemText(manifest.status())});
       continue;
     }
-    table.Add({step, manifest->info.job, absl::StrCat(manifest->info.attempt), BytesText(BytesOf(*manifest)),
+    table.Add({step, manifest->info.job, absl::StrCat(manifest->info.attempt),
+               BytesText(checkpoint::TotalBytes(manifest->files)),
                absl::StrCat(manifest->files.size(), " complete")});
   }
   context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
@@ -220,7 +204,8 @@ Outcome ShowCheckpoint(Context& context, const CheckpointFolderOptions& options)
   };
   row("step", absl::StrCat(info.step));
   row("job", absl::StrCat(info.job, ", attempt ", info.attempt));
-  row("size", absl::StrCat(BytesText(BytesOf(*read)), " in ", read->files.size(), " files"));
+  row("size",
+      absl::StrCat(BytesText(checkpoint::TotalBytes(read->files)), " in ", read->files.size(), " files"));
   row("parameters", absl::StrCat(parameters));
   row("tokens", info.global_batch_size > 0
                     ? absl::StrCat(info.step * info.global_batch_size * info.sequence_length)
@@ -300,9 +285,7 @@ Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options) 
   return equal ? kOk : kFailed;
 }
 
-// Under the ownership that a job takes, so that no job saves there meanwhile.
 Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& options) {
-  platform::Files& files = platform::SystemFiles();
   TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, options.job));
   if (!options.step.has_value() && !IsStepFolder(folder)) {
     return Failure(kUsage, absl::StrCat(context.what, ": name the step: --step N, or its folder"));
@@ -320,30 +303,9 @@ Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& option
                                 " is no step of a checkpoint directory (step-N); nothing is deleted"));
   }
   const checkpoint::Owner self{.job = platform::SystemRandom().HexId(12), .name = "tandem checkpoint delete"};
-  const absl::StatusOr<std::vector<std::string>> unfinished =
-      checkpoint::TakeOwnership(files, directory, self, [] { absl::SleepFor(checkpoint::kRenewal); });
-  if (!unfinished.ok()) {
-    return Failure(kFailed, absl::StrCat(context.what, ": ", unfinished.status().message()));
-  }
-  const auto remove = [&]() -> absl::Status {
-    if (!options.all) {
-      TANDEM_ASSIGN_OR_RETURN(const bool another, AnotherVerifies(directory, name));
-      if (!another && Verified(path).ok()) {
-        return absl::FailedPreconditionError(
-            "it is the last one that verifies: --all deletes it nevertheless");
-      }
-    }
-    TANDEM_RETURN_IF_ERROR(checkpoint::CheckOwner(files, directory, self));
-    TANDEM_ASSIGN_OR_RETURN(const std::string gone, checkpoint::SetAsideStep(files, directory, *step, self));
-    TANDEM_RETURN_IF_ERROR(files.SyncFolder(directory));
-    TANDEM_RETURN_IF_ERROR(files.RemoveAll(gone));
-    for (const std::string& rest : *unfinished) {
-      TANDEM_RETURN_IF_ERROR(files.RemoveAll(rest));
-    }
-    return absl::OkStatus();
-  };
-  const absl::Status removed = remove();
-  checkpoint::ReleaseOwnership(files, directory, self).IgnoreError();
+  const absl::Status removed =
+      checkpoint::DeleteStep(platform::SystemFiles(), directory, *step, self, options.all,
+                             [] { absl::SleepFor(checkpoint::kRenewal); });
   if (!removed.ok()) {
     return Failure(kFailed, absl::StrCat(context.what, ": ", removed.message()));
   }

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "checkpoint/delete_step.h"
 #include "checkpoint/manifest.h"
 #include "platform/xxh3.h"
+#include "tests/checkpoint/watched_files.h"
 #include "tests/checkpoint/weights_folder.h"
 #include "tests/cli/command_fixture.h"
 
@@ -127,6 +130,30 @@ TEST_F(CheckpointsTest, TheLastWholeStepIsDeletedOnlyWithAll) {
   EXPECT_EQ(Tandem({"checkpoint", "delete", Saved("step-4")}), kOk) << console_.err;
   EXPECT_EQ(Tandem({"checkpoint", "delete", Saved(""), "--step", "2", "--all"}), kOk) << console_.err;
   EXPECT_TRUE(fs::is_empty(Saved(""))) << "nor an owner is left";
+}
+
+TEST_F(CheckpointsTest, ADirectoryIsKeptWhileASlowDiskIsRead) {
+  Save(2, {{"w", {1}}}, "step-2");
+  Save(4, {{"w", {1}}}, "step-4");
+  const std::string owner = Saved(".owner");
+  int num_renewals = 0;
+  checkpoint::WatchedFiles files([&](const std::string& path) {
+    if (!path.ends_with(".safetensors") || num_renewals == 2) {
+      return;
+    }
+    const auto before = fs::last_write_time(owner);
+    const absl::Time deadline = absl::Now() + absl::Seconds(120);
+    while (fs::last_write_time(owner) == before && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(20));
+    }
+    EXPECT_LT(absl::Now(), deadline) << "a job may take the directory";
+    ++num_renewals;
+  });
+  EXPECT_TRUE(
+      checkpoint::DeleteStep(files, Saved(""), 2, {.job = "me", .name = "", .host = ""}, false, [] {}).ok());
+  EXPECT_EQ(num_renewals, 2);
+  EXPECT_FALSE(fs::exists(Saved("step-2")));
+  EXPECT_FALSE(fs::exists(owner));
 }
 
 // The directory that a link leads to is the one that has an owner.
