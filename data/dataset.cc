@@ -160,11 +160,6 @@ absl::StatusOr<Dataset> ParseDataset(std::string_view text) {
     return Refused("version",
                    "1, which this build reads: prepare the data with this build's tandem data prepare");
   }
-  for (const char* const key : {"counted", "never_counted"}) {
-    if (!Member(description, key).is_null()) {
-      return Refused(key, "absent: masks are not built yet");
-    }
-  }
   Dataset dataset;
   const Json& type = Member(description, "token_type");
   if (type != "u16" && type != "i32") {
@@ -178,6 +173,14 @@ absl::StatusOr<Dataset> ParseDataset(std::string_view text) {
   TANDEM_ASSIGN_OR_RETURN(dataset.documents, Integer(description, "documents", "documents", 1, kMostTokens));
   TANDEM_ASSIGN_OR_RETURN(dataset.tokens, Integer(description, "tokens", "tokens", 1, kMostTokens));
   TANDEM_RETURN_IF_ERROR(ReadShards(description, dataset));
+  if (!Member(description, "counted").is_null()) {
+    TANDEM_RETURN_IF_ERROR(Integer(description, "counted", "counted", 0, dataset.tokens).status());
+    dataset.has_masks = true;
+  }
+  if (!Member(description, "never_counted").is_null()) {
+    TANDEM_ASSIGN_OR_RETURN(dataset.never_counted, Integer(description, "never_counted", "never_counted", 0,
+                                                           dataset.vocabulary - 1));
+  }
   return dataset;
 }
 

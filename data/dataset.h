@@ -20,9 +20,14 @@ namespace tandem::data {
 //                  "vocabulary": largest id + 1, "bos", "eos", "pad": ids or null,
 //                  "adds_bos", "adds_eos": whether each document begins or ends with it},
 //    "token_type": "u16" | "i32", "documents", "tokens",
+//    "counted": how many tokens count as targets; absent: all, and there are no masks,
+//    "never_counted": an id that never counts as a target, or absent,
 //    "shards": [{"name", "documents", "tokens", "xxh3": {"bin", "idx"}}],
 //    "inputs": [{"path", "bytes", "xxh3", "documents", "left_out": {kind: number}}],
 //    "options": {...}, "made_by": "tandem 0.1.0"}
+//
+// Where some tokens do not count as targets, each shard has NAME.mask beside it: one bit a token, the least
+// significant of a byte first, 1 where the token counts.
 //
 // Shards follow each other in their order in the list. Sizes are in bytes, numbers are integers, xxh3 are 32
 // hexadecimal digits of XXH3-128.
@@ -46,13 +51,15 @@ struct Dataset {
   int64_t documents = 0;
   int64_t tokens = 0;
   std::vector<Shard> shards;
+  bool has_masks = false;
+  std::optional<int64_t> never_counted;
 };
 
 // Whether `path` is a folder with a dataset.json.
 bool IsDataset(const std::string& path);
 
 // InvalidArgument, in one line, where the text is not such a description, or contradicts itself. What it has
-// beyond the above is ignored, except masks, which are not built yet and refused.
+// beyond the above is ignored.
 absl::StatusOr<Dataset> ParseDataset(std::string_view text);
 
 // The dataset.json of the folder. Errors name the file.

@@ -58,6 +58,14 @@ Loader::Loader(std::vector<LoaderText> texts, Split split, uint64_t seed, int64_
                "what does not count is among the targets");
   TANDEM_CHECK(!texts_.empty() && (split == Split::kTrain || texts_.size() == 1),
                "a validation is of one text");
+  for (const LoaderText& text : texts_) {
+    if (text.source->has_masks() && !options.has_targets) {
+      throw DataError(
+          absl::StrCat(text.field.empty() ? FieldOf(split) : text.field, ": ", text.source->Description(),
+                       " says which tokens count as targets, and the rows of this job do not: set training: "
+                       "{validate_every_steps: more than 0}, or data: {count_first_token: false}"));
+    }
+  }
   draws_ = DrawsFrom(texts_, split, seed, window_tokens_, split == Split::kTrain && options.shuffles);
 }
 
@@ -73,6 +81,11 @@ void Loader::GoOn(int64_t step, std::vector<int64_t> taken) {
 
 std::vector<int64_t> Loader::Taken(int64_t step, int64_t samples) const {
   return draws_->Taken((step - begin_step_) * samples);
+}
+
+bool Loader::has_masks() const {
+  return std::any_of(texts_.begin(), texts_.end(),
+                     [](const LoaderText& text) { return text.source->has_masks(); });
 }
 
 std::string Loader::DigestOf(const TokenSource& source) const {
@@ -150,11 +163,17 @@ Place Loader::Where(int64_t step, int64_t microbatch, int64_t num_microbatches, 
 }
 
 int64_t Loader::NumUncounted(int64_t windows) const {
+  const TokenSource& source = *texts_[0].source;
+  if (options_.counts_first_tokens && !source.has_masks()) {
+    return 0;
+  }
   int64_t uncounted = 0;
-  for (int64_t window = 0; window < windows && !options_.counts_first_tokens; ++window) {
-    std::vector<int64_t> firsts =
-        texts_[0].source->DocumentStarts(window * window_tokens_ + 1, window_tokens_ - 1);
-    uncounted += std::unique(firsts.begin(), firsts.end()) - firsts.begin();
+  std::vector<int64_t> tokens(window_tokens_);
+  std::vector<int64_t> targets(window_tokens_ - 1);
+  for (int64_t window = 0; window < windows; ++window) {
+    source.Read(window * window_tokens_, window_tokens_, tokens.data());
+    FillTargets(source, window * window_tokens_, tokens.data(), targets.data());
+    uncounted += std::count(targets.begin(), targets.end(), kNotCounted);
   }
   return uncounted;
 }
@@ -165,6 +184,12 @@ void Loader::FillTargets(const TokenSource& source, int64_t begin, const int64_t
   if (!options_.counts_first_tokens) {
     for (const int64_t first : source.DocumentStarts(begin + 1, window_tokens_ - 1)) {
       targets[first - begin - 1] = kNotCounted;
+    }
+  }
+  if (source.has_masks()) {
+    const std::vector<bool> counted = source.Counted(begin + 1, window_tokens_ - 1);
+    for (int64_t i = 0; i < window_tokens_ - 1; ++i) {
+      targets[i] = counted[i] ? targets[i] : kNotCounted;
     }
   }
 }

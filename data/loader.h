@@ -43,7 +43,8 @@ struct LoaderText {
 // Thread-safe.
 class Loader {
  public:
-  // texts: of that split; to validate, one. Throws DataError where one has less than a window. Requires
+  // texts: of that split; to validate, one. Throws DataError where one has less than a window, or
+  // masks and rows have no targets. Requires
   // sequence_length >= 1.
   Loader(std::vector<LoaderText> texts, Split split, uint64_t seed, int64_t sequence_length,
          RowOptions options = {});
@@ -55,6 +56,9 @@ class Loader {
   // To train from behind step `step` on, before which so many windows of each text were taken. Without it:
   // from step 1 on, and none was. Not while another thread reads.
   void GoOn(int64_t step, std::vector<int64_t> taken);
+
+  // Whether some token of a text does not count as a target.
+  bool has_masks() const;
 
   // How many windows of each text are taken by the end of a step, which has `samples` of them.
   std::vector<int64_t> Taken(int64_t step, int64_t samples) const;

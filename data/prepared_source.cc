@@ -62,6 +62,7 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
     Shard& shard = shards_.emplace_back();
     shard.bin = files_->Add(described.path);
     shard.idx = described.index.empty() ? -1 : files_->Add(described.index);
+    shard.mask = described.mask.empty() ? -1 : files_->Add(described.mask);
     shard.begin = begin;
     shard.tokens = described.tokens;
     shard.first_byte = described.begin;
@@ -80,8 +81,14 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
     if (shards_[i].idx >= 0) {
       absl::StrAppend(&samples[i], " ", files_->ContentSample(shards_[i].idx));
     }
+    if (shards_[i].mask >= 0) {
+      absl::StrAppend(&samples[i], " ", files_->ContentSample(shards_[i].mask));
+    }
     samples[i] += "\n";
   });
+  if (has_masks()) {
+    absl::StrAppend(&list, "masks ", text_.dataset->never_counted.value_or(-1), "\n");
+  }
   digest_ = platform::Xxh3Of(list);
   std::string contents;
   for (const std::string& sample : samples) {
@@ -106,6 +113,11 @@ void PreparedFolder::Open(const TokenFile& described, Shard& shard) const {
                                  text_.dataset.has_value() ? "dataset.json says " : "it had ", expected,
                                  ": it was cut off, or is another file; copy the folder again, or make it "
                                  "again with tandem data prepare"));
+  }
+  if (shard.mask >= 0 && files_->size(shard.mask) != (shard.tokens + 7) / 8) {
+    throw DataError(absl::StrCat(field_, ": ", files_->path(shard.mask), " has ", files_->size(shard.mask),
+                                 " bytes where ", shard.tokens, " tokens have ", (shard.tokens + 7) / 8,
+                                 ": it was cut off, or is another file"));
   }
   if (shard.idx < 0) {
     return;
@@ -281,6 +293,42 @@ int64_t PreparedFolder::DocumentFrom(int64_t position) const {
     }
   }
   return text_.tokens;
+}
+
+bool PreparedFolder::has_masks() const {
+  return text_.dataset.has_value() && (text_.dataset->has_masks || text_.dataset->never_counted.has_value());
+}
+
+std::vector<bool> PreparedFolder::Counted(int64_t begin, int64_t count) const {
+  std::vector<bool> counted(count, true);
+  if (!has_masks()) {
+    return counted;
+  }
+  TANDEM_CHECK(begin >= 0 && begin <= text_.tokens - count, "the tokens exist");
+  std::vector<char> bits;
+  for (int64_t done = 0; done < count;) {
+    const Shard& shard = ShardAt(begin + done);
+    const int64_t offset = begin + done - shard.begin;
+    const int64_t length = std::min(count - done, shard.tokens - offset);
+    if (shard.mask >= 0) {
+      const int64_t first = offset / 8;
+      bits.resize((offset + length + 7) / 8 - first);
+      files_->Read(shard.mask, first, static_cast<int64_t>(bits.size()), bits.data());
+      for (int64_t i = 0; i < length; ++i) {
+        const int64_t at = offset + i - 8 * first;
+        counted[done + i] = (static_cast<uint8_t>(bits[at / 8]) >> (at % 8) & 1) != 0;
+      }
+    }
+    done += length;
+  }
+  if (const std::optional<int64_t>& never = text_.dataset->never_counted; never.has_value()) {
+    std::vector<int64_t> tokens(count);
+    Read(begin, count, tokens.data());
+    for (int64_t i = 0; i < count; ++i) {
+      counted[i] = counted[i] && tokens[i] != *never;
+    }
+  }
+  return counted;
 }
 
 Place PreparedFolder::Where(int64_t position) const {

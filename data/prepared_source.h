@@ -32,6 +32,8 @@ class PreparedFolder {
   void Read(int64_t begin, int64_t count, int64_t* tokens) const;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const;
   Place Where(int64_t position) const;
+  bool has_masks() const;
+  std::vector<bool> Counted(int64_t begin, int64_t count) const;
 
   // The first position from `position` on at which a document begins; the number of all tokens if there is
   // none.
@@ -43,8 +45,9 @@ class PreparedFolder {
 
  private:
   struct Shard {
-    int bin = 0;  // numbers of files of the reader
-    int idx = 0;  // -1: there is none
+    int bin = 0;   // numbers of files of the reader
+    int idx = 0;   // -1: there is none
+    int mask = 0;  // likewise
     IndexHeader header;
     int64_t first_byte = 0;  // of its first token
     TokenType type = TokenType::kU16;
@@ -82,6 +85,10 @@ class PreparedSource : public TokenSource {
   void Read(int64_t begin, int64_t count, int64_t* tokens) const override;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
   Place Where(int64_t position) const override { return folder_->Where(begin_ + position); }
+  bool has_masks() const override { return folder_->has_masks(); }
+  std::vector<bool> Counted(int64_t begin, int64_t count) const override {
+    return folder_->Counted(begin_ + begin, count);
+  }
   std::string Description() const override { return folder_->folder(); }
   std::string digest() const override;
   std::string documents_digest() const override;

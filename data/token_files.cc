@@ -310,8 +310,15 @@ absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat form
     TANDEM_ASSIGN_OR_RETURN(text.dataset, ReadDataset(path));
     for (const Dataset::Shard& shard : text.dataset->shards) {
       const std::string prefix = absl::StrCat(path, path.ends_with('/') ? "" : "/", shard.name);
+      const std::string mask = prefix + ".mask";
+      if (IsFile(mask) != text.dataset->has_masks) {
+        return Named(mask, Wrong(text.dataset->has_masks
+                                     ? "is missing, though dataset.json says how many tokens count"
+                                     : "is there, though dataset.json does not say how many tokens count"));
+      }
       text.files.push_back({.path = prefix + kTokens,
                             .index = prefix + kIndex,
+                            .mask = text.dataset->has_masks ? mask : "",
                             .type = text.dataset->token_type,
                             .tokens = shard.tokens,
                             .documents = shard.documents});

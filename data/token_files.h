@@ -27,6 +27,7 @@ namespace tandem::data {
 struct TokenFile {
   std::string path;
   std::string index;  // path of its .idx; empty: none
+  std::string mask;   // path of its .mask; empty: none
   int64_t begin = 0;  // byte of its first token
   TokenType type = TokenType::kU16;
   int64_t tokens = 0;

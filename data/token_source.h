@@ -53,6 +53,15 @@ class TokenSource {
   // Position 0 begins one.
   virtual std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const = 0;
 
+  // Whether some token does not count as a target.
+  virtual bool has_masks() const { return false; }
+
+  // Which of the tokens [begin, begin + count), which must exist, count as targets.
+  virtual std::vector<bool> Counted(int64_t begin, int64_t count) const {
+    (void)begin;
+    return std::vector<bool>(count, true);
+  }
+
   // Where the file has the token at that position, which must exist.
   virtual Place Where(int64_t position) const = 0;
 

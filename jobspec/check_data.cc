@@ -58,6 +58,12 @@ void CheckSources(FieldChecker& check) {
     check.Forbid(kSources, "data.train is given too: omit one of the two");
     return;
   }
+  if (data.sources_size() > kMostSets && data.validation_fraction() > 0 && !data.has_validation() &&
+      data.validation_sets().empty()) {
+    check.Refuse("data.validation_fraction", absl::StrCat("0 with more than ", kMostSets, " sources"),
+                 "the end of each would be held out, with a loss of its own: name texts to validate on with "
+                 "data.validation_sets, or use 0");
+  }
   CheckTexts(check, kSources, data.sources());
   const auto is_weighted = [](const v1::DataSource& source) { return source.has_weight(); };
   const bool some = std::any_of(data.sources().begin(), data.sources().end(), is_weighted);

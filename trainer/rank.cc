@@ -137,6 +137,12 @@ class Rank::Impl {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
                     {{"reason", refused}});
     }
+    const v1::MixtureOfExperts& moe = plan.resolved_model.moe();
+    if (train_loader_.has_masks() && (moe.router_aux_loss_coef() > 0 || moe.router_z_loss_coef() > 0)) {
+      throw UserError(
+          "data: not built yet: text whose tokens do not all count as targets beside losses of routers; use "
+          "router_aux_loss_coef: 0 and router_z_loss_coef: 0, or text without masks");
+    }
     if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
       const std::vector<jobspec::DataText>& named = plan.train.data.validation;
       for (size_t i = 0; i < text_.validation.size(); ++i) {
@@ -436,7 +442,8 @@ class Rank::Impl {
     reports_->Submit();
     reports_->Flush();
     throw UserError(absl::StrCat("data: no target of the last ", kMostWithoutTargets,
-                                 " steps counts, and none of them was applied: see data.count_first_token"));
+                                 " steps counts, and none of them was applied: see data.count_first_token, "
+                                 "and the masks of the text"));
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's

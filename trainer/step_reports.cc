@@ -148,8 +148,9 @@ void StepReports::Computed(RunRecord run, double seconds) {
   record.report.set_nonfinite(run.outcome.nonfinite);
   record.report.set_tokens(plan::TokensPerStep(plan_));
   record.report.set_seconds(seconds);
-  if (!plan_.train.data.counts_first_tokens) {
-    const double tokens = static_cast<double>(plan_.batch.tokens());
+  const double tokens = static_cast<double>(plan_.batch.tokens());
+  const bool counts_all = run.outcome.divisor * tokens == static_cast<double>(plan::TokensPerStep(plan_));
+  if (!plan_.train.data.counts_first_tokens || !counts_all) {
     (*record.report.mutable_scalars())["counted_tokens"] = std::round(run.outcome.divisor * tokens);
   }
   if (run.outcome.divisor == 0) {

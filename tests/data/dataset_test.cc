@@ -50,8 +50,8 @@ TEST(DatasetTest, WhatIsWrongIsNamedWithWhatIsAllowed) {
       {"\"tokens\": 4", "\"tokens\": 5", "tokens must be the sum over the shards, 7, and is 6"},
       {"\"tokens\": 4", "\"tokens\": -4", "shards[0].tokens must be an integer from 1"},
       {"\"tokens\": 4", "\"tokens\": 4611686018427387904", "shards[0].tokens must be an integer from 1"},
-      {"\"inputs\"", "\"never_counted\": 7, \"inputs\"",
-       "never_counted must be absent: masks are not built yet"},
+      {"\"inputs\"", "\"never_counted\": 1000, \"inputs\"", "never_counted must be an integer from 0 to 999"},
+      {"\"inputs\"", "\"counted\": 8, \"inputs\"", "counted must be an integer from 0 to 6"},
       {"huggingface", "sentencepiece", "tokenizer.kind must be huggingface or bytes"},
   };
   for (const std::vector<std::string>& one : cases) {

@@ -85,4 +85,23 @@ std::string WriteDataset(const Folder& folder, const std::string& name,
   return absl::StrCat(folder.path(), "/", name);
 }
 
+// Adds masks to such a dataset: counted[i] says which tokens of shard i count as targets.
+template <typename Folder>
+void WriteMasks(const Folder& folder, const std::string& name,
+                const std::vector<std::vector<Document>>& shards,
+                const std::vector<std::vector<bool>>& counted, bool u16 = true) {
+  size_t sum = 0;
+  for (size_t i = 0; i < counted.size(); ++i) {
+    std::string mask((counted[i].size() + 7) / 8, '\0');
+    for (size_t token = 0; token < counted[i].size(); ++token) {
+      mask[token / 8] = static_cast<char>(mask[token / 8] | (counted[i][token] ? 1 << (token % 8) : 0));
+      sum += counted[i][token] ? 1 : 0;
+    }
+    folder.Write(absl::StrCat(name, "/tokens-", i, ".mask"), mask);
+  }
+  std::string description = DescriptionOf(shards, u16);
+  description.insert(description.find("\"inputs\""), absl::StrCat("\"counted\": ", sum, ", "));
+  folder.Write(name + "/dataset.json", description);
+}
+
 }  // namespace tandem::data

@@ -275,6 +275,61 @@ TEST_F(PreparedSourceTest, MoreFilesThanDescriptorsAreRead) {
   EXPECT_THROW(reader.Read(0, 0, 1, &byte), DataError) << "it is opened again";
 }
 
+TEST_F(PreparedSourceTest, MasksSayWhichTokensCount) {
+  for (const uint64_t seed : {31, 32, 33}) {
+    Make(seed, seed % 2 == 0);
+    std::mt19937_64 random(seed);
+    std::vector<std::vector<bool>> counted(shards_.size());
+    std::vector<bool> all;
+    for (size_t i = 0; i < shards_.size(); ++i) {
+      for (const Document& document : shards_[i]) {
+        for (size_t token = 0; token < document.size(); ++token) {
+          counted[i].push_back(random() % 3 > 0);
+          all.push_back(counted[i].back());
+        }
+      }
+    }
+    const std::string digest = Open().train[0]->digest();
+    WriteMasks(folder_, "set-" + std::to_string(seed), shards_, counted, seed % 2 == 0);
+    const SplitText text = Open();
+    const TokenSource& source = *text.train[0];
+    EXPECT_TRUE(source.has_masks());
+    EXPECT_NE(source.digest(), digest);
+    for (int i = 0; i < 200; ++i) {
+      const auto begin = static_cast<int64_t>(random() % all.size());
+      const auto count = static_cast<int64_t>(random() % (all.size() - begin + 1));
+      EXPECT_EQ(source.Counted(begin, count),
+                std::vector<bool>(all.begin() + begin, all.begin() + begin + count));
+    }
+    const Loader loader(text.train[0], Split::kValidation, 1, 7, {.has_targets = true});
+    std::vector<int64_t> row(loader.row_elements());
+    int64_t uncounted = 0;
+    const int64_t windows = std::min<int64_t>(5, loader.num_windows());
+    for (int64_t window = 0; window < windows; ++window) {
+      loader.Fill(1, window, windows, 1, row.data());
+      for (int64_t i = 0; i < 7; ++i) {
+        const bool counts = all[window * 8 + i + 1];
+        EXPECT_EQ(row[8 + i], counts ? row[i + 1] : kNotCounted);
+        uncounted += counts ? 0 : 1;
+      }
+    }
+    EXPECT_EQ(loader.NumUncounted(windows), uncounted);
+    EXPECT_THROW(Loader(text.train[0], Split::kTrain, 1, 7), DataError) << "its rows have no targets";
+    folder_.Write("set-" + std::to_string(seed) + "/tokens-0.mask", "");
+    EXPECT_THAT(Error(), HasSubstr("tokens-0.mask has 0 bytes where "));
+    std::filesystem::remove(path_ + "/tokens-0.mask");
+    EXPECT_THAT(Error(), HasSubstr("tokens-0.mask is missing, though dataset.json says"));
+  }
+}
+
+TEST_F(PreparedSourceTest, AnIdThatNeverCountsIsMasked) {
+  path_ = WriteDataset(folder_, "set", {{{1, 2, 3, 1, 5, 6, 1, 8}}});
+  std::string description = DescriptionOf({{{1, 2, 3, 1, 5, 6, 1, 8}}}, true);
+  description.insert(description.find("\"inputs\""), "\"never_counted\": 1, ");
+  folder_.Write("set/dataset.json", description);
+  EXPECT_THAT(Open().train[0]->Counted(2, 5), ElementsAre(true, false, true, true, false));
+}
+
 TEST_F(PreparedSourceTest, TextOfTwoKindsOrTokenizersIsRefused) {
   Make(8, true);
   const std::string bytes = folder_.Write("text/a.txt", std::string(1000, 'x'));

@@ -151,8 +151,9 @@ def test_a_resume_with_another_seed_or_other_text_says_so_and_one_with_the_same_
 
     assert resumed("first", 10) == []
     assert resumed("same", 20) == []
-    (seed,) = resumed("other-seed", 30, seed=8)
+    seed, skipped = resumed("other-seed", 30, seed=8)
     assert "training.seed is 8, and was 7 up to step 20" in seed
+    assert "the text begins epoch 2, and " in skipped and " of epoch 1 of " in skipped, skipped
     assert "ResumedWithOtherSeed" in reasons(cluster, "other-seed") and seed in cluster.cli("describe", "other-seed").stdout
     text.write_text("a lazy dog sleeps on " * 5000)
     (data,) = resumed("other-text", 40, seed=8)

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/data/prepared_folder.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -32,6 +33,45 @@ TEST(TargetsTest, UncountedTargetsGiveTheSameBitsOnAnyRanks) {
     const double counted = one.steps[0].scalars().at("counted_tokens");
     EXPECT_GT(counted, 0);
     EXPECT_LT(counted, static_cast<double>(one.steps[0].tokens()));
+    for (const int ranks : {2, 4}) {
+      SCOPED_TRACE(ranks);
+      options.ranks = ranks;
+      options.microbatches_per_rank = 4 / ranks;
+      ExpectSameBits(one, RunJob(MakeJob(options)));
+    }
+  }
+}
+
+// Tokens of a prepared folder, of which about `percent` in a hundred do not count.
+TEST(TargetsTest, MaskedTargetsGiveTheSameBitsOnAnyRanks) {
+  std::mt19937 random(7);
+  std::vector<data::Document> documents(80);
+  for (data::Document& document : documents) {
+    for (uint32_t i = 0; i < 20 + random() % 60; ++i) {
+      document.push_back(random() % 7 == 0 ? 3 : static_cast<int64_t>(random() % 200));
+    }
+  }
+  for (const uint32_t percent : {0, 30, 99}) {
+    SCOPED_TRACE(percent);
+    const TemporaryFolder folder;
+    JobOptions options{.microbatches_per_rank = 4, .steps = 3, .validate_every_steps = 3};
+    options.text = data::WriteDataset(folder, "set", {documents});
+    const JobRun plain = RunJob(MakeJob(options));
+    std::vector<bool> counted;
+    for (const data::Document& document : documents) {
+      for (size_t i = 0; i < document.size(); ++i) {
+        counted.push_back(random() % 100 >= percent);
+      }
+    }
+    data::WriteMasks(folder, "set", {documents}, {counted});
+    const JobRun one = RunJob(MakeJob(options));
+    if (percent == 0) {
+      EXPECT_TRUE(one.arrays == plain.arrays) << "where all count, the bits are those without a mask";
+      EXPECT_FALSE(one.steps[0].scalars().contains("counted_tokens"));
+    } else {
+      EXPECT_NEAR(one.steps[0].scalars().at("counted_tokens"),
+                  static_cast<double>(one.steps[0].tokens()) * (100 - percent) / 100, 25);
+    }
     for (const int ranks : {2, 4}) {
       SCOPED_TRACE(ranks);
       options.ranks = ranks;
@@ -89,7 +129,7 @@ TEST(TargetsTest, TwentyHeldOutWindowsHaveTheirMean) {
     options.sequence_length = 32;
     options.validation_batches = batches;
     plan::JobPlan plan = MakeJob(options);
-    plan.train.data.validation = held_out;
+    plan.train.data.validation = {{.field = "data.validation", .path = held_out}};
     return RunJob(plan).steps.back().scalars().at("validation_loss");
   };
   const double mean = loss(1, 20);

@@ -20,12 +20,13 @@ def check(path, form="auto", token_type=None, vocabulary=None, say=print):
     if said and vocabulary is not None and limit > vocabulary:
         raise DataError(f"--vocabulary: the tokenizer of {path} has {limit} ids, more than {vocabulary}")
     progress = Progress(tokens.count, name="check")
-    done = documents = problems = 0
+    done = documents = problems = counted = 0
     for file in tokens.files:
         found = Problems(file, limit)
         index = _check_index(found) if file.index else None
         if said:
             _check_described(found, index, said)
+            counted += _check_mask(found, said)
         for begin, block in file.blocks():
             found.check_tokens(begin, block)
             progress.show(done + begin + len(block), done + begin + len(block))
@@ -35,6 +36,9 @@ def check(path, form="auto", token_type=None, vocabulary=None, say=print):
         for line in found.lines():
             say(line)
         problems += found.count
+    if said and not problems and said.get("counted") not in (None, counted):
+        say(f"{path}: the masks have {counted} tokens that count, and dataset.json says {said['counted']}")
+        problems += 1
     if problems:
         say(f"{path}: {problems} {'problem' if problems == 1 else 'problems'}")
         return False
@@ -105,6 +109,25 @@ def _check_described(found, index, said):
         digest = digests.get(suffix) if isinstance(digests, dict) else None
         if digest is not None and _digest(path) != digest:
             found.add(f"its content is not what dataset.json says (xxh3 {digest}): copy it again", path)
+
+
+def _check_mask(found, said):
+    """How many tokens of the file count as targets, where it has a mask."""
+    path, wanted = found.file.path.removesuffix(".bin") + ".mask", said.get("counted") is not None
+    if os.path.isfile(path) != wanted:
+        found.add("it is missing, though dataset.json says how many tokens count" if wanted
+                  else "it is there, though dataset.json does not say how many tokens count", path)
+        return 0
+    if not wanted:
+        return 0
+    if os.path.getsize(path) != (found.file.count + 7) // 8:
+        found.add(f"it has {os.path.getsize(path)} bytes, and {found.file.count} tokens have {(found.file.count + 7) // 8}", path)
+        return 0
+    counted = 0
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        while block := file.read(BLOCK_BYTES):
+            counted += int.from_bytes(block, "little").bit_count()
+    return counted
 
 
 def _digest(path):

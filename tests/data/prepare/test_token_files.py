@@ -226,3 +226,21 @@ def test_commands_have_exit_codes_and_survive_a_closed_pipe(pytestconfig, prepar
 
 def test_nothing_shown_moves_a_terminal():
     assert shown("a\x1b[2J\u202e\x9b\n日本") == "a\\x1b[2J\\u202e\\x9b\\n日本"
+
+
+def test_masks_are_compared_with_what_dataset_json_counts(prepared):
+    said = json.loads((prepared / "dataset.json").read_text())
+    tokens = said["tokens"]
+    shard = prepared / said["shards"][0]["name"]
+    mask = shard.with_name(shard.name + ".mask")
+    mask.write_bytes(b"\x05" + b"\0" * ((tokens + 7) // 8 - 1))
+    for counted, expected in ((2, None), (3, "the masks have 2 tokens that count, and dataset.json says 3"),
+                              (None, "it is there, though dataset.json does not say how many tokens count")):
+        (prepared / "dataset.json").write_text(json.dumps({**said, "counted": counted}))
+        lines = []
+        assert check(str(prepared), say=lines.append) == (expected is None), lines
+        assert expected is None or any(expected in line for line in lines), lines
+    (prepared / "dataset.json").write_text(json.dumps({**said, "counted": 2}))
+    mask.write_bytes(b"")
+    lines = []
+    assert not check(str(prepared), say=lines.append) and "it has 0 bytes, and" in lines[0]
