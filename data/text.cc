@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -52,6 +55,18 @@ void CheckSameTokenizer(const Opened& first, const Opened& other) {
   }
 }
 
+// The files of tokens, whatever their names.
+std::set<std::pair<dev_t, ino_t>> FilesOf(const Opened& opened) {
+  std::set<std::pair<dev_t, ino_t>> files;
+  for (const TokenFile& file : opened.folder->text().files) {
+    struct stat info {};
+    if (stat(file.path.c_str(), &info) == 0) {
+      files.emplace(info.st_dev, info.st_ino);
+    }
+  }
+  return files;
+}
+
 void CheckApart(const Opened& train, const Opened& validation) {
   std::error_code error;
   if (std::filesystem::equivalent(train.folder->folder(), validation.folder->folder(), error) ||
@@ -60,6 +75,16 @@ void CheckApart(const Opened& train, const Opened& validation) {
                                  " has the same tokens as ", train.field, ", ", train.folder->folder(),
                                  "; prepare other text for it, or hold out a part of data.train with "
                                  "data.validation_fraction"));
+  }
+  const std::set<std::pair<dev_t, ino_t>> trained = FilesOf(train);
+  for (const TokenFile& file : validation.folder->text().files) {
+    struct stat info {};
+    if (stat(file.path.c_str(), &info) == 0 && trained.contains({info.st_dev, info.st_ino})) {
+      throw DataError(absl::StrCat(validation.field, ": ", file.path, " is also a file of ", train.field,
+                                   ", ", train.folder->folder(),
+                                   "; name files that are not trained on, or hold out a part of them with "
+                                   "data.validation_fraction"));
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <string>
@@ -137,6 +138,28 @@ TEST_F(TokenFilesTest, FilesOfAFolderFollowEachOtherByPath) {
   }
   folder_.Write("set/notes.txt", "text");
   EXPECT_THAT(Error(path_ + "/set"), HasSubstr("notes.txt does not begin as numpy's files do"));
+}
+
+TEST_F(TokenFilesTest, AFileOnBothSidesIsRefused) {
+  folder_.Write("set/a.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({1, 2, 3, 4})));
+  folder_.Write("set/b.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({5, 6, 7, 8})));
+  folder_.Write("other/c.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({9, 10, 11, 12})));
+  std::filesystem::create_hard_link(path_ + "/set/b.npy", path_ + "/link.npy");
+  const auto error = [&](const std::string& held_out) -> std::string {
+    try {
+      OpenText({.train = {{"data.train", path_ + "/set"}},
+                .validation = {{"data.validation_sets[0].path", path_ + held_out}},
+                .sequence_length = 3},
+               platform::SteadyClock());
+    } catch (const DataError& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error("/set/b.npy"), HasSubstr("data.validation_sets[0].path: " + path_ +
+                                             "/set/b.npy is also a file of data.train, "));
+  EXPECT_THAT(error("/link.npy"), HasSubstr("/link.npy is also a file of data.train"));
+  EXPECT_EQ(error("/other"), "");
 }
 
 TEST_F(TokenFilesTest, WhatIsNotWholeIsNamed) {
