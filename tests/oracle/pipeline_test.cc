@@ -27,11 +27,25 @@ using schedules::StagePrograms;
 // What stages that get to the end compute otherwise than the undivided step, by the oracle's own arithmetic.
 std::optional<std::string> WrongMeaning(const schedules::DividedJob& job) {
   const StagePrograms merged = MergeStages(job.stages, job.programs);
-  const Explorer explorer(job.undivided, job.options, merged,
-                          {&merged.begin, &merged.train, &merged.update, &merged.validate});
-  return FirstDifference(
-      ReferenceOf(job.undivided, job.options, merged, {"begin", "train", "update", "validate"}),
-      explorer.RunInIssueOrder());
+  const std::map<std::string, const schedules::Program*> programs = {{"begin", &merged.begin},
+                                                                     {"train", &merged.train},
+                                                                     {"update", &merged.update},
+                                                                     {"validate", &merged.validate}};
+  // Each program last once: later runs overwrite what this one leaves in rings.
+  const std::vector<std::vector<std::string>> sequences = {
+      {"begin"}, {"begin", "train"}, {"begin", "update"}, {"validate"}};
+  for (const std::vector<std::string>& runs : sequences) {
+    std::vector<const schedules::Program*> of_runs;
+    for (const std::string& run : runs) {
+      of_runs.push_back(programs.at(run));
+    }
+    if (const auto difference =
+            FirstDifference(ReferenceOf(job.undivided, job.options, merged, runs),
+                            Explorer(job.undivided, job.options, merged, of_runs).RunInIssueOrder())) {
+      return difference;
+    }
+  }
+  return std::nullopt;
 }
 
 // Two programs of the same machine and arithmetic, written apart.
