@@ -11,14 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/lease.h"
-#include "data/loader.h"
-#include "data/text.h"
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
 #include "plan/step_work.h"
 #include "platform/build_info.h"
-#include "platform/clock.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/applied_updates.h"
@@ -26,6 +23,7 @@
 #include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/progress.h"
+#include "trainer/rank_text.h"
 #include "trainer/request_agreement.h"
 #include "trainer/run_sequence.h"
 #include "trainer/step_reports.h"
@@ -38,56 +36,6 @@ namespace {
 constexpr int kMostWithoutTargets = 3;  // steps in a row
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
-
-data::TextPath PathOf(const jobspec::DataText& text) {
-  return {.field = text.field,
-          .path = text.path,
-          .format = jobspec::FormatOf(text),
-          .token_type = jobspec::TokenTypeOf(text)};
-}
-
-data::SplitText TextOf(const plan::JobPlan& plan) {
-  const plan::DataConfig& data = plan.train.data;
-  data::TextOptions options{.validation_fraction = data.validation_fraction,
-                            .sequence_length = plan.batch.sequence_length};
-  for (const jobspec::DataText& text : data.train) {
-    options.train.push_back(PathOf(text));
-  }
-  for (const jobspec::DataText& text : data.validation) {
-    options.validation.push_back(PathOf(text));
-  }
-  if (plan.batch.packs_documents || !data.counts_first_tokens) {
-    options.documents = data::Documents{.end_of_document = data.end_of_document};
-  }
-  return data::OpenText(options, platform::SteadyClock());
-}
-
-data::RowOptions RowsOf(const plan::JobPlan& plan) {
-  return {.packs_documents = plan.batch.packs_documents,
-          .has_targets = plan.batch.has_targets,
-          .counts_first_tokens = plan.train.data.counts_first_tokens,
-          .shuffles = plan.train.data.shuffles};
-}
-
-std::vector<data::LoaderText> TrainingTextsOf(const plan::JobPlan& plan, const data::SplitText& opened) {
-  std::vector<data::LoaderText> texts;
-  for (size_t i = 0; i < opened.train.size(); ++i) {
-    const jobspec::DataText& named = plan.train.data.train[i];
-    texts.push_back(
-        {.source = opened.train[i], .field = named.field, .name = named.name, .weight = named.weight});
-  }
-  return texts;
-}
-
-// Of the held-out end of a training text, where no text to validate on is named.
-jobspec::DataText HeldOutOf(const std::vector<jobspec::DataText>& train, size_t text) {
-  constexpr char kHeldOut[] = "held-out";
-  const jobspec::DataText& of = train[text];
-  return {.field = of.name.empty() ? "" : of.field,
-          .name = of.name.empty()     ? ""
-                  : train.size() == 1 ? kHeldOut
-                                      : absl::StrCat(kHeldOut, "/", of.name)};
-}
 
 SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start) {
   const plan::TrainConfig& train = plan.train;
@@ -115,7 +63,6 @@ class Rank::Impl {
        platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
        SendToWorker send)
       : plan_(plan),
-        topology_(plan::TopologyOf(plan, config.rank)),
         config_(config),
         communicators_(communicators),
         files_(files),
@@ -123,31 +70,17 @@ class Rank::Impl {
         page_(page),
         send_(std::move(send)),
         device_(backend.device()),
-        text_(TextOf(plan)),
+        text_(plan, config.rank),
         kernels_digest_(backend.operations().kernels_digest()),
-        train_loader_(TrainingTextsOf(plan, text_), data::Split::kTrain, plan.train.seed,
-                      plan.batch.sequence_length, RowsOf(plan)),
         nodes_(config.make_nodes
                    ? config.make_nodes(backend.operations())
                    : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
-        state_(plan, config_, communicators, files, backend, train_loader_, send_),
+        state_(plan, config_, communicators, files, backend, text_.train(), send_),
         executor_(plan, nodes_, state_.units(), state_.memory(), communicators.programs, page, backend,
                   config.executor) {
     for (const std::string& refused : communicators.programs.RegisterWindows(state_.memory().region())) {
       platform::Log(platform::LogLevel::kWarning, "memory is not registered with a communicator",
                     {{"reason", refused}});
-    }
-    const v1::MixtureOfExperts& moe = plan.resolved_model.moe();
-    if (train_loader_.has_masks() && (moe.router_aux_loss_coef() > 0 || moe.router_z_loss_coef() > 0)) {
-      throw UserError(
-          "data: not built yet: text whose tokens do not all count as targets beside losses of routers; use "
-          "router_aux_loss_coef: 0 and router_z_loss_coef: 0, or text without masks");
-    }
-    if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
-      const std::vector<jobspec::DataText>& named = plan.train.data.validation;
-      for (size_t i = 0; i < text_.validation.size(); ++i) {
-        AddValidation(text_.validation[i], named.empty() ? HeldOutOf(plan.train.data.train, i) : named[i]);
-      }
     }
   }
 
@@ -185,7 +118,7 @@ class Rank::Impl {
     for (const checkpoint::TextPosition& text : start.data.sources) {
       taken.push_back(text.first);
     }
-    train_loader_.GoOn(start.data.from_step, std::move(taken));
+    text_.train().GoOn(start.data.from_step, std::move(taken));
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, start));
     updates_ = AppliedUpdates(start.step, start.skipped);
@@ -260,28 +193,9 @@ class Rank::Impl {
     }
     SetPhase(v1::RANK_PHASE_CHECKPOINTING);
     save_error_ = state_.Save(sequence_->step(), updates_.skipped(), pending_report,
-                              TakenAfter(sequence_->step()), sequence_->is_final());
+                              text_.TakenAfter(sequence_->step()), sequence_->is_final());
     sequence_->Saved(save_error_.empty());
     Lap();
-  }
-
-  // Windows of each training text.
-  std::vector<int64_t> TakenAfter(int64_t step) const {
-    return train_loader_.Taken(step, plan::TokensPerStep(plan_) / plan_.batch.sequence_length);
-  }
-
-  // How many epochs of each of several training texts are read by then.
-  void ReportEpochs(int64_t step) {
-    constexpr size_t kMost = 100;  // a report has room for no more
-    const std::vector<data::Draws::Source>& sources = train_loader_.sources();
-    if (sources[0].name.empty() || sources.size() > kMost) {
-      return;
-    }
-    const std::vector<int64_t> taken = TakenAfter(step);
-    for (size_t i = 0; i < sources.size(); ++i) {
-      reports_->Epochs(sources[i].name,
-                       static_cast<double>(taken[i]) / static_cast<double>(sources[i].windows));
-    }
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
@@ -291,7 +205,7 @@ class Rank::Impl {
     v1::Ready& ready = *message.mutable_ready();
     ready.set_program_digest(plan_.program_digest);
     ready.set_layout_digest(plan_.parameters_digest);
-    ready.set_data_digest(train_loader_.content_digest());
+    ready.set_data_digest(text_.train().content_digest());
     ready.set_kernels_digest(kernels_digest_);
     ready.set_resumed_step(start.step);
     ready.set_build(platform::BuildVersion());
@@ -310,10 +224,10 @@ class Rank::Impl {
       WarnOfDealing(start.step);
     }
     if (communicators_.report.rank() == 0) {
-      platform::Log(platform::LogLevel::kInfo, "the text", {{"files", text_.summary}});
+      platform::Log(platform::LogLevel::kInfo, "the text", {{"files", text_.summary()}});
       v1::FromTrainer text;
       text.mutable_training_warning()->set_step(start.step);
-      text.mutable_training_warning()->set_message(text_.summary);
+      text.mutable_training_warning()->set_message(text_.summary());
       text.mutable_training_warning()->set_is_data(true);
       send_(std::move(text));
     }
@@ -360,8 +274,7 @@ class Rank::Impl {
       idle_seconds_ = Lap();
     }
     executor_.Issue(request, [this, step = run.computed](int round, int64_t* tokens) {
-      Load(train_loader_, step, topology_.MicrobatchOf(round),
-           topology_.MicrobatchesOf(plan_.train.microbatches_per_rank), tokens);
+      text_.LoadStep(step, round, tokens);
     });
     sequence_->Issued(run);
   }
@@ -406,7 +319,9 @@ class Rank::Impl {
     const double seconds = record.seconds + std::exchange(idle_seconds_, 0);
     const int64_t computed = record.run.computed;
     reports_->Computed(std::move(record), seconds);
-    ReportEpochs(computed);
+    for (const auto& [name, epochs] : text_.EpochsAfter(computed)) {
+      reports_->Epochs(name, epochs);
+    }
     Lap();
     if (updates_.skipped() > 0) {
       reports_->Skipped(updates_.skipped());
@@ -483,8 +398,8 @@ class Rank::Impl {
     reports_->Flush();  // the ranks agree through the reports' communicator
     if (!validation_.has_value()) {
       std::vector<int64_t> rounds;
-      for (const ValidationText& text : validation_texts_) {
-        rounds.push_back(topology_.RoundsOf(text.extent.batches));
+      for (size_t text = 0; text < text_.num_validations(); ++text) {
+        rounds.push_back(text_.validation_rounds(text));
       }
       validation_.emplace(std::move(rounds), plan_.options.num_validation_microbatches);
     }
@@ -504,8 +419,7 @@ class Rank::Impl {
     }
     std::vector<TextLosses> validation;
     for (std::vector<double>& losses : validation_->TakeLosses()) {
-      validation.push_back(
-          {.extent = validation_texts_[validation.size()].extent, .losses = std::move(losses)});
+      validation.push_back({.extent = text_.extent(validation.size()), .losses = std::move(losses)});
     }
     reports_->Validated(step(), std::move(validation));
     validation_.reset();
@@ -516,62 +430,16 @@ class Rank::Impl {
     }
   }
 
-  // A piece, on this rank's microbatches in the fixed windows of a validation text. Ranks that are left over
-  // in the last rounds take windows again; those losses are not counted.
   void IssueValidation(const Validation::Piece& piece) {
     executor_.Issue(
         {.run = {.kind = RunKind::kValidate}},
         [this, piece](int round, int64_t* tokens) {
-          const ValidationText& text = validation_texts_[piece.text];
-          const int64_t batches = text.extent.batches;
-          Load(text.loader, step(), topology_.MicrobatchOf(piece.first_round + round) % batches, batches,
-               tokens);
+          text_.LoadValidation(piece.text, step(), piece.first_round + round, tokens);
         },
         step());
   }
 
-  // Each window of the held-out text at most once; a mean over the targets that count.
-  void AddValidation(const std::shared_ptr<const data::TokenSource>& source, const jobspec::DataText& named) {
-    const data::Loader& loader =
-        validation_texts_
-            .emplace_back(ValidationText{
-                .loader = data::Loader(
-                    std::vector<data::LoaderText>{{.source = source, .field = named.field}},
-                    data::Split::kValidation, plan_.train.seed, plan_.batch.sequence_length, RowsOf(plan_))})
-            .loader;
-    const int64_t sequences = plan_.batch.sequences;
-    const int64_t wanted = plan_.train.validation_batches * sequences;
-    const int64_t windows = std::min(wanted, loader.num_windows());
-    validation_texts_.back().extent = {
-        .name = named.name,
-        .batches = (windows + sequences - 1) / sequences,
-        .divisor = static_cast<double>(windows * plan_.batch.sequence_length - loader.NumUncounted(windows)) /
-                   static_cast<double>(plan_.batch.tokens())};
-    if (windows < wanted && config_.rank == 0) {
-      platform::Log(platform::LogLevel::kInfo, "a validation takes each window of the held-out text once",
-                    {{"text", named.name.empty() ? source->Description() : named.name},
-                     {"windows", absl::StrCat(windows)},
-                     {"wanted", absl::StrCat(wanted)}});
-    }
-  }
-
-  // One of `microbatches` of a step, or of a validation.
-  void Load(const data::Loader& loader, int64_t step, int64_t microbatch, int64_t microbatches,
-            int64_t* tokens) const {
-    const int64_t sequences = plan_.batch.sequences;
-    loader.Fill(step, microbatch, microbatches, sequences, tokens);
-    CheckTokens(plan_.batch, plan_.model.vocab_size, tokens, [&](int64_t sequence, int64_t token) {
-      return loader.Where(step, microbatch, microbatches, sequences, sequence, token);
-    });
-  }
-
-  struct ValidationText {
-    data::Loader loader;
-    ValidationExtent extent;
-  };
-
   const plan::JobPlan& plan_;
-  const parallel::Topology topology_;
   const RankConfig config_;
   const RankCommunicators communicators_;
   platform::Files& files_;
@@ -591,10 +459,8 @@ class Rank::Impl {
   int64_t nonfinite_step_ = 0;     // whose gradients were not finite, where the job is to stop then
   std::string save_error_;         // of the newest save; empty: it succeeded
 
-  const data::SplitText text_;
+  RankText text_;
   const std::string kernels_digest_;
-  data::Loader train_loader_;
-  std::vector<ValidationText> validation_texts_;  // none: the job does not validate
   const std::vector<std::unique_ptr<model::Node>> nodes_;
   TrainingState state_;
   Executor executor_;
