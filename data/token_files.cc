@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <initializer_list>
+#include <set>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -101,8 +102,9 @@ std::optional<std::string> PairPrefix(const std::string& path) {
 // Tokens behind byte `begin` up to the end of the file.
 absl::StatusOr<TokenFile> Behind(int64_t begin, int64_t bytes, TokenType type) {
   if (bytes < begin || (bytes - begin) % BytesOf(type) != 0) {
-    return Wrong(absl::StrCat("has ", bytes, " bytes, which are no whole number of tokens of ", BytesOf(type),
-                              " bytes", begin > 0 ? absl::StrCat(" behind ", begin) : ""));
+    return Wrong(absl::StrCat("has ", bytes, " bytes, which is not a whole number of tokens of ", BytesOf(type),
+                              " bytes", begin > 0 ? absl::StrCat(" behind ", begin) : "",
+                              ": it was cut off, or its tokens are of another type"));
   }
   return TokenFile{.begin = begin, .type = type, .tokens = (bytes - begin) / BytesOf(type)};
 }
@@ -201,7 +203,9 @@ absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t b
   const int64_t length = is_short ? NumberAt<uint16_t>(beginning, 8) : NumberAt<uint32_t>(beginning, 8);
   if (version < 1 || version > 3 || length > kMostNumpyHeader ||
       static_cast<int64_t>(beginning.size()) < static_cast<int64_t>(at) + length) {
-    return Wrong(absl::StrCat("is of version ", version, " of numpy's format, or was cut off"));
+    return Wrong(absl::StrCat("is of version ", version,
+                              " of numpy's format, or was cut off; allowed: 1, 2 and 3, with a header of up to ",
+                              kMostNumpyHeader, " bytes: copy it again, or write it with numpy.save"));
   }
   const std::string_view header = beginning.substr(at, length);
   constexpr std::pair<std::string_view, TokenType> kTypes[] = {{"'|u1'", TokenType::kU8},
@@ -219,7 +223,9 @@ absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t b
   const std::string_view shape = BehindKey(header, "shape");
   const size_t end = shape.find(')');
   if (!shape.starts_with('(') || end == std::string_view::npos) {
-    return Wrong("has a header without a shape");
+    return Wrong(
+        "has a header without a shape; allowed: a shape in parentheses, as in (1000,): write it with "
+        "numpy.save");
   }
   int64_t tokens = 1;
   int dims = 0;
@@ -230,13 +236,17 @@ absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t b
       continue;
     }
     if (!absl::SimpleAtoi(text, &size) || size < 0 || (size > 0 && tokens > kMostTokensOfText / size)) {
-      return Wrong(absl::StrCat("says that a dim of it is ", platform::Shown(std::string(text), 40)));
+      return Wrong(absl::StrCat("has a shape with ", platform::Shown(std::string(text), 40),
+                                "; allowed: whole numbers from 0, at most ", kMostTokensOfText,
+                                " tokens in all: write it with numpy.save"));
     }
     tokens *= size;
     ++dims;
   }
   if (dims > 1 && !BehindKey(header, "fortran_order").starts_with("False")) {
-    return Wrong("is no array of rows that follow each other: its order is Fortran's");
+    return Wrong(
+        "is not an array of rows that follow each other, as its order is Fortran's; allowed: one dim, or "
+        "fortran_order False: write it with numpy.ascontiguousarray");
   }
   const int64_t begin = static_cast<int64_t>(at) + length;
   TANDEM_ASSIGN_OR_RETURN(TokenFile file, Behind(begin, bytes, type->second));
@@ -357,8 +367,34 @@ bool HaveSameTokenizer(const TokenText& a, const TokenText& b) {
 }
 
 std::vector<std::string> PathsReadFor(const std::string& path) {
-  const std::optional<std::string> prefix = IsDataset(path) ? std::nullopt : PairPrefix(path);
-  return prefix.has_value() ? std::vector{*prefix + kTokens, *prefix + kIndex} : std::vector{path};
+  std::set<std::string> paths;
+  const auto add_pair = [&](const std::string& prefix) {
+    if (IsFile(prefix + kTokens) && IsFile(prefix + kIndex)) {
+      paths.insert({prefix + kTokens, prefix + kIndex});
+    }
+  };
+  const auto add_pairs_of = [&](const std::string& name) {
+    add_pair(name);
+    if (name.ends_with(kTokens) || name.ends_with(kIndex)) {
+      add_pair(WithoutSuffix(name));
+    }
+  };
+  add_pairs_of(path);
+  if (IsDataset(path)) {
+    const std::string folder = absl::StrCat(path, path.ends_with('/') ? "" : "/");
+    paths.insert(folder + kDatasetFile);
+    if (const absl::StatusOr<Dataset> dataset = ReadDataset(path); dataset.ok()) {
+      for (const Dataset::Shard& shard : dataset->shards) {
+        paths.insert({folder + shard.name + kTokens, folder + shard.name + kIndex});
+      }
+    }
+  }
+  const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(path);
+  for (const std::string& file : files.ok() ? *files : std::vector<std::string>{}) {
+    paths.insert(file);
+    add_pairs_of(file);
+  }
+  return {paths.begin(), paths.end()};
 }
 
 }  // namespace tandem::data

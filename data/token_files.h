@@ -15,11 +15,11 @@ namespace tandem::data {
 
 // Files of tokens, and what each says of itself. What is read of them here is a few bytes at their beginning.
 //
-//   prepared   a folder with dataset.json (dataset.h)
-//   megatron   PATH.bin and PATH.idx (indexed_file.h), named by either or by PATH; each sequence is a
-//   document npy        whole numbers in numpy's format llmc       a header of 256 i32 of llm.c, and tokens:
-//   u16 (magic 20240520, version 1) or u32 (20240801, 7) flat       numbers without a header, of a type that
-//   the job says
+// * prepared: a folder with dataset.json (dataset.h).
+// * megatron: PATH.bin and PATH.idx (indexed_file.h), named by either or by PATH. Each sequence is a document.
+// * npy: whole numbers in numpy's format.
+// * llmc: a header of 256 i32 of llm.c, and tokens: u16 (magic 20240520, version 1) or u32 (20240801, 7).
+// * flat: numbers without a header, of a type that the job says.
 //
 // Of all but the first a text may be a folder or a glob of such files: one after the other, in the order of
 // their paths. Little-endian throughout.
@@ -52,7 +52,8 @@ absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat form
 // Whether one tokenizer made both, as far as they say it.
 bool HaveSameTokenizer(const TokenText& a, const TokenText& b);
 
-// The paths that a job reads where it names `path`: both files of a pair; else the path itself.
+// All that a job may read where it names `path`, whatever format it says: the files that it lists, those of
+// pairs and of dataset.json. Empty where nothing is there.
 std::vector<std::string> PathsReadFor(const std::string& path);
 
 // Of the beginning of a file of `bytes`: its tokens, or in words that follow its name why it has none.

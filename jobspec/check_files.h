@@ -13,7 +13,7 @@ namespace tandem::jobspec {
 // its value. False: the path is left alone, and nothing is said of it.
 using BeforePath = std::function<bool(const std::string& field, const std::string& path)>;
 
-// The paths that a job reads where it names a text's `path`: both files of a pair of tokens and index.
+// All files that a job may read where it names a text's `path`, whatever format it says.
 std::vector<std::string> DataPaths(const std::string& path);
 
 // CheckFiles of jobspec.h for who does not wait for every path.

@@ -176,7 +176,7 @@ TEST_F(TokenFilesTest, WhatIsNotWholeIsNamed) {
               HasSubstr("text.idx has 81 bytes where its header asks for 82"));
   EXPECT_THAT(pair(bin, "x"), HasSubstr("text.idx is not an index"));
   EXPECT_THAT(pair(bin + "x", idx),
-              HasSubstr("text.bin has 7 bytes, which are no whole number of tokens of 2"));
+              HasSubstr("text.bin has 7 bytes, which is not a whole number of tokens of 2"));
   EXPECT_THAT(pair("", IdxOf({}, true)), HasSubstr("text.bin has no token"));
   std::string floats = idx;
   floats[17] = 7;
@@ -186,14 +186,14 @@ TEST_F(TokenFilesTest, WhatIsNotWholeIsNamed) {
   };
   EXPECT_THAT(file(Npy("<f4", "(1,)", "1234")), HasSubstr("has numbers of type '<f4'; allowed: |u1, <u2"));
   EXPECT_THAT(file(Npy("<u2", "(9,)", "1234")), HasSubstr("says that it has 9 numbers, and has 2"));
-  EXPECT_THAT(file(Npy("<u2", "(9", "1234")), HasSubstr("has a header without a shape"));
-  EXPECT_THAT(file(Npy("<u2", "(4611686018427387904, 4,)", "1234")), HasSubstr("says that a dim of it is"));
+  EXPECT_THAT(file(Npy("<u2", "(9", "1234")), HasSubstr("has a header without a shape; allowed: "));
+  EXPECT_THAT(file(Npy("<u2", "(4611686018427387904, 4,)", "1234")), HasSubstr("has a shape with 4"));
   EXPECT_THAT(file(Npy("<u2", "(2,)", "1234").substr(0, 40)), HasSubstr("or was cut off"));
   EXPECT_THAT(file(Llmc(20240522, 1, 2, "1234")), HasSubstr("questions with answers"));
   EXPECT_THAT(file(Llmc(20240520, 2, 2, "1234")), HasSubstr("has magic 20240520 and version 2"));
   EXPECT_THAT(file(Llmc(20240520, 1, 3, "1234")), HasSubstr("says that it has 3 tokens, and has 2"));
   EXPECT_THAT(file("123", TextFormat::kFlat),
-              HasSubstr("has 3 bytes, which are no whole number of tokens of 2"));
+              HasSubstr("has 3 bytes, which is not a whole number of tokens of 2"));
   EXPECT_THAT(file("1234", TextFormat::kNpy), HasSubstr("format: flat and token_type"));
   EXPECT_THAT(Error(path_ + "/none", TextFormat::kNpy), HasSubstr("no such file"));
 }

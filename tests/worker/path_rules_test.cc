@@ -61,6 +61,35 @@ TEST_F(PathRulesTest, BothFilesOfAPairAreLookedAt) {
   }
 }
 
+// What one format does not read another does: each file is looked at, whichever the job says.
+TEST_F(PathRulesTest, NoFormatGetsOut) {
+  const std::string secret = folder_ + "/secret/key.txt";
+  const auto why = [&](const std::string& path, v1::DataFormat format) {
+    v1::JobSpec spec;
+    v1::DataSource& source = *spec.mutable_data()->add_sources();
+    source.set_path(folder_ + path);
+    source.set_format(format);
+    return Why(spec);
+  };
+  temporary_.Write("data/file.bin", "tokens");
+  temporary_.Write("data/file.idx", "index");
+  fs::create_symlink(secret, folder_ + "/data/file");
+  temporary_.Write("data/folder.bin", "tokens");
+  temporary_.Write("data/folder.idx", "index");
+  fs::create_directories(folder_ + "/data/folder");
+  fs::create_symlink(secret, folder_ + "/data/folder/link");
+  temporary_.Write("data/set/dataset.json", "{}");
+  temporary_.Write("data/set.bin", "tokens");
+  fs::create_symlink(secret, folder_ + "/data/set.idx");
+  for (int format = v1::DATA_FORMAT_AUTO; format <= v1::DataFormat_MAX; ++format) {
+    const auto of = static_cast<v1::DataFormat>(format);
+    for (const char* const path : {"/data/file", "/data/folder", "/data/set"}) {
+      EXPECT_THAT(why(path, of), HasSubstr(" leads to " + secret)) << path << " " << format;
+    }
+    EXPECT_EQ(why("/data/file.bin", of), "") << format;
+  }
+}
+
 TEST_F(PathRulesTest, EachTextOfAJobIsLookedAt) {
   v1::JobSpec spec;
   spec.mutable_data()->add_sources()->set_path(folder_ + "/data/text");
