@@ -76,6 +76,7 @@ class Corpus::Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
+  const std::string& field() const { return field_; }
   const std::string& path() const { return path_; }
   const std::string& name() const { return name_; }
   const uint8_t* bytes() const { return bytes_; }
@@ -155,17 +156,18 @@ Corpus::Files Corpus::Open(const TextPath& text) {
 }
 
 void Corpus::CheckApart(const Files& train, const TextPath& of, const Files& validation) {
-  std::map<std::pair<dev_t, ino_t>, std::string> trained_on;
+  std::map<std::pair<dev_t, ino_t>, const Mapping*> trained_on;
   for (const auto& file : train) {
-    trained_on.emplace(file->file(), file->path());
+    trained_on.emplace(file->file(), file.get());
   }
   for (const auto& file : validation) {
     const auto found = trained_on.find(file->file());
     if (found != trained_on.end()) {
+      const Mapping& trained = *found->second;
       throw DataError(absl::StrCat(of.field, ": ", file->path(), " is also a training file",
-                                   found->second == file->path() ? "" : ", " + found->second,
-                                   "; name files that are not in data.train, or hold out a part of it with "
-                                   "data.validation_fraction"));
+                                   trained.path() == file->path() ? "" : ", " + trained.path(),
+                                   "; name files that are not in ", trained.field(),
+                                   ", or hold out a part of it with data.validation_fraction"));
     }
   }
 }
@@ -212,8 +214,9 @@ void Corpus::LeaveOutCopies() {
     }
     if (rest.spans.empty() && !part.spans.empty()) {
       throw DataError(
-          "data.train: every training file is a copy of one that is held out; use other files, or no "
-          "validation");
+          absl::StrCat(part.spans.front().mapping->field(),
+                       ": every training file is a copy of one that is held out; use other files, or no "
+                       "validation"));
     }
     part = std::move(rest);
   }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/prepared_source.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -75,9 +78,19 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
     absl::StrAppend(&list, name.size(), " ", name, " ", described.documents, " ", described.tokens, "\n");
   }
   std::vector<std::string> samples(shards_.size());
+  identities_.resize(shards_.size());
   ForEachFile(shards_.size(), [&](size_t i) {
     Open(text_.files[i], shards_[i]);
     samples[i] = files_->ContentSample(shards_[i].bin);
+    struct stat info {};
+    if (stat(text_.files[i].path.c_str(), &info) != 0) {
+      throw DataError(
+          absl::StrCat(field_, ": cannot look at ", text_.files[i].path, ": ", strerror(errno)));
+    }
+    identities_[i] = {
+        .device = info.st_dev,
+        .inode = info.st_ino,
+        .content = absl::StrCat(shards_[i].tokens, " ", static_cast<int>(shards_[i].type), " ", samples[i])};
     if (shards_[i].idx >= 0) {
       absl::StrAppend(&samples[i], " ", files_->ContentSample(shards_[i].idx));
     }
@@ -99,7 +112,12 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
 
 void PreparedFolder::RefuseIndex(const Shard& shard, const std::string& why) const {
   throw DataError(absl::StrCat(field_, ": ", files_->path(shard.idx), " ", why,
-                               "; copy the folder again, or make it again with tandem data prepare"));
+                               "; ", Remedy()));
+}
+
+std::string PreparedFolder::Remedy() const {
+  return text_.dataset.has_value() ? "copy the folder again, or make it again with tandem data prepare"
+                                   : "copy the file again, or make it again, while no job reads it";
 }
 
 void PreparedFolder::Open(const TokenFile& described, Shard& shard) const {
@@ -111,8 +129,7 @@ void PreparedFolder::Open(const TokenFile& described, Shard& shard) const {
     throw DataError(absl::StrCat(field_, ": ", files_->path(shard.bin), " has ", files_->size(shard.bin),
                                  " bytes where ",
                                  text_.dataset.has_value() ? "dataset.json says " : "it had ", expected,
-                                 ": it was cut off, or is another file; copy the folder again, or make it "
-                                 "again with tandem data prepare"));
+                                 ": it was cut off, or is another file; ", Remedy()));
   }
   if (shard.mask >= 0 && files_->size(shard.mask) != (shard.tokens + 7) / 8) {
     throw DataError(absl::StrCat(field_, ": ", files_->path(shard.mask), " has ", files_->size(shard.mask),
@@ -141,13 +158,15 @@ void PreparedFolder::OpenIndex(const TokenFile& described, Shard& shard) const {
   }
   shard.header = *header;
   const int code = CodeOf(shard.type);
+  const char* const expected = text_.dataset.has_value() ? " where dataset.json says " : " where it had ";
   if (header->type_code != code) {
-    RefuseIndex(shard, absl::StrCat("has tokens of type ", header->type_code, " where dataset.json says ",
-                                    code == kU16Code ? "u16" : "i32"));
+    const std::string type = code == kU16Code   ? "u16"
+                             : code == kI32Code ? "i32"
+                                                : absl::StrCat("type ", code);
+    RefuseIndex(shard, absl::StrCat("has tokens of type ", header->type_code, expected, type));
   }
   if (header->sequences != described.documents) {
-    RefuseIndex(shard, absl::StrCat("has ", header->sequences, " sequences where dataset.json says ",
-                                    described.documents));
+    RefuseIndex(shard, absl::StrCat("has ", header->sequences, " sequences", expected, described.documents));
   }
 }
 

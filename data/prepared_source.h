@@ -20,6 +20,13 @@ namespace tandem::data {
 // headers of all files and compares their sizes with dataset.json. Thread-safe.
 class PreparedFolder {
  public:
+  // A file of tokens, whatever its name, and what it holds.
+  struct FileIdentity {
+    uint64_t device = 0;
+    uint64_t inode = 0;
+    std::string content;  // its tokens' number and type, and a sample of its bytes (content_sample.h)
+  };
+
   // clock outlives this. end_of_document: the last token of each document of files without an index; none: a
   // file is a document. Throws DataError.
   PreparedFolder(const TextPath& text, const platform::Clock& clock,
@@ -27,6 +34,9 @@ class PreparedFolder {
 
   const TokenText& text() const { return text_; }
   const std::string& folder() const { return folder_; }
+
+  // In the order of text().files.
+  const std::vector<FileIdentity>& files() const { return identities_; }
 
   // As of TokenSource, of all tokens of the folder. Throw DataError.
   void Read(int64_t begin, int64_t count, int64_t* tokens) const;
@@ -64,6 +74,8 @@ class PreparedFolder {
   int64_t SequenceFrom(const Shard& shard, int64_t position) const;
   // Adds the documents that begin in [begin, end) of a shard without an index.
   void AddDocumentStarts(const Shard& shard, int64_t begin, int64_t end, std::vector<int64_t>& starts) const;
+  // What to do about a file that is not as it was.
+  std::string Remedy() const;
   [[noreturn]] void RefuseIndex(const Shard& shard, const std::string& why) const;
 
   const std::string field_;
@@ -72,6 +84,7 @@ class PreparedFolder {
   TokenText text_;
   std::unique_ptr<FileReader> files_;
   std::vector<Shard> shards_;
+  std::vector<FileIdentity> identities_;
   std::string digest_;
   std::string content_digest_;
 };

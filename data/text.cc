@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text.h"
 
-#include <sys/stat.h>
-
-#include <filesystem>
+#include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -55,48 +52,64 @@ void CheckSameTokenizer(const Opened& first, const Opened& other) {
   }
 }
 
-// The files of tokens, whatever their names.
-std::set<std::pair<dev_t, ino_t>> FilesOf(const Opened& opened) {
-  std::set<std::pair<dev_t, ino_t>> files;
-  for (const TokenFile& file : opened.folder->text().files) {
-    struct stat info {};
-    if (stat(file.path.c_str(), &info) == 0) {
-      files.emplace(info.st_dev, info.st_ino);
+// The files of all training texts, by what they are and by what they hold.
+class TrainedFiles {
+ public:
+  explicit TrainedFiles(const std::vector<Opened>& texts) {
+    for (const Opened& text : texts) {
+      const std::vector<PreparedFolder::FileIdentity>& files = text.folder->files();
+      for (size_t i = 0; i < files.size(); ++i) {
+        const Named named{text.field, text.folder->text().files[i].path};
+        by_file_.emplace(std::pair(files[i].device, files[i].inode), named);
+        by_content_.emplace(files[i].content, named);
+      }
     }
   }
-  return files;
-}
 
-void CheckApart(const Opened& train, const Opened& validation) {
-  std::error_code error;
-  if (std::filesystem::equivalent(train.folder->folder(), validation.folder->folder(), error) ||
-      train.folder->content_digest() == validation.folder->content_digest()) {
-    throw DataError(absl::StrCat(validation.field, ": ", validation.folder->folder(),
-                                 " has the same tokens as ", train.field, ", ", train.folder->folder(),
-                                 "; prepare other text for it, or hold out a part of data.train with "
-                                 "data.validation_fraction"));
+  // Throws where one of them, or a copy of one, is a file of that text.
+  void CheckApart(const Opened& validation) const {
+    const std::vector<PreparedFolder::FileIdentity>& files = validation.folder->files();
+    for (size_t i = 0; i < files.size(); ++i) {
+      const auto same = by_file_.find({files[i].device, files[i].inode});
+      const auto copy = by_content_.find(files[i].content);
+      if (same == by_file_.end() && copy == by_content_.end()) {
+        continue;
+      }
+      const Named& trained = same != by_file_.end() ? same->second : copy->second;
+      throw DataError(absl::StrCat(validation.field, ": ", validation.folder->text().files[i].path,
+                                   same != by_file_.end() ? " is also a file of " : " has the same tokens as ",
+                                   trained.field, ", ", trained.path,
+                                   "; name other files, or hold out a part of ", trained.field,
+                                   " with data.validation_fraction"));
+    }
   }
-  const std::set<std::pair<dev_t, ino_t>> trained = FilesOf(train);
-  for (const TokenFile& file : validation.folder->text().files) {
-    struct stat info {};
-    if (stat(file.path.c_str(), &info) == 0 && trained.contains({info.st_dev, info.st_ino})) {
-      throw DataError(absl::StrCat(validation.field, ": ", file.path, " is also a file of ", train.field,
-                                   ", ", train.folder->folder(),
-                                   "; name files that are not trained on, or hold out a part of them with "
-                                   "data.validation_fraction"));
+
+ private:
+  struct Named {
+    std::string field;
+    std::string path;
+  };
+  std::map<std::pair<uint64_t, uint64_t>, Named> by_file_;
+  std::map<std::string, Named> by_content_;
+};
+
+void CheckEndOfDocument(const TextOptions& options) {
+  if (!options.documents.value_or(Documents{}).end_of_document.has_value()) {
+    return;
+  }
+  for (const std::vector<TextPath>* texts : {&options.train, &options.validation}) {
+    for (const TextPath& text : *texts) {
+      if (HasIndex(FormatOf(text.path, text.format))) {
+        throw DataError(absl::StrCat("data.end_of_document: ", text.field, ", ", text.path,
+                                     ", has an index, which says where documents begin; omit the key"));
+      }
     }
   }
 }
 
 SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   const std::optional<int64_t> end_of_document = options.documents.value_or(Documents{}).end_of_document;
-  for (const TextPath& text : options.train) {
-    const TextFormat format = FormatOf(text.path, text.format);
-    if (end_of_document.has_value() && (format == TextFormat::kPrepared || format == TextFormat::kMegatron)) {
-      throw DataError(absl::StrCat("data.end_of_document: ", text.field, ", ", text.path,
-                                   ", has an index, which says where documents begin; omit the key"));
-    }
-  }
+  CheckEndOfDocument(options);
   std::vector<Opened> trained;
   std::optional<Opened> known;  // the first that says its tokenizer
   const auto open = [&](const TextPath& path) {
@@ -128,11 +141,10 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   if (options.validation.empty()) {
     absl::StrAppend(&text.summary, ", of which the last ", held_out, " are held out");
   }
+  const TrainedFiles trained_files(options.validation.empty() ? std::vector<Opened>{} : trained);
   for (const TextPath& path : options.validation) {
     const Opened validation = open(path);
-    for (const Opened& train : trained) {
-      CheckApart(train, validation);
-    }
+    trained_files.CheckApart(validation);
     const int64_t tokens = validation.folder->text().tokens;
     absl::StrAppend(&text.summary, text.validation.empty() ? "; validation: " : ", ", tokens, " tokens in ",
                     validation.folder->folder());

@@ -8,6 +8,11 @@ namespace tandem::data {
 // How the files of a text hold its tokens (token_files.h); of bytes, each byte is one.
 enum class TextFormat : uint8_t { kAuto, kPrepared, kMegatron, kNpy, kLlmc, kBytes, kFlat };
 
+// Whether an index says where documents begin in texts of that format: data.end_of_document does not.
+constexpr bool HasIndex(TextFormat format) {
+  return format == TextFormat::kPrepared || format == TextFormat::kMegatron;
+}
+
 enum class TokenType : uint8_t { kU8, kU16, kI32, kU32, kI64 };
 
 constexpr int64_t BytesOf(TokenType type) {

@@ -147,17 +147,17 @@ class FileChecker {
       Refuse("model.vocab_size", absl::StrCat(spec_.model().vocab_size()),
              "at least 256 where bytes are tokens", "a byte has 256 values: use 256");
     }
-    std::vector<Text> trained;
+    std::vector<std::pair<DataText, std::map<FileId, std::string>>> trained;
     for (const DataText& text : train) {
-      if (std::optional<Text> found = CheckData(text); found.has_value()) {
+      if (const std::optional<Text> found = CheckData(text); found.has_value()) {
         CheckParts(text, found->files);
-        trained.push_back(*std::move(found));
+        trained.push_back({text, {found->paths.begin(), found->paths.end()}});
       }
     }
     for (const DataText& text : held_out) {
       const auto validation = CheckData(text);
       for (size_t i = 0; validation.has_value() && i < trained.size(); ++i) {
-        if (!CheckApart(trained[i], text, *validation)) {
+        if (!CheckApart(trained[i].second, trained[i].first.field, text, validation->paths)) {
           break;
         }
       }
@@ -176,14 +176,28 @@ class FileChecker {
     }
     std::optional<data::TokenText> known;  // the first that says its tokenizer
     std::string known_field;
-    bool has_index = false;
+    std::string indexed;  // the first field whose text has an index
+    std::vector<std::pair<std::string, std::map<FileId, std::string>>> trained;  // by field
     for (const std::vector<DataText>* texts : {&train, &held_out}) {
       for (const DataText& text : *texts) {
         const std::optional<data::TokenText> read = CheckTokenText(text);
         if (!read.has_value()) {
           continue;
         }
-        has_index |= !read->files.front().index.empty();
+        if (indexed.empty() && data::HasIndex(read->format)) {
+          indexed = text.field;
+        }
+        if (!held_out.empty()) {
+          const std::vector<std::pair<FileId, std::string>> files = FilesOf(*read);
+          if (texts == &train) {
+            trained.push_back({text.field, {files.begin(), files.end()}});
+          }
+          for (size_t i = 0; texts == &held_out && i < trained.size(); ++i) {
+            if (!CheckApart(trained[i].second, trained[i].first, text, files)) {
+              break;
+            }
+          }
+        }
         if (known.has_value() && !data::HaveSameTokenizer(*known, *read)) {
           Refuse(
               text.field, text.path, absl::StrCat("a folder prepared with the tokenizer of ", known_field),
@@ -197,11 +211,23 @@ class FileChecker {
         }
       }
     }
-    if (data.has_end_of_document() && has_index) {
+    if (data.has_end_of_document() && !indexed.empty()) {
       Refuse("data.end_of_document", absl::StrCat(data.end_of_document()),
-             absl::StrCat("absent where ", train[0].field, " has an index"),
+             absl::StrCat("absent where ", indexed, " has an index"),
              "the index says where documents begin: omit the key");
     }
+  }
+
+  // The files of tokens that are there: of one that is not, what reads it says so.
+  static std::vector<std::pair<FileId, std::string>> FilesOf(const data::TokenText& text) {
+    std::vector<std::pair<FileId, std::string>> files;
+    for (const data::TokenFile& file : text.files) {
+      struct stat info;
+      if (stat(file.path.c_str(), &info) == 0) {
+        files.emplace_back(FileId(info.st_dev, info.st_ino), file.path);
+      }
+    }
+    return files;
   }
 
   // Nothing where it has been refused.
@@ -308,15 +334,15 @@ class FileChecker {
   }
 
   // The trainer refuses the same when it starts. False where it has been refused.
-  bool CheckApart(const Text& train, const DataText& named, const Text& validation) {
-    const std::map<FileId, std::string> trained(train.paths.begin(), train.paths.end());
-    for (const auto& [id, path] : validation.paths) {
+  bool CheckApart(const std::map<FileId, std::string>& trained, const std::string& of, const DataText& named,
+                  const std::vector<std::pair<FileId, std::string>>& validation) {
+    for (const auto& [id, path] : validation) {
       if (const auto found = trained.find(id); found != trained.end()) {
-        Refuse(named.field, named.path, "files that are not among those of data.train",
+        Refuse(named.field, named.path, "files that are not among those of " + of,
                absl::StrCat(platform::Shown(path, 200), " is also a training file",
                             found->second == path ? "" : ", " + platform::Shown(found->second, 200),
-                            ": name other files, or hold out a part of data.train with "
-                            "data.validation_fraction"));
+                            ": name other files, or hold out a part of ", of,
+                            " with data.validation_fraction"));
         return false;
       }
     }

@@ -209,6 +209,68 @@ TEST_F(TokenFilesTest, WhatLooksLikeNoTokensIsText) {
                        0, std::nullopt));
 }
 
+TEST_F(TokenFilesTest, ACopyOnBothSidesIsRefused) {
+  const std::string shape = absl::StrCat("(", kTokens.size(), ",)");
+  const std::string a = folder_.Write("d/a.npy", Npy("<u2", shape, Numbers<uint16_t>(kTokens)));
+  folder_.Write("d/b.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 1})));
+  const std::string copy = folder_.Write("copy.npy", Npy("<u2", shape, Numbers<uint16_t>(kTokens)));
+  const std::string other = folder_.Write("other.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 2})));
+  const auto error = [&](const std::string& validation) -> std::string {
+    try {
+      OpenText({.train = {{"data.sources[0].path", other}, {"data.sources[1].path", path_ + "/d/*.npy"}},
+                .validation = {{"data.validation", validation}},
+                .sequence_length = 3},
+               platform::SteadyClock());
+    } catch (const DataError& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  const std::string remedy =
+      "data.sources[1].path, " + a +
+      "; name other files, or hold out a part of data.sources[1].path with data.validation_fraction";
+  EXPECT_EQ(error(a), "data.validation: " + a + " is also a file of " + remedy);
+  EXPECT_EQ(error(copy), "data.validation: " + copy + " has the same tokens as " + remedy);
+  EXPECT_EQ(error(folder_.Write("new.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 5})))), "");
+}
+
+TEST_F(TokenFilesTest, AnIndexEndsDocumentsWhereverItIs) {
+  const std::vector<Document> documents = {{1, 2, 3, 4}, {5, 6, 7}};
+  folder_.Write("pair.bin", BinOf(documents, true));
+  folder_.Write("pair.idx", IdxOf(documents, true));
+  const std::string npy = folder_.Write("a.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 5})));
+  const auto error = [&](const TextOptions& options) -> std::string {
+    try {
+      OpenText(options, platform::SteadyClock());
+    } catch (const DataError& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  const Documents documents_end{.end_of_document = 10};
+  EXPECT_EQ(error({.train = {{"data.train", npy}}, .documents = documents_end, .sequence_length = 3}), "");
+  EXPECT_THAT(error({.train = {{"data.train", npy}},
+                     .validation = {{"data.validation", path_ + "/pair"}},
+                     .documents = documents_end,
+                     .sequence_length = 3}),
+              HasSubstr("data.end_of_document: data.validation, "));
+}
+
+// What others have made is not made again with tandem data prepare.
+TEST_F(TokenFilesTest, ForeignFilesHaveARemedyOfTheirOwn) {
+  const std::vector<Document> documents = {{1, 2, 3, 4}, {5, 6, 7}};
+  folder_.Write("pair.bin", BinOf({{1, 2, 3, 4}, {5, 6}}, true));
+  folder_.Write("pair.idx", IdxOf(documents, true));
+  try {
+    Open({"data.train", path_ + "/pair"});
+    FAIL() << "it was read";
+  } catch (const DataError& refused) {
+    EXPECT_THAT(refused.what(), HasSubstr("do not fill the 6 tokens of "));
+    EXPECT_THAT(refused.what(), HasSubstr("; copy the file again, or make it again"));
+    EXPECT_THAT(refused.what(), testing::Not(HasSubstr("prepare")));
+  }
+}
+
 TEST_F(TokenFilesTest, AnUnknownTokenizerIsLikeAny) {
   TokenText known{.dataset = Dataset{.tokenizer_digest = "a"}};
   TokenText other = known;

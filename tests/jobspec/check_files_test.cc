@@ -359,6 +359,34 @@ TEST_F(CheckPreparedTest, ValidationTextIsOfTheSameKindAndTokenizer) {
   EXPECT_THAT(Check(), HasSubstr("was prepared with /t, and data.train with /t: prepare both with one"));
 }
 
+TEST_F(CheckPreparedTest, TokensToValidateOnMayNotBeTrainedOn) {
+  const std::string file = path_ + "/tokens-0.bin";
+  spec_.mutable_data()->set_train(path_);
+  spec_.mutable_data()->set_validation(file);
+  EXPECT_EQ(Check(), "data.validation: " + file +
+                         " is not allowed; allowed: files that are not among those of data.train; " + file +
+                         " is also a training file: name other files, or hold out a part of data.train with "
+                         "data.validation_fraction\n");
+  spec_.mutable_data()->clear_train();
+  spec_.mutable_data()->add_sources()->set_path(
+      data::WriteDataset(folder_, "first", {{data::Document(500, 3)}}));
+  spec_.mutable_data()->add_sources()->set_path(path_);
+  EXPECT_THAT(Check(), HasSubstr("files that are not among those of data.sources[1].path; "));
+}
+
+TEST_F(CheckPreparedTest, TheTextWithAnIndexIsNamed) {
+  spec_.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
+  spec_.mutable_data()->set_end_of_document(3);
+  spec_.mutable_data()->clear_train();
+  v1::DataSource& flat = *spec_.mutable_data()->add_sources();
+  flat.set_path(folder_.Write("numbers", std::string(1000, '\1')));
+  flat.set_format(v1::DATA_FORMAT_FLAT);
+  flat.set_token_type(v1::TOKEN_TYPE_U16);
+  EXPECT_EQ(Check(), "");
+  spec_.mutable_data()->add_validation_sets()->set_path(path_);
+  EXPECT_THAT(Check(), HasSubstr("absent where data.validation_sets[0].path has an index; "));
+}
+
 TEST_F(CheckPreparedTest, ABrokenDescriptionIsNamed) {
   folder_.Write("set/dataset.json", "{");
   EXPECT_EQ(Check(), "data.train: " + path_ +
