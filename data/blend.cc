@@ -52,22 +52,35 @@ Blend::Blend(std::vector<int64_t> weights) : weights_(std::move(weights)), count
     sum_ += weight;
   }
   TANDEM_CHECK(sum_ <= int64_t{1} << 31, "the weights have been scaled");
+  Restart();
+}
+
+void Blend::Restart() {
+  recent_ = 0;
+  recent_counts_.assign(weights_.size(), 0);
+  next_.assign(weights_.size(), 1);
 }
 
 size_t Blend::Next() {
-  ++samples_;
+  if (recent_ == sum_) {
+    Restart();
+  }
+  ++recent_;
   size_t best = weights_.size();
   for (size_t i = 0; i < weights_.size(); ++i) {
-    if (static_cast<Wide>(counts_[i]) * sum_ >= static_cast<Wide>(weights_[i]) * samples_) {
-      continue;
+    if (next_[i] > recent_) {
+      continue;  // it has its quota
     }
-    if (best == weights_.size() || static_cast<Wide>(counts_[i] + 1) * weights_[best] <
-                                       static_cast<Wide>(counts_[best] + 1) * weights_[i]) {
+    if (best == weights_.size() ||
+        (recent_counts_[i] + 1) * weights_[best] < (recent_counts_[best] + 1) * weights_[i]) {
       best = i;
     }
   }
   TANDEM_CHECK(best < weights_.size(), "a source is below its quota");  // the counts add up to less than t
+  ++samples_;
   ++counts_[best];
+  ++recent_counts_[best];
+  next_[best] = recent_counts_[best] * sum_ / weights_[best] + 1;
   return best;
 }
 
@@ -75,6 +88,7 @@ void Blend::Seek(int64_t samples) {
   TANDEM_CHECK(samples >= 0, "a number of samples");
   const int64_t from = samples / sum_ * sum_;  // there, each source has its share exactly
   if (samples < samples_ || samples_ < from) {
+    Restart();
     samples_ = from;
     for (size_t i = 0; i < weights_.size(); ++i) {
       counts_[i] = from / sum_ * weights_[i];

@@ -38,6 +38,13 @@ class Blend {
   int64_t sum_ = 0;
   int64_t samples_ = 0;
   std::vector<int64_t> counts_;
+
+  // Since the choices repeated last: samples, those of each source, and the first of them that its next one
+  // can be. Products of two of these fit 64 bits.
+  void Restart();
+  int64_t recent_ = 0;
+  std::vector<int64_t> recent_counts_;
+  std::vector<int64_t> next_;
 };
 
 }  // namespace tandem::data

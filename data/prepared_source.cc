@@ -84,8 +84,7 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
     samples[i] = files_->ContentSample(shards_[i].bin);
     struct stat info {};
     if (stat(text_.files[i].path.c_str(), &info) != 0) {
-      throw DataError(
-          absl::StrCat(field_, ": cannot look at ", text_.files[i].path, ": ", strerror(errno)));
+      throw DataError(absl::StrCat(field_, ": cannot look at ", text_.files[i].path, ": ", strerror(errno)));
     }
     identities_[i] = {
         .device = info.st_dev,
@@ -111,8 +110,7 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
 }
 
 void PreparedFolder::RefuseIndex(const Shard& shard, const std::string& why) const {
-  throw DataError(absl::StrCat(field_, ": ", files_->path(shard.idx), " ", why,
-                               "; ", Remedy()));
+  throw DataError(absl::StrCat(field_, ": ", files_->path(shard.idx), " ", why, "; ", Remedy()));
 }
 
 std::string PreparedFolder::Remedy() const {

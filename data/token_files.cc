@@ -102,8 +102,8 @@ std::optional<std::string> PairPrefix(const std::string& path) {
 // Tokens behind byte `begin` up to the end of the file.
 absl::StatusOr<TokenFile> Behind(int64_t begin, int64_t bytes, TokenType type) {
   if (bytes < begin || (bytes - begin) % BytesOf(type) != 0) {
-    return Wrong(absl::StrCat("has ", bytes, " bytes, which is not a whole number of tokens of ", BytesOf(type),
-                              " bytes", begin > 0 ? absl::StrCat(" behind ", begin) : "",
+    return Wrong(absl::StrCat("has ", bytes, " bytes, which is not a whole number of tokens of ",
+                              BytesOf(type), " bytes", begin > 0 ? absl::StrCat(" behind ", begin) : "",
                               ": it was cut off, or its tokens are of another type"));
   }
   return TokenFile{.begin = begin, .type = type, .tokens = (bytes - begin) / BytesOf(type)};
@@ -203,9 +203,10 @@ absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t b
   const int64_t length = is_short ? NumberAt<uint16_t>(beginning, 8) : NumberAt<uint32_t>(beginning, 8);
   if (version < 1 || version > 3 || length > kMostNumpyHeader ||
       static_cast<int64_t>(beginning.size()) < static_cast<int64_t>(at) + length) {
-    return Wrong(absl::StrCat("is of version ", version,
-                              " of numpy's format, or was cut off; allowed: 1, 2 and 3, with a header of up to ",
-                              kMostNumpyHeader, " bytes: copy it again, or write it with numpy.save"));
+    return Wrong(
+        absl::StrCat("is of version ", version,
+                     " of numpy's format, or was cut off; allowed: 1, 2 and 3, with a header of up to ",
+                     kMostNumpyHeader, " bytes: copy it again, or write it with numpy.save"));
   }
   const std::string_view header = beginning.substr(at, length);
   constexpr std::pair<std::string_view, TokenType> kTypes[] = {{"'|u1'", TokenType::kU8},

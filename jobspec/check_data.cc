@@ -11,7 +11,7 @@ namespace tandem::jobspec {
 namespace {
 
 constexpr size_t kMostNameBytes = 100;  // a report's scalar has it behind a word
-constexpr int kMostSets = 100;          // each has a scalar in reports, which are bounded
+constexpr int kMostSets = 100;          // each has a loss in reports, whose scalars are bounded
 
 // Of the entries of one list. first: where a name stands for the first time, in that list.
 template <typename Text>
@@ -27,7 +27,9 @@ void CheckText(FieldChecker& check, const std::string& at, const Text& text,
     const bool is_written = check.IsWritten(name);
     if (text.name().empty() || text.name().size() > kMostNameBytes ||
         text.name().find('/') != std::string::npos) {
-      check.Refuse(is_written ? name : path, "use a short name without /");
+      check.Refuse(is_written ? name : path,
+                   is_written ? "use a short name without /"
+                              : "its last part cannot be its name (1 to 100 characters): give name");
     } else if (!fresh && check.IsOk({path})) {
       check.Refuse(name, text.name(), "a name that no other entry has",
                    absl::StrCat(is_written ? "" : "the last part of the path is the name: ", found->second,
@@ -35,11 +37,12 @@ void CheckText(FieldChecker& check, const std::string& at, const Text& text,
     }
   }
   if (text.format() == v1::DATA_FORMAT_FLAT && !text.has_token_type()) {
-    check.Refuse(JoinPath(at, "token_type"), "numbers without a header do not say their type: give it");
+    check.Refuse(JoinPath(at, "token_type"),
+                 "files of format: flat do not say the type of their numbers: give it");
   }
   if (text.has_token_type() && text.format() != v1::DATA_FORMAT_FLAT) {
     check.Forbid(JoinPath(at, "token_type"),
-                 "only files with format: flat do not say it themselves: omit it");
+                 "files of every format but flat say the type of their numbers: omit it");
   }
 }
 
@@ -58,11 +61,13 @@ void CheckSources(FieldChecker& check) {
     check.Forbid(kSources, "data.train is given too: omit one of the two");
     return;
   }
-  if (data.sources_size() > kMostSets && data.validation_fraction() > 0 && !data.has_validation() &&
-      data.validation_sets().empty()) {
-    check.Refuse("data.validation_fraction", absl::StrCat("0 with more than ", kMostSets, " sources"),
-                 "the end of each would be held out, with a loss of its own: name texts to validate on with "
-                 "data.validation_sets, or use 0");
+  const bool holds_out = !data.has_validation() && data.validation_sets().empty() &&
+                         data.validation_fraction() > 0 && check.spec().training().validate_every_steps() > 0;
+  if (holds_out && data.sources_size() > kMostSets) {
+    check.Refuse(kSources, absl::StrCat("a list of ", data.sources_size(), " entries"),
+                 absl::StrCat("1 to ", kMostSets, " entries where the end of each is held out"),
+                 "each end has a loss in reports: name text to validate on with data.validation, or use "
+                 "data.validation_fraction: 0");
   }
   CheckTexts(check, kSources, data.sources());
   const auto is_weighted = [](const v1::DataSource& source) { return source.has_weight(); };

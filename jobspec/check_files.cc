@@ -338,11 +338,11 @@ class FileChecker {
                   const std::vector<std::pair<FileId, std::string>>& validation) {
     for (const auto& [id, path] : validation) {
       if (const auto found = trained.find(id); found != trained.end()) {
-        Refuse(named.field, named.path, "files that are not among those of " + of,
-               absl::StrCat(platform::Shown(path, 200), " is also a training file",
-                            found->second == path ? "" : ", " + platform::Shown(found->second, 200),
-                            ": name other files, or hold out a part of ", of,
-                            " with data.validation_fraction"));
+        Refuse(
+            named.field, named.path, "files that are not among those of " + of,
+            absl::StrCat(platform::Shown(path, 200), " is also a training file",
+                         found->second == path ? "" : ", " + platform::Shown(found->second, 200),
+                         ": name other files, or hold out a part of ", of, " with data.validation_fraction"));
         return false;
       }
     }

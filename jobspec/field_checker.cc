@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/field_rules.h"
@@ -50,6 +51,7 @@ void FieldChecker::Refuse(std::string_view path, std::string_view value, std::st
                           std::string_view remedy) {
   if (IsOk({path})) {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
+    refused_.insert(std::string(path));
   }
 }
 
@@ -70,8 +72,7 @@ bool FieldChecker::IsOk(std::initializer_list<std::string_view> paths) const {
   return std::none_of(paths.begin(), paths.end(), [&](std::string_view path) {
     return std::any_of(unusable_.begin(), unusable_.end(),
                        [&](const std::string& block) { return IsWithin(path, block); }) ||
-           std::any_of(violations_.begin(), violations_.end(),
-                       [&](const v1::Violation& violation) { return violation.path() == path; });
+           refused_.contains(path);
   });
 }
 
@@ -112,10 +113,22 @@ std::string FieldChecker::Named(std::string_view path) const {
 }
 
 Checked FieldChecker::Take() {
-  std::stable_sort(violations_.begin(), violations_.end(), [](const auto& a, const auto& b) {
-    return SchemaOrder(a.path()) < SchemaOrder(b.path());
-  });
-  return {.resolved = std::move(spec_), .violations = std::move(violations_)};
+  std::vector<std::pair<std::vector<int>, v1::Violation>> ordered;
+  for (v1::Violation& violation : violations_) {
+    std::vector<int> order = SchemaOrder(violation.path());
+    ordered.emplace_back(std::move(order), std::move(violation));
+  }
+  std::stable_sort(ordered.begin(), ordered.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  Checked checked{.resolved = std::move(spec_)};
+  for (size_t i = 0; i < std::min(ordered.size(), kMaxViolations); ++i) {
+    checked.violations.push_back(std::move(ordered[i].second));
+  }
+  if (ordered.size() > kMaxViolations) {
+    checked.violations.push_back(MakeViolation(
+        "", absl::StrCat("more than ", kMaxViolations, " things are wrong"), "", "mend these first"));
+  }
+  return checked;
 }
 
 // Whatever a peer can put in a message that no text can, beside unknown fields: enum numbers, odd text.
@@ -127,11 +140,7 @@ void FieldChecker::CheckMessage(const Message& message, const std::string& path)
     const std::string at = JoinPath(path, field->name());
     const std::string text = ValueText({&message, field});
     if (field->is_repeated()) {
-      const int size = reflection.FieldSize(message, field);
-      if (size > kMostListEntries) {
-        Refuse(at, absl::StrCat("a list of ", size, " entries"), AllowedText(at), "send fewer");
-      }
-      for (int i = 0; i < std::min(size, kMostListEntries); ++i) {
+      for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
         CheckMessage(reflection.GetRepeatedMessage(message, field, i), EntryPath(at, i));
       }
     } else if (field->message_type() != nullptr) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,7 +17,8 @@ namespace tandem::jobspec {
 // single fields, whatever the others hold. Validate's checks between fields build on it.
 class FieldChecker {
  public:
-  // `submitted` and `unusable` outlive the object. Nothing is said about fields at or below an unusable path.
+  // No list of it has more than kMostListEntries. `submitted` and `unusable` outlive the object. Nothing is
+  // said about fields at or below an unusable path.
   FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable);
 
   // Unknown fields, enum numbers, odd text; what is not built, out of range, or missing.
@@ -57,7 +60,8 @@ class FieldChecker {
   const v1::JobSpec& submitted() const { return submitted_; }
   const v1::JobSpec& spec() const { return spec_; }  // resolved
 
-  // The resolved spec and the violations, in the order of the proto. Last.
+  // The resolved spec and the violations, in the order of the proto; the first kMaxViolations, and one that
+  // says that there are more. Last.
   Checked Take();
 
  private:
@@ -70,6 +74,7 @@ class FieldChecker {
   v1::JobSpec spec_;
   const std::vector<std::string>& unusable_;
   std::vector<v1::Violation> violations_;
+  std::set<std::string, std::less<>> refused_;  // their paths
 };
 
 }  // namespace tandem::jobspec

@@ -37,7 +37,7 @@ v1::JobSpec Resolve(const v1::JobSpec& spec);
 
 // What a spec as submitted comes to.
 struct Checked {
-  v1::JobSpec resolved;                   // Resolve of it, also where something is wrong
+  v1::JobSpec resolved;  // Resolve of it, also where something is wrong; empty where a list is too long
   std::vector<v1::Violation> violations;  // everything that is wrong
 };
 

@@ -27,7 +27,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-constexpr size_t kMaxViolations = 1000;
 constexpr char kEndOfDocument[] = "data.end_of_document";
 constexpr size_t kReadLimit = (1 << 20) + 1;  // one more than the parser takes, so that it says so
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@ namespace tandem::jobspec {
 // text of enums and values.
 
 inline constexpr int kMostListEntries = 1000;
+
+// Of one job: how many violations are collected.
+inline constexpr size_t kMaxViolations = 1000;
 
 // "STRATEGY_ZERO3" → "zero3": the name without its type's prefix, in lower case.
 std::string EnumText(const google::protobuf::EnumValueDescriptor& value);

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/message.h"
 #include "jobspec/checks.h"
+#include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
@@ -26,9 +29,36 @@ void CheckIdentity(FieldChecker& check) {
   }
 }
 
+// Lists that are longer than any may be. Looks at no entry.
+std::vector<v1::Violation> LongLists(const google::protobuf::Message& message, const std::string& path) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<v1::Violation> violations;
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    const std::string at = JoinPath(path, field->name());
+    if (field->is_repeated()) {
+      const int size = reflection.FieldSize(message, field);
+      if (size > kMostListEntries) {
+        violations.push_back(
+            MakeViolation(at, absl::StrCat("a list of ", size, " entries"), AllowedText(at), "send fewer"));
+      }
+    } else if (field->message_type() != nullptr) {
+      for (v1::Violation& violation : LongLists(reflection.GetMessage(message, field), at)) {
+        violations.push_back(std::move(violation));
+      }
+    }
+  }
+  return violations;
+}
+
 }  // namespace
 
 Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable) {
+  // What follows looks at each entry, and at some more than once.
+  if (std::vector<v1::Violation> violations = LongLists(spec, ""); !violations.empty()) {
+    return {.resolved = {}, .violations = std::move(violations)};
+  }
   FieldChecker check(spec, unusable);
   CheckPattern(check);
   check.CheckFields();

@@ -41,7 +41,7 @@ absl::StatusOr<std::vector<bool>> ScopeOf(const schedules::Outline& outline, abs
                                    [&](const ScopeWord& known) { return known.word == text; });
     if (word == ScopeWords().end()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "\"", text, "\" is no part of a layer; allowed: ",
+          "\"", text, "\" is not a part of a layer; allowed: ",
           absl::StrJoin(ScopeWords(), ", ",
                         [](std::string* out, const ScopeWord& known) { absl::StrAppend(out, known.word); }),
           ", with commas between them"));

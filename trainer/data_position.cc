@@ -2,11 +2,13 @@
 #include "trainer/data_position.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "data/blend.h"
+#include "jobspec/schema.h"
 #include "platform/counted_text.h"
 #include "proto/reasons.h"
 #include "trainer/failure.h"
@@ -17,7 +19,8 @@ namespace {
 using checkpoint::DataSegment;
 using checkpoint::TextPosition;
 
-constexpr int64_t kMostWeights = int64_t{1} << 31;  // their sum, as data/blend.h takes them
+constexpr int64_t kMostSources = jobspec::kMostListEntries;
+constexpr int64_t kMostWeights = 1'000'000 + kMostSources;  // their sum, as data/blend.h scales them
 
 [[noreturn]] void RefuseCounts(const checkpoint::Info& there, const std::string& why) {
   throw UserError(
@@ -63,8 +66,8 @@ void CheckCounts(const checkpoint::Info& there, const DataSegment& segment) {
                       text.first >= 0 && text.taken >= text.first;
     sum += fits ? text.weight : kMostWeights;
   }
-  if (weights.empty() || sum > kMostWeights || segment.from_step < 0 || segment.from_step > there.step ||
-      segment.global_batch_size < 1) {
+  if (weights.empty() || std::ssize(weights) > kMostSources || sum > kMostWeights || segment.from_step < 0 ||
+      segment.from_step > there.step || segment.global_batch_size < 1) {
     RefuseCounts(there, "contradicts itself");
   }
   data::Blend blend(std::move(weights));

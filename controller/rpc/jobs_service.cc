@@ -166,14 +166,17 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
 
 UnaryCall* JobsService::Validate(CallContext* context, const v1::SubmitRequest* request,
                                  v1::ValidateResponse* response) {
-  return Answer(parts_.access, context, "tandem.v1.Jobs.Validate", /*request=*/nullptr, [&](const Call&) {
-    jobspec::Checked checked = jobspec::Check(request->spec());
-    response->mutable_violations()->Assign(checked.violations.begin(), checked.violations.end());
-    if (checked.violations.empty()) {
-      *response->mutable_resolved() = std::move(checked.resolved);
-    }
-    return absl::OkStatus();
-  });
+  return Answer(parts_.access, context, "tandem.v1.Jobs.Validate", /*request=*/nullptr,
+                [&](const Call&) -> absl::Status {
+                  jobspec::Checked checked = jobspec::Check(request->spec());
+                  response->mutable_violations()->Assign(checked.violations.begin(),
+                                                         checked.violations.end());
+                  if (checked.violations.empty()) {
+                    TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
+                    *response->mutable_resolved() = std::move(checked.resolved);
+                  }
+                  return absl::OkStatus();
+                });
 }
 
 UnaryCall* JobsService::GetJob(CallContext* context, const v1::GetJobRequest* request, v1::Job* response) {

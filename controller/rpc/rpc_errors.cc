@@ -44,7 +44,8 @@ grpc::Status ToRpc(const absl::Status& status) {
 }
 
 grpc::Status InvalidSpec(const std::vector<v1::Violation>& violations) {
-  std::vector<v1::Violation> shown = violations;
+  std::vector<v1::Violation> shown(violations.begin(),
+                                   violations.begin() + std::min(violations.size(), kTrailerBytes / 32));
   while (true) {
     std::string message(absl::StripSuffix(jobspec::ToText(shown), "\n"));
     if (shown.size() < violations.size()) {

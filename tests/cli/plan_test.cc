@@ -201,7 +201,7 @@ TEST_F(PlanTest, ShowsWhatGraphsWouldReplay) {
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--graphs", "mlp", "-o", "json"}), kOk);
   EXPECT_GT(nlohmann::json::parse(console_.out)["graphs"]["passes_in_graphs"], 0);
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--graphs", "heads"}), kUsage);
-  EXPECT_THAT(console_.err, HasSubstr("--graphs: \"heads\" is no part of a layer; allowed: attention, "));
+  EXPECT_THAT(console_.err, HasSubstr("--graphs: \"heads\" is not a part of a layer; allowed: attention, "));
 }
 
 // Every strategy of one job in one table: sharded state takes less than whole state, and sharded weights less

@@ -48,6 +48,67 @@ TEST(ValidateTest, UnknownBinaryFieldsAreRefusedWhereverTheyAre) {
             "version than the controller: use one of the same version\n");
 }
 
+// As many as one request can hold: nothing is said of each.
+TEST(ValidateTest, AListTooLongIsRefusedBeforeItsEntriesAreRead) {
+  v1::JobSpec spec = Good();
+  spec.clear_training();
+  for (int i = 0; i < 2'000'000; ++i) {
+    spec.mutable_data()->add_sources();
+  }
+  const std::vector<v1::Violation> violations = Validate(spec);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations[0].path(), "data.sources");
+  EXPECT_EQ(violations[0].value(), "a list of 2000000 entries");
+  EXPECT_EQ(violations[0].remedy(), "send fewer");
+}
+
+TEST(ValidateTest, AThousandViolationsAreEnough) {
+  v1::JobSpec spec = Good();
+  spec.mutable_data()->clear_train();
+  for (int i = 0; i < kMostListEntries; ++i) {
+    v1::DataSource& source = *spec.mutable_data()->add_sources();
+    source.set_weight(-1);
+    source.set_format(static_cast<v1::DataFormat>(99));
+  }
+  spec.mutable_training()->set_steps(0);
+  const std::vector<v1::Violation> violations = Validate(spec);
+  ASSERT_EQ(violations.size(), kMaxViolations + 1);
+  EXPECT_EQ(violations.back().path(), "");
+  EXPECT_EQ(violations.back().value(), "more than 1000 things are wrong");
+}
+
+TEST(ValidateTest, AHundredSourcesMayHoldOutTheirEnds) {
+  v1::JobSpec spec = Good();
+  spec.mutable_data()->clear_train();
+  for (int i = 0; i < 100; ++i) {
+    spec.mutable_data()->add_sources()->set_path("/text-" + std::to_string(i));
+  }
+  EXPECT_THAT(Paths(spec), ElementsAre());
+  spec.mutable_data()->add_sources()->set_path("/one-more");
+  EXPECT_THAT(Paths(spec), ElementsAre("data.sources"));
+  EXPECT_THAT(ToText(Validate(spec)),
+              HasSubstr("data.sources: a list of 101 entries is not allowed; allowed: 1 to 100 entries where "
+                        "the end of each is held out; each end has a loss in reports: "));
+  v1::JobSpec named = spec;
+  named.mutable_data()->set_validation("/held-out");
+  EXPECT_THAT(Paths(named), ElementsAre());
+  spec.mutable_data()->set_validation_fraction(0);
+  EXPECT_THAT(Paths(spec), ElementsAre());
+}
+
+TEST(ValidateTest, APathWithoutAShortLastPartNeedsAName) {
+  for (const std::string& path : {std::string("/"), "/" + std::string(101, 'x')}) {
+    v1::JobSpec spec = Good();
+    spec.mutable_data()->clear_train();
+    v1::DataSource& source = *spec.mutable_data()->add_sources();
+    source.set_path(path);
+    EXPECT_THAT(ToText(Validate(spec)),
+                HasSubstr("; its last part cannot be its name (1 to 100 characters): give name\n"));
+    source.set_name("all");
+    EXPECT_THAT(Paths(spec), ElementsAre());
+  }
+}
+
 TEST(ValidateTest, AWorkerNamesWhatItsBuildDoesNotKnowOfAJob) {
   v1::JobSpec resolved = Resolve(Good());
   EXPECT_EQ(ToText(CheckKnown(resolved)), "");

@@ -36,8 +36,9 @@ TEST(GraphSegmentsTest, ARouterJoinsTheAttentionBeforeIt) {
 
 TEST(GraphSegmentsTest, WordsThatNameNothingAreRefused) {
   const JobPlan plan = MakeJobPlan(TestJob());
-  EXPECT_THAT(std::string(GraphSegmentsOf(plan, "atention").status().message()),
-              HasSubstr("\"atention\" is no part of a layer; allowed: attention, router, preprocess, mlp"));
+  EXPECT_THAT(
+      std::string(GraphSegmentsOf(plan, "atention").status().message()),
+      HasSubstr("\"atention\" is not a part of a layer; allowed: attention, router, preprocess, mlp"));
   EXPECT_EQ(std::string(GraphSegmentsOf(plan, "mlp,router").status().message()),
             "this model has no router; leave the word out");
   EXPECT_FALSE(GraphSegmentsOf(plan, "").ok());

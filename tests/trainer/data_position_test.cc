@@ -90,6 +90,8 @@ TEST(DataPositionTest, OtherCountsThanItsOwnAreRefused) {
   for (const auto& change : std::vector<void (*)(DataSegment&)>{
            [](DataSegment& segment) { segment.sources[0].weight = 0; },
            [](DataSegment& segment) { segment.sources[0].weight = INT64_MAX; },
+           [](DataSegment& segment) { segment.sources[0].weight = 1'001'001; },
+           [](DataSegment& segment) { segment.sources.resize(1001, kTwo[0]); },
            [](DataSegment& segment) { segment.sources[0].windows = 0; },
            [](DataSegment& segment) { segment.sources[0].first = -1; },
            [](DataSegment& segment) { segment.sources.clear(); },
