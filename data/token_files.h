@@ -16,8 +16,7 @@ namespace tandem::data {
 // Files of tokens, and what each says of itself. What is read of them here is a few bytes at their beginning.
 //
 // * prepared: a folder with dataset.json (dataset.h).
-// * megatron: PATH.bin and PATH.idx (indexed_file.h), named by either or by PATH. Each sequence is a
-// document.
+// * megatron: PATH.bin and PATH.idx (indexed_file.h), named by either or PATH; a sequence is a document.
 // * npy: whole numbers in numpy's format.
 // * llmc: a header of 256 i32 of llm.c, and tokens: u16 (magic 20240520, version 1) or u32 (20240801, 7).
 // * flat: numbers without a header, of a type that the job says.
