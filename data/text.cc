@@ -76,11 +76,11 @@ class TrainedFiles {
         continue;
       }
       const Named& trained = same != by_file_.end() ? same->second : copy->second;
-      throw DataError(absl::StrCat(validation.field, ": ", validation.folder->text().files[i].path,
-                                   same != by_file_.end() ? " is also a file of " : " has the same tokens as ",
-                                   trained.field, ", ", trained.path,
-                                   "; name other files, or hold out a part of ", trained.field,
-                                   " with data.validation_fraction"));
+      throw DataError(
+          absl::StrCat(validation.field, ": ", validation.folder->text().files[i].path,
+                       same != by_file_.end() ? " is also a file of " : " has the same tokens as ",
+                       trained.field, ", ", trained.path, "; name other files, or hold out a part of ",
+                       trained.field, " with data.validation_fraction"));
     }
   }
 

@@ -31,6 +31,7 @@ namespace {
 
 constexpr char kTokens[] = ".bin";
 constexpr char kIndex[] = ".idx";
+constexpr char kMask[] = ".mask";
 constexpr size_t kSuffixBytes = 4;
 constexpr std::string_view kNumpyMagic = "\x93NUMPY";
 constexpr int64_t kMostNumpyHeader = 1 << 16;
@@ -321,7 +322,7 @@ absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat form
     TANDEM_ASSIGN_OR_RETURN(text.dataset, ReadDataset(path));
     for (const Dataset::Shard& shard : text.dataset->shards) {
       const std::string prefix = absl::StrCat(path, path.ends_with('/') ? "" : "/", shard.name);
-      const std::string mask = prefix + ".mask";
+      const std::string mask = prefix + kMask;
       if (IsFile(mask) != text.dataset->has_masks) {
         return Named(mask, Wrong(text.dataset->has_masks
                                      ? "is missing, though dataset.json says how many tokens count"
@@ -386,7 +387,8 @@ std::vector<std::string> PathsReadFor(const std::string& path) {
     paths.insert(folder + kDatasetFile);
     if (const absl::StatusOr<Dataset> dataset = ReadDataset(path); dataset.ok()) {
       for (const Dataset::Shard& shard : dataset->shards) {
-        paths.insert({folder + shard.name + kTokens, folder + shard.name + kIndex});
+        const std::string prefix = folder + shard.name;
+        paths.insert({prefix + kTokens, prefix + kIndex, prefix + kMask});
       }
     }
   }

@@ -84,8 +84,8 @@ class TwoStagesTest : public ::testing::Test {
 
 TEST_F(TwoStagesTest, AStageAloneMeansNothing) {
   const Stage& stage = job_.stages[1];
-  EXPECT_EQ(std::string(CheckStage(stage.outline, OptionsOf(job_.options, stage.origin), job_.programs[1])
-                            .message()),
+  EXPECT_EQ(std::string(
+                CheckStage(stage.outline, OptionsOf(job_.options, stage.origin), job_.programs[1]).message()),
             "meant: train: is stage 1's alone; check all stages together");
 }
 
