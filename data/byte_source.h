@@ -32,7 +32,9 @@ class ByteSource : public TokenSource {
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
   Place Where(int64_t position) const override { return corpus_->Where(part_, position); }
   std::string Description() const override;
-  std::string digest() const override { return corpus_->digest(); }
+  std::string digest() const override {
+    return part_.split == Split::kTrain ? corpus_->digest_of_text(part_.text) : corpus_->digest();
+  }
   std::string documents_digest() const override;
   std::string content_digest() const override { return corpus_->content_digest(); }
 

@@ -246,22 +246,34 @@ Corpus::Corpus(const CorpusSource& source) {
     }
   }
   LeaveOutCopies();
-  ComputeDigests();
+  ComputeDigests(!source.validation.empty());
 }
 
 Corpus::~Corpus() = default;
 
-void Corpus::ComputeDigests() {
+void Corpus::ComputeDigests(bool names_validation) {
+  const auto list_of = [](const Part& part) {
+    std::string list;
+    for (const Span& span : part.spans) {
+      absl::StrAppend(&list, span.name.size(), " ", span.name, " ", span.file_begin, " ", span.size, "\n");
+    }
+    return list + "held out:\n";
+  };
   std::string list;
+  std::string held_out;
   std::string contents;
   for (const std::vector<Part>* parts : {&train_, &validation_}) {
     for (const Part& part : *parts) {
+      list += list_of(part);
+      held_out += parts == &validation_ ? list_of(part) : "";
       for (const Span& span : part.spans) {
-        absl::StrAppend(&list, span.name.size(), " ", span.name, " ", span.file_begin, " ", span.size, "\n");
         absl::StrAppend(&contents, span.mapping->content_sample(), "\n");
       }
-      list += "held out:\n";
     }
+  }
+  for (size_t i = 0; i < train_.size(); ++i) {
+    text_digests_.push_back(
+        platform::Xxh3Of(list_of(train_[i]) + (names_validation ? held_out : list_of(validation_.at(i)))));
   }
   digest_ = platform::Xxh3Of(list);
   content_digest_ = platform::Xxh3Of(contents);

@@ -81,6 +81,10 @@ class Corpus {
   // Hexadecimal, of names, sizes and which are held out, of all texts.
   const std::string& digest() const { return digest_; }
 
+  // Of one text to train on and what is held out for it: of the job of that text alone, if no copies are left
+  // out.
+  const std::string& digest_of_text(size_t text) const { return text_digests_.at(text); }
+
   // Hexadecimal, of what the files contain, as far as content_sample.h reads it.
   const std::string& content_digest() const { return content_digest_; }
 
@@ -109,7 +113,8 @@ class Corpus {
   static void CheckApart(const Files& train, const TextPath& of, const Files& validation);
   void HoldOut(const Files& files, double fraction);
   void LeaveOutCopies();
-  void ComputeDigests();
+  // names_validation: it is held out for all texts; otherwise each has its own.
+  void ComputeDigests(bool names_validation);
 
   // The file of a token that exists.
   static std::vector<Span>::const_iterator SpanAt(const Part& part, int64_t token);
@@ -123,6 +128,7 @@ class Corpus {
   int64_t num_skipped_ = 0;  // hidden files and folders
   int64_t num_copies_ = 0;   // training files that were left out
   std::string digest_;
+  std::vector<std::string> text_digests_;  // of train_
   std::string content_digest_;
 };
 

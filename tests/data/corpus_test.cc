@@ -279,6 +279,25 @@ TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
   EXPECT_NE(Corpus({.train = {{"data.train", folder.path()}}}).digest(), digest);
 }
 
+TEST(CorpusTest, ATextOfAMixtureHasTheDigestOfItAlone) {
+  platform::TemporaryFolder folder;
+  folder.Write("one/a", std::string(100, 'a'));
+  folder.Write("two/b", std::string(50, 'b'));
+  folder.Write("held", std::string(30, 'h'));
+  const TextPath one{"data.sources[0].path", folder.path() + "/one"};
+  const TextPath two{"data.sources[1].path", folder.path() + "/two"};
+  const std::vector<TextPath> held = {{"data.validation", folder.path() + "/held"}};
+  for (const std::vector<TextPath>& validation : {std::vector<TextPath>{}, held}) {
+    const auto corpus_of = [&](const std::vector<TextPath>& train) {
+      return Corpus({.train = train, .validation = validation, .validation_fraction = 0.1});
+    };
+    const Corpus both = corpus_of({one, two});
+    EXPECT_EQ(both.digest_of_text(0), corpus_of({one}).digest());
+    EXPECT_EQ(both.digest_of_text(1), corpus_of({two}).digest());
+    EXPECT_NE(both.digest_of_text(0), both.digest_of_text(1));
+  }
+}
+
 // They are read several at a time, and checkpoints of older builds have these digests.
 TEST(CorpusTest, ManyFilesHaveTheOrderAndDigestsThatTheyHadWhenTheyWereReadOneByOne) {
   platform::TemporaryFolder folder;
