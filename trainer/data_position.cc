@@ -41,10 +41,13 @@ DataSegment OfOlderBuild(const checkpoint::Info& there, const DataSegment& now) 
   segment.sequence_length = there.sequence_length > 0 ? there.sequence_length : now.sequence_length;
   segment.seed = there.seed.value_or(now.seed);
   segment.shuffles = true;
-  const bool is_same_text = now.sources.size() == 1 && now.sources[0].name.empty();
-  const int64_t windows = is_same_text ? now.sources[0].windows : 1;
+  const auto same = std::find_if(now.sources.begin(), now.sources.end(), [&](const TextPosition& text) {
+    return text.name.empty() || (!text.digest.empty() && text.digest == there.data_digest);
+  });
+  const bool is_same_text = same != now.sources.end();
+  const int64_t windows = is_same_text ? same->windows : 1;
   segment.sources = {{.digest = there.data_digest,
-                      .weight = is_same_text ? now.sources[0].weight : 1,
+                      .weight = is_same_text ? same->weight : 1,
                       .windows = segment.sequence_length == now.sequence_length
                                      ? windows
                                      : std::max<int64_t>(1, windows * (now.sequence_length + 1) /
@@ -81,22 +84,38 @@ void CheckCounts(const checkpoint::Info& there, const DataSegment& segment) {
   }
 }
 
+// A checkpoint of an older build may not say its digest.
+bool HasOtherContent(const TextPosition& a, const TextPosition& b) {
+  return !a.digest.empty() && !b.digest.empty() && a.digest != b.digest;
+}
+
 bool IsSameText(const TextPosition& a, const TextPosition& b) {
-  return a.name == b.name && a.weight == b.weight && a.windows == b.windows;
+  return a.name == b.name && a.weight == b.weight && a.windows == b.windows && !HasOtherContent(a, b);
+}
+
+// Whether one is the only text of a job, which has no name, and the other the same in a list.
+bool IsRenamed(const TextPosition& a, const TextPosition& b) {
+  return a.name.empty() != b.name.empty() && !a.digest.empty() && a.digest == b.digest;
 }
 
 bool HasSameOrder(const DataSegment& a, const DataSegment& b) {
   return a.sequence_length == b.sequence_length && a.seed == b.seed && a.shuffles == b.shuffles;
 }
 
-// The newest position of a text of that name, and the segment that has it.
+// The newest position of that text, and the segment that has it: by its name, or else by its digest where it
+// had no name or has none now.
 std::pair<const DataSegment*, const TextPosition*> FindText(const std::vector<DataSegment>& segments,
-                                                            const std::string& name) {
+                                                            const TextPosition& text) {
   for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-    for (const TextPosition& text : segment->sources) {
-      if (text.name == name) {
-        return {&*segment, &text};
-      }
+    const std::vector<TextPosition>& sources = segment->sources;
+    auto found = std::find_if(sources.begin(), sources.end(),
+                              [&](const TextPosition& known) { return known.name == text.name; });
+    if (found == sources.end()) {
+      found = std::find_if(sources.begin(), sources.end(),
+                           [&](const TextPosition& known) { return IsRenamed(known, text); });
+    }
+    if (found != sources.end()) {
+      return {&*segment, &*found};
     }
   }
   return {nullptr, nullptr};
@@ -105,12 +124,18 @@ std::pair<const DataSegment*, const TextPosition*> FindText(const std::vector<Da
 // How many windows of the text count as taken when the segment `now` begins.
 int64_t FirstOf(const std::vector<DataSegment>& segments, const DataSegment& now, const TextPosition& text,
                 std::vector<std::string>& changes) {
-  const auto [segment, before] = FindText(segments, text.name);
+  const auto [segment, before] = FindText(segments, text);
   if (before == nullptr) {
     changes.push_back(absl::StrCat(NameOf(text), " is new and begins with its first epoch"));
     return 0;
   }
-  if (HasSameOrder(*segment, now)) {
+  const bool keeps_order = before->name == text.name || !now.shuffles;  // a name keys an order
+  if (HasSameOrder(*segment, now) && keeps_order) {
+    if (HasOtherContent(*before, text)) {
+      changes.push_back(absl::StrCat(NameOf(text), " is not what it was (digest ", text.digest.substr(0, 12),
+                                     ", was ", before->digest.substr(0, 12), ") and goes on after ",
+                                     platform::CountedText(before->taken, "sequence")));
+    }
     if (before->windows != text.windows) {
       changes.push_back(absl::StrCat(NameOf(text), " has ", text.windows, " sequences, and had ",
                                      before->windows, ": some are read again and some are skipped"));
@@ -155,7 +180,7 @@ DataStart ContinueData(const checkpoint::Info& there, const DataSegment& now) {
   }
   const bool moves = !start.changes.empty();
   for (const TextPosition& text : last.sources) {
-    if (FindText({now}, text.name).second == nullptr) {
+    if (FindText({now}, text).second == nullptr) {
       start.changes.push_back(absl::StrCat(NameOf(text), " is read no more, after ",
                                            platform::CountedText(text.taken, "sequence")));
     }

@@ -158,6 +158,38 @@ TEST(DataPositionTest, ACheckpointOfAnOlderBuildHasReadItsText) {
   EXPECT_THAT(FirstWindows(blend.segments.back()), ElementsAre(0, 0));
 }
 
+TEST(DataPositionTest, ATextThatEntersAListBeginsItsNextEpoch) {
+  const std::vector<TextPosition> alone = {{.digest = "da", .weight = 1, .windows = 30}};
+  const std::vector<TextPosition> list = {{.name = "a", .digest = "da", .weight = 7, .windows = 30},
+                                          {.name = "b", .digest = "db", .weight = 3, .windows = 11}};
+  const Info there = After(ContinueData(Info(), Reading(alone)), 4);
+  const DataStart start = ContinueData(there, Reading(list));
+  EXPECT_THAT(FirstWindows(start.segments.back()), ElementsAre(60, 0));  // 40 of 30 were taken
+  EXPECT_THAT(start.changes, ElementsAre("a begins epoch 3, and 20 sequences of epoch 2 of 30 are skipped",
+                                         "b is new and begins with its first epoch",
+                                         "the weights are 7, 3 millionths, and were 1"));
+  const Info older{.step = 4, .seed = 1, .global_batch_size = 10, .sequence_length = 16, .data_digest = "da"};
+  EXPECT_THAT(FirstWindows(ContinueData(older, Reading(list)).segments.back()), ElementsAre(60, 0));
+  // And back: behind what it read in the list, not where it was alone.
+  const DataStart back = ContinueData(After(start, 6), Reading(alone));
+  EXPECT_THAT(FirstWindows(back.segments.back()), ElementsAre(90));
+  EXPECT_THAT(back.changes, testing::Contains("b is read no more, after 6 sequences"));
+}
+
+TEST(DataPositionTest, ATextThatWasReplacedIsNamed) {
+  std::vector<TextPosition> before = kTwo;
+  before[0].digest = "old";
+  before[1].digest = "same";
+  std::vector<TextPosition> after = before;
+  after[0].digest = "new";
+  const DataStart start = ContinueData(After(ContinueData(Info(), Reading(before)), 3), Reading(after));
+  ASSERT_EQ(start.segments.size(), 2u);
+  EXPECT_EQ(start.segments[1].sources[0].digest, "new");
+  EXPECT_THAT(FirstWindows(start.segments[1]), ElementsAre(21, 9));
+  EXPECT_THAT(start.changes,
+              ElementsAre("a is not what it was (digest new, was old) and goes on after 21 sequences"));
+}
+
 // Three changes in one run, against windows that are counted one by one.
 TEST(DataPositionTest, NoSequenceIsReadTwiceWithinAnEpochAcrossChanges) {
   const auto seed = std::random_device()();
