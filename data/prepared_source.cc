@@ -21,6 +21,7 @@ namespace tandem::data {
 namespace {
 
 constexpr int64_t kPointersAtOnce = 128;
+constexpr int64_t kSequencesAtOnce = 1 << 16;  // of an index that is read as a whole
 
 // Widens tokens that lie at the end of the memory of as many int64_t, front to back: what is written has been
 // read.
@@ -165,6 +166,37 @@ void PreparedFolder::OpenIndex(const TokenFile& described, Shard& shard) const {
   }
   if (header->sequences != described.documents) {
     RefuseIndex(shard, absl::StrCat("has ", header->sequences, " sequences", expected, described.documents));
+  }
+}
+
+void PreparedFolder::CheckIndices() const {
+  if (!text_.dataset.has_value()) {
+    ForEachFile(shards_.size(), [&](size_t i) {
+      if (shards_[i].idx >= 0) {
+        CheckIndex(shards_[i]);
+      }
+    });
+  }
+}
+
+void PreparedFolder::CheckIndex(const Shard& shard) const {
+  std::vector<char> lengths(4 * kSequencesAtOnce);
+  std::vector<char> pointers(8 * kSequencesAtOnce);
+  int64_t end = 0;
+  for (int64_t begin = 0; begin < shard.header.sequences; begin += kSequencesAtOnce) {
+    const int64_t count = std::min(kSequencesAtOnce, shard.header.sequences - begin);
+    files_->Read(shard.idx, shard.header.LengthAt(begin), 4 * count, lengths.data());
+    files_->Read(shard.idx, shard.header.PointerAt(begin), 8 * count, pointers.data());
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t pointer = IndexPointer(pointers.data() + 8 * i);
+      const int64_t length = IndexLength(lengths.data() + 4 * i);
+      if (pointer != end || length < 0) {
+        RefuseIndex(shard, absl::StrCat("says that sequence ", begin + i, " has ", length,
+                                        " tokens and begins at byte ", pointer,
+                                        ", and the one before it ends at ", end));
+      }
+      end += length * shard.header.token_bytes;
+    }
   }
 }
 

@@ -45,6 +45,10 @@ class PreparedFolder {
   bool has_masks() const;
   std::vector<bool> Counted(int64_t begin, int64_t count) const;
 
+  // Reads the indices of pairs that tandem data prepare did not make once; throws where a sequence does not
+  // begin where the one before it ends.
+  void CheckIndices() const;
+
   // The first position from `position` on at which a document begins; the number of all tokens if there is
   // none.
   int64_t DocumentFrom(int64_t position) const;
@@ -67,6 +71,7 @@ class PreparedFolder {
 
   void Open(const TokenFile& described, Shard& shard) const;
   void OpenIndex(const TokenFile& described, Shard& shard) const;
+  void CheckIndex(const Shard& shard) const;
   const Shard& ShardAt(int64_t position) const;
   // The position in the shard at which that sequence begins; its number of tokens behind the last.
   int64_t StartOf(const Shard& shard, int64_t sequence) const;

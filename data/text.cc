@@ -115,6 +115,9 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   const auto open = [&](const TextPath& path) {
     Opened opened{.field = path.field,
                   .folder = std::make_shared<const PreparedFolder>(path, clock, end_of_document)};
+    if (options.documents.has_value()) {
+      opened.folder->CheckIndices();
+    }
     CheckSameTokenizer(known.value_or(opened), opened);
     if (!known.has_value() && opened.folder->text().dataset.has_value()) {
       known = opened;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "data/indexed_file.h"
 #include "data/text.h"
 #include "platform/clock.h"
 #include "tests/data/prepared_folder.h"
@@ -91,6 +92,33 @@ TEST_F(TokenFilesTest, APairIsReadLikeAPreparedFolder) {
     }
     EXPECT_THAT(PathsReadFor(prefix), ElementsAre(prefix + ".bin", prefix + ".idx"));
   }
+}
+
+TEST_F(TokenFilesTest, SequencesThatDoNotFollowEachOtherAreRefused) {
+  const std::vector<Document> documents = {{1, 2}, {3, 4}, {5, 6}, {7, 8}};
+  const TextPath pair{"data.train", path_ + "/text"};
+  folder_.Write("text.bin", BinOf(documents, true));
+  const std::string good = IdxOf(documents, true);
+  const IndexHeader header = ParseIndexHeader(good.substr(0, kIndexHeaderBytes), good.size()).value();
+  const auto error = [&](const std::string& index, std::optional<Documents> of) -> std::string {
+    folder_.Write("text.idx", index);
+    try {
+      Open(pair, 0, of);
+    } catch (const DataError& refused) {
+      return refused.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error(good, Documents{}), "no error");
+  std::string pointer = good;
+  pointer[header.PointerAt(2)] = 6;
+  EXPECT_THAT(error(pointer, Documents{}),
+              HasSubstr("text.idx says that sequence 2 has 2 tokens and begins at byte 6, and the one before "
+                        "it ends at 8"));
+  EXPECT_EQ(error(pointer, std::nullopt), "no error") << "a stream has no documents";
+  std::string length = good;
+  length[header.LengthAt(0)] = 1;
+  EXPECT_THAT(error(length, Documents{}), HasSubstr("sequence 1 has 2 tokens and begins at byte 4"));
 }
 
 TEST_F(TokenFilesTest, FilesThatSayTheirTypeAreRead) {
