@@ -168,7 +168,7 @@ TEST(DataPositionTest, ATextThatEntersAListBeginsItsNextEpoch) {
   EXPECT_THAT(start.changes, ElementsAre("a begins epoch 3, and 20 sequences of epoch 2 of 30 are skipped",
                                          "b is new and begins with its first epoch",
                                          "the weights are 7, 3 millionths, and were 1"));
-  const Info older{.step = 4, .seed = 1, .global_batch_size = 10, .sequence_length = 16, .data_digest = "da"};
+  const Info older{.step = 4, .seed = 1, .data_digest = "da", .global_batch_size = 10, .sequence_length = 16};
   EXPECT_THAT(FirstWindows(ContinueData(older, Reading(list)).segments.back()), ElementsAre(60, 0));
   // And back: behind what it read in the list, not where it was alone.
   const DataStart back = ContinueData(After(start, 6), Reading(alone));
