@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "data/file_kind.h"
 #include "data/indexed_file.h"
 #include "platform/file_list.h"
 #include "platform/regular_file.h"
@@ -156,9 +157,35 @@ absl::StatusOr<TokenFile> ReadPair(const std::string& prefix) {
   return file;
 }
 
+// What a file is that has no numbers without a header. Empty where it may have: the first tokens of a text
+// may be two bytes of gzip's, so that more is asked for than of files of text.
+std::string KindOfNoNumbers(const std::string& path, std::string_view beginning) {
+  for (const std::string_view suffix : {kIndex, ".json", ".md", ".txt"}) {
+    if (path.ends_with(suffix)) {
+      return absl::StrCat("a file named *", std::string(suffix));
+    }
+  }
+  if (static_cast<int64_t>(beginning.size()) >= kLlmcHeaderBytes &&
+      std::find(std::begin(kLlmcMagics), std::end(kLlmcMagics), NumberAt<int32_t>(beginning, 0)) !=
+          std::end(kLlmcMagics)) {
+    return "a file of llm.c";
+  }
+  std::string kind = KindOfNoText("", beginning);
+  const bool is_chance = (beginning.starts_with("\x1f\x8b") && !beginning.starts_with("\x1f\x8b\x08")) ||
+                         (kind == "a safetensors file" && (beginning.size() < 10 || beginning[9] != '"'));
+  return is_chance ? "" : kind;
+}
+
 absl::StatusOr<TokenFile> ReadSingle(const std::string& path, TextFormat format,
                                      std::optional<TokenType> type) {
   TANDEM_ASSIGN_OR_RETURN(const Beginning beginning, ReadBeginning(path, kBeginningBytes));
+  if (const std::string kind =
+          format == TextFormat::kFlat ? KindOfNoNumbers(path, beginning.bytes) : std::string();
+      !kind.empty()) {
+    return Named(path, Wrong(absl::StrCat("is ", kind,
+                                          ", and format: flat is of numbers without a header: name "
+                                          "the files of tokens with a glob, or omit format")));
+  }
   absl::StatusOr<TokenFile> file =
       format == TextFormat::kNpy    ? ParseNumpyHeader(beginning.bytes, beginning.file_bytes)
       : format == TextFormat::kLlmc ? ParseLlmcHeader(beginning.bytes, beginning.file_bytes)

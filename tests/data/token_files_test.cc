@@ -155,6 +155,31 @@ TEST_F(TokenFilesTest, NumbersWithoutAHeaderAreReadAsTheJobSays) {
   EXPECT_THAT(text.validation[0]->DocumentStarts(0, 3), ElementsAre(0));
 }
 
+TEST_F(TokenFilesTest, FilesThatAreNoFlatNumbersAreRefused) {
+  const std::string numbers = Numbers<uint16_t>(kTokens);
+  const auto n = static_cast<int64_t>(kTokens.size());
+  const std::string shape = absl::StrCat("(", n, ",)");
+  for (const auto& [name, content, kind] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"a.idx", numbers, "a file named *.idx"},
+           {"a.json", numbers, "a file named *.json"},
+           {"a.md", numbers, "a file named *.md"},
+           {"a.txt", numbers, "a file named *.txt"},
+           {"index", IdxOf({{1, 2}}, true), "an index of tokens"},
+           {"numpy", Npy("<u2", shape, numbers), "a numpy file"},
+           {"llmc", Llmc(20240520, 1, n, numbers), "a file of llm.c"},
+           {"gzip", "\x1f\x8b\x08\x01more", "a gzip file"},
+           {"zstd", "\x28\xb5\x2f\xfdmore", "a zstd file"},
+           {"parquet", "PAR1more", "a Parquet file"},
+           {"weights", std::string("\x10\0\0\0\0\0\0\0{\"weight\":", 18), "a safetensors file"}}) {
+    SCOPED_TRACE(name);
+    folder_.Write("flat-" + name + "/0", numbers);
+    const std::string path = folder_.Write("flat-" + name + "/" + name, content);
+    EXPECT_THAT(Error(path_ + "/flat-" + name, TextFormat::kFlat), HasSubstr(path + " is " + kind + ", and"));
+  }
+  const std::string chance = folder_.Write("chance", Numbers<uint16_t>({0x8b1f, 5, 6, 7}));
+  EXPECT_EQ(Error(chance, TextFormat::kFlat), "") << "two bytes of gzip's are a token";
+}
+
 TEST_F(TokenFilesTest, FilesOfAFolderFollowEachOtherByPath) {
   folder_.Write("set/b.npy", Npy("<u2", "(2,)", Numbers<uint16_t>({3, 4})));
   folder_.Write("set/a.npy", Npy("|u1", "(2,)", Numbers<uint8_t>({1, 2})));
