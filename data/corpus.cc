@@ -172,6 +172,23 @@ void Corpus::CheckApart(const Files& train, const TextPath& of, const Files& val
   }
 }
 
+void Corpus::CheckShared(const std::vector<Files>& train) {
+  std::vector<std::vector<FileOfText>> texts;
+  for (const Files& files : train) {
+    std::vector<FileOfText>& text = texts.emplace_back();
+    for (const auto& file : files) {
+      text.push_back({.device = file->file().first, .inode = file->file().second, .name = file->name()});
+    }
+  }
+  if (const std::optional<SharedFile> shared = FindSharedFile(texts); shared.has_value()) {
+    const Mapping& file = *train[shared->second][shared->file];
+    throw DataError(absl::StrCat(file.field(), ": ", file.path(), " is also a file of ",
+                                 train[shared->first].front()->field(),
+                                 ", and what is held out of the one would be trained on through the other; "
+                                 "name other files, or name held-out text with data.validation"));
+  }
+}
+
 void Corpus::HoldOut(const Files& files, double fraction) {
   std::vector<NamedSize> sizes;
   for (const auto& file : files) {
@@ -234,6 +251,9 @@ Corpus::Corpus(const CorpusSource& source) {
         part.Add(file, 0, file->size());
       }
     }
+  }
+  if (source.validation.empty() && source.validation_fraction > 0) {
+    CheckShared(train);
   }
   for (const TextPath& text : source.validation) {
     const Files validation = Open(text);

@@ -111,6 +111,8 @@ class Corpus {
   Files Open(const TextPath& text);
   // Throws where a file is in both.
   static void CheckApart(const Files& train, const TextPath& of, const Files& validation);
+  // Throws where a file is in two of them that are not the same.
+  static void CheckShared(const std::vector<Files>& train);
   void HoldOut(const Files& files, double fraction);
   void LeaveOutCopies();
   // names_validation: it is held out for all texts; otherwise each has its own.

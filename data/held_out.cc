@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "platform/check.h"
@@ -63,6 +65,25 @@ std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fr
     held[smallest] = files[smallest].size;
   }
   return held;
+}
+
+std::optional<SharedFile> FindSharedFile(const std::vector<std::vector<FileOfText>>& texts) {
+  std::map<std::pair<uint64_t, uint64_t>, size_t> first_texts;
+  for (size_t text = 0; text < texts.size(); ++text) {
+    std::set<size_t> same = {text};
+    for (size_t file = 0; file < texts[text].size(); ++file) {
+      const FileOfText& of = texts[text][file];
+      const size_t first = first_texts.emplace(std::pair(of.device, of.inode), text).first->second;
+      if (same.contains(first)) {
+        continue;
+      }
+      if (texts[first] != texts[text]) {
+        return SharedFile{.first = first, .second = text, .file = file};
+      }
+      same.insert(first);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace tandem::data

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,5 +26,22 @@ struct NamedSize {
 // How many bytes at the end of each file are held out: of a single file the share, of several all or none,
 // about the share of their sum, at least one file where the share is not 0. Requires a file.
 std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fraction);
+
+struct FileOfText {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  std::string name;  // below the root
+  bool operator==(const FileOfText&) const = default;
+};
+
+struct SharedFile {
+  size_t first = 0;  // numbers of texts
+  size_t second = 0;
+  size_t file = 0;  // of the second text
+};
+
+// A file of two texts that have not the same files: what is held out of the one may be trained on through the
+// other.
+std::optional<SharedFile> FindSharedFile(const std::vector<std::vector<FileOfText>>& texts);
 
 }  // namespace tandem::data

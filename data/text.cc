@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "data/corpus.h"
+#include "data/held_out.h"
 #include "data/prepared_source.h"
 #include "data/token_files.h"
 
@@ -93,6 +94,23 @@ class TrainedFiles {
   std::map<std::string, Named> by_content_;
 };
 
+void CheckShared(const std::vector<Opened>& trained) {
+  std::vector<std::vector<FileOfText>> texts;
+  for (const Opened& text : trained) {
+    std::vector<FileOfText>& files = texts.emplace_back();
+    for (const PreparedFolder::FileIdentity& file : text.folder->files()) {
+      files.push_back({.device = file.device, .inode = file.inode});
+    }
+  }
+  if (const std::optional<SharedFile> shared = FindSharedFile(texts); shared.has_value()) {
+    const Opened& second = trained[shared->second];
+    throw DataError(absl::StrCat(second.field, ": ", second.folder->text().files[shared->file].path,
+                                 " is also a file of ", trained[shared->first].field,
+                                 ", and what is held out of the one would be trained on through the other; "
+                                 "name other files, or name held-out text with data.validation"));
+  }
+}
+
 void CheckEndOfDocument(const TextOptions& options) {
   if (!options.documents.value_or(Documents{}).end_of_document.has_value()) {
     return;
@@ -140,6 +158,9 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
     held_out += tokens - end;
     absl::StrAppend(&text.summary, text.summary.empty() ? "" : ", ", tokens, " tokens in ",
                     train.folder->folder());
+  }
+  if (options.validation.empty() && held_out > 0) {
+    CheckShared(trained);
   }
   if (options.validation.empty()) {
     absl::StrAppend(&text.summary, ", of which the last ", held_out, " are held out");

@@ -279,6 +279,29 @@ TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
   EXPECT_NE(Corpus({.train = {{"data.train", folder.path()}}}).digest(), digest);
 }
 
+TEST(CorpusTest, AFileOfTwoTextsThatDifferIsRefused) {
+  platform::TemporaryFolder folder;
+  const std::string file = folder.Write("d/x.txt", std::string(100, 'x'));
+  folder.Write("d/y.txt", std::string(100, 'y'));
+  const auto error = [&](const std::string& second, double fraction) -> std::string {
+    try {
+      const Corpus corpus(
+          {.train = {{"data.sources[0].path", folder.path() + "/d"}, {"data.sources[1].path", second}},
+           .validation_fraction = fraction});
+    } catch (const DataError& refused) {
+      return refused.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(
+      error(file, 0.1),
+      "data.sources[1].path: " + file +
+          " is also a file of data.sources[0].path, and what is held out of the one would be trained on "
+          "through the other; name other files, or name held-out text with data.validation");
+  EXPECT_EQ(error(file, 0), "no error") << "nothing is held out";
+  EXPECT_EQ(error(folder.path() + "/d", 0.1), "no error") << "the same is held out of both";
+}
+
 TEST(CorpusTest, ATextOfAMixtureHasTheDigestOfItAlone) {
   platform::TemporaryFolder folder;
   folder.Write("one/a", std::string(100, 'a'));

@@ -121,6 +121,28 @@ TEST_F(TokenFilesTest, SequencesThatDoNotFollowEachOtherAreRefused) {
   EXPECT_THAT(error(length, Documents{}), HasSubstr("sequence 1 has 2 tokens and begins at byte 4"));
 }
 
+TEST_F(TokenFilesTest, AFileOfTwoTextsThatDifferIsRefused) {
+  const auto n = static_cast<int64_t>(kTokens.size());
+  const std::string npy = Npy("<u2", absl::StrCat("(", n, ",)"), Numbers<uint16_t>(kTokens));
+  const std::string file = folder_.Write("both/a.npy", npy);
+  folder_.Write("both/b.npy", npy);
+  const auto error = [&](const std::string& second, double fraction) -> std::string {
+    try {
+      OpenText({.train = {{"data.sources[0].path", path_ + "/both"}, {"data.sources[1].path", second}},
+                .validation_fraction = fraction,
+                .sequence_length = 3},
+               platform::SteadyClock());
+    } catch (const DataError& refused) {
+      return refused.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error(file, 0.3), HasSubstr("data.sources[1].path: " + file +
+                                          " is also a file of data.sources[0].path, and what is held out"));
+  EXPECT_EQ(error(file, 0), "no error") << "nothing is held out";
+  EXPECT_EQ(error(path_ + "/both", 0.3), "no error") << "the same is held out of both";
+}
+
 TEST_F(TokenFilesTest, FilesThatSayTheirTypeAreRead) {
   const auto n = static_cast<int64_t>(kTokens.size());
   const std::string shape = absl::StrCat("(", n, ",)");
