@@ -185,7 +185,8 @@ void Corpus::CheckShared(const std::vector<Files>& train) {
     throw DataError(absl::StrCat(file.field(), ": ", file.path(), " is also a file of ",
                                  train[shared->first].front()->field(),
                                  ", and what is held out of the one would be trained on through the other; "
-                                 "name other files, or name held-out text with data.validation"));
+                                 "name other files, name held-out text with data.validation, or set "
+                                 "data.validation_fraction to 0"));
   }
 }
 

@@ -107,7 +107,8 @@ void CheckShared(const std::vector<Opened>& trained) {
     throw DataError(absl::StrCat(second.field, ": ", second.folder->text().files[shared->file].path,
                                  " is also a file of ", trained[shared->first].field,
                                  ", and what is held out of the one would be trained on through the other; "
-                                 "name other files, or name held-out text with data.validation"));
+                                 "name other files, name held-out text with data.validation, or set "
+                                 "data.validation_fraction to 0"));
   }
 }
 

@@ -67,7 +67,7 @@ void CheckCounts(const checkpoint::Info& there, const DataSegment& segment) {
     weights.push_back(text.weight);
     const bool fits = text.weight >= 1 && text.weight <= kMostWeights && text.windows >= 1 &&
                       text.first >= 0 && text.taken >= text.first;
-    sum += fits ? text.weight : kMostWeights;
+    sum += fits ? text.weight : kMostWeights + 1;
   }
   if (weights.empty() || std::ssize(weights) > kMostSources || sum > kMostWeights || segment.from_step < 0 ||
       segment.from_step > there.step || segment.global_batch_size < 1) {

@@ -103,6 +103,11 @@ void RankText::AddValidation(const std::shared_ptr<const data::TokenSource>& sou
       .batches = (windows + sequences - 1) / sequences,
       .divisor = static_cast<double>(windows * plan_.batch.sequence_length - loader.NumUncounted(windows)) /
                  static_cast<double>(plan_.batch.tokens())};
+  if (validations_.back().extent.divisor == 0) {
+    throw UserError(absl::StrCat(named.field.empty() ? "data.validation_fraction" : named.field,
+                                 ": none of the tokens that a validation reads counts as a target; name "
+                                 "other text, or set training.validate_every_steps to 0"));
+  }
   if (windows < wanted && rank == 0) {
     platform::Log(platform::LogLevel::kInfo, "a validation takes each window of the held-out text once",
                   {{"text", named.name.empty() ? source->Description() : named.name},

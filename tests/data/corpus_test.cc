@@ -297,7 +297,8 @@ TEST(CorpusTest, AFileOfTwoTextsThatDifferIsRefused) {
       error(file, 0.1),
       "data.sources[1].path: " + file +
           " is also a file of data.sources[0].path, and what is held out of the one would be trained on "
-          "through the other; name other files, or name held-out text with data.validation");
+          "through the other; name other files, name held-out text with data.validation, or set "
+          "data.validation_fraction to 0");
   EXPECT_EQ(error(file, 0), "no error") << "nothing is held out";
   EXPECT_EQ(error(folder.path() + "/d", 0.1), "no error") << "the same is held out of both";
 }

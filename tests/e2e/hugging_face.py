@@ -185,6 +185,7 @@ def job_from(name, folder, tmp_path, ranks, packed=False, **checkpoint):
     spec["data"] = {"train": str(tmp_path / "text"), "validation_fraction": 0,
                     **({"documents": "packed", "end_of_document": END} if packed else {})}
     spec["checkpoint"].update({"start_from": str(folder), **checkpoint})
-    if json.loads((folder / "config.json").read_text())["model_type"] == "deepseek_v3":
+    config = folder / "config.json"  # a step of a checkpoint has none
+    if config.exists() and json.loads(config.read_text())["model_type"] == "deepseek_v3":
         spec["model"]["moe"] = {"router_bias_update_rate": 1e-30}  # it has biases, which are read
     return spec

@@ -175,7 +175,7 @@ def test_weights_start_a_job_once(start, tmp_path):
     assert (tmp_path / "saved" / "source" / "tokenizer.json").exists()
     begun = cluster.job("first")["attempts"][0]["started_from"]
     manifest = json.loads((tmp_path / "saved" / "step-1" / "manifest.json").read_text())
-    assert begun == {"kind": "START_KIND_WEIGHTS", **{key: manifest["origin"][key] for key in ("path", "digest")}}
+    assert begun == {"kind": "WEIGHTS", **{key: manifest["origin"][key] for key in ("path", "digest")}}
     assert begun["digest"] in cluster.cli("describe", "first").stdout
     spec["name"], spec["training"]["steps"] = "second", 2
     cluster.submit(spec)
@@ -183,7 +183,7 @@ def test_weights_start_a_job_once(start, tmp_path):
     assert attempt["resumed_step"] == 1
     saved = tmp_path / "saved" / "step-1"
     digest = (saved / "manifest.json").read_bytes()
-    assert attempt["started_from"]["kind"] == "START_KIND_CHECKPOINT" and attempt["started_from"]["path"] == str(saved)
+    assert attempt["started_from"]["kind"] == "CHECKPOINT" and attempt["started_from"]["path"] == str(saved)
     assert attempt["started_from"]["digest"].encode() in digest
     origins = [json.loads((tmp_path / "saved" / f"step-{step}" / "manifest.json").read_text())["origin"] for step in (1, 2)]
     assert origins[0] == origins[1] and origins[0]["path"] == str(source)
@@ -200,7 +200,7 @@ def test_weights_start_a_job_once(start, tmp_path):
 
     scratch = {**again, "name": "scratch", "checkpoint": {"directory": str(tmp_path / "scratch")}}
     cluster.submit(scratch)
-    assert cluster.wait_state("scratch", "SUCCEEDED", 240)["attempts"][0]["started_from"] == {"kind": "START_KIND_SCRATCH"}
+    assert cluster.wait_state("scratch", "SUCCEEDED", 240)["attempts"][0]["started_from"] == {"kind": "SCRATCH"}
     cluster.cli("export", step, "--to", tmp_path / "out")
     for arguments, said in (((step, "--to", tmp_path / "out"), "is there already"),
                             ((tmp_path / "saved", "--step", 9, "--to", tmp_path / "no"), "the newest is step 2"),

@@ -147,7 +147,7 @@ TEST(ReportBufferTest, DroppingWhatWasSentKeepsTheOrder) {
   EXPECT_TRUE(buffer.empty());
 }
 
-TEST(ReportQueueTest, RecoveredReportsThatNobodyTakesAreDropped) {
+TEST(ReportQueueTest, RecoveredReportsThatAreNotTakenAreDropped) {
   platform::FakeClock clock;
   ReportQueue queue(clock, {});
   queue.AddRecovered({"a", 1}, {Report(1)});
