@@ -54,11 +54,9 @@ class AttentionNode final : public SplitNode {
   }
 
   BoundPass BindBackwardInput(BoundArrays& in) const override {
-    const ops::Array x = in.Value("x");
     const ops::Array qkv = in.Value("qkv");
     const ops::Array grad_hidden = in.Gradient("hidden");
     const ops::Array grad_qkv = in.Value("grad_qkv");
-    const ops::Array norm = in.Parameter("norm");
     const ops::Array grad_normed = in.Scratch("grad_normed");
     const ops::Array grad_context = in.Scratch("grad_context");
     const ops::Workspace products = in.Work("products");
@@ -77,10 +75,7 @@ class AttentionNode final : public SplitNode {
                                       in.Value("grad_key_norm"), in.Work("head_norm_work")));
     }
     calls.Add(ops_.LinearBackwardInput(grad_qkv, in.Parameter("qkv"), /*add=*/false, grad_normed, products));
-    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/grad_hidden,
-                                   in.AddsToGradient("x"), in.Gradient("x"), /*add_weight=*/false,
-                                   in.Value("grad_norm"), in.Work("norm_work")));
-    calls.Add(ops_.RmsNorm(x, norm, epsilon_, in.Value("normed")));
+    AddNormBackward(grad_normed, in, calls);
     return calls;
   }
 

@@ -47,6 +47,15 @@ BoundPass SplitNode::BindPass(Pass pass, BoundArrays& in) const {
   }
 }
 
+void SplitNode::AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, ops::Calls& calls) const {
+  const ops::Array x = in.Value("x");
+  const ops::Array norm = in.Parameter("norm");
+  calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/in.Gradient("hidden"),
+                                 in.AddsToGradient("x"), in.Gradient("x"), /*add_weight=*/false,
+                                 in.Value("grad_norm"), in.Work("norm_work")));
+  calls.Add(ops_.RmsNorm(x, norm, epsilon_, in.Value("normed")));
+}
+
 ops::Call SplitNode::CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const {
   return add ? ops_.Add(from, to) : ops_.Copy(from, to);
 }

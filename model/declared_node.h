@@ -67,6 +67,10 @@ class SplitNode : public DeclaredPasses {
   virtual BoundPass BindBackwardInput(BoundArrays& in) const = 0;
   virtual BoundPass BindBackwardWeight(BoundArrays& in) const = 0;
 
+  // The end of an input half: the backward of the norm that the node begins with, whose weight's gradient
+  // waits in `grad_norm` for the weight half, and `normed` again, which that half reads.
+  void AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, ops::Calls& calls) const;
+
   // For what the input half has computed of a parameter's gradient already.
   ops::Call CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const;
 

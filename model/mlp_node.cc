@@ -32,11 +32,9 @@ class MlpNode final : public SplitNode {
   }
 
   BoundPass BindBackwardInput(BoundArrays& in) const override {
-    const ops::Array x = in.Value("x");
     const ops::Array grad_hidden = in.Gradient("hidden");
     const ops::Array activated = in.Value("activated");
     const ops::Array grad_gate_up = in.Value("grad_gate_up");
-    const ops::Array norm = in.Parameter("norm");
     const ops::Array grad_normed = in.Scratch("grad_normed");
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
@@ -46,10 +44,7 @@ class MlpNode final : public SplitNode {
     calls.Add(ops_.SwiGluBackward(in.Value("gate_up"), activated, grad_gate_up, activated));
     calls.Add(ops_.LinearBackwardInput(grad_gate_up, in.Parameter("gate_up"), /*add=*/false, grad_normed,
                                        products));
-    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/grad_hidden,
-                                   in.AddsToGradient("x"), in.Gradient("x"), /*add_weight=*/false,
-                                   in.Value("grad_norm"), in.Work("norm_work")));
-    calls.Add(ops_.RmsNorm(x, norm, epsilon_, in.Value("normed")));
+    AddNormBackward(grad_normed, in, calls);
     return calls;
   }
 

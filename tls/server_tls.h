@@ -55,7 +55,7 @@ class ServerTls {
   // Takes files that have changed: the certificates and the key together, the list of the revoked by itself.
   // Where they cannot be taken, as where a certificate is not valid yet, what was there goes on, they are
   // tried again at each call, and an error, which names the file, is returned once.
-  // Publishes again what somebody has removed from folder().
+  // What was removed from folder() is published again.
   // Call about once a second: files are taken at the second call after the last of them has changed.
   absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -68,7 +68,7 @@ class Reporter {
   using Report = std::function<void(const v1::StepReport&, const std::vector<NonfiniteGradient>&)>;
 
   // item_elements: elements of each parameter, in table order. own: places in the table of what this rank's
-  // norms are of; of others it sends nothing. sharing: who has which losses and experts.
+  // norms are of; of others it sends nothing. sharing: which ranks have which losses and experts.
   // seconds_at_peak: of a step (plan/step_work.h), for the reports' model FLOPs utilization; 0: not known.
   // report: called on rank 0 with every report, in step order, on the reporter's thread, and with the places
   //   where its gradients are not finite, in table order and by rank (none where norms are not wanted). What

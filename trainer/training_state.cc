@@ -50,6 +50,14 @@ std::map<std::string, fsdp::Shape> ShapesOf(const plan::JobPlan& plan) {
   return shapes;
 }
 
+v1::StartedFrom StartedFromOf(v1::StartKind kind, const std::string& path, const std::string& digest) {
+  v1::StartedFrom from;
+  from.set_kind(kind);
+  from.set_path(path);
+  from.set_digest(digest);
+  return from;
+}
+
 // Where a prepared folder's tokenizer was; empty where `train` is no such folder, or tokens are bytes.
 std::string TokenizerFolder(const std::string& train) {
   if (!data::IsDataset(train)) {
@@ -112,18 +120,6 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
       updated_states_(UpdatedStatesOf(plan, memory_)),
       arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
               updated_states_, plan::TopologyOf(plan, config.rank).saves_states()) {}
-
-namespace {
-
-v1::StartedFrom StartedFromOf(v1::StartKind kind, const std::string& path, const std::string& digest) {
-  v1::StartedFrom from;
-  from.set_kind(kind);
-  from.set_path(path);
-  from.set_digest(digest);
-  return from;
-}
-
-}  // namespace
 
 TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
                                          std::function<void(std::exception_ptr)> lost,

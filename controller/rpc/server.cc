@@ -117,7 +117,7 @@ struct Server::Parts {
 
   // Three threads. The ticks take no lock of a store, so that heartbeats reach workers while a disk stands
   // still. The watch reads the TLS files, which may be on a disk of their own; it takes no lock of a store
-  // either, so that who is revoked or silent is out in time. The upkeep is of the store's disk.
+  // either, so that revoked callers and silent connections end in time. The upkeep is of the store's disk.
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
   void RunWatch() ABSL_LOCKS_EXCLUDED(mu);
   void RunUpkeep() ABSL_LOCKS_EXCLUDED(mu);

@@ -103,7 +103,7 @@ class MeantRule {
     }
   }
 
-  // One sum over all stages, which does not depend on who has which unit.
+  // One sum over all stages, whichever stage has a unit.
   void EndNorms() {
     std::vector<std::pair<UnitId, Symbol>> terms;
     std::vector<Symbol> inputs;
