@@ -192,6 +192,11 @@ void Engine::Take(Decided decided, Consequences& out) {
   Decision decision = Decide(decided.input, decided.posted, reply);
   if (const auto* hello = std::get_if<WorkerHello>(&decided.input)) {
     out.hellos.emplace_back(out.answers.size(), hello->hello.worker_id());
+    for (const v1::AttemptStatus& status : hello->hello.inventory().attempts()) {
+      outbox_.reported(state_, KeyOf(status.id()));
+    }
+  } else if (report != nullptr) {
+    outbox_.reported(state_, KeyOf(report->status.id()));
   } else if (const auto* gone = std::get_if<WorkerDisconnected>(&decided.input)) {
     const auto it = state_.workers.find(gone->worker);
     if (it != state_.workers.end() && !it->second.connected) {
@@ -446,9 +451,9 @@ void Engine::LetOut(Consequences consequences) {
     query.look(state_);
   }
   if (!consequences.events.empty()) {
+    outbox_.events(consequences.events, state_);
     Prune(state_);
     rendezvous_.Retain(state_);
-    outbox_.events(consequences.events);
   }
 }
 

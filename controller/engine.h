@@ -33,12 +33,16 @@ class Engine {
     v1::Job job;                  // of Submit, Cancel and AskCheckpoint
     v1::Assignments assignments;  // of WorkerHello: all that is wanted there
   };
-  // Called from the writer's thread, after the commit. None may block.
+  // Called from the writer's thread; all but `reported` after the commit. None may block.
   struct Outbox {
+    // A worker has reported on an attempt, or has listed it as it returned. The state has the report and what
+    // was decided then, of which a commit without room may undo the decisions, but never the report.
+    std::function<void(const State&, const AttemptKey&)> reported = [](const State&, const AttemptKey&) {};
     std::function<void(const std::string& worker, const std::string& session, const v1::Assignments&)>
         assignments;
     std::function<void(const std::string& worker, const v1::KvValue&)> value;
-    std::function<void(const std::vector<v1::Event>&)> events;
+    // The state still has the jobs that these events ended.
+    std::function<void(const std::vector<v1::Event>&, const State&)> events;
     std::function<void(double seconds)> commit_seconds;
     // There was no room for a commit. What it held was undone, and is decided again when there is room; the
     // users who asked for it were refused with the reason. Called again with every try that fails.

@@ -172,15 +172,13 @@ absl::Status ServerTls::Refresh(Watched& watched, absl::Status (ServerTls::*load
   return is_logged ? absl::OkStatus() : status;
 }
 
-absl::Status ServerTls::Refresh() {
-  // Each by itself: the list applies even where the new certificate cannot be used.
-  const absl::Status list = Refresh(list_, &ServerTls::LoadRevoked);
+absl::Status ServerTls::RefreshCertificate() {
   const bool is_there = parent_.empty() || access(absl::StrCat(folder(), "/", kKey).c_str(), F_OK) == 0;
   own_.pending = own_.pending || !is_there;
-  const absl::Status own = Refresh(own_, &ServerTls::Load);
-  return list.ok() || own.ok() ? (list.ok() ? own : list)
-                               : absl::Status(list.code(), absl::StrCat(list.message(), "; ", own.message()));
+  return Refresh(own_, &ServerTls::Load);
 }
+
+absl::Status ServerTls::RefreshRevoked() { return Refresh(list_, &ServerTls::LoadRevoked); }
 
 ServerTls::~ServerTls() {
   std::error_code ignored;

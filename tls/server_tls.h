@@ -30,7 +30,8 @@ struct Peer {
 // What a server shows its clients, and which of them it believes. gRPC speaks the TLS and reads the server's
 // certificate, key and authorities from files; a file that is empty, or a key of another certificate, would
 // end it. So it reads a folder of the server's own, which gets the user's files only after they have been
-// checked, all three at once. Thread-safe, but for PublishIn and Refresh, which one thread calls.
+// checked, all three at once. Thread-safe; of the two Refresh functions each has a thread of its own, so that
+// a disk which holds up the new certificate does not hold up the revoked ones.
 class ServerTls {
  public:
   // Names of the files in folder().
@@ -52,12 +53,13 @@ class ServerTls {
   // After PublishIn: a symbolic link, so that all files change at once.
   std::string folder() const { return parent_ + "/current"; }
 
-  // Takes files that have changed: the certificates and the key together, the list of the revoked by itself.
-  // Where they cannot be taken, as where a certificate is not valid yet, what was there goes on, they are
-  // tried again at each call, and an error, which names the file, is returned once.
-  // What was removed from folder() is published again.
-  // Call about once a second: files are taken at the second call after the last of them has changed.
-  absl::Status Refresh() ABSL_LOCKS_EXCLUDED(mu_);
+  // Take files that have changed: the certificates and the key together, which are published in folder(); and
+  // the list of revoked certificates. If they cannot be taken, for example because a certificate is not valid
+  // yet, the previous ones stay in use, each call tries again, and an error, which names the file, is
+  // returned once. The first also publishes again what was removed from folder(). Call each about once a
+  // second: files are taken at the second call after the last of them has changed.
+  absl::Status RefreshCertificate() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status RefreshRevoked() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The client whose certificate (PEM) an authority of folder() has signed. Unauthenticated, with a sentence
   // for the client, where the certificate is not one for clients, has no identity of the domain, or is
@@ -70,7 +72,7 @@ class ServerTls {
   absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Files that are taken together. Of the caller of Open and Refresh.
+  // Files that are taken together. Used by the caller of Open, then by that of their Refresh function.
   struct Watched {
     std::vector<std::string> files;
     std::string stamp = {};   // of what is used

@@ -12,7 +12,7 @@ constexpr size_t kMostPurposes = 16;  // of what the ranks of a job send; progra
 }  // namespace
 
 std::optional<JobNeeds> NeedsOf(const State& state, const v1::Job& job) {
-  if (!HasRanks(job.state()) || job.attempts().empty()) {
+  if (job.attempts().empty()) {
     return std::nullopt;
   }
   JobNeeds out{.total_bytes = std::numeric_limits<int64_t>::max()};

@@ -11,7 +11,7 @@
 
 namespace tandem::controller {
 
-// What the ranks of a job have said of their needs when they were ready (v1.Ready).
+// What the ranks of one attempt need, as they reported when they became ready (v1.Ready).
 struct JobNeeds {
   int64_t arena_bytes = 0;                   // of the largest
   int64_t used_bytes = 0;                    // of the fullest device
@@ -19,7 +19,7 @@ struct JobNeeds {
   std::map<std::string, double> sent_bytes;  // in a step, of all ranks together, by what for; at most 16
 };
 
-// None until all ranks of the current attempt have.
+// None until all ranks of the current attempt have reported it. The job may have ended since.
 std::optional<JobNeeds> NeedsOf(const State& state, const v1::Job& job);
 
 }  // namespace tandem::controller

@@ -4,7 +4,6 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -85,13 +84,16 @@ void DropEnded(std::map<std::string, Series>& series, absl::Time now) {
 v1::Job TimesOf(const v1::Job& job) {
   v1::Job out;
   out.set_id(job.id());
+  out.set_name(job.name());
   out.set_state(job.state());
   out.set_last_step(job.last_step());
   *out.mutable_created() = job.created();
   if (job.has_ended()) {
     *out.mutable_ended() = job.ended();
   }
-  *out.mutable_checkpoints() = job.checkpoints();
+  if (job.has_checkpoints()) {
+    *out.mutable_checkpoints() = job.checkpoints();
+  }
   for (const v1::Attempt& from : job.attempts()) {
     v1::Attempt& attempt = *out.add_attempts();
     attempt.set_resumed_step(from.resumed_step());
@@ -117,14 +119,26 @@ void Metrics::CommitSeconds(double seconds) {
   commits_.Observe(seconds);
 }
 
-void Metrics::Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report) {
+void Metrics::Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report,
+                     absl::Time job_ended) {
   const absl::MutexLock lock(&mu_);
+  if (const auto known = known_.find(job_name); known != known_.end()) {
+    if (known->second.job.id() == job_id) {
+      job_ended = std::min(job_ended, known->second.ended);
+    } else if (known->second.ended >= job_ended) {
+      return;  // that job is the newer one
+    }
+  }
+  if (clock_.Now() - job_ended > kKeepAfterEnd) {
+    return;
+  }
   if (const auto before = training_.find(job_name);
       before != training_.end() && before->second.job_id != job_id) {
     training_.erase(before);
   }
   Training& training = training_[job_name];
   training.job_id = job_id;
+  training.ended = std::min(training.ended, job_ended);
   if (report.attempt() < training.last.attempt() ||
       (report.attempt() == training.last.attempt() && report.step() <= training.last.step())) {
     return;  // sent twice, or late
@@ -132,30 +146,53 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
   training.last = report;
   training.last.clear_norms();
   training.tokens += static_cast<double>(report.tokens());
-  training.steps += report.step() > 0 ? 1 : 0;  // 0 is the validation before the first
+  training.steps[report.attempt()] += report.step() > 0 ? 1 : 0;  // 0 is the validation before the first
   training.nonfinite_steps += report.nonfinite() > 0 ? 1 : 0;
   training.seconds.Observe(report.seconds());
+}
+
+Metrics::Known& Metrics::Update(const v1::Job& job) {
+  Known& known = known_[job.name()];
+  if (known.job.id() != job.id()) {
+    known = {};
+  }
+  known.job = TimesOf(job);
+  known.sequence_length = job.resolved().training().sequence_length();
+  return known;
+}
+
+void Metrics::Reported(const State& state, const AttemptKey& attempt) {
+  const auto it = state.jobs.find(attempt.job);
+  if (it == state.jobs.end() || it->second.job.attempt() != attempt.attempt) {
+    return;
+  }
+  const v1::Job& job = it->second.job;
+  const absl::MutexLock lock(&mu_);
+  if (const auto known = known_.find(job.name()); known != known_.end() &&
+                                                  known->second.job.id() == job.id() &&
+                                                  known->second.needs.contains(attempt.attempt)) {
+    return;
+  }
+  if (std::optional<JobNeeds> needs = NeedsOf(state, job); needs.has_value()) {
+    Update(job).needs[attempt.attempt] = *std::move(needs);
+  }
 }
 
 void Metrics::JobEnded(const v1::Job& job) {
   const absl::MutexLock lock(&mu_);
   if (job.attempts_size() > 0) {
-    timed_[job.name()] = {.job = TimesOf(job), .ended = clock_.Now()};
+    Update(job).ended = clock_.Now();
   }
   const auto it = training_.find(job.name());
   if (it != training_.end() && it->second.job_id == job.id()) {
     it->second.ended = clock_.Now();
-  }
-  if (job.has_checkpoints()) {
-    checkpoints_[job.name()] = {.record = job.checkpoints(), .ended = clock_.Now()};
   }
   Prune();
 }
 
 void Metrics::Prune() const {
   DropEnded(training_, clock_.Now());
-  DropEnded(timed_, clock_.Now());
-  DropEnded(checkpoints_, clock_.Now());
+  DropEnded(known_, clock_.Now());
 }
 
 void Metrics::CommitRefused() {
@@ -199,19 +236,10 @@ void Metrics::Look(const State& state) {
     if (IsTerminal(entry.job.state())) {
       continue;  // JobEnded has said so
     }
-    if (const auto it = training_.find(entry.job.name()); it != training_.end() && it->second.job_id == id) {
-      it->second.sequence_length = entry.job.resolved().training().sequence_length();
-    }
     if (entry.job.attempts_size() > 0) {
-      timed_[entry.job.name()] = {.job = TimesOf(entry.job)};
-    }
-    if (entry.job.has_checkpoints()) {
-      checkpoints_[entry.job.name()] = {.record = entry.job.checkpoints()};
-    } else {
-      checkpoints_.erase(entry.job.name());  // of an ended job of this name
+      Update(entry.job);
     }
   }
-  LookAtNeeds(state);
   connected_ = schedulable_ = away_ = 0;
   for (const auto& [name, worker] : state.workers) {
     ++(worker.connected ? connected_ : away_);
@@ -227,25 +255,6 @@ void Metrics::Look(const State& state) {
   }
 }
 
-void Metrics::LookAtNeeds(const State& state) {
-  for (const auto& [id, entry] : state.jobs) {
-    if (!needs_.contains(id)) {
-      if (std::optional<JobNeeds> needs = NeedsOf(state, entry.job); needs.has_value()) {
-        needs_[id] = *std::move(needs);
-      }
-    }
-  }
-  if (needs_.size() > state.jobs.size()) {  // jobs have ended: what has no series any more goes
-    std::set<std::string> shown;
-    for (const auto& [name, training] : training_) {
-      shown.insert(training.job_id);
-    }
-    std::erase_if(needs_, [&](const auto& needs) {
-      return !state.jobs.contains(needs.first) && !shown.contains(needs.first);
-    });
-  }
-}
-
 void Metrics::CertificateEnds(absl::Time time) {
   const absl::MutexLock lock(&mu_);
   certificate_ends_ = time;
@@ -253,7 +262,7 @@ void Metrics::CertificateEnds(absl::Time time) {
 
 std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> out;
-  std::map<std::string, Timed> timed;
+  std::vector<v1::Job> timed;
   // Before the lock, which every call, commit and decision takes: /proc has a file for each descriptor.
   const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
   Add(AddFamily(kGauge, "tandem_build_info", "Version and commit of this process.", out), 1,
@@ -262,7 +271,9 @@ std::vector<MetricFamily> Metrics::Collect() const {
   {
     const absl::MutexLock lock(&mu_);
     CollectOwn(out);
-    timed = timed_;
+    for (const auto& [name, known] : known_) {
+      timed.push_back(known.job);
+    }
   }
   CollectTimes(timed, out);  // which asks a disk, and every call and commit takes the lock
   return out;
@@ -365,9 +376,14 @@ void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {
       [](const Training& t) { return t.last.learning_rate(); });
   add(kCounter, "tandem_train_tokens_total", "Tokens trained on.",
       [](const Training& t) { return t.tokens; });
-  add(kCounter, "tandem_train_samples_total", "Sequences trained on.", [](const Training& t) {
-    return t.sequence_length > 0 ? t.tokens / static_cast<double>(t.sequence_length) : 0;
-  });
+  MetricFamily& samples = AddFamily(kCounter, "tandem_train_samples_total", "Sequences trained on.", out);
+  for (const auto& [job, training] : training_) {
+    const auto known = known_.find(job);
+    if (known != known_.end() && known->second.job.id() == training.job_id &&
+        known->second.sequence_length > 0) {
+      Add(samples, training.tokens / static_cast<double>(known->second.sequence_length), {{"job_name", job}});
+    }
+  }
   add(kCounter, "tandem_train_nonfinite_steps_total", "Steps with gradients that were not finite.",
       [](const Training& t) { return t.nonfinite_steps; });
   MetricFamily& seconds =
@@ -405,7 +421,7 @@ void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {
   }
 }
 
-void Metrics::CollectTimes(const std::map<std::string, Timed>& all, std::vector<MetricFamily>& out) const {
+void Metrics::CollectTimes(const std::vector<v1::Job>& jobs, std::vector<MetricFamily>& out) const {
   if (!totals_) {
     return;
   }
@@ -414,13 +430,13 @@ void Metrics::CollectTimes(const std::map<std::string, Timed>& all, std::vector<
       "Where the time of a job has gone since its submission; stepping / all of it is the effective training "
       "time.",
       out);
-  for (const auto& [name, timed] : all) {
-    const v1::TimeAccount time = AccountTime(timed.job, totals_(timed.job.id()), clock_.Now());
+  for (const v1::Job& job : jobs) {
+    const v1::TimeAccount time = AccountTime(job, totals_(job.id()), clock_.Now());
     for (const auto& [part, seconds] :
          {std::pair("waiting", time.waiting()), std::pair("starting", time.starting()),
           std::pair("stepping", time.stepping()), std::pair("checkpoints", time.checkpoints()),
           std::pair("lost", time.lost()), std::pair("other", time.other())}) {
-      Add(family, seconds, {{"job_name", name}, {"part", part}});
+      Add(family, seconds, {{"job_name", job.name()}, {"part", part}});
     }
   }
 }
@@ -438,16 +454,24 @@ void Metrics::CollectNeeds(std::vector<MetricFamily>& out) const {
       kGauge,
       {}};
   for (const auto& [job, training] : training_) {
-    const auto needs = needs_.find(training.job_id);
-    if (needs == needs_.end()) {
+    const auto known = known_.find(job);
+    if (known == known_.end() || known->second.job.id() != training.job_id || known->second.needs.empty()) {
       continue;
     }
-    for (const auto& [purpose, bytes] : needs->second.sent_bytes) {
-      Add(sent, bytes * training.steps, {{"job_name", job}, {"op", purpose}});
+    std::map<std::string, double> all;
+    for (const auto& [attempt, needs] : known->second.needs) {
+      const auto steps = training.steps.find(attempt);
+      for (const auto& [purpose, bytes] : needs.sent_bytes) {
+        all[purpose] += steps == training.steps.end() ? 0 : bytes * steps->second;
+      }
     }
+    for (const auto& [purpose, bytes] : all) {
+      Add(sent, bytes, {{"job_name", job}, {"op", purpose}});
+    }
+    const JobNeeds& newest = known->second.needs.rbegin()->second;
     for (const auto& [kind, bytes] :
-         {std::pair("arena", needs->second.arena_bytes), std::pair("used", needs->second.used_bytes),
-          std::pair("total", needs->second.total_bytes)}) {
+         {std::pair("arena", newest.arena_bytes), std::pair("used", newest.used_bytes),
+          std::pair("total", newest.total_bytes)}) {
       Add(memory, static_cast<double>(bytes), {{"job_name", job}, {"kind", kind}});
     }
   }
@@ -456,11 +480,13 @@ void Metrics::CollectNeeds(std::vector<MetricFamily>& out) const {
 }
 
 void Metrics::CollectCheckpoints(std::vector<MetricFamily>& out) const {
-  const auto add = [&](prometheus::MetricType type, const char* name, const char* help, const auto& value)
-                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-                         const auto of_record = [&](const Checkpoints& of) { return value(of.record); };
-                         AddPerJob(type, name, help, checkpoints_, of_record, out);
-                       };
+  const auto add = [&](prometheus::MetricType type, const char* name, const char* help,
+                       const auto& value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto of_known = [&](const Known& of) {
+      return of.job.has_checkpoints() ? std::optional<double>(value(of.job.checkpoints())) : std::nullopt;
+    };
+    AddPerJob(type, name, help, known_, of_known, out);
+  };
   using Record = v1::CheckpointRecord;
   add(kCounter, "tandem_checkpoint_saves_total", "Checkpoints that were saved.",
       [](const Record& r) { return r.saved(); });

@@ -26,7 +26,11 @@ inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8
 std::string MetricsText(const prometheus::Collectable& metrics);
 
 // Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
-// minutes after its end, or earlier where 50 jobs have ended since. Thread-safe.
+// minutes after its end, or earlier if 50 jobs have ended since. Thread-safe.
+//
+// Look samples only what is true at the moment: how many jobs are in each state, which workers are connected,
+// how far the ranks are. What happens once comes by a call of its own, so that nothing between two looks is
+// lost: a step (Report), what ranks need (Reported), a placement (JobPlaced), an end (JobEnded).
 class Metrics : public prometheus::Collectable {
  public:
   explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
@@ -43,9 +47,12 @@ class Metrics : public prometheus::Collectable {
   void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
   // A commit that failed because the disk was full.
   void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
-  // A step of a job. Of one that has ended only steps that arrive late are of interest.
-  void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  // Counts a step of a job. The steps of a short job may arrive after its end; they count as long as its
+  // series stay, unless a newer job has its name.
+  void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report,
+              absl::Time job_ended = absl::InfiniteFuture()) ABSL_LOCKS_EXCLUDED(mu_);
+  // A worker has reported on an attempt, and `state` has the report.
+  void Reported(const State& state, const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
   void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
   // A job has got its slots, after this time in the queue.
   void JobPlaced(absl::Duration waited) ABSL_LOCKS_EXCLUDED(mu_);
@@ -55,7 +62,7 @@ class Metrics : public prometheus::Collectable {
       ABSL_LOCKS_EXCLUDED(mu_);
   // When the controller's own certificate expires; without TLS it has none, and this is not called.
   void CertificateEnds(absl::Time time) ABSL_LOCKS_EXCLUDED(mu_);
-  // What the gauges of jobs, workers and the log, and the series of checkpoints, show from now on.
+  // Sets what the gauges of jobs, workers and the log show from now on, and what is known of live jobs.
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
@@ -63,16 +70,11 @@ class Metrics : public prometheus::Collectable {
  private:
   using Bounds = prometheus::Histogram::BucketBoundaries;
 
-  // For a job that has saved, or failed to: the record is durable, so a restart of the controller loses
-  // nothing.
-  struct Checkpoints {
-    v1::CheckpointRecord record;
-    absl::Time ended = absl::InfiniteFuture();
-  };
-
-  // What AccountTime reads of a job.
-  struct Timed {
-    v1::Job job;
+  // What is known of a job beside its steps.
+  struct Known {
+    v1::Job job;  // only what AccountTime reads, and its checkpoints; durable, so a restart loses nothing
+    int64_t sequence_length = 0;
+    std::map<int64_t, JobNeeds> needs;  // by attempt
     absl::Time ended = absl::InfiniteFuture();
   };
 
@@ -80,20 +82,20 @@ class Metrics : public prometheus::Collectable {
   void CollectRpcs(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectProgress(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectTraining(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CollectTimes(const std::map<std::string, Timed>& all, std::vector<prometheus::MetricFamily>& out) const
+  void CollectTimes(const std::vector<v1::Job>& jobs, std::vector<prometheus::MetricFamily>& out) const
       ABSL_LOCKS_EXCLUDED(mu_);
   void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void LookAtNeeds(const State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Keeps what is known of the job, in place of what was known of an older one of its name.
+  Known& Update(const v1::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectNeeds(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   struct Training {
     std::string job_id;  // names are used again
     v1::StepReport last;
     double tokens = 0;
-    double steps = 0;
-    int64_t sequence_length = 0;  // of the job; 0: not known yet
+    std::map<int64_t, double> steps;  // by attempt
     double nonfinite_steps = 0;
     prometheus::Histogram seconds{Bounds{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
     absl::Time ended = absl::InfiniteFuture();
@@ -120,10 +122,8 @@ class Metrics : public prometheus::Collectable {
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
   int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<absl::Time> certificate_ends_ ABSL_GUARDED_BY(mu_);
-  mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);        // by job name
-  mutable std::map<std::string, Timed> timed_ ABSL_GUARDED_BY(mu_);              // by job name
-  mutable std::map<std::string, Checkpoints> checkpoints_ ABSL_GUARDED_BY(mu_);  // by job name
-  std::map<std::string, JobNeeds> needs_ ABSL_GUARDED_BY(mu_);                   // by job id
+  mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);  // by job name
+  mutable std::map<std::string, Known> known_ ABSL_GUARDED_BY(mu_);        // by job name
   std::map<std::string, int64_t> started_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, std::string>, int64_t> handled_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, prometheus::Histogram> took_ ABSL_GUARDED_BY(mu_);  // by method

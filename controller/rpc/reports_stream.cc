@@ -14,6 +14,7 @@
 #include "platform/shown_text.h"
 #include "platform/status_macros.h"
 #include "proto/table_digest.h"
+#include "proto/time.h"
 
 namespace tandem::controller {
 namespace {
@@ -71,7 +72,7 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
   // What is known of a job whose reports come here.
   struct Known {
     bool exists = false;
-    bool live = false;
+    absl::Time ended = absl::InfiniteFuture();
     int attempt = 0;  // the newest
     std::string name;
     int64_t steps = 0;
@@ -123,10 +124,8 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
                                                        report.step(), "; its steps are 0 to ", job.steps));
       }
     }
-    if (job.live) {
-      for (const v1::StepReport& report : incoming_.reports()) {
-        metrics_.Report(id.job_id(), job.name, report);
-      }
+    for (const v1::StepReport& report : incoming_.reports()) {
+      metrics_.Report(id.job_id(), job.name, report, job.ended);
     }
     bool many = false;
     {
@@ -166,7 +165,7 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
     Known known;
     if (job.has_value() && job->id() == id) {
       known = {.exists = true,
-               .live = !IsTerminal(job->state()),
+               .ended = job->has_ended() ? proto::FromProto(job->ended()) : absl::InfiniteFuture(),
                .attempt = job->attempt(),
                .name = job->name(),
                .steps = job->resolved().training().steps(),

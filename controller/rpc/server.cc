@@ -75,6 +75,11 @@ void LogWorkersGone(const std::vector<v1::Event>& events) {
   }
 }
 
+void LogBadTlsFiles(const absl::Status& status) {
+  platform::Log(platform::LogLevel::kError, "changed TLS files cannot be used; the previous ones stay in use",
+                {{"error", std::string(status.message())}});
+}
+
 constexpr char kNoPage[] =
     "this controller has no page to sign in to; start it with --metrics-listen 127.0.0.1:9464, or with "
     "--page on";
@@ -115,18 +120,20 @@ struct Server::Parts {
   absl::Status ServeHttp(const ServerOptions& options);
   void Accept();
 
-  // Three threads. The ticks take no lock of a store, so that heartbeats reach workers while a disk stands
-  // still. The watch reads the TLS files, which may be on a disk of their own; it takes no lock of a store
-  // either, so that revoked callers and silent connections end in time. The upkeep is of the store's disk.
+  // Four threads, by the disks for which they may wait. The ticks wait for none, so that heartbeats reach
+  // workers while a disk stands still. The watch reads the list of revoked certificates and nothing else, so
+  // that revoked callers and silent connections end in time. The certificates wait for their own files' disk
+  // and for the store's, where they are published; the upkeep waits for the store's alone.
   void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
   void RunWatch() ABSL_LOCKS_EXCLUDED(mu);
+  void RunCertificates() ABSL_LOCKS_EXCLUDED(mu);
   void RunUpkeep() ABSL_LOCKS_EXCLUDED(mu);
   // Waits; false once the server stops.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu);
-  void RefreshTls();
-  // Ends connections of revoked certificates, and those without a call for too long.
+  void RefreshCertificate();
+  // Takes a changed list, and ends connections of revoked certificates and those without a call for too long.
   void SweepConnections();
-  void OnEvents(const std::vector<v1::Event>& events);
+  void OnEvents(const std::vector<v1::Event>& events, const State& state);
   void OnNoRoom(const absl::Status& status);
   void OnRoomAgain();
 
@@ -166,6 +173,7 @@ struct Server::Parts {
   std::atomic<bool> tick_pending = false;  // in the engine's queue, where ticks do not add up
   std::thread ticks;
   std::thread watch;
+  std::thread certificates;
   std::thread upkeep;
 };
 
@@ -192,10 +200,15 @@ void Server::Parts::RunTicks() {
 
 void Server::Parts::RunWatch() {
   while (Sleep(absl::Seconds(1))) {
-    RefreshTls();
     SweepConnections();
     turned_away->Tell(clock.Now());
     uploads->Tick();
+  }
+}
+
+void Server::Parts::RunCertificates() {
+  while (tls != nullptr && Sleep(absl::Seconds(1))) {
+    RefreshCertificate();
   }
 }
 
@@ -223,21 +236,25 @@ bool Server::Parts::Sleep(absl::Duration time) {
   return !stopping;
 }
 
-void Server::Parts::RefreshTls() {
-  if (tls == nullptr) {
-    return;
-  }
+void Server::Parts::RefreshCertificate() {
   const absl::Time before = tls->not_after();
-  const std::shared_ptr<const tls::RevokedList> revoked = tls->revoked();
-  if (const absl::Status status = tls->Refresh(); !status.ok()) {
-    platform::Log(platform::LogLevel::kError,
-                  "changed TLS files cannot be used; the previous ones stay in use",
-                  {{"error", std::string(status.message())}});
+  if (const absl::Status status = tls->RefreshCertificate(); !status.ok()) {
+    LogBadTlsFiles(status);
   } else if (tls->not_after() != before) {
     platform::Log(platform::LogLevel::kInfo, "new TLS files are used from now on",
                   {{"valid_until", absl::FormatTime(tls->not_after(), absl::UTCTimeZone())}});
   }
-  if (tls->revoked() != revoked) {
+  metrics->CertificateEnds(tls->not_after());
+}
+
+void Server::Parts::SweepConnections() {
+  if (tls == nullptr) {
+    return;
+  }
+  const std::shared_ptr<const tls::RevokedList> revoked = tls->revoked();
+  if (const absl::Status status = tls->RefreshRevoked(); !status.ok()) {
+    LogBadTlsFiles(status);
+  } else if (tls->revoked() != revoked) {
     platform::Log(platform::LogLevel::kInfo, "a changed list of revoked certificates is used from now on",
                   {});
     if (const std::vector<std::string> out = revoked->NotIn(*tls->revoked()); !out.empty()) {
@@ -247,16 +264,10 @@ void Server::Parts::RefreshTls() {
     }
     sign_ins.EndRevoked(*tls->revoked());
   }
-  metrics->CertificateEnds(tls->not_after());
+  connections.Sweep(*tls->revoked());
 }
 
-void Server::Parts::SweepConnections() {
-  if (tls != nullptr) {
-    connections.Sweep(*tls->revoked());
-  }
-}
-
-void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
+void Server::Parts::OnEvents(const std::vector<v1::Event>& events, const State& state) {
   LogWorkersGone(events);
   for (const v1::Event& event : events) {
     if (event.has_checkpoint_warning() || event.has_training_warning()) {
@@ -267,15 +278,15 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events) {
       platform::Log(platform::LogLevel::kInfo, proto::ValueName(event.to()),
                     {{"job", event.job_id()}, {"reason", event.reason()}, {"message", event.message()}});
     }
-    const bool placed = event.from() == v1::JOB_STATE_QUEUED && event.to() == v1::JOB_STATE_ADMITTED;
-    const bool ended = IsTerminal(event.to()) && !event.has_checkpoint();
-    if (placed || ended) {
-      const absl::StatusOr<std::optional<v1::Job>> job = store->Find(event.job_id());
-      if (job.ok() && job->has_value() && placed) {
-        metrics->JobPlaced(proto::FromProto(event.time()) - proto::FromProto((*job)->created()));
-      } else if (job.ok() && job->has_value()) {
-        metrics->JobEnded(**job);
-      }
+    const auto entry = state.jobs.find(event.job_id());
+    if (entry == state.jobs.end()) {
+      continue;
+    }
+    const v1::Job& job = entry->second.job;
+    if (event.from() == v1::JOB_STATE_QUEUED && event.to() == v1::JOB_STATE_ADMITTED) {
+      metrics->JobPlaced(proto::FromProto(event.time()) - proto::FromProto(job.created()));
+    } else if (IsTerminal(event.to()) && !event.has_checkpoint()) {
+      metrics->JobEnded(job);
     }
   }
   watches->Poke();
@@ -332,12 +343,15 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
   engine = std::make_unique<Engine>(
       *store, clock, std::move(state),
       Engine::Outbox{
+          .reported = [this](const State& state,
+                             const AttemptKey& attempt) { metrics->Reported(state, attempt); },
           .assignments =
               [this](const std::string& worker, const std::string& session,
                      const v1::Assignments& assignments) { sessions->Push(worker, session, assignments); },
           .value = [this](const std::string& worker,
                           const v1::KvValue& value) { sessions->Send(worker, value); },
-          .events = [this](const std::vector<v1::Event>& events) { OnEvents(events); },
+          .events = [this](const std::vector<v1::Event>& events,
+                           const State& state) { OnEvents(events, state); },
           .commit_seconds = [this](double seconds) { metrics->CommitSeconds(seconds); },
           .no_room = [this](const absl::Status& status) { OnNoRoom(status); },
           .room_again = [this] { OnRoomAgain(); },
@@ -440,6 +454,7 @@ absl::Status Server::Parts::Start(const ServerOptions& options) {
   Accept();
   ticks = std::thread([this] { RunTicks(); });
   watch = std::thread([this] { RunWatch(); });
+  certificates = std::thread([this] { RunCertificates(); });
   upkeep = std::thread([this] { RunUpkeep(); });
   platform::Log(platform::LogLevel::kInfo, "serving",
                 {{"listen", absl::StrJoin(doors[0]->addresses(), ",")},
@@ -476,6 +491,7 @@ Server::~Server() {
   }
   parts_->ticks.join();
   parts_->watch.join();
+  parts_->certificates.join();
   parts_->upkeep.join();
   for (const std::unique_ptr<FrontDoor>& door : parts_->doors) {
     door->StopAccepting();

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
+#include "controller/metrics/metrics.h"
 #include "controller/store/store.h"
 #include "tests/controller/job_builder.h"
 #include "tests/platform/fake_clock.h"
@@ -52,7 +53,7 @@ TEST(EngineTest, AfterItsStoreWasDeletedTheNextSubmitIsRefusedWithTheReason) {
   Engine engine(**store, clock, *std::move(state),
                 {.assignments = [](const auto&, const auto&, const auto&) {},
                  .value = [](const auto&, const auto&) {},
-                 .events = [](const auto&) {},
+                 .events = [](const auto&, const auto&) {},
                  .commit_seconds = [](double) {},
                  .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
                  .room_again = [] { ADD_FAILURE(); },
@@ -79,7 +80,7 @@ TEST(EngineTest, WhatTheStoreHasNothingOfIsNotStopped) {
   Engine engine(**store, clock, (*store)->Load().value(),
                 {.assignments = [](const auto&, const auto&, const auto&) {},
                  .value = [](const auto&, const auto&) {},
-                 .events = [](const auto&) {},
+                 .events = [](const auto&, const auto&) {},
                  .commit_seconds = [](double) {},
                  .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
                  .room_again = [] { ADD_FAILURE(); },
@@ -115,6 +116,81 @@ TEST(EngineTest, WhatTheStoreHasNothingOfIsNotStopped) {
   engine.Stop();
 }
 
+// Which jobs run, what their ranks need and when they end reaches the outbox by calls: nothing looks at
+// times.
+class ShortJobTest : public ::testing::Test {
+ protected:
+  void Start() {
+    engine_ = std::make_unique<Engine>(
+        *store_, clock_, store_->Load().value(),
+        Engine::Outbox{.reported = [this](const State& state,
+                                          const AttemptKey& attempt) { metrics_->Reported(state, attempt); },
+                       .assignments = [](const auto&, const auto&, const auto&) {},
+                       .value = [](const auto&, const auto&) {},
+                       .events =
+                           [this](const std::vector<v1::Event>& events, const State& state) {
+                             for (const v1::Event& event : events) {
+                               if (IsTerminal(event.to())) {
+                                 metrics_->JobEnded(state.jobs.at(event.job_id()).job);
+                               }
+                             }
+                           },
+                       .commit_seconds = [](double) {},
+                       .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
+                       .room_again = [] {},
+                       .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
+    engine_->Start();
+  }
+  static v1::AttemptStatus StatusIn(v1::RankPhase phase) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    v1::RankStatus& rank = AddRank(status, 0, phase);
+    if (rank.has_ready()) {
+      rank.mutable_ready()->set_arena_bytes(1234);
+    }
+    status.set_ended(phase == v1::RANK_PHASE_EXITED);
+    return status;
+  }
+  void ExpectNeedsAfterEnd() {
+    engine_->Stop();
+    v1::StepReport report;
+    report.set_step(1);
+    report.set_attempt(1);
+    metrics_->Report("id-job", "job", report);
+    EXPECT_THAT(MetricsText(*metrics_),
+                HasSubstr("tandem_device_memory_bytes{job_name=\"job\",kind=\"arena\"} 1234\n"));
+  }
+
+  platform::TemporaryFolder folder_;
+  platform::SeededRandom random_{1};
+  platform::FakeClock clock_;
+  std::unique_ptr<Store> store_ = Store::Open(folder_.path() + "/state", random_).value();
+  std::unique_ptr<Metrics> metrics_ = std::make_unique<Metrics>(clock_);
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(ShortJobTest, NeedsAreKnownOfOneThatEndsAtOnce) {
+  Start();
+  engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
+  engine_->Post(SubmitOf("job", 1));
+  engine_->Post(AttemptReport{.worker = "w", .status = StatusIn(v1::RANK_PHASE_SPAWNED)});
+  engine_->Post(AttemptReport{.worker = "w", .status = StatusIn(v1::RANK_PHASE_EXITED)});
+  ExpectNeedsAfterEnd();
+}
+
+TEST_F(ShortJobTest, NeedsAreKnownAgainAfterARestart) {
+  Start();
+  engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
+  engine_->Post(SubmitOf("job", 1));
+  engine_->Post(AttemptReport{.worker = "w", .status = StatusIn(v1::RANK_PHASE_READY)});
+  engine_->Stop();
+  metrics_ = std::make_unique<Metrics>(clock_);
+  Start();
+  v1::Hello hello = HelloOf("w", 1);
+  *hello.mutable_inventory()->add_attempts() = StatusIn(v1::RANK_PHASE_EXITED);
+  engine_->Post(WorkerHello{.session = "t", .hello = hello});
+  ExpectNeedsAfterEnd();
+}
+
 // An engine whose store has no room: in this process no file can grow.
 class NoRoomTest : public ::testing::Test {
  protected:
@@ -128,7 +204,7 @@ class NoRoomTest : public ::testing::Test {
         Engine::Outbox{.assignments = [](const auto&, const auto&, const auto&) {},
                        .value = [](const auto&, const auto&) {},
                        .events =
-                           [this](const std::vector<v1::Event>& events) {
+                           [this](const std::vector<v1::Event>& events, const State&) {
                              for (const v1::Event& event : events) {
                                num_saved_ += event.has_checkpoint() ? 1 : 0;
                              }

@@ -254,6 +254,33 @@ TEST_F(SiteTest, PointsOfALargeModelThatDoNotFitAreRefusedAndOnesParameterIsSent
   EXPECT_FALSE(Api("ListReports?job=large&points=4")["reports"][0].contains("norms"));
 }
 
+TEST_F(SiteTest, AScrapeHasTheReportsThatComeAfterTheEnd) {
+  Start();
+  SimulatedWorker worker("a", server_->addresses().at(0), {});
+  JobClient client(server_->addresses().at(0));
+  v1::Job job;
+  ASSERT_TRUE(client.Submit(JobClient::SpecOf("short", 1), "", job).ok());
+  ASSERT_TRUE(client.Follow("short", job).ok());
+  v1::ReportBatch batch;
+  batch.mutable_id()->set_job_id(job.id());
+  batch.mutable_id()->set_attempt(1);
+  batch.set_seq(1'000'000);
+  v1::StepReport& report = *batch.add_reports();
+  report.set_step(1000);
+  report.set_attempt(1);
+  grpc::ClientContext context;
+  JobClient::SetDeadline(context);
+  const auto stub = v1::Workers::NewStub(client.channel());
+  const auto stream = stub->Reports(&context);
+  v1::ReportAck ack;
+  ASSERT_TRUE(stream->Write(batch) && stream->Read(&ack));
+  context.TryCancel();
+  const std::string text = Scrape(server_->metrics_address());
+  EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"short\"} 1000\n"));
+  EXPECT_THAT(text, HasSubstr("tandem_train_samples_total{job_name=\"short\"}"));
+  EXPECT_THAT(text, HasSubstr("tandem_device_memory_bytes{job_name=\"short\",kind=\"arena\"}"));
+}
+
 TEST_F(SiteTest, BeyondThisMachineThereIsAPageOnlyOnRequest) {
   Start(":0");
   EXPECT_THAT(Get("/"), AllOf(StartsWith("HTTP/1.1 404 "), HasSubstr("--page on")));

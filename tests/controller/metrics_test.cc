@@ -44,6 +44,7 @@ v1::Job JobOf(const std::string& id, const std::string& name) {
   v1::Job job;
   job.set_id(id);
   job.set_name(name);
+  job.add_attempts();
   job.mutable_checkpoints()->set_saved(1);
   return job;
 }
@@ -68,13 +69,14 @@ int CountLines(const std::string& text, const std::string& beginning) {
   return count;
 }
 
-// Both ranks of the driver's job say that they are ready, and what they send in a step, by what for.
-void SayReady(Driver& driver, const std::map<std::string, double>& sent_bytes) {
-  for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
-    v1::AttemptStatus status = StatusOf("id-job");
-    v1::Ready& ready = *AddRank(status, rank, v1::RANK_PHASE_READY).mutable_ready();
+// Both ranks of the driver's job report that they are ready, and what they send in a step, by purpose.
+void SayReady(Driver& driver, Metrics& metrics, const std::map<std::string, double>& sent_bytes) {
+  for (const v1::RankSlot& slot : Current(driver.Job()).slots()) {
+    v1::AttemptStatus status = StatusOf("id-job", driver.Job().attempt());
+    v1::Ready& ready = *AddRank(status, slot.rank(), v1::RANK_PHASE_READY).mutable_ready();
     ready.mutable_sent_bytes()->insert(sent_bytes.begin(), sent_bytes.end());
-    driver.Say(worker, status);
+    driver.Say(slot.worker(), status);
+    metrics.Reported(driver.state, CurrentAttempt(driver.Job()));
   }
 }
 
@@ -135,12 +137,11 @@ TEST(MetricsTest, WhatTheRanksOfAJobSendAndHoldIsThatOfAllOfThem) {
     (*ready.mutable_sent_bytes())["gather"] = 100;
     (*ready.mutable_sent_bytes())["reduce"] = 10 + static_cast<double>(rank);
     metrics.Report("id-job", "job", ReportOf(rank));  // of step 0: the validation before the first
-    metrics.Look(driver.state);
     EXPECT_THAT(TextOf(metrics), Not(HasSubstr("tandem_device_memory_bytes{")));
     driver.Say(rank == 0 ? "a" : "b", status);
+    metrics.Reported(driver.state, {"id-job", 1});
   }
   metrics.Report("id-job", "job", ReportOf(2));
-  metrics.Look(driver.state);
   const std::string text = TextOf(metrics);
   EXPECT_THAT(text, HasSubstr("tandem_device_memory_bytes{job_name=\"job\",kind=\"arena\"} 1001\n"));
   EXPECT_THAT(text, HasSubstr("tandem_device_memory_bytes{job_name=\"job\",kind=\"used\"} 3000\n"));
@@ -148,26 +149,60 @@ TEST(MetricsTest, WhatTheRanksOfAJobSendAndHoldIsThatOfAllOfThem) {
   EXPECT_THAT(text, HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"gather\"} 400\n"))
       << "two steps";
   EXPECT_THAT(text, HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"reduce\"} 42\n"));
-
-  // The worker goes, as at the end of a job: what is known stays until the series of the job go.
-  driver.Disconnect("a");
-  driver.state.workers.erase("a");
-  driver.state.jobs = {};
-  metrics.Look(driver.state);
-  EXPECT_THAT(TextOf(metrics), HasSubstr("op=\"gather\"} 400\n"));
 }
 
-TEST(MetricsTest, WhatAShortJobSentIsKnownThoughItsReportsComeAfterItsEnd) {
+TEST(MetricsTest, AShortJobsReportsCountAfterItsEnd) {
   platform::FakeClock clock;
   Metrics metrics(clock);
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
-  SayReady(driver, {{"gather", 100}});
-  metrics.Look(driver.state);
-  metrics.Report("id-job", "job", ReportOf(1));
+  driver.state.jobs.Change("id-job", [](JobEntry& entry) {
+    entry.job.mutable_resolved()->mutable_training()->set_sequence_length(100);
+  });
+  SayReady(driver, metrics, {{"gather", 100}});
+  metrics.JobEnded(driver.Job());
   driver.state.jobs = {};
   metrics.Look(driver.state);
+  metrics.Report("id-job", "job", ReportOf(1));
   EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"gather\"} 200\n"));
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_samples_total{job_name=\"job\"} 10\n"));
+  clock.Advance(absl::Minutes(6));
+  EXPECT_THAT(TextOf(metrics), Not(HasSubstr("job_name"))) << "they end with the others of ended jobs";
+  metrics.Report("id-job", "job", ReportOf(2), clock.Now() - absl::Minutes(6));
+  EXPECT_THAT(TextOf(metrics), Not(HasSubstr("job_name")));
+}
+
+TEST(MetricsTest, AnEndedJobsLateReportLeavesItsNameToTheNext) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  metrics.JobEnded(JobOf("id-1", "headers"));
+  clock.Advance(absl::Seconds(1));
+  Driver driver;
+  driver.Connect("a", 1);
+  driver.Feed(SubmitOf("headers", 1));
+  metrics.Look(driver.state);
+  metrics.Report("id-headers", "headers", ReportOf(7));
+  metrics.Report("id-1", "headers", ReportOf(9));  // its stream has not heard of the end
+  metrics.Report("id-1", "headers", ReportOf(9), clock.Now());
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_step{job_name=\"headers\"} 7\n"));
+}
+
+TEST(MetricsTest, EachAttemptCountsWhatItsOwnRanksSend) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  SayReady(driver, metrics, {{"gather", 100}});
+  metrics.Report("id-job", "job", ReportOf(1));
+  driver.state.jobs.Change("id-job", [](JobEntry& entry) {
+    *entry.job.add_attempts() = Current(entry.job);
+    entry.job.set_attempt(2);
+  });
+  SayReady(driver, metrics, {{"gather", 7}});
+  v1::StepReport second = ReportOf(1);
+  second.set_attempt(2);
+  metrics.Report("id-job", "job", second);
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"gather\"} 214\n"));
 }
 
 TEST(MetricsTest, NoJobHasMoreSeriesOfWhatItsRanksSendThanProgramsHavePurposes) {
@@ -179,9 +214,8 @@ TEST(MetricsTest, NoJobHasMoreSeriesOfWhatItsRanksSendThanProgramsHavePurposes) 
   for (int i = 0; i < 1000; ++i) {
     sent_bytes[absl::StrCat("purpose-", i)] = i % 2 == 0 ? 1 : -1;
   }
-  SayReady(driver, sent_bytes);
+  SayReady(driver, metrics, sent_bytes);
   metrics.Report("id-job", "job", ReportOf(1));
-  metrics.Look(driver.state);
   EXPECT_EQ(CountLines(TextOf(metrics), "tandem_comm_bytes_total{"), 16);
 }
 
@@ -357,6 +391,7 @@ TEST(MetricsTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
   job.set_id("id");
   job.set_name("headers");
   job.set_state(v1::JOB_STATE_RUNNING);
+  job.add_attempts();
   state.jobs.Add({.job = job});
   const auto value = [&](const std::string& name) {
     for (const prometheus::MetricFamily& family : metrics.Collect()) {

@@ -29,7 +29,7 @@ class StandstillTest : public ::testing::Test {
         *store_, clock_, store_->Load().value(),
         Engine::Outbox{.assignments = [](const auto&, const auto&, const auto&) {},
                        .value = [](const auto&, const auto&) {},
-                       .events = [](const auto&) {},
+                       .events = [](const auto&, const auto&) {},
                        .commit_seconds =
                            [this](double) {
                              if (const auto then = std::exchange(during_commit_, nullptr)) {

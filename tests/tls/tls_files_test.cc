@@ -106,15 +106,16 @@ TEST_F(TlsFilesTest, AServerTakesNewFilesWhenTheyStandStillAndKeepsTheOldOnesWhe
   const std::string first = Published(*server);
   const Credential next = certificates_.OfServer();
   certificates_.Files("controller", next);
-  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_TRUE(server->RefreshCertificate().ok());
   EXPECT_EQ(Published(*server), first) << "they may still be changing";
-  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_TRUE(server->RefreshCertificate().ok());
   EXPECT_EQ(Published(*server), certificates_.authority().certificate + next.certificate + next.key);
 
   certificates_.Write("controller.key", "no key\n", 0600);
-  EXPECT_TRUE(server->Refresh().ok());
-  EXPECT_THAT(std::string(server->Refresh().message()), HasSubstr("controller.key holds no private key"));
-  EXPECT_TRUE(server->Refresh().ok()) << "it is reported once";
+  EXPECT_TRUE(server->RefreshCertificate().ok());
+  EXPECT_THAT(std::string(server->RefreshCertificate().message()),
+              HasSubstr("controller.key holds no private key"));
+  EXPECT_TRUE(server->RefreshCertificate().ok()) << "it is reported once";
   EXPECT_EQ(Published(*server), certificates_.authority().certificate + next.certificate + next.key);
 }
 
@@ -130,8 +131,8 @@ TEST_F(TlsFilesTest, WhatIsPublishedChangesAtOnceAndIsForItsUserAlone) {
   for (int i = 0; i < 3; ++i) {
     const std::filesystem::path before = std::filesystem::read_symlink(server->folder());
     certificates_.Files("controller", certificates_.OfServer());
-    EXPECT_TRUE(server->Refresh().ok());
-    EXPECT_TRUE(server->Refresh().ok());
+    EXPECT_TRUE(server->RefreshCertificate().ok());
+    EXPECT_TRUE(server->RefreshCertificate().ok());
     EXPECT_NE(std::filesystem::read_symlink(server->folder()), before);
     EXPECT_FALSE(std::filesystem::exists(parent / before)) << "keys that are not used any more are removed";
   }
@@ -142,7 +143,7 @@ TEST_F(TlsFilesTest, WhatIsPublishedComesBackWhenItIsRemoved) {
   const std::string first = Published(*server);
   for (const std::string& removed : {published_.path() + "/tls", server->folder() + "/server.key"}) {
     std::filesystem::remove_all(removed);
-    EXPECT_TRUE(server->Refresh().ok());
+    EXPECT_TRUE(server->RefreshCertificate().ok());
     EXPECT_EQ(Published(*server), first) << removed;
   }
 }
@@ -175,12 +176,12 @@ TEST_F(TlsFilesTest, WhatCouldNotBeTakenIsTakenAsSoonAsItCan) {
   certificates_.Files("controller", certificates_.OfServer());
   const std::string key = certificates_.folder() + "/controller.key";
   ASSERT_EQ(chmod(key.c_str(), 0644), 0);
-  EXPECT_TRUE(server->Refresh().ok());
-  EXPECT_THAT(std::string(server->Refresh().message()), HasSubstr("chmod 600 it"));
-  EXPECT_TRUE(server->Refresh().ok()) << "it is reported once";
+  EXPECT_TRUE(server->RefreshCertificate().ok());
+  EXPECT_THAT(std::string(server->RefreshCertificate().message()), HasSubstr("chmod 600 it"));
+  EXPECT_TRUE(server->RefreshCertificate().ok()) << "it is reported once";
   EXPECT_EQ(Published(*server), first);
   ASSERT_EQ(chmod(key.c_str(), 0600), 0);
-  EXPECT_TRUE(server->Refresh().ok());
+  EXPECT_TRUE(server->RefreshCertificate().ok());
   EXPECT_NE(Published(*server), first);
 }
 
@@ -203,8 +204,8 @@ TEST_F(TlsFilesTest, AListOfTheRevokedIsReadWithTheOthersAndAgainWhenItChanges) 
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_FALSE((*server)->revoked()->Has(alice_, nullptr));
   const auto refresh = [&] {
-    EXPECT_TRUE((*server)->Refresh().ok());
-    return std::string((*server)->Refresh().message());
+    EXPECT_TRUE((*server)->RefreshRevoked().ok());
+    return std::string((*server)->RefreshRevoked().message());
   };
   certificates_.Write("revoked", "user/alice\n", 0644);
   EXPECT_EQ(refresh(), "");
