@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/hugging_face_folder.h"
@@ -25,33 +26,52 @@ bool IsOfTokenizer(std::string_view name) {
          name.starts_with("chat_template.");
 }
 
+bool IsTakenFrom(const SourceFolder& folder, std::string_view name) {
+  return IsOfTokenizer(name) || (folder.of_text && name == kDatasetName) ||
+         (folder.of_model && (name == kConfigName || name == kGenerationConfigName));
+}
+
 }  // namespace
 
-absl::Status ReplaceSource(platform::Files& files, const std::vector<std::string>& folders,
-                           const std::string& directory) {
-  const std::string source = absl::StrCat(directory, "/", kSourceName);
-  TANDEM_RETURN_IF_ERROR(files.RemoveAll(source));
-  std::map<std::string, std::string> from;  // name → folder
-  for (const std::string& folder : folders) {
-    const absl::StatusOr<std::vector<std::string>> names = files.List(folder);
-    if (!names.ok() && !absl::IsNotFound(names.status())) {
+absl::StatusOr<std::vector<SourceFile>> SourceFiles(platform::Files& files,
+                                                    const std::vector<SourceFolder>& folders) {
+  std::map<std::string, SourceFile> found;  // by name
+  for (const SourceFolder& folder : folders) {
+    const absl::StatusOr<std::vector<std::string>> names = files.List(folder.path);
+    if (!names.ok() && !absl::IsNotFound(names.status()) && !absl::IsPermissionDenied(names.status())) {
       return names.status();
     }
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
-      if (name == kConfigName || name == kGenerationConfigName || name == kDatasetName ||
-          IsOfTokenizer(name)) {
-        from.emplace(name, folder);
+      if (IsTakenFrom(folder, name)) {
+        found.emplace(
+            name,
+            SourceFile{.name = name, .path = absl::StrCat(folder.path, "/", name), .field = folder.field});
       }
     }
   }
-  if (from.empty()) {
+  std::vector<SourceFile> all;
+  for (auto& [name, file] : found) {
+    all.push_back(std::move(file));
+  }
+  return all;
+}
+
+absl::Status ReplaceSource(platform::Files& files, const std::vector<SourceFolder>& folders,
+                           const std::string& directory) {
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<SourceFile> found, SourceFiles(files, folders));
+  std::vector<std::string> contents;
+  for (const SourceFile& file : found) {
+    TANDEM_ASSIGN_OR_RETURN(contents.emplace_back(),
+                            platform::ReadAtMost(files, file.path, kMostSourceBytes));
+  }
+  const std::string source = absl::StrCat(directory, "/", kSourceName);
+  TANDEM_RETURN_IF_ERROR(files.RemoveAll(source));
+  if (found.empty()) {
     return absl::OkStatus();
   }
   TANDEM_RETURN_IF_ERROR(files.CreateFolder(source));
-  for (const auto& [name, folder] : from) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string content,
-                            platform::ReadAtMost(files, absl::StrCat(folder, "/", name), kMostSourceBytes));
-    TANDEM_RETURN_IF_ERROR(files.Write(absl::StrCat(source, "/", name), content));
+  for (size_t i = 0; i < found.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(files.Write(absl::StrCat(source, "/", found[i].name), contents[i]));
   }
   TANDEM_RETURN_IF_ERROR(files.SyncFolder(source));
   return files.SyncFolder(directory);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -15,10 +16,29 @@ namespace tandem::checkpoint {
 
 inline constexpr char kDatasetName[] = "dataset.json";  // data/dataset.h
 
-// Makes the folder `source` of `directory` hold what there is of these files in `folders`, of two that have a
-// file the first's. Where there is none, or no folder, nothing is left there. Written by rank 0 of the job
-// that owns the directory, at step 0. An error leaves an incomplete folder, which the next call replaces.
-absl::Status ReplaceSource(platform::Files& files, const std::vector<std::string>& folders,
+// A folder that such files are taken from; those of a tokenizer always.
+struct SourceFolder {
+  std::string path;
+  std::string field;      // of the job, which leads there
+  bool of_model = false;  // the weights' own: config.json and generation_config.json are taken
+  bool of_text = false;   // dataset.json is taken
+};
+
+struct SourceFile {
+  std::string name;  // in `source`
+  std::string path;
+  std::string field;  // of its folder
+};
+
+// What there is in the folders, sorted by name; of two of a name the first folder's. A folder that is not
+// there, or cannot be listed, has none.
+absl::StatusOr<std::vector<SourceFile>> SourceFiles(platform::Files& files,
+                                                    const std::vector<SourceFolder>& folders);
+
+// Makes the folder `source` of `directory` hold these files alone; `folders` may have it among them. Where
+// there are none, it is removed. Written by rank 0 of the job that owns the directory. An error leaves an
+// incomplete folder, which the next call replaces.
+absl::Status ReplaceSource(platform::Files& files, const std::vector<SourceFolder>& folders,
                            const std::string& directory);
 
 // The names of the files of a tokenizer that `folder` has, sorted.

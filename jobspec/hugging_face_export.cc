@@ -55,6 +55,7 @@ void AddExperts(const v1::Model& model, ConfigJson& config) {
   config["topk_method"] = "noaux_tc";
   config["moe_layer_freq"] = 1;
   config["num_nextn_predict_layers"] = 0;
+  config["rope_interleave"] = true;
 }
 
 void AddLatentAttention(const v1::LatentAttention& latent, ConfigJson& config) {
@@ -92,22 +93,13 @@ std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConf
 
 namespace {
 
-constexpr const char* kTokenIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-
-ConfigJson TokenIdsOf(const ConfigJson& config) {
-  ConfigJson ids = ConfigJson::object();
-  for (const char* const key : kTokenIds) {
-    if (config.contains(key)) {
-      ids[key] = config[key];
-    }
-  }
-  return ids;
-}
-
 // Where a key is absent transformers takes an id of its own, which may be any token here; null says that
 // there is none.
 absl::Status AddTokenIds(const std::string& text, ConfigJson& config) {
-  TANDEM_ASSIGN_OR_RETURN(const data::Dataset dataset, data::ParseDataset(text));
+  data::Dataset dataset;
+  if (!text.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(dataset, data::ParseDataset(text));
+  }
   for (const auto& [key, id] :
        {std::pair("bos_token_id", dataset.bos), std::pair("eos_token_id", dataset.eos),
         std::pair("pad_token_id", dataset.pad)}) {
@@ -120,8 +112,9 @@ absl::Status AddTokenIds(const std::string& text, ConfigJson& config) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std::string& dataset,
-                                           const v1::Model& resolved, bool bf16, int64_t trained_length) {
+absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_origin,
+                                           const std::string& dataset, const v1::Model& resolved, bool bf16,
+                                           int64_t trained_length) {
   ConfigJson config = ConfigJson::object();
   if (!source.empty()) {
     config = ConfigJson::parse(
@@ -131,8 +124,9 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std:
       return absl::InvalidArgumentError("config.json is not a JSON object");
     }
     const ConfigJson type = config.value("model_type", ConfigJson());
-    if (!type.is_null() && type != resolved.model_type()) {
-      config = TokenIdsOf(config);  // of another family, beside a tokenizer: its keys would mean other things
+    if (!is_origin || (!type.is_null() && type != resolved.model_type())) {
+      config =
+          ConfigJson::object();  // of another model, beside a tokenizer: its keys would mean other things
     }
     // The newer spellings of keys that are written below, what wrote the file, and what is true no longer.
     for (const char* const key : {"rope_parameters", "dtype", "layer_types", "transformers_version",
@@ -141,6 +135,7 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std:
       config.erase(key);
     }
   }
+  const bool has_own = !config.empty();  // what it does not say is as the weights' own file has it
   config["architectures"] = ConfigJson::array({ArchitectureName(resolved.model_type())});
   config["model_type"] = resolved.model_type();
   config["vocab_size"] = resolved.vocab_size();
@@ -173,7 +168,7 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std:
   if (resolved.has_latent_attention()) {
     AddLatentAttention(resolved.latent_attention(), config);
   }
-  if (!dataset.empty()) {
+  if (!dataset.empty() || !has_own) {
     TANDEM_RETURN_IF_ERROR(AddTokenIds(dataset, config));
   }
   config["tie_word_embeddings"] = resolved.tie_word_embeddings();

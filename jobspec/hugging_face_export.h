@@ -17,13 +17,14 @@ namespace tandem::jobspec {
 std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConfig& config);
 
 // config.json of weights that were trained, in the spelling of published files (transformers 4), which
-// transformers 5 reads too. source: the config.json that the job started from, whose further keys are kept,
-// as token ids; of one of another family only these; empty: there is none. dataset: the dataset.json of the
-// text, whose token ids are written where `source` does not say them; empty: the text was bytes. resolved: a
-// model that Check accepts. trained_length: tokens of a sequence in training, for a model that does not say
-// its longest. InvalidArgument where `source` is not a JSON object, or `dataset` no description of prepared
-// data.
-absl::StatusOr<std::string> ExportedConfig(const std::string& source, const std::string& dataset,
-                                           const v1::Model& resolved, bool bf16, int64_t trained_length);
+// transformers 5 reads too. source: the config.json that lies in the job's folder `source`, whose further
+// keys are kept where the weights came from there too (is_origin) and it is of their family; empty: there is
+// none. dataset: the dataset.json of the text, whose token ids are written where `source` does not say them;
+// empty: the text does not say any, and they are null unless `source` is kept. resolved: a model that Check
+// accepts. trained_length: tokens of a sequence in training, for a model that does not say its longest.
+// InvalidArgument where `source` is not a JSON object, or `dataset` no description of prepared data.
+absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_origin,
+                                           const std::string& dataset, const v1::Model& resolved, bool bf16,
+                                           int64_t trained_length);
 
 }  // namespace tandem::jobspec

@@ -33,12 +33,12 @@ std::vector<int64_t> EndsOfText(const std::string& config) {
 
 }  // namespace
 
-std::string TokenizerDifference(platform::Files& files, const std::string& train,
+std::string TokenizerDifference(platform::Files& files, const jobspec::DataText& text,
                                 const std::string& weights) {
-  if (!data::IsDataset(train)) {
+  if (!data::IsDataset(text.path)) {
     return "";
   }
-  const absl::StatusOr<data::Dataset> dataset = data::ReadDataset(train);
+  const absl::StatusOr<data::Dataset> dataset = data::ReadDataset(text.path);
   if (!dataset.ok() || dataset->tokenizer_digest == kBytes) {
     return "";
   }
@@ -46,7 +46,7 @@ std::string TokenizerDifference(platform::Files& files, const std::string& train
       platform::ReadAtMost(files, absl::StrCat(weights, "/tokenizer.json"), kMostBytes);
   if (tokenizer.ok() && platform::Sha256Of(*tokenizer) != dataset->tokenizer_digest) {
     return absl::StrCat(
-        "data.train was prepared with ", dataset->tokenizer_path,
+        text.field, " was prepared with ", dataset->tokenizer_path,
         ", whose tokenizer.json is not that of checkpoint.start_from: ids may stand for other "
         "tokens than those that the weights have learned");
   }
@@ -55,7 +55,7 @@ std::string TokenizerDifference(platform::Files& files, const std::string& train
   const std::vector<int64_t> ends = EndsOfText(config.value_or(""));
   if (dataset->eos.has_value() && !ends.empty() &&
       std::find(ends.begin(), ends.end(), *dataset->eos) == ends.end()) {
-    return absl::StrCat("documents of data.train end with id ", *dataset->eos,
+    return absl::StrCat("documents of ", text.field, " end with id ", *dataset->eos,
                         ", and eos_token_id of checkpoint.start_from is ", absl::StrJoin(ends, ", "),
                         ": the model learns another end of text");
   }

@@ -3,13 +3,15 @@
 
 #include <string>
 
+#include "jobspec/data_texts.h"
 #include "platform/files.h"
 
 namespace tandem::trainer {
 
-// In what the tokenizer that the prepared folder `train` was made with is not that of the Hugging Face model
-// in `weights`, in one line for the user; empty where they agree, or it cannot be known: `train` is no such
-// folder, or the model has no tokenizer.json and no eos_token_id.
-std::string TokenizerDifference(platform::Files& files, const std::string& train, const std::string& weights);
+// In what the tokenizer that a prepared text was made with is not that of the Hugging Face model in
+// `weights`, in one line for the user; empty where they agree, or it cannot be known: the text is not
+// prepared, or the model has no tokenizer.json and no eos_token_id.
+std::string TokenizerDifference(platform::Files& files, const jobspec::DataText& text,
+                                const std::string& weights);
 
 }  // namespace tandem::trainer

@@ -10,9 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/source_files.h"
-#include "checkpoint/start_files.h"
-#include "data/dataset.h"
 #include "jobspec/model_function.h"
+#include "jobspec/source_folders.h"
 #include "jobspec/start_weights.h"
 #include "jobspec/training_function.h"
 #include "model/node.h"
@@ -56,19 +55,6 @@ v1::StartedFrom StartedFromOf(v1::StartKind kind, const std::string& path, const
   from.set_path(path);
   from.set_digest(digest);
   return from;
-}
-
-// Where a prepared folder's tokenizer was; empty where `train` is no such folder, or tokens are bytes.
-std::string TokenizerFolder(const std::string& train) {
-  if (!data::IsDataset(train)) {
-    return "";
-  }
-  const absl::StatusOr<data::Dataset> dataset = data::ReadDataset(train);
-  const std::filesystem::path path = dataset.ok() ? dataset->tokenizer_path : "";
-  std::error_code error;
-  return !path.is_absolute()                          ? ""
-         : std::filesystem::is_directory(path, error) ? path.string()
-                                                      : path.parent_path().string();
 }
 
 int64_t SequencesPerStep(const plan::JobPlan& plan) {
@@ -158,6 +144,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
     start.from = StartedFromOf(v1::START_KIND_CHECKPOINT, job.from.path, job.from.digest);
     origin_ = job.from.info.origin;
     Resume(job.from, moved);
+    ReplaceSourceOfOther(job.from.path);
   } else if (job.weights) {
     origin_ = job.weights->origin;
     start.from = StartedFromOf(v1::START_KIND_WEIGHTS, origin_->path, origin_->digest);
@@ -165,7 +152,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
   } else {
     start.from = StartedFromOf(v1::START_KIND_SCRATCH, "", "");
     Initialize();
-    ReplaceSource({});
+    ReplaceSource("", "");
   }
   for (size_t unit = 0; unit < units_.size(); ++unit) {
     units_[unit].Publish(states_[unit]);
@@ -202,8 +189,7 @@ void TrainingState::StartFrom(const StartWeights& start, const std::function<voi
                    ShownProgress(config_.rank == 0, "the ranks load weights", "bytes", moved));
   arrays_.Loaded();
   const std::string& path = start.origin.path;
-  // A step of a checkpoint has it beside itself.
-  ReplaceSource({start.is_step ? absl::StrCat(path, "/../", checkpoint::kSourceName) : path});
+  ReplaceSource(jobspec::kStartFrom, path);
   if (config_.rank == 0) {
     platform::Log(platform::LogLevel::kInfo, "started from weights",
                   {{"folder", path}, {"digest", start.origin.digest}});
@@ -211,32 +197,44 @@ void TrainingState::StartFrom(const StartWeights& start, const std::function<voi
       platform::Log(platform::LogLevel::kInfo, "left out weights of layers that predict further tokens",
                     {{"folder", path}, {"tensors", checkpoint::AtMostNames(names)}});
     }
-    // All texts are of one tokenizer.
-    if (const std::string difference = TokenizerDifference(files_, plan_.train.data.train[0].path, path);
-        !start.is_step && !difference.empty()) {
-      Send(WarningOf(v1::CHECKPOINT_PROBLEM_OTHER_DATA, 0, path, difference));
+    for (const jobspec::DataText& text : plan_.train.data.train) {
+      const std::string difference = start.is_step ? "" : TokenizerDifference(files_, text, path);
+      if (!difference.empty()) {
+        Send(WarningOf(v1::CHECKPOINT_PROBLEM_OTHER_DATA, 0, path, difference));
+        break;
+      }
     }
   }
 }
 
-// Collective. What the folders lack may lie beside the tokenizer that the text was prepared with.
-void TrainingState::ReplaceSource(const std::vector<std::string>& folders) {
+// Collective. What the folder of the weights lacks may lie beside the tokenizer that a text was prepared
+// with.
+void TrainingState::ReplaceSource(const std::string& field, const std::string& weights) {
   const std::string& directory = plan_.train.checkpoint.directory;
   if (directory.empty()) {
     return;
   }
   OnRankZero(report_, [&] {
-    std::vector<std::string> all = folders;
-    const std::string& train = plan_.train.data.train[0].path;
-    if (data::IsDataset(train)) {
-      all.insert(all.begin(), train);
-    }
-    if (const std::string tokenizer = TokenizerFolder(train); !tokenizer.empty()) {
-      all.push_back(tokenizer);
-    }
-    ThrowIfUnwritable("rank 0 cannot write there", checkpoint::ReplaceSource(files_, all, directory));
+    ThrowIfUnwritable(
+        "rank 0 cannot write there",
+        checkpoint::ReplaceSource(
+            files_, jobspec::SourceFolders(files_, plan_.train.data.train, field, weights), directory));
     return "";
   });
+}
+
+// Collective. A step of this job's own directory has it beside itself already.
+void TrainingState::ReplaceSourceOfOther(const std::string& step) {
+  const std::string& directory = plan_.train.checkpoint.directory;
+  const bool is_other =
+      !directory.empty() && OnRankZero(report_, [&] {
+                              const auto own = files_.IdOfFolder(directory);
+                              const auto other = files_.IdOfFolder(step + "/..");
+                              return own.ok() && other.ok() && *own == *other ? "" : "other";
+                            }) == "other";
+  if (is_other) {
+    ReplaceSource("checkpoint.resume", step);
+  }
 }
 
 void TrainingState::Resume(const checkpoint::Found& start, const std::function<void()>& moved) {

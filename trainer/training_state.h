@@ -80,7 +80,9 @@ class TrainingState {
  private:
   void Initialize();
   void StartFrom(const StartWeights& start, const std::function<void()>& moved);
-  void ReplaceSource(const std::vector<std::string>& folders);
+  // weights: the folder that the field names; empty: none.
+  void ReplaceSource(const std::string& field, const std::string& weights);
+  void ReplaceSourceOfOther(const std::string& step);
   void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
   void Send(const v1::CheckpointWarning& warning) const;
   void Send(const checkpoint::Saved& saved, int64_t step) const;

@@ -106,7 +106,8 @@ class Exporter {
     TANDEM_ASSIGN_OR_RETURN(const std::string source, SourceText(checkpoint::kConfigName));
     TANDEM_ASSIGN_OR_RETURN(const std::string dataset, SourceText(checkpoint::kDatasetName));
     TANDEM_ASSIGN_OR_RETURN(const std::string config,
-                            jobspec::ExportedConfig(source, dataset, model, IsBf16(), info.sequence_length));
+                            jobspec::ExportedConfig(source, info.origin.has_value(), dataset, model, IsBf16(),
+                                                    info.sequence_length));
     temporary_ = absl::StrCat(Target(), ".tmp.", platform::SystemRandom().HexId(12));
     TANDEM_RETURN_IF_ERROR(files_.CreateFolders(temporary_));
     absl::Cleanup remove = [&] { files_.RemoveAll(temporary_).IgnoreError(); };

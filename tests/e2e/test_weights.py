@@ -4,6 +4,7 @@ the same loss and gradients, and what is exported loads there with the same weig
 """
 import json
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -12,7 +13,8 @@ import torch
 import transformers
 
 from cluster import wait_for
-from hugging_face import PREDICTING, inputs, job_from, make_model, save, stored, write_text
+from hugging_face import LENGTH, PREDICTING, SEQUENCES, inputs, job_from, make_model, save, stored, write_text
+from test_data import random_documents, write_dataset
 from test_transformers import arrays_of, checkpoint_names
 
 TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
@@ -161,6 +163,39 @@ def test_what_cannot_be_read_is_refused_with_the_way_out(start, tmp_path):
         assert cause["reason"] == "StartWeightsUnusable" and said in cause["message"], cause
 
 
+def test_random_weights_have_no_keys_of_their_tokenizers_model(start, tmp_path):
+    """A text's tokenizer lies in the folder of another model of the family, which rotates otherwise."""
+    folder, other = tmp_path / "model", tmp_path / "other"
+    save("deepseek-v3", folder)
+    shutil.copytree(folder, other)
+    config = {**json.loads((folder / "config.json").read_text()), "rope_interleave": False, "eos_token_id": 9, "mine": 1}
+    (other / "config.json").write_text(json.dumps(config))
+    documents = random_documents()
+    text = write_dataset(tmp_path / "text", documents)
+    dataset = json.loads((text / "dataset.json").read_text())
+    dataset["tokenizer"]["path"] = str(other)
+    (text / "dataset.json").write_text(json.dumps(dataset))
+    spec = job_from("scratch", folder, tmp_path, 2)
+    del spec["checkpoint"]["start_from"]
+    spec["data"]["shuffle"] = False
+    cluster = start(workers=2)
+    cluster.submit(spec)
+    cluster.wait_state("scratch", "SUCCEEDED", 240)
+    wait_for("its report", lambda: cluster.step("scratch") >= 1)
+    loss = cluster.reports("scratch")[0]["loss"]
+    source = tmp_path / "saved" / "source"
+    assert sorted(path.name for path in source.iterdir()) == ["dataset.json", "tokenizer.json", "tokenizer_config.json"]
+
+    shutil.copy(other / "config.json", source)  # as earlier builds did
+    cluster.cli("export", "scratch", "--to", tmp_path / "out", "--dtype", "fp32")
+    exported = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert exported["rope_interleave"] is True and exported["eos_token_id"] == 0 and "mine" not in exported
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
+    tokens = [token for document in documents for token in document]
+    windows = torch.tensor(tokens[:SEQUENCES * (LENGTH + 1)]).view(SEQUENCES, LENGTH + 1)
+    assert loss == pytest.approx(model(input_ids=windows, labels=windows).loss.item(), rel=TOLERANCE)
+
+
 def test_weights_start_a_job_once(start, tmp_path):
     """With resume: newest a job starts from weights only where there is no checkpoint; a step gives its weights alone."""
     write_text(tmp_path / "text")
@@ -201,6 +236,16 @@ def test_weights_start_a_job_once(start, tmp_path):
     scratch = {**again, "name": "scratch", "checkpoint": {"directory": str(tmp_path / "scratch")}}
     cluster.submit(scratch)
     assert cluster.wait_state("scratch", "SUCCEEDED", 240)["attempts"][0]["started_from"] == {"kind": "SCRATCH"}
+    cluster.cli("export", "scratch", "--to", tmp_path / "random")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "random")
+    assert loaded.config.bos_token_id is None and loaded.config.eos_token_id is None, "its tokens are bytes"
+    assert loaded.config.max_position_embeddings == 128 and loaded.generation_config.eos_token_id is None
+
+    moved = {**spec, "name": "moved", "checkpoint": {"directory": str(tmp_path / "moved"), "resume": str(step)}}
+    moved["training"] = {**spec["training"], "steps": 3}
+    cluster.submit(moved)
+    cluster.wait_state("moved", "SUCCEEDED", 240)
+    assert sorted(path.name for path in (tmp_path / "moved" / "source").iterdir()) == ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
     cluster.cli("export", step, "--to", tmp_path / "out")
     for arguments, said in (((step, "--to", tmp_path / "out"), "is there already"),
                             ((tmp_path / "saved", "--step", 9, "--to", tmp_path / "no"), "the newest is step 2"),

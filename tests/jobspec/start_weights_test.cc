@@ -139,7 +139,8 @@ TEST_F(StartWeightsTest, ARelativePathMeansNothingElsewhere) {
 
 TEST_F(StartWeightsTest, AnExportedConfigIsReadBackAsTheSameModel) {
   for (const std::string source : {"", kLlamaConfig}) {
-    const auto text = ExportedConfig(source, /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
+    const auto text =
+        ExportedConfig(source, /*is_origin=*/true, /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
     ASSERT_TRUE(text.ok());
     folder_.Write("config.json", *text);
     EXPECT_EQ(Check(), "");
@@ -147,23 +148,29 @@ TEST_F(StartWeightsTest, AnExportedConfigIsReadBackAsTheSameModel) {
     EXPECT_THAT(*text, HasSubstr("\"rope_theta\": 500000.0"));
     EXPECT_THAT(*text, HasSubstr("\"max_position_embeddings\": 128"));
     EXPECT_THAT(*text, Not(HasSubstr("rope_parameters")));
-    EXPECT_EQ(text->find("eos_token_id") != std::string::npos, !source.empty());
+    EXPECT_EQ(text->find("\"eos_token_id\": null") != std::string::npos, source.empty());
   }
 }
 
-TEST_F(StartWeightsTest, OfAnotherFamilysConfigOnlyTokenIdsAreKept) {
-  const auto text = ExportedConfig(
-      R"({"model_type": "gemma3_text", "eos_token_id": 7, "query_pre_attn_scalar": 256, "sliding_window": 9})",
-      /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
-  ASSERT_TRUE(text.ok());
-  EXPECT_THAT(*text, HasSubstr("\"eos_token_id\": 7"));
-  EXPECT_THAT(*text, Not(HasSubstr("query_pre_attn_scalar")));
-  EXPECT_THAT(*text, Not(HasSubstr("sliding_window")));
+TEST_F(StartWeightsTest, OfAnotherModelsConfigNothingIsKept) {
+  v1::Model model = Resolved();
+  model.clear_max_position_embeddings();
+  for (const auto& [type, is_origin] : {std::pair("gemma3_text", true), std::pair("llama", false)}) {
+    const auto text = ExportedConfig(absl::StrCat(R"({"model_type": ")", type,
+                                                  R"(", "eos_token_id": 7, "sliding_window": 9, "mine": 1,
+                                                     "max_position_embeddings": 4096})"),
+                                     is_origin, /*dataset=*/"", model, /*bf16=*/true, 64);
+    ASSERT_TRUE(text.ok());
+    EXPECT_THAT(*text, HasSubstr("\"eos_token_id\": null"));
+    EXPECT_THAT(*text, HasSubstr("\"max_position_embeddings\": 64"));
+    EXPECT_THAT(*text, Not(HasSubstr("sliding_window")));
+    EXPECT_THAT(*text, Not(HasSubstr("mine")));
+  }
 }
 
 TEST_F(StartWeightsTest, AnExportIsNotOfAQuantisedModel) {
   const auto text = ExportedConfig(R"({"model_type": "llama", "quantization_config": {}, "mine": 1})",
-                                   /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
+                                   /*is_origin=*/true, /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
   ASSERT_TRUE(text.ok());
   EXPECT_THAT(*text, HasSubstr("\"mine\": 1"));
   EXPECT_THAT(*text, Not(HasSubstr("quantization_config")));

@@ -29,9 +29,12 @@ class StartTokenizerTest : public testing::Test {
     folder_.Write("model/config.json", R"({"eos_token_id": [2, 3]})");
   }
 
-  std::string Difference() {
-    return TokenizerDifference(platform::SystemFiles(), train_, folder_.path() + "/model");
+  std::string DifferenceFrom(const std::string& text, const std::string& weights) const {
+    return TokenizerDifference(platform::SystemFiles(), {.field = "data.sources[1].path", .path = text},
+                               folder_.path() + weights);
   }
+
+  std::string Difference() const { return DifferenceFrom(train_, "/model"); }
 
   const platform::TemporaryFolder folder_;
   std::string train_;
@@ -41,7 +44,8 @@ TEST_F(StartTokenizerTest, TheTokenizerOfTheModelIsNoDifference) { EXPECT_EQ(Dif
 
 TEST_F(StartTokenizerTest, AnotherTokenizerIsNamed) {
   folder_.Write("model/tokenizer.json", "another");
-  EXPECT_THAT(Difference(), HasSubstr("was prepared with /t, whose tokenizer.json is not that of"));
+  EXPECT_THAT(Difference(),
+              HasSubstr("data.sources[1].path was prepared with /t, whose tokenizer.json is not that of"));
 }
 
 TEST_F(StartTokenizerTest, AnotherEndOfTextIsNamed) {
@@ -55,8 +59,8 @@ TEST_F(StartTokenizerTest, WhatCannotBeKnownIsNoDifference) {
     folder_.Write("model/config.json", config);
     EXPECT_EQ(Difference(), "") << config;
   }
-  EXPECT_EQ(TokenizerDifference(platform::SystemFiles(), folder_.path() + "/absent", folder_.path()), "");
-  EXPECT_EQ(TokenizerDifference(platform::SystemFiles(), train_, folder_.path() + "/absent"), "");
+  EXPECT_EQ(DifferenceFrom(folder_.path() + "/absent", ""), "");
+  EXPECT_EQ(DifferenceFrom(train_, "/absent"), "");
 }
 
 }  // namespace

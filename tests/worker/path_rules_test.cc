@@ -9,12 +9,14 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/data/prepared_folder.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::worker {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const jobspec::BeforePath kLookAtAll = [](const std::string&, const std::string&) { return true; };
@@ -118,6 +120,81 @@ TEST_F(PathRulesTest, WeightsMayLieWhereTheirLinksLead) {
   fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/data/model/tokenizer.json");
   EXPECT_THAT(why(folder_ + "/data/model"), HasSubstr("leads to " + folder_ + "/secret/key.txt"));
   EXPECT_THAT(why(folder_ + "/secret"), HasSubstr("checkpoint.start_from"));
+}
+
+// A trainer copies the files of tokenizers into checkpoint.directory, which the job's user can read.
+TEST_F(PathRulesTest, NoTokenizerIsCopiedFromOutsideTheRoots) {
+  const std::string train = data::WriteDataset(temporary_, "data/set", {{data::Document(20, 1)}});
+  const std::string description = data::DescriptionOf({{data::Document(20, 1)}}, true);
+  const auto why = [&](const std::string& tokenizer, bool saves) {
+    std::string text = description;
+    text.replace(text.find("\"/t\""), 4, "\"" + tokenizer + "\"");
+    temporary_.Write("data/set/dataset.json", text);
+    v1::JobSpec spec;
+    spec.mutable_data()->add_sources()->set_path(folder_ + "/data/text");
+    spec.mutable_data()->add_sources()->set_path(train);
+    if (saves) {
+      spec.mutable_checkpoint()->set_directory(folder_ + "/runs/new");
+    }
+    return Why(spec);
+  };
+  temporary_.Write("secret/tokenizer.json", "secret");
+  temporary_.Write("data/tokenizer/tokenizer.json", "{}");
+  EXPECT_EQ(why(folder_ + "/data/tokenizer", true), "");
+  EXPECT_EQ(why(folder_ + "/absent", true), "") << "nothing is copied";
+  EXPECT_EQ(why(folder_ + "/secret", false), "") << "nothing is copied";
+  for (const char* const name : {"/secret", "/secret/tokenizer.json"}) {
+    EXPECT_THAT(why(folder_ + name, true),
+                AllOf(HasSubstr("data.sources[1].path: "), HasSubstr("/secret/tokenizer.json lies elsewhere"),
+                      HasSubstr("tokenizer.path of dataset.json")))
+        << name;
+  }
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/data/tokenizer/chat_template.jinja~");
+  EXPECT_THAT(why(folder_ + "/data/tokenizer", true), HasSubstr("leads to " + folder_ + "/secret/key.txt"))
+      << "what a text's folder hides is copied too";
+}
+
+TEST_F(PathRulesTest, WhatLiesBesideAStepIsCopiedFromTheRootsAlone) {
+  const auto why = [&](bool resumes) {
+    v1::JobSpec spec;
+    v1::Checkpoint& checkpoint = *spec.mutable_checkpoint();
+    checkpoint.set_directory(folder_ + "/runs/new");
+    resumes ? checkpoint.set_resume(folder_ + "/runs/old/step-1")
+            : checkpoint.set_start_from(folder_ + "/runs/old/step-1");
+    return Why(spec);
+  };
+  temporary_.Write("runs/old/step-1/manifest.json", "{}");
+  temporary_.Write("runs/old/source/merges.txt", "");
+  EXPECT_EQ(why(false), "");
+  EXPECT_EQ(why(true), "");
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/runs/old/source/tokenizer.json");
+  EXPECT_THAT(why(false), AllOf(HasSubstr("checkpoint.start_from: "), HasSubstr("/secret/key.txt")));
+  EXPECT_THAT(why(true), AllOf(HasSubstr("checkpoint.resume: "), HasSubstr("/secret/key.txt")));
+}
+
+// An index of weights may name them, and they would be trained on.
+TEST_F(PathRulesTest, NoNameHidesAFileOfWeights) {
+  v1::JobSpec spec;
+  spec.mutable_checkpoint()->set_start_from(folder_ + "/data/model");
+  temporary_.Write("data/model/config.json", "{}");
+  EXPECT_EQ(Why(spec), "");
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/data/model/weights~");
+  EXPECT_THAT(Why(spec), HasSubstr("weights~ leads to " + folder_ + "/secret/key.txt"));
+}
+
+// A job appends to files of its checkpoint.directory.
+TEST_F(PathRulesTest, NoLinkInACheckpointFolderGetsOut) {
+  temporary_.Write("runs/old/step-1/manifest.json", "{}");
+  temporary_.Write("runs/metrics.jsonl", "");
+  fs::create_symlink(folder_ + "/runs/metrics.jsonl", folder_ + "/runs/old/metrics.jsonl");
+  EXPECT_EQ(WhyNotWrite(folder_ + "/runs/old"), "");
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/runs/old/step-1/rank-0.safetensors");
+  EXPECT_THAT(WhyNotWrite(folder_ + "/runs/old"), HasSubstr("leads to " + folder_ + "/secret/key.txt"));
+  fs::remove(folder_ + "/runs/old/step-1/rank-0.safetensors");
+  fs::remove(folder_ + "/runs/old/metrics.jsonl");
+  fs::create_symlink(folder_ + "/secret/new", folder_ + "/runs/old/metrics.jsonl");
+  EXPECT_THAT(WhyNotWrite(folder_ + "/runs/old"), HasSubstr("leads to " + folder_ + "/secret/new"))
+      << "it would be made there";
 }
 
 TEST_F(PathRulesTest, WhatLiesBelowARootMayBeUsed) {
