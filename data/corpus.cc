@@ -253,7 +253,7 @@ Corpus::Corpus(const CorpusSource& source) {
       }
     }
   }
-  if (source.validation.empty() && source.validation_fraction > 0) {
+  if (source.validation.empty() && source.validates && source.validation_fraction > 0) {
     CheckShared(train);
   }
   for (const TextPath& text : source.validation) {

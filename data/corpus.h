@@ -16,6 +16,7 @@ struct CorpusSource {
   std::vector<TextPath> train;       // one or more
   std::vector<TextPath> validation;  // none: a part of the files of each training text
   double validation_fraction = 0;    // of their bytes, where `validation` is empty
+  bool validates = true;             // on what is held out
 };
 
 // One text of a split, in the order of CorpusSource; of the held-out ends there are as many as training

@@ -67,6 +67,11 @@ std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fr
   return held;
 }
 
+int64_t HeldOutTokens(int64_t tokens, double fraction, int64_t sequence_length) {
+  return std::min<int64_t>(std::llround(static_cast<double>(tokens) * fraction),
+                           kMostHeldOutWindows * (sequence_length + 1));
+}
+
 std::optional<SharedFile> FindSharedFile(const std::vector<std::vector<FileOfText>>& texts) {
   std::map<std::pair<uint64_t, uint64_t>, size_t> first_texts;
   for (size_t text = 0; text < texts.size(); ++text) {

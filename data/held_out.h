@@ -27,6 +27,16 @@ struct NamedSize {
 // about the share of their sum, at least one file where the share is not 0. Requires a file.
 std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fraction);
 
+// How many of a text's tokens are held out before the end of a document moves that: about that share, of at
+// most kMostHeldOutWindows.
+inline constexpr int64_t kMostHeldOutWindows = int64_t{1} << 20;
+int64_t HeldOutTokens(int64_t tokens, double fraction, int64_t sequence_length);
+
+// What to do about text that says which tokens count as targets, in a job whose rows do not.
+inline constexpr char kSayTargets[] =
+    "set training: {validate_every_steps: more than 0} beside text that is held out, or data: "
+    "{count_first_token: false}";
+
 struct FileOfText {
   uint64_t device = 0;
   uint64_t inode = 0;

@@ -63,6 +63,20 @@ absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t
   return header;
 }
 
+int64_t SequenceFrom(int64_t sequences, int64_t position, const std::function<int64_t(int64_t)>& start_of) {
+  int64_t low = 0;
+  int64_t high = sequences;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (start_of(middle) < position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 int64_t IndexPointer(const char* bytes) { return At<int64_t>({bytes, 8}, 0); }
 int32_t IndexLength(const char* bytes) { return At<int32_t>({bytes, 4}, 0); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -42,6 +43,10 @@ inline constexpr int kI32Code = 4;
 // InvalidArgument, in words that follow the file's name, where it is not an index of integers, or is longer
 // or shorter than its header says.
 absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t file_bytes);
+
+// The first of `sequences` that begins at token `position` or behind it, `sequences` where none does.
+// start_of: the token at which a sequence begins.
+int64_t SequenceFrom(int64_t sequences, int64_t position, const std::function<int64_t(int64_t)>& start_of);
 
 // Numbers of the file, which need not be aligned.
 int64_t IndexPointer(const char* bytes);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "data/held_out.h"
 #include "platform/check.h"
 #include "platform/xxh3.h"
 
@@ -60,10 +61,9 @@ Loader::Loader(std::vector<LoaderText> texts, Split split, uint64_t seed, int64_
                "a validation is of one text");
   for (const LoaderText& text : texts_) {
     if (text.source->has_masks() && !options.has_targets) {
-      throw DataError(
-          absl::StrCat(text.field.empty() ? FieldOf(split) : text.field, ": ", text.source->Description(),
-                       " says which tokens count as targets, and the rows of this job do not: set training: "
-                       "{validate_every_steps: more than 0}, or data: {count_first_token: false}"));
+      throw DataError(absl::StrCat(
+          text.field.empty() ? FieldOf(split) : text.field, ": ", text.source->Description(),
+          " says which tokens count as targets, and the rows of this job do not: ", kSayTargets));
     }
   }
   draws_ = DrawsFrom(texts_, split, seed, window_tokens_, split == Split::kTrain && options.shuffles);

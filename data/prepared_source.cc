@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "data/for_each_file.h"
+#include "data/held_out.h"
 #include "platform/check.h"
 #include "platform/xxh3.h"
 
@@ -255,17 +255,8 @@ int64_t PreparedFolder::StartOf(const Shard& shard, int64_t sequence) const {
 }
 
 int64_t PreparedFolder::SequenceFrom(const Shard& shard, int64_t position) const {
-  int64_t low = 0;
-  int64_t high = shard.header.sequences;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (StartOf(shard, middle) < position) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
+  return data::SequenceFrom(shard.header.sequences, position,
+                            [&](int64_t sequence) { return StartOf(shard, sequence); });
 }
 
 std::vector<int64_t> PreparedFolder::DocumentStarts(int64_t begin, int64_t count) const {
@@ -416,14 +407,9 @@ std::string PreparedSource::documents_digest() const {
   return platform::Xxh3Of(absl::StrCat(digest(), " documents"));
 }
 
-int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t most_tokens) {
+int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t sequence_length) {
   const int64_t tokens = folder.text().tokens;
-  if (fraction <= 0) {
-    return tokens;
-  }
-  const int64_t held =
-      std::min(std::llround(static_cast<double>(tokens) * fraction), static_cast<long long>(most_tokens));
-  return folder.DocumentFrom(tokens - held);
+  return folder.DocumentFrom(tokens - HeldOutTokens(tokens, fraction, sequence_length));
 }
 
 }  // namespace tandem::data

@@ -118,9 +118,8 @@ class PreparedSource : public TokenSource {
   const int64_t end_;
 };
 
-// Where its held-out end begins: the first document from (1 - fraction) of its tokens
-// on, and from that on of which at most most_tokens are left. The number of its tokens where nothing is held
-// out.
-int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t most_tokens);
+// Where its held-out end begins: the first document from there on where HeldOutTokens (held_out.h) are left.
+// The number of its tokens where nothing is held out.
+int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t sequence_length);
 
 }  // namespace tandem::data

@@ -15,13 +15,12 @@
 namespace tandem::data {
 namespace {
 
-constexpr int64_t kMostHeldOutWindows = int64_t{1} << 20;
-
 SplitText OpenBytes(const TextOptions& options) {
   const auto corpus =
       std::make_shared<const Corpus>(CorpusSource{.train = options.train,
                                                   .validation = options.validation,
-                                                  .validation_fraction = options.validation_fraction});
+                                                  .validation_fraction = options.validation_fraction,
+                                                  .validates = options.validates});
   const Documents documents = options.documents.value_or(Documents{});
   SplitText text{.summary = corpus->Summary()};
   for (size_t i = 0; i < corpus->num_texts(Split::kTrain); ++i) {
@@ -134,7 +133,8 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   const auto open = [&](const TextPath& path) {
     Opened opened{.field = path.field,
                   .folder = std::make_shared<const PreparedFolder>(path, clock, end_of_document)};
-    if (options.documents.has_value()) {
+    // The end that is held out begins with a document.
+    if (options.documents.has_value() || (options.validation.empty() && options.validation_fraction > 0)) {
       opened.folder->CheckIndices();
     }
     CheckSameTokenizer(known.value_or(opened), opened);
@@ -149,8 +149,7 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
     const Opened& train = trained.emplace_back(open(path));
     const int64_t tokens = train.folder->text().tokens;
     const int64_t end = options.validation.empty()
-                            ? HeldOutFrom(*train.folder, options.validation_fraction,
-                                          kMostHeldOutWindows * (options.sequence_length + 1))
+                            ? HeldOutFrom(*train.folder, options.validation_fraction, options.sequence_length)
                             : tokens;
     text.train.push_back(std::make_shared<const PreparedSource>(train.folder, 0, end));
     if (options.validation.empty()) {
@@ -160,7 +159,7 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
     absl::StrAppend(&text.summary, text.summary.empty() ? "" : ", ", tokens, " tokens in ",
                     train.folder->folder());
   }
-  if (options.validation.empty() && held_out > 0) {
+  if (options.validation.empty() && options.validates && held_out > 0) {
     CheckShared(trained);
   }
   if (options.validation.empty()) {

@@ -18,6 +18,7 @@ struct TextOptions {
   std::vector<TextPath> train;         // one or more
   std::vector<TextPath> validation;    // none: a part of each training text
   double validation_fraction = 0;      // where `validation` is empty
+  bool validates = true;               // on what is held out
   std::optional<Documents> documents;  // of a job that packs them
   int64_t sequence_length = 0;
 };

@@ -420,9 +420,13 @@ std::vector<std::string> PathsReadFor(const std::string& path) {
     }
   }
   const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(path);
+  std::error_code error;
+  const bool has_partners = std::filesystem::is_directory(path, error);  // a folder lists both of a pair
   for (const std::string& file : files.ok() ? *files : std::vector<std::string>{}) {
     paths.insert(file);
-    add_pairs_of(file);
+    if (!has_partners && (file.ends_with(kTokens) || file.ends_with(kIndex))) {
+      add_pairs_of(file);
+    }
   }
   return {paths.begin(), paths.end()};
 }

@@ -143,7 +143,8 @@ inline constexpr std::array kReasons = {
            "a checkpoint says that other sequences of its texts were read than this build would have read",
            "go on from another checkpoint, or take its weights with checkpoint.start_from"},
     Reason{reason::kDigestMismatch, ReasonOf::kEnd, "infrastructure",
-           "two ranks disagree on program, layout, kernels or text (text: class user)",
+           "two ranks disagree on program, layout, kernels, text or the weights that they start from (the "
+           "last two: class user)",
            "do what the message says: one build everywhere, or the same files on every worker"},
     Reason{reason::kExitedEarly, ReasonOf::kEnd, "infrastructure",
            "a rank exited with code 0 before the job was done", "read its log (`tandem logs`)"},

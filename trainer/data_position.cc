@@ -132,9 +132,10 @@ int64_t FirstOf(const std::vector<DataSegment>& segments, const DataSegment& now
   const bool keeps_order = before->name == text.name || !now.shuffles;  // a name keys an order
   if (HasSameOrder(*segment, now) && keeps_order) {
     if (HasOtherContent(*before, text)) {
-      changes.push_back(absl::StrCat(NameOf(text), " is not what it was (digest ", text.digest.substr(0, 12),
-                                     ", was ", before->digest.substr(0, 12), ") and goes on after ",
-                                     platform::CountedText(before->taken, "sequence")));
+      changes.push_back(
+          absl::StrCat(NameOf(text), " is not what it was, or another part of it is held out (digest ",
+                       text.digest.substr(0, 12), ", was ", before->digest.substr(0, 12),
+                       ") and goes on after ", platform::CountedText(before->taken, "sequence")));
     }
     if (before->windows != text.windows) {
       changes.push_back(absl::StrCat(NameOf(text), " has ", text.windows, " sequences, and had ",

@@ -22,6 +22,7 @@ data::TextPath PathOf(const jobspec::DataText& text) {
 data::SplitText TextOf(const plan::JobPlan& plan) {
   const plan::DataConfig& data = plan.train.data;
   data::TextOptions options{.validation_fraction = data.validation_fraction,
+                            .validates = plan.train.validate_every_steps > 0,
                             .sequence_length = plan.batch.sequence_length};
   for (const jobspec::DataText& text : data.train) {
     options.train.push_back(PathOf(text));

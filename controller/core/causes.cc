@@ -125,6 +125,10 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
                                   " of build ", ready.build(),
                                   ", which may compute other numbers; run the same build on every worker"));
     }
+    // An earlier build does not say what it starts from.
+    const bool both_say = expected->has_started_from() && ready.has_started_from();
+    const std::string theirs = both_say ? expected->started_from().digest() : "";
+    const std::string ours = both_say ? ready.started_from().digest() : "";
     const struct {
       const char* what;
       const char* remedy;
@@ -139,7 +143,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
         {"data", "make data.train and data.validation the same files on every worker", v1::FAILURE_CLASS_USER,
          expected->data_digest(), ready.data_digest()},
         {"weights that they start from", "make checkpoint.start_from the same files on every worker",
-         v1::FAILURE_CLASS_USER, expected->started_from().digest(), ready.started_from().digest()},
+         v1::FAILURE_CLASS_USER, theirs, ours},
         {"kernels of their GPUs", "run the same build on workers with GPUs of one kind",
          v1::FAILURE_CLASS_INFRASTRUCTURE, expected->kernels_digest(), ready.kernels_digest()},
     };

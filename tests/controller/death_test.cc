@@ -311,6 +311,14 @@ TEST(DeathTest, RanksThatReadOtherWeightsDoNotStart) {
   EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("disagree on the weights that they start from"));
 }
 
+TEST(DeathTest, WhatOneRankStartsFromMayBeUnknown) {
+  Driver driver;
+  driver.Run(v1::JOB_STATE_STARTING);
+  SayReady(driver, "a", 0, [](v1::Ready&) {});
+  SayReady(driver, "b", 1, [](v1::Ready& ready) { ready.mutable_started_from()->set_digest("known"); });
+  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << driver.Job().message();
+}
+
 TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "data/held_out.h"
+#include "data/held_out_tokens.h"
 #include "data/loader.h"
 #include "data/text.h"
 #include "tests/data/prepared_folder.h"
@@ -138,9 +140,18 @@ TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
 }
 
 TEST_F(PreparedSourceTest, AtMostAMillionWindowsAreHeldOut) {
-  Make(3, true);
-  const PreparedFolder folder({"data.train", path_}, clock_);
-  EXPECT_EQ(HeldOutFrom(folder, 0.5, 10), folder.DocumentFrom(folder.text().tokens - 10));
+  EXPECT_EQ(HeldOutTokens(int64_t{1} << 40, 0.5, 9), (int64_t{1} << 20) * 10);
+  EXPECT_EQ(HeldOutTokens(1000, 0.05, 9), 50);
+}
+
+TEST_F(PreparedSourceTest, TheHeldOutEndIsKnownWithoutReadingTokens) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Make(seed, seed % 2 == 0);
+    for (const double fraction : {0.0, 0.01, 0.2, 0.5}) {
+      const PreparedFolder folder({"data.train", path_}, clock_);
+      EXPECT_EQ(EarliestHeldOut(folder.text(), fraction, 9), HeldOutFrom(folder, fraction, 9)) << seed;
+    }
+  }
 }
 
 TEST_F(PreparedSourceTest, APositionHasAFileAndAByte) {

@@ -317,7 +317,8 @@ TEST_F(CheckFilesTest, FilesAreSpokenOfTogetherWithTheRest) {
 class CheckPreparedTest : public CheckFilesTest {
  protected:
   CheckPreparedTest() {
-    path_ = data::WriteDataset(folder_, "set", {{data::Document(600, 1), data::Document(400, 2)}});
+    path_ = data::WriteDataset(folder_, "set",
+                               {{data::Document(600, 1), data::Document(350, 2), data::Document(50, 2)}});
     spec_.mutable_data()->set_train(path_);
     spec_.mutable_model()->set_vocab_size(1000);
   }

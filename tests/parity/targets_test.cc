@@ -81,6 +81,25 @@ TEST(TargetsTest, MaskedTargetsGiveTheSameBitsOnAnyRanks) {
   }
 }
 
+TEST(TargetsTest, AValidationWithoutTargetsIsRefused) {
+  const TemporaryFolder folder;
+  const std::vector<data::Document> documents(80, data::Document(40, 5));
+  JobOptions options{.steps = 1, .validate_every_steps = 1};
+  options.text = data::WriteDataset(folder, "set", {documents});
+  std::vector<bool> counted(3200, true);
+  std::fill(counted.begin() + 1600, counted.end(), false);
+  data::WriteMasks(folder, "set", {documents}, {counted});
+  try {
+    const trainer::RankText text(MakeJob(options), 0);
+    FAIL() << "it is not refused";
+  } catch (const trainer::UserError& error) {
+    EXPECT_THAT(
+        error.what(),
+        testing::HasSubstr("data.validation_fraction: none of the tokens that a validation reads counts "
+                           "as a target; name other text, or set training.validate_every_steps to 0"));
+  }
+}
+
 // Where all weights are 0, each target that counts has the loss ln V, however many do not count.
 TEST(TargetsTest, LossesAreMeansOverTheTargetsThatCount) {
   plan::JobPlan plan = MakeJob(WithoutFirstTokens());

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "jobspec/data_texts.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::jobspec {
+
+// CheckTextFiles of a job whose texts are files of tokens, of which `train` is not empty.
+std::vector<v1::Violation> CheckTokenFiles(const v1::JobSpec& resolved, const std::vector<DataText>& train,
+                                           const std::vector<DataText>& held_out);
+
+// Whether the end of each training text is held out, and validated on.
+bool ValidatesOnEnds(const v1::JobSpec& resolved);
+
+}  // namespace tandem::jobspec
