@@ -45,4 +45,4 @@ class Pack(sdist):
         (base / "VERSION").write_text(version() + "\n")
 
 
-setuptools.setup(version=version(), packages=["tandem", "tandem.data"], cmdclass={"build_py": Generate, "sdist": Pack})
+setuptools.setup(version=version(), packages=["tandem", "tandem.data", "tandem.follow"], cmdclass={"build_py": Generate, "sdist": Pack})

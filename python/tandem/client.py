@@ -149,13 +149,18 @@ class Client:
             last = change.job or last
         return last
 
+    def reports(self, job, first_step=0, last_step=0, points=0) -> Iterator[Any]:
+        """Every step that was reported, as tandem.v1.StepReport, by step; of one that was repeated, the last attempt's.
+        Arguments as of `metrics`."""
+        request = jobs_pb2.ListReportsRequest(job=job, first_step=first_step, last_step=last_step, points=points,
+                                              page_size=1000)
+        return self._pages("ListReports", request, "reports")
+
     def metrics(self, job, first_step=0, last_step=0, points=0) -> Dict[str, List[Any]]:
         """Columns of every step that was reported, as a DataFrame takes them: step, loss, grad_norm, learning_rate,
         tokens, seconds, nonfinite, attempt, and each scalar of any of them (None where a step has none). points: about
         so many steps, evenly spread."""
-        request = jobs_pb2.ListReportsRequest(job=job, first_step=first_step, last_step=last_step, points=points,
-                                              page_size=1000)
-        reports = list(self._pages("ListReports", request, "reports"))
+        reports = list(self.reports(job, first_step, last_step, points))
         names = ("step", "loss", "grad_norm", "learning_rate", "tokens", "seconds", "nonfinite", "attempt")
         columns = {name: [getattr(report, name) for report in reports] for name in names}
         for scalar in sorted({name for report in reports for name in report.scalars}):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tandem-py`, which `tandem data ...` runs: commands whose work Python libraries do."""
+"""`tandem-py`, which `tandem data ...` and `tandem follow` run: commands whose work Python libraries do."""
 import argparse
 import os
 import re
@@ -8,6 +8,7 @@ import sys
 
 from tandem.version import version
 
+FAILED_CALLS = {"NotFound": 3, "Refused": 5, "Unreachable": 6, "TimedOut": 7}  # exit codes, as of tandem
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "": 1}
 
 
@@ -62,7 +63,7 @@ def parser():
     prepare.add_argument("--processes", type=_count, default=0, metavar="N", help="processes that tokenise (default: number of processors)")
     prepare.add_argument("--strict", action="store_true", help="end at the first document that cannot be used")
     prepare.add_argument("--lenient", action="store_true", help="go on if more than 5 %% of the documents cannot be used")
-    prepare.set_defaults(run=_prepare)
+    prepare.set_defaults(run=_prepare, needs="data")
     forms = ("a folder of tandem data prepare; a pair of .bin and .idx of Megatron-LM, by either or without its ending; a .npy file; a "
              "file of llm.c; or a folder of such files")
     inspect = kinds.add_parser("inspect", help="Show what is in files of tokens", allow_abbrev=False,
@@ -72,15 +73,34 @@ def parser():
     inspect.add_argument("--sequence-length", type=_positive, metavar="N", help="say how many sequences that makes")
     inspect.add_argument("--documents", type=_natural, default=3, metavar="N", help="how many of the first documents to show (default 3)")
     _add_form(inspect)
-    inspect.set_defaults(run=_inspect)
+    inspect.set_defaults(run=_inspect, needs="data")
     check = kinds.add_parser("check", help="Read every byte of files of tokens, and name what is wrong", allow_abbrev=False,
                              description="Reads every byte: indices, digests, and that each token is below the vocabulary. Exit code 1 "
                                          "if something is wrong.")
     check.add_argument("path", metavar="PATH", help=forms)
     check.add_argument("--vocabulary", type=_positive, metavar="N", help="number of ids of the tokenizer (default: what dataset.json says)")
     _add_form(check)
-    check.set_defaults(run=_check)
+    check.set_defaults(run=_check, needs="data")
+    _add_follow(commands)
     return top
+
+
+def _add_follow(commands):
+    follow = commands.add_parser(
+        "follow", help="Write a job's reports into a tracker", allow_abbrev=False,
+        description="Writes every step of a job, from its first one until it has ended, into a tracker. The same command goes on where "
+                    "an earlier one stopped. Exits with the job's status, as tandem watch.")
+    follow.add_argument("job", metavar="JOB", help="id of the job, its first characters (4 or more), or its name")
+    follow.add_argument("--to", required=True, choices=("csv", "mlflow", "wandb"), help="the tracker")
+    follow.add_argument("--out", metavar="FOLDER", help="folder of the files that are written here (default: the job's name)")
+    follow.add_argument("--project", metavar="NAME", help="project of wandb, experiment of mlflow (default tandem)")
+    follow.add_argument("--offline", action="store_true", help="ask nothing of the network: mlflow in FOLDER/mlflow.db, wandb in FOLDER/wandb")
+    follow.add_argument("--norms-every", type=_natural, default=100, metavar="N",
+                        help="write norms of parameters every N steps (default 100; 0: never)")
+    follow.add_argument("--addr", metavar="ADDRESS", help="controller: HOST:PORT or unix:/PATH (default: TANDEM_ADDR)")
+    for name in ("ca", "cert", "key", "server-name"):
+        follow.add_argument(f"--tls-{name}", help=argparse.SUPPRESS)
+    follow.set_defaults(run=_follow)
 
 
 def _add_form(parser_):
@@ -113,8 +133,55 @@ def _prepare(arguments):
     return 0
 
 
+def _follow(arguments):
+    from tandem.client import Client
+    from tandem.errors import TandemError
+    from tandem.follow import facts, follower
+    from tandem.follow.errors import FollowError
+    from tandem.follow.tracker import sole_writer
+    arguments.needs = arguments.to
+    for name, given in (("--project", arguments.project), ("--offline", arguments.offline)):
+        if arguments.to == "csv" and given:
+            raise FollowError(f"{name} is for mlflow and wandb: with --to csv everything is in files; omit it")
+    interrupts = follower.Interrupts()
+    try:
+        with Client(arguments.addr, ca=arguments.tls_ca, cert=arguments.tls_cert, key=arguments.tls_key,
+                    server_name=arguments.tls_server_name) as client:
+            job = client.get(arguments.job)
+            folder = arguments.out or job.name
+            with sole_writer(folder):
+                tracker = _tracker(arguments, folder, job)
+                following = follower.Follower(client, tracker, arguments.norms_every, interrupts.held_back)
+                print(f"tandem: follow {job.name}: {len(tracker.written)} steps are there, the rest goes to {arguments.to}; norms of "
+                      "parameters begin now", file=sys.stderr, flush=True)
+                try:
+                    following.run(job)
+                finally:
+                    with interrupts.held_back():
+                        tracker.close(facts.state_of(following.job))
+    except TandemError as error:
+        print(f"tandem: follow {arguments.job}: {error}", file=sys.stderr)
+        return FAILED_CALLS.get(type(error).__name__, 1)
+    state = facts.state_of(following.job)
+    print(f"tandem: job {following.job.name} {state}; {len(tracker.written)} steps are in {arguments.to}", file=sys.stderr)
+    return follower.exit_code(following.job)
+
+
+def _tracker(arguments, folder, job):
+    if arguments.to == "csv":
+        from tandem.follow.csv_file import CsvFile
+        return CsvFile(folder, job)
+    project = arguments.project or "tandem"
+    if arguments.to == "mlflow":
+        from tandem.follow.mlflow_run import MlflowRun
+        return MlflowRun(folder, job, project, arguments.offline)
+    from tandem.follow.wandb_run import WandbRun
+    return WandbRun(folder, job, project, arguments.offline)
+
+
 def main(words=None):
     from tandem.data.errors import DataError
+    from tandem.follow.errors import FollowError
     arguments = parser().parse_args(words)
     if arguments.cli_version not in (None, version()):
         print(f"tandem: this program is version {arguments.cli_version}, and its Python side (tandem-py) {version()}: install both from "
@@ -127,15 +194,16 @@ def main(words=None):
     sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return arguments.run(arguments)
-    except DataError as error:
+    except (DataError, FollowError) as error:
         print(f"tandem: {error}", file=sys.stderr)
     except BrokenPipeError:  # what reads the output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"tandem: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
     except ModuleNotFoundError as error:
-        print(f'tandem: the Python package {error.name} is missing; run scripts/setup.sh --data in a clone, or pip install with the '
-              f'extra data', file=sys.stderr)
+        option = "--data" if arguments.needs == "data" else "--follow"
+        print(f"tandem: the Python package {error.name} is missing; run scripts/setup.sh {option} in a clone, or pip install with the "
+              f"extra {arguments.needs}", file=sys.stderr)
     except KeyboardInterrupt:
         print("tandem: interrupted", file=sys.stderr)
         return 130

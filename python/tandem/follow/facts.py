@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report and a job say, in the words that trackers show."""
+import math
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from tandem.v1 import state_pb2
+
+TOP = 20   # parameters whose norms are shown one by one
+BINS = 32  # of a histogram
+
+
+def values(report):
+    """Name → number of one report. That of step 0 is the validation before the first step, and has no loss of its own."""
+    out = {}
+    if report.step > 0:
+        out = {"loss": report.loss, "grad_norm": report.grad_norm, "learning_rate": report.learning_rate, "tokens": report.tokens,
+               "seconds": report.seconds, "nonfinite": report.nonfinite}
+    out.update((name, report.scalars[name]) for name in sorted(report.scalars))
+    return out
+
+
+def configuration(job):
+    """Path of a field → its value as a job file has it, of the resolved job: {"parallelism.ranks": "2"}."""
+    return dict(_fields(job.resolved, ""))
+
+
+def facts(job):
+    """What one wants to know of a run beside its configuration; only what is known by now."""
+    out = {"job_id": job.id, "job": job.name, "owner": job.owner, "configuration_digest": job.resolved_digest, "data": job.data}
+    if job.attempts:
+        last = job.attempts[-1]
+        out.update({"program_digest": last.program_digest, "started_from": last.started_from.path,
+                    "started_from_digest": last.started_from.digest, "attempts": str(last.number)})
+    if job.reason:
+        out["reason"] = job.reason
+    return {name: value for name, value in out.items() if value}
+
+
+def state_of(job):
+    """"SUCCEEDED", "FAILED", "CANCELLED"; None of a job that goes on."""
+    name = state_pb2.JobState.Name(job.state).removeprefix("JOB_STATE_")
+    return name if name in ("SUCCEEDED", "FAILED", "CANCELLED") else None
+
+
+def top(norms):
+    """The parameters that move most for their size: (name, weight, gradient, update) of at most TOP."""
+    def moves(row):
+        ratio = row[3] / row[1] if row[1] > 0 else math.inf if row[3] > 0 else 0.0
+        return ratio if not math.isnan(ratio) else math.inf
+    return sorted(((name, *each) for name, each in norms.items()), key=moves, reverse=True)[:TOP]
+
+
+def histograms(norms):
+    """"weight", "gradient", "update" → (counts, edges) of log10 of the norms that are finite and not zero."""
+    out = {}
+    for place, kind in enumerate(("weight", "gradient", "update")):
+        logs = [math.log10(each[place]) for each in norms.values() if each[place] > 0 and math.isfinite(each[place])]
+        if not logs:
+            continue
+        low, high = min(logs), max(logs)
+        width = (high - low) / BINS or 1.0
+        counts = [0] * BINS
+        for log in logs:
+            counts[min(int((log - low) / width), BINS - 1)] += 1
+        out[kind] = (counts, [low + width * edge for edge in range(BINS + 1)])
+    return out
+
+
+def _fields(message, path):
+    for field, value in message.ListFields():
+        name = f"{path}{field.name}"
+        if field.is_repeated:
+            for index, each in enumerate(value):
+                if field.message_type:
+                    yield from _fields(each, f"{name}[{index}].")
+                else:
+                    yield f"{name}[{index}]", _word(field, each)
+        elif field.message_type:
+            yield from _fields(value, name + ".")
+        else:
+            yield name, _word(field, value)
+
+
+def _word(field, value):
+    if field.enum_type is not None:
+        prefix = field.enum_type.values_by_number[0].name.removesuffix("UNSPECIFIED")
+        return field.enum_type.values_by_number[value].name.removeprefix(prefix).lower()
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        return "true" if value else "false"
+    return str(value)
