@@ -263,14 +263,14 @@ class Reconciler {
   }
 
   void Answer(const AttemptKey& key, AttemptState& attempt) {
-    for (const auto& [number, name] : attempt.answers) {
+    for (const auto& [number, name] : attempt.rendezvous.answers) {
       v1::ToTrainer message;
       *message.mutable_value()->mutable_id() = IdOf(key);
       message.mutable_value()->set_key(name);
-      message.mutable_value()->set_value(attempt.values.at(name).bytes);
+      message.mutable_value()->set_value(attempt.rendezvous.values.at(name).bytes);
       Do(SendToRank{{key, number}, std::move(message)});
     }
-    attempt.answers.clear();
+    attempt.rendezvous.answers.clear();
   }
 
   void Talk() {
@@ -349,16 +349,7 @@ class Reconciler {
     state_.session.drain_sent = state_.shutdown_at != absl::InfiniteFuture();
     for (auto& [key, attempt] : state_.live) {
       attempt.dirty = false;
-      attempt.unsent_values.clear();
-      for (const auto& [name, value] : attempt.values) {
-        if (value.rank >= 0) {
-          attempt.unsent_values.push_back(name);
-        }
-      }
-      attempt.unasked.clear();
-      for (const auto& [name, ranks] : attempt.waiting) {
-        attempt.unasked.push_back(name);
-      }
+      attempt.rendezvous.SendAgain();
     }
     for (auto& [key, ended] : state_.ended) {
       ended.dirty = false;
@@ -375,18 +366,18 @@ class Reconciler {
   }
 
   void SendValues(const AttemptKey& key, AttemptState& attempt) {
-    for (const std::string& name : attempt.unsent_values) {
+    for (const std::string& name : attempt.rendezvous.unsent) {
       v1::WorkerMessage message;
       v1::KvSet& set = *message.mutable_set();
       *set.mutable_id() = IdOf(key);
       set.set_key(name);
-      set.set_value(attempt.values.at(name).bytes);
-      set.set_rank(attempt.values.at(name).rank);
+      set.set_value(attempt.rendezvous.values.at(name).bytes);
+      set.set_rank(attempt.rendezvous.values.at(name).rank);
       Send(std::move(message));
     }
-    attempt.unsent_values.clear();
-    for (const std::string& name : attempt.unasked) {
-      const std::set<int>& ranks = attempt.waiting.at(name);
+    attempt.rendezvous.unsent.clear();
+    for (const std::string& name : attempt.rendezvous.unasked) {
+      const std::set<int>& ranks = attempt.rendezvous.waiting.at(name);
       if (ranks.empty()) {
         continue;  // the ranks that asked are gone
       }
@@ -397,7 +388,7 @@ class Reconciler {
       get.set_rank(*ranks.begin());
       Send(std::move(message));
     }
-    attempt.unasked.clear();
+    attempt.rendezvous.unasked.clear();
   }
 
   WorkerState& state_;

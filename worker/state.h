@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "tandem/v1/trainer.pb.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/instruction_names.h"
+#include "worker/local_rendezvous.h"
 
 namespace tandem::worker {
 
@@ -70,11 +70,6 @@ struct Stop {
   absl::Duration grace;  // from then to SIGKILL
 };
 
-struct Value {
-  std::string bytes;
-  int rank = -1;  // the local rank that set it; -1: the controller sent it
-};
-
 // What an attempt goes through before its ranks start; one that is stopped goes no further.
 enum class Preparation { kNew, kChecking, kChecked, kRecording, kReady };
 
@@ -91,12 +86,7 @@ struct AttemptState {
   std::optional<Stop> stop;
   bool recording = false;  // of the end, on disk
 
-  // Of the rendezvous; empty once every rank of the job has been ready (Assignment.connected).
-  std::map<std::string, Value> values;
-  std::vector<std::string> unsent_values;            // set here, not yet sent in this session
-  std::map<std::string, std::set<int>> waiting;      // key → local ranks that want it
-  std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
-  std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
+  LocalRendezvous rendezvous;  // empty once every rank of the job has been ready (Assignment.connected)
 
   bool unknown = false;       // to the controller that is connected
   bool drained = false;       // a rank has been asked to end with this daemon

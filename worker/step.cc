@@ -45,9 +45,7 @@ void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::op
   rank.gone_at = now;
   rank.cause = std::move(cause);
   attempt.dirty = true;
-  for (auto& [name, ranks] : attempt.waiting) {
-    ranks.erase(key.rank);
-  }
+  attempt.rendezvous.Forget(key.rank);
   outcome.changes.push_back(RankGone{key, rank.cause});
 }
 

@@ -100,7 +100,9 @@ class Taker {
         TakeAssignments(message.assignments());
         break;
       case v1::ControllerMessage::kValue:
-        Learn(KeyOf(message.value().id()), message.value().key(), {.bytes = message.value().value()});
+        if (AttemptState* const attempt = FindAttempt(state_, KeyOf(message.value().id()))) {
+          attempt->rendezvous.Learn(message.value().key(), {.bytes = message.value().value()});
+        }
         break;
       case v1::ControllerMessage::kUpload:
         state_.uploads.push_back(message.upload());
@@ -198,10 +200,11 @@ class Taker {
     const v1::FromTrainer& message = input.message;
     switch (message.item_case()) {
       case v1::FromTrainer::kSet:
-        Learn(key, message.set().key(), {.bytes = message.set().value(), .rank = input.rank.rank});
+        attempt.rendezvous.Learn(message.set().key(),
+                                 {.bytes = message.set().value(), .rank = input.rank.rank});
         break;
       case v1::FromTrainer::kGet:
-        Want(attempt, input.rank.rank, message.get().key());
+        attempt.rendezvous.Want(input.rank.rank, message.get().key());
         break;
       case v1::FromTrainer::kReady:
         rank->ready = message.ready();
@@ -357,14 +360,14 @@ class Taker {
       TakeAssignment(assignment);
     }
     for (const v1::AttemptId& id : assignments.forget()) {
-      // A controller does not know the jobs of another, and would have them forgotten; the one whose they are
-      // has not heard of the end.
+      // A controller asks to forget jobs that it does not know; another one may still have to hear of this
+      // end.
       const auto ended = state_.ended.find(KeyOf(id));
       if (ended == state_.ended.end()) {
         continue;
       }
-      const std::string& hers = ended->second.status.store_id();  // empty: recorded by an older build
-      if (!hers.empty() && hers != state_.store_id) {
+      const std::string& store = ended->second.status.store_id();  // empty: recorded by an older build
+      if (!store.empty() && store != state_.store_id) {
         continue;
       }
       state_.ended.erase(ended);
@@ -383,11 +386,7 @@ class Taker {
     if (attempt != nullptr) {
       attempt->assignment = assignment;
       if (assignment.connected()) {
-        attempt->values.clear();
-        attempt->unsent_values.clear();
-        attempt->waiting.clear();
-        attempt->unasked.clear();
-        attempt->answers.clear();
+        attempt->rendezvous = {};
       }
     } else {
       if (!IsSafeName(key.job) || key.attempt < 1) {
@@ -428,42 +427,6 @@ class Taker {
   AttemptState* Preparing(const AttemptKey& key) {
     AttemptState* const attempt = FindAttempt(state_, key);
     return attempt == nullptr || attempt->stop || attempt->refused ? nullptr : attempt;
-  }
-
-  // A value of the rendezvous. Write-once: the first value stays.
-  void Learn(const AttemptKey& key, const std::string& name, Value value) {
-    AttemptState* const attempt = FindAttempt(state_, key);
-    if (attempt == nullptr) {
-      return;
-    }
-    const bool own = value.rank >= 0;
-    if (!attempt->values.emplace(name, std::move(value)).second) {
-      return;
-    }
-    if (own) {
-      attempt->unsent_values.push_back(name);
-    }
-    const auto waiting = attempt->waiting.find(name);
-    if (waiting == attempt->waiting.end()) {
-      return;
-    }
-    for (const int rank : waiting->second) {
-      attempt->answers.emplace_back(rank, name);
-    }
-    std::erase(attempt->unasked, name);
-    attempt->waiting.erase(waiting);
-  }
-
-  void Want(AttemptState& attempt, int rank, const std::string& name) {
-    if (attempt.values.contains(name)) {
-      attempt.answers.emplace_back(rank, name);
-      return;
-    }
-    const auto [waiting, fresh] = attempt.waiting.try_emplace(name);
-    waiting->second.insert(rank);
-    if (fresh) {
-      attempt.unasked.push_back(name);
-    }
   }
 
   // A look at the rank's page.

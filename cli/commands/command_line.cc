@@ -4,9 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "cli/commands/command_tree.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/message_text.h"
@@ -28,28 +26,6 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unr
 130 interrupted by Ctrl-C. run, watch, wait and submit with --wait or --follow exit with the job's status:
 SUCCEEDED 0, FAILED 1, CANCELLED 130; 75 if the job saved a checkpoint because a worker was shut down
 (submit it again with --resume newest).)";
-
-// An integer. CLI11's own check of positive numbers names the largest double as the limit.
-CLI::Validator AtLeast(int64_t least) {
-  return CLI::Validator(
-      [least](const std::string& text) {
-        int64_t value = 0;
-        return absl::SimpleAtoi(text, &value) && value >= least
-                   ? std::string()
-                   : absl::StrCat("\"", text, "\" must be an integer ≥ ", least);
-      },
-      absl::StrCat(">= ", least));
-}
-
-// The value of --timeout.
-absl::Duration TimeoutOf(const std::string& text) {
-  absl::Duration timeout;
-  if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
-    throw CLI::ValidationError("--timeout",
-                               absl::StrCat("\"", text, "\" is not a duration; write 30s, 10m or 2h"));
-  }
-  return timeout;
-}
 
 // All commands and their options.
 class Parser : public CommandTree {
@@ -76,23 +52,6 @@ class Parser : public CommandTree {
   }
 
  private:
-  void AddTarget() {
-    TargetFlags& target = invocation().target;
-    app().add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
-    app()
-        .add_option("--context", target.context, "Name of a cluster in ~/.config/tandem/config.yaml")
-        ->type_name("NAME");
-    app()
-        .add_option("--tls-ca", target.tls.ca, "CA certificates (PEM) that sign the controller's certificate")
-        ->type_name("FILE");
-    app().add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
-    app().add_option("--tls-key", target.tls.key, "Key of --tls-cert (PEM)")->type_name("FILE");
-    app()
-        .add_option("--tls-server-name", target.tls.server_name,
-                    "Name in the controller's certificate, where it is not the host of --addr")
-        ->type_name("NAME");
-  }
-
   void AddLocal() {
     auto [up, up_options] = Add<UpOptions>("up", "Run a cluster on this machine until Ctrl-C", Up);
     up->add_option("--workers", up_options->workers, "Number of workers (default 1)")
@@ -154,24 +113,17 @@ class Parser : public CommandTree {
 
     auto [wait_for, wait_options] = Add<WaitOptions>("wait", "Wait for a job and exit with its status", Wait);
     AddJob(wait_for, wait_options->job);
-    wait_for
-        ->add_option_function<std::string>(
-            "--timeout",
-            [options = wait_options](const std::string& text) { options->timeout = TimeoutOf(text); },
-            "Give up after this time with exit code 7: 30s, 10m, 2h; 0s checks once")
-        ->type_name("DURATION");
+    AddTimeout(wait_for, wait_options->timeout,
+               "Give up after this time with exit code 7: 30s, 10m, 2h; 0s checks once");
 
     auto [cancel, cancel_options] = Add<CancelOptions>("cancel", "Stop a job", Cancel);
     AddJob(cancel, cancel_options->job);
     CLI::Option* const saves = cancel->add_flag("--checkpoint", cancel_options->checkpoint,
                                                 "Save a checkpoint first; if that fails, the job is FAILED");
-    cancel
-        ->add_option_function<std::string>(
-            "--timeout",
-            [options = cancel_options](const std::string& text) { options->timeout = TimeoutOf(text); },
-            "Wait for the checkpoint and the job's end, and stop waiting after this time with exit code 7; "
-            "the request stays: 30s, 10m, 2h")
-        ->type_name("DURATION")
+    AddTimeout(
+        cancel, cancel_options->timeout,
+        "Wait for the checkpoint and the job's end, and stop waiting after this time with exit code 7; "
+        "the request stays: 30s, 10m, 2h")
         ->needs(saves);
 
     CLI::App* checkpoint = AddFamily("checkpoint", "Save, list, check, compare and delete checkpoints");
@@ -180,11 +132,8 @@ class Parser : public CommandTree {
         checkpoint);
     AddJob(now, now_options->job);
     now->add_flag("--no-wait", now_options->no_wait, "Request the checkpoint without waiting for it");
-    now->add_option_function<std::string>(
-           "--timeout",
-           [options = now_options](const std::string& text) { options->timeout = TimeoutOf(text); },
-           "Stop waiting after this time with exit code 7; the request stays: 30s, 10m, 2h")
-        ->type_name("DURATION");
+    AddTimeout(now, now_options->timeout,
+               "Stop waiting after this time with exit code 7; the request stays: 30s, 10m, 2h");
     AddCheckpointFolders(checkpoint);
   }
 
@@ -225,12 +174,7 @@ class Parser : public CommandTree {
   void AddExport() {
     auto [exported, options] = Add<ExportCommandOptions>(
         "export", "Write the weights of a checkpoint as a Hugging Face model", Export);
-    exported
-        ->add_option("JOB", options->job,
-                     "Job, by id or name, whose checkpoints this machine sees; or the folder of its "
-                     "checkpoints, or of one step")
-        ->required()
-        ->type_name("");
+    AddCheckpointFolder(exported, options->job, "JOB");
     exported->add_option("--step", options->step, "Step (default: the newest)")->check(AtLeast(0));
     exported->add_option("--to", options->to, "Folder to make; it must not exist")
         ->required()
@@ -430,12 +374,7 @@ class Parser : public CommandTree {
     auto [health, health_options] = Add<HealthOptions>("health", "Check that the controller serves", Health);
     health->footer(
         "Exits with 0, or with 1 (it can store nothing), 5 (denied), 6 (unreachable) or 7 (timeout).");
-    health
-        ->add_option_function<std::string>(
-            "--timeout",
-            [options = health_options](const std::string& text) { options->timeout = TimeoutOf(text); },
-            "Give up after this time, with exit code 7 (default 2s)")
-        ->type_name("DURATION");
+    AddTimeout(health, health_options->timeout, "Give up after this time, with exit code 7 (default 2s)");
 
     Add<SignInOptions>("sign-in", "Print an address that signs a browser in to the controller's page, once",
                        SignIn);

@@ -10,11 +10,36 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "cli/commands/command_line.h"
 #include "cli/terminal/display_text.h"
 
 namespace tandem::cli {
+
+// An integer. CLI11's own check of positive numbers names the largest double as the limit.
+inline CLI::Validator AtLeast(int64_t least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        int64_t value = 0;
+        return absl::SimpleAtoi(text, &value) && value >= least
+                   ? std::string()
+                   : absl::StrCat("\"", text, "\" must be an integer ≥ ", least);
+      },
+      absl::StrCat(">= ", least));
+}
+
+// The value of --timeout.
+inline absl::Duration TimeoutOf(const std::string& text) {
+  absl::Duration timeout;
+  if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
+    throw CLI::ValidationError("--timeout",
+                               absl::StrCat("\"", text, "\" is not a duration; write 30s, 10m or 2h"));
+  }
+  return timeout;
+}
 
 // How commands and the options that several of them have are declared to CLI11, whose header costs seconds to
 // compile: only command_line.cc includes this one. What the chosen command needs outlives the tree in
@@ -123,6 +148,32 @@ class CommandTree {
     return app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
         ->required()
         ->type_name("");
+  }
+
+  // timeout: a duration, or std::optional of one.
+  template <typename Timeout>
+  static CLI::Option* AddTimeout(CLI::App* app, Timeout& timeout, const std::string& description) {
+    return app
+        ->add_option_function<std::string>(
+            "--timeout", [&timeout](const std::string& text) { timeout = TimeoutOf(text); }, description)
+        ->type_name("DURATION");
+  }
+
+  void AddTarget() {
+    TargetFlags& target = invocation().target;
+    app().add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
+    app()
+        .add_option("--context", target.context, "Name of a cluster in ~/.config/tandem/config.yaml")
+        ->type_name("NAME");
+    app()
+        .add_option("--tls-ca", target.tls.ca, "CA certificates (PEM) that sign the controller's certificate")
+        ->type_name("FILE");
+    app().add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
+    app().add_option("--tls-key", target.tls.key, "Key of --tls-cert (PEM)")->type_name("FILE");
+    app()
+        .add_option("--tls-server-name", target.tls.server_name,
+                    "Name in the controller's certificate, where it is not the host of --addr")
+        ->type_name("NAME");
   }
 
   template <typename Options>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "controller/core/causes.h"
 #include "controller/core/checkpoint_request.h"
 #include "controller/core/new_event.h"
+#include "controller/core/notices.h"
 #include "controller/core/placement.h"
 #include "platform/counted_text.h"
 #include "proto/names.h"
@@ -22,23 +22,12 @@ namespace {
 
 constexpr char kController[] = "controller";
 
-// More than a job has use for; the worker of an attempt may send them without end.
-constexpr int kMostWarningsOfAnAttempt = 1000;
-
 template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;
 };
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
-
-// It happened before it was heard of here.
-void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
-  if (happened < now) {
-    *event.mutable_time() = proto::ToProto(happened);
-    *event.mutable_decided() = proto::ToProto(now);
-  }
-}
 
 // When the last of the job's ranks was there, by the time that they report; `now` where one reports none.
 template <typename Has, typename Get>
@@ -351,100 +340,6 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
   return out;
 }
 
-std::string ReasonOf(v1::CheckpointProblem problem) {
-  static const auto& reasons = *new std::map<v1::CheckpointProblem, std::string>{
-      {v1::CHECKPOINT_PROBLEM_SAVE_FAILED, proto::reason::kCheckpointFailed},
-      {v1::CHECKPOINT_PROBLEM_PASSED_OVER, proto::reason::kCheckpointPassedOver},
-      {v1::CHECKPOINT_PROBLEM_OTHER_SEED, proto::reason::kResumedWithOtherSeed},
-      {v1::CHECKPOINT_PROBLEM_OTHER_DATA, proto::reason::kResumedWithOtherData},
-      {v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, proto::reason::kResumedWithOtherTraining},
-      {v1::CHECKPOINT_PROBLEM_NOT_REMOVED, proto::reason::kCheckpointNotRemoved}};
-  const auto found = reasons.find(problem);
-  return found == reasons.end() ? proto::reason::kCheckpointWarning : found->second;
-}
-
-// When the worker heard of it from its rank.
-absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointNoticed& in, absl::Time now) {
-  const auto worker = state.workers.find(in.worker);
-  if (!in.notice.has_at() || worker == state.workers.end()) {
-    return now;
-  }
-  return std::max(proto::FromProto(in.notice.at()) - worker->second.clock_ahead,
-                  proto::FromProto(Current(job).started()));
-}
-
-// `more`: of its warnings, those that are decided and not applied yet.
-Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointNoticed& in, int more,
-                       absl::Time now) {
-  Decision out;
-  const bool is_first = entry.runtime.warning_attempt() != in.notice.id().attempt();
-  if (!is_first && entry.runtime.warning_number() >= in.notice.number()) {
-    return out;  // sent again after a lost connection
-  }
-  const int before = (is_first ? 0 : entry.runtime.num_warnings()) + more;
-  if (before > kMostWarningsOfAnAttempt) {
-    return out;  // the last event says so
-  }
-  v1::Event event;
-  const auto fill = [&](std::string reason, const auto& warning) {
-    event = EventOf(entry.job, entry.job.state(), now, in.worker, std::move(reason), warning.message());
-    event.set_step(warning.step());
-  };
-  if (in.notice.training().is_data()) {
-    if (entry.job.data() == in.notice.training().message()) {
-      return out;  // of a later attempt, or of a worker that has not heard that it is known
-    }
-    fill(proto::reason::kDataRead, in.notice.training());
-    *event.mutable_training_warning() = in.notice.training();
-  } else if (in.notice.has_training()) {
-    fill(proto::reason::kNonfiniteGradients, in.notice.training());
-    *event.mutable_training_warning() = in.notice.training();
-  } else {
-    fill(ReasonOf(in.notice.warning().problem()), in.notice.warning());
-    *event.mutable_checkpoint_warning() = in.notice.warning();
-  }
-  if (before == kMostWarningsOfAnAttempt) {
-    event.set_message(absl::StrCat("attempt ", in.notice.id().attempt(), " has warned ",
-                                   kMostWarningsOfAnAttempt,
-                                   " times: neither this warning nor later ones of it are kept"));
-    const bool is_training = event.has_training_warning();
-    (is_training ? *event.mutable_training_warning()->mutable_message()
-                 : *event.mutable_checkpoint_warning()->mutable_message()) = event.message();
-  }
-  event.set_notice_number(in.notice.number());
-  SetHappened(NoticedAt(state, entry.job, in, now), now, event);
-  out.events.push_back(std::move(event));
-  return out;
-}
-
-Decision DecideCheckpoint(const State& state, const CheckpointNoticed& in, absl::Time now, int more = 0) {
-  Decision out;
-  const AttemptKey key = KeyOf(in.notice.id());
-  if (!RunsOn(state, key, in.worker)) {
-    return out;  // of an older attempt: fenced; or of another worker's
-  }
-  const JobEntry& entry = state.jobs.at(key.job);
-  if (in.notice.has_warning() || in.notice.has_training()) {
-    return DecideWarning(state, entry, in, more, now);
-  }
-  const bool known = entry.runtime.checkpoint_attempt() == key.attempt &&
-                     entry.runtime.checkpoint_step() >= in.notice.committed().step();
-  if (known) {
-    return out;  // sent again after a lost connection
-  }
-  const int64_t step = in.notice.committed().step();
-  if (step < 0 || step > entry.job.resolved().training().steps()) {
-    return out;  // no rank that Tandem started says so; what rises has an end then
-  }
-  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker, proto::reason::kCheckpointCommitted,
-                            in.notice.committed().path());
-  event.set_step(in.notice.committed().step());
-  *event.mutable_checkpoint() = in.notice.committed();
-  SetHappened(NoticedAt(state, entry.job, in, now), now, event);
-  out.events.push_back(std::move(event));
-  return out;
-}
-
 // What its ranks saved or warned of comes before what the inventory ends.
 Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
   Decision out = DecideWorker(state, in.hello.worker_id(), in.session, now);
@@ -454,8 +349,8 @@ Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) 
              (event.has_checkpoint_warning() || event.has_training_warning());
     });
     Decision noticed =
-        DecideCheckpoint(state, CheckpointNoticed{.worker = in.hello.worker_id(), .notice = notice}, now,
-                         static_cast<int>(more));
+        DecideNotice(state, CheckpointNoticed{.worker = in.hello.worker_id(), .notice = notice}, now,
+                     static_cast<int>(more));
     std::move(noticed.events.begin(), noticed.events.end(), std::back_inserter(out.events));
   }
   return out;
@@ -497,7 +392,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
           },
           [&](const WorkerDraining&) { return Decision(); },  // observed; what follows is decided by Tick
           [&](const AttemptReport& in) { return DecideReport(state, in); },
-          [&](const CheckpointNoticed& in) { return DecideCheckpoint(state, in, now); },
+          [&](const CheckpointNoticed& in) { return DecideNotice(state, in, now); },
           [&](const Tick&) {
             Decision out;
             for (const std::string& id : state.jobs.with_ranks()) {

@@ -26,4 +26,12 @@ inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, st
   return event;
 }
 
+// Dates an event that is decided at `now` back to `happened`, when a worker saw it.
+inline void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
+  if (happened < now) {
+    *event.mutable_time() = proto::ToProto(happened);
+    *event.mutable_decided() = proto::ToProto(now);
+  }
+}
+
 }  // namespace tandem::controller

@@ -6,6 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "controller/http/json_answer.h"
+#include "platform/host.h"
 #include "platform/net_address.h"
 
 namespace tandem::controller {
@@ -108,6 +109,22 @@ HttpAnswer SessionApi::SignOut(const HttpRequest& request) {
                                   : absl::UnauthenticatedError("this sign-in has ended before");
   Write(caller, request, result);
   return result.ok() ? JsonAnswer(200, "{}") : JsonError(result);
+}
+
+absl::StatusOr<std::string> PageForSignIn(const std::string& address) {
+  if (platform::IsLocalAddress(address)) {
+    return address;
+  }
+  platform::HostPort here = platform::ReadHostPort(address).value_or(platform::HostPort{});
+  if (platform::IsEveryAddress(here.host)) {
+    here.host = here.host == "::" ? "::1" : "127.0.0.1";
+    return platform::TextOf(here);
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the page at ", address,
+                   " speaks plain HTTP on a network, so nobody may sign in to it; start the controller with "
+                   "--metrics-listen 127.0.0.1:",
+                   here.port, " and come through a tunnel"));
 }
 
 }  // namespace tandem::controller

@@ -44,4 +44,8 @@ class SessionApi {
   AuditLog& log_;
 };
 
+// Where a browser on the controller's own machine, from which alone one may sign in, finds the page that is
+// served at `address`. FailedPrecondition if only the network's side of it is served.
+absl::StatusOr<std::string> PageForSignIn(const std::string& address);
+
 }  // namespace tandem::controller

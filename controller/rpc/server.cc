@@ -80,27 +80,6 @@ void LogBadTlsFiles(const absl::Status& status) {
                 {{"error", std::string(status.message())}});
 }
 
-constexpr char kNoPage[] =
-    "this controller has no page to sign in to; start it with --metrics-listen 127.0.0.1:9464, or with "
-    "--page on";
-
-// Where the controller's own machine finds the page, which alone may sign in (http/session_api.h).
-absl::StatusOr<std::string> PageForSignIn(const std::string& address) {
-  if (platform::IsLocalAddress(address)) {
-    return address;
-  }
-  platform::HostPort here = platform::ReadHostPort(address).value_or(platform::HostPort{});
-  if (platform::IsEveryAddress(here.host)) {
-    here.host = here.host == "::" ? "::1" : "127.0.0.1";
-    return platform::TextOf(here);
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("the page at ", address,
-                   " speaks plain HTTP on a network, so nobody may sign in to it; start the controller with "
-                   "--metrics-listen 127.0.0.1:",
-                   here.port, " and come through a tunnel"));
-}
-
 }  // namespace
 
 struct Server::Parts {
@@ -402,7 +381,6 @@ absl::Status Server::Parts::StartGrpc() {
 
 absl::Status Server::Parts::ServeHttp(const ServerOptions& options) {
   if (options.metrics_listen == "off") {
-    sign_ins.SetPage(absl::FailedPreconditionError(kNoPage));
     return absl::OkStatus();
   }
   const bool local = platform::IsLocalAddress(options.metrics_listen);
@@ -418,7 +396,9 @@ absl::Status Server::Parts::ServeHttp(const ServerOptions& options) {
                             return site->Answer(request);
                           }));
   metrics_address = http->address();
-  sign_ins.SetPage(page ? PageForSignIn(metrics_address) : absl::FailedPreconditionError(kNoPage));
+  if (page) {
+    sign_ins.SetPage(PageForSignIn(metrics_address));
+  }
   return absl::OkStatus();
 }
 

@@ -29,7 +29,7 @@ class SignIns {
   // Codes and sessions of one identity: beyond these the oldest ends.
   static constexpr size_t kMostOfOne = 16;
 
-  // Both outlive it. Nobody may sign in before SetPage.
+  // Both outlive it. Until SetPage there is no page.
   SignIns(platform::Random& random, const platform::Clock& clock) : random_(random), clock_(clock) {}
 
   // Where the page is, "127.0.0.1:9464", or why nobody may sign in to it.
@@ -77,7 +77,9 @@ class SignIns {
   platform::Random& random_;
   const platform::Clock& clock_;
   mutable absl::Mutex mu_;
-  absl::StatusOr<std::string> page_ ABSL_GUARDED_BY(mu_) = absl::FailedPreconditionError("");
+  absl::StatusOr<std::string> page_ ABSL_GUARDED_BY(mu_) = absl::FailedPreconditionError(
+      "this controller has no page to sign in to; start it with --metrics-listen 127.0.0.1:9464, or with "
+      "--page on");
   uint64_t last_ ABSL_GUARDED_BY(mu_) = 0;
   tls::RevokedList revoked_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Entry> entries_ ABSL_GUARDED_BY(mu_);  // by the SHA-256 of the secret
