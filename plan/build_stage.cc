@@ -74,6 +74,7 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const par
                 .outcome_bytes = fsdp::OutcomeBytes(plan.topology.world)},
       .norm_group = norm_group,
       .parameter_norms = plan.train.parameter_norms,
+      .saves = !plan.train.checkpoint.directory.empty(),
       .prefetch = prefetch,
   };
 }

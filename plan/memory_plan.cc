@@ -48,7 +48,8 @@ MemoryPlan PlanMemory(const JobPlan& plan) {
   memory.arena_bytes = plan.stage.arena_bytes;
   memory.alive_bytes = std::min(memory.alive_bytes, memory.arena_bytes - memory.persistent_bytes);
   memory.gap_bytes = memory.arena_bytes - memory.persistent_bytes - memory.alive_bytes;
-  memory.host_bytes = plan.stage.host_bytes;
+  memory.host_bytes = plan.stage.saved_at;
+  memory.saved_bytes = plan.stage.host_bytes - plan.stage.saved_at;
   memory.checkpoint_bytes = CheckpointBytes(plan);
   return memory;
 }

@@ -28,6 +28,8 @@ struct MemoryPlan {
   int64_t gap_bytes = 0;    // locals' address space beyond alive_bytes: alignment, and gaps between addresses
   int64_t arena_bytes = 0;  // persistent_bytes + alive_bytes + gap_bytes
   int64_t host_bytes = 0;   // pinned, on the host, beside the arena
+  // Pinned, on the host: the copies that checkpoints are written from, where the machine has room for them.
+  int64_t saved_bytes = 0;
   // On the host while a checkpoint is written or read, at most: what is in memory of a file, and of frozen
   // units that hold another type than checkpoints do. 0 where the job has none.
   int64_t checkpoint_bytes = 0;

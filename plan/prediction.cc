@@ -117,6 +117,10 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
                      ", memory: ", profile.memory_bytes_per_second, ", link: ", profile.link.bytes_per_second,
                      "), times are seconds (overhead_seconds: ", profile.overhead_seconds, ")"));
   }
+  if (const schedules::Program& saves = plan.stage.train_save; !saves.instructions.empty()) {
+    const schedules::Simulation simulation = schedules::Simulate(plan.outline, saves, workload, profile);
+    result.saving_step_ns = schedules::StepNanoseconds(saves, simulation.timeline);
+  }
   const double seconds = static_cast<double>(result.step_ns) * 1e-9;
   const double tokens = static_cast<double>(TokensPerStep(plan));
   result.tokens_per_second = tokens / seconds;

@@ -27,6 +27,7 @@ struct MemoryWaits {
 struct Prediction {
   schedules::Simulation simulation;
   int64_t step_ns = 0;
+  int64_t saving_step_ns = 0;    // of one whose run saves the step before; 0: the job saves none
   double tokens_per_second = 0;  // of all ranks
   // Model FLOPs over what the ranks' peaks in the layers' compute type could do in the step; 0 where the
   // profile knows no peak.

@@ -98,6 +98,11 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
             absl::StrCat(profile.name, profile.describe.empty() ? "" : ": ", profile.describe));
   AppendRow(text, "costs", CostsText(prediction.simulation));
   AppendRow(text, "step", DurationText(prediction.step_ns));
+  if (prediction.saving_step_ns > 0) {
+    AppendRow(text, "step that saves",
+              absl::StrCat(DurationText(prediction.saving_step_ns),
+                           ": the state is copied to the host beside it; the file is written later"));
+  }
   AppendRow(text, "tokens/s",
             absl::StrCat(CountText(prediction.tokens_per_second), ", a rank ",
                          CountText(prediction.tokens_per_second / plan.topology.world)));
@@ -203,6 +208,8 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
             {"scaled", prediction.simulation.scaled},
             {"estimated", prediction.simulation.estimated}}},
           {"step_seconds", Seconds(prediction.step_ns)},
+          {"saving_step_seconds",
+           prediction.saving_step_ns > 0 ? json(Seconds(prediction.saving_step_ns)) : json(nullptr)},
           {"tokens_per_second", prediction.tokens_per_second},
           {"model_flops_utilization", peak ? json(prediction.model_flops_utilization) : json(nullptr)},
           {"busy_seconds", busy},

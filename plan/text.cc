@@ -148,6 +148,9 @@ void AppendMemory(const JobPlan& plan, std::string& text) {
   if (memory.checkpoint_bytes > 0) {
     AppendMemoryRow(text, "host, a checkpoint", memory.checkpoint_bytes);
   }
+  if (memory.saved_bytes > 0) {
+    AppendMemoryRow(text, "host, saved from", memory.saved_bytes);
+  }
   AppendRow(text, "budget of a run",
             absl::StrCat(SizeText(memory.budget_bytes), "; at least ", SizeText(memory.least_budget_bytes),
                          ", by default ", SizeText(memory.default_budget_bytes),
@@ -369,6 +372,7 @@ json MemoryJson(const JobPlan& plan) {
           {"default_budget_bytes", memory.default_budget_bytes},
           {"host_bytes", memory.host_bytes},
           {"checkpoint_bytes", memory.checkpoint_bytes},
+          {"saved_bytes", memory.saved_bytes},
           {"kinds", kinds}};
 }
 

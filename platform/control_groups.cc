@@ -152,6 +152,24 @@ int64_t MemoryBytes() {
   return limit > 0 ? std::min(machine, limit) : machine;
 }
 
+int64_t AvailableMemoryBytes(const std::string& root) {
+  constexpr int64_t kKilobyte = 1024;
+  int64_t available = ReadCounter(root + "/proc/meminfo", "MemAvailable:").value_or(0) * kKilobyte;
+  for (const Membership& membership : ReadMemberships(root)) {
+    ForEachLevel(membership, [&](const std::string& folder) {
+      const std::vector<int64_t> limit =
+          ReadNumbers(folder + (membership.is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+      // Files in the cache make way, so that they do not count.
+      const std::optional<int64_t> held =
+          ReadCounter(folder + "/memory.stat", membership.is_v2 ? "anon" : "total_rss");
+      if (limit.size() == 1 && limit[0] > 0 && limit[0] < kNoLimit) {
+        available = std::min(available, std::max(int64_t{0}, limit[0] - held.value_or(0)));
+      }
+    });
+  }
+  return available;
+}
+
 int64_t OutOfMemoryKills(const std::string& root) {
   std::optional<int64_t> nearest;
   for (const Membership& membership : ReadMemberships(root)) {

@@ -34,6 +34,10 @@ int NumProcessors();
 // The bytes of the machine's memory, at most those of the limit.
 int64_t MemoryBytes();
 
+// The bytes of memory that this process could still take: what the machine has available (MemAvailable), at
+// most what the control groups' limits leave beside what their processes hold.
+int64_t AvailableMemoryBytes(const std::string& root = "");
+
 // How many processes of this one's control group the kernel has killed because there was no memory left, in
 // the group or on the machine; where there is no such group, how many of the machine. 0 where it does not
 // say.

@@ -279,7 +279,8 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate,
                              backend_.operations());
     }
-    case Opcode::kReport: {
+    case Opcode::kReport:
+    case Opcode::kSnapshot: {
       const std::vector<Memory> reads = operands.AllOf(Role::kSource);
       const std::vector<Memory> writes = operands.AllOf(Role::kCopy);
       if (reads.size() != writes.size()) {

@@ -22,6 +22,7 @@
 #include "trainer/progress.h"
 #include "trainer/run_memory.h"
 #include "trainer/shared_calls.h"
+#include "trainer/stage_memory.h"
 #include "trainer/step_recorder.h"
 
 namespace tandem::trainer {
@@ -68,9 +69,12 @@ class Executor::Impl {
     SharedCalls calls(binder_, memory);
     int first = 0;  // of the program's instructions among those of all
     for (const Program* program : plan.stage.All()) {
+      const int begin = std::exchange(first, first + static_cast<int>(program->instructions.size()));
+      if (program == &plan.stage.train_save && !memory.saves()) {
+        continue;
+      }
       programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
-                                                               plan::CommunicatorUses(plan), calls, first));
-      first += static_cast<int>(program->instructions.size());
+                                                               plan::CommunicatorUses(plan), calls, begin));
       for (const schedules::Stream& stream : program->streams) {
         StreamEntry& entry = streams_[stream.name];
         entry.copies_host = stream.copies_host;
@@ -216,7 +220,7 @@ class Executor::Impl {
   };
 
   Bound* ProgramOf(RunKind kind) {
-    static constexpr const char* kNames[] = {"train", "begin", "update", "validate"};
+    static constexpr const char* kNames[] = {"train", "begin", "update", "validate", "train_save"};
     const auto found = programs_.find(kNames[static_cast<int>(kind)]);
     if (found == programs_.end()) {
       throw std::logic_error(absl::StrCat("the plan has no program ", kNames[static_cast<int>(kind)]));
@@ -379,7 +383,9 @@ class Executor::Impl {
     if (run.kind == RunKind::kValidate) {
       return slot.step;
     }
-    return instruction.opcode == Opcode::kOptimizerStep || run.computed == 0 ? run.applied : run.computed;
+    const bool applies =
+        instruction.opcode == Opcode::kOptimizerStep || instruction.opcode == Opcode::kSnapshot;
+    return applies || run.computed == 0 ? run.applied : run.computed;
   }
 
   // The streams that copy to and from the host go ahead into the next run, where the page would jump to and

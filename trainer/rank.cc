@@ -37,14 +37,15 @@ constexpr int kMostWithoutTargets = 3;  // steps in a row
 
 constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
-SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start) {
+SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start, bool saves_beside) {
   const plan::TrainConfig& train = plan.train;
   return {.first_step = start.step,
           .validates_first = !start.pending_report.empty(),
           .last_step = train.steps,
           .validate_every = train.validation_batches > 0 ? train.validate_every_steps : 0,
           .checkpoint_every = train.checkpoint.every_steps,
-          .has_directory = !train.checkpoint.directory.empty()};
+          .has_directory = !train.checkpoint.directory.empty(),
+          .saves_beside = saves_beside};
 }
 
 }  // namespace
@@ -84,6 +85,10 @@ class Rank::Impl {
     }
   }
 
+  ~Impl() { state_.EndSaves(); }  // they use what is destroyed before it
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   RankOutcome Run() {
     try {
       const RankOutcome outcome = Train();
@@ -93,6 +98,9 @@ class Rank::Impl {
       // The other ranks, and this one's reporter, must not wait for what will not come.
       communicators_.programs.Abort();
       communicators_.report.Abort();
+      if (communicators_.save != nullptr) {
+        communicators_.save->Abort();
+      }
       throw;
     }
   }
@@ -120,7 +128,7 @@ class Rank::Impl {
     }
     text_.train().GoOn(start.data.from_step, std::move(taken));
     device_.Synchronize();  // the streams of the executor wait for no other
-    sequence_.emplace(Sequence(plan_, start));
+    sequence_.emplace(Sequence(plan_, start, state_.saves_beside()));
     updates_ = AppliedUpdates(start.step, start.skipped);
     updates_of_others_ = start.is_own ? 0 : updates_.updates();
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
@@ -143,6 +151,9 @@ class Rank::Impl {
       const RunSequence::Next next = sequence_->Decide(executor_.in_flight());
       switch (next.action) {
         case RunSequence::Action::kIssue:
+          if (next.run.kind == RunKind::kTrainSave) {
+            MakeWayForSave(next.run.applied);
+          }
           Issue(next.run);
           break;
         case RunSequence::Action::kDrain:
@@ -157,10 +168,16 @@ class Rank::Impl {
           Save();
           break;
         case RunSequence::Action::kAnswer:
-          Answer(requests_.Finish(), HasDirectory() ? save_error_ : kNoDirectory);
+          if (!std::exchange(saves_beside_, false) && !EndSave(step())) {
+            break;  // what is asked for was tried, and is once more
+          }
+          AnswerWhenSaved();
           sequence_->Answered();
           break;
         case RunSequence::Action::kStop:
+          if (!EndSave(step())) {
+            break;
+          }
           reports_->Submit();
           reports_->Flush();
           // The first rank that leaves ends the job, and with it the others: none does before rank 0 has
@@ -169,6 +186,9 @@ class Rank::Impl {
           Answer(requests_.Finish(), "");
           return RankOutcome::kStopped;
         case RunSequence::Action::kFinish:
+          if (!EndSave(step())) {
+            break;
+          }
           reports_->Submit();
           reports_->Flush();
           if (first_skipped_ > 0 && updates_.updates() == updates_of_others_) {
@@ -182,6 +202,7 @@ class Rank::Impl {
   }
 
   void Save() {
+    const auto begun = std::chrono::steady_clock::now();
     // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there;
     // one whose validation is still to come is in the checkpoint.
     std::string pending_report;
@@ -191,11 +212,72 @@ class Rank::Impl {
       reports_->Submit();
       reports_->Flush();
     }
+    EndSave(sequence_->step());
     SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-    save_error_ = state_.Save(sequence_->step(), updates_.skipped(), pending_report,
-                              text_.TakenAfter(sequence_->step()), sequence_->is_final());
-    sequence_->Saved(save_error_.empty());
+    TrainingState::Saving saving{.step = sequence_->step(),
+                                 .skipped = updates_.skipped(),
+                                 .pending_report = pending_report,
+                                 .taken = text_.TakenAfter(sequence_->step())};
+    saves_beside_ = state_.saves_beside() && !sequence_->is_final();
+    if (saves_beside_) {
+      state_.CopyState();
+      saving.stall = SecondsSince(begun);
+      state_.BeginSave(saving);
+      sequence_->Saved(true);
+    } else {
+      save_error_ = state_.Save(saving, sequence_->is_final());
+      sequence_->Saved(save_error_.empty());
+    }
     Lap();
+  }
+
+  // Before a run that copies the state after `step`: the save before it reads what that one overwrites.
+  void MakeWayForSave(int64_t step) {
+    const auto begun = std::chrono::steady_clock::now();
+    EndSave(step);
+    save_.wait_seconds = SecondsSince(begun);
+    save_.answers = sequence_->checkpoint_wanted() ? std::make_optional(requests_.Finish()) : std::nullopt;
+  }
+
+  // A run that copied the state after `applied` has ended, and that step is reported but for what is in
+  // metrics.jsonl soon: that comes before the checkpoint.
+  void BeginSave(int64_t applied) {
+    const auto begun = std::chrono::steady_clock::now();
+    reports_->Flush();
+    state_.BeginSave({.step = applied,
+                      .skipped = updates_.skipped(),
+                      .taken = text_.TakenAfter(applied),
+                      .stall = save_.wait_seconds + SecondsSince(begun)});
+    if (std::optional<std::vector<uint64_t>> ids = std::exchange(save_.answers, std::nullopt)) {
+      state_.WhenSaved([this, ids = *ids](const std::string& error) { Answer(ids, error); });
+    }
+  }
+
+  static double SecondsSince(std::chrono::steady_clock::time_point begun) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  }
+
+  // Waits for the save that is written beside training; `step` waits. All ranks come here between the same
+  // two decisions. False: it failed, and its step is to be saved again.
+  bool EndSave(int64_t step) {
+    if (!state_.saves_beside()) {
+      return true;
+    }
+    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
+    const SaveThread::Ended ended = state_.AwaitSave(step);
+    return ended.error.empty() || !sequence_->SaveFailed(ended.step);
+  }
+
+  // What the ranks have acted on, with the outcome of the newest save.
+  void AnswerWhenSaved() {
+    const std::vector<uint64_t> ids = requests_.Finish();
+    if (!HasDirectory()) {
+      Answer(ids, kNoDirectory);
+    } else if (state_.saves_beside() && !sequence_->is_final()) {
+      state_.WhenSaved([this, ids](const std::string& error) { Answer(ids, error); });
+    } else {
+      Answer(ids, save_error_);
+    }
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
@@ -288,6 +370,10 @@ class Rank::Impl {
       reports_->Applied(record);
       if (record.run.computed > 0) {
         reports_->Submit();
+        // Where the job is to stop, nothing is saved of steps that are not to be applied.
+        if (record.run.kind == RunKind::kTrainSave && nonfinite_step_ == 0) {
+          BeginSave(record.run.applied);
+        }
       } else {
         // An update of its own is time of its step, whatever follows.
         reports_->AddSeconds(record.seconds + std::exchange(idle_seconds_, 0));
@@ -354,6 +440,7 @@ class Rank::Impl {
     while (executor_.in_flight() > 0) {
       Await();
     }
+    EndSave(step());  // a job with other data goes on from it
     reports_->Submit();
     reports_->Flush();
     throw UserError(absl::StrCat("data: no target of the last ", kMostWithoutTargets,
@@ -367,6 +454,7 @@ class Rank::Impl {
     while (executor_.in_flight() > 0) {
       Await();
     }
+    EndSave(step());                            // the job that is mended goes on from it
     if (sequence_->step() < nonfinite_step_) {  // the update that skips it also says where they are
       Issue({.kind = RunKind::kUpdate, .applied = nonfinite_step_});
       Await();
@@ -457,7 +545,13 @@ class Rank::Impl {
   int64_t first_skipped_ = 0;      // step; 0: none
   int without_targets_ = 0;        // of the newest steps, how many in a row have no target that counts
   int64_t nonfinite_step_ = 0;     // whose gradients were not finite, where the job is to stop then
-  std::string save_error_;         // of the newest save; empty: it succeeded
+  std::string save_error_;         // of the newest save that training waited for; empty: it succeeded
+  bool saves_beside_ = false;      // a save began beside training, and no request was answered since
+  // Of the run of train_save that was issued last.
+  struct {
+    double wait_seconds = 0;                       // for the save before it
+    std::optional<std::vector<uint64_t>> answers;  // requests that it is for
+  } save_;
 
   RankText text_;
   const std::string kernels_digest_;

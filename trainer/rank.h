@@ -49,7 +49,8 @@ struct RankConfig {
 // * where norms are wanted, before the first report: the table in whose order they come;
 // * reports, in step order, on the reporter's thread, which must not be blocked;
 // * before its report, likewise, a warning at the first step whose gradients are not finite;
-// * checkpoints, and warnings of them.
+// * checkpoints, and warnings of them, on the thread that saves where that is another.
+// Answers to requests for a checkpoint come on that thread, too.
 using SendToWorker = std::function<void(v1::FromTrainer message)>;
 
 enum class RankOutcome : uint8_t {
@@ -69,6 +70,8 @@ struct RankCommunicators {
   comm::CommunicatorFactory& factory;
   // For tensors of the host: reports, and checkpoints while no report is in progress.
   comm::Communicator& report;
+  // Likewise for checkpoints that are written beside training; null where the job saves none.
+  comm::Communicator* save = nullptr;
 };
 
 // One rank's whole life with the communicators that it is given: of threads in tests; of Gloo, and on GPUs of

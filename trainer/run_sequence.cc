@@ -28,6 +28,11 @@ bool RunSequence::SaveDue(int64_t step) const {
          (options_.checkpoint_every > 0 && step % options_.checkpoint_every == 0);
 }
 
+bool RunSequence::SavesBeside(int64_t step) const {
+  return options_.saves_beside && SaveDue(step) && !stop_wanted_ && step < options_.last_step &&
+         !ValidationDue(step) && profiles_.next() == Recording::kNone;
+}
+
 RunSequence::Next RunSequence::Decide(int in_flight) const {
   if (computed_ == applied_) {
     return DecideAtBoundary(in_flight);
@@ -36,6 +41,14 @@ RunSequence::Next RunSequence::Decide(int in_flight) const {
   const Recording recording = profiles_.next();
   if (in_flight > 0 && recording_) {
     return {Action::kDrain, {}};
+  }
+  if (SavesBeside(computed_)) {
+    // What any of the runs in flight agrees on is answered by this save. A save that is still to be written
+    // reads what this one overwrites.
+    if (in_flight > 0 && (checkpoint_wanted_ || saves_)) {
+      return {Action::kDrain, {}};
+    }
+    return {Action::kIssue, {.kind = RunKind::kTrainSave, .applied = computed_, .computed = computed_ + 1}};
   }
   if (computed_ >= options_.last_step || checkpoint_wanted_ || stop_wanted_ || ValidationDue(computed_) ||
       SaveDue(computed_)) {
@@ -81,11 +94,26 @@ void RunSequence::Issued(const Run& run) {
   applied_ = run.applied > 0 ? run.applied : applied_;
   computed_ = run.computed > 0 ? run.computed : computed_;
   recording_ = run.recording != Recording::kNone;
+  saves_ = run.kind == RunKind::kTrainSave;
+  if (run.kind == RunKind::kTrainSave) {
+    Saved(true);
+    checkpoint_wanted_ = false;
+  }
 }
 
 void RunSequence::Saved(bool succeeded) {
   saved_step_ = applied_;
   save_failed_ = !succeeded;
+}
+
+bool RunSequence::SaveFailed(int64_t step) {
+  if (saved_step_ != step || step != applied_) {
+    return false;
+  }
+  const bool again = checkpoint_wanted_ || is_final();
+  saved_step_ = again ? -1 : step;
+  save_failed_ = !again;
+  return again;
 }
 
 void RunSequence::Ended(const Agreed& agreed) {

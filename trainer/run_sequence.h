@@ -12,9 +12,10 @@ namespace tandem::trainer {
 // agreed on, never by what one rank sees alone. Pure: no clock, no device.
 //
 // Step s is computed by one run (its gradients and their norm) and applied by a later one (its optimizer
-// steps): the next step's run, or `update` where something needs the weights of step s in between.
+// steps): the next step's run, or `update` where something needs the weights of step s in between. A save
+// does not where the next step's run can copy what it applies to the host (train_save).
 
-enum class RunKind : uint8_t { kTrain, kBegin, kUpdate, kValidate };
+enum class RunKind : uint8_t { kTrain, kBegin, kUpdate, kValidate, kTrainSave };
 
 struct Run {
   RunKind kind = RunKind::kTrain;
@@ -31,6 +32,7 @@ struct SequenceOptions {
   int64_t validate_every = 0;    // 0: never
   int64_t checkpoint_every = 0;  // 0: only at the end and on request
   bool has_directory = false;    // without one nothing is saved
+  bool saves_beside = false;     // there are runs of train_save
 };
 
 // What the ranks have agreed on with one norm.
@@ -49,6 +51,7 @@ class RunSequence {
     kValidate,  // the weights of step(), until that makes way; nothing is in flight; call Validated at its
                 // end
     kSave,      // the state of step(); nothing is in flight; call Saved
+                // (a run of kind kTrainSave saves what it applies, and answers what was asked for)
     kAnswer,    // what was asked for is done; call Answered
     kStop,      // on request: step() is applied, and saved where there is a directory
     kFinish,    // every step is applied, and the last one validated
@@ -70,6 +73,9 @@ class RunSequence {
   void Validated() { validated_step_ = applied_; }
   // A save that has failed is tried again where another request comes for the same step.
   void Saved(bool succeeded);
+  // A save of `step` that was written beside what followed, and counted as one that had succeeded, has
+  // failed. All ranks call it between the same two decisions. Returns whether that step is to be saved again.
+  bool SaveFailed(int64_t step);
   void Answered() { checkpoint_wanted_ = false; }
 
   // Which request the recorded run belongs to; it has ended.
@@ -82,6 +88,9 @@ class RunSequence {
   // there is none, so that one waits.
   bool validation_makes_way() const { return stop_wanted_ || (checkpoint_wanted_ && applied_ > 0); }
 
+  // A checkpoint was asked for that no save and no answer has followed.
+  bool checkpoint_wanted() const { return checkpoint_wanted_; }
+
   int64_t step() const { return applied_; }  // applied, as issued
   // Nothing follows a save at step(), so it must succeed.
   bool is_final() const { return stop_wanted_ || applied_ >= options_.last_step; }
@@ -89,6 +98,8 @@ class RunSequence {
  private:
   bool ValidationDue(int64_t step) const;
   bool SaveDue(int64_t step) const;
+  // Whether that is a run's that computes the step behind it, so that no run of its own need apply it.
+  bool SavesBeside(int64_t step) const;
   Next DecideAtBoundary(int in_flight) const;
 
   const SequenceOptions options_;
@@ -100,6 +111,7 @@ class RunSequence {
   bool checkpoint_wanted_ = false;
   bool stop_wanted_ = false;
   bool recording_ = false;  // the run issued last
+  bool saves_ = false;      // likewise
   ProfileQueue profiles_;
   std::set<uint64_t> agreed_profiles_;
 };

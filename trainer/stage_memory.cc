@@ -17,13 +17,22 @@ using schedules::Operand;
 using schedules::Program;
 
 StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& device,
-                         std::shared_ptr<device::Region> arena, bool fill_with_nan)
-    : arena_(device, std::move(arena), fill_with_nan), host_(device, device.ReserveHost(stage.host_bytes)) {
+                         std::shared_ptr<device::Region> arena, bool fill_with_nan,
+                         std::shared_ptr<device::Region> saved)
+    : arena_(device, std::move(arena), fill_with_nan),
+      host_(device, device.ReserveHost(stage.saved_at)),
+      saved_at_(stage.saved_at) {
+  if (saved != nullptr) {
+    saved_.emplace(device, std::move(saved));
+  }
   device.Fill(arena_.all().begin, 0, stage.persistent_bytes);
 }
 
 device::Memory StageMemory::At(const Buffer& buffer, int element) const {
   const int64_t offset = buffer.address + element * schedules::RingStride(buffer);
+  if (schedules::IsSaved(buffer.kind)) {
+    return saved_.value().At(offset - saved_at_, buffer.bytes.bound);
+  }
   return schedules::IsHost(buffer.kind) ? host_.At(offset, buffer.bytes.bound)
                                         : arena_.At(offset, buffer.bytes.bound);
 }
@@ -72,6 +81,20 @@ std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMe
     }
   }
   return states;
+}
+
+std::vector<checkpoint::CopiedMemory> SavedOf(const plan::JobPlan& plan, const StageMemory& memory) {
+  std::vector<checkpoint::CopiedMemory> saved;
+  const std::vector<schedules::Buffer>& buffers = plan.stage.train.buffers;
+  for (const schedules::Buffer& from : buffers) {
+    for (const schedules::Buffer& to : buffers) {
+      if (schedules::IsSaved(to.kind) && to.kind == schedules::HostCopyOf(from.kind) &&
+          to.subject == from.subject) {
+        saved.push_back({.from = memory.At(from), .to = memory.At(to)});
+      }
+    }
+  }
+  return saved;
 }
 
 std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory) {

@@ -230,7 +230,7 @@ class TrainerProcess {
                                               .job = assignment.id().job_id(),
                                               .spec_digest = jobspec::Digest(assignment.resolved()),
                                               .resume_from = assignment.resume_from()},
-                                   RankCommunicators{*communicators_, *factory_, *report_},
+                                   RankCommunicators{*communicators_, *factory_, *report_, save_.get()},
                                    platform::SystemFiles(), requests_, **page_, *backend_,
                                    [this](v1::FromTrainer message) { outbox_->Push(std::move(message)); });
     running_ = rank_.get();
@@ -239,6 +239,9 @@ class TrainerProcess {
     }
     std::vector<comm::Communicator*> watched = communicators_->all();
     watched.push_back(report_.get());
+    if (save_ != nullptr) {
+      watched.push_back(save_.get());
+    }
     watch_ = std::make_unique<comm::Watchdog>(
         *heartbeat_, watched, kHeartbeat,
         [this](const std::exception_ptr& error) { FailHungCollective(error); });
@@ -270,7 +273,8 @@ class TrainerProcess {
     return listed;
   }
 
-  // Joins the groups that the programs use, in the order that all ranks share, and the host's for reports.
+  // Joins the groups that the programs use, in the order that all ranks share, and the host's for reports and
+  // saves.
   void Connect(const std::vector<comm::Membership>& memberships) {
     const comm::Rendezvous rendezvous{
         .store = store_, .data_address = start_.data_address(), .timeout = kCollectiveTimeout};
@@ -284,11 +288,17 @@ class TrainerProcess {
       throw std::logic_error(absl::StrCat("rank ", start_.rank(), " is in no group ", kReportGroup));
     }
     report_ = host_factory_->Make(*report, nullptr);
+    const auto beside_report = [&](const std::string& name) {
+      comm::Membership group = *report;
+      group.group = name;
+      group.prefix = name + "/";
+      return host_factory_->Make(group, nullptr);
+    };
+    if (!plan_.train.checkpoint.directory.empty()) {
+      save_ = beside_report("save");
+    }
     if (backend_->needs_watchdog()) {
-      comm::Membership heartbeat = *report;
-      heartbeat.group = "heartbeat";
-      heartbeat.prefix = "heartbeat/";
-      heartbeat_ = host_factory_->Make(heartbeat, nullptr);
+      heartbeat_ = beside_report("heartbeat");
     }
   }
 
@@ -358,6 +368,7 @@ class TrainerProcess {
   std::unique_ptr<comm::CommunicatorFactory> host_factory_;  // for those of the host
   std::unique_ptr<comm::Communicators> communicators_;
   std::unique_ptr<comm::Communicator> report_;
+  std::unique_ptr<comm::Communicator> save_;       // null: the job saves no checkpoints
   std::unique_ptr<comm::Communicator> heartbeat_;  // null: nothing to watch
   std::unique_ptr<Rank> rank_;
   std::atomic<Rank*> running_{nullptr};  // rank_, for other threads

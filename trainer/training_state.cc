@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/training_state.h"
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <stdexcept>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "checkpoint/source_files.h"
 #include "jobspec/model_function.h"
@@ -24,6 +26,7 @@
 #include "trainer/data_position.h"
 #include "trainer/directory_error.h"
 #include "trainer/failure.h"
+#include "trainer/host_room.h"
 #include "trainer/job_start.h"
 #include "trainer/on_rank_zero.h"
 #include "trainer/resume_checks.h"
@@ -88,6 +91,7 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
     : plan_(plan),
       config_(config),
       report_(communicators.report),
+      save_(communicators.save),
       self_{.job = config.job,
             .name = plan.train.name,
             .attempt = config.attempt,
@@ -99,16 +103,20 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
       data_content_digest_(text.content_digest()),
       send_(std::move(send)),
       units_(MakeUnits(plan, config.rank, backend)),
+      saved_(communicators.save == nullptr
+                 ? SharedRoom{}
+                 : ReserveTogether(communicators.report, backend.device(), self_.host,
+                                   plan.stage.host_bytes - plan.stage.saved_at)),
       memory_(plan.stage, backend.device(),
               communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),
-              config.executor.fill_with_nan),
+              config.executor.fill_with_nan, saved_.region),
       states_(StatesOf(plan, memory_)),
       updated_states_(UpdatedStatesOf(plan, memory_)),
       arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
               updated_states_, plan::TopologyOf(plan, config.rank).saves_states()) {}
 
 TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
-                                         std::function<void(std::exception_ptr)> lost,
+                                         const std::function<void(std::exception_ptr)>& lost,
                                          const std::function<void()>& moved) {
   JobStart job = StartJob(
       files_, report_,
@@ -130,7 +138,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
        .states = NamesOf(updated_states_)},
       lease,
       {.lost =
-           [lost = std::move(lost)](const std::string& reason) {
+           [lost](const std::string& reason) {
              lost(std::make_exception_ptr(checkpoint::DirectoryLost(reason)));
            },
        .moved = moved});
@@ -162,6 +170,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
     canaries_->Plant();
   }
   segments_ = ContinueData(job.from.path.empty() ? checkpoint::Info() : job.from.info, data_).segments;
+  PrepareSaves(lost);
   start.data = segments_.back();
   if (!job.from.path.empty()) {
     start.step = job.from.info.step;
@@ -258,12 +267,60 @@ void TrainingState::CheckCanaries(int64_t step) const {
   }
 }
 
-std::string TrainingState::Save(int64_t step, int64_t skipped, const std::string& pending_report,
-                                const std::vector<int64_t>& taken, bool is_final) {
-  const auto committed = [&](const checkpoint::Saved& now) { Send(now, step); };
+void TrainingState::PrepareSaves(std::function<void(std::exception_ptr)> failed) {
+  if (memory_.saves()) {
+    copies_ =
+        std::make_unique<checkpoint::ShardCopies>(device_, arrays_.owned_shards(), SavedOf(plan_, memory_));
+    thread_ = std::make_unique<SaveThread>(std::move(failed));
+  } else if (!saved_.refused.empty()) {
+    const std::string message =
+        absl::StrCat("training stands still while checkpoints are written: ", saved_.refused);
+    platform::Log(platform::LogLevel::kWarning, message);
+    if (config_.rank == 0) {
+      Send(WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, 0, "", message));
+    }
+  }
+}
+
+std::string TrainingState::Save(const Saving& saving, bool is_final) {
+  return Write(report_, saving, arrays_.owned_shards(), is_final);
+}
+
+void TrainingState::BeginSave(const Saving& saving) {
+  thread_->Begin(saving.step, [this, saving] {
+    try {
+      return Write(*save_, saving, copies_->shards(), /*is_final=*/false);
+    } catch (const comm::CommError&) {
+      throw InstructionError(std::current_exception(), saving.step, "save", save_->name());
+    }
+  });
+}
+
+SaveThread::Ended TrainingState::AwaitSave(int64_t step) {
+  const auto begun = std::chrono::steady_clock::now();
+  SaveThread::Ended ended = thread_->Await();
+  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  if (waited < 2 * longest_wait_ || step == ended.step) {
+    return ended;
+  }
+  longest_wait_ = waited;
+  const std::string message = absl::StrFormat(
+      "step %d waited %.0f s for the end of the save of step %d; save less often, or to a faster disk", step,
+      waited, ended.step);
+  platform::Log(platform::LogLevel::kWarning, message);
+  if (config_.rank == 0) {
+    Send(WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, step, "", message));
+  }
+  return ended;
+}
+
+std::string TrainingState::Write(comm::Communicator& comm, const Saving& saving,
+                                 const std::vector<checkpoint::Shard>& shards, bool is_final) {
+  const int64_t step = saving.step;
+  const auto committed = [&](const checkpoint::Saved& now) { Send(now, saving); };
   checkpoint::Saved saved;
   try {
-    saved = checkpoint::Save(files_, report_, folder_, plan_.train.checkpoint.keep, self_,
+    saved = checkpoint::Save(files_, comm, folder_, plan_.train.checkpoint.keep, self_,
                              {.step = step,
                               .attempt = config_.attempt,
                               .job = config_.job,
@@ -276,11 +333,11 @@ std::string TrainingState::Save(int64_t step, int64_t skipped, const std::string
                               .training = TrainingText(plan_),
                               .global_batch_size = SequencesPerStep(plan_),
                               .sequence_length = plan_.batch.sequence_length,
-                              .data = SegmentsUpTo(segments_, taken),
-                              .skipped_steps = skipped,
+                              .data = SegmentsUpTo(segments_, saving.taken),
+                              .skipped_steps = saving.skipped,
                               .origin = origin_,
-                              .pending_report = pending_report},
-                             arrays_.owned_shards(), whole_, committed);
+                              .pending_report = saving.pending_report},
+                             shards, whole_, committed);
   } catch (const checkpoint::DirectoryLost&) {
     throw;
   } catch (const checkpoint::CheckpointError& error) {  // every rank gets one: all go on, or all stop
@@ -319,14 +376,17 @@ void TrainingState::Send(const v1::CheckpointWarning& warning) const {
   send_(std::move(message));
 }
 
-void TrainingState::Send(const checkpoint::Saved& saved, int64_t step) const {
+void TrainingState::Send(const checkpoint::Saved& saved, const Saving& saving) const {
   v1::FromTrainer message;
   v1::CheckpointCommitted& committed = *message.mutable_checkpoint();
-  committed.set_step(step);
+  committed.set_step(saving.step);
   committed.set_path(saved.path);
   committed.set_bytes(saved.bytes);
   committed.set_manifest_digest(saved.manifest_digest);
   committed.set_seconds(saved.seconds);
+  if (saving.stall.has_value()) {
+    committed.set_stall_seconds(*saving.stall);
+  }
   committed.mutable_removed_steps()->Add(saved.removed_steps.begin(), saved.removed_steps.end());
   send_(std::move(message));
 }

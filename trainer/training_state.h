@@ -16,6 +16,7 @@
 #include "checkpoint/lease.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/parameter_arrays.h"
+#include "checkpoint/shard_copies.h"
 #include "checkpoint/whole_steps.h"
 #include "comm/communicator.h"
 #include "data/loader.h"
@@ -25,7 +26,9 @@
 #include "platform/files.h"
 #include "tandem/v1/state.pb.h"
 #include "trainer/canaries.h"
+#include "trainer/host_room.h"
 #include "trainer/rank.h"
+#include "trainer/save_thread.h"
 #include "trainer/stage_memory.h"
 #include "trainer/start_weights.h"
 
@@ -53,20 +56,42 @@ class TrainingState {
   };
 
   // Collective: initial weights, or those of a checkpoint, which are then published to the programs. Holds
-  // the lease of the checkpoint directory in `lease`, where there is one; `lost` is called on the lease's
-  // thread when the directory gets another owner, and `moved` on this one whenever the ranks have read
-  // another part of a checkpoint, or looked at another one. Throws UserError, CheckpointError, CommError.
-  Start Load(checkpoint::HeldLease& lease, std::function<void(std::exception_ptr)> lost,
+  // the lease of the checkpoint directory in `lease`, where there is one; `lost` is called when the directory
+  // gets another owner, on the lease's thread or the one that saves, and `moved` on this one whenever the
+  // ranks have read another part of a checkpoint, or looked at another one. Throws UserError,
+  // CheckpointError, CommError.
+  Start Load(checkpoint::HeldLease& lease, const std::function<void(std::exception_ptr)>& lost,
              const std::function<void()>& moved);
 
-  // Collective: a checkpoint of the state after `step`, with the steps that were skipped, and rank 0's report
-  // of `step` where its validation is still to come. One that fails
-  // while there are more to come is reported, and training goes on: a full disk may be emptied, and the
-  // checkpoint before this one is still there. Returns the error; empty: none. Throws it where this was the
-  // last (is_final), and DirectoryLost.
-  // taken: windows of each training text by then.
-  std::string Save(int64_t step, int64_t skipped, const std::string& pending_report,
-                   const std::vector<int64_t>& taken, bool is_final);
+  // A checkpoint of the state after a step.
+  struct Saving {
+    int64_t step = 0;
+    int64_t skipped = 0;         // of the steps up to it
+    std::string pending_report;  // rank 0's of `step`, where its validation is still to come
+    std::vector<int64_t> taken;  // windows of each training text by then
+    // Seconds for which training stood still; none: as long as the save takes.
+    std::optional<double> stall = std::nullopt;
+  };
+
+  // Collective. A save that fails while there are more to come is reported, and training goes on: a full disk
+  // may be emptied, and the checkpoint before this one is still there. Returns the error; empty: none. Throws
+  // it where this was the last (is_final), and DirectoryLost. No other save is in progress.
+  std::string Save(const Saving& saving, bool is_final);
+
+  // Whether saves that are not the last are written beside training: the same on all ranks, after Load.
+  bool saves_beside() const { return thread_ != nullptr; }
+  // Copies the state to the host, where BeginSave finds it. No run is in flight, and no save in progress.
+  void CopyState() { copies_->Copy(); }
+  // Collective, as Save where it is not the last, of what CopyState or a run of train_save has copied: a
+  // thread writes it, and sends what there is to say of it. What Save would throw is what AwaitSave throws,
+  // and goes to `lost` of Load. Until it has ended nothing may copy the state again.
+  void BeginSave(const Saving& saving);
+  // As SaveThread's. A wait of 10 s, and each that is twice the longest before it, is reported with `step`,
+  // which waits.
+  SaveThread::Ended AwaitSave(int64_t step);
+  // Waits for the save in progress, as SaveThread's destructor does. The last call.
+  void EndSaves() { thread_.reset(); }
+  void WhenSaved(SaveThread::OnSaved then) { thread_->WhenSaved(std::move(then)); }
 
   // After a run of that step; the run behind it may be in flight, and may have written them. Throws
   // InstructionError where the job asks for canaries and one is gone.
@@ -84,14 +109,19 @@ class TrainingState {
   void ReplaceSource(const std::string& field, const std::string& weights);
   void ReplaceSourceOfOther(const std::string& step);
   void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
+  void PrepareSaves(std::function<void(std::exception_ptr)> failed);
+  // Of `shards`, which are the state after the step.
+  std::string Write(comm::Communicator& comm, const Saving& saving,
+                    const std::vector<checkpoint::Shard>& shards, bool is_final);
   void Send(const v1::CheckpointWarning& warning) const;
-  void Send(const checkpoint::Saved& saved, int64_t step) const;
+  void Send(const checkpoint::Saved& saved, const Saving& saving) const;
   // Reports a problem of the save of that step.
   void Warn(v1::CheckpointProblem problem, int64_t step, const std::string& message) const;
 
   const plan::JobPlan& plan_;
   const RankConfig& config_;
   comm::Communicator& report_;
+  comm::Communicator* const save_;
   const checkpoint::Owner self_;
   platform::Files& files_;
   device::Device& device_;
@@ -102,6 +132,7 @@ class TrainingState {
   const SendToWorker send_;
 
   const std::vector<fsdp::UnitShard> units_;
+  const SharedRoom saved_;  // what saves beside training are written from
   const StageMemory memory_;
   const std::vector<fsdp::StateMemory> states_;
   std::unique_ptr<const Canaries> canaries_;  // where the job asks for them
@@ -111,6 +142,11 @@ class TrainingState {
   std::optional<checkpoint::Origin> origin_;  // of the weights
   checkpoint::JobFolder folder_;              // the checkpoint directory, as this rank sees it
   checkpoint::WholeSteps whole_;              // of the checkpoint directory; rank 0
+  double longest_wait_ = 5;                   // seconds; of those that were reported, or half of the least
+  // Null: saves are not written beside training. While one is in progress, its thread uses the copies and,
+  // alone, not_removed_ and whole_.
+  std::unique_ptr<checkpoint::ShardCopies> copies_;
+  std::unique_ptr<SaveThread> thread_;  // the last: it uses the others
 };
 
 }  // namespace tandem::trainer

@@ -134,7 +134,10 @@ void ApplyToJob(const v1::Event& event, JobEntry& entry) {
     record.set_last_step(event.checkpoint().step());
     *record.mutable_last_saved() = event.time();
     record.set_bytes(record.bytes() + event.checkpoint().bytes());
-    record.set_seconds(record.seconds() + event.checkpoint().seconds());
+    const v1::CheckpointCommitted& saved = event.checkpoint();
+    const double stalled = record.has_stall_seconds() ? record.stall_seconds() : record.seconds();
+    record.set_stall_seconds(stalled + (saved.has_stall_seconds() ? saved.stall_seconds() : saved.seconds()));
+    record.set_seconds(record.seconds() + saved.seconds());
     if (event.checkpoint().step() > entry.job.last_step()) {
       entry.job.set_last_step(event.checkpoint().step());
     }

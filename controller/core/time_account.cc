@@ -34,7 +34,9 @@ v1::TimeAccount AccountTime(const v1::Job& job, const StepTotals& totals, absl::
     out.set_lost(stepped * static_cast<double>(lost) / static_cast<double>(totals.steps));
   }
   out.set_stepping(stepped - out.lost());
-  out.set_checkpoints(std::min(job.checkpoints().seconds(), running - stepped));
+  const v1::CheckpointRecord& saves = job.checkpoints();
+  out.set_checkpoints(
+      std::min(saves.has_stall_seconds() ? saves.stall_seconds() : saves.seconds(), running - stepped));
   out.set_other(running - stepped - out.checkpoints());
   return out;
 }

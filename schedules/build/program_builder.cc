@@ -29,7 +29,12 @@ class StageBuilder {
     if (!validate.empty()) {
       stage.validate = Order("validate", validate, options_.num_validation_microbatches, {});
     }
-    Program* const programs[] = {&stage.train, &stage.begin, &stage.update, &stage.validate};
+    if (options_.saves) {
+      stage.train_save = Order("train_save", train, options_.num_microbatches,
+                               {.update = true, .gradients = true, .saves = true});
+    }
+    Program* const programs[] = {&stage.train, &stage.begin, &stage.update, &stage.validate,
+                                 &stage.train_save};
 
     int64_t budget = options_.budget_bytes;
     for (const Program* program : programs) {
@@ -46,10 +51,15 @@ class StageBuilder {
     stage.persistent_bytes = persistent_.arena;
     for (Program* program : programs) {
       const VectorClocks clocks = InsertWaits(budget, *program);
-      const PersistentBytes ends = PlaceLocals(clocks, persistent_, budget,
-                                               program == &stage.begin ? &stage.train : nullptr, *program);
+      const bool is_like_train = program == &stage.begin || program == &stage.train_save;
+      const PersistentBytes ends =
+          PlaceLocals(clocks, persistent_, budget, is_like_train ? &stage.train : nullptr, *program);
       stage.arena_bytes = std::max(stage.arena_bytes, ends.arena);
       stage.host_bytes = std::max(stage.host_bytes, ends.host);
+    }
+    stage.saved_at = stage.host_bytes;
+    for (Program* program : programs) {
+      stage.host_bytes = std::max(stage.host_bytes, PlaceSaved(stage.saved_at, program->buffers));
     }
     return stage;
   }

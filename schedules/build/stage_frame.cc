@@ -33,6 +33,7 @@ class Builder {
     frame_.norm = Communicator(options_.norm_group, "norm", false);
     AddCounts();
     AddRings();
+    AddSaved();
     return std::move(frame_);
   }
 
@@ -75,6 +76,9 @@ class Builder {
     frame_.reduce = StreamNamed("reduce");
     frame_.host_to_device = StreamNamed("host-to-device", true);
     frame_.device_to_host = StreamNamed("device-to-host", true);
+    if (options_.saves) {
+      frame_.save = StreamNamed("save");
+    }
     for (const Node& node : outline_.nodes) {
       frame_.node_streams.push_back(StreamNamed(node.stream));
       frame_.node_communicators.push_back(node.group.empty() ? -1
@@ -170,6 +174,28 @@ class Builder {
         frame_.counts = Communicator(options_.norm_group, "counts", false);
         frame_.counts_bytes +=
             outline_.states.at(state.counter).bytes * options_.dense.inner * options_.dense.outer;
+      }
+    }
+  }
+
+  // Where the host has what a checkpoint holds. Of frozen units, too, which no instruction copies.
+  void AddSaved() {
+    frame_.host_states.assign(outline_.states.size(), -1);
+    if (!options_.saves) {
+      return;
+    }
+    const auto saved = [&](BufferId of) {
+      const Buffer buffer = frame_.buffers[of];
+      return Add(absl::StrCat(buffer.name, " (saved)"), HostCopyOf(buffer.kind), buffer.subject,
+                 buffer.bytes.bound, buffer.parts);
+    };
+    for (UnitFrame& unit : frame_.units) {
+      unit.host_weights = saved(unit.weights);
+      unit.host_optimizer_state = unit.optimizer_state < 0 ? -1 : saved(unit.optimizer_state);
+    }
+    for (size_t state = 0; state < outline_.states.size(); ++state) {
+      if (outline_.states[state].counter >= 0) {
+        frame_.host_states[state] = saved(frame_.states[state]);
       }
     }
   }

@@ -44,6 +44,8 @@ struct UnitFrame {
   BufferId norm_terms = -1;
   BufferId update_norms = -1;
   BufferId host_update_norms = -1;
+  BufferId host_weights = -1;  // both of a job that saves
+  BufferId host_optimizer_state = -1;
   CommunicatorId gather = -1;  // -1, both: the rank is alone on the axis
   CommunicatorId reduce = -1;
   CommunicatorId outer_gather = -1;
@@ -60,6 +62,7 @@ struct StageFrame {
 
   std::vector<UnitFrame> units;
   std::vector<BufferId> states;
+  std::vector<BufferId> host_states;  // -1: not saved
   std::vector<BufferId> losses;       // value → ring, -1: not a loss
   std::vector<BufferId> host_losses;  // same
   BufferId inputs = -1;
@@ -74,6 +77,7 @@ struct StageFrame {
   StreamId reduce = -1;
   StreamId host_to_device = -1;
   StreamId device_to_host = -1;
+  StreamId save = -1;  // -1: the job does not save
   StreamId outer = -1;
   StreamId host = -1;
   StreamId send = -1;

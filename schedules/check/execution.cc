@@ -131,6 +131,7 @@ void Execution::Run(const Instruction& in) {
     case Opcode::kLoadInputs:
     case Opcode::kLoadBatch:
     case Opcode::kReport:
+    case Opcode::kSnapshot:
       Copy(in.operands);
       break;
     case Opcode::kForward:

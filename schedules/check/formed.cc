@@ -89,7 +89,8 @@ class FormedRule {
   // Where nodes find parameters and put gradients, the layout of the unit puts them too.
   std::string CheckUnitParts(const Buffer& buffer) const {
     const Unit& unit = outline_.units[buffer.subject];
-    const bool moments = buffer.kind == BufferKind::kOptimizerState;
+    const bool moments =
+        buffer.kind == BufferKind::kOptimizerState || buffer.kind == BufferKind::kHostOptimizerState;
     if (buffer.parts.empty() || moments) {
       return "";
     }
@@ -218,9 +219,9 @@ class FormedRule {
                                       program_.streams[in.stream].name, ", which may touch only rings"));
       }
     }
-    return in.opcode == Opcode::kReport ? CheckReport(i)
-           : in.opcode == Opcode::kFill ? CheckFill(i)
-                                        : CheckShapes(i);
+    return in.opcode == Opcode::kReport || in.opcode == Opcode::kSnapshot ? CheckCopies(i)
+           : in.opcode == Opcode::kFill                                   ? CheckFill(i)
+                                                                          : CheckShapes(i);
   }
 
   absl::Status CheckCommunicator(int i) {
@@ -301,7 +302,8 @@ class FormedRule {
   }
 
   // As many reads as writes, of the same subjects and sizes.
-  absl::Status CheckReport(int i) const {
+  absl::Status CheckCopies(int i) const {
+    const bool saves = program_.instructions[i].opcode == Opcode::kSnapshot;
     const std::vector<Operand>& operands = program_.instructions[i].operands;
     const size_t half = operands.size() / 2;
     for (size_t k = 0; k < half; ++k) {
@@ -309,12 +311,9 @@ class FormedRule {
       const Operand& to = operands[half + k];
       const Buffer& source = program_.buffers[from.buffer];
       const Buffer& copy = program_.buffers[to.buffer];
-      const BufferKind host = source.kind == BufferKind::kLosses        ? BufferKind::kHostLosses
-                              : source.kind == BufferKind::kUpdateNorms ? BufferKind::kHostUpdateNorms
-                              : source.kind == BufferKind::kOutcome     ? BufferKind::kHostOutcome
-                                                                        : source.kind;
+      const BufferKind host = HostCopyOf(source.kind);
       if (from.role != Role::kSource || to.role != Role::kCopy || from.mode != Mode::kReads ||
-          to.mode != Mode::kWrites || copy.kind != host || host == source.kind ||
+          to.mode != Mode::kWrites || copy.kind != host || host == source.kind || IsSaved(host) != saves ||
           source.subject != copy.subject || from.part != to.part ||
           source.parts.size() != copy.parts.size() || BytesOf(to) < BytesOf(from)) {
         return Violation(kFormed, outline_, program_, i,

@@ -201,8 +201,8 @@ class MeantRule {
 
 absl::Status CheckMeant(const Outline& undivided, const BuildOptions& options, absl::Span<const Stage> stages,
                         absl::Span<const StagePrograms* const> programs) {
-  for (const auto member :
-       {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
+  for (const auto member : {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update,
+                            &StagePrograms::validate, &StagePrograms::train_save}) {
     std::vector<const Program*> of_name;
     for (const StagePrograms* stage : programs) {
       of_name.push_back(&(stage->*member));
@@ -213,10 +213,14 @@ absl::Status CheckMeant(const Outline& undivided, const BuildOptions& options, a
     }
     Symbols symbols;
     Reference reference(undivided, options, symbols);
-    if (member == &StagePrograms::train || member == &StagePrograms::update) {
+    const bool saves = member == &StagePrograms::train_save;
+    if (member == &StagePrograms::train || member == &StagePrograms::update || saves) {
       reference.Update();
     }
-    if (member == &StagePrograms::train || member == &StagePrograms::begin) {
+    if (saves) {
+      reference.Save();
+    }
+    if (member == &StagePrograms::train || member == &StagePrograms::begin || saves) {
       reference.Step();
     }
     if (member == &StagePrograms::validate) {

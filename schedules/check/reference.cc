@@ -175,6 +175,21 @@ void Reference::Update() {
   }
 }
 
+void Reference::Save() {
+  const auto save = [&](BufferKind kind, int subject) { Set(HostCopyOf(kind), subject, Get(kind, subject)); };
+  for (StateId s = 0; s < static_cast<int>(outline_.states.size()); ++s) {
+    if (outline_.states[s].counter >= 0) {
+      save(BufferKind::kNodeState, s);
+    }
+  }
+  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+    if (!outline_.units[u].frozen) {
+      save(BufferKind::kWeights, u);
+      save(BufferKind::kOptimizerState, u);
+    }
+  }
+}
+
 void Reference::Gather() {
   for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
     const Unit& unit = outline_.units[u];

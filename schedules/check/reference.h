@@ -24,7 +24,7 @@ namespace tandem::schedules {
 //
 // There are no stages, no streams and no memory here: every microbatch after the other, every node after the
 // other, on what buffers hold when the run starts. `train` is Update() and then Step(): it means what
-// `update` and then `begin` mean.
+// `update` and then `begin` mean. `train_save` is the same with Save() between the two.
 class Reference {
  public:
   // Of the undivided outline.
@@ -33,6 +33,8 @@ class Reference {
   // Optimizer steps on the gradients and the outcome that the former run left, and states by what was
   // counted.
   void Update();
+  // What is saved of what Update has left.
+  void Save();
   // All passes and reductions of a step, and the norm.
   void Step();
   void Validate();

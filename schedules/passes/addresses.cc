@@ -38,11 +38,25 @@ std::optional<RegionLayout> LayoutAsIn(const Program& other, int64_t base,
 PersistentBytes PlacePersistent(std::vector<Buffer>& buffers) {
   PersistentBytes ends;
   for (Buffer& buffer : buffers) {
+    if (IsSaved(buffer.kind)) {
+      continue;
+    }
     int64_t& end = IsHost(buffer.kind) ? ends.host : ends.arena;
     buffer.address = RoundUp(end, buffer.alignment);
     end = RoundUp(buffer.address + ExtentOf(buffer), buffer.alignment);
   }
   return ends;
+}
+
+int64_t PlaceSaved(int64_t begin, std::vector<Buffer>& buffers) {
+  int64_t end = begin;
+  for (Buffer& buffer : buffers) {
+    if (IsSaved(buffer.kind)) {
+      buffer.address = RoundUp(end, buffer.alignment);
+      end = RoundUp(buffer.address + ExtentOf(buffer), buffer.alignment);
+    }
+  }
+  return end;
 }
 
 PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, int64_t budget,

@@ -33,6 +33,7 @@ Program ExpandPasses(const Outline& outline, const StageFrame& frame, const std:
 struct ProgramParts {
   bool update = false;     // optimizer steps and their report at the start
   bool gradients = false;  // reductions, the norm and its report
+  bool saves = false;      // snapshots behind the optimizer steps
 };
 
 // sharding.cc, gradients.cc. Fills in the operands on units. Every span of uses gets its gather, directly
@@ -66,11 +67,13 @@ Budgets BudgetsOf(const Program& program);
 VectorClocks InsertWaits(int64_t budget, Program& program);
 
 // addresses.cc. Addresses of persistent buffers and rings, from 0 on; the same for every program of a frame.
+// What Snapshots write has none yet: PlaceSaved gives it those from `begin` on, and returns its end.
 struct PersistentBytes {
   int64_t arena = 0;
   int64_t host = 0;
 };
 PersistentBytes PlacePersistent(std::vector<Buffer>& buffers);
+int64_t PlaceSaved(int64_t begin, std::vector<Buffer>& buffers);
 
 // addresses.cc. Addresses of the program's locals, above `persistent`. Two buffers share bytes only if all
 // accesses of one are known to have ended by all of the other. budget: what is alive is within it, so a

@@ -83,6 +83,14 @@ class Sharder {
     }
     Emit(Opcode::kUpdateStates, -1, frame_.reduce, frame_.counts).operands =
         MakeOperands(Opcode::kUpdateStates, named);
+    std::vector<NamedOperand> saved;
+    for (size_t state = 0; state < outline_.states.size(); ++state) {
+      if (outline_.states[state].counter >= 0) {
+        saved.push_back({Role::kSource, frame_.states[state]});
+        saved.push_back({Role::kCopy, frame_.host_states[state]});
+      }
+    }
+    Snapshot(saved);
   }
 
   void Update() {
@@ -107,10 +115,21 @@ class Sharder {
                                                 {Role::kPublished, frame.published},
                                                 {Role::kUpdateNorms, frame.update_norms},
                                                 {Role::kScratch, scratch_buffer}});
+      Snapshot({{Role::kSource, frame.weights},
+                {Role::kSource, frame.optimizer_state},
+                {Role::kCopy, frame.host_weights},
+                {Role::kCopy, frame.host_optimizer_state}});
       copies.push_back({Role::kSource, frame.update_norms});
       copies.push_back({Role::kCopy, frame.host_update_norms});
     }
     Report(copies);
+  }
+
+  // On a stream of its own, beside what follows.
+  void Snapshot(const std::vector<NamedOperand>& saved) {
+    if (parts_.saves) {
+      Emit(Opcode::kSnapshot, -1, frame_.save).operands = MakeOperands(Opcode::kSnapshot, saved);
+    }
   }
 
   void Report(const std::vector<NamedOperand>& copies) {

@@ -26,6 +26,12 @@ enum class BufferKind : uint8_t {
   kHostLosses,
   kHostUpdateNorms,
   kHostOutcome,
+  // Persistent in host memory of their own (StagePrograms::saved_at): what a Snapshot leaves of the buffers
+  // of
+  // the same subject, for the host to write to a checkpoint.
+  kHostWeights,
+  kHostOptimizerState,
+  kHostNodeState,
   // Local to a run.
   kGathered,            // of a unit; parameters in the compute type
   kOuterGathered,       // of a unit; the inner shard, gathered over the outer group
@@ -60,6 +66,32 @@ struct BufferKindInfo {
 };
 
 const BufferKindInfo& InfoOf(BufferKind kind);
+
+// What the host keeps of a buffer of that kind; the kind itself where it keeps nothing.
+inline BufferKind HostCopyOf(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::kLosses:
+      return BufferKind::kHostLosses;
+    case BufferKind::kUpdateNorms:
+      return BufferKind::kHostUpdateNorms;
+    case BufferKind::kOutcome:
+      return BufferKind::kHostOutcome;
+    case BufferKind::kWeights:
+      return BufferKind::kHostWeights;
+    case BufferKind::kOptimizerState:
+      return BufferKind::kHostOptimizerState;
+    case BufferKind::kNodeState:
+      return BufferKind::kHostNodeState;
+    default:
+      return kind;
+  }
+}
+
+// Whether a Snapshot writes it, and so not a Report.
+inline bool IsSaved(BufferKind kind) {
+  return kind == BufferKind::kHostWeights || kind == BufferKind::kHostOptimizerState ||
+         kind == BufferKind::kHostNodeState;
+}
 
 inline bool IsHost(BufferKind kind) { return InfoOf(kind).on_host; }
 inline const char* ToText(BufferKind kind) { return InfoOf(kind).name; }

@@ -45,6 +45,7 @@ struct BuildOptions {
   RingSizes rings;
   std::string norm_group = "intra_dist_opt";  // GradientNorm's: all ranks of all stages
   bool parameter_norms = true;                // optimizer steps write update norms, which go to the host
+  bool saves = false;                         // there is a program train_save
   int prefetch = 1;                           // spans gathered ahead of the one in use
   int hold = 0;  // how many other layers may be used within a span: 0 for sequential, 1 for overlap
   bool separate_weights = false;  // experts' weight halves run on the stream "weights", beside "compute"

@@ -33,6 +33,7 @@ constexpr std::array<OpcodeInfo, kNumOpcodes> kOpcodes = {{
     {Opcode::kUpdateStates, "update-states", TargetKind::kNone, false, MemoryRule::kOperands,
      LinkRule::kMessage},
     {Opcode::kReport, "report", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
+    {Opcode::kSnapshot, "snapshot", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kFill, "fill", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
 }};
 

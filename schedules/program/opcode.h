@@ -27,9 +27,10 @@ enum class Opcode : uint8_t {
   kOptimizerStep,    // target: unit
   kUpdateStates,     // updates every state that has a counter, from the counters of all ranks
   kReport,           // copies each buffer that it reads to the host buffer at the same position
+  kSnapshot,         // the same of what a checkpoint holds: weights and optimizer state, or states
   kFill,             // tests: fills buffers that are no longer read with NaN
 };
-inline constexpr int kNumOpcodes = 21;
+inline constexpr int kNumOpcodes = 22;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 

@@ -13,7 +13,7 @@ int64_t ExtentOf(const Buffer& buffer) {
 
 std::vector<const Program*> StagePrograms::All() const {
   std::vector<const Program*> programs;
-  for (const Program* program : {&train, &begin, &update, &validate}) {
+  for (const Program* program : {&train, &begin, &update, &validate, &train_save}) {
     if (!program->instructions.empty()) {
       programs.push_back(program);
     }

@@ -118,10 +118,11 @@ struct Instruction {
 };
 
 struct Stream {
-  // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "host",
+  // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "save", "host",
   // "dispatch", "sizes", "balance"
   std::string name;
   // It copies to or from the host. A run does not wait for the former run's copies, which touch only rings.
+  // Of "save" this is not said: its copies are of weights, which the next run changes.
   bool copies_host = false;
   bool operator==(const Stream&) const = default;
 };
@@ -137,7 +138,7 @@ struct CommunicatorUse {
 // Instructions in the order in which the host issues them; every wait points to a lower position. On the
 // device, a run starts after all streams of the former run except those that copy to and from the host.
 struct Program {
-  std::string name;  // "train", "begin", "update", "validate"
+  std::string name;  // "train", "begin", "update", "validate", "train_save"
   int num_microbatches = 0;
   std::vector<Stream> streams;
   std::vector<CommunicatorUse> communicators;
@@ -151,11 +152,15 @@ struct Program {
 struct StagePrograms {
   Program train;  // optimizer steps on the former run's gradients, then the next step's passes up to the norm
   Program begin;  // train without the update: the first step, and after every `update`
-  Program update;                // only the optimizer steps and a report: before a validation, save or stop
-  Program validate;              // no instructions where the job never validates
+  Program update;    // only the optimizer steps and a report: before a validation, save or stop
+  Program validate;  // no instructions where the job never validates
+  // train with a Snapshot behind each optimizer step: the state of the step that it applies is on the host
+  // when it ends, and stays there until it runs again. No instructions where the job saves no checkpoints.
+  Program train_save;
   int64_t persistent_bytes = 0;  // where the locals begin
   int64_t arena_bytes = 0;       // the end of the largest program's
   int64_t host_bytes = 0;        // of the pinned region
+  int64_t saved_at = 0;          // of the pinned region: what Snapshots write is from there to its end
 
   std::vector<const Program*> All() const;  // those that have instructions
 };

@@ -120,6 +120,7 @@ std::vector<OperandRow> RowsOf(Opcode opcode) {
               {Role::kState, kAdd, kEach},
               {Role::kScratch, kWrite}};
     case Opcode::kReport:
+    case Opcode::kSnapshot:
       return {{Role::kSource, kRead, kEach}, {Role::kCopy, kWrite, kEach}};
     case Opcode::kFill:
       return {{Role::kDead, kWrite, kEach}};

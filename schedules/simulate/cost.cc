@@ -243,6 +243,10 @@ double CostModel::FlopsPerSecond(const Node& node, absl::string_view products) c
 }
 
 double CostModel::LocalSeconds(const Work& work, const Instruction& instruction) const {
+  if (instruction.opcode == Opcode::kSnapshot && profile_.host_bytes_per_second > 0) {
+    return work.bytes / 2 /
+           profile_.host_bytes_per_second;  // they are read on one side and written on the other
+  }
   const double memory = work.bytes / profile_.memory_bytes_per_second;
   if (work.flops == 0) {  // only passes of nodes have some
     return memory;

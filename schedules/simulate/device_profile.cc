@@ -61,11 +61,11 @@ std::map<std::string, ComputeRate> SustainedRates() {
 // Products of 8192³ in fp32 (without TF32) and fp64 (on the tensor cores) as measured on one H100 SXM with
 // PyTorch 2.11; peaks are NVIDIA's data sheet's, dense. Rates of bf16 are those of an H200. Memory: the share
 // of a copy's rate that an H200's optimizer sustains (0.906), of the H100's 3.02 TB/s. What one more kernel
-// costs is assumed. What a rank takes beside its arena is what the driver said on two H200s for eight layers
-// of Llama-3-8B in bf16 under six strategies, with 2 to 5 communicators (bench/strategies.py): a context with
-// cuBLAS, cuDNN and the kernels of a step, and NCCL's buffers. NCCL's collectives slow products beside them
-// by 19 to 30 % with its defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth is
-// taken.
+// costs is assumed, and so is the rate of copies to the host: 16 lanes of PCIe 5 have 63 GB/s. What a rank
+// takes beside its arena is what the driver said on two H200s for eight layers of Llama-3-8B in bf16 under
+// six strategies, with 2 to 5 communicators (bench/strategies.py): a context with cuBLAS, cuDNN and the
+// kernels of a step, and NCCL's buffers. NCCL's collectives slow products beside them by 19 to 30 % with its
+// defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth is taken.
 DeviceProfile H100() {
   DeviceProfile profile{
       .name = "h100",
@@ -76,6 +76,7 @@ DeviceProfile H100() {
       .compute = {{"fp32", {.flops_per_second = 51.6 * kTera, .peak_flops_per_second = 66.9 * kTera}},
                   {"fp64", {.flops_per_second = 55.3 * kTera, .peak_flops_per_second = 66.9 * kTera}}},
       .memory_bytes_per_second = 2.74 * kTera,
+      .host_bytes_per_second = 55 * kGiga,
       .memory_bytes = 81079 * kMebibyte,
       .context_bytes = 1625 * kMebibyte,
       .communicator_bytes = 232 * kMebibyte,

@@ -57,7 +57,8 @@ struct DeviceProfile {
   // "bf16 attention" and "bf16 attention backward", attention's own kernel.
   std::map<std::string, ComputeRate> compute;
   double memory_bytes_per_second = 0;
-  int64_t memory_bytes = 0;  // of one device; 0: not known
+  double host_bytes_per_second = 0;  // of copies to the host's pinned memory; 0: as in the device's
+  int64_t memory_bytes = 0;          // of one device; 0: not known
   // The device memory that one rank takes beside its arena: the context with the code that is loaded into
   // it, and each communicator of several ranks; one of a single rank takes nothing. 0: not known.
   int64_t context_bytes = 0;

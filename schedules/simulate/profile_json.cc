@@ -198,6 +198,7 @@ std::string ProfileToJson(const DeviceProfile& profile) {
                              {"peak_flops_per_second", rate.peak_flops_per_second}};
   }
   json["memory_bytes_per_second"] = profile.memory_bytes_per_second;
+  json["host_bytes_per_second"] = profile.host_bytes_per_second;
   json["memory_bytes"] = profile.memory_bytes;
   json["context_bytes"] = profile.context_bytes;
   json["communicator_bytes"] = profile.communicator_bytes;
@@ -244,6 +245,7 @@ absl::StatusOr<DeviceProfile> ProfileFromJson(absl::string_view text) {
   file.Text("describe", false, profile.describe);
   ReadCompute(file, error, profile);
   file.Number("memory_bytes_per_second", true, true, kMax, profile.memory_bytes_per_second);
+  file.Number("host_bytes_per_second", false, false, kMax, profile.host_bytes_per_second);
   bytes("memory_bytes", profile.memory_bytes);
   bytes("context_bytes", profile.context_bytes);
   bytes("communicator_bytes", profile.communicator_bytes);

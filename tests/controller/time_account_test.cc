@@ -38,6 +38,14 @@ TEST(TimeAccountTest, EveryPartIsWhatItSaysAndTheySumToTheTotal) {
   EXPECT_DOUBLE_EQ(time.other(), 5);
 }
 
+TEST(TimeAccountTest, OfASaveOnlyTheStandstillCounts) {
+  v1::Job job = Running();
+  job.mutable_checkpoints()->set_stall_seconds(2);
+  const v1::TimeAccount time = AccountTime(job, {.steps = 50, .seconds = 60}, kStart + absl::Seconds(100));
+  EXPECT_DOUBLE_EQ(time.checkpoints(), 2);
+  EXPECT_DOUBLE_EQ(time.other(), 8);
+}
+
 TEST(TimeAccountTest, AJobThatWaitsHasOnlyWaited) {
   v1::Job job;
   job.set_state(v1::JOB_STATE_QUEUED);

@@ -197,7 +197,8 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
       break;
     case Opcode::kLoadInputs:
     case Opcode::kLoadBatch:
-    case Opcode::kReport: {
+    case Opcode::kReport:
+    case Opcode::kSnapshot: {
       const size_t half = in.operands.size() / 2;
       for (size_t k = 0; k < half; ++k) {
         Set(program, in.operands[half + k], run, Get(program, in.operands[k], run));

@@ -105,6 +105,9 @@ const std::map<Opcode, std::vector<TableRow>>& Table() {
       {Opcode::kReport,
        {{"source", "r", "each", {K::kLosses, K::kUpdateNorms, K::kOutcome}},
         {"copy", "w", "each", {K::kHostLosses, K::kHostUpdateNorms, K::kHostOutcome}}}},
+      {Opcode::kSnapshot,
+       {{"source", "r", "each", {K::kWeights, K::kOptimizerState, K::kNodeState}},
+        {"copy", "w", "each", {K::kHostWeights, K::kHostOptimizerState, K::kHostNodeState}}}},
       {Opcode::kFill, {{"dead buffer", "w", "each", {}}}},
   };
   return *table;

@@ -22,9 +22,9 @@ using schedules::Wait;
 ProgramEdit::ProgramEdit(const schedules::Outline& outline, const StagePrograms& stage,
                          std::mt19937_64& random)
     : outline_(outline), random_(random), mutant_{"", "", nullptr, stage} {
-  static constexpr Program StagePrograms::*kPrograms[] = {&StagePrograms::train,  &StagePrograms::train,
-                                                          &StagePrograms::train,  &StagePrograms::begin,
-                                                          &StagePrograms::update, &StagePrograms::validate};
+  static constexpr Program StagePrograms::*kPrograms[] = {
+      &StagePrograms::train,  &StagePrograms::train,    &StagePrograms::train,     &StagePrograms::begin,
+      &StagePrograms::update, &StagePrograms::validate, &StagePrograms::train_save};
   do {
     mutant_.program = kPrograms[Below(std::size(kPrograms))];
   } while ((stage.*mutant_.program).instructions.empty());

@@ -161,6 +161,8 @@ void ChooseOptions(int num_microbatches, std::mt19937_64& random, Job& job) {
   job.options.num_validation_microbatches = Below(random, 3);
   job.name += ", " + strategy.name + ", ranks " + std::to_string(ranks) + ", microbatches " +
               std::to_string(num_microbatches) + ", prefetch " + std::to_string(job.options.prefetch);
+  job.options.saves = Below(random, 2) == 0;
+  job.name += job.options.saves ? ", saves" : "";
   if (Below(random, 3) == 0) {
     job.options.recompute = RandomRecompute(job.outline, random);
     job.name += ", recompute";

@@ -61,7 +61,9 @@ class StepReference {
 
   static bool IsRing(BufferKind kind) {
     return kind != BufferKind::kWeights && kind != BufferKind::kPublished && kind != BufferKind::kGradients &&
-           kind != BufferKind::kOptimizerState && kind != BufferKind::kNodeState;
+           kind != BufferKind::kOptimizerState && kind != BufferKind::kNodeState &&
+           kind != BufferKind::kHostWeights && kind != BufferKind::kHostOptimizerState &&
+           kind != BufferKind::kHostNodeState;
   }
   int ElementOf(BufferKind kind, bool former = false) const {
     return IsRing(kind) ? (run_ + (former ? 1 : 0)) % 2 : 0;
@@ -126,7 +128,7 @@ class StepReference {
   }
 
   void Step(const std::string& name) {
-    const bool trains = name == "train" || name == "begin";
+    const bool trains = name == "train" || name == "begin" || name == "train_save";
     ForBuffers([&](const Buffer& buffer) {  // the host
       if (buffer.kind == BufferKind::kHostInputs || buffer.kind == BufferKind::kHostBatch) {
         Set(buffer.kind, buffer.subject, ForRanks([&](int r) {
@@ -145,8 +147,11 @@ class StepReference {
     if (inputs) {
       Set(BufferKind::kInputs, -1, Get(BufferKind::kHostInputs, -1));
     }
-    if (name == "train" || name == "update") {
+    if (name == "train" || name == "update" || name == "train_save") {
       Update();
+    }
+    if (name == "train_save") {
+      Save();
     }
     if (name != "update") {
       Gather();
@@ -165,6 +170,21 @@ class StepReference {
             WholeOf(buffer, ElementOf(buffer.kind));
       }
     });
+  }
+
+  // What a checkpoint holds of the step that was applied.
+  void Save() {
+    for (int s = 0; s < static_cast<int>(outline_.states.size()); ++s) {
+      if (outline_.states[s].counter >= 0) {
+        Set(BufferKind::kHostNodeState, s, Get(BufferKind::kNodeState, s));
+      }
+    }
+    for (int u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+      if (!outline_.units[u].frozen) {
+        Set(BufferKind::kHostWeights, u, Get(BufferKind::kWeights, u));
+        Set(BufferKind::kHostOptimizerState, u, Get(BufferKind::kOptimizerState, u));
+      }
+    }
   }
 
   void Update() {

@@ -29,10 +29,11 @@ using Member = Program StagePrograms::*;
 std::vector<Member> Members(const std::vector<std::string>& names) {
   std::vector<Member> members;
   for (const std::string& name : names) {
-    members.push_back(name == "train"    ? &StagePrograms::train
-                      : name == "begin"  ? &StagePrograms::begin
-                      : name == "update" ? &StagePrograms::update
-                                         : &StagePrograms::validate);
+    members.push_back(name == "train"        ? &StagePrograms::train
+                      : name == "begin"      ? &StagePrograms::begin
+                      : name == "update"     ? &StagePrograms::update
+                      : name == "train_save" ? &StagePrograms::train_save
+                                             : &StagePrograms::validate);
   }
   return members;
 }
@@ -41,6 +42,9 @@ std::vector<Member> Members(const std::vector<std::string>& names) {
 std::vector<std::string> Until(Member program) {
   if (program == &StagePrograms::train) {
     return {"begin", "train"};
+  }
+  if (program == &StagePrograms::train_save) {
+    return {"begin", "train_save"};
   }
   if (program == &StagePrograms::update) {
     return {"begin", "update"};
@@ -52,6 +56,9 @@ std::vector<std::string> Around(Member program) {
   if (program == &StagePrograms::train) {
     return {"begin", "train", "train"};
   }
+  if (program == &StagePrograms::train_save) {
+    return {"train", "train_save", "train"};
+  }
   if (program == &StagePrograms::update) {
     return {"begin", "update", "begin"};
   }
@@ -61,7 +68,7 @@ std::vector<std::string> Around(Member program) {
 
 // Every local in a place of its own.
 StagePrograms Unaliased(StagePrograms stage) {
-  for (Program* program : {&stage.train, &stage.begin, &stage.update, &stage.validate}) {
+  for (Program* program : {&stage.train, &stage.begin, &stage.update, &stage.validate, &stage.train_save}) {
     int64_t arena = std::max(stage.persistent_bytes, stage.arena_bytes);
     int64_t host = stage.host_bytes;
     for (schedules::Buffer& buffer : program->buffers) {
@@ -82,7 +89,7 @@ class Judge {
 
   void Unchanged() {
     ++counts_.unchanged;
-    for (const Member program : Members({"train", "begin", "update", "validate"})) {
+    for (const Member program : Members({"train", "begin", "update", "validate", "train_save"})) {
       if (!(job_.stage.*program).instructions.empty()) {
         One(job_.stage, program, "unchanged", "as it is");
       }

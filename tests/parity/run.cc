@@ -132,12 +132,16 @@ void Record(const v1::FromTrainer& message, const RunOptions& options, std::mute
       }
       break;
     }
-    case v1::FromTrainer::kCheckpoint:
+    case v1::FromTrainer::kCheckpoint: {
+      const std::lock_guard<std::mutex> lock(mu);
       run.checkpoints.push_back(message.checkpoint().step());
       break;
-    case v1::FromTrainer::kCheckpointWarning:
+    }
+    case v1::FromTrainer::kCheckpointWarning: {
+      const std::lock_guard<std::mutex> lock(mu);
       run.warnings.push_back(message.checkpoint_warning());
       break;
+    }
     case v1::FromTrainer::kTrainingWarning:
       if (message.training_warning().is_data()) {
         break;
@@ -218,6 +222,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   }
   comm::ThreadGroups groups(wait_until);
   comm::ThreadGroups report_groups;  // the reporter has a thread of its own
+  comm::ThreadGroups save_groups;    // and so has what saves
   const comm::Rendezvous rendezvous{.store = std::make_shared<comm::MemoryStore>(),
                                     .data_address = "127.0.0.1",
                                     .timeout = absl::Minutes(2)};
@@ -252,13 +257,15 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
     comm::Communicators communicators(*factory, memberships, trainer::CommunicatorUsesOf(plan));
     const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
         {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);
+    const std::unique_ptr<comm::Communicator> save = save_groups.MakeFactory()->Make(
+        {.group = "save", .prefix = "save/", .rank = rank, .size = ranks}, nullptr);
     trainer::Rank trainer(plan,
                           {.rank = rank,
                            .job = options.job,
                            .executor = {.fill_with_nan = options.fill_with_nan,
                                         .separate_instructions = options.scheduler != nullptr},
                            .make_nodes = options.make_nodes},
-                          {communicators, *factory, *report},
+                          {communicators, *factory, *report, save.get()},
                           rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(),
                           requests[rank], page, *backend,
                           [&](const v1::FromTrainer& message) { Record(message, options, mu, run); });

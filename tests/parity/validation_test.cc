@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,9 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
+#include "tests/platform/forwarding_files.h"
 #include "trainer/requests.h"
 
 namespace tandem::parity {
@@ -145,21 +149,44 @@ TEST(ValidationTest, AStopBeforeTheFirstStepDoesNotWait) {
   EXPECT_EQ(run.answered, std::vector<uint64_t>{kId});
 }
 
+// Says when a checkpoint has its name.
+class CommittedStep final : public platform::ForwardingFiles {
+ public:
+  explicit CommittedStep(std::string path) : path_(std::move(path)) {}
+  absl::Status Publish(const std::string& from, const std::string& to) override {
+    const absl::Status status = ForwardingFiles::Publish(from, to);
+    if (to == path_) {
+      there_.Notify();
+    }
+    return status;
+  }
+  bool Wait() const { return there_.WaitForNotificationWithTimeout(absl::Seconds(120)); }
+
+ private:
+  const std::string path_;
+  absl::Notification there_;
+};
+
 TEST(ValidationTest, ACheckpointInTheMiddleChangesNoReport) {
   const TemporaryFolder plain_folder;
   const JobRun plain = RunJob(MakeJob(Validating(plain_folder.path())));
   const TemporaryFolder folder;
   const AskInAValidation asked([](trainer::RequestBox& box) { box.Add(trainer::kRequestCheckpoint, kId); });
+  // It was begun in the validation: it knows that the report is still to come, and is there although that
+  // report holds up all that follows.
+  CommittedStep saved(folder.path() + "/step-2");
   RunOptions options = asked.options();
+  options.files = &saved;
   bool is_saved = false;
   options.on_report = [&, ask = options.on_report](const v1::StepReport& report) {
     ask(report);
     if (report.step() == 2) {  // it comes behind the validation
-      is_saved = std::filesystem::exists(folder.path() + "/step-2");
+      is_saved = saved.Wait();
     }
   };
   const JobRun run = RunJob(MakeJob(Validating(folder.path())), options);
   EXPECT_TRUE(is_saved);
+  EXPECT_THAT(Content(folder.path() + "/step-2/manifest.json"), testing::HasSubstr("\"pending_report\""));
   EXPECT_FALSE(run.stopped);
   EXPECT_EQ(run.checkpoints, (std::vector<int64_t>{2, 8}));
   EXPECT_EQ(run.answered, std::vector<uint64_t>{kId});

@@ -162,6 +162,21 @@ TEST(PredictionTest, MemoryWaitsCostTheDifferenceToAStepWithoutThem) {
   EXPECT_EQ(prediction.step_ns - prediction.memory_waits.cost_ns, Predict(plan, profile)->step_ns);
 }
 
+TEST(PredictionTest, AStepThatSavesTakesAsLongAsItsCopies) {
+  v1::JobSpec spec = TestJob();
+  EXPECT_EQ(Predict(MakeJobPlan(spec), FastLink())->saving_step_ns, 0);
+  spec.mutable_checkpoint()->set_directory("/checkpoints");
+  const JobPlan plan = MakeJobPlan(spec);
+  DeviceProfile profile = FastLink();
+  const Prediction fast = *Predict(plan, profile);
+  EXPECT_GE(fast.saving_step_ns, fast.step_ns);
+  profile.host_bytes_per_second = 1e6;
+  const Prediction slow = *Predict(plan, profile);
+  EXPECT_EQ(slow.step_ns, fast.step_ns);
+  EXPECT_GE(slow.saving_step_ns, slow.memory.saved_bytes * 900);  // a byte takes 1000
+  EXPECT_THAT(PredictionToText(plan, slow, profile), HasSubstr("step that saves"));
+}
+
 TEST(PredictionTest, WhatTheArenaDoesNotHoldCountsAgainstTheDevice) {
   const JobPlan plan = MakeJobPlan(TestJob());
   DeviceProfile profile = FastLink();

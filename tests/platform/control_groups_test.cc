@@ -42,6 +42,15 @@ TEST_F(ControlGroupsTest, TheLowestLimitAboveCounts) {
   EXPECT_EQ(Limits().memory_bytes, int64_t{16} << 30);
 }
 
+TEST_F(ControlGroupsTest, WhatIsAvailableIsWhatMachineAndGroupsLeave) {
+  Put("/proc/meminfo", "MemTotal:       2048 kB\nMemAvailable:       1000 kB\n");
+  EXPECT_EQ(AvailableMemoryBytes(folder_.path()), 1000 << 10);
+  Put("/proc/self/cgroup", "0::/pods/worker\n");
+  Put("/sys/fs/cgroup/pods/worker/memory.max", "900000\n");
+  Put("/sys/fs/cgroup/pods/worker/memory.stat", "anon 300000\nfile 500000\n");
+  EXPECT_EQ(AvailableMemoryBytes(folder_.path()), 600000);
+}
+
 // A container that sees its own group as the root, under the path of the machine.
 TEST_F(ControlGroupsTest, ThePathOfTheMachineMayNotBeThere) {
   Put("/proc/self/cgroup", "0::/kubepods/burstable/pod1/abc\n");

@@ -183,6 +183,38 @@ TEST(ProgramBuilderTest, AJobThatNeverValidatesHasNoSuchProgram) {
   EXPECT_EQ(stage.All().size(), 3);
 }
 
+TEST(ProgramBuilderTest, ARunThatSavesCopiesEachStateBehindItsUpdate) {
+  const Outline outline = MoeDecoder();
+  BuildOptions options = OptionsFor(outline);
+  const int64_t arena = ProvenStage(outline, options).arena_bytes;
+  options.saves = true;
+  const StagePrograms stage = ProvenStage(outline, options);
+  EXPECT_EQ(stage.arena_bytes, arena);
+  EXPECT_EQ(Count(stage.train, Opcode::kSnapshot), 0);
+  int snapshots = 0;
+  int64_t copied = 0;
+  const std::vector<Instruction>& instructions = stage.train_save.instructions;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    if (instructions[i].opcode != Opcode::kSnapshot) {
+      continue;
+    }
+    ++snapshots;
+    EXPECT_EQ(stage.train_save.streams[instructions[i].stream].name, "save");
+    const Opcode before = instructions[i - 1].opcode;
+    EXPECT_TRUE(before == Opcode::kOptimizerStep || before == Opcode::kUpdateStates);
+    EXPECT_EQ(instructions[i].waits, (std::vector<Wait>{{static_cast<int>(i) - 1}}));
+    for (const Operand& operand : instructions[i].operands) {
+      const Buffer& buffer = stage.train_save.buffers[operand.buffer];
+      if (operand.mode == Mode::kWrites) {
+        EXPECT_GE(buffer.address, stage.saved_at);
+        copied += buffer.bytes.bound;
+      }
+    }
+  }
+  EXPECT_EQ(snapshots, Count(stage.train_save, Opcode::kOptimizerStep) + 1);  // and of the states
+  EXPECT_LE(copied, stage.host_bytes - stage.saved_at);
+}
+
 TEST(ProgramBuilderTest, LocalsOfBeginLieWhereTrainHasThem) {
   const Outline outline = SmallDecoder();
   const StagePrograms stage = ProvenStage(outline, OptionsFor(outline));

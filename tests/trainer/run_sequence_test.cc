@@ -28,6 +28,8 @@ std::string Name(const Run& run) {
       return absl::StrCat("update", run.applied);
     case RunKind::kValidate:
       return "validate";
+    case RunKind::kTrainSave:
+      return absl::StrCat("save", run.applied, "&train", run.applied, ">", run.computed);
   }
   return "?";
 }
@@ -250,6 +252,52 @@ TEST(RunSequenceTest, AStopBehindASaveThatFailedSavesAgain) {
                 },
                 /*saves_fail=*/true),
             "begin2 train2>3 update3 | validate3 - save3? answer validate3 - save3?! stop");
+}
+
+// One that was written beside training.
+TEST(RunSequenceTest, AStepWhoseSaveHasFailedIsSavedAgainOnlyAtItself) {
+  RunSequence sequence({.first_step = 1, .last_step = 9, .checkpoint_every = 2, .has_directory = true});
+  sequence.Issued({.kind = RunKind::kBegin, .computed = 2});
+  sequence.Issued({.kind = RunKind::kUpdate, .applied = 2});
+  EXPECT_EQ(sequence.Decide(0).action, Action::kSave);
+  sequence.Saved(true);
+  EXPECT_FALSE(sequence.SaveFailed(2));  // nothing wants it
+  EXPECT_EQ(sequence.Decide(0).action, Action::kIssue);
+  sequence.Ended({.stop = true});
+  EXPECT_EQ(sequence.Decide(0).action, Action::kSave);
+  sequence.Saved(true);
+  EXPECT_EQ(sequence.Decide(0).action, Action::kStop);
+  EXPECT_FALSE(sequence.SaveFailed(1));
+  EXPECT_TRUE(sequence.SaveFailed(2));
+  EXPECT_EQ(sequence.Decide(0).action, Action::kSave);
+}
+
+TEST(RunSequenceTest, ASaveDoesNotEndARunWhereTheNextCanCopyTheState) {
+  SequenceOptions options{.last_step = 6, .checkpoint_every = 2, .has_directory = true, .saves_beside = true};
+  EXPECT_EQ(Drive(options),
+            "begin1 train1>2 save2&train2>3 train3>4 save4&train4>5 train5>6 update6 | save6! finish");
+  // A step that is validated ends the run in any case.
+  options.validate_every = 4;
+  EXPECT_EQ(Drive(options),
+            "validate0 begin1 train1>2 save2&train2>3 train3>4 update4 | validate4 save4 begin5 train5>6 "
+            "update6 | validate6 save6! finish");
+}
+
+TEST(RunSequenceTest, ACopyWaitsUntilTheSaveOfTheOneBeforeItHasBegun) {
+  EXPECT_EQ(Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true, .saves_beside = true}),
+            "begin1 save1&train1>2 | save2&train2>3 | save3&train3>4 update4 | save4! finish");
+}
+
+TEST(RunSequenceTest, WhatIsAskedForIsSavedByTheRunBehindAllThatAgreed) {
+  EXPECT_EQ(Drive({.last_step = 5, .has_directory = true, .saves_beside = true},
+                  [](int64_t step) { return Agreed{.checkpoint = step == 1 || step == 2}; }),
+            "begin1 train1>2 | save2&train2>3 train3>4 train4>5 update5 | save5! finish");
+}
+
+TEST(RunSequenceTest, AStopSavesWhereNothingIsInFlight) {
+  EXPECT_EQ(Drive({.last_step = 9, .checkpoint_every = 3, .has_directory = true, .saves_beside = true},
+                  [](int64_t step) { return Agreed{.stop = step == 2}; }),
+            "begin1 train1>2 train2>3 update3 | save3! stop");
 }
 
 TEST(RunSequenceTest, WithoutADirectoryNothingIsSavedAndRequestsAreAnswered) {

@@ -99,6 +99,26 @@ TEST(MeantTest, AStepThatIsLeftOutIsMissed) {
   EXPECT_EQ(edited.Check(), "meant: update: layers.0 misses its optimizer step");
 }
 
+TEST(MeantTest, ASnapshotIsOfWhatTheStepHasLeft) {
+  EditedStage edited(SmallDecoder(1));
+  edited.options.saves = true;
+  edited.stage = BuildStage(edited.outline, edited.options).value();
+  EXPECT_EQ(edited.Check(), "");
+  const EditedStage whole = edited;
+  Program& saves = edited.stage.train_save;
+  const int step = edited.IndexOf(saves, "optimizer layers.0");
+  const Instruction moved = saves.instructions.at(step + 1);
+  ASSERT_EQ(moved.opcode, Opcode::kSnapshot);
+  EditedStage::Remove(saves, step + 1);
+  EXPECT_THAT(edited.Check(), StartsWith("meant: train_save: "));
+  EditedStage::Insert(saves, step, moved);
+  WaitAnew(edited, saves);
+  EXPECT_THAT(edited.Check(), StartsWith("meant: train_save: "));
+  edited.stage = whole.stage;
+  edited.stage.train_save.instructions[step + 1].waits.clear();
+  EXPECT_THAT(edited.Check(), StartsWith("ordered: train_save: "));
+}
+
 TEST(MeantTest, TheLossOfEveryMicrobatchIsReported) {
   EditedStage edited(SmallDecoder(1));
   Instruction& report = edited.stage.train.instructions.back();

@@ -30,6 +30,7 @@ TEST(DeviceProfileTest, PresetsGoThroughJsonUnchanged) {
     EXPECT_EQ(ProfileToJson(*read), text);
     EXPECT_EQ(read->measured, profile.measured);
     EXPECT_EQ(read->memory_bytes, profile.memory_bytes);
+    EXPECT_EQ(read->host_bytes_per_second, profile.host_bytes_per_second);
     EXPECT_EQ(read->context_bytes, profile.context_bytes);
     EXPECT_EQ(read->communicator_bytes, profile.communicator_bytes);
     EXPECT_EQ(read->link.max_ranks, profile.link.max_ranks);
@@ -102,7 +103,7 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
        "measured[0]: is not an object; allowed: an object {...}"},
       {"\"link\": {", "\"links\": {},  \"link\": {",
        "links: is not a key of a device profile; allowed: name, describe, compute, memory_bytes_per_second, "
-       "memory_bytes, context_bytes, communicator_bytes, overhead_seconds, "
+       "host_bytes_per_second, memory_bytes, context_bytes, communicator_bytes, overhead_seconds, "
        "gap_seconds, wake_seconds, "
        "skew_seconds, link, network, cores, "
        "compute_slowdown, measured"},

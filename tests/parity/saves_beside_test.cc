@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "checkpoint/checkpoint.h"
+#include "tests/device/forwarding_device.h"
+#include "tests/parity/job.h"
+#include "tests/parity/resume_job.h"
+#include "tests/parity/run.h"
+#include "tests/platform/forwarding_files.h"
+#include "tests/trainer/forwarding_backend.h"
+
+namespace tandem::parity {
+namespace {
+
+// Checkpoints that are written while training goes on.
+
+// A disk that keeps rank 0's file of one step waiting until it is told.
+class SlowDisk final : public platform::ForwardingFiles {
+ public:
+  explicit SlowDisk(int64_t step) : name_("/step-" + std::to_string(step) + ".tmp") {}
+
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    if (path.find(name_) != std::string::npos && path.find("rank-") != std::string::npos) {
+      was_in_time_ = may_write_.WaitForNotificationWithTimeout(absl::Seconds(60));
+    }
+    return ForwardingFiles::Write(path, content);
+  }
+
+  void MayWrite() { may_write_.Notify(); }
+  bool was_in_time() const { return was_in_time_; }
+
+ private:
+  const std::string name_;
+  absl::Notification may_write_;
+  std::atomic<bool> was_in_time_{false};
+};
+
+// Tells the disk when that step is reported.
+std::function<void(const v1::StepReport&)> Until(int64_t step, SlowDisk& disk) {
+  return [step, &disk](const v1::StepReport& report) {
+    if (report.step() == step) {
+      disk.MayWrite();
+    }
+  };
+}
+
+JobOptions SavesEvery(int64_t steps, int ranks, const std::string& folder) {
+  JobOptions options = OnRanks(ranks, folder);
+  options.checkpoint_every_steps = steps;
+  return options;
+}
+
+// The weights have changed twice when the copy of step 3 is written. For a job of three steps that one is the
+// last, which is written while training stands still.
+void ExpectStateOfItsStep(JobOptions options) {
+  const TemporaryFolder beside;
+  const TemporaryFolder still;
+  options.decays = false;
+  options.checkpoint_directory = beside.path();
+  SlowDisk disk(3);
+  RunOptions run;
+  run.files = &disk;
+  run.on_report = Until(5, disk);
+  EXPECT_EQ(RunJob(MakeJob(options), run).checkpoints, (std::vector<int64_t>{3, 6, 8}));
+  EXPECT_TRUE(disk.was_in_time());
+  options.checkpoint_directory = still.path();
+  options.steps = 3;
+  EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    const std::string name = "/step-3/rank-0000" + std::to_string(rank) + ".safetensors";
+    const std::string content = Content(beside.path() + name);
+    EXPECT_FALSE(content.empty()) << name;
+    EXPECT_TRUE(content == Content(still.path() + name)) << name;
+  }
+}
+
+class SavedStateTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(SavedStateTest, IsThatOfTheStepWhileTrainingGoesOn) {
+  JobOptions options = SavesEvery(3, 4, "");
+  options.strategy = GetParam();
+  ExpectStateOfItsStep(options);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, SavedStateTest, testing::Values("replicate", "zero1", "zero2", "zero3"));
+
+TEST(SavesBesideTest, FrozenUnitsAndOtherTypesAreSavedToo) {
+  JobOptions options = SavesEvery(3, 2, "");
+  options.frozen = "embedding";
+  options.precision = "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_BF16";
+  ExpectStateOfItsStep(options);
+}
+
+// A run of its own applies the step, and its state is copied where nothing is in flight.
+TEST(SavesBesideTest, AStepThatIsValidatedIsSavedBesideWhatFollows) {
+  JobOptions options = SavesEvery(3, 2, "");
+  options.validate_every_steps = 3;
+  ExpectStateOfItsStep(options);
+}
+
+TEST(SavesBesideTest, RoutersAreSavedAsTheyWereAtTheStep) {
+  JobOptions options = SparseJob();
+  options.model_type = "deepseek_v3";
+  options.bias_update_rate = 0.01;
+  options.ranks = 2;
+  options.microbatches_per_rank = 2;
+  options.steps = 8;
+  options.checkpoint_every_steps = 3;
+  ExpectStateOfItsStep(options);
+}
+
+TEST(SavesBesideTest, ASaveWaitsForTheOneBeforeIt) {
+  const TemporaryFolder folder;
+  SlowDisk disk(2);
+  RunOptions run;
+  run.files = &disk;
+  run.on_report = Until(4, disk);  // at which the next is due
+  const JobRun job = RunJob(MakeJob(SavesEvery(2, 2, folder.path())), run);
+  EXPECT_TRUE(disk.was_in_time());
+  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 4, 6, 8}));
+  EXPECT_EQ(job.steps.size(), 8u);
+}
+
+TEST(SavesBesideTest, AStopComesAfterTheSaveInProgress) {
+  const TemporaryFolder folder;
+  std::vector<trainer::RequestBox>* boxes = nullptr;
+  SlowDisk disk(2);
+  RunOptions run;
+  run.files = &disk;
+  run.with_requests = [&](std::vector<trainer::RequestBox>& requests) {
+    boxes = &requests;
+    requests[0].Add(trainer::kRequestCheckpoint, 7);
+  };
+  run.on_report = [&](const v1::StepReport& report) {
+    if (report.step() == 4) {
+      (*boxes)[1].Add(trainer::kRequestStop, 9);
+      disk.MayWrite();
+    }
+  };
+  JobOptions options = OnRanks(2, folder.path());
+  options.steps = 1'000'000;
+  const JobRun job = RunJob(MakeJob(options), run);
+  EXPECT_TRUE(job.stopped);
+  EXPECT_TRUE(disk.was_in_time());
+  ASSERT_EQ(job.checkpoints.size(), 2u);
+  EXPECT_EQ(job.checkpoints[0], 2);
+  EXPECT_EQ(job.checkpoints[1], job.steps.back().step());
+  EXPECT_EQ(job.answered, (std::vector<uint64_t>{7, 9}));
+  EXPECT_EQ(job.request_error, "");
+}
+
+// Of the host it has no more than pages.
+class NarrowDevice final : public device::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  std::unique_ptr<device::Region> ReserveHost(int64_t bytes) override {
+    if (bytes > 1 << 16) {
+      throw device::OutOfMemory("no room for that");
+    }
+    return ForwardingDevice::ReserveHost(bytes);
+  }
+};
+
+class NarrowBackend final : public trainer::ForwardingBackend {
+ public:
+  NarrowBackend() : ForwardingBackend(trainer::MakeCpuBackend()), narrow_(inner().device()) {}
+  device::Device& device() override { return narrow_; }
+
+ private:
+  NarrowDevice narrow_;
+};
+
+TEST(SavesBesideTest, WithoutRoomOnAnyMachineTrainingStandsStill) {
+  const TemporaryFolder folder;
+  const plan::JobPlan plan = MakeJob(SavesEvery(2, 2, folder.path()));
+  ASSERT_LT(plan.stage.saved_at, 1 << 16);
+  ASSERT_GT(plan.stage.host_bytes - plan.stage.saved_at, 1 << 16);
+  RunOptions run;
+  run.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
+    return rank == 1 ? std::make_unique<NarrowBackend>() : trainer::MakeCpuBackend();
+  };
+  const JobRun job = RunJob(plan, run);
+  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 4, 6, 8}));
+  ASSERT_EQ(job.warnings.size(), 1u);
+  EXPECT_THAT(job.warnings[0].message(),
+              testing::HasSubstr("training stands still while checkpoints are written"));
+  EXPECT_THAT(job.warnings[0].message(), testing::HasSubstr("no room for that"));
+}
+
+// It fails while a step is saved.
+class BrokenDisk final : public platform::ForwardingFiles {
+ public:
+  explicit BrokenDisk(int64_t step) : name_("/step-" + std::to_string(step) + ".tmp") {}
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    return path.find(name_) == std::string::npos
+               ? ForwardingFiles::Write(path, content)
+               : absl::DataLossError("write " + path + ": Input/output error");
+  }
+
+ private:
+  const std::string name_;
+};
+
+TEST(SavesBesideTest, ASaveThatFailsIsAnEventAndTheLastIsFatal) {
+  const TemporaryFolder folder;
+  BrokenDisk in_between(4);
+  RunOptions run;
+  run.files = &in_between;
+  const JobRun job = RunJob(MakeJob(SavesEvery(2, 2, folder.path())), run);
+  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 6, 8}));
+  ASSERT_EQ(job.warnings.size(), 1u);
+  EXPECT_EQ(job.warnings[0].step(), 4);
+  EXPECT_THAT(job.warnings[0].message(), testing::HasSubstr("Input/output error"));
+  const TemporaryFolder other;
+  BrokenDisk last(8);
+  run.files = &last;
+  EXPECT_THAT([&] { RunJob(MakeJob(SavesEvery(2, 2, other.path())), run); },
+              testing::ThrowsMessage<checkpoint::CheckpointError>(testing::HasSubstr("Input/output error")));
+}
+
+}  // namespace
+}  // namespace tandem::parity

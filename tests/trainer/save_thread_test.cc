@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/save_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "trainer/host_room.h"
+
+namespace tandem::trainer {
+namespace {
+
+constexpr absl::Duration kSavePatience = absl::Seconds(60);
+
+void NoFailure(const std::exception_ptr& /*error*/) { ADD_FAILURE() << "a save threw"; }
+
+TEST(SaveThreadTest, WhatWaitsIsCalledBeforeTheSaveCountsAsEnded) {
+  SaveThread thread(NoFailure);
+  absl::Notification goes_on;
+  thread.Begin(3, [&] {
+    EXPECT_TRUE(goes_on.WaitForNotificationWithTimeout(kSavePatience));
+    return "no room";
+  });
+  std::atomic<int> called{0};
+  for (int i = 0; i < 2; ++i) {
+    thread.WhenSaved([&](const std::string& error) {
+      EXPECT_EQ(error, "no room");
+      ++called;
+    });
+  }
+  EXPECT_EQ(called, 0);
+  goes_on.Notify();
+  SaveThread::Ended ended = thread.Await();
+  EXPECT_EQ(called, 2);
+  EXPECT_EQ(ended.step, 3);
+  EXPECT_EQ(ended.error, "no room");
+  ended = thread.Await();  // nothing since
+  EXPECT_EQ(ended.step, 0);
+  EXPECT_EQ(ended.error, "");
+}
+
+TEST(SaveThreadTest, WithoutASaveInProgressTheNewestAnswers) {
+  SaveThread thread(NoFailure);
+  std::vector<std::string> errors;
+  const auto add = [&](const std::string& error) { errors.push_back(error); };
+  thread.WhenSaved(add);
+  thread.Begin(1, [] { return "failed"; });
+  thread.Await();
+  thread.WhenSaved(add);
+  thread.Begin(2, [] { return ""; });
+  thread.Await();
+  thread.WhenSaved(add);
+  EXPECT_EQ(errors, (std::vector<std::string>{"", "failed", ""}));
+}
+
+TEST(SaveThreadTest, WhatASaveThrowsIsReportedAndThrown) {
+  absl::Notification failed;
+  SaveThread thread([&](const std::exception_ptr& error) {
+    EXPECT_NE(error, nullptr);
+    failed.Notify();
+  });
+  thread.Begin(1, []() -> std::string { throw std::runtime_error("lost"); });
+  EXPECT_THROW(thread.Await(), std::runtime_error);
+  EXPECT_TRUE(failed.WaitForNotificationWithTimeout(kSavePatience));
+  EXPECT_THROW(thread.Await(), std::runtime_error);
+  thread.WhenSaved([](const std::string&) { ADD_FAILURE() << "nothing was saved"; });
+}
+
+TEST(SaveThreadTest, ASaveThatHasBegunEndsBeforeItsThread) {
+  bool ended = false;
+  {
+    SaveThread thread(NoFailure);
+    thread.Begin(1, [&] {
+      ended = true;
+      return "";
+    });
+  }
+  EXPECT_TRUE(ended);
+}
+
+TEST(HostRoomTest, ATenthOfWhatEachMachineHasLeftIsSpared) {
+  const auto room = [](const std::string& host, int64_t wanted, int64_t available) {
+    return ToText({.host = host, .wanted = wanted << 30, .available = available << 30});
+  };
+  EXPECT_EQ(WhyNoRoom({room("a", 4, 10), room("b", 9, 10), room("a", 5, 10)}), "");
+  EXPECT_EQ(
+      WhyNoRoom({room("a", 4, 10), room("b", 9, 10), room("a", 6, 11)}),
+      "machine a has 10.00 GiB of memory left, and copies of its ranks' states take 10.00 GiB, which may be "
+      "90 % of it");
+}
+
+}  // namespace
+}  // namespace tandem::trainer
