@@ -93,9 +93,10 @@ std::string ReadKernelFile(const std::string& path) {
 
 std::optional<int64_t> ReadCounter(const std::string& path, absl::string_view name) {
   for (const absl::string_view line : absl::StrSplit(ReadKernelFile(path), '\n')) {
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     int64_t number = 0;
-    if (words.size() == 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) {
+    // The kernel may align the number, and add a unit.
+    if (words.size() >= 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) {
       return number;
     }
   }

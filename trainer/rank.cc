@@ -135,6 +135,7 @@ class Rank::Impl {
                      start.step, start.pending_report, state_.self(), send_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
     SendReady(start);
+    state_.WarnOfStandstills();
     SetPhase(v1::RANK_PHASE_READY);
     Lap();
 

@@ -272,14 +272,17 @@ void TrainingState::PrepareSaves(std::function<void(std::exception_ptr)> failed)
     copies_ =
         std::make_unique<checkpoint::ShardCopies>(device_, arrays_.owned_shards(), SavedOf(plan_, memory_));
     thread_ = std::make_unique<SaveThread>(std::move(failed));
-  } else if (!saved_.refused.empty()) {
-    const std::string message =
-        absl::StrCat("training stands still while checkpoints are written: ", saved_.refused);
-    platform::Log(platform::LogLevel::kWarning, message);
-    if (config_.rank == 0) {
-      Send(WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, 0, "", message));
-    }
   }
+}
+
+void TrainingState::WarnOfStandstills() const {
+  if (saved_.refused.empty() || config_.rank != 0) {
+    return;
+  }
+  const std::string message =
+      absl::StrCat("training stands still while checkpoints are written: ", saved_.refused);
+  platform::Log(platform::LogLevel::kWarning, message);
+  Send(WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, 0, "", message));
 }
 
 std::string TrainingState::Save(const Saving& saving, bool is_final) {

@@ -80,6 +80,8 @@ class TrainingState {
 
   // Whether saves that are not the last are written beside training: the same on all ranks, after Load.
   bool saves_beside() const { return thread_ != nullptr; }
+  // Reports on rank 0 why they are not, if that is for want of memory. Ready comes first.
+  void WarnOfStandstills() const;
   // Copies the state to the host, where BeginSave finds it. No run is in flight, and no save in progress.
   void CopyState() { copies_->Copy(); }
   // Collective, as Save where it is not the last, of what CopyState or a run of train_save has copied: a

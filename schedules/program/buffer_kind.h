@@ -26,9 +26,8 @@ enum class BufferKind : uint8_t {
   kHostLosses,
   kHostUpdateNorms,
   kHostOutcome,
-  // Persistent in host memory of their own (StagePrograms::saved_at): what a Snapshot leaves of the buffers
-  // of
-  // the same subject, for the host to write to a checkpoint.
+  // Persistent in host memory of their own (StagePrograms::saved_at): what a Snapshot leaves of the
+  // buffers of the same subject, for the host to write to a checkpoint.
   kHostWeights,
   kHostOptimizerState,
   kHostNodeState,

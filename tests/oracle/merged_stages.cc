@@ -181,11 +181,14 @@ StagePrograms MergeStages(const std::vector<schedules::Stage>& stages,
   for (const schedules::Stage& stage : stages) {
     outlines.push_back(stage.outline);
   }
-  for (const auto member :
-       {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
+  for (const auto member : {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update,
+                            &StagePrograms::validate, &StagePrograms::train_save}) {
     std::vector<const Program*> of_name;
     for (const StagePrograms& stage : programs) {
       of_name.push_back(&(stage.*member));
+    }
+    if (of_name[0]->instructions.empty()) {  // on all stages
+      continue;
     }
     std::vector<Ended> order;
     FindHarmTogether(outlines, of_name, &order);

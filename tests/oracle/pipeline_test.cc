@@ -30,10 +30,14 @@ std::optional<std::string> WrongMeaning(const schedules::DividedJob& job) {
   const std::map<std::string, const schedules::Program*> programs = {{"begin", &merged.begin},
                                                                      {"train", &merged.train},
                                                                      {"update", &merged.update},
-                                                                     {"validate", &merged.validate}};
+                                                                     {"validate", &merged.validate},
+                                                                     {"train_save", &merged.train_save}};
   // Each program last once: later runs overwrite what this one leaves in rings.
-  const std::vector<std::vector<std::string>> sequences = {
+  std::vector<std::vector<std::string>> sequences = {
       {"begin"}, {"begin", "train"}, {"begin", "update"}, {"validate"}};
+  if (job.options.saves) {
+    sequences.push_back({"begin", "train_save"});
+  }
   for (const std::vector<std::string>& runs : sequences) {
     std::vector<const schedules::Program*> of_runs;
     for (const std::string& run : runs) {
@@ -59,6 +63,7 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
       const int num_microbatches = 1 + static_cast<int>(random() % 4);
       const bool one_f_one_b = random() % 4 != 0;
       schedules::DividedJob job = schedules::DenseStages(2, 1, num_microbatches);
+      job.options.saves = random() % 2 == 0;
       std::vector<schedules::Outline> outlines;
       for (int s = 0; s < 2; ++s) {
         outlines.push_back(job.stages[s].outline);
@@ -77,8 +82,8 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
         continue;
       }
       std::optional<std::string> harm;
-      for (const auto member :
-           {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
+      for (const auto member : {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update,
+                                &StagePrograms::validate, &StagePrograms::train_save}) {
         if (!harm) {
           harm = FindHarmTogether(outlines, {&(stages[0].*member), &(stages[1].*member)});
         }

@@ -19,7 +19,8 @@ int64_t ElementBegin(const Buffer& buffer, int run, bool former) {
 bool OnHost(BufferKind kind) {
   return kind == BufferKind::kHostInputs || kind == BufferKind::kHostBatch ||
          kind == BufferKind::kHostLosses || kind == BufferKind::kHostUpdateNorms ||
-         kind == BufferKind::kHostOutcome || kind == BufferKind::kSizes;
+         kind == BufferKind::kHostOutcome || kind == BufferKind::kSizes || kind == BufferKind::kHostWeights ||
+         kind == BufferKind::kHostOptimizerState || kind == BufferKind::kHostNodeState;
 }
 
 }  // namespace

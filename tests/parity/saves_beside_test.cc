@@ -4,10 +4,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "checkpoint/checkpoint.h"
@@ -156,6 +160,60 @@ TEST(SavesBesideTest, AStopComesAfterTheSaveInProgress) {
   EXPECT_EQ(job.checkpoints[1], job.steps.back().step());
   EXPECT_EQ(job.answered, (std::vector<uint64_t>{7, 9}));
   EXPECT_EQ(job.request_error, "");
+}
+
+// Looks at the directory whenever a checkpoint gets its name, or one makes way.
+class CommitOrder final : public platform::ForwardingFiles {
+ public:
+  explicit CommitOrder(std::string folder) : folder_(std::move(folder)) {}
+
+  absl::Status Publish(const std::string& from, const std::string& to) override {
+    const int64_t step = StepOf(to);
+    if (step > 0) {
+      EXPECT_NE(Content(folder_ + "/metrics.jsonl").find(absl::StrCat("\"step\":", step)), std::string::npos)
+          << "the report of step " << step << " comes after its checkpoint";
+      ++committed_;
+    }
+    return ForwardingFiles::Publish(from, to);
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    const int64_t step = StepOf(from);
+    if (step > 0) {
+      EXPECT_TRUE(std::filesystem::exists(absl::StrCat(folder_, "/step-", step + 2))) << from << " as " << to;
+      ++removed_;
+    }
+    return ForwardingFiles::Rename(from, to);
+  }
+
+  int committed() const { return committed_; }
+  int removed() const { return removed_; }
+
+ private:
+  // 0: it is not the name of a whole one.
+  int64_t StepOf(const std::string& path) const {
+    int64_t step = 0;
+    return absl::StartsWith(path, folder_ + "/step-") &&
+                   absl::SimpleAtoi(path.substr(folder_.size() + 6), &step)
+               ? step
+               : 0;
+  }
+
+  const std::string folder_;
+  std::atomic<int> committed_{0};
+  std::atomic<int> removed_{0};
+};
+
+TEST(SavesBesideTest, ReportsComeBeforeACommitAndRemovalsAfterIt) {
+  const TemporaryFolder folder;
+  CommitOrder order(folder.path());
+  RunOptions run;
+  run.files = &order;
+  plan::JobPlan plan = MakeJob(SavesEvery(2, 2, folder.path()));
+  plan.train.checkpoint.keep = 1;
+  EXPECT_EQ(RunJob(plan, run).checkpoints, (std::vector<int64_t>{2, 4, 6, 8}));
+  EXPECT_EQ(order.committed(), 4);
+  EXPECT_EQ(order.removed(), 3);
 }
 
 // Of the host it has no more than pages.

@@ -43,7 +43,7 @@ TEST_F(ControlGroupsTest, TheLowestLimitAboveCounts) {
 }
 
 TEST_F(ControlGroupsTest, WhatIsAvailableIsWhatMachineAndGroupsLeave) {
-  Put("/proc/meminfo", "MemTotal:       2048 kB\nMemAvailable:       1000 kB\n");
+  Put("/proc/meminfo", "MemTotal:        2048 kB\nMemFree:           20 kB\nMemAvailable:    1000 kB\n");
   EXPECT_EQ(AvailableMemoryBytes(folder_.path()), 1000 << 10);
   Put("/proc/self/cgroup", "0::/pods/worker\n");
   Put("/sys/fs/cgroup/pods/worker/memory.max", "900000\n");

@@ -35,8 +35,8 @@ std::string DividedJob::Check() const {
 }
 
 std::string DividedJob::CheckTogether() const {
-  for (const auto member :
-       {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update, &StagePrograms::validate}) {
+  for (const auto member : {&StagePrograms::train, &StagePrograms::begin, &StagePrograms::update,
+                            &StagePrograms::validate, &StagePrograms::train_save}) {
     std::vector<const Outline*> outlines;
     std::vector<const Program*> of_name;
     for (size_t s = 0; s < stages.size(); ++s) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <random>
 #include <string>
 
@@ -40,6 +41,26 @@ class SavesKilledTest : public TrainerProcesses {
     checkpoint.set_keep(2);
     checkpoint.set_resume("newest");
   }
+
+  // Whatever attempt reports a step, it is the same step. Returns the newest whose checkpoint was reported.
+  int64_t ReadMessages() {
+    int64_t committed = 0;
+    for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
+      if (message.has_checkpoint()) {
+        committed = std::max(committed, message.checkpoint().step());
+      }
+      if (message.has_report()) {
+        const v1::StepReport& report = message.report();
+        const auto [seen, is_new] = losses_.try_emplace(report.step(), report.loss());
+        EXPECT_EQ(seen->second, report.loss()) << "step " << report.step();
+        num_repeated_ += is_new ? 0 : 1;
+      }
+    }
+    return committed;
+  }
+
+  std::map<int64_t, double> losses_;  // by step
+  int num_repeated_ = 0;              // steps that another attempt had reported
 };
 
 TEST_F(SavesKilledTest, AKillAnyTimeLeavesOnlyWholeCheckpoints) {
@@ -56,10 +77,13 @@ TEST_F(SavesKilledTest, AKillAnyTimeLeavesOnlyWholeCheckpoints) {
     ASSERT_TRUE(WaitForReport(ready->ready().resumed_step() + 5).has_value());
     absl::SleepFor(absl::Microseconds(random() % 50'000));  // no wait: it places the kill
     kill(daemon_->pid(static_cast<int>(random() % 2)), SIGKILL);
+    reached = std::max(reached, ReadMessages());
     daemon_.reset();  // and with it the rest
     const auto steps = checkpoint::ListSteps(platform::SystemFiles(), folder_ + "/checkpoints");
     ASSERT_TRUE(steps.ok());
     ASSERT_FALSE(steps->empty());
+    EXPECT_GE(*std::max_element(steps->begin(), steps->end()), reached)
+        << "a checkpoint that was reported is gone";
     for (const int64_t step : *steps) {
       const std::string path = folder_ + "/checkpoints/" + checkpoint::StepName(step);
       const auto saved = checkpoint::SavedStep::Open(platform::SystemFiles(), path);
@@ -68,6 +92,7 @@ TEST_F(SavesKilledTest, AKillAnyTimeLeavesOnlyWholeCheckpoints) {
       reached = std::max(reached, step);
     }
   }
+  std::cout << reached << " steps saved, " << num_repeated_ << " repeated\n";
 }
 
 }  // namespace
