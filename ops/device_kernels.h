@@ -17,23 +17,26 @@
 #include "ops/moves.h"
 #include "ops/permute.h"
 #include "ops/product.h"
+#include "ops/qkv_bias.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/router.h"
 #include "ops/router_losses.h"
 #include "ops/sends.h"
 #include "ops/swiglu.h"
+#include "ops/window_starts.h"
 
 namespace tandem::ops {
 
 // The arguments of one call of a kernel, whichever it is, of any type of elements.
 template <template <typename> typename... Args>
 using CallOf = std::variant<Args<float>..., Args<double>..., Args<device::Bf16>...>;
-using KernelCall = CallOf<AddArgs, AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, EmbeddingArgs,
-                          EmbeddingBackwardArgs, GroupedLinearArgs, GroupedLinearBackwardInputArgs,
-                          GroupedLinearBackwardWeightArgs, HeadNormArgs, HeadNormBackwardArgs,
-                          PackLatentHeadsArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SwiGluArgs,
-                          SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
+using KernelCall =
+    CallOf<AddArgs, AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, EmbeddingArgs,
+           EmbeddingBackwardArgs, GroupedLinearArgs, GroupedLinearBackwardInputArgs,
+           GroupedLinearBackwardWeightArgs, HeadNormArgs, HeadNormBackwardArgs, PackLatentHeadsArgs,
+           QkvBiasArgs, QkvBiasBackwardArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SwiGluArgs,
+           SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 
 // Those of sparse layers; routers compute in float or double.
 using SparseKernelCall =
@@ -43,7 +46,8 @@ using SparseKernelCall =
                  DropOverflowArgs<double>, RouteArgs<float>, RouteArgs<double>, RouteBackwardArgs<float>,
                  RouteBackwardArgs<double>, RouterLossesArgs<float>, RouterLossesArgs<double>,
                  RouterLossesBackwardArgs<float>, RouterLossesBackwardArgs<double>, SendSlotsArgs<float>,
-                 SendSlotsArgs<double>, UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>>;
+                 SendSlotsArgs<double>, UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>,
+                 WindowStartsArgs>;
 
 // What one kind of device computes with, behind Operations, which has checked the arguments. Pointers are to
 // memory of the current device of its kind; matrices are row-major, and contiguous unless a stride is given,

@@ -103,11 +103,19 @@ class Operations {
                          const Array& context, const Array& lse, const Array& grad_context,
                          const Array& grad_qkv, Workspace work) const;
 
+  // Overwrites starts, int64 [B, S], which Attention then takes for documents.
+  Call WindowStarts(int64_t window, const Array& documents, const Array& starts) const;
+
   Call HeadNorm(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
                 const Array& key_weight, double epsilon, const Array& normed) const;
   Call HeadNormBackward(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
                         const Array& key_weight, double epsilon, bool add_weights, const Array& grad,
                         const Array& grad_query_weight, const Array& grad_key_weight, Workspace work) const;
+
+  Call QkvBias(const Array& query_bias, const Array& key_bias, const Array& value_bias,
+               const Array& qkv) const;
+  Call QkvBiasBackward(const Array& grad_qkv, bool add, const Array& grad_query_bias,
+                       const Array& grad_key_bias, const Array& grad_value_bias, Workspace work) const;
 
   Call PackLatentHeads(const LatentHeads& heads, const Array& query, const Array& key_value,
                        const Array& down, const Array& qkv) const;

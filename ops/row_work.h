@@ -34,6 +34,12 @@ constexpr int64_t HeadNormBackwardWorkBytes(DeviceKind device, int64_t tokens, i
              : std::min(tokens, kHeadNormGroups) * 2 * head_dim * std::max<int64_t>(4, element_bytes);
 }
 
+// Of the sums of a group's rows.
+constexpr int64_t QkvBiasBackwardWorkBytes(DeviceKind device, int64_t tokens, int64_t columns,
+                                           int64_t element_bytes) {
+  return RmsNormBackwardWorkBytes(device, tokens, columns, element_bytes);
+}
+
 // On a GPU the tokens are sorted by their ids: keys and places, before and behind, and what the sort itself
 // needs.
 constexpr int64_t EmbeddingBackwardWorkBytes(DeviceKind device, int64_t tokens) {

@@ -63,6 +63,14 @@ void Run(const AddArgs<E>& args) {
 }
 TANDEM_CPU_KERNEL(AddArgs)
 
+void Run(const WindowStartsArgs& args) {
+  for (int64_t sequence = 0; sequence < args.sequences; ++sequence) {
+    for (int64_t row = 0; row < args.length; ++row) {
+      args.starts[sequence * args.length + row] = WindowStart(args, sequence, row);
+    }
+  }
+}
+
 void Run(const FillArgs& args) {
   if (args.bytes > 0) {
     std::memset(args.to, args.byte, static_cast<size_t>(args.bytes));

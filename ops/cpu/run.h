@@ -24,6 +24,10 @@ void Run(const HeadNormBackwardArgs<E>& args);
 template <typename E>
 void Run(const PackLatentHeadsArgs<E>& args);
 template <typename E>
+void Run(const QkvBiasArgs<E>& args);
+template <typename E>
+void Run(const QkvBiasBackwardArgs<E>& args);
+template <typename E>
 void Run(const RmsNormArgs<E>& args);
 template <typename E>
 void Run(const RmsNormBackwardArgs<E>& args);
@@ -46,6 +50,7 @@ void Run(const PermuteArgs& args);
 void Run(const PlanRowsArgs& args);
 void Run(const PlanSendsArgs& args);
 void Run(const PlanWindowArgs& args);
+void Run(const WindowStartsArgs& args);
 template <typename T>
 void Run(const CollectSlotsArgs<T>& args);
 template <typename T>

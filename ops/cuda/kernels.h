@@ -7,6 +7,7 @@
 #include "ops/embedding.h"
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
+#include "ops/qkv_bias.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/swiglu.h"
@@ -35,6 +36,10 @@ template <typename E>
 int Launch(const HeadNormBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const PackLatentHeadsArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const QkvBiasArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const QkvBiasBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const RmsNormArgs<E>& args, Stream stream);
 template <typename E>

@@ -64,6 +64,12 @@ __global__ void AddPacks(const E* x, int64_t packs, E* y) {
   }
 }
 
+__global__ void FindWindowStarts(WindowStartsArgs args) {
+  for (int64_t i = FirstMove(); i < args.sequences * args.length; i += MovesAtOnce()) {
+    args.starts[i] = WindowStart(args, i / args.length, i % args.length);
+  }
+}
+
 template <typename From, typename To>
 int StartCopy(const CopyArgs& args, Stream stream) {
   CopyElements<<<MoveBlocks(args.rows * args.columns), kMoveThreads, 0, stream>>>(
@@ -131,6 +137,14 @@ int Launch(const AddArgs<E>& args, Stream stream) {
   return cudaGetLastError();
 }
 TANDEM_KERNEL(AddArgs)
+
+int Launch(const WindowStartsArgs& args, Stream stream) {
+  if (args.sequences * args.length == 0) {
+    return cudaSuccess;
+  }
+  FindWindowStarts<<<MoveBlocks(args.sequences * args.length), kMoveThreads, 0, stream>>>(args);
+  return cudaGetLastError();
+}
 
 int Launch(const FillArgs& args, Stream stream) {
   return args.bytes == 0 ? cudaSuccess

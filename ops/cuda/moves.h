@@ -6,6 +6,7 @@
 #include "ops/attention_shape.h"
 #include "ops/cuda/kernels.h"
 #include "ops/moves.h"
+#include "ops/window_starts.h"
 
 namespace tandem::ops::cuda {
 
@@ -14,6 +15,7 @@ template <typename E>
 int Launch(const AddArgs<E>& args, Stream stream);
 int Launch(const CopyArgs& args, Stream stream);
 int Launch(const FillArgs& args, Stream stream);
+int Launch(const WindowStartsArgs& args, Stream stream);
 
 // The starts of documents, [sequences, length], in int32.
 int CopyStarts(const DocumentStarts& documents, int64_t sequences, int64_t length, int32_t* to,

@@ -9,6 +9,7 @@
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/partial_sums.cuh"
 #include "ops/row_work.h"
 
 namespace tandem::ops::cuda {
@@ -256,34 +257,6 @@ __global__ void __launch_bounds__(kThreads, 4)
   });
 }
 
-// grad_weight (+)= the rows of partial_sums: a block has 32 columns, a warp every kWarps-th row.
-template <typename T>
-__global__ void AddPartialSums(const T* partial_sums, int64_t rows, int64_t columns, bool add,
-                               T* grad_weight) {
-  __shared__ T shared[kWarps][32];
-  const int lane = threadIdx.x % 32;
-  const int warp = threadIdx.x / 32;
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * 32 + lane;
-  T sum = 0;
-  if (column < columns) {
-#pragma unroll 8
-    for (int64_t row = warp; row < rows; row += kWarps) {
-      sum += partial_sums[row * columns + column];
-    }
-  }
-  shared[warp][lane] = sum;
-  __syncthreads();
-  if (warp > 0 || column >= columns) {
-    return;
-  }
-  T total = add ? grad_weight[column] : T{0};
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
-    total += shared[w][lane];
-  }
-  grad_weight[column] = total;
-}
-
 template <int N, typename E, typename T = Arithmetic<E>>
 int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* partial_sums, Stream stream) {
   const int64_t packs = args.columns / N;
@@ -339,8 +312,8 @@ int Launch(const RmsNormBackwardArgs<E>& args, Stream stream) {
     WithPacks<E>({columns}, {args.grad_y, args.x, args.weight, args.residual, args.grad_x},
                  [&]<int N>(Packed<N>) { error = StartBackwardRows<N>(args, groups, partial_sums, stream); });
   }
-  AddPartialSums<<<static_cast<unsigned>((columns + 31) / 32), kThreads, 0, stream>>>(
-      partial_sums, groups, columns, args.add_weight, args.grad_weight);
+  AddPartialSums<<<PartialSumBlocks(columns), kThreads, 0, stream>>>(partial_sums, columns, groups, columns,
+                                                                     args.add_weight, args.grad_weight);
   const int launched = cudaGetLastError();
   return error != cudaSuccess ? error : launched;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -109,6 +111,32 @@ TEST_P(CudaAttentionTest, StaysWithinDocuments) {
                                                           {2, 300, 4, 4, 256}}) {
     shape.documents = true;
     CompareAttention(shape, BatchOf(shape));
+  }
+}
+
+// Windows shorter and longer than tiles of scores, and than documents.
+TEST_P(CudaAttentionTest, StaysWithinSlidingWindows) {
+  for (AttentionShape shape : std::vector<AttentionShape>{{3, 37, 6, 2, 10},
+                                                          {2, 257, 8, 2, 64},
+                                                          {2, 512, 4, 4, 128},
+                                                          {1, 300, 2, 1, 136},
+                                                          {2, 300, 4, 4, 256}}) {
+    shape.documents = true;
+    for (const int64_t window : {1, 20, 130, 600}) {
+      for (const bool within : {false, true}) {
+        SCOPED_TRACE(testing::Message() << "window " << window << (within ? ", within documents" : ""));
+        at::Tensor batch = BatchOf(shape);
+        at::Tensor starts = at::empty({shape.sequences, shape.length}, at::kLong);
+        const at::Tensor documents = StartsIn(batch);
+        CpuOperations().WindowStarts(window, within ? Array(documents) : Array(), starts)();
+        const at::Tensor of_gpu = at::empty_like(starts, at::kCUDA);
+        const at::Tensor on_gpu = documents.to(at::kCUDA);
+        CudaOperations().WindowStarts(window, within ? Array(on_gpu) : Array(), of_gpu)();
+        EXPECT_TRUE(at::equal(of_gpu.cpu(), starts));
+        StartsIn(batch).copy_(starts);
+        CompareAttention(shape, batch);
+      }
+    }
   }
 }
 

@@ -76,6 +76,30 @@ TEST_P(CudaHeadsTest, HeadNormOfWeightsAnywhere) {
           });
 }
 
+// Fewer rows than there are groups, and more; columns that are whole blocks, and others.
+TEST_P(CudaHeadsTest, QkvBias) {
+  for (const auto& [tokens, query, key] :
+       std::vector<std::array<int64_t, 3>>{{1, 2, 2}, {7, 40, 8}, {1100, 256, 128}, {3000, 1000, 33}}) {
+    for (const bool add : {false, true}) {
+      SCOPED_TRACE(testing::Message() << tokens << " tokens, " << query << " and " << key << " columns"
+                                      << (add ? ", added" : ""));
+      const int64_t width = query + 2 * key;
+      const auto sums = [&](int64_t columns) {
+        return add ? NormalStatistics({columns}) : NanStatistics({columns});
+      };
+      Compare({Normal({tokens, width}), Normal({query}), Normal({key}), Normal({key})},
+              {Normal({tokens, width}), sums(query), sums(key), sums(key)},
+              [&](const Operations& ops, const Tensors& in, Tensors& out) {
+                const WorkMemory work(
+                    QkvBiasBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()),
+                    in[0].device().type());
+                ops.QkvBias(in[1], in[2], in[3], out[0])();
+                ops.QkvBiasBackward(in[0], add, out[1], out[2], out[3], work)();
+              });
+    }
+  }
+}
+
 // Parts of heads that are whole packs in every type, and others; key rotary parts that begin at a pack, and
 // others.
 TEST_P(CudaHeadsTest, LatentHeads) {

@@ -81,6 +81,12 @@ TEST_P(NoRowsTest, HeadsAreEmptyAndTheirNormsGradientsAreZero) {
   ops_.HeadNormBackward(qkv, 2, 1, weight, weight, 1e-5, /*add_weights=*/false, qkv, grad_query, grad_key,
                         work_)();
   EXPECT_TRUE(IsZero(grad_query) && IsZero(grad_key));
+  const at::Tensor bias = Of({8});
+  at::Tensor grad_bias = Statistics({8});
+  ops_.QkvBias(bias, bias, bias, qkv)();
+  ops_.QkvBiasBackward(qkv, /*add=*/false, grad_bias, grad_bias, grad_bias, work_)();
+  EXPECT_TRUE(IsZero(grad_bias));
+  ops_.WindowStarts(3, {}, Integers({0, 4}))();
   const LatentHeads latent{.heads = 2, .content = 4, .rotary = 2, .value = 4};
   at::Tensor query = Of({0, 2 * 6});
   at::Tensor key_value = Of({0, 2 * 8});
