@@ -9,7 +9,7 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
   for (const char* path : {"model.latent_attention.kv_lora_rank", "model.latent_attention.qk_nope_head_dim",
                            "model.latent_attention.qk_rope_head_dim", "model.latent_attention.v_head_dim"}) {
     if (!check.Has(path)) {
-      check.Refuse(path, "model_type deepseek_v3 needs it");
+      check.Refuse(path, absl::StrCat("model_type ", model.model_type(), " needs it"));
     }
   }
   const v1::LatentAttention& latent = model.latent_attention();
@@ -24,9 +24,10 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
   }
   if (check.Usable({"model.num_attention_heads", "model.num_key_value_heads"}) &&
       model.num_key_value_heads() != model.num_attention_heads()) {
-    check.Refuse("model.num_key_value_heads",
-                 absl::StrCat(check.Named("model.num_attention_heads"), " with model_type deepseek_v3"),
-                 "every head has keys and values of its own there: omit the key");
+    check.Refuse(
+        "model.num_key_value_heads",
+        absl::StrCat(check.Named("model.num_attention_heads"), " with model_type ", model.model_type()),
+        "every head has keys and values of its own there: omit the key");
   }
   if (!check.Usable({"model.latent_attention.qk_nope_head_dim", "model.latent_attention.qk_rope_head_dim"})) {
     return;
@@ -43,6 +44,31 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
   }
 }
 
+namespace {
+
+// Of deepseek_v2: the largest scores of all experts are chosen, and stay as they are.
+void CheckGreedyExperts(FieldChecker& check, const v1::Model& model) {
+  const v1::MixtureOfExperts& moe = model.moe();
+  constexpr char kType[] = " with model_type deepseek_v2";
+  for (const auto& [path, value] :
+       {std::pair("model.moe.n_group", moe.n_group()), std::pair("model.moe.topk_group", moe.topk_group())}) {
+    if (check.Usable({path}) && value != 1) {
+      check.Refuse(path, absl::StrCat("1", kType),
+                   "not built yet: groups that are compared by their best expert; omit the key");
+    }
+  }
+  if (check.Usable({"model.moe.router_bias_update_rate"}) && moe.router_bias_update_rate() != 0) {
+    check.Refuse("model.moe.router_bias_update_rate", absl::StrCat("0", kType),
+                 "its routers have no biases: omit the key, or use model_type: deepseek_v3");
+  }
+  if (check.Usable({"model.moe.norm_topk_prob"}) && moe.norm_topk_prob()) {
+    check.Refuse("model.moe.norm_topk_prob", absl::StrCat("false", kType),
+                 "omit the key, or use model_type: deepseek_v3");
+  }
+}
+
+}  // namespace
+
 void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
   if (check.Usable({"model.moe.first_k_dense_replace", "model.num_hidden_layers"}) &&
@@ -52,8 +78,12 @@ void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model) {
                  "no layer is sparse: use a smaller number");
   }
   if (check.Usable({"model.moe.decoder_sparse_step"}) && moe.decoder_sparse_step() != 1) {
-    check.Refuse("model.moe.decoder_sparse_step", "1 with model_type deepseek_v3",
+    check.Refuse("model.moe.decoder_sparse_step", absl::StrCat("1 with model_type ", model.model_type()),
                  "omit the key, or use first_k_dense_replace");
+  }
+  if (model.model_type() == "deepseek_v2") {
+    CheckGreedyExperts(check, model);
+    return;
   }
   const bool grouped = check.Usable({"model.moe.n_group", "model.moe.topk_group"});
   if (check.Usable({"model.moe.n_group", "model.moe.num_experts"}) &&
@@ -80,14 +110,19 @@ void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model) {
   if (model.has_latent_attention()) {
     check.Forbid("model.latent_attention",
                  absl::StrCat(check.Named("model.model_type"),
-                              " has no such attention: omit the block, or give model_type: deepseek_v3"));
+                              " has no such attention: omit the block, or give model_type: ",
+                              ModelTypesThat(&ModelType::has_latent_attention, " or ")));
   }
   for (const char* path :
        {"model.moe.first_k_dense_replace", "model.moe.n_shared_experts", "model.moe.n_group",
         "model.moe.topk_group", "model.moe.routed_scaling_factor", "model.moe.router_bias_update_rate"}) {
     if (check.IsWritten(path)) {
       check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
-                                      " has no use for it: omit the key, or use model_type: deepseek_v3"));
+                                      " has no use for it: omit the key, or use model_type: ",
+                                      std::string_view(path).starts_with("model.moe.router_bias") ||
+                                              std::string_view(path).ends_with("_group")
+                                          ? "deepseek_v3"
+                                          : ModelTypesThat(&ModelType::has_latent_attention, " or ")));
     }
   }
 }

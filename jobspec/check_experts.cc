@@ -13,17 +13,18 @@ bool IsMixtral(const v1::Model& model) { return model.model_type() == "mixtral";
 // Of a model type without sparse layers.
 void RefuseExperts(FieldChecker& check, const v1::Model& model) {
   if (check.Usable({"parallelism.expert", "model.model_type"}) && check.spec().parallelism().expert() > 1) {
-    check.Refuse(
-        "parallelism.expert", absl::StrCat("1 with ", check.Named("model.model_type")),
-        "it has no experts to share: omit the key, or use model_type: mixtral, qwen3_moe or deepseek_v3");
+    check.Refuse("parallelism.expert", absl::StrCat("1 with ", check.Named("model.model_type")),
+                 absl::StrCat("it has no experts to share: omit the key, or use model_type: ",
+                              ModelTypesThat(&ModelType::has_experts, " or ")));
   }
   if (model.has_moe() && check.IsWritten("model.model_type")) {
-    check.Refuse("model.model_type", model.model_type(), "mixtral, qwen3_moe, deepseek_v3 with a block moe",
+    check.Refuse("model.model_type", model.model_type(),
+                 absl::StrCat(ModelTypesThat(&ModelType::has_experts), " with a block moe"),
                  "use one of these, or omit the block");
   } else if (model.has_moe()) {
     check.Forbid("model.moe", absl::StrCat(check.Named("model.model_type"),
-                                           " has no experts: omit the block, or give model_type: mixtral, "
-                                           "qwen3_moe, or deepseek_v3"));
+                                           " has no experts: omit the block, or give model_type: ",
+                                           ModelTypesThat(&ModelType::has_experts, ", or ")));
   }
 }
 
@@ -162,15 +163,15 @@ void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
 
 }  // namespace
 
-void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse) {
-  if (!sparse) {
+void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& type) {
+  if (!type.has_experts) {
     RefuseExperts(check, model);
     return;
   }
   CheckCounts(check, model);
   CheckProbabilities(check, model);
   CheckWidth(check, model);
-  if (model.model_type() == kDeepseek) {
+  if (type.has_latent_attention) {
     CheckDeepseekExperts(check, model);
   }
   CheckLoad(check, model);

@@ -66,15 +66,15 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
   if (head_dim > 4096) {
     return;  // refused already
   }
-  if (model.model_type() == "qwen3_moe" && head_dim > kMostNormedOnGpus && check.IsOk({"resources.device"}) &&
-      check.spec().resources().device() != v1::DEVICE_CPU) {
+  if (model.qk_norm() == v1::QK_NORM_HEAD && head_dim > kMostNormedOnGpus &&
+      check.IsOk({"resources.device"}) && check.spec().resources().device() != v1::DEVICE_CPU) {
     const char* const path = check.IsWritten("model.head_dim") ? "model.head_dim" : "model.hidden_size";
-    check.Refuse(path,
-                 absl::StrCat("heads of at most ", kMostNormedOnGpus,
-                              " with model_type qwen3_moe and resources.device ",
-                              ValueText(FindValue(check.spec(), "resources.device")),
-                              check.Origin("resources.device")),
-                 "GPUs normalise no larger ones: use smaller heads, or device: cpu");
+    check.Refuse(
+        path,
+        absl::StrCat("heads of at most ", kMostNormedOnGpus, " with model_type ", model.model_type(),
+                     " and resources.device ", ValueText(FindValue(check.spec(), "resources.device")),
+                     check.Origin("resources.device")),
+        "GPUs normalise no larger ones: use smaller heads, or device: cpu");
   }
 }
 
@@ -99,9 +99,8 @@ void CheckModel(FieldChecker& check) {
     }
     return;
   }
-  const bool deepseek = model.model_type() == kDeepseek;
-  const bool sparse = deepseek || model.model_type() == "mixtral" || model.model_type() == "qwen3_moe";
-  if (!sparse && model.model_type() != "llama") {
+  const ModelType* const type = FindModelType(model.model_type());
+  if (type == nullptr) {
     check.Refuse("model.model_type", "not built yet: other architectures; use one of these");
     return;
   }
@@ -121,14 +120,15 @@ void CheckModel(FieldChecker& check) {
       check.Refuse(path, "give it, or name a preset whose value is to be used");
     }
   }
-  if (deepseek) {
+  if (type->has_latent_attention) {
     CheckLatentAttention(check, model);
   } else {
     CheckHeads(check, model);
     RefuseDeepseekFields(check, model);
   }
+  CheckModelType(check, model, *type);
   CheckRopeScaling(check, model);
-  CheckExperts(check, model, sparse);
+  CheckExperts(check, model, *type);
   if (check.Usable({"model.vocab_size", "data.tokenizer"}) && check.spec().data().tokenizer() == "bytes" &&
       model.vocab_size() < 256) {
     check.Refuse("model.vocab_size", "at least 256 with tokenizer: bytes", "a byte has 256 values: use 256");

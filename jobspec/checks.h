@@ -7,6 +7,7 @@
 
 #include "jobspec/field_checker.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/model_types.h"
 
 namespace tandem::jobspec {
 
@@ -47,23 +48,24 @@ void CheckNccl(FieldChecker& check);
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
 
-// Sparse layers, and how ranks share their experts. sparse: whether the model type has such layers.
+// Sparse layers, if the model type has such, and how ranks share their experts.
 // CheckModel calls it, and what follows.
-void CheckExperts(FieldChecker& check, const v1::Model& model, bool sparse);
+void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
 // Tokens are dealt to experts only where nothing but speed is measured.
 void CheckBalancedRouting(FieldChecker& check);
 
-inline constexpr char kDeepseek[] = "deepseek_v3";
+// Fields that follow from the model type, and the sliding window, which some types may have.
+void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
-// What a model of model_type deepseek_v3 has beside what others have. Its heads.
+// Checks what models of latent attention have beside what others have: their heads.
 void CheckRopeScaling(FieldChecker& check, const v1::Model& model);
 void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 
-// Checks what only its sparse layers have; the rest is as with other models.
+// Checks what only their sparse layers have; the rest is as with other models.
 void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model);
 
-// Checks, for any other model, that nothing is set which only that one has.
+// Checks, for any other model, that nothing is set which only those have.
 void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model);
 
 // Check, saying nothing about fields at or below the `unusable` paths, nor about what follows from them.

@@ -1,26 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/decoder_config.h"
 
-#include <map>
 #include <stdexcept>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "jobspec/model_types.h"
 
 namespace tandem::jobspec {
 namespace {
 
-model::Architecture ArchitectureOf(const std::string& model_type) {
-  static const std::map<std::string, model::Architecture> architectures = {
-      {"llama", model::Architecture::kLlama},
-      {"mixtral", model::Architecture::kMixtral},
-      {"qwen3_moe", model::Architecture::kQwen3Moe},
-      {"deepseek_v3", model::Architecture::kDeepseekV3}};
-  const auto found = architectures.find(model_type);
-  if (found == architectures.end()) {
-    throw std::logic_error(absl::StrCat("model.model_type: no plan for ", model_type));
-  }
-  return found->second;
+// A job that was resolved before a field was there has the value of its type.
+model::QkNorm QkNormOf(const v1::Model& model, const ModelType& type) {
+  const v1::QkNorm norm = model.has_qk_norm() ? model.qk_norm() : type.qk_norm;
+  return norm == v1::QK_NORM_HEAD    ? model::QkNorm::kHead
+         : norm == v1::QK_NORM_WHOLE ? model::QkNorm::kWhole
+                                     : model::QkNorm::kNone;
 }
 
 model::BalanceScope ScopeOf(v1::BalanceScope scope) {
@@ -38,10 +33,13 @@ model::BalanceScope ScopeOf(v1::BalanceScope scope) {
   }
 }
 
-model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
+model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, const ModelType& type) {
+  const v1::RouterScore score = spec.has_score() ? spec.score() : type.score;
   model::MixtureOfExperts moe{
       .router = {.experts = spec.num_experts(),
                  .top_k = spec.num_experts_per_tok(),
+                 .score = score == v1::ROUTER_SCORE_SIGMOID ? ops::RouterScore::kSigmoid
+                                                            : ops::RouterScore::kSoftmax,
                  .normalize = spec.norm_topk_prob()},
       .intermediate_size = spec.moe_intermediate_size(),
       .decoder_sparse_step = spec.decoder_sparse_step(),
@@ -52,8 +50,7 @@ model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, bool deepseek) {
                    .policy = spec.drop_policy() == v1::DROP_POLICY_POSITION ? ops::DropPolicy::kPosition
                                                                             : ops::DropPolicy::kProbability,
                    .pads = spec.pad_to_capacity()}};
-  if (deepseek) {
-    moe.router.score = ops::RouterScore::kSigmoid;
+  if (type.has_latent_attention) {
     moe.router.groups = spec.n_group();
     moe.router.groups_per_token = spec.topk_group();
     moe.router.scale = spec.routed_scaling_factor();
@@ -93,11 +90,17 @@ model::LatentAttention Latent(const v1::LatentAttention& spec) {
 }  // namespace
 
 model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
+  const ModelType* const type = FindModelType(resolved.model_type());
+  if (type == nullptr) {
+    throw std::logic_error(absl::StrCat("model.model_type: no plan for ", resolved.model_type()));
+  }
+  const int64_t layers = resolved.num_hidden_layers();
   return {
-      .architecture = ArchitectureOf(resolved.model_type()),
+      .names = resolved.model_type() == "mixtral" ? model::ParameterNames::kMixtral
+                                                  : model::ParameterNames::kUsual,
       .hidden_size = resolved.hidden_size(),
       .intermediate_size = resolved.intermediate_size(),
-      .num_hidden_layers = resolved.num_hidden_layers(),
+      .num_hidden_layers = layers,
       .num_attention_heads = resolved.num_attention_heads(),
       .num_key_value_heads = resolved.num_key_value_heads(),
       .head_dim = resolved.head_dim(),
@@ -105,10 +108,17 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .rms_norm_eps = resolved.rms_norm_eps(),
       .rope_theta = resolved.rope_theta(),
       .rope_scaling = resolved.has_rope_scaling() ? Scaling(resolved.rope_scaling()) : ops::RopeScaling(),
+      .qkv_bias = (resolved.has_attention_bias() ? resolved.attention_bias() : type->attention_bias) ==
+                  v1::ATTENTION_BIAS_QKV,
+      .qk_norm = QkNormOf(resolved, *type),
+      .norms_after = (resolved.has_norms() ? resolved.norms() : type->norms) == v1::NORM_PLACE_AFTER,
+      .sliding_window = resolved.sliding_window(),
+      .window_layers = resolved.has_sliding_window()
+                           ? WindowLayersIn(resolved.window_layers(), layers).value()
+                           : std::vector<int64_t>(),
       .tie_word_embeddings = resolved.tie_word_embeddings(),
       .initializer_range = resolved.initializer_range(),
-      .moe = resolved.has_moe() ? Moe(resolved.moe(), resolved.model_type() == "deepseek_v3")
-                                : model::MixtureOfExperts(),
+      .moe = resolved.has_moe() ? Moe(resolved.moe(), *type) : model::MixtureOfExperts(),
       .latent =
           resolved.has_latent_attention() ? Latent(resolved.latent_attention()) : model::LatentAttention(),
   };

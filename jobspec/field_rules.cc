@@ -23,7 +23,8 @@ constexpr TextRule kTextRules[] = {
     {"api_version", "tandem/v1"},
     {"name", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
     {"model.hugging_face", "path of a config.json"},
-    {"model.model_type", "llama, mixtral, qwen3_moe, deepseek_v3"},
+    {"model.model_type", "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmo2, deepseek_v2, deepseek_v3"},
+    {"model.window_layers", "all, or layers and ranges of them joined by commas, as 0-3,8"},
     {"data.train", "absolute path of a file, a folder or a glob"},
     {"data.validation", "absolute path of a file, a folder or a glob"},
     {"data.sources.path", "absolute path of a file, a folder or a glob"},
@@ -101,6 +102,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"model.vocab_size", 2, 1 << 24},
       {"model.max_position_embeddings", 1, 1 << 30},
       {"model.rope_scaling.original_max_position_embeddings", 1, 1 << 30},
+      {"model.sliding_window", 1, 1 << 30},
       {"model.moe.num_experts", 1, 1024},
       {"model.moe.num_experts_per_tok", 1, 1024},
       {"model.moe.moe_intermediate_size", 1, 1 << 22},
@@ -182,8 +184,8 @@ const std::vector<RequiredRule>& RequiredRules() {
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
       {"model.hybrid_pattern",
-       "not built yet: layers by a pattern; omit the key and use model_type, whose layers are [*-] (llama), "
-       "[*E] (mixtral, qwen3_moe) or [+E] (deepseek_v3)"},
+       "not built yet: layers by a pattern; omit the key and use model_type, whose layers are [*-] (llama, "
+       "mistral, qwen2, qwen3, olmo2), [*E] (mixtral, qwen3_moe) or [+E] (deepseek_v2, deepseek_v3)"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
@@ -207,7 +209,11 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"training.optimizer.name", {"adamw"}, "use adamw"},
       {"training.schedule.decay", {"constant", "cosine"}, "use one of these"},
       {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
+      {"model.attention_bias", {"none", "qkv"}, "not built yet: biases of other projections; omit the key"},
+      {"model.qk_norm", {"none", "head", "whole"}, "use one of these"},
+      {"model.norms", {"before", "after"}, "use one of these"},
       {"model.rope_scaling.type", {"linear", "llama3", "yarn"}, "use one of these"},
+      {"model.moe.score", {"softmax", "sigmoid"}, "use one of these"},
       {"model.moe.drop_policy", {"probability", "position"}, "use one of these"},
       {"model.moe.router_aux_loss_scope", {"microbatch", "sequence", "global"}, "use one of these"},
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},

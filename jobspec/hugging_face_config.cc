@@ -16,6 +16,8 @@
 #include "google/protobuf/message.h"
 #include "jobspec/hugging_face_families.h"
 #include "jobspec/hugging_face_rope.h"
+#include "jobspec/hugging_face_window.h"
+#include "jobspec/model_types.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
 #include "platform/check.h"
@@ -43,7 +45,6 @@ constexpr Supported kSupported[] = {
     {"attention_bias", "false"},
     {"mlp_bias", "false"},
     {"attention_dropout", "0"},
-    {"sliding_window", "null"},
     {"partial_rotary_factor", "1"},
     {"pretraining_tp", "1"},
     {"quantization_config", "null"},
@@ -57,11 +58,8 @@ constexpr Supported kSupported[] = {
     {"use_qk_norm", "false"},
     {"router_jitter_noise", "0"},
     {"mlp_only_layers", "[]"},
-    {"use_sliding_window", "false"},
     {"output_router_logits", "false"},
     {"rope_interleave", "true", true},
-    {"scoring_func", "\"sigmoid\""},
-    {"topk_method", "\"noaux_tc\""},
     {"moe_layer_freq", "1"},
     {"pruned_heads", "{}"},
     {"is_encoder_decoder", "false"},
@@ -94,8 +92,7 @@ constexpr std::string_view kWithoutConsequence[] = {
     // Of auxiliary losses.
     "router_aux_loss_coef", "aux_loss_alpha", "seq_aux",
     // What follows from other fields, or counts only together with one that is refused.
-    "qk_head_dim", "max_window_layers", "num_local_experts", "num_experts", "n_routed_experts",
-    "num_experts_per_tok", "head_dim"};
+    "qk_head_dim", "num_local_experts", "num_experts", "n_routed_experts", "num_experts_per_tok", "head_dim"};
 
 // A field that the file has under the same name.
 struct Field {
@@ -115,9 +112,15 @@ constexpr Field kLatentAttention[] = {
 };
 constexpr Field kExperts[] = {{"moe_intermediate_size"}, {"norm_topk_prob"}};
 constexpr Field kSparseLayers[] = {{"decoder_sparse_step"}};
-constexpr Field kGroupedExperts[] = {
-    {"first_k_dense_replace"}, {"n_shared_experts"}, {"n_group"}, {"topk_group"}, {"routed_scaling_factor"},
+constexpr Field kDeepseekExperts[] = {
+    {"first_k_dense_replace"},
+    {"n_shared_experts"},
+    {"routed_scaling_factor"},
 };
+constexpr Field kGroupedExperts[] = {{"n_group"}, {"topk_group"}};
+// Which layers have a sliding window; of a family that has none they must say so.
+constexpr const char* kWindow[] = {"sliding_window", "use_sliding_window", "max_window_layers",
+                                   "layer_types"};
 // Layers that predict further tokens, behind the others: their weights are left out.
 constexpr const char* kPredicting[] = {"num_nextn_predict_layers", "num_mtp_layers"};
 
@@ -128,10 +131,11 @@ bool Names(const Field (&fields)[n], std::string_view key) {
 }
 
 bool IsKnown(std::string_view key) {
-  return key.starts_with('_') || key == "layer_types" ||
+  return key.starts_with('_') || key == "scoring_func" || key == "topk_method" ||
+         std::find(std::begin(kWindow), std::end(kWindow), key) != std::end(kWindow) ||
          std::find(std::begin(kPredicting), std::end(kPredicting), key) != std::end(kPredicting) ||
          Names(kSizes, key) || Names(kOthers, key) || Names(kLatentAttention, key) || Names(kExperts, key) ||
-         Names(kSparseLayers, key) || Names(kGroupedExperts, key) ||
+         Names(kSparseLayers, key) || Names(kDeepseekExperts, key) || Names(kGroupedExperts, key) ||
          std::find(std::begin(kWithoutConsequence), std::end(kWithoutConsequence), key) !=
              std::end(kWithoutConsequence) ||
          std::any_of(std::begin(kSupported), std::end(kSupported),
@@ -162,7 +166,9 @@ class HuggingFaceReader {
     }
     ReadScaling();
     CheckSupported();
-    CheckLayerTypes();
+    ReadSlidingWindow(json_, family_ == nullptr ? WindowKeys::kNone : family_->window, model_,
+                      [this](const std::string& value, const std::string& allowed,
+                             const std::string& remedy) { Refuse(value, allowed, remedy); });
     CheckPredicting();
     CheckKnown();
     if (family_ == nullptr) {
@@ -245,7 +251,11 @@ class HuggingFaceReader {
     }
     ReadFields(kExperts, moe);
     if (family_->has_latent_attention) {
-      ReadFields(kGroupedExperts, moe);
+      ReadFields(kDeepseekExperts, moe);
+      // Greedy choice knows no groups, whatever their number is.
+      if (FindModelType(family_->model_type)->score == v1::ROUTER_SCORE_SIGMOID) {
+        ReadFields(kGroupedExperts, moe);
+      }
     } else {
       ReadFields(kSparseLayers, moe);
     }
@@ -301,18 +311,6 @@ class HuggingFaceReader {
     }
   }
 
-  // What newer files say beside the other keys.
-  void CheckLayerTypes() {
-    const Json types = Of("layer_types");
-    const bool full = types.is_array() && std::all_of(types.begin(), types.end(), [](const Json& type) {
-                        return type == "full_attention";
-                      });
-    if (!types.is_null() && (!full || Json(types.size()) != Of("num_hidden_layers"))) {
-      Refuse(absl::StrCat("layer_types ", types.dump()), "full_attention for each of num_hidden_layers",
-             "not built yet: layers of other kinds; use a model without them");
-    }
-  }
-
   void CheckPredicting() {
     const bool allowed = family_ != nullptr && family_->has_latent_attention;
     for (const char* const key : kPredicting) {
@@ -345,22 +343,32 @@ class HuggingFaceReader {
   }
 
   void CheckSupported() {
+    const Json must_be = family_ == nullptr ? Json::object() : Json::parse(family_->must_be);
+    for (const auto& [key, value] : must_be.items()) {
+      if (const Json here = Of(key.c_str()); !here.is_null() && here != value) {
+        RefuseOther(key, here, value.dump());
+      }
+    }
+    for (const char* const key : {"scoring_func", "topk_method"}) {
+      if (const Json here = Of(key); !here.is_null() && !must_be.contains(key)) {
+        RefuseOther(key, here, "null");
+      }
+    }
     for (const Supported& supported : kSupported) {
       const auto found = json_.find(supported.key);
       if (found == json_.end() || (found->is_null() && !supported.is_never_null) ||
           *found == Json::parse(supported.value)) {
         continue;
       }
-      const bool quantised = std::string_view(supported.key) == "quantization_config";
-      const bool no_window = std::string_view(supported.key) == "sliding_window" && family_ != nullptr &&
-                             std::string_view(family_->model_type) == "qwen3_moe" &&
-                             Of("use_sliding_window") != true;  // counts together with that alone
-      if (!no_window) {
-        Refuse(absl::StrCat(supported.key, " ", found->dump()), supported.value,
-               quantised ? "the weights are quantised: cast the model to bf16 first"
-                         : "not built yet, and it changes the numbers: use a model without it");
-      }
+      RefuseOther(supported.key, *found, supported.value);
     }
+  }
+
+  void RefuseOther(const std::string& key, const Json& value, const std::string& allowed) {
+    Refuse(absl::StrCat(key, " ", value.dump()), allowed,
+           key == "quantization_config"
+               ? "the weights are quantised: cast the model to bf16 first"
+               : "not built yet, and it changes the numbers: use a model without it");
   }
 
   template <size_t n>

@@ -7,7 +7,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "data/dataset.h"
+#include "jobspec/hugging_face_families.h"
 #include "jobspec/hugging_face_rope.h"
+#include "jobspec/model_types.h"
 #include "jobspec/start_weights.h"
 #include "platform/status_macros.h"
 
@@ -32,7 +34,6 @@ void AddExperts(const v1::Model& model, ConfigJson& config) {
   config["num_experts_per_tok"] = moe.num_experts_per_tok();
   if (model.model_type() == "mixtral") {
     config["num_local_experts"] = moe.num_experts();
-    config["sliding_window"] = nullptr;
     return;
   }
   config["moe_intermediate_size"] = moe.moe_intermediate_size();
@@ -41,8 +42,6 @@ void AddExperts(const v1::Model& model, ConfigJson& config) {
     config["num_experts"] = moe.num_experts();
     config["decoder_sparse_step"] = moe.decoder_sparse_step();
     config["mlp_only_layers"] = ConfigJson::array();
-    config["use_sliding_window"] = false;
-    config["sliding_window"] = nullptr;
     return;
   }
   config["n_routed_experts"] = moe.num_experts();
@@ -51,8 +50,9 @@ void AddExperts(const v1::Model& model, ConfigJson& config) {
   config["n_group"] = moe.n_group();
   config["topk_group"] = moe.topk_group();
   config["routed_scaling_factor"] = moe.routed_scaling_factor();
-  config["scoring_func"] = "sigmoid";
-  config["topk_method"] = "noaux_tc";
+  const bool greedy = moe.score() == v1::ROUTER_SCORE_SOFTMAX;
+  config["scoring_func"] = greedy ? "softmax" : "sigmoid";
+  config["topk_method"] = greedy ? "greedy" : "noaux_tc";
   config["moe_layer_freq"] = 1;
   config["num_nextn_predict_layers"] = 0;
   config["rope_interleave"] = true;
@@ -66,11 +66,35 @@ void AddLatentAttention(const v1::LatentAttention& latent, ConfigJson& config) {
   config["v_head_dim"] = latent.v_head_dim();
 }
 
-const char* ArchitectureName(const std::string& model_type) {
-  return model_type == "mixtral"       ? "MixtralForCausalLM"
-         : model_type == "qwen3_moe"   ? "Qwen3MoeForCausalLM"
-         : model_type == "deepseek_v3" ? "DeepseekV3ForCausalLM"
-                                       : "LlamaForCausalLM";
+// In the keys that the family has: those of the others say nothing there.
+absl::Status AddWindow(const v1::Model& model, WindowKeys keys, ConfigJson& config) {
+  if (keys == WindowKeys::kNone) {
+    return absl::OkStatus();
+  }
+  const bool has_window = model.has_sliding_window();
+  config["sliding_window"] = has_window ? ConfigJson(model.sliding_window()) : ConfigJson();
+  if (keys == WindowKeys::kAlways) {
+    return absl::OkStatus();
+  }
+  config["use_sliding_window"] = has_window;
+  if (keys == WindowKeys::kSwitch) {
+    return absl::OkStatus();
+  }
+  const int64_t layers = model.num_hidden_layers();
+  config["max_window_layers"] = layers;
+  if (!has_window) {
+    return absl::OkStatus();
+  }
+  TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> with, WindowLayersIn(model.window_layers(), layers));
+  config["max_window_layers"] = with.front();
+  std::vector<std::string> types(layers, "full_attention");
+  for (const int64_t layer : with) {
+    types[layer] = "sliding_attention";
+  }
+  if (with.back() - with.front() + 1 != static_cast<int64_t>(with.size()) || with.back() != layers - 1) {
+    config["layer_types"] = types;  // which older programs do not read; else the number says it
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -131,12 +155,18 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
     // The newer spellings of keys that are written below, what wrote the file, and what is true no longer.
     for (const char* const key : {"rope_parameters", "dtype", "layer_types", "transformers_version",
                                   "original_max_position_embeddings", "num_experts", "num_local_experts",
-                                  "num_mtp_layers", "quantization_config", "auto_map"}) {
+                                  "num_mtp_layers", "quantization_config", "auto_map", "sliding_window",
+                                  "use_sliding_window", "max_window_layers", "attention_bias"}) {
       config.erase(key);
     }
   }
   const bool has_own = !config.empty();  // what it does not say is as the weights' own file has it
-  config["architectures"] = ConfigJson::array({ArchitectureName(resolved.model_type())});
+  const HuggingFaceFamily* const family =
+      FamilyOf(nlohmann::json::object({{"model_type", resolved.model_type()}}));
+  if (family == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("no family of models is ", resolved.model_type()));
+  }
+  config["architectures"] = ConfigJson::array({family->architecture});
   config["model_type"] = resolved.model_type();
   config["vocab_size"] = resolved.vocab_size();
   config["hidden_size"] = resolved.hidden_size();
@@ -157,8 +187,11 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
   config["rope_theta"] = resolved.rope_theta();
   config["rope_scaling"] =
       resolved.has_rope_scaling() ? RopeScalingJson(resolved.rope_scaling()) : ConfigJson();
-  config["attention_bias"] = false;
+  if (family->model_type != std::string_view("qwen2")) {  // its biases are always there
+    config["attention_bias"] = false;
+  }
   config["attention_dropout"] = 0.0;
+  TANDEM_RETURN_IF_ERROR(AddWindow(resolved, family->window, config));
   if (resolved.model_type() == "llama") {
     config["mlp_bias"] = false;
   }

@@ -8,24 +8,34 @@ using FamilyJson = nlohmann::json;
 
 // tests/e2e/test_families.py compares these with transformers' own classes.
 constexpr HuggingFaceFamily kFamilies[] = {
-    {"LlamaForCausalLM", "llama", R"({
+    {.architecture = "LlamaForCausalLM", .model_type = "llama", .defaults = R"({
        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
        "num_attention_heads": 32, "max_position_embeddings": 2048, "initializer_range": 0.02,
        "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false})"},
-    {"MixtralForCausalLM", "mixtral", R"({
+    {.architecture = "MixtralForCausalLM",
+     .model_type = "mixtral",
+     .defaults = R"({
        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
        "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
        "initializer_range": 0.02, "rms_norm_eps": 1e-5, "rope_theta": 1000000, "tie_word_embeddings": false,
        "num_local_experts": 8, "num_experts_per_tok": 2})",
-     "num_local_experts", "num_experts"},
-    {"Qwen3MoeForCausalLM", "qwen3_moe", R"({
+     .experts = "num_local_experts",
+     .experts_too = "num_experts",
+     .window = WindowKeys::kAlways},
+    {.architecture = "Qwen3MoeForCausalLM",
+     .model_type = "qwen3_moe",
+     .defaults = R"({
        "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 24,
        "num_attention_heads": 32, "num_key_value_heads": 4, "max_position_embeddings": 32768,
        "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
        "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "decoder_sparse_step": 1,
-       "norm_topk_prob": false})",
-     "num_experts", "num_local_experts"},
-    {"DeepseekV3ForCausalLM", "deepseek_v3", R"({
+       "norm_topk_prob": false, "sliding_window": 4096})",
+     .experts = "num_experts",
+     .experts_too = "num_local_experts",
+     .window = WindowKeys::kSwitch},
+    {.architecture = "DeepseekV3ForCausalLM",
+     .model_type = "deepseek_v3",
+     .defaults = R"({
        "vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
        "num_attention_heads": 128, "num_key_value_heads": 128, "max_position_embeddings": 4096,
        "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
@@ -33,7 +43,51 @@ constexpr HuggingFaceFamily kFamilies[] = {
        "norm_topk_prob": true, "n_shared_experts": 1, "routed_scaling_factor": 2.5, "n_group": 8,
        "topk_group": 4, "first_k_dense_replace": 3, "q_lora_rank": 1536, "kv_lora_rank": 512,
        "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "rope_interleave": true})",
-     "n_routed_experts", "num_local_experts", true},
+     .experts = "n_routed_experts",
+     .experts_too = "num_local_experts",
+     .has_latent_attention = true,
+     .must_be = R"({"scoring_func": "sigmoid", "topk_method": "noaux_tc"})"},
+    {.architecture = "DeepseekV2ForCausalLM",
+     .model_type = "deepseek_v2",
+     .defaults = R"({
+       "vocab_size": 102400, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+       "num_attention_heads": 32, "max_position_embeddings": 2048, "initializer_range": 0.02,
+       "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false, "n_routed_experts": 64,
+       "moe_intermediate_size": 1407, "norm_topk_prob": false, "n_shared_experts": 2,
+       "routed_scaling_factor": 1.0, "first_k_dense_replace": 0, "q_lora_rank": 1536, "kv_lora_rank": 512,
+       "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128})",
+     .experts = "n_routed_experts",
+     .experts_too = "num_experts",
+     .has_latent_attention = true,
+     .must_be = R"({"scoring_func": "softmax", "topk_method": "greedy", "norm_topk_prob": false})"},
+    {.architecture = "MistralForCausalLM",
+     .model_type = "mistral",
+     .defaults = R"({
+       "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+       "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072,
+       "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
+       "sliding_window": 4096})",
+     .window = WindowKeys::kAlways},
+    {.architecture = "Qwen2ForCausalLM",
+     .model_type = "qwen2",
+     .defaults = R"({
+       "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+       "num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32768,
+       "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
+       "sliding_window": 4096, "max_window_layers": 28})",
+     .window = WindowKeys::kLayers},
+    {.architecture = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .defaults = R"({
+       "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+       "num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 32768,
+       "initializer_range": 0.02, "rms_norm_eps": 1e-6, "rope_theta": 10000, "tie_word_embeddings": false,
+       "sliding_window": 4096, "max_window_layers": 28})",
+     .window = WindowKeys::kLayers},
+    {.architecture = "Olmo2ForCausalLM", .model_type = "olmo2", .defaults = R"({
+       "vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+       "num_attention_heads": 32, "max_position_embeddings": 2048, "initializer_range": 0.02,
+       "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": false})"},
 };
 
 }  // namespace

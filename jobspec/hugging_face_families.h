@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
 
 namespace tandem::jobspec {
+
+// What says which layers have a sliding window.
+enum class WindowKeys : uint8_t {
+  kNone,
+  kAlways,  // all, where sliding_window is not null
+  kSwitch,  // all, where use_sliding_window is true too
+  kLayers,  // then those of layer_types, or those from max_window_layers on
+};
 
 // Hugging Face's models that have our layers, under our names of their parameters.
 struct HuggingFaceFamily {
@@ -17,6 +26,9 @@ struct HuggingFaceFamily {
   const char* experts = nullptr;
   const char* experts_too = nullptr;
   bool has_latent_attention = false;
+  WindowKeys window = WindowKeys::kNone;
+  // Keys of which this family has another only value than others, or has one at all: JSON.
+  const char* must_be = "{}";
 };
 
 std::span<const HuggingFaceFamily> HuggingFaceFamilies();

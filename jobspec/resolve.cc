@@ -6,6 +6,7 @@
 #include "jobspec/data_texts.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/model_types.h"
 #include "jobspec/name_list.h"
 #include "jobspec/presets.h"
 #include "platform/sha256.h"
@@ -28,9 +29,19 @@ void ResolveModel(v1::Model& model) {
     model = merged;
   }
   TANDEM_DEFAULT(model, model_type, "llama");
+  const ModelType* const type = FindModelType(model.model_type());
+  if (type != nullptr) {
+    TANDEM_DEFAULT(model, attention_bias, type->attention_bias);
+    TANDEM_DEFAULT(model, qk_norm, type->qk_norm);
+    TANDEM_DEFAULT(model, norms, type->norms);
+  }
+  if (model.has_sliding_window()) {
+    TANDEM_DEFAULT(model, window_layers, "all");
+  }
+  const bool latent_attention = type != nullptr && type->has_latent_attention;
   const int64_t heads = model.num_attention_heads();
   const v1::LatentAttention& latent = model.latent_attention();
-  if (model.model_type() == "deepseek_v3" && latent.qk_rope_head_dim() > 0) {
+  if (latent_attention && latent.qk_rope_head_dim() > 0) {
     TANDEM_DEFAULT(model, head_dim, latent.qk_nope_head_dim() + latent.qk_rope_head_dim());
   }
   if (heads > 0) {
@@ -44,7 +55,11 @@ void ResolveModel(v1::Model& model) {
     if (model.has_intermediate_size()) {
       TANDEM_DEFAULT(moe, moe_intermediate_size, model.intermediate_size());
     }
-    TANDEM_DEFAULT(moe, norm_topk_prob, true);
+    // Softmax scores of deepseek_v2 are never divided by the sum of those chosen.
+    TANDEM_DEFAULT(moe, norm_topk_prob, !latent_attention || type->score == v1::ROUTER_SCORE_SIGMOID);
+    if (type != nullptr) {
+      TANDEM_DEFAULT(moe, score, type->score);
+    }
     TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
     TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);
     TANDEM_DEFAULT(moe, router_aux_loss_scope, v1::BALANCE_SCOPE_MICROBATCH);
@@ -52,7 +67,7 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(moe, capacity_factor, 0);
     TANDEM_DEFAULT(moe, drop_policy, v1::DROP_POLICY_PROBABILITY);
     TANDEM_DEFAULT(moe, pad_to_capacity, false);
-    if (model.model_type() == "deepseek_v3") {
+    if (latent_attention) {
       TANDEM_DEFAULT(moe, first_k_dense_replace, 0);
       TANDEM_DEFAULT(moe, n_shared_experts, 1);
       TANDEM_DEFAULT(moe, n_group, 1);

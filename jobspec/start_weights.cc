@@ -23,7 +23,7 @@ constexpr char kStartAllowed[] = "the folder of a Hugging Face model, or of one 
 // Where transformers 5 has the experts of a layer in one tensor, if it saves them as it holds them:
 // gate_up_proj [E, 2I, H], an expert's rows of gate before its rows of up, and down_proj [E, H, I].
 void AddFused(const model::DecoderConfig& config, checkpoint::WantedTensor& tensor) {
-  const bool mixtral = config.architecture == model::Architecture::kMixtral;
+  const bool mixtral = config.names == model::ParameterNames::kMixtral;
   const std::string experts = mixtral ? ".block_sparse_moe.experts." : ".mlp.experts.";
   const size_t at = tensor.name.find(experts);
   if (at == tensor.name.npos) {
@@ -118,7 +118,7 @@ checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& one_rank) 
     }
   }
   const auto name_of = [&](const model::NodeKind& kind, const char* parameter, int layer) {
-    return model::HuggingFaceName(config.architecture, kind, parameter, layer);
+    return model::HuggingFaceName(config.names, kind, parameter, layer);
   };
   if (config.tie_word_embeddings) {
     wanted.copies.push_back({{.name = name_of(model::kHead, "weight", -1),
@@ -126,8 +126,10 @@ checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& one_rank) 
                               .instead = {}},
                              name_of(model::kEmbedding, "table", -1)});
   }
-  if (config.architecture == model::Architecture::kDeepseekV3) {
+  if (config.latent.kv_rank > 0) {
     wanted.first_layer_left_out = config.num_hidden_layers;
+  }
+  if (config.moe.router.experts > 0 && config.moe.router.score == ops::RouterScore::kSigmoid) {
     const bool has_biases = config.moe.router_bias_update_rate > 0;
     for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
       if (config.IsSparse(layer)) {

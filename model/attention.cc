@@ -10,27 +10,84 @@
 namespace tandem::model {
 namespace {
 
-// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
-// log-sum-exps; the backward recomputes the norm. Where heads are normalised before they are rotated, q, k
-// and v are kept as they were before, and rotated again.
-//
-// Where documents are packed, rows keep the positions of their sequence: rotated queries and keys give scores
-// that depend on the distance alone, so a document's are what they would be from position 0 on, but for
-// rounding.
-NodeDeclaration DeclareAttention(const DecoderShapes& s) {
-  const double output = s.ProductFlops(s.query, s.hidden);
-  const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
-  // Two products of [S, d] x [d, S] a head, of which causality leaves half; the backward has five.
-  const double scores = s.ProductFlops(s.length, s.query);
-  const double norm = s.Elements(2 * s.hidden);
-  const double rotation = s.Elements(s.norms_heads ? 4 * s.qkv : 2 * s.qkv);
-  const int64_t forward_work = ops::AttentionWorkBytes(s.device, s.attention(), s.compute_bytes);
-  const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, s.attention(), s.compute_bytes);
+std::vector<ParameterSpec> AttentionParameters(const DecoderShapes& s) {
   std::vector<ParameterSpec> parameters = {NormOver("norm", s.hidden),
                                            {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
                                            {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
                                            {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
                                            {.name = "output", .shape = {s.hidden, s.query}}};
+  if (s.norms_qk) {
+    parameters.push_back(NormOver("query_norm", s.norms_heads ? s.head_dim : s.query));
+    parameters.push_back(NormOver("key_norm", s.norms_heads ? s.head_dim : s.key));
+  }
+  if (s.qkv_bias) {
+    parameters.push_back(BiasOf("query_bias", s.query));
+    parameters.push_back(BiasOf("key_bias", s.key));
+    parameters.push_back(BiasOf("value_bias", s.key));
+  }
+  return parameters;
+}
+
+// For what stands between the projections of queries and keys and their rotation. `whole` of all heads
+// together: what a norm reads, which is contiguous, and what it writes.
+void AddQueryKeyNorms(const DecoderShapes& s, std::vector<TensorSpec>& forward_scratch,
+                      std::vector<TensorSpec>& input_scratch, std::vector<TensorSpec>& intermediates) {
+  if (!s.norms_qk) {
+    return;
+  }
+  forward_scratch.push_back({"rotated", {s.tokens, s.qkv}});
+  input_scratch.push_back({"rotated", {s.tokens, s.qkv}});
+  intermediates.push_back(
+      {"grad_query_norm", {s.norms_heads ? s.head_dim : s.query}, ElementType::kStatistics});
+  intermediates.push_back({"grad_key_norm", {s.norms_heads ? s.head_dim : s.key}, ElementType::kStatistics});
+  if (s.norms_heads) {
+    input_scratch.push_back(
+        {"head_norm_work",
+         {ops::HeadNormBackwardWorkBytes(s.device, s.tokens, s.head_dim, s.compute_bytes)},
+         ElementType::kByte});
+    return;
+  }
+  for (std::vector<TensorSpec>* scratch : {&forward_scratch, &input_scratch}) {
+    scratch->push_back({"whole", {s.tokens, s.query}});
+    scratch->push_back({"whole_normed", {s.tokens, s.query}});
+  }
+  input_scratch.push_back({"whole_norm_work",
+                           {ops::RmsNormBackwardWorkBytes(s.device, s.tokens, s.query, s.compute_bytes)},
+                           ElementType::kByte});
+}
+
+// Two products of [S, d] x [d, S] a head, of which causality leaves half, and a window less; the backward has
+// five. GPUs compute what a window hides, and then hide it.
+double ScoreFlops(const DecoderShapes& s, bool windowed) {
+  const double length = windowed && s.window > 0 && s.device == DeviceKind::kCpu
+                            ? AttendedLength(s.length, s.window)
+                            : static_cast<double>(s.length);
+  return s.ProductFlops(1, s.query) * length;
+}
+
+// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
+// log-sum-exps; the backward recomputes the norm. Where queries and keys are normalised before they are
+// rotated, q, k and v are kept as they were before, and rotated again. Wqkv may have a bias.
+//
+// Where norms come after: hidden = x + norm(Wo · attention(rope(Wqkv · x))); the backward multiplies by Wo
+// again.
+//
+// Where documents are packed, rows keep the positions of their sequence: rotated queries and keys give scores
+// that depend on the distance alone, so a document's are what they would be from position 0 on, but for
+// rounding.
+NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
+  const ops::AttentionShape shape = s.attention(windowed);
+  const double output = s.ProductFlops(s.query, s.hidden);
+  const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
+  const double scores = ScoreFlops(s, windowed);
+  const double norm = s.Elements(s.norms_after ? 7 * s.hidden : 2 * s.hidden);
+  const double rotation = s.Elements((s.norms_heads   ? 4
+                                      : s.norms_whole ? 8
+                                                      : 2) *
+                                         s.qkv +
+                                     (s.qkv_bias ? 2 * s.qkv : 0));
+  const int64_t forward_work = ops::AttentionWorkBytes(s.device, shape, s.compute_bytes);
+  const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, shape, s.compute_bytes);
   std::vector<TensorSpec> forward_scratch = {
       {"normed", {s.tokens, s.hidden}}, {"work", {forward_work}, ElementType::kByte}, ProductsWork(s)};
   std::vector<TensorSpec> input_scratch = {{"grad_normed", {s.tokens, s.hidden}},
@@ -38,20 +95,25 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                                            {"work", {backward_work}, ElementType::kByte},
                                            NormWork(s),
                                            ProductsWork(s)};
-  std::vector<TensorSpec> intermediates = {{"normed", {s.tokens, s.hidden}},
-                                           {"grad_qkv", {s.tokens, s.qkv}},
-                                           {"grad_norm", {s.hidden}, ElementType::kStatistics}};
-  if (s.norms_heads) {
-    for (const char* name : {"query_norm", "key_norm"}) {
-      parameters.push_back(NormOver(name, s.head_dim));
-      intermediates.push_back({std::string("grad_") + name, {s.head_dim}, ElementType::kStatistics});
+  std::vector<TensorSpec> weight_scratch = {ProductsWork(s)};
+  std::vector<TensorSpec> intermediates = {
+      {s.norms_after ? "grad_projected" : "normed", {s.tokens, s.hidden}},
+      {"grad_qkv", {s.tokens, s.qkv}},
+      {"grad_norm", {s.hidden}, ElementType::kStatistics}};
+  AddQueryKeyNorms(s, forward_scratch, input_scratch, intermediates);
+  if (s.norms_after) {
+    forward_scratch.push_back({"projected", {s.tokens, s.hidden}});
+    input_scratch.push_back({"projected", {s.tokens, s.hidden}});
+  }
+  if (shape.documents && windowed && s.window > 0) {
+    for (std::vector<TensorSpec>* scratch : {&forward_scratch, &input_scratch}) {
+      scratch->push_back({"starts", {s.sequences, s.length}, ElementType::kInt64});
     }
-    forward_scratch.push_back({"rotated", {s.tokens, s.qkv}});
-    input_scratch.push_back({"rotated", {s.tokens, s.qkv}});
-    input_scratch.push_back(
-        {"head_norm_work",
-         {ops::HeadNormBackwardWorkBytes(s.device, s.tokens, s.head_dim, s.compute_bytes)},
-         ElementType::kByte});
+  }
+  if (s.qkv_bias) {
+    weight_scratch.push_back({"bias_work",
+                              {ops::QkvBiasBackwardWorkBytes(s.device, s.tokens, s.qkv, s.compute_bytes)},
+                              ElementType::kByte});
   }
   std::vector<std::string> computed;
   for (const TensorSpec& intermediate : intermediates) {
@@ -59,6 +121,9 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   }
   std::vector<std::string> weight_reads = computed;
   weight_reads.emplace_back("context");
+  if (s.norms_after) {
+    weight_reads.emplace_back("x");
+  }
   NodeDeclaration declaration{
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
@@ -71,7 +136,7 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                    .flops = scores},
                   {.tensor = {"lse", {s.sequences, s.heads, s.length}, ElementType::kStatistics},
                    .computed_from = {"qkv", "context"}}},
-      .parts = {{.name = "attention", .parameters = std::move(parameters)}},
+      .parts = {{.name = "attention", .parameters = AttentionParameters(s)}},
       .forward = {.reads = {"x"},
                   .writes = {"hidden", "qkv", "context", "lse"},
                   .parameters = true,
@@ -85,31 +150,50 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) {
                          .gradient_writes = {"x"},
                          .parameters = true,
                          .scratch = std::move(input_scratch),
-                         .flops = projections + 2.5 * scores,
+                         .flops = projections + (s.norms_after ? output : 0) + 2.5 * scores,
                          .score_flops = 2.5 * scores,
-                         .row_elements = 3 * norm + rotation},
+                         .row_elements = (s.norms_after ? 2 : 3) * norm + rotation},
       .intermediates = std::move(intermediates),
       .backward_weight = PassSpec{.reads = std::move(weight_reads),
                                   .gradient_reads = {"hidden"},
                                   .parameter_gradients = true,
-                                  .scratch = {ProductsWork(s)},
+                                  .scratch = std::move(weight_scratch),
                                   .flops = projections},
       .recomputes = true,
   };
+  if (s.norms_after) {
+    std::erase(declaration.backward_input.reads, "x");
+    declaration.backward_weight->gradient_reads.clear();
+  }
   ReadDocuments(s, declaration);
   return declaration;
 }
+
+NodeDeclaration DeclareAttention(const DecoderShapes& s) { return Declare(s, /*windowed=*/false); }
+NodeDeclaration DeclareWindowAttention(const DecoderShapes& s) { return Declare(s, /*windowed=*/true); }
 
 constexpr ParameterName kAttentionNames[] = {
     {"norm", "input_layernorm.weight"},      {"query", "self_attn.q_proj.weight"},
     {"key", "self_attn.k_proj.weight"},      {"value", "self_attn.v_proj.weight"},
     {"output", "self_attn.o_proj.weight"},   {"query_norm", "self_attn.q_norm.weight"},
-    {"key_norm", "self_attn.k_norm.weight"},
+    {"key_norm", "self_attn.k_norm.weight"}, {"query_bias", "self_attn.q_proj.bias"},
+    {"key_bias", "self_attn.k_proj.bias"},   {"value_bias", "self_attn.v_proj.bias"},
+};
+
+constexpr ParameterName kNormAfterNames[] = {
+    {"norm", "post_attention_layernorm.weight"},  // of others the name of the MLP's
+    {"query", "self_attn.q_proj.weight"},        {"key", "self_attn.k_proj.weight"},
+    {"value", "self_attn.v_proj.weight"},        {"output", "self_attn.o_proj.weight"},
+    {"query_norm", "self_attn.q_norm.weight"},   {"key_norm", "self_attn.k_norm.weight"},
 };
 
 }  // namespace
 
 constinit const NodeKind kAttention = {
     .name = "attention", .declare = DeclareAttention, .names = kAttentionNames};
+constinit const NodeKind kWindowAttention = {
+    .name = "attention", .declare = DeclareWindowAttention, .names = kAttentionNames};
+constinit const NodeKind kAttentionNormAfter = {
+    .name = "attention", .declare = DeclareAttention, .names = kNormAfterNames};
 
 }  // namespace tandem::model

@@ -11,13 +11,14 @@ namespace tandem::model {
 
 namespace {
 
-// Arrays have the names of attention.cc; those of the norms of heads are not defined where heads have none.
+// Arrays have the names of attention.cc; those that a model does not have are not defined.
 class AttentionNode final : public SplitNode {
  public:
-  AttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
-      : SplitNode(context, kAttention.declare(context.shapes)),
+  AttentionNode(const NodeContext& context, const NodeKind& kind, std::shared_ptr<const RotaryTables> tables)
+      : SplitNode(context, kind.declare(context.shapes)),
         tables_(std::move(tables)),
-        shape_(s_.attention()) {
+        has_window_(&kind == &kWindowAttention && s_.window > 0),
+        shape_(s_.attention(has_window_)) {
     ops_.PrepareAttention(shape_, s_.compute_bytes);
   }
 
@@ -26,69 +27,114 @@ class AttentionNode final : public SplitNode {
   BoundPass BindForward(BoundArrays& in) const override {
     const ops::Array x = in.Value("x");
     const ops::Array qkv = in.Value("qkv");
-    const ops::Array documents = DocumentStarts(in);
     const ops::Array hidden = in.Value("hidden");
     const ops::Array context = in.Value("context");
     const ops::Array lse = in.Value("lse");
+    const ops::Array norm = in.Parameter("norm");
     const ops::Array weight_output = in.Parameter("output");
     const ops::Array normed = in.Scratch("normed");
+    const ops::Array projected = s_.norms_after ? in.Scratch("projected") : ops::Array();
     const ops::Workspace work = in.Work("work");
     const ops::Workspace products = in.Work("products");
     const Heads heads = HeadsOf(in, qkv);
+    const Starts starts = StartsOf(in);
     ops::Calls calls;
-    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), epsilon_, normed));
-    calls.Add(ops_.Linear(normed, in.Parameter("qkv"), /*residual=*/{}, qkv, products));
-    if (!s_.norms_heads) {
+    if (!s_.norms_after) {
+      calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+    }
+    calls.Add(ops_.Linear(s_.norms_after ? x : normed, in.Parameter("qkv"), /*residual=*/{}, qkv, products));
+    if (s_.qkv_bias) {
+      calls.Add(ops_.QkvBias(in.Parameter("query_bias"), in.Parameter("key_bias"), in.Parameter("value_bias"),
+                             qkv));
+    }
+    if (!s_.norms_qk) {
       calls.Add(Rotate(qkv));
     }
     if (!context.defined()) {
       return calls;
     }
     NormAndRotate(heads, qkv, calls);
-    calls.Add(ops_.Attention(shape_, heads.rotated, documents, context, lse, work));
+    AddStarts(starts, calls);
+    calls.Add(ops_.Attention(shape_, heads.rotated, starts.seen, context, lse, work));
     if (!hidden.defined()) {
       return calls;
     }
-    calls.Add(ops_.Linear(context, weight_output, /*residual=*/x, hidden, products));
+    if (s_.norms_after) {
+      calls.Add(ops_.Linear(context, weight_output, /*residual=*/{}, projected, products));
+      AddNormed(projected, x, norm, normed, hidden, calls);
+    } else {
+      calls.Add(ops_.Linear(context, weight_output, /*residual=*/x, hidden, products));
+    }
     return calls;
   }
 
   BoundPass BindBackwardInput(BoundArrays& in) const override {
     const ops::Array qkv = in.Value("qkv");
+    const ops::Array context = in.Value("context");
     const ops::Array grad_hidden = in.Gradient("hidden");
     const ops::Array grad_qkv = in.Value("grad_qkv");
+    const ops::Array weight_output = in.Parameter("output");
     const ops::Array grad_normed = in.Scratch("grad_normed");
     const ops::Array grad_context = in.Scratch("grad_context");
     const ops::Workspace products = in.Work("products");
     const Heads heads = HeadsOf(in, qkv);
+    const Starts starts = StartsOf(in);
     ops::Calls calls;
-    calls.Add(
-        ops_.LinearBackwardInput(grad_hidden, in.Parameter("output"), /*add=*/false, grad_context, products));
+    ops::Array grad_projected = grad_hidden;
+    if (s_.norms_after) {
+      const ops::Array projected = in.Scratch("projected");
+      grad_projected = in.Value("grad_projected");
+      calls.Add(ops_.Linear(context, weight_output, /*residual=*/{}, projected, products));
+      AddNormedBackward(grad_hidden, projected, grad_projected, in, calls);
+    }
+    calls.Add(ops_.LinearBackwardInput(grad_projected, weight_output, /*add=*/false, grad_context, products));
     NormAndRotate(heads, qkv, calls);
-    calls.Add(ops_.AttentionBackward(shape_, heads.rotated, DocumentStarts(in), in.Value("context"),
-                                     in.Value("lse"), grad_context, grad_qkv, in.Work("work")));
+    AddStarts(starts, calls);
+    calls.Add(ops_.AttentionBackward(shape_, heads.rotated, starts.seen, context, in.Value("lse"),
+                                     grad_context, grad_qkv, in.Work("work")));
     calls.Add(
         ops_.RopeBackward(tables_->cosines.array, tables_->sines.array, s_.heads + s_.kv_heads, grad_qkv));
     if (s_.norms_heads) {
       calls.Add(ops_.HeadNormBackward(qkv, s_.heads, s_.kv_heads, heads.query_norm, heads.key_norm, epsilon_,
                                       /*add_weights=*/false, grad_qkv, in.Value("grad_query_norm"),
                                       in.Value("grad_key_norm"), in.Work("head_norm_work")));
+    } else if (s_.norms_whole) {
+      const ops::Workspace work = in.Work("whole_norm_work");
+      WholeNormBackward(heads, 0, s_.query, qkv, heads.query_norm, grad_context, grad_qkv,
+                        in.Value("grad_query_norm"), work, calls);
+      WholeNormBackward(heads, s_.query, s_.key, qkv, heads.key_norm, grad_context, grad_qkv,
+                        in.Value("grad_key_norm"), work, calls);
     }
     calls.Add(ops_.LinearBackwardInput(grad_qkv, in.Parameter("qkv"), /*add=*/false, grad_normed, products));
-    AddNormBackward(grad_normed, in, calls);
+    if (s_.norms_after) {
+      AddResidualBackward(grad_normed, grad_hidden, in, calls);
+    } else {
+      AddNormBackward(grad_normed, in, calls);
+    }
+    for (const char* const name : {"query_bias", "key_bias", "value_bias"}) {
+      if (s_.qkv_bias) {
+        in.Parameter(name);  // there, with its part, and not read
+      }
+    }
     return calls;
   }
 
   BoundPass BindBackwardWeight(BoundArrays& in) const override {
     const bool add = in.AddsToParameterGradient("norm");
+    const ops::Array grad_qkv = in.Value("grad_qkv");
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
-    calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("context"), add,
-                                        in.ParameterGradient("output"), products));
-    calls.Add(ops_.LinearBackwardWeight(in.Value("grad_qkv"), in.Value("normed"), add,
+    calls.Add(ops_.LinearBackwardWeight(s_.norms_after ? in.Value("grad_projected") : in.Gradient("hidden"),
+                                        in.Value("context"), add, in.ParameterGradient("output"), products));
+    calls.Add(ops_.LinearBackwardWeight(grad_qkv, in.Value(s_.norms_after ? "x" : "normed"), add,
                                         in.ParameterGradient("qkv"), products));
+    if (s_.qkv_bias) {
+      calls.Add(ops_.QkvBiasBackward(grad_qkv, add, in.ParameterGradient("query_bias"),
+                                     in.ParameterGradient("key_bias"), in.ParameterGradient("value_bias"),
+                                     in.Work("bias_work")));
+    }
     std::vector<std::string> norms = {"norm"};
-    if (s_.norms_heads) {
+    if (s_.norms_qk) {
       norms.insert(norms.end(), {"query_norm", "key_norm"});
     }
     for (const std::string& name : norms) {
@@ -97,29 +143,90 @@ class AttentionNode final : public SplitNode {
     return calls;
   }
 
-  // What attention reads: qkv itself, which is kept rotated, or where heads are normalised what is made of
-  // it, which is kept as it was projected.
+  // What attention reads: qkv itself, which is kept rotated, or where queries and keys are normalised what is
+  // made of it, which is kept as it was projected.
   struct Heads {
     ops::Array query_norm, key_norm, rotated;
+    ops::Array whole, whole_normed;  // where all heads are normalised together
   };
   Heads HeadsOf(BoundArrays& in, const ops::Array& qkv) const {
-    return s_.norms_heads ? Heads{in.Parameter("query_norm"), in.Parameter("key_norm"), in.Scratch("rotated")}
-                          : Heads{.rotated = qkv};
+    Heads heads{.rotated = qkv};
+    if (s_.norms_qk) {
+      heads = {.query_norm = in.Parameter("query_norm"),
+               .key_norm = in.Parameter("key_norm"),
+               .rotated = in.Scratch("rotated")};
+    }
+    if (s_.norms_whole) {
+      heads.whole = in.Scratch("whole");
+      heads.whole_normed = in.Scratch("whole_normed");
+    }
+    return heads;
   }
 
   void NormAndRotate(const Heads& heads, const ops::Array& qkv, ops::Calls& calls) const {
     if (s_.norms_heads) {
       calls.Add(ops_.HeadNorm(qkv, s_.heads, s_.kv_heads, heads.query_norm, heads.key_norm, epsilon_,
                               heads.rotated));
-      calls.Add(Rotate(heads.rotated));
+    } else if (s_.norms_whole) {
+      WholeNorm(heads, 0, s_.query, qkv, heads.query_norm, calls);
+      WholeNorm(heads, s_.query, s_.key, qkv, heads.key_norm, calls);
+      const int64_t values = s_.query + s_.key;
+      calls.Add(ops_.Copy(qkv.Columns(values, s_.key), heads.rotated.Columns(values, s_.key)));
+    } else {
+      return;
     }
+    calls.Add(Rotate(heads.rotated));
+  }
+
+  // The begin of a matrix of T rows as one of so many columns.
+  ops::Array OfColumns(const ops::Array& matrix, int64_t columns) const {
+    return {matrix.begin, matrix.type, matrix.on, s_.tokens, columns};
+  }
+
+  // Of the columns of all query heads, or of all key heads.
+  void WholeNorm(const Heads& heads, int64_t first, int64_t columns, const ops::Array& qkv,
+                 const ops::Array& weight, ops::Calls& calls) const {
+    const ops::Array whole = OfColumns(heads.whole, columns);
+    const ops::Array normed = OfColumns(heads.whole_normed, columns);
+    calls.Add(ops_.Copy(qkv.Columns(first, columns), whole));
+    calls.Add(ops_.RmsNorm(whole, weight, epsilon_, normed));
+    calls.Add(ops_.Copy(normed, heads.rotated.Columns(first, columns)));
+  }
+
+  // From the gradient of normed columns to that of what they were made of, in place. memory: [T, query].
+  void WholeNormBackward(const Heads& heads, int64_t first, int64_t columns, const ops::Array& qkv,
+                         const ops::Array& weight, const ops::Array& memory, const ops::Array& grad_qkv,
+                         const ops::Array& grad_weight, ops::Workspace work, ops::Calls& calls) const {
+    const ops::Array whole = OfColumns(heads.whole, columns);
+    const ops::Array grad_normed = OfColumns(heads.whole_normed, columns);
+    const ops::Array grad_whole = OfColumns(memory, columns);
+    calls.Add(ops_.Copy(qkv.Columns(first, columns), whole));
+    calls.Add(ops_.Copy(grad_qkv.Columns(first, columns), grad_normed));
+    calls.Add(ops_.RmsNormBackward(grad_normed, whole, weight, epsilon_, /*residual=*/{}, /*add_x=*/false,
+                                   grad_whole, /*add_weight=*/false, grad_weight, work));
+    calls.Add(ops_.Copy(grad_whole, grad_qkv.Columns(first, columns)));
   }
 
   ops::Call Rotate(const ops::Array& qkv) const {
     return ops_.Rope(tables_->cosines.array, tables_->sines.array, s_.heads + s_.kv_heads, qkv);
   }
 
+  // The first rows that rows see: of their documents, or where there is a window what it makes of these.
+  struct Starts {
+    ops::Array documents, seen;
+  };
+  Starts StartsOf(BoundArrays& in) const {
+    const ops::Array documents = DocumentStarts(in);
+    return {documents, has_window_ ? in.Scratch("starts") : documents};
+  }
+  void AddStarts(const Starts& starts, ops::Calls& calls) const {
+    if (has_window_) {
+      calls.Add(ops_.WindowStarts(s_.window, starts.documents, starts.seen));
+    }
+  }
+
   const std::shared_ptr<const RotaryTables> tables_;
+  const bool has_window_;
   const ops::AttentionShape shape_;
 };
 
@@ -127,7 +234,17 @@ class AttentionNode final : public SplitNode {
 
 std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
                                         std::shared_ptr<const RotaryTables> tables) {
-  return std::make_unique<AttentionNode>(context, std::move(tables));
+  return std::make_unique<AttentionNode>(context, kAttention, std::move(tables));
+}
+
+std::unique_ptr<Node> MakeWindowAttentionNode(const NodeContext& context,
+                                              std::shared_ptr<const RotaryTables> tables) {
+  return std::make_unique<AttentionNode>(context, kWindowAttention, std::move(tables));
+}
+
+std::unique_ptr<Node> MakeAttentionNormAfterNode(const NodeContext& context,
+                                                 std::shared_ptr<const RotaryTables> tables) {
+  return std::make_unique<AttentionNode>(context, kAttentionNormAfter, std::move(tables));
 }
 
 }  // namespace tandem::model

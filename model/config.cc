@@ -11,7 +11,7 @@ namespace tandem::model {
 namespace {
 
 // Adds the parts that `node` declares to be of its unit.
-void AddParts(Architecture architecture, const DecoderNode& node, const NodeDeclaration& declaration,
+void AddParts(ParameterNames names, const DecoderNode& node, const NodeDeclaration& declaration,
               UnitParameters& unit) {
   for (const PartSpec& part : declaration.parts) {
     if (!part.unit.empty()) {
@@ -26,12 +26,11 @@ void AddParts(Architecture architecture, const DecoderNode& node, const NodeDecl
     for (const ParameterSpec& parameter : part.parameters) {
       blocks += parameter.block.empty() || parameter.block == block ? 0 : 1;
       block = parameter.block;
-      unit.parameters.push_back(
-          {.name = HuggingFaceName(architecture, *node.kind, parameter.name, node.layer),
-           .shape = parameter.shape,
-           .part = static_cast<int>(unit.parts.size()) - 1,
-           .block = block.empty() ? -1 : blocks - 1,
-           .init = parameter.init});
+      unit.parameters.push_back({.name = HuggingFaceName(names, *node.kind, parameter.name, node.layer),
+                                 .shape = parameter.shape,
+                                 .part = static_cast<int>(unit.parts.size()) - 1,
+                                 .block = block.empty() ? -1 : blocks - 1,
+                                 .init = parameter.init});
     }
   }
 }
@@ -69,6 +68,16 @@ bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
   return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
 }
 
+bool DecoderConfig::HasWindow(int64_t layer) const {
+  return sliding_window > 0 && std::binary_search(window_layers.begin(), window_layers.end(), layer);
+}
+
+double AttendedLength(int64_t sequence_length, int64_t window) {
+  const auto length = static_cast<double>(sequence_length);
+  const auto seen = static_cast<double>(std::min(window, sequence_length));
+  return seen * (2 - seen / length);
+}
+
 double ExpectedFill(const MixtureOfExperts& moe) {
   if (moe.router.deals) {  // to experts that lie apart
     return std::min(1.0, static_cast<double>(moe.router.top_k) / static_cast<double>(moe.ranks));
@@ -104,7 +113,7 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
                                         .experts = node.kind->experts,
                                         .frozen = IsFrozen(config, node.unit)});
     }
-    AddParts(config.architecture, node, node.kind->declare(shapes), *unit);
+    AddParts(config.names, node, node.kind->declare(shapes), *unit);
   }
   return units;
 }
@@ -129,9 +138,13 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
     return (unit.frozen ? 4.0 : 6.0) * kept * ActiveShare(config, unit);
   });
   const int64_t value_dim = config.latent.kv_rank > 0 ? config.latent.value_head_dim : config.head_dim;
-  const double attention = 3.0 * static_cast<double>(config.num_hidden_layers) *
-                           static_cast<double>(config.num_attention_heads * (config.head_dim + value_dim)) *
-                           static_cast<double>(sequence_length);
+  double lengths = 0;  // of all layers
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    lengths += config.HasWindow(layer) ? AttendedLength(sequence_length, config.sliding_window)
+                                       : static_cast<double>(sequence_length);
+  }
+  const double attention =
+      3.0 * lengths * static_cast<double>(config.num_attention_heads * (config.head_dim + value_dim));
   return products + attention;
 }
 

@@ -12,8 +12,11 @@
 
 namespace tandem::model {
 
-// Whose names a decoder's parameters have, and what its attention does.
-enum class Architecture : uint8_t { kLlama, kMixtral, kQwen3Moe, kDeepseekV3 };
+// Whose names a decoder's parameters have: Mixtral's experts have names of their own.
+enum class ParameterNames : uint8_t { kUsual, kMixtral };
+
+// What is normalised before queries and keys are rotated: each head, or all heads of a token together.
+enum class QkNorm : uint8_t { kNone, kHead, kWhole };
 
 // Over what the load of a router is to be even.
 enum class BalanceScope : uint8_t {
@@ -62,7 +65,7 @@ struct NodeKind;  // model/node_kinds.h
 
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
 struct DecoderConfig {
-  Architecture architecture = Architecture::kLlama;
+  ParameterNames names = ParameterNames::kUsual;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
   int64_t num_hidden_layers = 0;
@@ -73,6 +76,14 @@ struct DecoderConfig {
   double rms_norm_eps = 1e-5;
   double rope_theta = 10000;
   ops::RopeScaling rope_scaling;
+  bool qkv_bias = false;  // is added to queries, keys and values
+  QkNorm qk_norm = QkNorm::kNone;
+  // Dense layers normalise what they add to the hidden state, and not what they read of it.
+  bool norms_after = false;
+  // In the layers listed, ascending, a token sees itself and the sliding_window - 1 before it. 0: all before
+  // it.
+  int64_t sliding_window = 0;
+  std::vector<int64_t> window_layers;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
@@ -88,8 +99,7 @@ struct DecoderConfig {
     return moe.router.experts > 0 && (layer + 1) % moe.decoder_sparse_step == 0 &&
            layer >= moe.first_k_dense_replace;
   }
-  // Queries and keys are normalised head by head before they are rotated.
-  bool NormsHeads() const { return architecture == Architecture::kQwen3Moe; }
+  bool HasWindow(int64_t layer) const;
 };
 
 bool IsFrozen(const DecoderConfig& config, const std::string& unit);
@@ -116,7 +126,7 @@ struct BatchShape {
   int64_t Uncounted(const int64_t* batch) const;
 };
 
-enum class Init : uint8_t { kNormal, kOnes };  // kNormal: mean 0, deviation initializer_range
+enum class Init : uint8_t { kNormal, kOnes, kZeros };  // kNormal: mean 0, deviation initializer_range
 
 // One named tensor of a unit.
 struct Parameter {
@@ -140,6 +150,10 @@ struct UnitParameters {
   bool frozen = false;  // not trained
 };
 
+// Twice the mean number of tokens that a token of a sequence sees, where that many are before it at most: S
+// where a window is not shorter, W (2 - W / S) otherwise.
+double AttendedLength(int64_t sequence_length, int64_t window);
+
 // The part of a rank's tokens of which some expert is on one certain rank, where the router is balanced.
 double ExpectedFill(const MixtureOfExperts& moe);
 
@@ -160,7 +174,8 @@ int64_t NumActiveParameters(const DecoderConfig& config);
 // Model FLOPs of one token, forward and backward: 6 × active parameters without the input embedding, 4 ×
 // those of frozen units, which have no gradients, plus causal attention 6·L·H·S, H = heads · head_dim (PaLM,
 // arXiv:2204.02311, appendix B, has 12·L·H·S; causality leaves half), or where values are of another size
-// than keys heads times the mean of both.
+// than keys heads times the mean of both. With a sliding window of W tokens a layer has as many as there are
+// tokens in it: S becomes AttendedLength.
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

@@ -56,6 +56,28 @@ void SplitNode::AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, 
   calls.Add(ops_.RmsNorm(x, norm, epsilon_, in.Value("normed")));
 }
 
+void SplitNode::AddNormed(const ops::Array& projected, const ops::Array& x, const ops::Array& norm,
+                          const ops::Array& normed, const ops::Array& hidden, ops::Calls& calls) const {
+  calls.Add(ops_.RmsNorm(projected, norm, epsilon_, normed));
+  calls.Add(ops_.Copy(x, hidden));
+  calls.Add(ops_.Add(normed, hidden));
+}
+
+void SplitNode::AddNormedBackward(const ops::Array& grad_hidden, const ops::Array& projected,
+                                  const ops::Array& grad_projected, BoundArrays& in,
+                                  ops::Calls& calls) const {
+  calls.Add(ops_.RmsNormBackward(grad_hidden, projected, in.Parameter("norm"), epsilon_, /*residual=*/{},
+                                 /*add_x=*/false, grad_projected, /*add_weight=*/false, in.Value("grad_norm"),
+                                 in.Work("norm_work")));
+}
+
+void SplitNode::AddResidualBackward(const ops::Array& grad_share, const ops::Array& grad_hidden,
+                                    BoundArrays& in, ops::Calls& calls) const {
+  const ops::Array grad_x = in.Gradient("x");
+  calls.Add(CopyOrAdd(grad_hidden, in.AddsToGradient("x"), grad_x));
+  calls.Add(ops_.Add(grad_share, grad_x));
+}
+
 ops::Call SplitNode::CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const {
   return add ? ops_.Add(from, to) : ops_.Copy(from, to);
 }

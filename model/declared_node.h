@@ -71,6 +71,16 @@ class SplitNode : public DeclaredPasses {
   // waits in `grad_norm` for the weight half, and `normed` again, which that half reads.
   void AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, ops::Calls& calls) const;
 
+  // Where a node normalises what it adds to x: the forward's end, hidden = x + norm(projected).
+  void AddNormed(const ops::Array& projected, const ops::Array& x, const ops::Array& norm,
+                 const ops::Array& normed, const ops::Array& hidden, ops::Calls& calls) const;
+  // The beginning of its input half; the weight's gradient waits in `grad_norm` for the weight half.
+  void AddNormedBackward(const ops::Array& grad_hidden, const ops::Array& projected,
+                         const ops::Array& grad_projected, BoundArrays& in, ops::Calls& calls) const;
+  // Its end: the gradient of x is that of hidden, and what came through the node.
+  void AddResidualBackward(const ops::Array& grad_share, const ops::Array& grad_hidden, BoundArrays& in,
+                           ops::Calls& calls) const;
+
   // For what the input half has computed of a parameter's gradient already.
   ops::Call CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const;
 

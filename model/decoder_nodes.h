@@ -18,9 +18,14 @@ struct RotaryTables {
 std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);
 std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
                                         std::shared_ptr<const RotaryTables> tables);
+std::unique_ptr<Node> MakeWindowAttentionNode(const NodeContext& context,
+                                              std::shared_ptr<const RotaryTables> tables);
+std::unique_ptr<Node> MakeAttentionNormAfterNode(const NodeContext& context,
+                                                 std::shared_ptr<const RotaryTables> tables);
 std::unique_ptr<Node> MakeLatentAttentionNode(const NodeContext& context,
                                               std::shared_ptr<const RotaryTables> tables);
 std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
+std::unique_ptr<Node> MakeMlpNormAfterNode(const NodeContext& context);
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
 std::unique_ptr<Node> MakePermuteNode(const NodeContext& context);
 std::unique_ptr<Node> MakeSizesNode(const NodeContext& context);

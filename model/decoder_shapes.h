@@ -53,7 +53,13 @@ struct DecoderShapes {
   int64_t logit_rows = RowsOfChunk(tokens, vocabulary* compute_bytes, config.most_logit_bytes);
   int64_t statistics_bytes = ElementBytes(MainType(compute));
   bool tied = config.tie_word_embeddings;  // the head's matrix is the embedding's
-  bool norms_heads = config.NormsHeads();
+  bool qkv_bias = config.qkv_bias;
+  bool norms_heads = config.qk_norm == QkNorm::kHead;
+  bool norms_whole = config.qk_norm == QkNorm::kWhole;  // queries and keys, of all heads together
+  bool norms_qk = norms_heads || norms_whole;
+  bool norms_after = config.norms_after;
+  // Of the layers that have one. 0: none, also where it is not shorter than a sequence.
+  int64_t window = config.sliding_window < length ? config.sliding_window : 0;
   ops::RouterConfig router = config.moe.router;
   ops::RouterLossConfig router_losses{
       .sequence_length = config.moe.balance_scope == BalanceScope::kSequence ? length : tokens,
@@ -90,8 +96,10 @@ struct DecoderShapes {
   LatentAttention latent = config.latent;
   bool widens = compute == ComputeType::kBf16;  // statistics are of a wider type than what is computed in
 
-  ops::AttentionShape attention() const {
-    return {sequences, length, heads, kv_heads, head_dim, repeats, packs_documents};
+  // windowed: of a layer that has a sliding window, whose rows begin where documents of one row each would.
+  ops::AttentionShape attention(bool windowed = false) const {
+    return {
+        sequences, length, heads, kv_heads, head_dim, repeats, packs_documents || (windowed && window > 0)};
   }
   ops::LatentHeads latent_heads() const {
     return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};

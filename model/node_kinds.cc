@@ -19,7 +19,16 @@ std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) 
   if (!config.layers.empty()) {
     return config.layers.at(layer);
   }
-  std::vector<const NodeKind*> kinds = {config.latent.kv_rank > 0 ? &kLatentAttention : &kAttention};
+  const bool latent = config.latent.kv_rank > 0;
+  const bool has_window = config.HasWindow(layer);
+  if ((latent && (has_window || config.qkv_bias || config.qk_norm != QkNorm::kNone || config.norms_after)) ||
+      (config.norms_after && (has_window || config.moe.router.experts > 0))) {
+    throw std::logic_error("no kind of node has this attention");
+  }
+  std::vector<const NodeKind*> kinds = {latent               ? &kLatentAttention
+                                        : config.norms_after ? &kAttentionNormAfter
+                                        : has_window         ? &kWindowAttention
+                                                             : &kAttention};
   const auto add = [&](bool has, const NodeKind& kind) {
     if (has) {
       kinds.push_back(&kind);
@@ -27,7 +36,7 @@ std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) 
   };
   const bool sparse = config.IsSparse(layer);
   const bool exchanges = sparse && config.moe.ranks > 1;
-  add(!sparse, kMlp);
+  add(!sparse, config.norms_after ? kMlpNormAfter : kMlp);
   add(sparse, kRoute);
   add(sparse && config.moe.balance_scope == BalanceScope::kGlobal, kBalance);
   add(exchanges, kPermute);
@@ -104,6 +113,10 @@ ParameterSpec NormOver(const char* name, int64_t columns) {
   return {.name = name, .shape = {columns}, .init = Init::kOnes, .gradient_is_statistics = true};
 }
 
+ParameterSpec BiasOf(const char* name, int64_t columns) {
+  return {.name = name, .shape = {columns}, .init = Init::kZeros, .gradient_is_statistics = true};
+}
+
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   std::vector<DecoderNode> nodes = {Alone(kEmbedding)};
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
@@ -117,12 +130,12 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   return nodes;
 }
 
-std::string HuggingFaceName(Architecture architecture, const NodeKind& kind, const std::string& parameter,
+std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const std::string& parameter,
                             int layer) {
   const std::pair<std::string, std::string> split = absl::StrSplit(parameter, absl::MaxSplits('.', 1));
   for (const ParameterName& row : kind.names) {
     if (row.parameter == split.first) {
-      const bool mixtral = architecture == Architecture::kMixtral && row.mixtral != nullptr;
+      const bool mixtral = names == ParameterNames::kMixtral && row.mixtral != nullptr;
       const std::string name = absl::StrReplaceAll(mixtral ? row.mixtral : row.name, {{"*", split.second}});
       return layer < 0 ? name : absl::StrCat("model.layers.", layer, ".", name);
     }

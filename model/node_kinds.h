@@ -33,8 +33,11 @@ struct NodeKind {
 // and .cc.
 extern const NodeKind kEmbedding;
 extern const NodeKind kAttention;
+extern const NodeKind kWindowAttention;     // with a sliding window
+extern const NodeKind kAttentionNormAfter;  // its norm is of what it adds to the hidden state
 extern const NodeKind kLatentAttention;
 extern const NodeKind kMlp;
+extern const NodeKind kMlpNormAfter;
 extern const NodeKind kRoute;
 extern const NodeKind kBalance;
 extern const NodeKind kPermute;
@@ -87,6 +90,9 @@ TensorSpec ProductsWork(const DecoderShapes& shapes);
 // The weight of a norm over so many columns.
 ParameterSpec NormOver(const char* name, int64_t columns);
 
+// A bias of so many columns.
+ParameterSpec BiasOf(const char* name, int64_t columns);
+
 // One node of a decoder, and the unit that its parameters belong to.
 struct DecoderNode {
   const NodeKind* kind = nullptr;
@@ -100,7 +106,7 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
 
 // "model.layers.3.mlp.gate_proj.weight". Of experts, `parameter` ends in the number of one: "gate.5". Throws
 // std::logic_error for one that the kind does not name.
-std::string HuggingFaceName(Architecture architecture, const NodeKind& kind, const std::string& parameter,
+std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const std::string& parameter,
                             int layer);
 
 }  // namespace tandem::model

@@ -107,7 +107,7 @@ std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, c
     const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const model::DecoderNode& n) {
       return buffer.name.starts_with(n.name + ".");
     });
-    arrays.push_back({.name = model::HuggingFaceName(plan.model.architecture, *node->kind,
+    arrays.push_back({.name = model::HuggingFaceName(plan.model.names, *node->kind,
                                                      buffer.name.substr(node->name.size() + 1), node->layer),
                       .memory = memory.At(buffer)});
   }

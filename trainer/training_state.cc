@@ -186,7 +186,8 @@ void TrainingState::Initialize() {
     std::vector<fsdp::ParameterInit> inits;
     for (const model::Parameter& parameter : plan_.units[unit].parameters) {
       inits.push_back(
-          {.ones = parameter.init == model::Init::kOnes, .deviation = plan_.model.initializer_range});
+          {.ones = parameter.init == model::Init::kOnes,
+           .deviation = parameter.init == model::Init::kZeros ? 0 : plan_.model.initializer_range});
     }
     units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
   }

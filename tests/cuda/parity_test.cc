@@ -111,6 +111,39 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
   }
 }
 
+// Tiers T1 and T2 of the other dense families: biases, norms by head and of all heads together, norms behind
+// attention and MLP, windows.
+TEST(CudaParityTest, OtherDenseFamiliesHaveTheCpusLossesAndTheSameBitsOnAnyNumberOfGpus) {
+  for (const char* const model_type : {"qwen2", "qwen3", "olmo2", "mistral"}) {
+    for (const bool packed : {false, true}) {
+      JobOptions options{.steps = 5,
+                         .hidden = 64,
+                         .inner = 96,
+                         .sequence_length = 64,
+                         .model_type = model_type,
+                         .fp64 = true};
+      options.sliding_window = options.model_type == "mistral" ? 20 : 0;
+      options.end_of_document = packed ? ' ' : -1;
+      const auto of = [&](int ranks) {
+        options.ranks = ranks;
+        options.microbatches_per_rank = 4 / ranks;
+        return options;
+      };
+      const JobRun cpu = RunJob(MakeJob(of(1)));
+      const JobRun one = RunJob(MakeGpuJob(of(1)), cuda::OnGpus());
+      for (size_t i = 0; i < cpu.steps.size(); ++i) {
+        SCOPED_TRACE(testing::Message() << model_type << (packed ? ", packed, step " : ", step ") << i);
+        EXPECT_LE(std::abs(one.steps.at(i).loss() / cpu.steps[i].loss() - 1), 1e-12);
+        EXPECT_LE(std::abs(one.steps[i].grad_norm() / cpu.steps[i].grad_norm() - 1), 1e-11);
+      }
+      for (const int ranks : Ranks()) {
+        SCOPED_TRACE(testing::Message() << model_type << " on " << ranks << " GPUs");
+        ExpectSameBits(one, RunJob(MakeGpuJob(of(ranks)), cuda::OnGpus()));
+      }
+    }
+  }
+}
+
 // The same tiers with bfloat16 in the job. Both transports, and two types of parameters in one model.
 class CudaPrecisionTest : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(

@@ -51,7 +51,7 @@ out of bounds and combinations that do not work: all of them at once, and all th
 * **Your text**: files of tokens are read as such ([data.md](data.md)); of any other file every byte is a token. Files are not
   unpacked or parsed.
 * **Your model**: `model: {hugging_face: DIR/config.json}` takes the sizes from that file, and
-  `checkpoint: {start_from: DIR}` the weights beside it; without the second, training starts from random ones. A config with a sliding window or biases is refused.
+  `checkpoint: {start_from: DIR}` the weights beside it; without the second, training starts from random ones. [formats.md](formats.md#hugging-face-folders) lists the families.
 * Every field has been there since 0.1.0, unless its description names a later version.
 )";
 

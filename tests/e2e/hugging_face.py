@@ -51,6 +51,29 @@ MODELS = {
                                                       topk_group=1, q_lora_rank=None, qk_rope_head_dim=16,
                                                       rope_theta=1000.0, rope_scaling=dict(ROPE["yarn-mscale"]),
                                                       **{**LATENT, "qk_nope_head_dim": 2}),
+    "deepseek-v2": transformers.DeepseekV2Config(num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=8,
+                                                 n_shared_experts=2, num_experts_per_tok=3, q_lora_rank=None,
+                                                 routed_scaling_factor=1.5, qk_rope_head_dim=16, rope_theta=1000.0,
+                                                 rope_scaling=dict(ROPE["yarn-mscale"]),
+                                                 **{**LATENT, "hidden_size": 48, "qk_nope_head_dim": 2}),
+    "deepseek-v2-plain": transformers.DeepseekV2Config(num_hidden_layers=2, first_k_dense_replace=0, n_routed_experts=6,
+                                                       n_shared_experts=1, num_experts_per_tok=2, q_lora_rank=12,
+                                                       qk_rope_head_dim=4, rope_theta=300.0,
+                                                       **{**LATENT, "hidden_size": 48}),
+    "qwen2": transformers.Qwen2Config(num_hidden_layers=2, tie_word_embeddings=True, rope_theta=300.0, **SIZES),
+    "qwen2-window": transformers.Qwen2Config(num_hidden_layers=3, use_sliding_window=True, sliding_window=13,
+                                             max_window_layers=1, rope_theta=300.0, **SIZES),
+    "qwen3": transformers.Qwen3Config(num_hidden_layers=2, head_dim=12, rope_theta=300.0, **UNEVEN),
+    "qwen3-tied": transformers.Qwen3Config(num_hidden_layers=2, head_dim=12, tie_word_embeddings=True, **UNEVEN),
+    "qwen3-window": transformers.Qwen3Config(num_hidden_layers=2, head_dim=12, use_sliding_window=True, sliding_window=9,
+                                             layer_types=["sliding_attention", "full_attention"], max_window_layers=1,
+                                             rope_theta=300.0, **UNEVEN),
+    "qwen3-moe-window": transformers.Qwen3MoeConfig(num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, head_dim=12,
+                                                    moe_intermediate_size=20, norm_topk_prob=True, rope_theta=300.0,
+                                                    use_sliding_window=True, sliding_window=9, **UNEVEN),
+    "mistral": transformers.MistralConfig(num_hidden_layers=2, head_dim=12, sliding_window=13, rope_theta=300.0, **UNEVEN),
+    "mistral-whole": transformers.MistralConfig(num_hidden_layers=2, sliding_window=None, **SIZES),
+    "olmo2": transformers.Olmo2Config(num_hidden_layers=2, rope_theta=300.0, **SIZES),
 }
 for kind, scaling in ROPE.items():
     MODELS[f"llama-{kind}"] = transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, rope_scaling=dict(scaling),
@@ -65,7 +88,10 @@ def make_model(name, dtype="fp32"):
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             norm = "norm" in parameter_name
-            parameter.copy_(1 + 0.3 * (2 * torch.rand_like(parameter) - 1) if norm else 0.2 * torch.randn_like(parameter))
+            if norm or parameter_name.endswith(".bias"):
+                parameter.copy_(int(norm) + 0.3 * (2 * torch.rand_like(parameter) - 1))
+            else:
+                parameter.copy_(0.2 * torch.randn_like(parameter))
         for buffer_name, buffer in model.named_buffers():
             if buffer_name.endswith("e_score_correction_bias"):
                 buffer.copy_(0.3 * (2 * torch.rand_like(buffer) - 1))
@@ -91,7 +117,17 @@ def published(config):
     config["transformers_version"] = "4.46.0"
     if config["model_type"] == "qwen3_moe":
         config["num_experts"] = config.pop("num_local_experts")
-        config.update({"max_window_layers": 48, "sliding_window": 4096, "use_sliding_window": False})
+        config["max_window_layers"] = 48
+        if not config["use_sliding_window"]:
+            config["sliding_window"] = 4096
+    if config["model_type"] == "qwen2":
+        config.pop("layer_types")  # max_window_layers says the same
+    if config["model_type"] in ("qwen2", "qwen3") and not config["use_sliding_window"]:
+        config.pop("layer_types", None)
+        config["sliding_window"] = 4096
+    if config["model_type"] == "deepseek_v2":
+        config.update({"scoring_func": "softmax", "n_group": 1, "topk_group": 1, "moe_layer_freq": 1, "ep_size": 1,
+                       "aux_loss_alpha": 0.001, "seq_aux": True, "auto_map": {"AutoConfig": "configuration_deepseek.A"}})
     if config["model_type"] == "deepseek_v3":
         config.update({"scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1, "ep_size": 1,
                        "aux_loss_alpha": 0.001, "seq_aux": True, "auto_map": {"AutoConfig": "configuration_deepseek.A"}})

@@ -21,7 +21,19 @@ CHANGED = {
     "llama-yarn": {"factor": 16.0, "beta_fast": 1.2, "beta_slow": 0.25, "original_max_position_embeddings": 20,
                    "attention_factor": 4.0, "truncate": False},
     "llama-yarn-mscale": {"mscale": 1.0, "mscale_all_dim": 1.0, "truncate": True},
-    "mixtral": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 3},
+    "mixtral": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 3, "sliding_window": 5},
+    "mistral": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "sliding_window": 12},
+    "qwen2": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
+    "qwen2-window": {"sliding_window": 12, "use_sliding_window": False, "max_window_layers": 2,
+                     "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+    "qwen3": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
+    "qwen3-window": {"sliding_window": 8, "use_sliding_window": False, "max_window_layers": 0,
+                     "layer_types": ["sliding_attention", "full_attention"]},
+    "qwen3-moe-window": {"sliding_window": 8, "use_sliding_window": False},
+    "olmo2": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
+    "deepseek-v2": {"rope_theta": 100.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 2, "routed_scaling_factor": 2.5,
+                    "factor": 2.0, "beta_fast": 1.2, "beta_slow": 0.01, "original_max_position_embeddings": 20,
+                    "mscale": 6.0, "mscale_all_dim": 2.0, "attention_factor": 4.0, "truncate": True},
     "qwen3-moe": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 2, "norm_topk_prob": False},
     "deepseek-v3": {"rms_norm_eps": 1e-1, "n_group": 2, "topk_group": 4, "norm_topk_prob": False,
                     "routed_scaling_factor": 1.5},
@@ -38,6 +50,18 @@ SIZES = {
     "qwen3-moe": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2,
                   "num_attention_heads": 2, "num_key_value_heads": 3, "head_dim": 10, "num_local_experts": 9,
                   "moe_intermediate_size": 21, "decoder_sparse_step": 1},
+    "mistral": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
+                "num_key_value_heads": 3, "head_dim": 10},
+    "qwen2": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
+              "num_key_value_heads": 3, "head_dim": 10},
+    "qwen3": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
+              "num_key_value_heads": 3, "head_dim": 10},
+    "olmo2": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
+              "num_key_value_heads": 3, "head_dim": 10},
+    "deepseek-v2": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2,
+                    "num_attention_heads": 2, "num_key_value_heads": 1, "n_routed_experts": 12, "n_shared_experts": 1,
+                    "moe_intermediate_size": 21, "first_k_dense_replace": 2, "q_lora_rank": 13, "kv_lora_rank": 11,
+                    "qk_nope_head_dim": 8, "qk_rope_head_dim": 6, "v_head_dim": 9},
     "deepseek-v3": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2,
                     "num_attention_heads": 2, "num_key_value_heads": 1, "n_routed_experts": 12, "n_shared_experts": 1,
                     "moe_intermediate_size": 21, "first_k_dense_replace": 2, "q_lora_rank": 13, "kv_lora_rank": 11,
@@ -46,9 +70,16 @@ SIZES = {
 # Of these any other value than the family's is refused by name.
 MUST_BE = {
     "llama": {"hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "attention_dropout": 0.1, "pretraining_tp": 2},
-    "mixtral": {"hidden_act": "gelu", "attention_dropout": 0.1, "sliding_window": 9, "output_router_logits": True,
+    "mistral": {"hidden_act": "gelu", "attention_dropout": 0.1, "use_sliding_window": True},
+    "qwen2": {"hidden_act": "gelu", "attention_dropout": 0.1, "layer_types": ["full_attention", "sliding_attention"]},
+    "qwen3": {"hidden_act": "gelu", "attention_dropout": 0.1, "attention_bias": True, "layer_types": ["full_attention"]},
+    "olmo2": {"hidden_act": "gelu", "attention_dropout": 0.1, "attention_bias": True, "sliding_window": 9},
+    "deepseek-v2": {"hidden_act": "gelu", "attention_dropout": 0.1, "attention_bias": True, "mlp_bias": True,
+                    "output_router_logits": True, "pretraining_tp": 2, "topk_method": "group_limited_greedy",
+                    "norm_topk_prob": True, "scoring_func": "sigmoid"},
+    "mixtral": {"hidden_act": "gelu", "attention_dropout": 0.1, "output_router_logits": True,
                 "router_jitter_noise": 0.1},
-    "qwen3-moe": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "use_sliding_window": True,
+    "qwen3-moe": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1,
                   "mlp_only_layers": [0], "output_router_logits": True},
     "deepseek-v3": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "output_router_logits": True,
                     "rope_interleave": False, "pretraining_tp": 2},
@@ -74,8 +105,8 @@ def test_the_tables_have_every_key_of_a_file(tmp_path, name):
             copy.deepcopy(config).save_pretrained(tmp_path / model)
             file = json.loads((tmp_path / model / "config.json").read_text())
             left = {*file, *file["rope_parameters"]} - keys
-            left -= {"head_dim"} if model_type == "deepseek_v3" else set()  # follows from the others
-            left -= {"sliding_window"} if model_type == "qwen3_moe" else set()  # counts with use_sliding_window
+            left -= {"head_dim"} if model_type.startswith("deepseek") else set()  # follows from the others
+            left -= {"n_group", "topk_group"} if model_type == "deepseek_v2" else set()  # greedy choice has no groups
             left -= {"tie_word_embeddings"}  # of llama's decoder, which all have
             assert not left, model
 
@@ -85,6 +116,8 @@ def test_every_key_that_means_something_changes_the_loss(start, tmp_path, name):
     save(name, tmp_path / "model", spelling="newer")
     write_text(tmp_path / "text")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
+    if "layer_types" in CHANGED[name]:
+        config.pop("layer_types")  # wins over the keys that it must agree with
     of_rope = {*config["rope_parameters"], "attention_factor", "truncate"}
     cluster = start(workers=1)
     losses = {}
@@ -122,6 +155,8 @@ FIELDS = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
 EXPERTS = {"mixtral": ["num_local_experts", "num_experts_per_tok"],
            "qwen3_moe": ["num_experts", "num_experts_per_tok", "moe_intermediate_size", "decoder_sparse_step",
                          "norm_topk_prob"],
+           "deepseek_v2": ["n_routed_experts", "moe_intermediate_size", "norm_topk_prob", "n_shared_experts",
+                           "routed_scaling_factor", "first_k_dense_replace"],
            "deepseek_v3": ["n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
                            "n_shared_experts", "routed_scaling_factor", "n_group", "topk_group", "first_k_dense_replace"]}
 LATENT = ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"]
@@ -144,7 +179,7 @@ def theirs(config, key):
         return config.rope_parameters["rope_theta"]
     value = getattr(config, key, None)
     if key == "head_dim":
-        return (config.qk_head_dim if config.model_type == "deepseek_v3"
+        return (config.qk_head_dim if config.model_type.startswith("deepseek")
                 else value or config.hidden_size // config.num_attention_heads)
     return config.num_attention_heads if key == "num_key_value_heads" and value is None else value
 
@@ -152,7 +187,7 @@ def theirs(config, key):
 @pytest.mark.parametrize("name", SIZES)
 def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, name):
     model_type = MODELS[name].model_type
-    keys = FIELDS + EXPERTS.get(model_type, []) + (LATENT if model_type == "deepseek_v3" else [])
+    keys = FIELDS + EXPERTS.get(model_type, []) + (LATENT if model_type.startswith("deepseek") else [])
     copy.deepcopy(MODELS[name]).save_pretrained(tmp_path / "model")
     file = json.loads((tmp_path / "model" / "config.json").read_text())
     file["rope_theta"] = file.pop("rope_parameters")["rope_theta"]
@@ -170,7 +205,8 @@ def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, na
             return submitted.stderr
         return cluster.job(spec["name"])["resolved"]["model"]
 
-    silent = read({"model_type": model_type})
+    # Without a default in transformers.
+    silent = read({"model_type": model_type, **({"num_experts_per_tok": 2} if model_type == "deepseek_v2" else {})})
     defaults = type(MODELS[name])()
     assert not isinstance(silent, str), silent
     for key in keys:
@@ -183,7 +219,17 @@ def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, na
             try:
                 expected = theirs(type(MODELS[name]).from_dict(with_null), key)
             except huggingface_hub.errors.StrictDataclassError:  # of some, where transformers 4 reads it as of the others
-                expected = with_null["num_attention_heads"]
+                heads = with_null["num_attention_heads"]
+                expected = with_null["hidden_size"] // heads if key == "head_dim" else heads
             assert ours(found, key) == (pytest.approx(expected) if expected is not None else None), key
         else:
             assert isinstance(found, str) and "null is not allowed" in found, key
+    # Absent it is 4096, and null none; of Qwen's it counts with a switch, and from some layer on.
+    if model_type == "mistral":
+        assert silent["sliding_window"] == "4096" and silent["window_layers"] == "all"
+        assert "sliding_window" not in read({**file, "hidden_size": 48, "sliding_window": None})
+    elif model_type in ("qwen2", "qwen3"):
+        assert "sliding_window" not in silent
+        switched = read({"model_type": model_type, "use_sliding_window": True})
+        assert switched["sliding_window"] == "4096" and switched["window_layers"] == "28-31"
+        assert "sliding_window" not in read({"model_type": model_type, "use_sliding_window": True, "sliding_window": None})

@@ -22,7 +22,9 @@ TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
 
 # Loaded there too, for one model of each kind: it takes as long as a job.
 OLDER = pathlib.Path.home() / ".cache/tandem/transformers-4.57.6/bin/python"
-OLDER_LOADS = {("llama-llama3", 1), ("mixtral", 1), ("qwen3-moe", 1), ("deepseek-v3-yarn", 2)}  # name, ranks of an expert group
+# Name and ranks of an expert group. transformers 4 leaves out mscale_all_dim in deepseek_v2.
+OLDER_LOADS = {("llama-llama3", 1), ("mixtral", 1), ("qwen3-moe", 1), ("deepseek-v3-yarn", 2), ("deepseek-v2-plain", 2),
+               ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
 
 
 def check_older(tmp_path, tokens, logits):
@@ -48,6 +50,16 @@ def check_older(tmp_path, tokens, logits):
     ("deepseek-v3", 1, "fp32", 1, True, {}), ("deepseek-v3", 2, "bf16", 2, False, {}),
     ("deepseek-v3", 2, "fp32", 1, True, {"fused": True, "spelling": "newer", "tokenizer": "sentencepiece"}),
     ("deepseek-v3-yarn", 2, "fp32", 2, True, {}),
+    ("deepseek-v2", 2, "fp32", 2, True, {}), ("deepseek-v2", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
+    ("deepseek-v2-plain", 2, "fp32", 2, False, {}),
+    ("qwen2", 1, "fp32", 1, True, {}), ("qwen2", 4, "bf16", 1, False, {"spelling": "newer"}),
+    ("qwen2-window", 2, "fp32", 1, False, {}), ("qwen2-window", 1, "fp32", 1, False, {"spelling": "newer"}),
+    ("qwen3", 1, "fp32", 1, False, {}), ("qwen3", 4, "bf16", 1, True, {"spelling": "newer"}),
+    ("qwen3-tied", 2, "fp32", 1, True, {}), ("qwen3-window", 2, "fp32", 1, False, {"spelling": "newer"}),
+    ("qwen3-moe-window", 2, "fp32", 2, False, {}),
+    ("mistral", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("mistral", 1, "bf16", 1, False, {"spelling": "newer"}),
+    ("mistral-whole", 4, "fp32", 1, True, {}),
+    ("olmo2", 1, "fp32", 1, False, {}), ("olmo2", 4, "bf16", 1, True, {"spelling": "newer"}), ("olmo2", 2, "fp32", 1, True, {}),
 ])
 def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, packed, made):
     source = tmp_path / "model"

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/platform/irregular_files.h"
@@ -194,13 +196,13 @@ TEST_F(LocalizeTest, WhatWeDoNotComputeOfAMixtureIsRefusedByName) {
   }
   EXPECT_THAT(errors_with(kQwen3Moe, "\"num_experts\": 8", "\"num_local_experts\": null"),
               HasSubstr("num_experts null is not allowed"));
-  EXPECT_THAT(errors_with(kQwen3Moe, "\"use_sliding_window\": false", "\"use_sliding_window\": true"),
+  EXPECT_THAT(errors_with(kMixtral, "\"sliding_window\": null", "\"sliding_window\": 0"),
+              HasSubstr("sliding_window 0 is not allowed"));
+  EXPECT_THAT(errors_with(kMixtral, "\"sliding_window\": null", "\"use_sliding_window\": true"),
               HasSubstr("use_sliding_window true is not allowed"));
-  EXPECT_THAT(errors_with(kMixtral, "\"sliding_window\": null", "\"sliding_window\": 4096"),
-              HasSubstr("sliding_window 4096 is not allowed"));
   for (const char* const types : {"[\"full_attention\", \"sliding_attention\"]", "[\"full_attention\"]"}) {
     EXPECT_THAT(errors_with(kQwen3Moe, "\"mlp_only_layers\": []", absl::StrCat("\"layer_types\": ", types)),
-                HasSubstr("allowed: full_attention for each of num_hidden_layers"));
+                HasSubstr("layer_types [\"full_attention\""));
   }
 }
 
@@ -310,12 +312,45 @@ TEST_F(LocalizeTest, ScaledRotaryEmbeddingsAreReadInBothSpellings) {
   }
 }
 
+TEST_F(LocalizeTest, WindowsBecomeFields) {
+  const auto read = [&](const std::string& type, const std::string& keys) {
+    const std::string config =
+        absl::StrCat("{\"model_type\": \"", type, "\", \"num_hidden_layers\": 8", keys, "}");
+    v1::JobSpec spec = Spec(config);
+    EXPECT_EQ(ToText(Localize(spec)), "") << config;
+    EXPECT_EQ(ToText(Validate(spec)), "") << config;
+    const v1::Model model = Resolve(spec).model();
+    return model.has_sliding_window() ? absl::StrCat(model.sliding_window(), " in ", model.window_layers())
+                                      : std::string("none");
+  };
+  EXPECT_EQ(read("mistral", ""), "4096 in all");
+  EXPECT_EQ(read("mistral", R"(, "sliding_window": null)"), "none");
+  EXPECT_EQ(read("mistral", R"(, "sliding_window": 7)"), "7 in all");
+  for (const char* const type : {"qwen2", "qwen3"}) {
+    EXPECT_EQ(read(type, ""), "none");
+    EXPECT_EQ(read(type, R"(, "sliding_window": 4096, "use_sliding_window": false)"), "none");
+    EXPECT_EQ(read(type, R"(, "use_sliding_window": true)"), "none") << "max_window_layers is 28";
+    EXPECT_EQ(read(type, R"(, "use_sliding_window": true, "max_window_layers": 5)"), "4096 in 5-7");
+    EXPECT_EQ(read(type, R"(, "use_sliding_window": true, "max_window_layers": 0)"), "4096 in all");
+    EXPECT_EQ(read(type, R"(, "use_sliding_window": true, "sliding_window": null)"), "none");
+    const std::string full = R"("full_attention")";
+    const std::string window = R"("sliding_attention")";
+    EXPECT_EQ(
+        read(type, absl::StrCat(
+                       R"(, "use_sliding_window": true, "layer_types": [)",
+                       absl::StrJoin({window, full, full, window, window, window, full, window}, ", "), "]")),
+        "4096 in 0,3-5,7");
+  }
+}
+
 TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
   EXPECT_EQ(
-      ErrorsWith("LlamaForCausalLM", "MistralForCausalLM"),
-      "model.hugging_face: architecture [\"MistralForCausalLM\"] is not allowed; allowed: LlamaForCausalLM "
+      ErrorsWith("LlamaForCausalLM", "GemmaForCausalLM"),
+      "model.hugging_face: architecture [\"GemmaForCausalLM\"] is not allowed; allowed: LlamaForCausalLM "
       "(model_type llama), MixtralForCausalLM (model_type mixtral), Qwen3MoeForCausalLM (model_type "
-      "qwen3_moe), DeepseekV3ForCausalLM (model_type deepseek_v3); "
+      "qwen3_moe), DeepseekV3ForCausalLM (model_type deepseek_v3), DeepseekV2ForCausalLM (model_type "
+      "deepseek_v2), MistralForCausalLM (model_type mistral), Qwen2ForCausalLM (model_type qwen2), "
+      "Qwen3ForCausalLM (model_type qwen3), Olmo2ForCausalLM (model_type olmo2); "
       "not built yet: other architectures; use one of these\n");
   EXPECT_THAT(ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"), HasSubstr("architecture")) << "a llama's";
   EXPECT_THAT(ErrorsWith("\"llama\"", "\"qwen3\""), HasSubstr("architecture"));

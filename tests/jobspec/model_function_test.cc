@@ -6,7 +6,11 @@
 
 #include <functional>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/schema.h"
@@ -113,10 +117,45 @@ TEST(ModelFunctionTest, AFieldThatTheTextDoesNotHaveIsItsDefault) {
               ElementsAre("model.rope_theta is 5e5, and 10000 there"));
 }
 
+// Checkpoints of builds that did not have the field hold the same function.
+TEST(ModelFunctionTest, AFieldOfTheModelTypeMayBeAbsent) {
+  for (const char* const type : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "olmo2", "deepseek_v3"}) {
+    const v1::Model model = ModelOf(absl::StrCat(
+        "model_type: '", type, "' hidden_size: 64 num_attention_heads: 4 moe { num_experts: 4 }"));
+    const std::vector<std::pair<std::string, std::function<void(v1::Model&)>>> fields = {
+        {"attention_bias", [](v1::Model& m) { m.clear_attention_bias(); }},
+        {"qk_norm", [](v1::Model& m) { m.clear_qk_norm(); }},
+        {"norms", [](v1::Model& m) { m.clear_norms(); }},
+        {"sliding_window", [](v1::Model& m) { m.clear_sliding_window(); }},
+        {"window_layers", [](v1::Model& m) { m.clear_window_layers(); }},
+        {"moe.score", [](v1::Model& m) { m.mutable_moe()->clear_score(); }}};
+    for (const auto& [name, clear] : fields) {
+      v1::Model older = model;
+      clear(older);
+      EXPECT_THAT(ModelDifferences(ModelFunctionText(older), model).value(), IsEmpty()) << type << name;
+    }
+  }
+}
+
+TEST(ModelFunctionTest, AWindowInAllLayersNeedNotListThem) {
+  v1::Model model = ModelOf("model_type: 'qwen2' num_hidden_layers: 4 sliding_window: 8");
+  const std::string there = ModelFunctionText(model);
+  EXPECT_THAT(
+      ModelDifferences(R"({"model_type": "qwen2", "num_hidden_layers": 4, "sliding_window": 8})", model)
+          .value(),
+      IsEmpty());
+  model.set_window_layers("2-3");
+  EXPECT_THAT(ModelDifferences(there, model).value(),
+              ElementsAre("model.window_layers is 2-3, and all there"));
+  model.clear_window_layers();
+  model.clear_sliding_window();
+  EXPECT_THAT(ModelDifferences(there, model).value(), testing::SizeIs(2));
+}
+
 TEST(ModelFunctionTest, AFieldOfANewerBuildIsRefused) {
-  const auto differences = ModelDifferences(R"({"hidden_size": "64", "sliding_window": 5})", v1::Model());
+  const auto differences = ModelDifferences(R"({"hidden_size": "64", "logit_cap": 5})", v1::Model());
   EXPECT_EQ(differences.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(differences.status().message(), HasSubstr("sliding_window"));
+  EXPECT_THAT(differences.status().message(), HasSubstr("logit_cap"));
   EXPECT_THAT(differences.status().message(), HasSubstr("use the build that wrote it or a newer one"));
 }
 

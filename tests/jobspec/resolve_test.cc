@@ -22,7 +22,8 @@ TEST(ResolveTest, FillsEveryDefault) {
       R"(api_version: "tandem/v1" name: "job"
          model { preset: "llama-tiny" model_type: "llama" hidden_size: 128 intermediate_size: 352
                  num_hidden_layers: 4 num_attention_heads: 4 num_key_value_heads: 4 head_dim: 32 vocab_size: 256
-                 rms_norm_eps: 1e-5 rope_theta: 10000 tie_word_embeddings: false initializer_range: 0.02 }
+                 rms_norm_eps: 1e-5 rope_theta: 10000 tie_word_embeddings: false initializer_range: 0.02
+                 attention_bias: ATTENTION_BIAS_NONE qk_norm: QK_NORM_NONE norms: NORM_PLACE_BEFORE }
          data { train: "/data" validation_fraction: 0.05 tokenizer: "auto" documents: DOCUMENTS_STREAM count_first_token: true shuffle: true }
          training { steps: 10 sequence_length: 16 micro_batch_size: 2 global_batch_size: 8 seed: 1
                     optimizer { name: OPTIMIZER_NAME_ADAMW learning_rate: 3e-4 beta1: 0.9 beta2: 0.95

@@ -65,31 +65,42 @@ at::Tensor AutogradDecoder::Embedding(const at::Tensor& tokens) const {
 at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
   const int64_t sequences = tokens.size(0);
   const int64_t length = LengthOf(tokens);
-  const at::Tensor normed = Norm(x, LayerPrefix(layer) + "input_layernorm");
+  const at::Tensor normed = config_.norms_after ? x : Norm(x, LayerPrefix(layer) + "input_layernorm");
   const std::string prefix = LayerPrefix(layer) + "self_attn.";
   if (config_.latent.kv_rank > 0) {
     return x + LatentAttention(prefix, normed, tokens);
   }
   const auto heads = [&](const char* name, int64_t count) {
-    return Project(normed, prefix + name).view({sequences, length, count, config_.head_dim}).transpose(1, 2);
+    at::Tensor projected = Project(normed, prefix + name);
+    if (config_.qkv_bias) {
+      projected = projected + parameters_.at(prefix + name + ".bias");
+    }
+    if (config_.qk_norm == QkNorm::kWhole && name[0] != 'v') {
+      projected = Norm(projected, prefix + name[0] + "_norm");
+    }
+    return projected.view({sequences, length, count, config_.head_dim}).transpose(1, 2);
   };
   const int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
   const auto normed_heads = [&](const char* name, int64_t count, const char* norm) {
     const at::Tensor projected = heads(name, count);
-    return Rotate(config_.NormsHeads() ? Norm(projected, prefix + norm) : projected);
+    return Rotate(config_.qk_norm == QkNorm::kHead ? Norm(projected, prefix + norm) : projected);
   };
   const at::Tensor q = normed_heads("q_proj", config_.num_attention_heads, "q_norm");
   const at::Tensor k =
       normed_heads("k_proj", config_.num_key_value_heads, "k_norm").repeat_interleave(group, 1);
   const at::Tensor v = heads("v_proj", config_.num_key_value_heads).repeat_interleave(group, 1);
-  return x + Project(CausalAttention(q, k, v, tokens), prefix + "o_proj");
+  const at::Tensor made =
+      Project(CausalAttention(q, k, v, tokens, config_.HasWindow(layer) ? config_.sliding_window : length),
+              prefix + "o_proj");
+  return x + (config_.norms_after ? Norm(made, LayerPrefix(layer) + "post_attention_layernorm") : made);
 }
 
-// q, k, v: [B, heads, S, d]; returns [T, heads * d].
+// window: the most rows that a row sees. q, k, v: [B, heads, S, d]; returns [T, heads * d].
 at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                            const at::Tensor& tokens) const {
+                                            const at::Tensor& tokens, int64_t window) const {
   const int64_t length = q.size(2);
-  at::Tensor hidden = at::ones({length, length}, at::kBool).triu(1);
+  const at::Tensor ones = at::ones({length, length}, at::kBool);
+  at::Tensor hidden = ones.triu(1).logical_or(ones.tril(-window));
   if (packs_documents_) {
     const at::Tensor starts =
         tokens.narrow(1, (has_targets_ ? 2 : 1) * length + 1, length).view({q.size(0), 1, length, 1});
@@ -139,18 +150,22 @@ at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at:
                    .expand({sequences, config_.num_attention_heads, length, latent.rotary_head_dim})},
               -1);
   const at::Tensor v = key_value.narrow(3, content, latent.value_head_dim);
-  return Project(CausalAttention(q, k, v, tokens), prefix + "o_proj");
+  return Project(CausalAttention(q, k, v, tokens, length), prefix + "o_proj");
 }
 
 at::Tensor AutogradDecoder::Mlp(int layer, const at::Tensor& x) const {
   const std::string prefix = LayerPrefix(layer);
+  if (config_.norms_after) {
+    return x + Norm(Gated(x, prefix + "mlp.gate_proj", prefix + "mlp.up_proj", prefix + "mlp.down_proj"),
+                    prefix + "post_feedforward_layernorm");
+  }
   const at::Tensor normed = Norm(x, prefix + "post_attention_layernorm");
   return x + Gated(normed, prefix + "mlp.gate_proj", prefix + "mlp.up_proj", prefix + "mlp.down_proj");
 }
 
 // Every expert sees every token; those that a token did not choose count nothing.
 at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
-  const bool mixtral = config_.architecture == Architecture::kMixtral;
+  const bool mixtral = config_.names == ParameterNames::kMixtral;
   const std::string prefix = LayerPrefix(layer) + (mixtral ? "block_sparse_moe." : "mlp.");
   const at::Tensor normed = Norm(x, LayerPrefix(layer) + "post_attention_layernorm");
   const ops::RouterConfig& router = config_.moe.router;

@@ -57,7 +57,7 @@ class AutogradDecoder {
   at::Tensor Rotate(const at::Tensor& x) const;  // whole heads
   int64_t LengthOf(const at::Tensor& tokens) const;
   at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const at::Tensor& tokens) const;
+                             const at::Tensor& tokens, int64_t window) const;
   at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed,
                              const at::Tensor& tokens) const;
   at::Tensor Balance(int layer, const at::Tensor& shares, const at::Tensor& counted) const;

@@ -176,9 +176,11 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
     BoundDecoder adding(shape.config, shape.batch, ComputeType::kFp64, kSeed);
     adding.AddToGradients();
     for (int i = step.first; i <= step.last; ++i) {
-      for (const int id : run.AccessOf(i, run.GradientPasses(i).front()).reads) {
-        const std::string& name = outline.values[id].name;
-        adding.value(name).copy_(run.value(name));
+      for (const Pass pass : run.GradientPasses(i)) {
+        for (const int id : run.AccessOf(i, pass).reads) {
+          const std::string& name = outline.values[id].name;
+          adding.value(name).copy_(run.value(name));
+        }
       }
     }
     if (!is_head) {

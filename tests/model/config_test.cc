@@ -33,7 +33,9 @@ std::string Describe(const Parameter& parameter) {
     text += (i == 0 ? "" : ", ") + std::to_string(parameter.shape[i]);
   }
   return text + "] part " + std::to_string(parameter.part) + " block " + std::to_string(parameter.block) +
-         (parameter.init == Init::kOnes ? " ones" : " normal");
+         (parameter.init == Init::kOnes    ? " ones"
+          : parameter.init == Init::kZeros ? " zeros"
+                                           : " normal");
 }
 
 std::vector<std::string> Describe(const UnitParameters& unit) {
@@ -74,15 +76,15 @@ TEST(DecoderUnitsTest, ATiedHeadHasOnlyTheNorm) {
               ElementsAre("model.norm.weight [24] part 0 block -1 ones"));
 }
 
-DecoderConfig TinySparse(Architecture architecture) {
+DecoderConfig TinySparse(ParameterNames names) {
   DecoderConfig config = SmallDecoder(false);
-  config.architecture = architecture;
+  config.names = names;
   config.moe = {.router = {.experts = 2, .top_k = 1}, .intermediate_size = 5, .decoder_sparse_step = 2};
   return config;
 }
 
 TEST(DecoderUnitsTest, ExpertsAreAUnitOfTheirOwnUnderMixtralsNames) {
-  const std::vector<UnitParameters> units = DecoderUnits(TinySparse(Architecture::kMixtral));
+  const std::vector<UnitParameters> units = DecoderUnits(TinySparse(ParameterNames::kMixtral));
   std::vector<std::string> names;
   for (const UnitParameters& unit : units) {
     names.push_back(unit.name);
@@ -106,7 +108,9 @@ TEST(DecoderUnitsTest, ExpertsAreAUnitOfTheirOwnUnderMixtralsNames) {
 }
 
 TEST(DecoderUnitsTest, Qwen3MoeNormsHeadsAndHasItsOwnNames) {
-  const std::vector<UnitParameters> units = DecoderUnits(TinySparse(Architecture::kQwen3Moe));
+  DecoderConfig config = TinySparse(ParameterNames::kUsual);
+  config.qk_norm = QkNorm::kHead;
+  const std::vector<UnitParameters> units = DecoderUnits(config);
   const std::string layer = "model.layers.1.";
   EXPECT_THAT(Describe(units[2]),
               testing::IsSupersetOf({layer + "self_attn.q_norm.weight [6] part 0 block -1 ones",
@@ -119,10 +123,32 @@ TEST(DecoderUnitsTest, Qwen3MoeNormsHeadsAndHasItsOwnNames) {
                              layer + "mlp.experts.1.down_proj.weight [24, 5] part 0 block 1 normal"}));
 }
 
+TEST(DecoderUnitsTest, BiasesOfQueriesKeysAndValuesBeginAsZeros) {
+  DecoderConfig config = SmallDecoder(false);
+  config.qkv_bias = true;
+  const std::string attention = "model.layers.0.self_attn.";
+  EXPECT_THAT(Describe(DecoderUnits(config)[1]),
+              testing::IsSupersetOf({attention + "q_proj.bias [24] part 0 block -1 zeros",
+                                     attention + "k_proj.bias [12] part 0 block -1 zeros",
+                                     attention + "v_proj.bias [12] part 0 block -1 zeros"}));
+}
+
+TEST(DecoderUnitsTest, NormsThatComeAfterHaveOlmo2sNames) {
+  DecoderConfig config = SmallDecoder(false);
+  config.norms_after = true;
+  config.qk_norm = QkNorm::kWhole;
+  const std::vector<std::string> layer = Describe(DecoderUnits(config)[1]);
+  EXPECT_THAT(layer, testing::IsSupersetOf(
+                         {"model.layers.0.post_attention_layernorm.weight [24] part 0 block -1 ones",
+                          "model.layers.0.self_attn.q_norm.weight [24] part 0 block -1 ones",
+                          "model.layers.0.self_attn.k_norm.weight [12] part 0 block -1 ones",
+                          "model.layers.0.post_feedforward_layernorm.weight [24] part 1 block -1 ones"}));
+  EXPECT_EQ(layer.size(), 11u);
+}
+
 // deepseek-ai/DeepSeek-V3, without its layer that predicts further tokens.
 DecoderConfig DeepseekV3() {
-  return {.architecture = Architecture::kDeepseekV3,
-          .hidden_size = 7168,
+  return {.hidden_size = 7168,
           .intermediate_size = 18432,
           .num_hidden_layers = 61,
           .num_attention_heads = 128,
@@ -174,7 +200,7 @@ TEST(NumParametersTest, CountsDeepseekV3AndWhatATokenUses) {
 
 TEST(NumParametersTest, CountsMixtralAndWhatATokenUses) {
   DecoderConfig mixtral = Llama3_8B();
-  mixtral.architecture = Architecture::kMixtral;
+  mixtral.names = ParameterNames::kMixtral;
   mixtral.vocab_size = 32000;
   mixtral.moe = {.router = {.experts = 8, .top_k = 2, .normalize = true}, .intermediate_size = 14336};
   EXPECT_EQ(NumParameters(mixtral),
@@ -198,9 +224,19 @@ TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(tied, 8192), FlopsPerToken(Llama3_8B(), 8192));
 }
 
+TEST(FlopsPerTokenTest, CountsWhatAWindowShows) {
+  DecoderConfig config = Llama3_8B();
+  config.sliding_window = 1024;
+  config.window_layers = {0, 31};
+  const double whole = 6.0 * 4096 * 8192;  // of a layer
+  const double products = FlopsPerToken(Llama3_8B(), 8192) - 32 * whole;
+  EXPECT_DOUBLE_EQ(FlopsPerToken(config, 8192),
+                   products + 30 * whole + 2 * 6.0 * 4096 * 1024 * (2 - 1024.0 / 8192));
+  EXPECT_DOUBLE_EQ(FlopsPerToken(config, 512), FlopsPerToken(Llama3_8B(), 512));
+}
+
 TEST(FlopsPerTokenTest, CountsValuesOfLatentAttentionAsTheyAre) {
   DecoderConfig config = Llama3_8B();
-  config.architecture = Architecture::kDeepseekV3;
   config.num_key_value_heads = config.num_attention_heads;
   config.latent = {.kv_rank = 512, .content_head_dim = 64, .rotary_head_dim = 64, .value_head_dim = 96};
   const double products = FlopsPerToken(config, 0);

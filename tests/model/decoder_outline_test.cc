@@ -22,7 +22,7 @@ using testing::HasSubstr;
 // Its second layer is sparse.
 DecoderConfig SparseDecoder() {
   DecoderConfig config = SmallDecoder(false);
-  config.architecture = Architecture::kQwen3Moe;
+  config.qk_norm = QkNorm::kHead;
   config.moe = {.router = {.experts = 8, .top_k = 2}, .intermediate_size = 5, .decoder_sparse_step = 2};
   return config;
 }
@@ -273,7 +273,7 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
     const double tokens = 1024;
     const double recomputed = tokens * 2 * 24 * 512;
     // Counted as parameters, no product.
-    const double norms = tokens * 6 * (5 * 24 + (config.NormsHeads() ? 2 * 2 * 6 : 0));
+    const double norms = tokens * 6 * (5 * 24 + (config.qk_norm == QkNorm::kHead ? 2 * 2 * 6 : 0));
     EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
   }
 }

@@ -8,13 +8,18 @@
 #include <cstring>
 #include <ostream>
 #include <random>
+#include <utility>
+#include <vector>
 
 namespace tandem::model::test {
 namespace {
 
-DecoderConfig Sparse(DecoderConfig config, Architecture architecture, int64_t experts, int64_t chosen,
-                     bool normalize, int64_t inner, int64_t step) {
-  config.architecture = architecture;
+enum class Family : uint8_t { kMixtral, kQwen3Moe, kDeepseek };
+
+DecoderConfig Sparse(DecoderConfig config, Family family, int64_t experts, int64_t chosen, bool normalize,
+                     int64_t inner, int64_t step) {
+  config.names = family == Family::kMixtral ? ParameterNames::kMixtral : ParameterNames::kUsual;
+  config.qk_norm = family == Family::kQwen3Moe ? QkNorm::kHead : QkNorm::kNone;
   config.moe = {.router = {.experts = experts, .top_k = chosen, .normalize = normalize},
                 .intermediate_size = inner,
                 .decoder_sparse_step = step,
@@ -35,11 +40,34 @@ DecoderConfig Padded(DecoderConfig config) {
 
 DecoderConfig Deepseek(DecoderConfig config, ops::RouterConfig router, int64_t dense_layers, int64_t shared,
                        LatentAttention latent) {
-  config = Sparse(config, Architecture::kDeepseekV3, router.experts, router.top_k, router.normalize, 7, 1);
+  config = Sparse(config, Family::kDeepseek, router.experts, router.top_k, router.normalize, 7, 1);
   config.moe.router = router;
   config.moe.first_k_dense_replace = dense_layers;
   config.moe.shared_intermediate_size = shared;
   config.latent = latent;
+  return config;
+}
+
+// Dense: as Qwen3, Qwen2, OLMo-2 and Mistral have them.
+DecoderConfig NormedHeads(DecoderConfig config) {
+  config.qk_norm = QkNorm::kHead;
+  return config;
+}
+
+DecoderConfig Biased(DecoderConfig config) {
+  config.qkv_bias = true;
+  return config;
+}
+
+DecoderConfig NormedAfter(DecoderConfig config) {
+  config.qk_norm = QkNorm::kWhole;
+  config.norms_after = true;
+  return config;
+}
+
+DecoderConfig Windowed(DecoderConfig config, int64_t window, std::vector<int64_t> layers) {
+  config.sliding_window = window;
+  config.window_layers = std::move(layers);
   return config;
 }
 
@@ -80,33 +108,31 @@ const std::vector<Shape>& Shapes() {
       {"grouped_queries_tied_odd_sizes", Config(15, 23, 2, 4, 1, 10, 13, true), {1, 37}},
       {"one_token", Config(8, 12, 1, 1, 1, 8, 5, false), {1, 1}},
       {"mixtral",
-       Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
+       Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Family::kMixtral, 8, 2, true, 24, 1),
        {2, 33}},
       {"qwen3_moe_with_dense_layers_around",
-       Sparse(Config(24, 40, 3, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 2),
+       Sparse(Config(24, 40, 3, 4, 2, 6, 17, true), Family::kQwen3Moe, 5, 3, false, 7, 2),
        {3, 20}},
       {"mixtral_that_drops_by_probability",
-       Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
-                0.9, ops::DropPolicy::kProbability),
+       Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Family::kMixtral, 8, 2, true, 24, 1), 0.9,
+                ops::DropPolicy::kProbability),
        {2, 33}},
       {"qwen3_moe_that_drops_by_position",
-       Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 1), 1,
+       Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Family::kQwen3Moe, 5, 3, false, 7, 1), 1,
                 ops::DropPolicy::kPosition),
        {3, 20}},
       {"mixtral_padded_that_drops_by_probability",
-       Padded(
-           Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Architecture::kMixtral, 8, 2, true, 24, 1),
-                    0.9, ops::DropPolicy::kProbability)),
+       Padded(Dropping(Sparse(Config(32, 24, 2, 2, 2, 16, 40, false), Family::kMixtral, 8, 2, true, 24, 1),
+                       0.9, ops::DropPolicy::kProbability)),
        {2, 33}},
       // Every expert computes as many rows as there are tokens, and drops none.
       {"qwen3_moe_padded_with_room_for_all",
-       Padded(
-           Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 1),
-                    5, ops::DropPolicy::kPosition)),
+       Padded(Dropping(Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Family::kQwen3Moe, 5, 3, false, 7, 1), 5,
+                       ops::DropPolicy::kPosition)),
        {3, 20}},
       // Most experts have no token.
       {"one_token_of_a_sparse_layer",
-       Sparse(Config(8, 12, 1, 1, 1, 8, 5, false), Architecture::kQwen3Moe, 16, 1, false, 3, 1),
+       Sparse(Config(8, 12, 1, 1, 1, 8, 5, false), Family::kQwen3Moe, 16, 1, false, 3, 1),
        {1, 1}},
       {"deepseek_v3",
        Deepseek(
@@ -127,14 +153,34 @@ const std::vector<Shape>& Shapes() {
                 /*shared=*/0,
                 {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
        {1, 37}},
+      {"deepseek_v2",
+       Deepseek(Config(24, 40, 2, 4, 4, 10, 17, false), {.experts = 5, .top_k = 3, .scale = 1.5},
+                /*dense_layers=*/1, /*shared=*/14,
+                {.kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
+       {3, 33}},
+      {"qwen3", NormedHeads(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
+      {"qwen2", Biased(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
+      {"qwen2_with_windows_in_some_layers",
+       Windowed(Biased(Config(24, 40, 3, 4, 2, 6, 17, false)), 5, {1, 2}),
+       {2, 70}},
+      {"olmo2", NormedAfter(Config(24, 40, 2, 4, 2, 6, 17, false)), {3, 20}},
+      {"mistral", Windowed(Config(32, 48, 2, 4, 2, 8, 40, false), 20, {0, 1}), {2, 150}},
+      {"a_window_of_one_token", Windowed(Config(8, 12, 1, 1, 1, 8, 5, false), 1, {0}), {1, 7}},
+      {"a_window_as_long_as_a_sequence", Windowed(Config(8, 12, 1, 2, 1, 4, 5, false), 7, {0}), {2, 7}},
       // Two, four and seven chunks in bf16, fp32 and fp64; two, five and ten.
       {"logits_in_chunks", InChunks(Config(32, 48, 1, 2, 2, 16, 150, false), 12'000), {2, 33}},
       {"logits_in_chunks_tied", InChunks(Config(15, 23, 1, 4, 1, 10, 130, true), 5000), {1, 37}},
       {"logits_of_a_token_at_a_time", InChunks(Config(8, 12, 0, 1, 1, 8, 5, false), 1), {2, 3}},
       {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
       {"documents", Config(24, 40, 2, 4, 2, 6, 17, false), {3, 37, /*packs_documents=*/true}},
+      {"documents_with_windows",
+       Windowed(Config(24, 40, 2, 4, 2, 6, 17, false), 4, {0}),
+       {3, 37, /*packs_documents=*/true}},
+      {"documents_of_olmo2",
+       NormedAfter(Config(24, 40, 2, 4, 4, 6, 17, false)),
+       {3, 37, /*packs_documents=*/true}},
       {"documents_of_qwen3_moe",
-       Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Architecture::kQwen3Moe, 5, 3, false, 7, 2),
+       Sparse(Config(24, 40, 2, 4, 2, 6, 17, true), Family::kQwen3Moe, 5, 3, false, 7, 2),
        {2, 33, /*packs_documents=*/true}},
       {"documents_of_deepseek_v3",
        Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),

@@ -200,6 +200,35 @@ TEST(AutogradTest, TargetsThatDoNotCountMatch) {
   CompareWithAutograd(options);
 }
 
+// Biases, norms of queries and keys by head or together, norms behind attention and MLP, windows: dense
+// layers of each kind, with all of a layer recomputed too.
+TEST(AutogradTest, OtherDenseFamiliesMatch) {
+  for (const char* const model_type : {"qwen2", "qwen3", "olmo2", "mistral"}) {
+    for (const char* const recompute : {"off", "layer"}) {
+      SCOPED_TRACE(testing::Message() << model_type << ", recompute " << recompute);
+      JobOptions options{.ranks = 2,
+                         .microbatches_per_rank = 2,
+                         .steps = 3,
+                         .recompute = recompute,
+                         .model_type = model_type};
+      if (options.model_type == "mistral") {
+        options.sliding_window = 5;
+      }
+      CompareWithAutograd(options);
+    }
+  }
+}
+
+TEST(AutogradTest, WindowsOfSomeLayersWithinDocumentsMatch) {
+  CompareWithAutograd({.ranks = 2,
+                       .microbatches_per_rank = 2,
+                       .steps = 3,
+                       .model_type = "qwen2",
+                       .sliding_window = 4,
+                       .window_layers = "1",
+                       .end_of_document = ' '});
+}
+
 TEST(AutogradTest, TiedEmbeddingsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = true});
 }

@@ -91,6 +91,10 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   model.set_vocab_size(256);
   model.set_tie_word_embeddings(options.tied);
   model.set_model_type(options.model_type);
+  if (options.sliding_window > 0) {
+    model.set_sliding_window(options.sliding_window);
+    model.set_window_layers(options.window_layers);
+  }
   if (options.num_experts > 0) {
     v1::MixtureOfExperts& moe = *model.mutable_moe();
     moe.set_num_experts(options.num_experts);

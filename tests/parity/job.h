@@ -42,6 +42,8 @@ struct JobOptions {
   bool canaries = false;
   bool balanced_routing = false;
   std::string model_type = "llama";
+  int64_t sliding_window = 0;  // 0: none
+  std::string window_layers = "all";
   int num_experts = 0;  // of the sparse layers, with other model types
   int experts_per_token = 2;
   int64_t expert_inner = 20;                 // of qwen3_moe and deepseek_v3; mixtral's is `inner`

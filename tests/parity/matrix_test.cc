@@ -174,6 +174,24 @@ const std::vector<Lane>& Lanes() {
          [](JobOptions& o) {
            Deepseek(o);
            o.end_of_document = ' ';
+         }},
+        {"biases", [](JobOptions& o) { o.model_type = "qwen2"; }},
+        {"norms behind", [](JobOptions& o) { o.model_type = "olmo2"; }},
+        {"frozen layer with norms behind",
+         [](JobOptions& o) {
+           o.model_type = "olmo2";
+           o.frozen = "layers.1";
+         }},
+        {"frozen layer with biases",
+         [](JobOptions& o) {
+           o.model_type = "qwen2";
+           o.frozen = "layers.0";
+         }},
+        {"windows within documents",
+         [](JobOptions& o) {
+           o.model_type = "mistral";
+           o.sliding_window = 3;
+           o.end_of_document = ' ';
          }}}},
       {false,
        {{"everything kept", [](JobOptions& o) { o.recompute = "off"; }},

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobspec/model_types.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace tandem::jobspec {
+namespace {
+
+constexpr ModelType kModelTypes[] = {
+    {.name = "llama"},
+    {.name = "mistral", .may_have_window = true},
+    {.name = "mixtral", .may_have_window = true, .has_experts = true},
+    {.name = "qwen2", .attention_bias = v1::ATTENTION_BIAS_QKV, .may_have_window = true},
+    {.name = "qwen3", .qk_norm = v1::QK_NORM_HEAD, .may_have_window = true},
+    {.name = "qwen3_moe", .qk_norm = v1::QK_NORM_HEAD, .may_have_window = true, .has_experts = true},
+    {.name = "olmo2", .qk_norm = v1::QK_NORM_WHOLE, .norms = v1::NORM_PLACE_AFTER},
+    {.name = "deepseek_v2", .has_experts = true, .has_latent_attention = true},
+    {.name = "deepseek_v3",
+     .has_experts = true,
+     .has_latent_attention = true,
+     .score = v1::ROUTER_SCORE_SIGMOID},
+};
+
+}  // namespace
+
+std::span<const ModelType> ModelTypes() { return kModelTypes; }
+
+const ModelType* FindModelType(std::string_view name) {
+  const auto* const found = std::find_if(std::begin(kModelTypes), std::end(kModelTypes),
+                                         [&](const ModelType& type) { return type.name == name; });
+  return found == std::end(kModelTypes) ? nullptr : found;
+}
+
+std::string ModelTypesThat(bool ModelType::*is, const std::string& last) {
+  std::vector<std::string> names;
+  for (const ModelType& type : kModelTypes) {
+    if (type.*is) {
+      names.emplace_back(type.name);
+    }
+  }
+  std::string text = names.front();
+  for (size_t i = 1; i < names.size(); ++i) {
+    absl::StrAppend(&text, i + 1 == names.size() ? last : std::string(", "), names[i]);
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int64_t layers) {
+  std::vector<int64_t> found;
+  if (list == "all") {
+    found.resize(layers);
+    std::iota(found.begin(), found.end(), 0);
+    return found;
+  }
+  for (const std::string& range : std::vector<std::string>(absl::StrSplit(list, ','))) {
+    const std::pair<std::string, std::string> ends = absl::StrSplit(range, absl::MaxSplits('-', 1));
+    int64_t first = 0;
+    int64_t last = 0;
+    if (!absl::SimpleAtoi(ends.first, &first) ||
+        !absl::SimpleAtoi(range.find('-') == range.npos ? ends.first : ends.second, &last) || first < 0 ||
+        last < first) {
+      return absl::InvalidArgumentError("write all, or layers and ranges of them as 0-3,8");
+    }
+    if (last >= layers) {
+      return absl::InvalidArgumentError(absl::StrCat("its layers are 0 to ", layers - 1));
+    }
+    if (!found.empty() && first <= found.back()) {
+      return absl::InvalidArgumentError("list each layer once, in ascending order");
+    }
+    for (int64_t layer = first; layer <= last; ++layer) {
+      found.push_back(layer);
+    }
+  }
+  return found;
+}
+
+std::string WindowLayersText(const std::vector<int64_t>& window_layers, int64_t layers) {
+  if (static_cast<int64_t>(window_layers.size()) == layers) {
+    return "all";
+  }
+  std::string text;
+  for (size_t i = 0; i < window_layers.size();) {
+    size_t end = i + 1;
+    while (end < window_layers.size() && window_layers[end] == window_layers[end - 1] + 1) {
+      ++end;
+    }
+    absl::StrAppend(&text, text.empty() ? "" : ",", window_layers[i]);
+    if (end - i > 1) {
+      absl::StrAppend(&text, "-", window_layers[end - 1]);
+    }
+    i = end;
+  }
+  return text;
+}
+
+}  // namespace tandem::jobspec

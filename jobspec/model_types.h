@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tandem/v1/job.pb.h"
+
+namespace tandem::jobspec {
+
+// What follows from model.model_type. A job that writes one of these fields must write this value: no model
+// of the type has another.
+struct ModelType {
+  const char* name;
+  v1::AttentionBias attention_bias = v1::ATTENTION_BIAS_NONE;
+  v1::QkNorm qk_norm = v1::QK_NORM_NONE;
+  v1::NormPlace norms = v1::NORM_PLACE_BEFORE;
+  bool may_have_window = false;
+  bool has_experts = false;
+  bool has_latent_attention = false;
+  v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // where it has experts
+};
+
+std::span<const ModelType> ModelTypes();
+
+// Null: none of these.
+const ModelType* FindModelType(std::string_view name);
+
+// "mixtral, qwen3_moe, deepseek_v2 or deepseek_v3": those of which `is` is true.
+std::string ModelTypesThat(bool ModelType::*is, const std::string& last = ", ");
+
+// The layers that model.window_layers lists, ascending: "all", or numbers and ranges joined by commas as
+// "0-3,8". Its error says what is wrong.
+absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int64_t layers);
+
+// The text of such layers, which are ascending.
+std::string WindowLayersText(const std::vector<int64_t>& window_layers, int64_t layers);
+
+}  // namespace tandem::jobspec
