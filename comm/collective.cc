@@ -10,6 +10,8 @@
 namespace tandem::comm {
 namespace {
 
+constexpr char kTransfer[] = "Transfer";
+
 int64_t SumOf(const std::vector<int64_t>& numbers, int first) {
   return std::accumulate(numbers.begin(), numbers.begin() + first, int64_t{0});
 }
@@ -112,6 +114,39 @@ Collective CheckGather(const std::string& group, int rank, int size, const at::T
   return {.operation = "Gather",
           .input = bytes == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
           .slice = bytes};
+}
+
+namespace {
+
+// By rank: none for `rank`, those of the tensor for the other.
+std::vector<int64_t> BytesOfPeer(const std::string& group, int rank, int size, const at::Tensor& tensor) {
+  if (size != 2) {
+    Refuse(group, kTransfer, "it is of two ranks, and this group has " + std::to_string(size));
+  }
+  if (!tensor.is_contiguous()) {
+    Refuse(group, kTransfer, "tensors must be contiguous");
+  }
+  std::vector<int64_t> bytes(2, 0);
+  bytes[1 - rank] = static_cast<int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+}  // namespace
+
+Collective CheckSend(const std::string& group, int rank, int size, const at::Tensor& input) {
+  return {.operation = kTransfer,
+          .input = input.numel() == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
+          .scatters = true,
+          .sends = BytesOfPeer(group, rank, size, input),
+          .receives = {0, 0}};
+}
+
+Collective CheckReceive(const std::string& group, int rank, int size, at::Tensor& output) {
+  return {.operation = kTransfer,
+          .output = output.numel() == 0 ? nullptr : static_cast<char*>(output.mutable_data_ptr()),
+          .scatters = true,
+          .sends = {0, 0},
+          .receives = BytesOfPeer(group, rank, size, output)};
 }
 
 }  // namespace tandem::comm

@@ -40,6 +40,9 @@ Collective CheckAllToAllRows(const std::string& group, int size, const at::Tenso
 // `output` is looked at on rank 0; elsewhere the result has none.
 Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,
                        at::Tensor& output);
+// Both ends call it "Transfer".
+Collective CheckSend(const std::string& group, int rank, int size, const at::Tensor& input);
+Collective CheckReceive(const std::string& group, int rank, int size, at::Tensor& output);
 
 // A group for tensors in host memory: a call returns when its collective is done, and any memory will do.
 class HostCommunicator : public Communicator {
@@ -62,6 +65,8 @@ class HostCommunicator : public Communicator {
   void Gather(const at::Tensor& input, at::Tensor& output) final {
     Exchange(CheckGather(name_, rank_, size_, input, output), /*to_root=*/true);
   }
+  void Send(const at::Tensor& input) final { Exchange(CheckSend(name_, rank_, size_, input)); }
+  void Receive(at::Tensor& output) final { Exchange(CheckReceive(name_, rank_, size_, output)); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) final { return absl::OkStatus(); }
   void CheckPending() final {}
   uint64_t num_collectives() const final { return num_collectives_; }

@@ -33,7 +33,8 @@ class AddressError : public std::runtime_error {
 
 // A group of ranks that run collectives together, in the order of one stream.
 //
-// Every rank makes the same calls in the same order, from one thread (the stream's). On the CPU a call
+// Every rank makes the same calls in the same order, but that a Send meets a Receive; from one thread (the
+// stream's). On the CPU a call
 // returns when the collective is done; on a GPU it is enqueued on the current stream. Tensors are contiguous,
 // any dtype (bytes are moved), and stay alive until it is done. A group of one rank is a communicator like
 // any other (lone_communicator.h). Throws CommError when a peer is lost or the deadline passes; what a GPU
@@ -63,6 +64,11 @@ class Communicator {
   // output is left alone, whatever its size; they return as soon as their input may change, so they may be
   // one call ahead of rank 0.
   virtual void Gather(const at::Tensor& input, at::Tensor& output) = 0;
+
+  // From one rank to the other of a group of two: a Send meets a Receive of as many bytes. On the CPU the
+  // input may change when Send returns. std::invalid_argument in a group of another size.
+  virtual void Send(const at::Tensor& input) = 0;
+  virtual void Receive(at::Tensor& output) = 0;
 
   // Collective: registers `region`, which has the same size on every rank, with the group, so that
   // collectives on parts of it at the same offset on every rank need no intermediate memory. The communicator

@@ -299,6 +299,22 @@ void NcclCommunicator::Gather(const at::Tensor& input, at::Tensor& output) {
   });
 }
 
+void NcclCommunicator::Send(const at::Tensor& input) {
+  const Collective call = CheckSend(name_, rank_, size_, input);
+  Start(call, input, input, [&](ncclComm_t comm, cudaStream_t stream) {
+    const int peer = 1 - rank_;
+    return ncclSend(call.input, static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer, comm, stream);
+  });
+}
+
+void NcclCommunicator::Receive(at::Tensor& output) {
+  const Collective call = CheckReceive(name_, rank_, size_, output);
+  Start(call, output, output, [&](ncclComm_t comm, cudaStream_t stream) {
+    const int peer = 1 - rank_;
+    return ncclRecv(call.output, static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer, comm, stream);
+  });
+}
+
 absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Region> region) {
   const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
   const std::string where = Where("registration of a window");

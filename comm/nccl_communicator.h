@@ -49,6 +49,8 @@ class NcclCommunicator final : public Communicator {
   void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
                     const std::vector<int64_t>& receives) override;
   void Gather(const at::Tensor& input, at::Tensor& output) override;
+  void Send(const at::Tensor& input) override;
+  void Receive(at::Tensor& output) override;
 
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override ABSL_LOCKS_EXCLUDED(mu_);
   void Abort() override ABSL_LOCKS_EXCLUDED(mu_);

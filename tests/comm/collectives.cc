@@ -87,4 +87,23 @@ void ExpectCollectivesMoveTheRightBytes(Communicator& comm) {
   }
 }
 
+void ExpectTransfersArrive(Communicator& link) {
+  ASSERT_EQ(link.size(), 2);
+  for (const bool from_first : {true, false}) {
+    const bool sends = from_first == (link.rank() == 0);
+    for (const at::ScalarType dtype : {at::kByte, at::kDouble, at::kBFloat16}) {
+      for (const int64_t count : {0, 3, 40'000}) {
+        const at::Tensor sent = Values(count, from_first ? 0 : 1, dtype);
+        if (sends) {
+          link.Send(sent);
+          continue;
+        }
+        at::Tensor received = at::zeros({count}, dtype);
+        link.Receive(received);
+        ASSERT_TRUE(at::equal(received, sent)) << count;
+      }
+    }
+  }
+}
+
 }  // namespace tandem::comm

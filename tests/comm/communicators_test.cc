@@ -134,6 +134,8 @@ class WithoutWindows final : public Communicator {
     inner_->AllToAllRows(input, sends, output, receives);
   }
   void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
+  void Send(const at::Tensor& input) override { inner_->Send(input); }
+  void Receive(at::Tensor& output) override { inner_->Receive(output); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
     return absl::FailedPreconditionError("no peer access");
   }

@@ -139,6 +139,9 @@ TEST(GlooCommunicatorTest, CollectivesMoveTheRightBytesBetweenThreads) {
       EXPECT_EQ(comm->rank(), rank);
       EXPECT_EQ(comm->size(), ranks);
       ExpectCollectivesMoveTheRightBytes(*comm);
+      if (ranks == 2) {
+        ExpectTransfersArrive(*comm);
+      }
     });
   }
 }

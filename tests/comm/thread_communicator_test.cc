@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "comm/lone_communicator.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/run_thread_ranks.h"
 
@@ -25,6 +26,23 @@ TEST(ThreadCommunicatorTest, CollectivesMoveTheRightBytes) {
       ExpectCollectivesMoveTheRightBytes(comm);
     });
   }
+}
+
+TEST(ThreadCommunicatorTest, AnyTwoRanksTransferBothWays) {
+  RunThreadRanks(2, [](Communicator& link) { ExpectTransfersArrive(link); });
+}
+
+TEST(ThreadCommunicatorTest, ATransferIsBetweenTwoRanks) {
+  const auto three = MakeThreadCommunicators("dp", 3);
+  const auto one = MakeLoneCommunicator({.group = "alone"});
+  try {
+    three[0]->Send(at::zeros({2}));
+    FAIL() << "returned";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "Transfer in group dp: it is of two ranks, and this group has 3");
+  }
+  at::Tensor output = at::zeros({2});
+  EXPECT_THROW(one->Receive(output), std::invalid_argument);
 }
 
 TEST(ThreadCommunicatorTest, AbortEndsTheCallsOfAllRanksAndNamesTheRank) {

@@ -27,6 +27,8 @@ class PendingCommunicator final : public Communicator {
   void AllToAllRows(const at::Tensor&, const std::vector<int64_t>&, at::Tensor&,
                     const std::vector<int64_t>&) override {}
   void Gather(const at::Tensor&, at::Tensor&) override {}
+  void Send(const at::Tensor&) override {}
+  void Receive(at::Tensor&) override {}
   void Abort() override {}
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {

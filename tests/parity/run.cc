@@ -71,6 +71,14 @@ class CountingCommunicator final : public comm::Communicator {
     counter_->Add("Gather", input.numel());
     inner_->Gather(input, output);
   }
+  void Send(const at::Tensor& input) override {
+    counter_->Add("Send", input.numel());
+    inner_->Send(input);
+  }
+  void Receive(at::Tensor& output) override {
+    counter_->Add("Receive", output.numel());
+    inner_->Receive(output);
+  }
   void Abort() override { inner_->Abort(); }
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
     return inner_->RegisterWindow(std::move(region));
@@ -214,7 +222,11 @@ std::optional<double> ValidationLossOf(const v1::StepReport& step) {
 }
 
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
-  const int ranks = plan.topology.world;
+  return RunStages(absl::MakeConstSpan(&plan, 1), options);
+}
+
+JobRun RunStages(absl::Span<const plan::JobPlan> stages, const RunOptions& options) {
+  const int ranks = stages.front().topology.world;
   JobRun run;
   comm::WaitUntil wait_until;
   if (options.scheduler != nullptr) {
@@ -233,6 +245,7 @@ JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options) {
   run.arena_bytes.resize(ranks);
   std::mutex mu;
   comm::RunThreadRanks(ranks, [&](int rank) {
+    const plan::JobPlan& plan = stages[plan::TopologyOf(stages.front(), rank).stage.index];
     link::SharedPage page;
     const bool on_host = !options.make_backend;
     std::unique_ptr<trainer::Backend> backend;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "comm/communicator.h"
 #include "model/node.h"
 #include "plan/job_plan.h"
@@ -92,5 +93,7 @@ struct RunOptions {
 
 // Runs the job with its ranks as threads of this process: the real loop, executor, loader and checkpoints.
 JobRun RunJob(const plan::JobPlan& plan, const RunOptions& options = {});
+// The same of a job of several stages.
+JobRun RunStages(absl::Span<const plan::JobPlan> stages, const RunOptions& options = {});
 
 }  // namespace tandem::parity
