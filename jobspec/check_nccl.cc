@@ -86,7 +86,8 @@ void CheckNccl(FieldChecker& check) {
   }
   const std::vector<std::string> used =
       parallel::StepGroups(sizes, /*gathers=*/spec.parallelism().fsdp().strategy() != v1::STRATEGY_REPLICATE,
-                           spec.model().moe().router_aux_loss_scope() == v1::BALANCE_SCOPE_GLOBAL);
+                           spec.model().moe().router_aux_loss_scope() == v1::BALANCE_SCOPE_GLOBAL ||
+                               spec.model().moe().router_bias_update_rate() > 0);
   const v1::NcclGroups& nccl = spec.parallelism().nccl();
   std::vector<const google::protobuf::FieldDescriptor*> fields;
   nccl.GetReflection()->ListFields(nccl, &fields);

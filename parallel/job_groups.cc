@@ -23,11 +23,16 @@ std::vector<std::string> NamesOf(const GridSizes& sizes) {
       names.insert(names.end(), {"intra_expt_dp", "inter_dist_opt"});
     }
   }
+  if (sizes.pipeline > 1) {
+    names.emplace_back("link");
+  }
   names.insert(names.end(), {NormGroup(sizes), "report"});
   return names;
 }
 
 }  // namespace
+
+bool IsLink(const std::string& name) { return name.starts_with("pp/"); }
 
 int PlaceIn(const Group& group, int rank) {
   const auto member = std::find(group.ranks.begin(), group.ranks.end(), rank);
@@ -59,13 +64,13 @@ absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes) {
   return Listed(groups);
 }
 
-std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool balances_globally) {
+std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool counts_over_data) {
   const absl::StatusOr<ProcessGroups> groups = JobGroups(sizes);
   std::set<std::string> used = {NormGroup(sizes)};
   if (sizes.expert > 1) {
     used.insert("ep");
   }
-  if (balances_globally) {
+  if (counts_over_data) {
     used.insert("dp_cp");  // which replicas use for nothing else
   }
   const auto add = [&](const absl::StatusOr<DataParallelMesh>& mesh) {
@@ -87,7 +92,7 @@ std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool b
     add(ExpertMesh(*groups));
   }
   for (const GroupKind& kind : groups->kinds()) {
-    if (used.contains(kind.name)) {
+    if (used.contains(kind.name) || IsLink(kind.name)) {
       names.push_back(kind.name);
     }
   }

@@ -22,9 +22,13 @@ struct Group {
 // Where `rank` is among the group's members; -1: it is none of them.
 int PlaceIn(const Group& group, int rank);
 
+// Whether groups of that name are two ranks of neighbouring stages.
+bool IsLink(const std::string& name);
+
 // The groups that the ranks of a job create communicators from: those of its data-parallel meshes
-// (data_parallel_mesh.h) with a clone each for gathers, whatever `sizes` says of clones; with experts "ep";
-// the norm's; and "report". InvalidArgument with the first of CheckGrid's violations.
+// (data_parallel_mesh.h) with a clone each for gathers, whatever `sizes` says of clones; with stages links
+// between them; with experts "ep"; the norm's; and "report". InvalidArgument with the first of CheckGrid's
+// violations.
 absl::StatusOr<ProcessGroups> JobGroups(const GridSizes& sizes);
 
 // A collection's groups, one by one.
@@ -35,8 +39,8 @@ absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes);
 
 // Names of those of JobGroups(sizes) that the ranks communicate over with NCCL or Gloo in a step, in creation
 // order. gathers: whether the strategy gives up parameters, or shards what it updates.
-// balances_globally: whether routers count tokens over all data. Empty where the sizes mean nothing.
-std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool balances_globally);
+// counts_over_data: whether routers count tokens over all data. Empty where the sizes mean nothing.
+std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool counts_over_data);
 
 // The group of all ranks that the gradient norm is exchanged over. One copy of the optimizer's state is not
 // all of them where there are replicas.

@@ -34,7 +34,8 @@ Lists World(const Grids& grids) {
   return {all};
 }
 
-// One name of the table below. Of a clone `clone_of` is there, of hcp neither function, else `lists`.
+// One name of the table below. Of a clone `clone_of` is there, of hcp and link neither function, else
+// `lists`.
 struct Row {
   const char* name;
   const char* purpose;
@@ -55,6 +56,7 @@ const char* ExpertGathers(const Grids& grids) {
 }
 
 constexpr char kLevels[] = "hcp";
+constexpr char kLinks[] = "link";
 
 // In creation order.
 constexpr Row kRows[] = {
@@ -72,6 +74,7 @@ constexpr Row kRows[] = {
      nullptr},
     {"tp", "tensor parallelism", [](const Grids& grids) { return grids.dense.Groups("tp"); }, nullptr},
     {"pp", "pipeline stages", [](const Grids& grids) { return grids.dense.Groups("pp"); }, nullptr},
+    {kLinks, "one direction between two stages", nullptr, nullptr},
     {"embd", "tied embedding and head", [](const Grids& grids) { return Ends(grids.dense.Groups("pp")); },
      nullptr},
     {"pos_embd", "position embedding", [](const Grids& grids) { return Firsts(grids.dense.Groups("pp")); },
@@ -110,6 +113,33 @@ void AddLevels(const Grids& grids, std::vector<GroupKind>& kinds) {
     kinds.push_back({.name = absl::StrCat(kLevels, "[", level, "]"),
                      .groups = SplitLevel(grids.dense.Groups("cp"), size, stride)});
     stride *= size;
+  }
+}
+
+// By stages, from and to, values before gradients. Values go to the next stage, and with several chunks on a
+// rank from the last stage to the first; their gradients come back.
+void AddLinks(const Grids& grids, std::vector<GroupKind>& kinds) {
+  const int stages = grids.sizes.pipeline;
+  const Lists pipelines = grids.dense.Groups("pp");
+  const auto goes_on = [&](int from, int to) {
+    return to == (from + 1) % stages && (to > 0 || grids.sizes.virtual_pipeline > 1);
+  };
+  const auto add = [&](int from, int to, const char* what) {
+    GroupKind kind{.name = absl::StrCat("pp/", from, "-", to, "/", what)};
+    for (const RankList& pipeline : pipelines) {
+      kind.groups.push_back({pipeline[from], pipeline[to]});
+    }
+    kinds.push_back(std::move(kind));
+  };
+  for (int from = 0; from < stages && stages > 1; ++from) {
+    for (int to = 0; to < stages; ++to) {
+      if (goes_on(from, to)) {
+        add(from, to, "values");
+      }
+      if (goes_on(to, from)) {
+        add(from, to, "gradients");
+      }
+    }
   }
 }
 
@@ -173,7 +203,7 @@ absl::StatusOr<ProcessGroups> ProcessGroups::Make(const GridSizes& sizes,
         kinds.push_back({.name = row.name, .groups = std::move(lists)});
       }
     } else if (row.clone_of == nullptr) {
-      AddLevels(grids, kinds);
+      row.name == std::string_view(kLevels) ? AddLevels(grids, kinds) : AddLinks(grids, kinds);
     } else if (const char* parent = row.clone_of(grids)) {
       kinds.push_back({.name = row.name, .groups = FindIn(kinds, parent)->groups, .clone_of = parent});
     }

@@ -12,7 +12,7 @@
 namespace tandem::parallel {
 
 // All groups of one name. Of every kind a rank is in one group; embd and pos_embd leave out the middle of the
-// pipeline.
+// pipeline, and a link all but its two stages.
 struct GroupKind {
   std::string name;              // "dp_cp"
   std::vector<RankList> groups;  // each with its members in group-rank order
@@ -27,7 +27,8 @@ struct GroupName {
 };
 
 // Every name, in the order in which all ranks create groups. "hcp" stands for "hcp[0]", "hcp[1]", ...: the
-// levels of a context group.
+// levels of a context group; "link" for "pp/0-1/values", "pp/1-0/gradients", ...: two ranks of neighbouring
+// stages in each, the one that sends first.
 const std::vector<GroupName>& GroupNames();
 
 // The process groups of a job: the same on every rank, in creation order. dp_cp is the first: resources for

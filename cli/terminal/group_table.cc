@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/terminal/table.h"
+#include "parallel/job_groups.h"
 
 namespace tandem::cli {
 namespace {
@@ -17,7 +18,8 @@ constexpr size_t kRanksWidth = 36;  // bytes
 std::string Purpose(const parallel::GroupKind& kind) {
   std::string purpose;
   for (const parallel::GroupName& name : parallel::GroupNames()) {
-    if (name.name == kind.name || absl::StartsWith(kind.name, absl::StrCat(name.name, "["))) {
+    if (name.name == (parallel::IsLink(kind.name) ? "link" : kind.name) ||
+        absl::StartsWith(kind.name, absl::StrCat(name.name, "["))) {
       purpose = name.purpose;
     }
   }

@@ -72,6 +72,12 @@ class CoordinateReference {
     }
     all["embd"] = Stages({0, sizes_.pipeline - 1});
     all["pos_embd"] = Stages({0});
+    for (int stage = 0; stage + 1 < sizes_.pipeline; ++stage) {
+      AddLink(stage, stage + 1, all);
+    }
+    if (sizes_.virtual_pipeline > 1) {
+      AddLink(sizes_.pipeline - 1, 0, all);
+    }
     // A copy of the optimizer's state: the ranks of neighbouring places on the experts' dp axis, by place.
     const int places = expert_["dp"] / sizes_.replicas;
     all["intra_dist_opt"] = Sorted(
@@ -167,6 +173,22 @@ class CoordinateReference {
           return Key{Place(sizes, at, Others(axes)), Place(sizes, at, axes) % inner};
         },
         [](auto&) { return Key{}; });
+  }
+
+  // Of values that go from one stage to another, and of their gradients.
+  void AddLink(int from, int to, std::map<std::string, Lists>& all) const {
+    Lists forth = Stages({from, to});
+    Lists back;
+    for (RankList& ranks : forth) {
+      RankList reversed(ranks.rbegin(), ranks.rend());
+      back.push_back(reversed);
+      if (At(dense_, ranks.front() - sizes_.rank_offset).at("pp") != from) {
+        std::swap(ranks, back.back());
+      }
+    }
+    const auto name = [](int a, int b) { return "pp/" + std::to_string(a) + "-" + std::to_string(b); };
+    all[name(from, to) + "/values"] = forth;
+    all[name(to, from) + "/gradients"] = back;
   }
 
   // The ranks of these pipeline stages that have all else in common.

@@ -63,16 +63,15 @@ TEST(GroupOptionsTest, EveryGroupThatAJobCreatesButTheReportHasAKey) {
 }
 
 TEST(GroupOptionsTest, AStepCommunicatesOverTheGroupsOfItsPlacements) {
-  EXPECT_THAT(StepGroups({.world = 4}, /*gathers=*/true, /*balances_globally=*/false),
+  EXPECT_THAT(StepGroups({.world = 4}, /*gathers=*/true, /*counts_over_data=*/false),
               ElementsAre("dp_cp", "dp_cp_ag", "intra_dist_opt"));
-  EXPECT_THAT(StepGroups({.world = 4}, /*gathers=*/false, /*balances_globally=*/false),
+  EXPECT_THAT(StepGroups({.world = 4}, /*gathers=*/false, /*counts_over_data=*/false),
               ElementsAre("dp_cp", "intra_dist_opt"));
-  EXPECT_THAT(StepGroups({.world = 4, .replicas = 2}, /*gathers=*/true, /*balances_globally=*/false),
+  EXPECT_THAT(StepGroups({.world = 4, .replicas = 2}, /*gathers=*/true, /*counts_over_data=*/false),
               ElementsAre("intra_dp_cp", "inter_dp_cp", "dp_cp_ag", "world"));
-  EXPECT_THAT(StepGroups({.world = 4, .expert = 2}, /*gathers=*/true, /*balances_globally=*/false),
+  EXPECT_THAT(StepGroups({.world = 4, .expert = 2}, /*gathers=*/true, /*counts_over_data=*/false),
               ElementsAre("dp_cp", "dp_cp_ag", "ep", "expt_dp", "expt_dp_ag", "intra_dist_opt"));
-  EXPECT_THAT(StepGroups({.world = 4, .tensor = 3}, /*gathers=*/true, /*balances_globally=*/false),
-              IsEmpty());
+  EXPECT_THAT(StepGroups({.world = 4, .tensor = 3}, /*gathers=*/true, /*counts_over_data=*/false), IsEmpty());
 }
 
 TEST(GroupOptionsTest, TextSaysWhatIsSet) {

@@ -50,6 +50,29 @@ TEST(JobGroupsTest, ExpertsHaveGroupsForEveryUseOfTheirOwn) {
                                       "intra_expt_dp", "inter_dist_opt", "expt_dp_ag", "world", "report"}));
 }
 
+TEST(JobGroupsTest, NeighbouringStagesHaveLinksBothWays) {
+  const auto links = [](const GridSizes& sizes) {
+    std::vector<Group> groups = GroupsOf(sizes);
+    std::erase_if(groups, [](const Group& group) { return !IsLink(group.name); });
+    return groups;
+  };
+  EXPECT_EQ(links({.world = 4, .pipeline = 2, .virtual_pipeline = 2}),
+            (std::vector<Group>{{.name = "pp/0-1/values", .ranks = {0, 2}},
+                                {.name = "pp/0-1/values", .ranks = {1, 3}},
+                                {.name = "pp/0-1/gradients", .ranks = {0, 2}},
+                                {.name = "pp/0-1/gradients", .ranks = {1, 3}},
+                                {.name = "pp/1-0/values", .ranks = {2, 0}},
+                                {.name = "pp/1-0/values", .ranks = {3, 1}},
+                                {.name = "pp/1-0/gradients", .ranks = {2, 0}},
+                                {.name = "pp/1-0/gradients", .ranks = {3, 1}}}));
+  EXPECT_EQ(links({.world = 3, .pipeline = 3}),
+            (std::vector<Group>{{.name = "pp/0-1/values", .ranks = {0, 1}},
+                                {.name = "pp/1-0/gradients", .ranks = {1, 0}},
+                                {.name = "pp/1-2/values", .ranks = {1, 2}},
+                                {.name = "pp/2-1/gradients", .ranks = {2, 1}}}));
+  EXPECT_EQ(links({.world = 3}), std::vector<Group>());
+}
+
 TEST(JobGroupsTest, TheyAreTheCollectionsGroupsAndClonesPointAtTheirParents) {
   const GridSizes sizes = {.world = 24,
                            .tensor = 2,

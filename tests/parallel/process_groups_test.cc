@@ -144,6 +144,8 @@ TEST(ProcessGroupsTest, EveryNameComesInCreationOrder) {
                                       "mp",
                                       "tp",
                                       "pp",
+                                      "pp/0-1/values",
+                                      "pp/1-0/gradients",
                                       "embd",
                                       "pos_embd",
                                       "tp_dp_cp",

@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
+#include "parallel/job_groups.h"
 #include "tests/parallel/coordinate_reference.h"
 #include "tests/parallel/lists_by_name.h"
 
@@ -50,6 +51,7 @@ class RandomGridsTest : public testing::Test {
     if (random_() % 8 == 0) {
       sizes.order = absl::AsciiStrToUpper(sizes.order);
     }
+    sizes.virtual_pipeline = sizes.pipeline > 1 ? pick({1, 2}) : 1;
     sizes.world = sizes.tensor * sizes.context * sizes.pipeline * pick({1, 2, 3, 4, 6, 12});
     return sizes;
   }
@@ -97,6 +99,7 @@ TEST_F(RandomGridsTest, EveryRankIsInOneGroupOfEachKindAndSizesMultiplyToTheWorl
       EXPECT_EQ(std::set<int>(members.begin(), members.end()).size(), members.size()) << name;
       const size_t expected = name == "embd"       ? groups.size() * (sizes.pipeline > 1 ? 2 : 1)
                               : name == "pos_embd" ? groups.size()
+                              : IsLink(name)       ? groups.size() * 2
                                                    : static_cast<size_t>(sizes.world);
       ASSERT_EQ(members.size(), expected) << name << " round " << round;
       EXPECT_GE(*members.begin(), sizes.rank_offset);

@@ -114,7 +114,7 @@ TEST(JobPlanTest, EveryStrategyCommunicatesOverTheGroupsOfItsPlacements) {
     }
     const std::vector<std::string> groups =
         parallel::StepGroups(parallel::GridOf(job.parallelism()), strategy.name != "replicate",
-                             /*balances_globally=*/false);
+                             /*counts_over_data=*/false);
     EXPECT_EQ(std::set<std::string>(groups.begin(), groups.end()), used) << strategy.name;
   }
 }
