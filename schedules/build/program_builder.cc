@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/check.h"
 #include "schedules/passes/passes.h"
+#include "schedules/program/stages.h"
 #include "schedules/program/text.h"
 
 namespace tandem::schedules {
@@ -81,8 +82,7 @@ class StageBuilder {
 
   // " of stage 1"; nothing if there is one stage.
   std::string OfStage() const {
-    return outline_.received.empty() && outline_.sent.empty() ? ""
-                                                              : absl::StrCat(" of stage ", outline_.stage);
+    return IsDivided(outline_) ? absl::StrCat(" of stage ", outline_.stage) : "";
   }
 
   const Outline& outline_;

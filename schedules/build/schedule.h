@@ -24,7 +24,8 @@ struct NodePass {
 // neither units nor memory nor waits.
 using PassList = std::vector<NodePass>;
 
-// One microbatch after the other, forward and then backward; a weight half directly behind its input half.
+// One microbatch after the other, forward and then backward, each chunk by chunk; a weight half directly
+// behind its input half.
 PassList Sequential(const Outline& outline, int num_microbatches);
 
 // The forward of microbatch i over the backward of i - 1, layer by layer: all-to-alls run beside the other
@@ -32,7 +33,14 @@ PassList Sequential(const Outline& outline, int num_microbatches);
 // communication; otherwise directly behind their input halves. Of one stage.
 PassList Overlapped(const Outline& outline, int num_microbatches, bool delay_weights = true);
 
-// The forward of every microbatch.
-PassList ForwardOnly(const Outline& outline, int num_microbatches);
+// 1F1B of one of several stages, interleaved if a rank has several chunks. Microbatches go in groups of as
+// many as there are stages, the last of which may lack some; a chunk's forward takes those of a group in
+// order before the next chunk's does, and the backward goes through the chunks the other way. Stage s begins
+// with some forwards, goes on with a forward and a backward in turn, and ends with the backwards left. What a
+// chunk receives is received one chunk's pass ahead.
+PassList Pipelined(const Outline& outline, int num_stages, int num_microbatches);
+
+// The forward of every microbatch, in the order of a pipeline of so many stages.
+PassList ForwardOnly(const Outline& outline, int num_microbatches, int num_stages = 1);
 
 }  // namespace tandem::schedules

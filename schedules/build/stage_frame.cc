@@ -2,6 +2,7 @@
 #include "schedules/build/stage_frame.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -94,20 +95,47 @@ class Builder {
                     [](const Value& value) { return value.kind == ValueKind::kHost; })) {
       frame_.host = StreamNamed("host");
     }
-    const auto between = [&](int from, int to) {
-      return Communicator("pp", absl::StrCat("stage ", from, " to ", to), false);
-    };
-    if (!outline_.received.empty() || !outline_.sent.empty()) {
-      frame_.send = StreamNamed("send");
+    if (!outline_.received.empty()) {
       frame_.receive = StreamNamed("receive");
+      frame_.send_gradients = StreamNamed("send gradients");
+    }
+    if (!outline_.sent.empty()) {
+      frame_.send = StreamNamed("send");
+      frame_.receive_gradients = StreamNamed("receive gradients");
+    }
+    AddLinks();
+  }
+
+  // A link for each direction of values and of gradients. Two stages make those that they share in the same
+  // order.
+  void AddLinks() {
+    constexpr bool kGradients[] = {false, true};
+    const int own = outline_.stage;
+    std::set<std::tuple<int, int, bool>> links;  // from, to, gradients
+    for (const bool gradients : kGradients) {
+      for (const Boundary& boundary : outline_.received) {
+        links.insert(gradients ? std::tuple(own, boundary.stage, true)
+                               : std::tuple(boundary.stage, own, false));
+      }
+      for (const Boundary& boundary : outline_.sent) {
+        links.insert(gradients ? std::tuple(boundary.stage, own, true)
+                               : std::tuple(own, boundary.stage, false));
+      }
+    }
+    const auto link = [&](int from, int to, bool gradients) {
+      const char* const what = gradients ? "gradients" : "values";
+      return Communicator(absl::StrCat("pp/", from, "-", to, "/", what), what, false);
+    };
+    for (const auto& [from, to, gradients] : links) {
+      link(from, to, gradients);
     }
     for (const Boundary& boundary : outline_.received) {
-      frame_.receives.push_back(between(boundary.stage, outline_.stage));
-      frame_.gradient_sends.push_back(between(outline_.stage, boundary.stage));
+      frame_.receives.push_back(link(boundary.stage, own, false));
+      frame_.gradient_sends.push_back(link(own, boundary.stage, true));
     }
     for (const Boundary& boundary : outline_.sent) {
-      frame_.sends.push_back(between(outline_.stage, boundary.stage));
-      frame_.gradient_receives.push_back(between(boundary.stage, outline_.stage));
+      frame_.sends.push_back(link(own, boundary.stage, false));
+      frame_.gradient_receives.push_back(link(boundary.stage, own, true));
     }
   }
 
@@ -164,14 +192,10 @@ class Builder {
     frame_.units.push_back(frame);
   }
 
-  // Counters are exchanged between all ranks of the norm, which are those of this stage where it is the only
-  // one.
   void AddCounts() {
     for (const NodeState& state : outline_.states) {
       if (state.counter >= 0) {
-        TANDEM_CHECK(outline_.received.empty() && outline_.sent.empty(),
-                     "states are updated in jobs of one stage");
-        frame_.counts = Communicator(options_.norm_group, "counts", false);
+        frame_.counts = Communicator(options_.counts_group, "counts", false);
         frame_.counts_bytes +=
             outline_.states.at(state.counter).bytes * options_.dense.inner * options_.dense.outer;
       }

@@ -80,8 +80,10 @@ struct StageFrame {
   StreamId save = -1;  // -1: the job does not save
   StreamId outer = -1;
   StreamId host = -1;
-  StreamId send = -1;
+  StreamId send = -1;  // of values; -1, all four: nothing goes to or comes from there
   StreamId receive = -1;
+  StreamId send_gradients = -1;
+  StreamId receive_gradients = -1;
   std::vector<StreamId> node_streams;
   std::vector<StreamId> weight_streams;  // of the nodes' weight halves
   std::vector<CommunicatorId> node_communicators;

@@ -30,7 +30,7 @@ Meeting MeetingOf(const Outline& outline, const BuildOptions& options, const Ins
     return {true, "", "norm"};
   }
   if (in.opcode == Opcode::kUpdateStates) {
-    return {true, options.norm_group, "counts"};
+    return {true, options.counts_group, "counts"};
   }
   if (InfoOf(in.opcode).target != TargetKind::kUnit) {
     return {};

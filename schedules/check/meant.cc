@@ -61,7 +61,7 @@ class MeantRule {
   absl::Status Execute() {
     if (stages_.size() == 1) {
       const Outline& outline = stages_.front().outline;
-      if (!outline.received.empty() || !outline.sent.empty()) {
+      if (IsDivided(outline)) {
         return Violation(kMeant, *programs_.front(),
                          absl::StrCat("is stage ", outline.stage, "'s alone; check all stages together"));
       }

@@ -167,6 +167,11 @@ class Expander {
         -1, Mode::kWrites};
   }
 
+  StreamId StreamOf(bool sends, bool gradient) const {
+    return sends ? (gradient ? frame_.send_gradients : frame_.send)
+                 : (gradient ? frame_.receive_gradients : frame_.receive);
+  }
+
   void Exchange(const NodePass& pass) {
     const bool sends = pass.opcode == Opcode::kSend;
     // A gradient goes the other way.
@@ -187,7 +192,7 @@ class Expander {
     program_.instructions.push_back({.opcode = pass.opcode,
                                      .target = pass.target,
                                      .microbatch = pass.microbatch,
-                                     .stream = sends ? frame_.send : frame_.receive,
+                                     .stream = StreamOf(sends, pass.gradient),
                                      .communicator = communicators[i],
                                      .operands = {operand}});
   }

@@ -44,6 +44,7 @@ struct BuildOptions {
   std::vector<UnitSizes> units;  // per unit of the outline
   RingSizes rings;
   std::string norm_group = "intra_dist_opt";  // GradientNorm's: all ranks of all stages
+  std::string counts_group = "dp_cp";         // UpdateStates': all ranks of this stage that count
   bool parameter_norms = true;                // optimizer steps write update norms, which go to the host
   bool saves = false;                         // there is a program train_save
   int prefetch = 1;                           // spans gathered ahead of the one in use

@@ -93,6 +93,7 @@ struct Node {
   std::string kind;  // its code, which model/ names: "attention"; nothing here reads it
   Place place = Place::kBefore;
   int layer = -1;       // -1: not in a layer
+  int chunk = 0;        // of the model's pieces on a rank: which of them; nodes of one follow each other
   std::string compute;  // the type of its FLOPs ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
   std::string stream = "compute";
   // For a node that communicates: process group and purpose ("ep", "dispatch"); both empty otherwise.
@@ -157,6 +158,7 @@ struct Unit {
 struct Boundary {
   ValueId value = -1;
   int stage = -1;
+  int chunk = 0;  // of this stage, which makes or reads it
 };
 
 // Nodes are in the forward order of one microbatch.
@@ -173,5 +175,10 @@ struct Outline {
   std::vector<Boundary> received;
   std::vector<Boundary> sent;
 };
+
+// Pieces of the model that a rank of this stage has: its nodes' chunks are 0 to one less.
+inline int NumChunks(const Outline& outline) {
+  return outline.nodes.empty() ? 1 : outline.nodes.back().chunk + 1;
+}
 
 }  // namespace tandem::schedules

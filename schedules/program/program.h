@@ -119,7 +119,7 @@ struct Instruction {
 
 struct Stream {
   // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "save", "host",
-  // "dispatch", "sizes", "balance"
+  // "dispatch", "sizes", "balance", "send", "receive", "send gradients", "receive gradients"
   std::string name;
   // It copies to or from the host. A run does not wait for the former run's copies, which touch only rings.
   // Of "save" this is not said: its copies are of weights, which the next run changes.
@@ -129,8 +129,9 @@ struct Stream {
 
 // A process group and a purpose; used from one stream.
 struct CommunicatorUse {
-  std::string group;    // "dp_cp"
-  std::string purpose;  // "gather", "reduce", "norm", "dispatch", "sizes", "balance"
+  std::string group;  // "dp_cp"; of a link from stage 0 to stage 1, "pp/0-1/values" or "pp/0-1/gradients"
+  std::string
+      purpose;  // "gather", "reduce", "norm", "counts", "dispatch", "sizes", "balance", "values", "gradients"
   bool window = false;  // its collectives need the arena to be registered (a window)
   bool operator==(const CommunicatorUse&) const = default;
 };

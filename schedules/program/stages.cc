@@ -54,10 +54,10 @@ struct Numbers {
 
 class Divider {
  public:
-  Divider(const Outline& outline, absl::Span<const int> stage_of)
+  Divider(const Outline& outline, absl::Span<const int> chunk_of, int num_stages)
       : outline_(outline),
-        stage_of_(stage_of),
-        num_stages_(1 + *std::max_element(stage_of.begin(), stage_of.end())),
+        chunk_of_(chunk_of),
+        num_stages_(num_stages),
         makers_(outline.values.size(), kNone),
         readers_(outline.values.size(), kNone),
         gradients_(outline.values.size(), kNone),
@@ -65,7 +65,7 @@ class Divider {
         states_(outline.states.size(), kNone) {
     for (size_t n = 0; n < outline.nodes.size(); ++n) {
       Node node = outline.nodes[n];
-      ForEachAccess(node, [&](const Access& access) { Count(access, stage_of[n]); });
+      ForEachAccess(node, [&](const Access& access) { Count(access, StageOf(n)); });
     }
     for (size_t s = 0; s < states_.size(); ++s) {
       if (const StateId counter = outline.states[s].counter; counter >= 0) {
@@ -107,6 +107,8 @@ class Divider {
   }
 
  private:
+  int StageOf(size_t node) const { return chunk_of_[node] % num_stages_; }
+
   // Reads and gradients are those of stages other than the value's own, which comes first.
   void Count(const Access& access, int stage) {
     for (const ValueId value : access.writes) {
@@ -156,7 +158,7 @@ class Divider {
     for (size_t n = 0; n < outline_.nodes.size(); ++n) {
       const Node& node = outline_.nodes[n];
       for (const Access* access : {&node.forward, &node.backward_input, &node.backward_weight}) {
-        if (stage_of_[n] == stage &&
+        if (StageOf(n) == stage &&
             (IsIn(access->reads, value) || IsIn(access->writes, value) ||
              IsIn(access->gradient_reads, value) || IsIn(access->gradient_writes, value))) {
           return true;
@@ -164,6 +166,17 @@ class Divider {
       }
     }
     return false;
+  }
+
+  // The chunk of that stage whose forward makes the value, or reads it.
+  int ChunkOf(int stage, ValueId value) const {
+    for (size_t n = 0; n < outline_.nodes.size(); ++n) {
+      const Access& access = outline_.nodes[n].forward;
+      if (StageOf(n) == stage && (IsIn(access.writes, value) || IsIn(access.reads, value))) {
+        return chunk_of_[n] / num_stages_;
+      }
+    }
+    return 0;
   }
 
   Stage Part(int number) const {
@@ -195,11 +208,13 @@ class Divider {
       state.counter = state.counter < 0 ? -1 : states.of_stage[state.counter];
     }
     for (NodeId n = 0; n < static_cast<int>(outline_.nodes.size()); ++n) {
-      if (stage_of_[n] != number) {
+      if (StageOf(n) != number) {
         continue;
       }
       stage.origin.nodes.push_back(n);
-      ForEachAccess(part.nodes.emplace_back(outline_.nodes[n]), [&](Access& access) {
+      part.nodes.push_back(outline_.nodes[n]);
+      part.nodes.back().chunk = chunk_of_[n] / num_stages_;
+      ForEachAccess(part.nodes.back(), [&](Access& access) {
         for (auto* list : {&access.reads, &access.writes, &access.gradient_reads, &access.gradient_writes}) {
           values.Translate(*list);
         }
@@ -218,16 +233,16 @@ class Divider {
     }
     for (const ValueId value : stage.origin.values) {
       if (Crosses(value) && makers_[value] == number) {
-        part.sent.push_back({values.of_stage[value], readers_[value]});
+        part.sent.push_back({values.of_stage[value], readers_[value], ChunkOf(number, value)});
       } else if (Crosses(value)) {
-        part.received.push_back({values.of_stage[value], makers_[value]});
+        part.received.push_back({values.of_stage[value], makers_[value], ChunkOf(number, value)});
       }
     }
     return stage;
   }
 
   const Outline& outline_;
-  const absl::Span<const int> stage_of_;
+  const absl::Span<const int> chunk_of_;
   const int num_stages_;
   std::vector<int> makers_;     // by value: the stage that writes it first
   std::vector<int> readers_;    // by value: the other stages that read it
@@ -250,9 +265,9 @@ Stage OnlyStage(Outline outline) {
   return {std::move(outline), std::move(origin)};
 }
 
-absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided,
-                                                    absl::Span<const int> stage_of) {
-  return Divider(undivided, stage_of).Run();
+absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided, absl::Span<const int> chunk_of,
+                                                    int num_stages) {
+  return Divider(undivided, chunk_of, num_stages).Run();
 }
 
 BuildOptions OptionsOf(const BuildOptions& undivided, const Origin& origin) {

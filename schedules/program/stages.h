@@ -28,15 +28,19 @@ struct Stage {
 // A job of one stage.
 Stage OnlyStage(Outline outline);
 
-// Divides a model into stages: `stage_of` has the number of a stage for each node, 0 to the highest. A stage
-// has its nodes in the outline's order, and what they touch; units and states that no node touches are the
-// first stage's. A value that another stage reads is sent there, and its gradient back. The batch is loaded
-// where it is read.
+// Divides a model into stages: `chunk_of` has the number of a chunk for each node, ascending from 0, and
+// chunk c is on stage c mod num_stages. A stage has its nodes in the outline's order, and what they touch;
+// units and states that no node touches are the first stage's. A value that another stage reads is sent
+// there, and its gradient back. The batch is loaded where it is read.
 //
 // InvalidArgument, in one line, if the outline cannot be divided so: a unit or state belongs to one stage,
 // one other stage at most reads a value and has a gradient for it, and what the host reads stays where it is
 // made.
-absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided, absl::Span<const int> stage_of);
+absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided, absl::Span<const int> chunk_of,
+                                                    int num_stages);
+
+// Whether the outline is one of several stages'.
+inline bool IsDivided(const Outline& outline) { return !outline.received.empty() || !outline.sent.empty(); }
 
 // The options of a stage, from those of the undivided outline.
 BuildOptions OptionsOf(const BuildOptions& undivided, const Origin& origin);

@@ -16,7 +16,6 @@
 #include "tests/oracle/mutations.h"
 #include "tests/oracle/step_reference.h"
 #include "tests/schedules/divided_job.h"
-#include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/test_outlines.h"
 
 namespace tandem::oracle {
@@ -68,7 +67,7 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
       for (int s = 0; s < 2; ++s) {
         outlines.push_back(job.stages[s].outline);
         job.options.prefetch = static_cast<int>(random() % 3);
-        job.Build(s, one_f_one_b ? schedules::OneFOneB(outlines[s], 2, num_microbatches)
+        job.Build(s, one_f_one_b ? schedules::Pipelined(outlines[s], 2, num_microbatches)
                                  : schedules::Sequential(outlines[s], num_microbatches));
       }
       std::vector<StagePrograms>& stages = job.programs;
@@ -118,7 +117,7 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
 // Builds the stages within budgets between the least (share 0) and the default of each.
 void BuildWithinBudgets(double share, schedules::DividedJob& job) {
   for (size_t s = 0; s < job.stages.size(); ++s) {
-    const schedules::PassList passes = schedules::OneFOneB(
+    const schedules::PassList passes = schedules::Pipelined(
         job.stages[s].outline, static_cast<int>(job.stages.size()), job.options.num_microbatches);
     job.options.budget_bytes = 0;
     job.Build(static_cast<int>(s), passes);
@@ -146,7 +145,7 @@ int MemoryWaits(const schedules::Program& program) {
 // What crosses is most of what is alive, and no backward reads it: memory waits are for exchanges.
 schedules::Outline WithWideBoundaries(int num_stages, int layers) {
   schedules::Outline outline = schedules::SmallDecoder(num_stages * layers);
-  const auto stages = DivideIntoStages(outline, schedules::ByLayers(outline, num_stages));
+  const auto stages = DivideIntoStages(outline, schedules::ByLayers(outline, num_stages), num_stages);
   for (const schedules::Stage& stage : *stages) {
     for (const schedules::Boundary& boundary : stage.outline.received) {
       const schedules::ValueId crosses = stage.origin.values[boundary.value];

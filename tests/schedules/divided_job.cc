@@ -7,27 +7,31 @@
 #include "schedules/build/program_builder.h"
 #include "schedules/check/check.h"
 #include "schedules/check/together.h"
-#include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/test_outlines.h"
 
 namespace tandem::schedules {
 
-DividedJob::DividedJob(Outline outline, const std::vector<int>& stage_of, const BuildOptions& build_options)
+DividedJob::DividedJob(Outline outline, const std::vector<int>& chunk_of, const BuildOptions& build_options,
+                       int num_stages)
     : undivided(std::move(outline)),
       options(build_options),
-      stages(DivideIntoStages(undivided, stage_of).value()),
+      stages(DivideIntoStages(
+                 undivided, chunk_of,
+                 num_stages > 0 ? num_stages : 1 + *std::max_element(chunk_of.begin(), chunk_of.end()))
+                 .value()),
       programs(stages.size()) {
   for (size_t s = 0; s < stages.size(); ++s) {
     Build(static_cast<int>(s),
-          OneFOneB(stages[s].outline, static_cast<int>(stages.size()), options.num_microbatches));
+          Pipelined(stages[s].outline, static_cast<int>(stages.size()), options.num_microbatches));
   }
 }
 
 void DividedJob::Build(int stage, const PassList& train) {
   const Outline& outline = stages[stage].outline;
-  programs[stage] = BuildStage(outline, OptionsOf(options, stages[stage].origin), train,
-                               ForwardOnly(outline, options.num_validation_microbatches))
-                        .value();
+  programs[stage] =
+      BuildStage(outline, OptionsOf(options, stages[stage].origin), train,
+                 ForwardOnly(outline, options.num_validation_microbatches, static_cast<int>(stages.size())))
+          .value();
 }
 
 std::string DividedJob::Check() const {
@@ -50,18 +54,18 @@ std::string DividedJob::CheckTogether() const {
   return "";
 }
 
-std::vector<int> ByLayers(const Outline& outline, int num_stages) {
+std::vector<int> ByLayers(const Outline& outline, int num_chunks) {
   int num_layers = 0;
   for (const Node& node : outline.nodes) {
     num_layers = std::max(num_layers, node.layer + 1);
   }
-  std::vector<int> stage_of;
-  int stage = 0;
+  std::vector<int> chunk_of;
+  int chunk = 0;
   for (const Node& node : outline.nodes) {
-    stage = node.layer >= 0 ? node.layer * num_stages / num_layers : stage;
-    stage_of.push_back(stage);
+    chunk = node.layer >= 0 ? node.layer * num_chunks / num_layers : chunk;
+    chunk_of.push_back(chunk);
   }
-  return stage_of;
+  return chunk_of;
 }
 
 DividedJob DenseStages(int num_stages, int layers_of_each, int num_microbatches, const std::string& strategy,
@@ -74,7 +78,7 @@ DividedJob DenseStages(int num_stages, int layers_of_each, int num_microbatches,
 
 std::vector<Stage> TwoStages() {
   const Outline outline = SmallDecoder();
-  return DivideIntoStages(outline, ByLayers(outline, 2)).value();
+  return DivideIntoStages(outline, ByLayers(outline, 2), 2).value();
 }
 
 }  // namespace tandem::schedules

@@ -18,8 +18,9 @@ struct DividedJob {
   std::vector<Stage> stages;
   std::vector<StagePrograms> programs;
 
-  // 1F1B, within default budgets.
-  DividedJob(Outline outline, const std::vector<int>& stage_of, const BuildOptions& options);
+  // 1F1B, within default budgets; chunk c is on stage c mod num_stages (0: each has a stage of its own).
+  DividedJob(Outline outline, const std::vector<int>& chunk_of, const BuildOptions& options,
+             int num_stages = 0);
 
   // Builds the programs of one stage anew.
   void Build(int stage, const PassList& train);
@@ -30,9 +31,9 @@ struct DividedJob {
   std::string CheckTogether() const;
 };
 
-// A stage for each node: layers dealt evenly in order, what is before them on the first stage, what is behind
-// them on the last one.
-std::vector<int> ByLayers(const Outline& outline, int num_stages);
+// A chunk for each node: layers dealt evenly in order, what is before them in the first chunk, what is behind
+// them in the last one.
+std::vector<int> ByLayers(const Outline& outline, int num_chunks);
 
 // A dense decoder of so many layers a stage, under 1F1B.
 DividedJob DenseStages(int num_stages, int layers_of_each, int num_microbatches,

@@ -9,7 +9,6 @@
 #include "schedules/check/check.h"
 #include "schedules/program/text.h"
 #include "tests/schedules/divided_job.h"
-#include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/proven_stage.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -98,7 +97,7 @@ TEST(GoldenTest, OneForwardOneBackwardOnTwoStages) {
   for (const Stage& of : TwoStages()) {
     const Outline& outline = of.outline;
     const BuildOptions options = OptionsFor(outline, "zero3", 3);
-    const StagePrograms stage = BuildStage(outline, options, OneFOneB(outline, 2, 3), {}).value();
+    const StagePrograms stage = BuildStage(outline, options, Pipelined(outline, 2, 3), {}).value();
     EXPECT_EQ(CheckAlone(outline, options, stage), absl::OkStatus());
     ExpectGolden("1f1b_stage" + std::to_string(outline.stage) + "_train.txt", ToText(stage.train, outline));
   }

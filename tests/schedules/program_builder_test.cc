@@ -12,7 +12,6 @@
 #include "schedules/passes/passes.h"
 #include "schedules/program/text.h"
 #include "tests/schedules/divided_job.h"
-#include "tests/schedules/one_f_one_b.h"
 #include "tests/schedules/proven_stage.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -46,7 +45,7 @@ TEST(ProgramBuilderTest, EveryOutlineStrategyAndScheduleIsProven) {
           SCOPED_TRACE(strategy.name);
           BuildOptions options = OptionsFor(outline, strategy.name, 3, ranks);
           ProvenStage(outline, options);
-          if (outline.received.empty() && outline.sent.empty()) {
+          if (!IsDivided(outline)) {
             options.hold = 1;
             ProvenStage(outline, options, Schedule::kOverlapped);
           }
@@ -433,11 +432,11 @@ TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
   EXPECT_LT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackwardInput, "layers.1.mlp"));
 }
 
-TEST(OneFOneBTest, ABudgetIsRefusedWithTheStageAndItsLeast) {
+TEST(PipelinedStageTest, ABudgetIsRefusedWithTheStageAndItsLeast) {
   const Outline outline = TwoStages()[1].outline;
   BuildOptions options = OptionsFor(outline, "zero3", 4);
   options.budget_bytes = 1;
-  const absl::Status status = BuildStage(outline, options, OneFOneB(outline, 2, 4), {}).status();
+  const absl::Status status = BuildStage(outline, options, Pipelined(outline, 2, 4), {}).status();
   EXPECT_THAT(std::string(status.message()),
               testing::ContainsRegex("less than the [0-9]+ bytes that train of stage 1 needs at least, at "));
 }

@@ -12,8 +12,7 @@ namespace tandem::schedules {
 inline StagePrograms ProvenStage(const Outline& outline, const BuildOptions& options,
                                  Schedule schedule = Schedule::kSequential) {
   StagePrograms stage = BuildStage(outline, options, schedule).value();
-  EXPECT_EQ(outline.received.empty() && outline.sent.empty() ? CheckStage(outline, options, stage)
-                                                             : CheckAlone(outline, options, stage),
+  EXPECT_EQ(IsDivided(outline) ? CheckAlone(outline, options, stage) : CheckStage(outline, options, stage),
             absl::OkStatus());
   return stage;
 }

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/schedules/divided_job.h"
 #include "tests/schedules/test_outlines.h"
 
@@ -47,7 +49,8 @@ TEST(StagesTest, OptionsOfAStageAreThoseOfItsUnitsAndValues) {
 
 TEST(StagesTest, WhatSeveralStagesWouldHaveIsRefused) {
   const auto message = [](const Outline& outline, const std::vector<int>& stage_of) {
-    return std::string(DivideIntoStages(outline, stage_of).status().message());
+    const int num_stages = 1 + *std::max_element(stage_of.begin(), stage_of.end());
+    return std::string(DivideIntoStages(outline, stage_of, num_stages).status().message());
   };
   EXPECT_EQ(message(SmallDecoder(2, /*tied=*/true), {0, 0, 0, 1, 1, 1}),
             "several stages use embedding; give it to one");

@@ -9,7 +9,6 @@
 #include "schedules/check/together.h"
 #include "tests/schedules/check/edited_stage.h"
 #include "tests/schedules/divided_job.h"
-#include "tests/schedules/one_f_one_b.h"
 
 namespace tandem::schedules {
 namespace {
@@ -114,7 +113,7 @@ TEST_F(StagesAgreeTest, AThreadIsHeldWhereAStreamHoldsAllThatItMay) {
     job_.options.num_microbatches = num_microbatches;
     job_.options.budget_bytes = int64_t{1} << 40;  // no memory waits
     for (int s = 0; s < 2; ++s) {
-      PassList passes = OneFOneB(job_.stages[s].outline, 2, num_microbatches);
+      PassList passes = Pipelined(job_.stages[s].outline, 2, num_microbatches);
       if (s == 0) {
         std::stable_partition(passes.begin(), passes.end(), [](const NodePass& pass) {
           return !pass.gradient && pass.opcode != Opcode::kBackwardInput &&

@@ -9,7 +9,6 @@
 #include "schedules/program/text.h"
 #include "tests/schedules/check/edited_stage.h"
 #include "tests/schedules/divided_job.h"
-#include "tests/schedules/one_f_one_b.h"
 
 namespace tandem::schedules {
 namespace {
@@ -132,7 +131,7 @@ TEST(DivisionTest, RandomOutlinesMeanTheSameInStages) {
     std::vector<int> stage_of(outline.nodes.size(), 1);
     std::fill_n(stage_of.begin(), first + 1, 0);
     stage_of.back() = 1;
-    if (outline.nodes.size() < 2 || !DivideIntoStages(outline, stage_of).ok()) {
+    if (outline.nodes.size() < 2 || !DivideIntoStages(outline, stage_of, 2).ok()) {
       continue;
     }
     ++divided;
