@@ -168,6 +168,9 @@ class Page {
         return InFirstEntry(path) == path ? "required" : "required in an entry";
       }
     }
+    if (path == "model.window_layers") {
+      return "`all` with a `sliding_window`";  // which no job here has
+    }
     // Given in both jobs, or absent from them.
     const v1::JobSpec given = Probe(10, 4, 1, v1::STRATEGY_ZERO3);
     const bool has_default =
