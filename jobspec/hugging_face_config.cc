@@ -56,6 +56,7 @@ constexpr Supported kSupported[] = {
     {"logits_scaling", "1"},
     {"qk_norm", "false"},
     {"use_qk_norm", "false"},
+    {"use_mrope", "false"},
     {"router_jitter_noise", "0"},
     {"mlp_only_layers", "[]"},
     {"output_router_logits", "false"},

@@ -122,6 +122,7 @@ def published(config):
             config["sliding_window"] = 4096
     if config["model_type"] == "qwen2":
         config.pop("layer_types")  # max_window_layers says the same
+        config["use_mrope"] = False
     if config["model_type"] in ("qwen2", "qwen3") and not config["use_sliding_window"]:
         config.pop("layer_types", None)
         config["sliding_window"] = 4096
