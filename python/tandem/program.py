@@ -52,6 +52,8 @@ def parser():
     prepare.add_argument("--tokenizer", required=True, metavar="PATH",
                          help="a Hugging Face tokenizer: a folder with a tokenizer.json, or that file; or bytes")
     prepare.add_argument("--text-field", default="text", metavar="NAME", help="field of a JSON line that has the text (default text)")
+    prepare.add_argument("--prompt-field", default="", metavar="NAME",
+                         help="field of a text before that one, whose tokens do not count as targets (writes masks)")
     prepare.add_argument("--format", choices=("auto", "jsonl", "text"), default="auto",
                          help="auto takes .jsonl, .ndjson and .json for JSON lines, and any other file for one document of text")
     prepare.add_argument("--eos", default="auto", metavar="TOKEN",

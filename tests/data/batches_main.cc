@@ -42,11 +42,13 @@ int main(int argc, char** argv) {
   try {
     const tandem::data::SplitText text = tandem::data::OpenText(options, tandem::platform::SteadyClock());
     const bool train = std::string(argv[3]) == "train";
+    bool has_masks = false;
     for (size_t i = 0; i < texts.size(); ++i) {
       texts[i].source = train ? text.train[i] : text.validation[i];
+      has_masks = has_masks || texts[i].source->has_masks();
     }
     const tandem::data::Loader loader(texts, train ? Split::kTrain : Split::kValidation, number(4),
-                                      sequence_length, {.packs_documents = packed});
+                                      sequence_length, {.packs_documents = packed, .has_targets = has_masks});
     const int64_t ranks = number(8);
     const int64_t rounds = number(9);
     const int64_t sequences = number(10);

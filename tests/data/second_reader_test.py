@@ -45,10 +45,11 @@ def permuted(index, size, key):
             return index
 
 
-def write(folder, shards, u16):
-    """A prepared folder, and its tokens and the positions at which documents begin."""
+def write(folder, shards, u16, masked=False):
+    """A prepared folder, its tokens, the positions at which documents begin, and which tokens count as targets; None: all.
+    With masks, the first tokens of each document do not."""
     code, kind, size = (8, "H", 2) if u16 else (4, "i", 4)
-    tokens, starts, listed = [], [], []
+    tokens, starts, listed, counted = [], [], [], []
     for number, documents in enumerate(shards):
         own = [token for document in documents for token in document]
         pointers, at = [], 0
@@ -57,6 +58,13 @@ def write(folder, shards, u16):
             pointers.append(at)
             at += size * len(document)
         tokens += own
+        if masked:
+            bits = [place >= front for document in documents for front in [random.randrange(len(document) + 1)] for place in range(len(document))]
+            data = bytearray((len(bits) + 7) // 8)
+            for at, bit in enumerate(bits):
+                data[at // 8] |= bit << at % 8
+            (folder / f"s{number}.mask").write_bytes(data)
+            counted += bits
         (folder / f"s{number}.bin").write_bytes(array.array(kind, own).tobytes())
         (folder / f"s{number}.idx").write_bytes(
             b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(documents), len(documents) + 1)
@@ -65,26 +73,29 @@ def write(folder, shards, u16):
         listed.append({"name": f"s{number}", "documents": len(documents), "tokens": len(own)})
     (folder / "dataset.json").write_text(json.dumps({
         "format": "tandem-dataset", "version": 1, "tokenizer": {"kind": "bytes", "vocabulary": 257, "eos": 256},
-        "token_type": "u16" if u16 else "i32", "documents": len(starts), "tokens": len(tokens), "shards": listed}))
-    return tokens, starts
+        "token_type": "u16" if u16 else "i32", "documents": len(starts), "tokens": len(tokens), "shards": listed,
+        **({"counted": sum(counted)} if masked else {})}))
+    return tokens, starts, counted if masked else None
 
 
-def split(tokens, starts, fraction):
-    """Tokens and starts of what is trained on, and of what is held out."""
+def split(tokens, starts, counted, fraction):
+    """Tokens, starts and what counts of what is trained on, and of what is held out."""
     held = int(len(tokens) * fraction + 0.5)
     begin = min((start for start in starts if start >= len(tokens) - held), default=len(tokens)) if held else len(tokens)
-    return ((tokens[:begin], [start for start in starts if start < begin]),
-            (tokens[begin:], [start - begin for start in starts if start >= begin]))
+    return ((tokens[:begin], [start for start in starts if start < begin], counted and counted[:begin]),
+            (tokens[begin:], [start - begin for start in starts if start >= begin], counted and counted[begin:]))
 
 
 def rows(text, train, seed, length, packed, samples):
-    tokens, starts = text
+    tokens, starts, counted = text
     starts = set(starts)
     windows = len(tokens) // (length + 1)
     for sample in samples:
         window = permuted(sample % windows, windows, mix_keys(seed, sample // windows)) if train else sample % windows
         begin = window * (length + 1)
         row = tokens[begin:begin + length + 1]
+        if counted is not None:
+            row += [token if counted[begin + 1 + place] else -1 for place, token in enumerate(row[1:])]
         if packed:
             first = 0
             for place in range(length):
@@ -122,7 +133,7 @@ def check_blends():
                 at.mkdir()
                 documents = [[random.randrange(257) for _ in range(random.choice((5, 40, 300)))] for _ in range(random.randrange(2, 40))]
                 documents.append([random.randrange(257) for _ in range(20)])
-                tokens, _ = write(at, [documents], u16=True)
+                tokens, _, _ = write(at, [documents], u16=True)
                 weight = str(random.choice((1, 3, 0.25, 0.017, 12.5)))
                 sources.append(f"{at.name}={weight}={at}")
                 texts.append((at.name, weight, tokens))
@@ -155,13 +166,13 @@ def main():
             folder = pathlib.Path(name)
             shards = [[[random.randrange(257) for _ in range(random.choice((1, 2, 5, 40, 300)))] for _ in range(random.randrange(1, 60))]
                       for _ in range(random.randrange(1, 6))]
-            tokens, starts = write(folder, shards, u16=case % 2 == 0)
+            text = write(folder, shards, u16=case % 2 == 0, masked=case % 8 > 4)
             length = random.choice((1, 7, 16, 31))
             fraction = random.choice((0, 0.05, 0.3))
             seed = random.randrange(1 << 63)
             packed, ranks = case % 3 > 0, case % 4 + 1
             rounds, sequences, steps = random.randrange(1, 4), random.randrange(1, 4), random.randrange(40, 120)
-            for train, text in zip((True, False), split(tokens, starts, fraction)):
+            for train, text in zip((True, False), split(*text, fraction)):
                 if len(text[0]) < length + 1:
                     continue
                 done = subprocess.run([sys.argv[1], folder, str(fraction), "train" if train else "validation", str(seed), str(length),

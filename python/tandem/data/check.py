@@ -105,7 +105,8 @@ def _check_described(found, index, said):
         if here != there:
             found.add(f"{what}: {here}, and dataset.json says {there}")
     digests = described.get("xxh3")
-    for suffix, path in (("bin", file.path), ("idx", file.index)):
+    mask = file.path.removesuffix(".bin") + ".mask"
+    for suffix, path in (("bin", file.path), ("idx", file.index), *([("mask", mask)] if os.path.isfile(mask) else [])):
         digest = digests.get(suffix) if isinstance(digests, dict) else None
         if digest is not None and _digest(path) != digest:
             found.add(f"its content is not what dataset.json says (xxh3 {digest}): copy it again", path)

@@ -36,6 +36,7 @@ class Options:
     out: str
     tokenizer: str
     text_field: str = "text"
+    prompt_field: str = ""  # of a text before the other, whose tokens are no targets; "": none
     format: str = "auto"  # or jsonl, text
     bos: str = "none"
     eos: str = "auto"
@@ -62,6 +63,12 @@ def prepare(options, say=print):
     inputs, hidden = find_inputs(options.inputs, options.format)
     if hidden:
         say(f"prepare: {hidden} hidden files and folders are skipped")
+    if options.prompt_field:
+        if options.prompt_field == options.text_field:
+            raise DataError(f"--prompt-field: {options.prompt_field} is the --text-field, too; name two fields")
+        text = next((file.path for file in inputs if not file.json_lines), None)
+        if text is not None:
+            raise DataError(f"--prompt-field: {text} is one document of text, without fields; give JSON lines alone, or --format jsonl")
     if os.path.lexists(options.out):
         raise DataError(f"--out: {options.out}: it is there already; remove it, or name another folder")
     with Work(options, tokenizer, inputs, say) as work:
@@ -74,7 +81,8 @@ class Work:
     def __init__(self, options, tokenizer, inputs, say):
         self._options, self._tokenizer, self._inputs, self._say = options, tokenizer, inputs, say
         self._out = os.path.abspath(options.out)
-        self._settings = {"text_field": options.text_field, "format": options.format, "bos": options.bos, "eos": options.eos,
+        self._fields = (options.prompt_field, options.text_field) if options.prompt_field else (options.text_field,)
+        self._settings = {"text_field": options.text_field, **({"prompt_field": options.prompt_field} if options.prompt_field else {}), "format": options.format, "bos": options.bos, "eos": options.eos,
                           "parse_special": options.parse_special, "max_document": options.max_document, "shard": options.shard}
         self._header = {"version": version(), "options": self._settings, "tokenizer": tokenizer.describe(),
                         "inputs": [[file.path, file.bytes, file.mtime_ns] for file in inputs]}
@@ -115,7 +123,7 @@ class Work:
         os.fsync(self._journal.fileno())
 
     def _remove_what_is_not_finished(self):
-        keep = {"journal.jsonl", *(f"{shard['name']}.{suffix}" for shard in self._shards for suffix in ("bin", "idx"))}
+        keep = {"journal.jsonl", *(f"{shard['name']}.{suffix}" for shard in self._shards for suffix in shard["xxh3"])}
         for name in os.listdir(self._folder):
             if name not in keep:
                 os.unlink(self._path(name))
@@ -195,8 +203,8 @@ class Work:
         tokens = sum(shard["tokens"] for shard in self._shards)
         try:
             with contextlib.closing(self._tokenized()) as tokenized:
-                for part, (data, lengths, left_out) in tokenized:
-                    self._add(part, data, lengths, left_out)
+                for part, (data, lengths, fronts, left_out) in tokenized:
+                    self._add(part, data, lengths, fronts, left_out)
                     tokens += sum(lengths)
                     progress.show(part.position, tokens)
         finally:
@@ -211,7 +219,7 @@ class Work:
         number = min(most, 1 + sum(file.bytes for file in self._inputs) // PART_BYTES)
         tokenizer = {"path": self._tokenizer.path, "bos": self._options.bos, "eos": self._options.eos,
                      "parse_special": self._options.parse_special}
-        with Processes(number, tokenizer, self._options.text_field) as processes:
+        with Processes(number, tokenizer, self._fields) as processes:
             yield from processes.results(self._parts())
 
     def _parts(self):
@@ -243,7 +251,7 @@ class Work:
         if part is not None:
             yield part
 
-    def _add(self, part, data, lengths, left_out):
+    def _add(self, part, data, lengths, fronts, left_out):
         if self._shard is not None and self._shard.bytes + len(data) > self._options.shard:
             self._finish_shard(self._end)
         problems = {index: (kind, why) for index, kind, why in left_out}
@@ -263,8 +271,9 @@ class Work:
                 examples.append(f"{place}: {why}")
         if lengths:
             if self._shard is None:
-                self._shard = shards.ShardWriter(self._folder, f"tokens-{len(self._shards):05}", self._tokenizer.token_type)
-            self._shard.add(data, lengths)
+                self._shard = shards.ShardWriter(self._folder, f"tokens-{len(self._shards):05}", self._tokenizer.token_type,
+                                                 masks=len(self._fields) > 1)
+            self._shard.add(data, lengths, fronts)
         self._end = part.end
 
     def _finish_shard(self, end):
@@ -278,12 +287,14 @@ class Work:
     def _commit(self):
         documents = sum(shard["documents"] for shard in self._shards)
         tokens = sum(shard["tokens"] for shard in self._shards)
+        counted = sum(shard["counted"] for shard in self._shards) if len(self._fields) > 1 else None
         left_out = self._say_what_is_left_out(documents)
         if not documents:
             raise DataError("there is no document in " + ", ".join(self._options.inputs))
         description = {
             "format": "tandem-dataset", "version": 1, "tokenizer": self._tokenizer.describe(),
-            "token_type": self._tokenizer.token_type, "documents": documents, "tokens": tokens, "shards": self._shards,
+            "token_type": self._tokenizer.token_type, "documents": documents, "tokens": tokens,
+            **({"counted": counted} if counted is not None else {}), "shards": self._shards,
             "inputs": [{"path": source.path, "bytes": source.bytes, "xxh3": file["xxh3"], "documents": file["documents"],
                         "left_out": dict(sorted(file["left_out"].items()))} for source, file in zip(self._inputs, self._files)],
             "options": self._settings, "made_by": f"tandem {version()}"}
@@ -301,6 +312,7 @@ class Work:
         _sync(os.path.dirname(self._out))
         self._say(f"prepare: {documents} documents, {tokens} tokens ({self._tokenizer.token_type}) of a vocabulary of "
                   f"{self._tokenizer.vocabulary} in {len(self._shards)} {'shard' if len(self._shards) == 1 else 'shards'}"
+                  + (f", {counted} tokens count as targets" if counted is not None else "")
                   + (f", {left_out} documents left out" if left_out else "") + f": {self._out}")
         return description
 

@@ -17,8 +17,8 @@ from tandem.data.tokenizer import Tokenizer, tokenize_part
 class Processes:
     """`number` of them, which end with the `with` block, whatever they are doing then."""
 
-    def __init__(self, number, tokenizer, text_field):
-        self._number, self._settings = number, (tokenizer, text_field)
+    def __init__(self, number, tokenizer, fields):
+        self._number, self._settings = number, (tokenizer, fields)
         self._running = []  # (process, the parent's end of its pipe)
 
     def __enter__(self):
@@ -83,7 +83,7 @@ class Processes:
         return DataError(f"a process that tokenises ended with code {process.exitcode}; what it said stands above")
 
 
-def _work(pipe, tokenizer, text_field):
+def _work(pipe, tokenizer, fields):
     """Runs in such a process, with one thread, until the parent ends. Ctrl-C is the parent's alone."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     tokenizer = Tokenizer(**tokenizer)
@@ -92,7 +92,7 @@ def _work(pipe, tokenizer, text_field):
             raws, json_lines = pipe.recv()
         except (EOFError, OSError):
             return
-        tokens = tokenize_part(tokenizer, text_field, raws, json_lines)  # its errors end the process with their text
+        tokens = tokenize_part(tokenizer, fields, raws, json_lines)  # its errors end the process with their text
         try:
             pipe.send(tokens)
         except OSError:

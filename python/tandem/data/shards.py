@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards in Megatron-LM's indexed format: NAME.bin has the tokens of all documents, NAME.idx their lengths and places."""
+"""Shards in Megatron-LM's indexed format: NAME.bin has the tokens of all documents, NAME.idx their lengths and places.
+Where some tokens are no targets, NAME.mask has a bit of each: 1 where it is one."""
 import array
 import itertools
 import os
@@ -11,25 +12,31 @@ TYPE_CODES = {"u16": (8, 2), "i32": (4, 4)}  # the format's code, bytes
 
 
 class ShardWriter:
-    """Writes one shard into `folder`. Nothing of it counts before finish()."""
+    """Writes one shard into `folder`, with a mask if `masks`. Nothing of it counts before finish()."""
 
-    def __init__(self, folder, name, token_type):
+    def __init__(self, folder, name, token_type, masks=False):
         self.name = name
         self._prefix = os.path.join(folder, name)
         self._code, self._size = TYPE_CODES[token_type]
         self._lengths = array.array("i")
         self._hash = xxhash.xxh3_128()
         self._file = open(self._prefix + ".bin", "wb")
+        self._mask = MaskWriter(self._prefix + ".mask") if masks else None
         self.bytes = 0
 
-    def add(self, tokens, lengths):
+    def add(self, tokens, lengths, fronts):
+        """fronts: how many tokens at the beginning of each document are no targets; a shard without a mask ignores them."""
         self._file.write(tokens)
         self._hash.update(tokens)
         self._lengths.extend(lengths)
         self.bytes += len(tokens)
+        if self._mask is not None:
+            self._mask.add(lengths, fronts)
 
     def close(self):
         self._file.close()
+        if self._mask is not None:
+            self._mask.close()
 
     def finish(self):
         """Both files are on the disk. Returns what dataset.json says of the shard."""
@@ -45,13 +52,50 @@ class ShardWriter:
             file.write(index)
             file.flush()
             os.fsync(file.fileno())
-        return {"name": self.name, "documents": count, "tokens": self.bytes // self._size,
-                "xxh3": {"bin": self._hash.hexdigest(), "idx": xxhash.xxh3_128_hexdigest(index)}}
+        xxh3 = {"bin": self._hash.hexdigest(), "idx": xxhash.xxh3_128_hexdigest(index)}
+        out = {"name": self.name, "documents": count, "tokens": self.bytes // self._size, "xxh3": xxh3}
+        if self._mask is not None:
+            xxh3["mask"] = self._mask.finish()
+            out["counted"] = self._mask.counted
+        return out
+
+
+class MaskWriter:
+    """One bit a token, the least significant of a byte first."""
+
+    def __init__(self, path):
+        self._file, self._hash = open(path, "wb"), xxhash.xxh3_128()
+        self._rest = b""  # ASCII digits of bits that do not fill a byte yet
+        self.counted = 0
+
+    def add(self, lengths, fronts):
+        bits = b"".join((self._rest, *(b"0" * front + b"1" * (length - front) for length, front in zip(lengths, fronts))))
+        self.counted += sum(lengths) - sum(fronts)
+        whole = len(bits) // 8 * 8
+        self._rest = bits[whole:]
+        self._write(bits[:whole])
+
+    def close(self):
+        self._file.close()
+
+    def finish(self):
+        """The file is on the disk; its digest."""
+        self._write(self._rest)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return self._hash.hexdigest()
+
+    def _write(self, bits):
+        if bits:
+            data = int(bits[::-1], 2).to_bytes((len(bits) + 7) // 8, "little")
+            self._file.write(data)
+            self._hash.update(data)
 
 
 def is_whole(folder, shard):
-    """Whether both files are what the description says."""
-    for suffix in ("bin", "idx"):
+    """Whether all of its files are what the description says."""
+    for suffix in shard["xxh3"]:
         digest = xxhash.xxh3_128()
         try:
             with open(os.path.join(folder, f"{shard['name']}.{suffix}"), "rb") as file:

@@ -84,19 +84,25 @@ class Tokenizer:
         added = self._library.get_added_tokens_decoder().values() if self._library else ()
         return [token.content for token in added if token.special]
 
-    def encode(self, texts):
-        """The ids of all texts, one behind the other in the bytes of a shard, and how many are of each."""
+    def encode(self, documents):
+        """Documents are tuples of texts, each tokenised by itself: (prompt, answer), or (text,). The ids of all, one behind
+        the other in the bytes of a shard; how many are of each document; and how many are before its last text."""
         ids = array.array("H" if self.token_type == "u16" else "i")
-        lengths = array.array("i")
+        lengths, fronts = array.array("i"), array.array("i")
         before = (self.bos,) if self.adds_bos else ()
         after = (self.eos,) if self.adds_eos else ()
-        for batch in _batches(texts):
-            for encoded in self._encode_batch(batch):
-                lengths.append(len(encoded) + len(before) + len(after))
-                ids.extend((*before,))
-                ids.extend(encoded)
-                ids.extend((*after,))
-        return ids.tobytes(), lengths
+        for batch in _batches(documents):
+            encoded = iter(self._encode_batch([text for document in batch for text in document]))
+            for document in batch:
+                begin = len(ids)
+                ids.extend(before)
+                for _ in document[:-1]:
+                    ids.extend(next(encoded))
+                fronts.append(len(ids) - begin)
+                ids.extend(next(encoded))
+                ids.extend(after)
+                lengths.append(len(ids) - begin)
+        return ids.tobytes(), lengths, fronts
 
     def _encode_batch(self, texts):
         if self._library is None:
@@ -116,32 +122,34 @@ class Tokenizer:
                 "adds_bos": self.adds_bos, "adds_eos": self.adds_eos}
 
 
-def _batches(texts):
+def _batches(documents):
     batch, size = [], 0
-    for text in texts:
-        if batch and size + len(text) > BATCH_BYTES:
+    for document in documents:
+        length = sum(map(len, document))
+        if batch and size + length > BATCH_BYTES:
             yield batch
             batch, size = [], 0
-        batch.append(text)
-        size += len(text)
+        batch.append(document)
+        size += length
     if batch:
         yield batch
 
 
-def tokenize_part(tokenizer, field, raws, json_lines):
-    """Bytes and lengths as of encode, and [(index, kind, why)] of documents that were left out."""
-    texts, left_out = [], []
+def tokenize_part(tokenizer, fields, raws, json_lines):
+    """Bytes, lengths and fronts as of encode, and [(index, kind, why)] of documents that were left out. `fields` of a JSON
+    line are its document; only those before the last may be empty."""
+    documents, left_out = [], []
     for index, raw in enumerate(raws):
-        text, problem = _text_of(raw, json_lines, field)
+        texts, problem = _texts_of(raw, json_lines, fields)
         if problem:
             left_out.append((index, *problem))
         else:
-            texts.append(text)
-    return (*tokenizer.encode(texts), left_out)
+            documents.append(texts)
+    return (*tokenizer.encode(documents), left_out)
 
 
-def _text_of(raw, json_lines, field):
-    """The text of a document, or why there is none."""
+def _texts_of(raw, json_lines, fields):
+    """The texts of a document, or why there are none."""
     if raw is None:
         return None, ("too long", "it is longer than --max-document")
     try:
@@ -153,14 +161,17 @@ def _text_of(raw, json_lines, field):
             line = json.loads(text)
         except (ValueError, RecursionError) as error:
             return None, ("broken JSON", str(error))
-        if not isinstance(line, dict) or field not in line:
-            return None, ("without the field", f"there is no field {field}")
-        text = line[field]
-        if not isinstance(text, str):
-            return None, ("no text", f"its field {field} is not text")
-        if not _encodes(text):
-            return None, ("not UTF-8", f"its field {field} has half of a surrogate pair")
-    return (text, None) if text else (None, ("empty", "it has no text"))
+        for field in fields:
+            if not isinstance(line, dict) or field not in line:
+                return None, ("without the field", f"there is no field {field}")
+            if not isinstance(line[field], str):
+                return None, ("no text", f"its field {field} is not text")
+            if not _encodes(line[field]):
+                return None, ("not UTF-8", f"its field {field} has half of a surrogate pair")
+        texts = tuple(line[field] for field in fields)
+    else:
+        texts = (text,)
+    return (texts, None) if texts[-1] else (None, ("empty", "it has no text"))
 
 
 def _encodes(text):

@@ -21,6 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 import tandem
 from tandem.data import processes
+from tandem.data.check import check
 from tandem.data.errors import DataError
 from tandem.data.inputs import Input, InputFile
 from tandem.data.inspect import inspect
@@ -166,17 +167,17 @@ def test_any_number_of_processes_makes_the_same_bytes(tmp_path, tokenizer):
     assert one == three and len(one) > 5
 
 
-def start(tmp_path):
+def start(tmp_path, *words):
     return subprocess.Popen([sys.executable, "-m", "tandem.program", "data", "prepare", str(tmp_path / "in"), "--out",
-                             str(tmp_path / "out"), "--tokenizer", "bytes", "--shard", "1MiB", "--processes", "2"],
+                             str(tmp_path / "out"), "--tokenizer", "bytes", "--shard", "1MiB", "--processes", "2", *words],
                             env={**os.environ, "PYTHONPATH": str(pathlib.Path(tandem.__file__).parents[1])}, stderr=subprocess.PIPE,
                             text=True)
 
 
-def stopped(tmp_path, blow, num_shards):
+def stopped(tmp_path, blow, num_shards, *words):
     """What a run said that got that signal when it had made so many shards. One that ended before is tried again."""
     for _ in range(10):
-        process = start(tmp_path)
+        process = start(tmp_path, *words)
         while process.poll() is None and len(list(tmp_path.glob("out.tmp.*/*.idx"))) < num_shards:
             time.sleep(0.001)
         process.send_signal(blow)
@@ -358,3 +359,52 @@ def test_inspect_decodes_with_the_tokenizer_that_made_it(tokenizer, tmp_path):
     (tmp_path / "out" / "dataset.json").write_text(json.dumps(description))
     lines = shown_of(tmp_path / "out")
     assert "no longer at" in lines[0] and not any("alpha" in line for line in lines)
+
+
+def test_tokens_of_prompts_do_not_count(tmp_path, tokenizer):
+    generator = random.Random(SEED)
+    pairs = [(sentence(generator) if i % 7 else "", sentence(generator)) for i in range(500)]
+    content = "".join(json.dumps({"q": q, "a": a}) + "\n" for q, a in pairs)
+    write(tmp_path, {"a.jsonl": (content + '{"a": "x"}\n{"q": 3, "a": "x"}\n').encode()})
+    said = []
+    options = {"prompt_field": "q", "text_field": "a", "bos": "<s>", "shard": 4001}
+    folder = run(tmp_path, tokenizer, said, **options)
+    documents, description = documents_of(folder)
+    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    library.no_truncation()
+    library.no_padding()
+    library.encode_special_tokens = True
+    ids = {text: library.encode(text, add_special_tokens=False).ids for pair in pairs for text in pair}
+    assert documents == [[1, *ids[q], *ids[a], 0] for q, a in pairs]
+    bits = []
+    for shard in description["shards"]:
+        mask = (folder / f"{shard['name']}.mask").read_bytes()
+        assert len(mask) == (shard["tokens"] + 7) // 8
+        bits += [mask[at // 8] >> at % 8 & 1 for at in range(shard["tokens"])]
+    wanted = [bit for q, a in pairs for bit in [0] * (1 + len(ids[q])) + [1] * (len(ids[a]) + 1)]
+    assert bits == wanted and description["counted"] == sum(wanted) and len(description["shards"]) > 1
+    assert description["inputs"][0]["left_out"] == {"no text": 1, "without the field": 1}
+    assert check(str(folder))
+    assert digests(run(tmp_path, tokenizer, out="again", processes=1, **options)) == digests(folder)
+    (folder / f"{description['shards'][0]['name']}.mask").write_bytes(b"\1" * ((description["shards"][0]["tokens"] + 7) // 8))
+    assert not check(str(folder))
+
+
+def test_prompts_go_on_behind_finished_shards(tmp_path):
+    texts = "".join(json.dumps({"q": "q" * (i % 50), "text": "a" * 2000}) + "\n" for i in range(2000)).encode()
+    write(tmp_path, {"a.jsonl": texts})
+    options = {"prompt_field": "q", "shard": 1 << 20}
+    whole = digests(run(tmp_path, "bytes", out="whole", **options))
+    stopped(tmp_path, signal.SIGKILL, 2, "--prompt-field", "q")
+    said = []
+    assert digests(run(tmp_path, "bytes", said, **options)) == whole
+    assert any("goes on behind" in line for line in said)
+
+
+@pytest.mark.parametrize("name, options, message", [
+    ("a.txt", {"prompt_field": "q"}, "a.txt is one document of text, without fields"),
+    ("a.jsonl", {"prompt_field": "text"}, "--prompt-field: text is the --text-field, too; name two fields")])
+def test_prompts_need_two_fields(tmp_path, name, options, message):
+    write(tmp_path, {name: b"{}"})
+    with pytest.raises(DataError, match=message):
+        run(tmp_path, "bytes", **options)
