@@ -36,13 +36,13 @@ absl::StatusOr<Topology> TopologyOf(const GridSizes& sizes, int rank) {
   return At(grids, rank);
 }
 
-absl::StatusOr<std::vector<RankList>> LossRanks(const GridSizes& sizes) {
+absl::StatusOr<std::vector<RankList>> SharingRanks(const GridSizes& sizes) {
   TANDEM_ASSIGN_OR_RETURN(const Grids grids, MakeGrids(sizes));
-  std::vector<RankList> ranks(grids.dense_data, RankList(sizes.context));
+  std::vector<RankList> ranks(grids.dense_data, RankList(sizes.context * sizes.pipeline));
   for (int rank = sizes.rank_offset; rank < sizes.rank_offset + sizes.world; ++rank) {
     const Topology at = At(grids, rank);
-    if (at.tensor.index == 0 && at.stage.index == at.stage.size - 1) {
-      ranks[at.data.index][at.context.index] = rank;
+    if (at.tensor.index == 0) {
+      ranks[at.data.index][at.stage.index * sizes.context + at.context.index] = rank;
     }
   }
   return ranks;

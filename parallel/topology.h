@@ -28,7 +28,7 @@ struct AxisPlace {
 // | divisor of the mean gradient and of its norm | MicrobatchesOf(rounds) | trainer/binder |
 // | contributions of a microbatch | context.size, folded in the order (data.index, context.index) | fsdp
 // meshes | | tokens of a step | MicrobatchesOf(rounds) × those of a microbatch | plan, reports, checkpoints |
-// | whose loss counts | LossRanks | trainer/reporter |
+// | whose losses add up to a microbatch's | SharingRanks | trainer/reporter |
 // | ranks whose routers' counts are added up | counting_ranks() | model (balance_scope: global) |
 // | which rank saves a state that several hold | saves_states() | checkpoints |
 // | FLOPs of a rank, norms of all gradients | world | plan, reports |
@@ -61,9 +61,10 @@ struct Topology {
 // InvalidArgument as MakeGrids, or where the grid has no such rank.
 absl::StatusOr<Topology> TopologyOf(const GridSizes& sizes, int rank);
 
-// By data index: the ranks whose losses of a microbatch add up to the microbatch's, in context order. They
-// are of the last stage. Errors as MakeGrids.
-absl::StatusOr<std::vector<RankList>> LossRanks(const GridSizes& sizes);
+// By data index: the ranks that share a microbatch, stage by stage, each stage in context order. What they
+// report of it adds up, in this order, to what one rank would: a rank reports zero of what another stage has.
+// Errors as MakeGrids.
+absl::StatusOr<std::vector<RankList>> SharingRanks(const GridSizes& sizes);
 
 // Microbatches that the ranks work on at the same time; 0 where the sizes mean nothing.
 int DataRanks(const GridSizes& sizes);

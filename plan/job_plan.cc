@@ -213,12 +213,24 @@ std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& unit
   return layouts;
 }
 
-// The plan's units with the experts that `config` has.
+// The model's units with the experts that `config` has.
 std::vector<model::UnitParameters> UnitsWith(const JobPlan& plan, const model::DecoderConfig& config) {
-  std::vector<model::UnitParameters> units = plan.units;
+  std::vector<model::UnitParameters> units = WholeUnits(plan);
   std::vector<model::UnitParameters> with = model::DecoderUnits(config);
   std::move(with.begin(), with.end(), units.begin());
   return units;
+}
+
+// Those of the plan's stage.
+std::vector<model::UnitParameters> OfStage(const JobPlan& plan, std::vector<model::UnitParameters> units) {
+  if (plan.whole == nullptr) {
+    return units;
+  }
+  std::vector<model::UnitParameters> own;
+  for (const schedules::UnitId unit : plan.origin.units) {
+    own.push_back(std::move(units.at(unit)));
+  }
+  return own;
 }
 
 }  // namespace
@@ -230,27 +242,37 @@ int64_t TokensPerStep(const JobPlan& plan) {
 
 parallel::Topology TopologyOf(const JobPlan& plan, int rank) { return MakeTopology(plan.grid, rank); }
 
+const std::vector<model::UnitParameters>& WholeUnits(const JobPlan& plan) {
+  return plan.whole == nullptr ? plan.units : plan.whole->units;
+}
+
+const schedules::Outline& WholeOutline(const JobPlan& plan) {
+  return plan.whole == nullptr ? plan.outline : plan.whole->outline;
+}
+
 std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank) {
   if (plan.model.moe.ranks == 1) {
     return plan.layouts;
   }
   model::DecoderConfig config = plan.model;
   config.moe.rank = TopologyOf(plan, rank).expert.index;
-  return Layouts(UnitsWith(plan, config), AlignedElementBytes(plan.precision), plan.train.optimizer);
+  return Layouts(OfStage(plan, UnitsWith(plan, config)), AlignedElementBytes(plan.precision),
+                 plan.train.optimizer);
 }
 
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan) {
-  return Layouts(UnitsWith(plan, WithAllExperts(plan.model)), AlignedElementBytes(plan.precision),
-                 plan.train.optimizer);
+  return Layouts(OfStage(plan, UnitsWith(plan, WithAllExperts(plan.model))),
+                 AlignedElementBytes(plan.precision), plan.train.optimizer);
 }
 
 std::vector<JobParameter> Parameters(const JobPlan& plan) {
   std::vector<JobParameter> parameters;
+  const schedules::Outline& outline = WholeOutline(plan);
   const std::vector<model::UnitParameters> units = UnitsWith(plan, WithAllExperts(plan.model));
   for (size_t unit = 0; unit < units.size(); ++unit) {
     for (const model::Parameter& parameter : units[unit].parameters) {
       parameters.push_back(
-          {.name = parameter.name, .shape = parameter.shape, .trained = !plan.outline.units[unit].frozen});
+          {.name = parameter.name, .shape = parameter.shape, .trained = !outline.units[unit].frozen});
     }
   }
   return parameters;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 #include "schedules/build/program_builder.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/program.h"
+#include "schedules/program/stages.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::plan {
@@ -75,6 +77,12 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
 };
 
+// The model of a job of several stages, undivided.
+struct WholeModel {
+  std::vector<model::UnitParameters> units;
+  schedules::Outline outline;
+};
+
 struct JobPlan {
   parallel::GridSizes grid;
   parallel::Topology topology;  // of rank 0, and in its sizes of all; TopologyOf has another rank's
@@ -95,6 +103,10 @@ struct JobPlan {
   bool separate_weights = false;    // as in `options`
   schedules::BuildOptions options;  // what `stage` is built with
   schedules::StagePrograms stage;
+  // Of a job of several stages (plan/stages.h) a plan is of one of them: units, layouts, outline, options and
+  // stage are that stage's, and `origin` says which of the whole model's they are. Null: there is one stage.
+  std::shared_ptr<const WholeModel> whole;
+  schedules::Origin origin;
   std::string program_digest;     // SHA-256 of the texts of all programs
   std::string parameters_digest;  // SHA-256 of the model's Parameters, sorted by name
 };
@@ -110,11 +122,17 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved);
 // memory. The digest is of the programs' texts, which take long to write where there are many instructions.
 JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved);
 
-// The units' layouts of the slices that `rank` has, in their order: plan.layouts are rank 0's. Of the ranks
+// The model that all stages make up.
+const std::vector<model::UnitParameters>& WholeUnits(const JobPlan& plan);
+const schedules::Outline& WholeOutline(const JobPlan& plan);
+
+// The units' layouts of the slices that `rank`, which is of the plan's stage, has, in their order:
+// plan.layouts are its first rank's. Of the ranks
 // that share the experts of a layer, each has its own whole, and no slice of the others.
 std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank);
 
-// With all experts: what does not depend on how many ranks share them, as checkpoints and reports do not.
+// Of the same units with all experts: what does not depend on how many ranks share them, as checkpoints and
+// reports do not.
 std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);
 
 // A parameter of the whole job.

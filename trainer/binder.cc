@@ -14,12 +14,14 @@
 #include "ops/operations.h"
 #include "ops/sparse_operations.h"
 #include "plan/job_plan.h"
+#include "plan/stages.h"
 #include "schedules/program/pass_operand.h"
 #include "schedules/program/signature.h"
 #include "schedules/program/text.h"
 #include "trainer/backend.h"
 #include "trainer/stage_memory.h"
 #include "trainer/state_update.h"
+#include "trainer/transfer.h"
 
 namespace tandem::trainer {
 
@@ -197,7 +199,9 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return [this, &device, host = operands.Of(Role::kSource), tokens = operands.Of(Role::kCopy), parity,
               microbatch = instruction.microbatch] {
         await_batch_(parity, microbatch);
-        uncounted_->at(parity).at(microbatch) = plan_.batch.Uncounted(host.as<const int64_t>());
+        if (plan::CountsTargets(plan_)) {
+          uncounted_->at(parity).at(microbatch) = plan_.batch.Uncounted(host.as<const int64_t>());
+        }
         device.CopyToDevice(tokens.begin, host.begin, host.bytes);
       };
     case Opcode::kForward:
@@ -302,10 +306,12 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return [] {};  // the issuing thread waits (Executor)
     case Opcode::kSend:
     case Opcode::kReceive:
-      break;
+      return BindTransfer(*communicator,
+                          operands.Of(operands.Has(Role::kValue) ? Role::kValue : Role::kGradient), device,
+                          instruction.opcode == Opcode::kSend);
   }
   throw std::logic_error(
-      absl::StrCat("no trainer runs this yet: ", schedules::ToText(instruction, plan_.outline)));
+      absl::StrCat("no trainer runs this: ", schedules::ToText(instruction, plan_.outline)));
 }
 
 // A recompute has no operand for a value that was kept, nor it or a validation for a gradient or state that

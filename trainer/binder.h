@@ -35,8 +35,7 @@ class Binder {
          bool fill_with_nan, std::function<void(int parity, int microbatch)> await_batch);
 
   // The call of an instruction of `program` in runs of that parity. communicator: the instruction's, or null.
-  // Throws std::logic_error for an opcode that no trainer runs yet; std::invalid_argument where sizes do not
-  // fit.
+  // Throws std::invalid_argument where sizes do not fit.
   Call Bind(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
             comm::Communicator* communicator) const;
 

@@ -48,6 +48,19 @@ SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& 
           .saves_beside = saves_beside};
 }
 
+// Of the nodes of the whole model, those of the plan's stage.
+std::vector<std::unique_ptr<model::Node>> OfStage(const plan::JobPlan& plan,
+                                                  std::vector<std::unique_ptr<model::Node>> nodes) {
+  if (plan.whole == nullptr) {
+    return nodes;
+  }
+  std::vector<std::unique_ptr<model::Node>> own;
+  for (const schedules::NodeId node : plan.origin.nodes) {
+    own.push_back(std::move(nodes.at(node)));
+  }
+  return own;
+}
+
 }  // namespace
 
 std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan) {
@@ -73,9 +86,9 @@ class Rank::Impl {
         device_(backend.device()),
         text_(plan, config.rank),
         kernels_digest_(backend.operations().kernels_digest()),
-        nodes_(config.make_nodes
-                   ? config.make_nodes(backend.operations())
-                   : model::DecoderNodes(plan.model, plan.batch, plan.precision, backend.operations())),
+        nodes_(OfStage(plan, config.make_nodes ? config.make_nodes(backend.operations())
+                                               : model::DecoderNodes(plan.model, plan.batch, plan.precision,
+                                                                     backend.operations()))),
         state_(plan, config_, communicators, files, backend, text_.train(), send_),
         executor_(plan, nodes_, state_.units(), state_.memory(), communicators.programs, page, backend,
                   config.executor) {

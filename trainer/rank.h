@@ -39,7 +39,7 @@ struct RankConfig {
   std::string spec_digest;  // of the resolved spec
   std::string resume_from;  // a checkpoint that the controller chose; empty: what the plan says
   ExecutorOptions executor;
-  // The code of the outline's nodes; empty: that of the plan's decoder. Others are for tests.
+  // The code of the whole outline's nodes; empty: that of the plan's decoder. Others are for tests.
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };
 

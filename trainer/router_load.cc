@@ -103,7 +103,7 @@ void AddScalars(const google::protobuf::RepeatedPtrField<v1::ExpertLoad>& loads,
 }  // namespace
 
 RankSharing SharingOf(const plan::JobPlan& plan) {
-  RankSharing sharing{.losses = parallel::LossRanks(plan.grid).value()};
+  RankSharing sharing{.losses = parallel::SharingRanks(plan.grid).value()};
   if (plan.model.moe.ranks > 1) {
     const model::DecoderShapes shapes(plan.model, plan.batch, plan.precision.common.compute, plan.device);
     sharing.rows_at_a_time = shapes.rows;

@@ -31,7 +31,7 @@ struct RouterLoad {
 // Ranks of the job that share a microbatch, and ranks that share experts. A rank computes at most so many
 // rows of a microbatch of its EP group at a time: more take further passes.
 struct RankSharing {
-  std::vector<std::vector<int>> losses;   // parallel::LossRanks
+  std::vector<std::vector<int>> losses;   // parallel::SharingRanks
   std::vector<std::vector<int>> experts;  // EP groups, in group order; empty: no ranks share experts
   int64_t rows_at_a_time = 0;
 };

@@ -48,6 +48,17 @@ const schedules::Node& WriterOf(const schedules::Outline& outline, schedules::Va
   throw std::logic_error(outline.values.at(value).name + " has no producer");
 }
 
+// Sparse layers of the whole model, in their order.
+std::vector<int> RouterLayers(const schedules::Outline& outline) {
+  std::vector<int> layers;
+  for (const schedules::Node& node : outline.nodes) {
+    if (node.kind == model::kRoute.name) {
+      layers.push_back(node.layer);
+    }
+  }
+  return layers;
+}
+
 // The sum of the reports of one layer's microbatches; their losses, which a balance node may have, and what
 // `sharing` ranks that share the experts get of each, one by one.
 RouterLoad LoadOf(int layer, const std::vector<const double*>& reports,
@@ -126,6 +137,24 @@ void RunMemory::WriteInputs(const RunRequest& request, const Program& program, i
   };
 }
 
+void RunMemory::AddOtherStages(int microbatches, RunRecord& record) const {
+  record.losses.resize(microbatches);
+  if (microbatches == 0) {
+    return;
+  }
+  const int64_t experts = plan_.model.moe.router.experts;
+  const std::vector<double> zeros(model::RouterReport{.experts = experts}.size());
+  const std::vector<const double*> reports(microbatches, zeros.data());
+  std::vector<RouterLoad> all;
+  for (const int layer : RouterLayers(plan_.whole->outline)) {
+    const auto own = std::find_if(record.routers.begin(), record.routers.end(),
+                                  [&](const RouterLoad& load) { return load.layer == layer; });
+    all.push_back(own != record.routers.end() ? *own
+                                              : LoadOf(layer, reports, {}, experts, plan_.model.moe.ranks));
+  }
+  record.routers = std::move(all);
+}
+
 const std::vector<int64_t*>& RunMemory::Batches(const Program& program, int parity) const {
   return programs_.at(&program).elements[parity].batches;
 }
@@ -139,6 +168,9 @@ RunRecord RunMemory::Read(const RunRequest& request, const Program& program, int
   for (const Router& router : element.routers) {
     record.routers.push_back(LoadOf(router.layer, router.reports, router.losses,
                                     plan_.model.moe.router.experts, plan_.model.moe.ranks));
+  }
+  if (plan_.whole != nullptr) {
+    AddOtherStages(program.num_microbatches, record);
   }
   if (element.outcome.begin != nullptr) {
     record.outcome = *element.outcome.as<const fsdp::NormOutcome>();

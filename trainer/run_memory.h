@@ -60,6 +60,9 @@ class RunMemory {
   RunRecord Read(const RunRequest& request, const schedules::Program& program, int parity) const;
 
  private:
+  // Of a job of several stages: zeros of what other stages have, so that all ranks have records of one shape.
+  void AddOtherStages(int microbatches, RunRecord& record) const;
+
   // Reports of one route node.
   struct Router {
     int layer = 0;

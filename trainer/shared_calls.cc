@@ -20,6 +20,8 @@ bool IsRepeated(Opcode opcode) {
     case Opcode::kRecompute:
     case Opcode::kBackwardInput:
     case Opcode::kBackwardWeight:
+    case Opcode::kSend:
+    case Opcode::kReceive:
     case Opcode::kUnshard:
     case Opcode::kUnshardOuter:
     case Opcode::kReduceGradients:

@@ -16,6 +16,20 @@ using schedules::Buffer;
 using schedules::Operand;
 using schedules::Program;
 
+namespace {
+
+// Of a node's state.
+std::string HuggingFaceNameOf(const plan::JobPlan& plan, const std::string& state) {
+  const std::vector<model::DecoderNode> nodes = model::DecoderNodeList(plan.model);
+  const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const model::DecoderNode& each) {
+    return state.starts_with(each.name + ".");
+  });
+  return model::HuggingFaceName(plan.model.names, *node->kind, state.substr(node->name.size() + 1),
+                                node->layer);
+}
+
+}  // namespace
+
 StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& device,
                          std::shared_ptr<device::Region> arena, bool fill_with_nan,
                          std::shared_ptr<device::Region> saved)
@@ -97,19 +111,23 @@ std::vector<checkpoint::CopiedMemory> SavedOf(const plan::JobPlan& plan, const S
   return saved;
 }
 
+std::vector<std::string> UpdatedStateNames(const plan::JobPlan& plan) {
+  std::vector<std::string> names;
+  for (const schedules::NodeState& state : plan::WholeOutline(plan).states) {
+    if (state.counter >= 0) {
+      names.push_back(HuggingFaceNameOf(plan, state.name));
+    }
+  }
+  return names;
+}
+
 std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory) {
-  const std::vector<model::DecoderNode> nodes = model::DecoderNodeList(plan.model);
   std::vector<checkpoint::WholeArray> arrays;
   for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
-    if (buffer.kind != schedules::BufferKind::kNodeState || plan.outline.states[buffer.subject].counter < 0) {
-      continue;
+    if (buffer.kind == schedules::BufferKind::kNodeState &&
+        plan.outline.states[buffer.subject].counter >= 0) {
+      arrays.push_back({.name = HuggingFaceNameOf(plan, buffer.name), .memory = memory.At(buffer)});
     }
-    const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const model::DecoderNode& n) {
-      return buffer.name.starts_with(n.name + ".");
-    });
-    arrays.push_back({.name = model::HuggingFaceName(plan.model.names, *node->kind,
-                                                     buffer.name.substr(node->name.size() + 1), node->layer),
-                      .memory = memory.At(buffer)});
   }
   return arrays;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "checkpoint/parameter_arrays.h"
@@ -67,8 +68,9 @@ std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMe
 // What Snapshots copy, from and to where. Requires memory.saves().
 std::vector<checkpoint::CopiedMemory> SavedOf(const plan::JobPlan& plan, const StageMemory& memory);
 
-// What checkpoints hold beside the units: the states that are updated once a step, by Hugging Face name.
-// Their counters are zeros whenever one is saved.
+// What checkpoints hold beside the units: the states that are updated once a step, by Hugging Face name; of
+// the plan's stage, and the names of all stages'. Their counters are zeros whenever one is saved.
+std::vector<std::string> UpdatedStateNames(const plan::JobPlan& plan);
 std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
 }  // namespace tandem::trainer

@@ -36,14 +36,6 @@
 namespace tandem::trainer {
 namespace {
 
-std::vector<std::string> NamesOf(const std::vector<checkpoint::WholeArray>& arrays) {
-  std::vector<std::string> names;
-  for (const checkpoint::WholeArray& array : arrays) {
-    names.push_back(array.name);
-  }
-  return names;
-}
-
 std::map<std::string, fsdp::Shape> ShapesOf(const plan::JobPlan& plan) {
   std::map<std::string, fsdp::Shape> shapes;
   for (const plan::JobParameter& parameter : plan::Parameters(plan)) {
@@ -135,7 +127,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
        .data = data_,
        .data_digest = data_digest_,
        .data_content_digest = data_content_digest_,
-       .states = NamesOf(updated_states_)},
+       .states = UpdatedStateNames(plan_)},
       lease,
       {.lost =
            [lost](const std::string& reason) {

@@ -93,12 +93,12 @@ TEST(TopologyTest, AStepOfTooFewMicrobatchesTakesARoundMore) {
   EXPECT_EQ(at.MicrobatchesOf(3), 12);
 }
 
-TEST(TopologyTest, LossesAreOfTheLastStageInContextOrder) {
-  EXPECT_EQ(LossRanks({.world = 3}).value(), (std::vector<RankList>{{0}, {1}, {2}}));
-  EXPECT_EQ(LossRanks({.world = 8, .context = 2, .pipeline = 2, .order = kOrder}).value(),
-            (std::vector<RankList>{{4, 5}, {6, 7}}));
-  EXPECT_EQ(LossRanks({.world = 8, .context = 2, .pipeline = 2, .order = "dp-cp-tp-ep-pp"}).value(),
-            (std::vector<RankList>{{4, 6}, {5, 7}}));
+TEST(TopologyTest, AMicrobatchIsSharedStageByStageInContextOrder) {
+  EXPECT_EQ(SharingRanks({.world = 3}).value(), (std::vector<RankList>{{0}, {1}, {2}}));
+  EXPECT_EQ(SharingRanks({.world = 8, .context = 2, .pipeline = 2, .order = kOrder}).value(),
+            (std::vector<RankList>{{0, 1, 4, 5}, {2, 3, 6, 7}}));
+  EXPECT_EQ(SharingRanks({.world = 8, .context = 2, .pipeline = 2, .order = "dp-cp-tp-ep-pp"}).value(),
+            (std::vector<RankList>{{0, 2, 4, 6}, {1, 3, 5, 7}}));
 }
 
 TEST(TopologyTest, OneRankOfAStageSavesItsStates) {
