@@ -2,9 +2,9 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "comm/nccl_factory.h"
 #include "comm/network_interface.h"
 #include "device/cuda/device.h"
@@ -49,10 +49,12 @@ class CudaBackend final : public Backend {
 std::unique_ptr<Backend> MakeCudaBackend(int index) {
   // Recipes for other trainers set it to 1: all streams then share one queue, and nothing overlaps.
   const char* const connections = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-  if (connections != nullptr && std::string_view(connections) == "1") {
+  if (connections != nullptr && std::atoi(connections) < schedules::kMostStreams) {
     throw UserError(
-        "CUDA_DEVICE_MAX_CONNECTIONS is 1 in the environment of this worker, so gathers and reductions "
-        "cannot run beside compute; allowed: 2 to 32, or unset; unset it and start the worker again",
+        absl::StrCat("CUDA_DEVICE_MAX_CONNECTIONS is ", connections,
+                     " in the environment of this worker, so gathers and reductions cannot all run beside "
+                     "compute; allowed: ",
+                     schedules::kMostStreams, ", or unset; unset it and start the worker again"),
         proto::reason::kInvalidEnvironment);
   }
   return std::make_unique<CudaBackend>(index);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "schedules/check/together.h"
 #include "schedules/check/violation.h"
 
 namespace tandem::schedules {
@@ -81,6 +82,11 @@ absl::Status CheckGroups(const Outline& outline, const BuildOptions& options, co
 
 absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage) {
   for (const Program* program : stage.All()) {
+    if (program->streams.size() > size_t{kMostStreams}) {
+      return Violation(kAgreed, *program,
+                       absl::StrCat("has ", program->streams.size(), " streams; a device runs ", kMostStreams,
+                                    " beside each other"));
+    }
     if (absl::Status status = CheckGroups(outline, options, *program); !status.ok()) {
       return status;
     }

@@ -13,6 +13,10 @@ namespace tandem::schedules {
 // waits for the oldest of them. A stream of a device holds as many at least (trainer/cuda_backend.cc).
 inline constexpr int kAhead = 8;
 
+// Streams of a program. A device runs as many beside each other (trainer/tandem_trainer_cuda_main.cc): of two
+// that share a queue, one that waits for a peer would hold the other.
+inline constexpr int kMostStreams = 32;
+
 // An instruction of a stage that has ended.
 struct Ended {
   int stage = -1;

@@ -113,6 +113,38 @@ TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {
   }
 }
 
+TEST(NcclCommunicatorTest, TwoRanksOfALinkSendToEachOther) {
+  if (Gpus() < 2) {
+    GTEST_SKIP() << "needs two GPUs";
+  }
+  MemoryStore store;
+  RunThreadRanks(2, [&](int rank) {
+    const auto device = device::MakeCudaDevice(rank);
+    const auto link =
+        MakeNcclCommunicator("pp/0-1/values", store, "l", rank, 2, rank, kTimeout, {.max_ctas = 2});
+    const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
+    for (const int sender : {0, 1}) {
+      for (const int64_t count : {0, 3, 40'000}) {
+        const at::Tensor sent = Numbers(count, sender).to(at::Device(at::kCUDA, rank));
+        at::Tensor received = at::zeros_like(sent);
+        received.sum().item<float>();  // what the default stream did is done
+        stream->Enqueue([&] {
+          if (rank == sender) {
+            link->Send(sent);
+          } else {
+            link->Receive(received);
+          }
+        });
+        stream->Synchronize();
+        EXPECT_TRUE(rank == sender || received.equal(sent)) << count;
+      }
+    }
+    EXPECT_NO_THROW(link->CheckPending());
+    EXPECT_EQ(link->num_collectives(), 6u);
+    EXPECT_EQ(link->num_ended(), 6u);
+  });
+}
+
 // One of NCCL's takes some 400 MiB of the GPU.
 TEST(NcclFactoryTest, AGroupOfOneRankMovesTheRightBytesAndTakesNoMemory) {
   if (Gpus() == 0) {

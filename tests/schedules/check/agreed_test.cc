@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "schedules/check/together.h"
 #include "tests/schedules/check/edited_stage.h"
@@ -49,6 +50,15 @@ TEST(AgreedTest, AUnitMeetsItsReplicasOverTheGroupThatItIsPlacedOn) {
   EXPECT_THAT(edited.Check(), StartsWith("agreed: train: "));
   EXPECT_THAT(edited.Check(),
               HasSubstr("uses communicator inter_dist_opt reduce instead of inter_expt_dp for it"));
+}
+
+TEST(AgreedTest, AProgramHasNoMoreStreamsThanADeviceHasQueues) {
+  EditedStage edited(SmallDecoder(1));
+  Program& train = edited.stage.train;
+  while (train.streams.size() <= size_t{kMostStreams}) {
+    train.streams.push_back({"stream " + std::to_string(train.streams.size())});
+  }
+  EXPECT_EQ(edited.Check(), "agreed: train: has 33 streams; a device runs 32 beside each other");
 }
 
 class StagesAgreeTest : public ::testing::Test {
