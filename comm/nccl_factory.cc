@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_factory.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -14,6 +18,8 @@
 #include "comm/nccl_memory.h"
 #include "device/cuda/check.h"
 #include "device/device.h"
+#include "parallel/job_groups.h"
+#include "platform/clock.h"
 
 namespace tandem::comm {
 namespace {
@@ -30,17 +36,48 @@ class NcclFactory final : public CommunicatorFactory {
     if (live != nullptr) {
       return CloneNcclCommunicator(membership.group, *live, membership.options);
     }
-    return MakeNcclCommunicator(membership.group, *rendezvous_.store, membership.prefix, membership.rank,
-                                membership.size, device_, rendezvous_.timeout, membership.options,
-                                membership.ranks.empty()
-                                    ? membership.rank
-                                    : membership.ranks.at(static_cast<size_t>(membership.rank)));
+    std::unique_ptr<Communicator> made = MakeNcclCommunicator(
+        membership.group, *rendezvous_.store, membership.prefix, membership.rank, membership.size, device_,
+        rendezvous_.timeout, membership.options,
+        membership.ranks.empty() ? membership.rank
+                                 : membership.ranks.at(static_cast<size_t>(membership.rank)));
+    if (parallel::IsLink(membership.group)) {
+      Connect(*made);
+    }
+    return made;
   }
   std::unique_ptr<device::Region> Reserve(device::Device&, int64_t bytes) override {
     return std::make_unique<NcclRegion>(device_, bytes);
   }
 
  private:
+  // NCCL connects two ranks when the first bytes go between them, and holds the thread that issues them until
+  // both do. In a step one stage's thread could so wait for another that waits for it; here both ends of a
+  // link come in the same order.
+  void Connect(Communicator& link) const {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+    at::Tensor word =
+        at::zeros({1}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA, static_cast<int8_t>(device_)));
+    if (link.rank() == 0) {
+      link.Send(word);
+    } else {
+      link.Receive(word);
+    }
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+    const absl::Time deadline = platform::SteadyClock().Now() + rendezvous_.timeout;
+    for (cudaError_t state = cudaErrorNotReady; state != cudaSuccess;) {
+      state = cudaStreamQuery(stream);
+      if (state != cudaErrorNotReady) {
+        device::CheckCuda(state, "the first word of a link");
+      } else if (platform::SteadyClock().Now() > deadline) {
+        throw CommError("group " + link.name() + " rank " + std::to_string(link.rank()) +
+                        " Transfer: the first word did not arrive within " +
+                        absl::FormatDuration(rendezvous_.timeout));
+      }
+    }
+    link.CheckPending();
+  }
+
   // Collectives of all communicators may run at once. Where their thread blocks do not fit beside each other,
   // two ranks may each start another one first and wait forever.
   void TakeMultiprocessors(const Membership& membership) {
