@@ -61,7 +61,9 @@ TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
     for (int k = 0; k < 700; ++k) {
       const int num_microbatches = 1 + static_cast<int>(random() % 4);
       const bool one_f_one_b = random() % 4 != 0;
-      schedules::DividedJob job = schedules::DenseStages(2, 1, num_microbatches);
+      const int num_chunks = 1 + static_cast<int>(random() % 2);
+      schedules::DividedJob job =
+          schedules::DenseStages(2, 1, num_microbatches, "zero3", /*ranks=*/2, num_chunks);
       job.options.saves = random() % 2 == 0;
       std::vector<schedules::Outline> outlines;
       for (int s = 0; s < 2; ++s) {

@@ -69,11 +69,11 @@ std::vector<int> ByLayers(const Outline& outline, int num_chunks) {
 }
 
 DividedJob DenseStages(int num_stages, int layers_of_each, int num_microbatches, const std::string& strategy,
-                       int ranks) {
-  const Outline outline = SmallDecoder(num_stages * layers_of_each);
+                       int ranks, int num_chunks) {
+  const Outline outline = SmallDecoder(num_stages * num_chunks * layers_of_each);
   BuildOptions options = OptionsFor(outline, strategy, num_microbatches, ranks);
   options.num_validation_microbatches = std::min(num_microbatches, 2);
-  return {outline, ByLayers(outline, num_stages), options};
+  return {outline, ByLayers(outline, num_stages * num_chunks), options, num_stages};
 }
 
 std::vector<Stage> TwoStages() {

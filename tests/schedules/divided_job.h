@@ -35,9 +35,9 @@ struct DividedJob {
 // them in the last one.
 std::vector<int> ByLayers(const Outline& outline, int num_chunks);
 
-// A dense decoder of so many layers a stage, under 1F1B.
+// A dense decoder of so many layers a chunk, under 1F1B.
 DividedJob DenseStages(int num_stages, int layers_of_each, int num_microbatches,
-                       const std::string& strategy = "zero3", int ranks = 2);
+                       const std::string& strategy = "zero3", int ranks = 2, int num_chunks = 1);
 
 // Embedding and layer 0; layer 1 and head.
 std::vector<Stage> TwoStages();

@@ -13,10 +13,7 @@ namespace tandem::schedules {
 namespace {
 
 DividedJob Job(int num_stages, int num_chunks, int num_microbatches) {
-  const Outline outline = SmallDecoder(num_stages * num_chunks);
-  BuildOptions options = OptionsFor(outline, "zero3", num_microbatches, 2);
-  options.num_validation_microbatches = 3;
-  return {outline, ByLayers(outline, num_stages * num_chunks), options, num_stages};
+  return DenseStages(num_stages, 1, num_microbatches, "zero3", /*ranks=*/2, num_chunks);
 }
 
 // "F0.1 B1.0": forward of chunk 0 for microbatch 1, backward of chunk 1 for microbatch 0; "r" and "s" before
