@@ -24,12 +24,11 @@
 #include "controller/rpc/server.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
-#include "platform/end_signals.h"
 #include "platform/failpoint.h"
 #include "platform/lock_cycles.h"
 #include "platform/log.h"
+#include "platform/program_start.h"
 #include "platform/signal_name.h"
-#include "platform/standard_descriptors.h"
 #include "proto/reasons.h"
 
 namespace {

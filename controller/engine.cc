@@ -270,7 +270,7 @@ void Engine::SetRoom(const absl::Status& room) {
 }
 
 // Makes what was decided durable, or undoes it where there is no room for it.
-absl::Status Engine::Keep(Consequences& out) {
+absl::Status Engine::CommitOrUndo(Consequences& out) {
   const bool had_room = StoreRoom().ok();
   const absl::Status kept = out.events.empty() ? absl::OkStatus() : Commit(out.events);
   // Where a small commit finds room, most may find none; and while nothing is committed, nothing says so.
@@ -322,17 +322,17 @@ void Engine::Refuse(const absl::Status& status, Consequences& out) {
         }
         continue;
       }
-      answer.reply = {.status = absl::ResourceExhaustedError(absl::StrCat(
-                          "the controller could not store it, and has not taken it: ", status.message(),
-                          "; make room on that file system and try again"))};
+      answer.reply = {.status = absl::ResourceExhaustedError(
+                          absl::StrCat("the controller could not store the request, which has no effect: ",
+                                       status.message(), "; make room on that file system and try again"))};
     } else if (std::holds_alternative<CheckpointNoticed>(input)) {
-      Hold({std::move(answer.decided.input), std::exchange(answer.decided.done, nullptr)});
+      HoldUntilRoom({std::move(answer.decided.input), std::exchange(answer.decided.done, nullptr)});
     }
   }
   outbox_.not_stored(std::exchange(out.events, {}));
 }
 
-void Engine::Hold(Decided noticed) {
+void Engine::HoldUntilRoom(Decided noticed) {
   const auto& in = std::get<CheckpointNoticed>(noticed.input);
   std::map<NoticeKey, Decided>& held = held_[in.worker];
   held.insert_or_assign({in.notice.number(), KeyOf(in.notice.id())}, std::move(noticed));
@@ -412,17 +412,17 @@ void Engine::Process(std::vector<Item> batch) {
   }
   absl::Status status = out.failed;
   if (status.ok()) {
-    status = Keep(out);
+    status = CommitOrUndo(out);
   }
   NoteStandstill(began);
   if (!status.ok()) {
     Halt(status, std::move(out));
     return;
   }
-  LetOut(std::move(out));
+  Publish(std::move(out));
 }
 
-void Engine::LetOut(Consequences consequences) {
+void Engine::Publish(Consequences consequences) {
   std::vector<Answer>& answers = consequences.answers;
   for (const auto& [index, worker] : consequences.hellos) {
     v1::Assignments wanted = AssignmentsFor(state_, worker);

@@ -21,11 +21,12 @@
 namespace tandem::controller {
 
 // The one writer: takes inputs in order, a batch at a time; decides; commits the batch in one transaction;
-// and only then lets out what follows from it: replies, assignments, values, news of events. Thread-safe.
+// and only then publishes what follows from it: replies, assignments, values, events. Thread-safe.
 //
 // An input is judged as of the time at which it was posted, when all that was posted before it was known and
-// nothing after it: a worker that returned while a commit took a minute was never away for a minute. What
-// cannot be posted while the engine stands still does not count as silence (State.awake_since).
+// nothing after it: a worker that returned while a commit took a minute was never away for a minute. Time in
+// which nothing could be posted, because the engine stood still, does not count as silence
+// (State.awake_since).
 class Engine {
  public:
   struct Reply {
@@ -81,10 +82,10 @@ class Engine {
   void Get(std::string worker, v1::KvGet get, std::function<void(const absl::Status&)> done)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Runs `look` on the writer's thread, on a state that is durable. False where the engine has stopped.
+  // Runs `look` on the writer's thread, on a durable state. Returns false if the engine has stopped.
   bool Query(std::function<void(const State&)> look) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Query, and waits for it.
+  // Does the same, and waits for it.
   bool Look(const std::function<void(const State&)>& look) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -138,12 +139,12 @@ class Engine {
   absl::Status SetKey(const std::string& worker, const v1::KvSet& set);
   absl::Status GetKey(const std::string& worker, const v1::KvGet& get);
   absl::Status Commit(const std::vector<v1::Event>& events);
-  absl::Status Keep(Consequences& out) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CommitOrUndo(Consequences& out) ABSL_LOCKS_EXCLUDED(mu_);
   void SetRoom(const absl::Status& room) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Undo(const std::vector<v1::Event>& events);
   void Refuse(const absl::Status& status, Consequences& out);
-  void Hold(Decided noticed);
-  void LetOut(Consequences consequences);
+  void HoldUntilRoom(Decided noticed);
+  void Publish(Consequences consequences);
   void Halt(const absl::Status& status, Consequences consequences);
   void PushAssignments();
 

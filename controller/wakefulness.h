@@ -9,14 +9,16 @@
 
 namespace tandem::controller {
 
-// Since when this process has run without standing still. One that was stopped (SIGSTOP, a suspended machine,
-// a virtual machine that is moved) has heard nothing meanwhile, so the silence of others counts only from
-// then on. It stood still where none of its threads did anything for longer than `pause`. Thread-safe.
+// Knows since when this process has run without standing still. A process that was stopped (SIGSTOP, a
+// suspended machine, a virtual machine that is moved) has heard nothing meanwhile, so the silence of others
+// counts only from then on. It stood still if none of its threads called Touch for longer than `pause`.
+// Thread-safe.
 class Wakefulness {
  public:
   Wakefulness(absl::Time now, absl::Duration pause) : pause_(pause), last_(now), since_(now) {}
 
-  // A thread does something at `now`; since when none has stood still. Call more often than once a `pause`.
+  // Notes that a thread does something at `now`, and returns since when the process has not stood still. Call
+  // it more often than once per `pause`.
   absl::Time Touch(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (now - last_ > pause_) {

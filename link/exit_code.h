@@ -8,7 +8,7 @@ namespace tandem::link {
 enum class ExitCode {
   kDone = 0,          // all steps done and Finished sent
   kUserError = 64,    // the job cannot run as it was asked for: the message says what to change
-  kPreempted = 75,    // stopped for somebody else, after its checkpoint: run it again
+  kPreempted = 75,    // stopped to make room, after its checkpoint: run it again
   kPeerLost = 80,     // a communication error: another rank is gone, the cause lies there
   kStopped = 81,      // the daemon asked, or the daemon is gone
   kFenced = 82,       // no controller heard of for too long, or a newer attempt is running

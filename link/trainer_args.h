@@ -10,6 +10,9 @@
 
 namespace tandem::link {
 
+// A worker daemon and a trainer share: TrainerArgs (its command line), Channel (messages both ways),
+// SharedPage (what the daemon reads without a message) and ExitCode (what the trainer's exit means).
+
 // The command line of a trainer, which only the worker daemon writes:
 //   tandem-trainer --control-fd N --page-fd M --parent-pid P
 struct TrainerArgs {

@@ -9,19 +9,19 @@
 
 namespace tandem::platform {
 
-// The text of a file of /proc or of a control group, whose size the kernel does not tell. Empty where it
-// cannot be read.
+// Reads a file of /proc or of a control group, whose size the kernel does not report. Empty if it cannot be
+// read.
 std::string ReadKernelFile(const std::string& path);
 
-// The number behind `name` in such a file of lines "NAME NUMBER", as memory.events is. None: it has no such
-// line.
+// Reads the number after `name` in such a file of lines "NAME NUMBER", such as memory.events. nullopt if it
+// has no such line.
 std::optional<int64_t> ReadCounter(const std::string& path, absl::string_view name);
 
-// The control group (v2) of this process, "/a/b" below what is mounted; empty where it is in none.
+// The control group (v2) of this process, "/a/b" below the mount point; empty if it is in none.
 std::string OwnGroup(const std::string& root = "");
 
-// What the control groups (v1 and v2) of this process and all above them leave it, as a container or a unit
-// of systemd is limited. `root` is put before /proc and /sys, for tests.
+// What the control groups (v1 and v2) of this process, and those above them, allow it, for example in a
+// container. `root` is put before /proc and /sys, for tests.
 struct GroupLimits {
   double processors = 0;     // a quota, such as 2.5; 0: none
   int64_t memory_bytes = 0;  // 0: none
@@ -38,9 +38,8 @@ int64_t MemoryBytes();
 // most what the control groups' limits leave beside what their processes hold.
 int64_t AvailableMemoryBytes(const std::string& root = "");
 
-// How many processes of this one's control group the kernel has killed because there was no memory left, in
-// the group or on the machine; where there is no such group, how many of the machine. 0 where it does not
-// say.
+// How many processes of this process's control group the kernel has killed for lack of memory, in the group
+// or on the machine; without such a group, how many of the machine. 0 if the kernel does not report it.
 int64_t OutOfMemoryKills(const std::string& root = "");
 
 }  // namespace tandem::platform

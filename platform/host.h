@@ -7,16 +7,16 @@
 
 namespace tandem::platform {
 
-// The name of this machine, as it calls itself; "localhost" where it has no name.
+// The name of this machine; "localhost" if it has none.
 std::string HostName();
 
 // True if `address`, "unix:/path" or "host:port", leads to this machine and no other machine reaches it.
 bool IsLocalAddress(std::string_view address);
 
-// Lets this process have as many file descriptors as the machine allows it; the log says where that fails.
+// Raises the limit of file descriptors of this process as far as the machine allows. Logs a failure.
 void RaiseDescriptorLimit();
 
-// How many it may have.
+// How many descriptors this process may have.
 uint64_t DescriptorLimit();
 
 }  // namespace tandem::platform

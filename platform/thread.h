@@ -8,8 +8,8 @@
 
 namespace tandem::platform {
 
-// A thread that runs `work`, for the caller to join or detach. Where the machine has none left, as a limit of
-// processes has it, std::thread throws; this is an error, with what to do.
+// Starts a thread that runs `work`, for the caller to join or detach. If the machine allows no more threads,
+// std::thread would throw; this returns an error that says what to do.
 absl::StatusOr<std::thread> StartThread(std::function<void()> work);
 
 }  // namespace tandem::platform

@@ -7,10 +7,9 @@
 
 namespace tandem::platform {
 
-// Whether a process listens at the unix socket `path` now: one whose queue of connections is full does. False
-// where there is no such socket, where nobody has it open any more, and where `path` is too long for one.
-// Unavailable where that cannot be told: this user may not connect to it, or has no descriptor left; the
-// error is "Permission denied". Never waits.
+// Whether a process listens at the unix socket `path` now, even if its queue of connections is full. False if
+// there is no such socket, if no process has it open any more, or if `path` is too long for one. Unavailable
+// if this user may not connect to it ("Permission denied") or has no descriptor left. Never waits.
 absl::StatusOr<bool> IsListening(const std::string& path);
 
 }  // namespace tandem::platform

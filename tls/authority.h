@@ -24,13 +24,13 @@ struct CertificateRequest {
   absl::Time not_after;
 };
 
-// A certificate authority for small clusters: P-256 keys, SHA-256, a random serial number for each. Those who
-// have an authority of their own do without it. Pure, but for OpenSSL's random numbers.
+// Makes a certificate authority for small clusters that have no other: P-256 keys, SHA-256, random serial
+// numbers. Pure, except for OpenSSL's random numbers.
 absl::StatusOr<Credential> MakeAuthority(const std::string& common_name, absl::Time not_before,
                                          absl::Time not_after);
 
-// A certificate by `authority`: for clients where it has a URI, for servers where it has hosts. It ends with
-// the authority's at the latest.
+// Issues a certificate signed by `authority`: for clients if the request has a URI, for servers if it has
+// hosts. It expires no later than the authority's.
 absl::StatusOr<Credential> Issue(const Credential& authority, const CertificateRequest& request);
 
 }  // namespace tandem::tls

@@ -1,16 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tls/fingerprints.h"
 
 struct x509_st;
 
 namespace tandem::tls {
+
+// The SHA-256 of a certificate, 64 lower-case hex digits, and those of its twins. An ECDSA signature (r, s)
+// is valid as (r, n - s) too, n being the order of the curve: a client can rewrite its certificate so that
+// its authority still seems to have signed it. A list that names one of them means all of them.
+//
+// Nothing else of a certificate can be rewritten: OpenSSL encodes what is around the signed part anew before
+// it takes the digest, and RSA and EdDSA signatures have one valid form. The curve is that of the authority's
+// key, which the certificate does not hold: there is a twin for each curve of OpenSSL that the signature
+// fits.
+//
+// The first is its own. Shared, because each call has a copy.
+using Fingerprints = std::shared_ptr<const std::vector<std::string>>;
+
+// `certificate` stays the caller's.
+Fingerprints FingerprintsOf(x509_st* certificate);
 
 // What a certificate says, for decisions and for messages. Names come escaped: plain ASCII, one line.
 struct Certificate {
@@ -19,7 +34,7 @@ struct Certificate {
   absl::Time not_before;
   absl::Time not_after;
   Fingerprints fingerprints;
-  bool for_servers = false;  // its extended key usage, where it has one, allows it
+  bool for_servers = false;  // its extended key usage, if it has one, allows it
   bool for_clients = false;
   std::vector<std::string> uris = {};   // of its alternative names, as they stand there
   std::vector<std::string> hosts = {};  // its DNS names and IP addresses
@@ -28,10 +43,10 @@ struct Certificate {
 // `certificate` stays the caller's.
 Certificate Describe(x509_st* certificate);
 
-// The first certificate of a PEM text. InvalidArgument where there is none.
+// The first certificate of a PEM text. InvalidArgument if there is none.
 absl::StatusOr<Certificate> DescribePem(const std::string& pem);
 
-// What OpenSSL has last complained of in this thread; "no reason given" where it has not. Clears its queue.
+// Takes the last error of OpenSSL in this thread, and clears its queue; "no reason given" if there is none.
 std::string OpenSslReason();
 
 }  // namespace tandem::tls

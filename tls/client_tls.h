@@ -10,14 +10,14 @@
 
 namespace tandem::tls {
 
-// What a daemon that dials again and again shows the other side: its files are read at each use, so that new
-// ones are taken without a restart. Thread-safe.
+// The credentials of a daemon that dials: its files are read at each use, so that new files are used without
+// a restart. Thread-safe.
 class ClientTls {
  public:
   // Errors are those of ReadTlsFiles, or say that the certificate is not one for clients.
   static absl::StatusOr<std::unique_ptr<ClientTls>> Open(const TlsFiles& files);
 
-  // What the files hold now; where they cannot be used, what they held before, and the log says why.
+  // Returns what the files hold now or, if they cannot be used, what they held before; the log then says why.
   TlsTexts Current() ABSL_LOCKS_EXCLUDED(mu_);
   const TlsFiles& files() const { return files_; }
 

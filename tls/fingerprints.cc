@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tls/fingerprints.h"
-
 #include <openssl/bn.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "tls/certificate.h"
 #include "tls/openssl_handles.h"
 
 namespace tandem::tls {

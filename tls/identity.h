@@ -14,7 +14,7 @@ namespace tandem::tls {
 // its loopback port; no certificate gives it.
 enum class Role { kUser, kWorker, kAdmin, kLocal };
 
-// Who is at the other end of a connection.
+// The identity at the other end of a connection.
 struct Identity {
   Role role = Role::kUser;
   std::string name;
@@ -35,15 +35,15 @@ bool IsGoodName(Role role, std::string_view name);
 // "spiffe://tandem.local/user/alice".
 std::string UriOf(const Identity& identity, std::string_view domain);
 
-// Of "user/alice"; nullopt: it is not of that form, or names nobody who has a certificate.
+// Reads "user/alice"; nullopt if it has another form, or names an identity without certificates.
 std::optional<Identity> ParseIdentity(std::string_view text);
 
-// The one of a certificate's URIs that names somebody of `domain`; others are not looked at. Unauthenticated
-// where there is none, two, or one that is not of the form above: the sentence says what is there and what
-// is expected.
+// Finds the one of a certificate's URIs that names an identity of `domain`; ignores the others.
+// Unauthenticated if there is none, if there are two, or if it has another form than that above: the sentence
+// says what was found and what is expected.
 absl::StatusOr<Identity> IdentityOf(const std::vector<std::string>& uris, std::string_view domain);
 
-// Whether this one may be the worker `id`: a worker of that name or of a pool that has it, or kLocal.
+// Whether an identity may be the worker `id`: a worker of that name, a pool that includes it, or kLocal.
 bool MayBeWorker(const Identity& identity, std::string_view id);
 
 }  // namespace tandem::tls

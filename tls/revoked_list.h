@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tls/fingerprints.h"
+#include "tls/certificate.h"
 #include "tls/identity.h"
 
 namespace tandem::tls {
 
-// Whom a server believes no more although their certificates are good: a text with a line for each,
+// The identities and certificates that a server refuses although their certificates are valid: a text with a
+// line for each,
 //
 //   # the laptop that was stolen
 //   user/bob
@@ -23,7 +24,7 @@ namespace tandem::tls {
 // its twins (fingerprints.h), so that its owner can have another.
 class RevokedList {
  public:
-  // `file` is for messages: InvalidArgument with the first line that is none of these.
+  // `file` is for messages. InvalidArgument, with the first line that has none of these forms.
   static absl::StatusOr<RevokedList> Parse(std::string_view text, const std::string& file);
 
   // Whether it has the identity, or any of the fingerprints; `fingerprints` may be null.

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "tls/fingerprints.h"
+#include "tls/certificate.h"
 #include "tls/identity.h"
 #include "tls/revoked_list.h"
 #include "tls/tls_files.h"
@@ -27,7 +27,7 @@ struct Peer {
   absl::Time not_after;
 };
 
-// What a server shows its clients, and which of them it believes. gRPC speaks the TLS and reads the server's
+// The credentials of a server, and its check of those of clients. gRPC speaks the TLS and reads the server's
 // certificate, key and authorities from files; a file that is empty, or a key of another certificate, would
 // end it. So it reads a folder of the server's own, which gets the user's files only after they have been
 // checked, all three at once. Thread-safe; of the two Refresh functions each has a thread of its own, so that
@@ -62,11 +62,11 @@ class ServerTls {
   absl::Status RefreshRevoked() ABSL_LOCKS_EXCLUDED(mu_);
 
   // The client whose certificate (PEM) an authority of folder() has signed. Unauthenticated, with a sentence
-  // for the client, where the certificate is not one for clients, has no identity of the domain, or is
-  // revoked. Does not look at its dates: a connection outlives them.
+  // for the client, if the certificate is not one for clients, has no identity of the domain, or is revoked.
+  // Ignores its dates, which a connection may outlive.
   absl::StatusOr<Peer> WhoIs(const std::string& certificate) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Revoked names and certificates. Another pointer whenever the list was read again.
+  // The revoked names and certificates. The pointer changes whenever the list is read again.
   std::shared_ptr<const RevokedList> revoked() const ABSL_LOCKS_EXCLUDED(mu_);
   // When its own certificate expires.
   absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -76,7 +76,7 @@ class ServerTls {
   struct Watched {
     std::vector<std::string> files;
     std::string stamp = {};   // of what is used
-    std::string seen = {};    // of what is there, where it is another
+    std::string seen = {};    // of what is there, if that differs
     bool pending = false;     // those of `stamp` could not be taken yet
     std::string logged = {};  // why
   };
@@ -102,7 +102,7 @@ class ServerTls {
   mutable absl::Mutex mu_;
   std::shared_ptr<const RevokedList> revoked_ ABSL_GUARDED_BY(mu_);
   absl::Time not_after_ ABSL_GUARDED_BY(mu_);
-  // By certificate: each call of a client asks, and reading one takes a while.
+  // By certificate: each call of a client needs its identity, and reading a certificate takes a while.
   mutable std::map<std::string, absl::StatusOr<Peer>> peers_ ABSL_GUARDED_BY(mu_);
 };
 

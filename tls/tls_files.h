@@ -10,14 +10,18 @@
 
 namespace tandem::tls {
 
-// Files that say who one is, and whom one believes; PEM. All are given, or none: no TLS.
+// TlsFiles are read and checked into TlsTexts; ServerTls and ClientTls keep them up to date for gRPC. Of a
+// peer, a Certificate gives the Identity (role and name) and the Fingerprints, by which a RevokedList refuses
+// it. authority.h makes certificates for clusters without an authority of their own (`tandem certs`).
+
+// The PEM files by which a process identifies itself and its peers. Either all are given or none: no TLS.
 struct TlsFiles {
-  std::string ca;           // certificates of those who sign the other side's
-  std::string certificate;  // one's own, then those that lead to its CA, if there are any between
-  std::string key;          // of the first of them
+  std::string ca;           // certificates of the authorities of the other side
+  std::string certificate;  // of this process, then any between it and its CA
+  std::string key;          // of the first certificate
   // The name that the controller's certificate must have; empty: the host that is dialled. Servers ignore it.
   std::string server_name;
-  // For a server, and optional: the file of a RevokedList.
+  // The file of a RevokedList; optional, and only for servers.
   std::string revoked;
 
   bool given() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
@@ -27,7 +31,7 @@ struct TlsFiles {
 // The largest PEM file that is read.
 inline constexpr int64_t kMostPemBytes = 1 << 20;
 
-// What is in them.
+// What the files hold.
 struct TlsTexts {
   std::string ca;
   std::string certificate;
@@ -35,10 +39,10 @@ struct TlsTexts {
   Certificate own;
 };
 
-// InvalidArgument, in one line, where some of the three are named and not all.
+// InvalidArgument, in one line, if some but not all of the three are named.
 absl::Status CheckNamed(const TlsFiles& files);
 
-// What gave each of the three, for messages.
+// The flag or field that named each of the three, for messages.
 struct TlsFileSources {
   std::string ca = "--tls-ca";
   std::string certificate = "--tls-cert";
@@ -50,11 +54,11 @@ struct TlsFileSources {
 // never hold anything of a key.
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFileSources& sources = {});
 
-// "expired on 2026-01-31T00:00:00+00:00", "is not valid before ..."; empty: it is valid.
+// "expired on 2026-01-31T00:00:00+00:00", "is not valid before ..."; empty if it is valid.
 std::string WhyNotValid(const Certificate& certificate, absl::Time now);
 
-// ReadTlsFiles, and an error where the certificate is not valid at `now`: of a daemon that is about to use
-// it.
+// ReadTlsFiles for a daemon that uses the files at once: also an error if the certificate is not valid at
+// `now`.
 absl::StatusOr<TlsTexts> ReadValidTlsFiles(const TlsFiles& files, absl::Time now);
 
 }  // namespace tandem::tls

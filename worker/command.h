@@ -12,9 +12,9 @@
 
 namespace tandem::worker {
 
-// What the shell does for the core, in this order. Nothing of it blocks the core: answers come as inputs.
+// What the core has the shell do, in this order. No command blocks the core: answers come as inputs.
 
-struct SendToController {  // lost where the stream just broke; the next inventory says it again
+struct SendToController {  // lost if the stream has just broken; the next inventory repeats it
   v1::WorkerMessage message;
 };
 struct DropSession {  // close the stream and dial again
@@ -62,7 +62,7 @@ struct ExitProcess {
 using Command = std::variant<SendToController, DropSession, Check, RecordRanks, RecordMetrics, Spawn,
                              SendToRank, Kill, RecordEnd, Forget, RenewDeadline, StartUpload, ExitProcess>;
 
-// What has changed, where the shell logs it or keeps something beside the state.
+// A change that the shell logs, or for which it keeps something beside the state.
 
 struct Welcomed {
   int64_t term = 0;

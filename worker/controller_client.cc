@@ -29,7 +29,7 @@ constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
 // Each try is a line of two logs; a controller whose certificates are mended is found again well before it
 // gives the worker's jobs up.
 constexpr absl::Duration kLongestOfRefused = absl::Seconds(5);
-constexpr absl::Duration kTellAway = absl::Seconds(2);  // then twice as long, and so on
+constexpr absl::Duration kLogAway = absl::Seconds(2);  // then twice as long, and so on
 constexpr absl::Duration kLongestDial = absl::Seconds(20);
 
 // A connection of its own, dialled at the first call. It is not used again once it broke: gRPC would time its
@@ -326,12 +326,12 @@ std::shared_ptr<ControllerClient::Session> ControllerClient::OpenSession(Away& a
     platform::Log(platform::LogLevel::kWarning,
                   "cannot say at which address other workers reach this one; name it with --data-address",
                   {{"error", std::string(data_address.status().message())}});
-  } else if (platform::SteadyClock().Now() - away.since >= away.tell_after) {
+  } else if (platform::SteadyClock().Now() - away.since >= away.log_after) {
     platform::Log(platform::LogLevel::kWarning, "the controller cannot be reached; retrying",
                   {{"address", address_.target},
-                   {"for", absl::FormatDuration(away.tell_after)},
+                   {"for", absl::FormatDuration(away.log_after)},
                    {"error", status.error_message()}});
-    away.tell_after = away.tell_after * 2;
+    away.log_after = away.log_after * 2;
   }
   return nullptr;
 }
@@ -354,7 +354,7 @@ grpc::Status ControllerClient::ReadSession(Session& session) {
 
 void ControllerClient::RunSessions() {
   Backoff backoff(random_);
-  Away away{.since = platform::SteadyClock().Now(), .tell_after = kTellAway};
+  Away away{.since = platform::SteadyClock().Now(), .log_after = kLogAway};
   while (!stopping()) {
     std::shared_ptr<Session> session = OpenSession(away);
     if (session == nullptr) {
@@ -366,7 +366,7 @@ void ControllerClient::RunSessions() {
     const absl::Time begin = platform::SteadyClock().Now();
     const grpc::Status status = ReadSession(*session);
     session.reset();
-    away = {.since = platform::SteadyClock().Now(), .tell_after = kTellAway};
+    away = {.since = platform::SteadyClock().Now(), .log_after = kLogAway};
     // A controller that answers at once that it will not have this worker is no reason to hurry.
     if (away.since - begin > kLongestBackoff) {
       backoff.Reset();

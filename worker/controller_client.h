@@ -39,9 +39,9 @@ struct ControllerAddress {
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };
 
-// The streams to the controller: dials, dials again with jittered back-off (200 ms at first, 2 s at most, 30
-// s where the controller does not believe this worker's certificate, and from the first again after a session
-// that lasted), carries messages, decides nothing. Thread-safe.
+// Keeps the streams to the controller. It dials again with jittered back-off: 200 ms at first, at most 2 s,
+// or 30 s if the controller refuses this worker's certificate; a session that lasted resets it. It carries
+// messages and decides nothing. Thread-safe.
 class ControllerClient {
  public:
   using Sink = std::function<void(Input)>;
@@ -51,18 +51,18 @@ class ControllerClient {
                    Sink sink);
   ~ControllerClient();
 
-  // On the session's stream that Connected last named; dropped where it is gone.
+  // Sends on the stream that Connected last named; drops the message if that is gone.
   void Send(v1::WorkerMessage message) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Closes the session's stream; dials again later.
   void Drop() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The controller reads what was sent, if that takes no longer than `limit`; then no more streams.
+  // Waits, at most for `limit`, until the controller has read what was sent; then opens no more streams.
   void Stop(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For what is large: on the session's connection its bytes would hold heartbeats up where the link is slow,
-  // and the controller would take this worker for lost. Reports go there too.
-  // Another one after it broke, so ask for it at each use.
+  // The connection for large data and reports: on the session's connection they would delay heartbeats if the
+  // link is slow, and the controller would take this worker for lost. It is replaced after it broke, so ask
+  // for it at each use.
   std::shared_ptr<grpc::Channel> bulk_channel() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -71,16 +71,16 @@ class ControllerClient {
   // How long no controller has answered, and when the log says so next.
   struct Away {
     absl::Time since;
-    absl::Duration tell_after;
+    absl::Duration log_after;
   };
 
-  // Null: none was opened, and the log may say why; or stopping.
+  // Null if no session was opened (the log may say why), or when stopping.
   std::shared_ptr<Session> OpenSession(Away& away) ABSL_LOCKS_EXCLUDED(mu_);
-  // Hands the sink what comes until the session ends.
+  // Gives the sink what arrives until the session ends.
   grpc::Status ReadSession(Session& session) ABSL_LOCKS_EXCLUDED(mu_);
   void RunSessions() ABSL_LOCKS_EXCLUDED(mu_);
   void RunReports() ABSL_LOCKS_EXCLUDED(mu_);
-  // false: stopping.
+  // Returns false when stopping.
   bool Pause(absl::Duration pause) ABSL_LOCKS_EXCLUDED(mu_);
   bool stopping() const ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -311,7 +311,7 @@ void Daemon::WriteRanks(const RecordRanks& command) {
   if (const absl::Status written = records_.WriteRanks(command.attempt, record); !written.ok()) {
     const absl::string_view remedy = platform::RemedyOf(written);
     recorded.problem =
-        absl::StrCat(written.message(), "; ", remedy.empty() ? "mend that file system" : remedy);
+        absl::StrCat(written.message(), "; ", remedy.empty() ? "repair that file system" : remedy);
     recorded.reason = absl::IsOutOfRange(written) ? proto::reason::kWorkerLimits
                                                   : proto::reason::kWorkerDisk;  // of open files
   }

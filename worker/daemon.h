@@ -33,12 +33,23 @@ struct DaemonConfig {
   Settings settings;  // without incarnation, which the daemon draws
   std::string state_folder;
   std::string trainer;                         // path of the program
-  std::optional<RunAs> run_as = std::nullopt;  // whose processes ranks are; none: this process's
+  std::optional<RunAs> run_as = std::nullopt;  // the user that ranks run as; none: that of this process
   ReportLimits report_limits;
   std::shared_ptr<RankGroups> rank_groups = nullptr;  // null: ranks are in this process's control group
 };
 
-// The worker daemon: takes one input after the other to the core and does what it says, with processes, files
+// A daemon is a pure core in a shell. The core: Step (step.h) takes an Input (input.h), changes WorkerState
+// (state.h), and returns Commands (command.h). The shell is Daemon, which owns
+//
+//   ControllerClient   the streams to the controller
+//   Launcher           the trainers, through Spawner and RankGroups
+//   CheckThreads       checks of a job's files and paths
+//   Records            what must survive the daemon's death
+//   ReportQueue, LogUploads, ProfileUploads   data that bypasses the core
+//
+// An attempt passes: assignment, Check, RecordRanks, Spawn, RankExited, RecordEnd, Forget.
+
+// The worker daemon: gives the core one input after the other, and does what it answers with processes, files
 // and streams. One thread runs it; the inputs come from others.
 class Daemon {
  public:
@@ -50,11 +61,11 @@ class Daemon {
                                                       platform::Files& files);
   ~Daemon();
 
-  // Until AskShutdown, when no rank is left, or until the controller refuses this worker for good
+  // Runs until no rank is left after AskShutdown, or until the controller refuses this worker for good
   // (FailedPreconditionError).
   absl::Status Run();
 
-  // Any thread. ShutdownAsked says what `drain` is.
+  // Asks the daemon to end, from any thread. `drain` is that of ShutdownAsked.
   void AskShutdown(absl::Duration drain) { inputs_.Put(ShutdownAsked{drain}); }
 
  private:

@@ -9,8 +9,8 @@
 
 namespace tandem::worker {
 
-// The GPUs of this machine, as slots: index (in the order of the PCI bus), name, uuid and memory. None where
-// there is no nvidia-smi. An error where it cannot say, naming the reason: a driver that is broken.
+// The GPUs of this machine, as slots: index (in the order of the PCI bus), name, uuid and memory. Empty if
+// there is no nvidia-smi. An error with the reason if it fails, for example because a driver is broken.
 absl::StatusOr<std::vector<v1::Slot>> FindGpus();
 
 // Reads what `nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits` prints.
@@ -23,12 +23,12 @@ std::vector<v1::Slot> ReadMigs(const std::string& text);
 
 // Those of the machine's GPUs, or of their parts behind them, that this process may use, numbered from 0 as
 // CUDA numbers them for it. `visible` is the value of CUDA_VISIBLE_DEVICES (numbers, or UUIDs that may be
-// cut), by which Slurm and Kubernetes hand out GPUs; null where it is not set: all. An error for what is no
-// GPU of this machine, where CUDA would silently leave out it and all that follow, and for a part beside
-// anything else, because CUDA gives a process one part and nothing more.
+// cut), by which Slurm and Kubernetes hand out GPUs; null if it is not set: all. An error for an entry that
+// is no GPU of this machine, because CUDA would silently leave out that entry and all later ones, and for a
+// part beside anything else, because CUDA gives a process only one part.
 absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& gpus, const char* visible);
 
-// The GPUs that a worker offers, and otherwise why it offers none of those that there are.
+// The GPUs that a worker offers, or why it offers none although there are some.
 struct OfferedGpus {
   std::vector<v1::Slot> slots;
   std::string unused;  // empty: it offers some, or there are none

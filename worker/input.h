@@ -14,7 +14,7 @@
 
 namespace tandem::worker {
 
-// Everything that can happen to the daemon. The shell makes them; Step says what follows.
+// Everything that can happen to the daemon. The shell makes the inputs; Step decides what follows.
 
 struct Connected {           // a stream to a controller is open
   std::string data_address;  // at which ranks on other workers reach the ranks of this one
@@ -24,8 +24,8 @@ struct FromController {
   v1::ControllerMessage message;
 };
 
-// What comes of the command Check, which may hang with a file system for as long as that does: before each
-// path that is looked at, and after the last.
+// What the command Check reports before it looks at each path, and after the last one. It may hang for as
+// long as a file system does.
 struct LookingAt {
   AttemptKey attempt;
   std::string what;  // "data.train /mnt/corpus"; empty: all have answered

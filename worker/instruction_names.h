@@ -20,7 +20,7 @@ class InstructionNames {
   // As the program prints it: "forward layers.0.mlp mb 2". Requires 0 <= index < size().
   std::string Text(int64_t index) const;
 
-  // "forward of microbatch 2"; its Text where it is not of one.
+  // "forward of microbatch 2"; its Text if it is not of one.
   std::string Phrase(int64_t index) const;
 
  private:

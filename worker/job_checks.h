@@ -16,12 +16,12 @@
 
 namespace tandem::worker {
 
-// What the daemon asks of other parts about a job before it runs it. Both are called from several threads at
-// once, and may be at work when the daemon is gone.
+// What the daemon asks other parts about a job before it runs it. Both functions are called from several
+// threads at once, and may still run when the daemon is gone.
 struct JobChecks {
-  // What is wrong with the files that it needs, one line each; empty: nothing.
+  // Returns what is wrong with the files that the job needs, one line each; empty if nothing is.
   std::function<std::string(const v1::JobSpec& resolved, const jobspec::BeforePath& before)> check_files;
-  // The instructions of its program, for messages; empty where they are not known.
+  // Returns the instructions of its program, for messages; empty if they are not known.
   std::function<InstructionNames(const v1::JobSpec& resolved)> name_program;
 };
 
@@ -38,14 +38,14 @@ class CheckThreads {
   using Sink = std::function<void(Input)>;
 
   CheckThreads(const JobChecks& checks, const platform::Clock& clock, Sink sink);
-  // Waits for no check; those at work say nothing any more, and use the clock no more.
+  // Waits for no check. Checks in progress send nothing more, and do not use the clock any more.
   ~CheckThreads();
   CheckThreads(const CheckThreads&) = delete;
   CheckThreads& operator=(const CheckThreads&) = delete;
 
   void Start(const v1::Assignment& assignment);
 
-  // A check that still waits for a thread is not wanted any more.
+  // Drops a check that still waits for a thread.
   void Drop(const AttemptKey& attempt);
 
  private:

@@ -25,14 +25,15 @@ namespace tandem::worker {
 // The program for ranks on GPUs, which lies beside the one for the CPU.
 std::string CudaTrainer(const std::string& trainer);
 
-// The trainers of this worker: starts them, speaks with them, looks at their pages, sees them end.
+// Starts the trainers of this worker, exchanges messages with them, samples their pages and notices their
+// ends.
 //
 // Two threads a rank: one reads and waits for the exit (so everything that a rank said comes before its
 // exit), one writes (so a trainer that does not read holds up no other). Thread-safe.
 class Launcher {
  public:
   // Gets RankSpawned (with the process, for the record), SpawnFailed, FromRank, RankExited. Called from the
-  // ranks' threads, and SpawnFailed from Spawn where there is no thread for the rank.
+  // ranks' threads, and with SpawnFailed from Spawn if there is no thread for the rank.
   using Sink = std::function<void(Input)>;
   // Steps that a rank has recorded, in order, before its RankExited.
   using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;
@@ -50,15 +51,15 @@ class Launcher {
   void Spawn(const RankKey& key, const v1::Start& start, const std::string& log_file)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Lets go of the ranks of an attempt that has ended.
+  // Forgets the ranks of an attempt that has ended.
   void Remove(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // To a rank that is gone: nothing happens.
+  // Does nothing if the rank is gone.
   void Send(const RankKey& key, v1::ToTrainer message) ABSL_LOCKS_EXCLUDED(mu_);
   void Kill(const RankKey& key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Every page, of later ranks too: `after` from now trainers give up waiting for a controller. Infinite:
-  // never.
+  // Sets, in every page and in those of later ranks, that trainers stop waiting for a controller `after` from
+  // now. Infinite: never.
   void SetOrphanDeadline(absl::Duration after) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<std::pair<RankKey, PageSample>> Sample() const ABSL_LOCKS_EXCLUDED(mu_);

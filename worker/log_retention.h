@@ -14,10 +14,10 @@ namespace tandem::worker {
 // Below its state directory a worker keeps a folder for each attempt: KIND/JOB/attempt-N.
 std::string AttemptPath(const AttemptKey& attempt);  // "JOB/attempt-N"
 
-// The attempts that have a folder below `root`; none where that is not there.
+// The attempts that have a folder below `root`; empty if that does not exist.
 absl::StatusOr<std::set<AttemptKey>> ListAttempts(platform::Files& files, const std::string& root);
 
-// Removes the attempt's folder below `root`, and the job's where it was the last.
+// Removes the attempt's folder below `root`, and the job's folder if that was its last one.
 absl::Status RemoveAttempt(platform::Files& files, const std::string& root, const AttemptKey& attempt);
 
 // What is kept of the logs of attempts that have ended.

@@ -26,7 +26,7 @@ class LogUploads {
   struct Sources {
     std::function<std::string(const RankKey&)> log_file;
     std::function<bool(const AttemptKey&)> is_live;  // more may be written
-    std::string kept;                                // which logs are there at all, for messages
+    std::string kept;                                // which logs are kept, for messages
   };
 
   // `channel` gives the connection for an upload that begins.
@@ -35,16 +35,16 @@ class LogUploads {
   // Cancels uploads in progress.
   ~LogUploads() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The tail that was asked for, and with `follow` what comes, until the attempt ends or the controller ends
-  // the stream (an empty chunk a second finds that out while nothing is written). A log that cannot be read
-  // gives one chunk with the error.
+  // Sends the tail that was asked for, and with `follow` what is written later, until the attempt ends or the
+  // controller ends the stream (an empty chunk per second notices that while nothing is written). For a log
+  // that cannot be read it sends one chunk with the error.
   void Start(const v1::UploadRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Upload;
 
   void Run(Upload& upload, const v1::UploadRequest& request, bool too_many);
-  // false: it is being broken off.
+  // Returns false if the upload is being cancelled.
   bool Pause() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<std::shared_ptr<grpc::Channel>()> channel_;

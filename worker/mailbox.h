@@ -19,7 +19,7 @@ namespace tandem::worker {
 template <typename Item>
 class Mailbox {
  public:
-  // After Close nothing is taken any more.
+  // Adds an item. Does nothing after Close.
   void Put(Item item) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (closed_) {
@@ -29,7 +29,7 @@ class Mailbox {
     changed_.NotifyOne();
   }
 
-  // The oldest item; nullopt: none came within `limit` (infinite: never), or the box is closed and empty.
+  // Takes the oldest item; nullopt if none came within `limit`, or if the box is closed and empty.
   std::optional<Item> Take(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     changed_.AwaitFor(mu_, limit,

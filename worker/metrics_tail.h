@@ -25,12 +25,12 @@ struct MetricsPlace {
   int64_t last_step = 0;  // of the job
 };
 
-// The report, without norms, that a line says; none where it is no such line.
+// Reads the report, without norms, of one line; nullopt if it is not a line of such a file.
 std::optional<v1::StepReport> ReportOfLine(std::string_view line);
 
-// Those of the attempt's steps in the last kMostTailBytes of the file, in its order. Empty where the
-// directory is not that job's any more (its `.owner`), or nothing can be read. The file system may never
-// answer.
+// Reads the reports of the attempt's steps in the last kMostTailBytes of the file, in its order. Empty if the
+// directory no longer belongs to the job (its `.owner`), or if nothing can be read. May hang if the file
+// system does.
 std::vector<v1::StepReport> ReadMetricsTail(platform::Files& files, const std::string& job,
                                             const MetricsPlace& place);
 

@@ -13,8 +13,8 @@
 
 namespace tandem::worker {
 
-// Tells a process that the kernel killed because there was no memory left from one that somebody killed: both
-// die of SIGKILL, and only the kernel's count of such kills says which it was. Thread-safe.
+// Distinguishes a process that the kernel killed for lack of memory from one that a user or program killed:
+// both die of SIGKILL, and only the kernel's count of its own kills differs. Thread-safe.
 class OutOfMemoryWatch {
  public:
   // `kills`: the count; `memory_bytes`: how much there is for all ranks.
@@ -34,7 +34,7 @@ class OutOfMemoryWatch {
   // Of a process that has just died of SIGKILL and held at most so much: "out of memory: ...", or "" if the
   // kernel has killed nothing of this worker in the last seconds.
   std::string WhyKilled(int64_t held_bytes) const ABSL_LOCKS_EXCLUDED(mu_);
-  // The same of one that is known to be.
+  // The same text for a process that is known to have been killed by the kernel.
   std::string TextOf(int64_t held_bytes) const;
 
  private:

@@ -12,24 +12,25 @@
 
 namespace tandem::worker {
 
-// A process by what no other process of this boot shares: a pid alone is given again.
+// Identifies a process among all of this boot: a pid alone is used again.
 struct ProcessId {
   pid_t pid = 0;
   uint64_t start_time = 0;  // clock ticks after the boot
   bool operator==(const ProcessId&) const = default;
 };
 
-// NotFoundError where there is no such process (a zombie is none); another where it cannot be looked at.
+// NotFoundError if there is no such process (a zombie is not one); another error if it cannot be inspected.
 absl::StatusOr<ProcessId> Identify(pid_t pid);
 
-// Whether a signal (SIGSTOP, SIGTSTP) or a debugger holds the process; false where there is none.
+// Whether a signal (SIGSTOP, SIGTSTP) or a debugger has stopped the process; false if there is no such
+// process.
 bool IsStopped(pid_t pid);
 
 // Whether the process has ended, or is about to: nothing that it is sent reaches it any more.
 bool IsDying(pid_t pid);
 
 // Kills the process and its group, if it still is that process, and waits until it is gone.
-// DeadlineExceededError where it is not within `limit`; another error where it cannot be looked at.
+// DeadlineExceededError if that takes longer than `limit`; another error if the process cannot be inspected.
 absl::Status KillLeftover(const ProcessId& process, absl::Duration limit);
 
 // The id of this boot of the machine.

@@ -27,8 +27,8 @@ class ProfileUploads {
   ProfileUploads();
   ~ProfileUploads() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sends steps until that request's last; an error instead where the rank ends before it, or a step is too
-  // large to be sent. An empty chunk first, and one a second, find out whether anybody reads still.
+  // Sends steps until the request's last one, or an error if the rank ends before it or a step is too large.
+  // An empty chunk at first, and one per second, notice when the reader has gone.
   void Start(const std::shared_ptr<grpc::Channel>& channel, const v1::UploadRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 

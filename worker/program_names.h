@@ -7,8 +7,8 @@
 namespace tandem::worker {
 
 // The instructions of all programs of the job, in the order of StagePrograms::All(), which the shared page's
-// instruction counts through: to say where a rank was when it died. Empty where the programs cannot be worked
-// out from the spec; the cause then has the bare index.
+// instruction counts through: to say where a rank was when it died. Empty if the programs cannot be derived
+// from the spec; the cause then has the bare index.
 InstructionNames NameProgram(const v1::JobSpec& resolved);
 
 }  // namespace tandem::worker

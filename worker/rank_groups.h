@@ -27,7 +27,7 @@ class RankGroup {
 
   // How many of its processes the kernel has killed because there was no memory left.
   int64_t OutOfMemoryKills() const;
-  int64_t PeakBytes() const;  // that they held together; 0: the kernel does not say
+  int64_t PeakBytes() const;  // held by all its processes together; 0: unknown
 
  private:
   RankGroups& groups_;
@@ -35,8 +35,8 @@ class RankGroup {
   const platform::Descriptor processes_;
 };
 
-// A control group (v2) for each rank, so that one that finds no memory takes neither the others nor the
-// daemon along, even where the group of them all has memory.oom.group, as Kubernetes sets it:
+// A control group (v2) for each rank, so that a rank that runs out of memory takes neither the others nor the
+// daemon along, even if their common group has memory.oom.group, as Kubernetes sets it:
 //
 //   GROUP/worker    the daemon: a group whose children have controllers has no process of its own
 //   GROUP/ranks     memory.max is that of GROUP without what the daemon needs, so that ranks reach it first
@@ -45,12 +45,13 @@ class RankGroup {
 // Thread-safe.
 class RankGroups {
  public:
-  // Moves this process, and those that started it, to GROUP/worker. Null where the group was not given to
-  // this process (a unit of systemd has Delegate=; a container has groups of its own), where others run in
-  // it, or where it may not do that: then nothing is changed. `root` is put before /proc and /sys, for tests.
+  // Moves this process, and those that started it, to GROUP/worker. Null, and nothing is changed, if this
+  // process was not given its group (a unit of systemd has Delegate=; a container has groups of its own), if
+  // other processes run in it, or if this process may not do that. `root` is put before /proc and /sys, for
+  // tests.
   static std::unique_ptr<RankGroups> Make(const std::string& root = "");
 
-  // Outlived by this object. Null, and logged once, where none can be made.
+  // Makes a group, which this object outlives. Null if that fails, which is logged once.
   std::unique_ptr<RankGroup> MakeGroup() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -167,7 +167,7 @@ class Reconciler {
     return attempt.looking_at.empty()
                ? absl::StrCat("no look at the job's paths could begin within ", limit,
                               ": those at other jobs' paths hang on worker ", state_.settings.worker_id,
-                              ", whose log names them; mend that file system there, then submit again")
+                              ", whose log names them; repair that file system there, then submit again")
                : absl::StrCat(attempt.looking_at, " does not answer on worker ", state_.settings.worker_id,
                               " (waited ", limit,
                               "): mend or unmount that file system there, or use another path");

@@ -32,23 +32,24 @@ struct RanksRecord {
 // Not thread-safe; LogFile and log_limits are.
 class Records {
  public:
-  // Takes the folder (creates it). FailedPreconditionError, naming the pid, where another daemon has it.
+  // Takes the folder (creates it). FailedPreconditionError, with the pid, if another daemon has it.
   static absl::StatusOr<Records> Open(platform::Files& files, const std::string& folder,
                                       const LogLimits& log_limits = {});
   Records(Records&& other) noexcept;
   ~Records();
 
-  // Creates the folder of their logs too.
+  // Writes the record, and creates the folder of the logs.
   absl::Status WriteRanks(const AttemptKey& attempt, const RanksRecord& record);
   absl::Status WriteEnd(const v1::AttemptStatus& status);
-  // The end is acknowledged: its record goes, and of the logs that are not needed any more the oldest.
+  // Removes the record of an end that was acknowledged, and the oldest of the logs that are not needed any
+  // more.
   absl::Status Forget(const AttemptKey& attempt);
 
   // At start: kills what an earlier daemon left running, and returns all ends that are not acknowledged.
   // Attempts that ran then ended with it: cause WorkerLost; that end is written too.
   absl::StatusOr<std::vector<v1::AttemptStatus>> Recover(const std::string& worker_id, absl::Time now);
 
-  // Where the attempts of which there are records wrote their metrics, rank 0 of which was here.
+  // Where the recorded attempts that had their rank 0 here wrote their metrics.
   absl::StatusOr<std::map<AttemptKey, MetricsPlace>> MetricsPlaces() const;
 
   std::string LogFile(const RankKey& rank) const;

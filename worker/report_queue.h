@@ -45,7 +45,7 @@ class ReportBuffer {
   // The stream is a new one: everything not acknowledged is sent again, the table too.
   void Restart();
 
-  // Nothing is waiting to be sent or acknowledged.
+  // Whether nothing waits to be sent or acknowledged.
   bool empty() const { return entries_.empty() && unacked_through_ == 0 && !HasNews(); }
   size_t bytes() const { return entries_.bytes(); }
   int64_t dropped_norms() const { return entries_.dropped_norms(); }
@@ -75,8 +75,8 @@ class ReportBuffer {
   uint64_t unacked_through_ = 0;  // the last batch sent and not acknowledged; 0: none
 };
 
-// The reports of all attempts on their way from the trainers to the controller, past the state machine.
-// Thread-safe.
+// The reports of all attempts on their way from the trainers to the controller; they bypass the state
+// machine. Thread-safe.
 class ReportQueue {
  public:
   ReportQueue(const platform::Clock& clock, ReportLimits limits) : clock_(clock), limits_(limits) {}
@@ -89,20 +89,20 @@ class ReportQueue {
   // step. What it has not acknowledged ten minutes later is dropped, and logged.
   void AddRecovered(const AttemptKey& attempt, std::vector<v1::StepReport> reports) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // No more reports will come: send what is there without waiting for more.
+  // Notes that no more reports will come, so that the rest is sent without waiting.
   void Ended(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
   // The controller has forgotten the attempt; its buffer goes when acknowledged, or a minute later.
   void Forget(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For the one thread that sends. Blocks until a batch is due, nullopt once Wake was called.
+  // For the one thread that sends. Blocks until a batch is due; nullopt once Wake was called.
   std::optional<v1::ReportBatch> Next() ABSL_LOCKS_EXCLUDED(mu_);
   void Wake() ABSL_LOCKS_EXCLUDED(mu_);
   // A new stream: everything unacknowledged again. Undoes Wake.
   void Restart() ABSL_LOCKS_EXCLUDED(mu_);
   void Acked(const v1::ReportAck& ack) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until everything is acknowledged; false: not within `limit`.
+  // Waits until everything is acknowledged; false if that takes longer than `limit`.
   bool WaitUntilEmpty(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -146,7 +146,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
     return absl::Status(
         log.status().code(),
         absl::StrCat(log.status().message(), "; ", of_folder ? "its log lies in the worker's --state: " : "",
-                     remedy.empty() ? "mend that file system" : remedy));
+                     remedy.empty() ? "repair that file system" : remedy));
   }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {

@@ -21,8 +21,8 @@ struct RunAs {
   std::vector<gid_t> groups;  // all of them
 };
 
-// By name. NotFound where there is no such user; PermissionDenied where it is another one and this process is
-// not root's: only root may become somebody else. One line with the flag.
+// Finds a user by name. NotFound if there is none; PermissionDenied if it is another user than this process's
+// and this process is not root's, because only root may change its user. Errors are one line with the flag.
 absl::StatusOr<RunAs> FindUser(const std::string& name);
 
 struct SpawnRequest {
@@ -47,9 +47,9 @@ class Spawner {
 
   // Blocks until the program runs (exec succeeded) or cannot. It leads its own process group, inherits
   // nothing but standard input (/dev/null), output, error and the two descriptors, and dies with this
-  // process. Where there is no memory left, the kernel kills it before this process (oom_score_adj). Its
-  // working directory is /, since the daemon's may be removed while the daemon runs, and libraries fail
-  // without one; whatever paths a job has are absolute.
+  // process. If memory runs out, the kernel kills it before this process (oom_score_adj). Its working
+  // directory is /, since the daemon's may be removed while the daemon runs, and libraries fail without one;
+  // whatever paths a job has are absolute.
   absl::StatusOr<SpawnedProcess> Spawn(const SpawnRequest& request);
 
  private:

@@ -55,7 +55,7 @@ struct RankState {
   bool stop_sent = false;           // the daemon asked it to stop
   bool kill_sent = false;           // the daemon sent SIGKILL
   absl::Time kill_at = absl::InfiniteFuture();
-  std::optional<v1::Cause> cause;  // once gone; none where it finished and exited with 0
+  std::optional<v1::Cause> cause;  // once gone; none if it finished and exited with 0
   PageSample sample;
   absl::Time sampled_at = absl::InfinitePast();  // the first look at this step
   absl::Time progressed_at =
@@ -63,7 +63,7 @@ struct RankState {
   double step_seconds = 0;   // between the last two samples in which the step rose
 };
 
-// The daemon wants the local ranks of an attempt gone.
+// The daemon is ending the local ranks of an attempt.
 struct Stop {
   std::string reason;    // CamelCase, of the ranks' causes: "Cancelled"
   absl::Time begin;      // when the ranks are asked
@@ -80,7 +80,7 @@ struct AttemptState {
   Preparation preparation = Preparation::kNew;
   std::string looking_at;  // while it is checked: the path; empty: none yet, or none any more
   absl::Time check_by = absl::InfiniteFuture();  // when that path counts as one that hangs
-  InstructionNames program;                      // empty where it could not be worked out
+  InstructionNames program;                      // empty if it could not be worked out
   std::optional<v1::Cause> refused;
   std::map<int, RankState> ranks;  // by rank
   std::optional<Stop> stop;
@@ -150,17 +150,17 @@ struct WorkerState {
   bool exit_sent = false;
 };
 
-// Asked to end, and waiting for the jobs that have ranks here to save and end.
+// Whether the daemon was asked to end and waits for the jobs with ranks here to save and end.
 bool IsDraining(const WorkerState& state, absl::Time now);
 
-// Null where it is not live.
+// Null if it is not live.
 AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);
 RankState* FindRank(WorkerState& state, const RankKey& key);
 
-// One rank has been asked that all save a checkpoint and end; they agree on the step.
+// Whether one rank was told that all ranks save a checkpoint and end; the ranks agree on the step.
 bool StopsAfterCheckpoint(const AttemptState& attempt);
 
-// What the controller hears at `now`.
+// What the controller is sent at `now`.
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, absl::Time now);
 
 v1::CheckpointNotice MessageOf(const Notice& notice);

@@ -11,7 +11,7 @@
 
 namespace tandem::worker {
 
-// Between Stop and SIGKILL, where the assignment does not say.
+// The time between Stop and SIGKILL if the assignment does not give one.
 inline constexpr absl::Duration kDefaultGrace = absl::Milliseconds(500);
 // How long to wait after a rank lost a peer. If the peer runs on this worker, its death is seen within this
 // time, so that the stop is not reported as its cause.

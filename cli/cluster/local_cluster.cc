@@ -12,8 +12,8 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "cli/terminal/display_text.h"
-#include "cli/terminal/workers_text.h"
 #include "platform/clock.h"
+#include "platform/counted_text.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
 #include "platform/unix_socket.h"
@@ -186,6 +186,17 @@ void LocalCluster::Stop(absl::Duration grace) {
       daemons_[0].Signal(SIGKILL);
     }
   }
+}
+
+std::string WorkersText(int workers, int cpu_slots, int gpus) {
+  const std::string some = platform::CountedText(workers, "worker");
+  const std::string cpu = platform::CountedText(cpu_slots, "CPU slot");
+  const std::string gpu = platform::CountedText(gpus, "GPU slot");
+  if (workers == 1) {
+    return absl::StrCat(some, " with ", gpus > 0 ? absl::StrCat(gpu, " and ") : "", cpu);
+  }
+  return absl::StrCat(some, " with ", cpu, " each",
+                      gpus > 0 ? absl::StrCat(", and ", gpu, " that they share") : "");
 }
 
 }  // namespace tandem::cli

@@ -39,7 +39,12 @@ class Parser : public CommandTree {
     app().fallthrough();  // what is here may also follow the command
     AddLocal();
     AddJobs();
-    AddHistory();
+    AddGet();
+    AddDescribe();
+    AddOutput();
+    AddProfile();
+    AddReports();
+    AddFollow();
     AddExport();
     AddFiles();
     AddService();
@@ -191,15 +196,6 @@ class Parser : public CommandTree {
         ->add_option("--tokenizer", options->tokenizer,
                      "Folder of the tokenizer's files (default: those that the job started from)")
         ->type_name("FOLDER");
-  }
-
-  void AddHistory() {
-    AddGet();
-    AddDescribe();
-    AddOutput();
-    AddProfile();
-    AddReports();
-    AddFollow();
   }
 
   void AddGet() {

@@ -12,7 +12,6 @@
 #include "cli/terminal/error.h"
 #include "cli/terminal/interrupts.h"
 #include "cli/terminal/number_text.h"
-#include "cli/terminal/workers_text.h"
 #include "cli/watch/follow.h"
 #include "platform/clock.h"
 #include "platform/counted_text.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "platform/standard_descriptors.h"
+#include "platform/program_start.h"
 
 namespace tandem::cli {
 namespace {

@@ -13,6 +13,17 @@
 
 namespace tandem::controller {
 
+// The core of the controller: pure functions over State (state.h), which has the jobs as they are stored and
+// the workers as they were observed. In the order of a call:
+//
+//   Observe   records what a worker reported (observe.cc)
+//   Decide    derives events (decide.cc, with notices.h, checkpoint_request.h, causes.h and placement.h)
+//   Apply     makes one event true (apply.cc)
+//   Step      does all three until nothing more follows
+//
+// AssignmentsFor (assignments.h) and ProgressOf (progress.h) read a state. The engine (controller/engine.h)
+// calls Step, commits the events, and then publishes what follows.
+
 // A job that a user sent; spec and resolved spec have been validated.
 struct Submit {
   std::string id;  // for the new job

@@ -57,7 +57,7 @@ class JobTable {
     Index(entry);
   }
 
-  // Does nothing where there is no such job.
+  // Does nothing if there is no such job.
   void Remove(const std::string& id);
 
   void RemoveEnded();

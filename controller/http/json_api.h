@@ -17,17 +17,17 @@
 namespace tandem::controller {
 
 // Calls of the users' service over HTTP: /api/METHOD?FIELD=VALUE&... asks what the call of that name asks,
-// with its limits and pages, and answers its message as protobuf's JSON. A repeated field may stand several
-// times. Errors are those of json_answer.h. Norms have five significant digits here.
+// with its limits and pages, and answers its message as protobuf's JSON. A repeated field may be given
+// several times. Errors are those of json_answer.h. Norms have five significant digits here.
 //
 // Calls that only read are GETs. Calls that change something are POSTs with a session of sign_ins.h, as
-// "Authorization: Bearer SESSION": they are its caller's, with his rights, limits and lines in the audit log.
-// A browser sends such a header only where the page's own script says so, never by itself for another site,
-// so another site can call nothing in its user's name. POST /api/Profile records steps and answers a trace in
-// Chrome's format. Thread-safe.
+// "Authorization: Bearer SESSION": such a call has the rights, the limits and the audit lines of the
+// session's caller. A browser sends such a header only if the page's own script sets it, never by itself for
+// another site, so another site can call nothing in its user's name. POST /api/Profile records steps and
+// answers a trace in Chrome's format. Thread-safe.
 class JsonApi {
  public:
-  // Says of a call that it is the page's, of a session (empty: none), from a browser.
+  // Marks a call as one that the page makes for a session (empty: none), from a browser.
   using Mark =
       std::function<void(const std::string& session, const std::string& browser, grpc::ClientContext&)>;
 
@@ -38,7 +38,8 @@ class JsonApi {
   // `method` is what follows /api/; `session`: of the request, or empty.
   HttpAnswer Answer(const std::string& method, const HttpRequest& request, const std::string& session);
 
-  // Whether the controller decides, within two seconds: 200 or 503, and a line. For probes.
+  // Answers a probe: 200 if the controller decides something within two seconds, otherwise 503, with a line
+  // of text.
   HttpAnswer Health() ABSL_LOCKS_EXCLUDED(health_mu_);
 
  private:
@@ -48,7 +49,7 @@ class JsonApi {
   const Mark mark_;
   std::atomic<int> in_progress_ = 0;
   std::atomic<int> profiles_in_progress_ = 0;
-  absl::Mutex health_mu_;  // held while one asks
+  absl::Mutex health_mu_;  // held while one thread asks
   HttpAnswer health_ ABSL_GUARDED_BY(health_mu_);
   absl::Time health_at_ ABSL_GUARDED_BY(health_mu_) = absl::InfinitePast();
 };

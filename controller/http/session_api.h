@@ -11,9 +11,9 @@
 
 namespace tandem::controller {
 
-// How a browser signs in to the page and out of it. Secrets come in the header "Authorization: Bearer SECRET"
-// alone, never in a URL, and over loopback alone, since the page speaks plain HTTP. Both calls are lines of
-// the audit log. Thread-safe.
+// Signs browsers in to the page and out of it. Secrets are accepted only in the header "Authorization: Bearer
+// SECRET", never in a URL, and only over loopback, because the page speaks plain HTTP. The audit log has a
+// line for each call. Thread-safe.
 class SessionApi {
  public:
   // Both outlive it.
@@ -24,17 +24,17 @@ class SessionApi {
   // POST /api/SignOut with a session, which ends.
   HttpAnswer SignOut(const HttpRequest& request);
 
-  // The session that the request carries; empty: it has none. What only reads needs none, so there a header
-  // of another scheme is not ours (a proxy's, which has let somebody in). PermissionDenied where a session
-  // came from another machine: it has been read on the way, and ends. Unauthenticated where what changes
-  // something carries something else. A refusal is a line of the audit log.
+  // Returns the session that the request carries, or "" if it has none. A request that only reads needs none,
+  // so a header of another scheme is ignored there: it is for a proxy. PermissionDenied if a session comes
+  // from another machine; it was readable on the way, and is ended. Unauthenticated if a request that changes
+  // something carries no session. The audit log has a line for each refusal.
   absl::StatusOr<std::string> SessionOf(const HttpRequest& request);
 
-  // 32 hexadecimal digits; empty: there is no Authorization header. PermissionDenied where they came from
-  // another machine, Unauthenticated where the header holds something else.
+  // Returns 32 hexadecimal digits, or "" if there is no Authorization header. PermissionDenied if they come
+  // from another machine, Unauthenticated if the header holds something else.
   static absl::StatusOr<std::string> SecretOf(const HttpRequest& request);
 
-  // The audit line of a call that the page refuses without asking the service.
+  // Writes the audit line of a call that the page refuses without asking the service.
   void Refused(const HttpRequest& request, const absl::Status& why) { Write(std::nullopt, request, why); }
 
  private:

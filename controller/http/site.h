@@ -12,14 +12,19 @@
 
 namespace tandem::controller {
 
-// What is found at the controller's HTTP address: /metrics and /healthz; with the page also / and /api, where
-// everybody who reaches it reads, and signed-in users change what they may. Thread-safe.
+// HttpServer reads a request and passes it to Site, which answers metrics and the page itself, signs in and
+// out through SessionApi, and passes /api to JsonApi, which calls the users' gRPC service within this
+// process.
+
+// Serves the controller's HTTP address: /metrics and /healthz; with the page also / and /api, which every
+// client of the address may read, and through which signed-in users change what their role allows.
+// Thread-safe.
 class Site {
  public:
   struct Options {
     bool page = true;
-    // Only requests to a name of this machine are for the page: a name that a stranger's web site has pointed
-    // here (DNS rebinding) is refused.
+    // Refuse requests for the page under names that are not this machine's: another web site may have pointed
+    // its own name here (DNS rebinding).
     bool local_names_only = true;
   };
   Site(const Options& options, std::shared_ptr<const prometheus::Collectable> metrics,
@@ -36,7 +41,7 @@ class Site {
   SessionApi sessions_;
 };
 
-// The page: one file, which asks for nothing but /api.
+// The page: one file, which requests only /api.
 extern const char kPageHtml[];
 
 }  // namespace tandem::controller

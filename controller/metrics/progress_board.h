@@ -15,17 +15,18 @@
 namespace tandem::controller {
 
 // The progress of every job that has ranks, as of the last look at the state, for readers that do not wait
-// for the engine. Thread-safe.
+// for the engine. Like every gauge it shows only the moment: what happens between two looks is in events.
+// Thread-safe.
 class ProgressBoard {
  public:
   explicit ProgressBoard(const platform::Clock& clock) : clock_(clock) {}
 
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As of now: what was seen has aged since the look. None for a job that has no ranks.
+  // The progress as of now: it has aged since the look. nullopt for a job without ranks.
   std::optional<v1::Progress> Find(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sets job.progress where there is one, and names the job that a queued one waits behind.
+  // Sets job.progress if there is one, and names the job that a queued one waits behind.
   void Fill(v1::Job& job) const;
 
  private:

@@ -17,7 +17,7 @@
 
 namespace tandem::controller {
 
-// Who may call a method, by role; tls::Role::kLocal may call all of them.
+// The roles that may call a method; tls::Role::kLocal may call all methods.
 struct MethodRule {
   bool user = false;  // and admins, always
   bool worker = false;
@@ -25,10 +25,10 @@ struct MethodRule {
   bool audited = false;  // every call is a line of the audit log; of others only those that were refused are
 };
 
-// By its full name, "tandem.v1.Jobs.Cancel". Null: nobody may call it.
+// Finds the rule of a method by its full name, "tandem.v1.Jobs.Cancel"; null if no role may call it.
 const MethodRule* RuleOf(std::string_view method);
 
-// Who may do what. Thread-safe.
+// Decides whether a caller may make a call. Thread-safe.
 class Access {
  public:
   // Calls of one user or admin: that many a second in the long run, ten times as many at once.
@@ -44,18 +44,18 @@ class Access {
         connections_(connections),
         rate_(kCallsPerSecond, 10 * kCallsPerSecond, clock) {}
 
-  // Asked first by every method of our services. Who calls; or Unauthenticated where the certificate was
-  // revoked, or the session on the page has ended, PermissionDenied where the role may not, ResourceExhausted
-  // where it calls too often or has too many connections, InvalidArgument where the request is out of bounds
-  // (request_limits.h; null: it is not there yet): one line with the caller, the call, what is allowed, and
-  // what to do.
+  // Returns the caller; every method of our services calls this first. Unauthenticated if the caller's
+  // certificate was revoked or its session on the page has ended, PermissionDenied if its role may not call
+  // the method, ResourceExhausted if it calls too often or has too many connections, InvalidArgument if the
+  // request is out of bounds (request_limits.h; null: not read yet). Errors are one line: the caller, the
+  // call, what is allowed, and what to do.
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, std::string_view method,
                                const google::protobuf::Message* request);
 
-  // For methods with `owners_job`: PermissionDenied where the job is another's.
-  // Whose jobs a caller's are: by name and role, so that an admin's certificate of a user's name, or a user's
-  // of the name "local", owns nothing of the other's.
+  // The owner that a caller's jobs have. It includes the role, so that an admin of a user's name, or a user
+  // of the name "local", owns no job of the other.
   static std::string OwnerOf(const tls::Identity& identity);
+  // For methods with `owners_job`: PermissionDenied if the job has another owner.
   static absl::Status CheckOwner(const Caller& caller, std::string_view method, const v1::Job& job);
 
  private:

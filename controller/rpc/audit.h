@@ -14,7 +14,7 @@
 
 namespace tandem::controller {
 
-// What somebody did, or was refused.
+// A call that was made, or refused.
 struct AuditLine {
   std::string who;   // "user/alice", or "unknown"
   std::string from;  // address
@@ -23,8 +23,8 @@ struct AuditLine {
   absl::Status result;
 };
 
-// The audit log: lines of our log. Of refusals of one caller no more than these are written, and a line says
-// how many were left out before it, so that nobody fills the disk with them. Thread-safe.
+// The audit log: lines of the process's log. Refusals of one caller are limited to these rates, and a line
+// says how many were left out before it, so that no caller fills the disk. Thread-safe.
 class AuditLog {
  public:
   static constexpr double kRefusalsPerSecond = 1;
@@ -37,12 +37,12 @@ class AuditLog {
 
  private:
   RateLimit rate_;
-  std::atomic<int64_t> left_out_ = 0;  // of everybody, since the last that was written
+  std::atomic<int64_t> left_out_ = 0;  // refusals of all callers, since the last line
 };
 
-// Writes a line for every call that changes something or reads what is its owner's (MethodRule::audited), and
-// for every call that was refused to who made it. Nothing of a request but the job that it names is in it.
-// `callers` and `log` outlive the server. Register it last: it records the status that leaves.
+// Writes a line for every call that changes something or reads what only its owner may (MethodRule::audited),
+// and for every refused call. Of the request, a line has only the job's name. `callers` and `log` outlive the
+// server. Register it last: it records the status that leaves.
 std::unique_ptr<InterceptorFactory> AuditCalls(const Callers& callers, AuditLog& log);
 
 }  // namespace tandem::controller

@@ -22,17 +22,18 @@ class Callers {
   // `sign_ins` outlives it.
   Callers(platform::Random& random, const SignIns& sign_ins);
 
-  // Before the first call: whose certificates are believed.
+  // Sets whose certificates are believed. Call it before the first call arrives.
   void Believe(std::shared_ptr<const tls::ServerTls> tls) { tls_ = std::move(tls); }
 
-  // Whose call this is: the connection's, or, of the page's calls, the session's. Without a session those are
-  // a user's whose name no certificate can have, so no job is its. Unauthenticated, for the caller, where its
-  // certificate was revoked, or the session has ended.
+  // Returns the caller of a call: that of its connection or, for calls of the page, that of its session.
+  // Calls of the page without a session have a user whose name no certificate can have, so that it owns no
+  // job. Unauthenticated, in a sentence for the caller, if its certificate was revoked or its session has
+  // ended.
   absl::StatusOr<Caller> Of(const grpc::ServerContextBase& context) const;
 
-  // Makes a call over a channel within this process, which has no connection to be known by, the page's: it
-  // carries a secret that nobody else has. `session`: of SignIns, 32 hexadecimal digits, or empty;
-  // `browser`: its address, "127.0.0.1:53122".
+  // Marks a call over a channel within this process as the page's. Such a call has no connection by which it
+  // could be identified, so it carries a secret that only this process has. `session`: of SignIns, 32
+  // hexadecimal digits, or empty; `browser`: its address, "127.0.0.1:53122".
   void MarkAsPage(const std::string& session, const std::string& browser, grpc::ClientContext& context) const;
 
  private:
@@ -40,11 +41,11 @@ class Callers {
 
   const SignIns& sign_ins_;
   const std::string page_secret_;
-  std::shared_ptr<const tls::ServerTls> tls_;  // null: no connection has one
+  std::shared_ptr<const tls::ServerTls> tls_;  // null: without TLS
 };
 
-// "10.0.0.3:40112" of grpc::ServerContext::peer(), "ipv4:10.0.0.3:40112"; "unix" where it has no address of a
-// network.
+// "10.0.0.3:40112" of grpc::ServerContext::peer(), "ipv4:10.0.0.3:40112"; "unix" if it has no network
+// address.
 std::string AddressOfPeer(const std::string& peer);
 
 }  // namespace tandem::controller

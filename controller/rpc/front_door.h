@@ -25,12 +25,12 @@ class FrontDoor {
  public:
   struct Options {
     std::vector<std::string> listen;
-    std::string flag = "--listen";  // that says so
+    std::string flag = "--listen";  // that names them
     std::shared_ptr<const tls::ServerTls> tls =
         nullptr;  // which has published its files; null: none is spoken
     Admits admits = {};
-    // What it may hold of its connections and their messages; beyond that gRPC ends streams of any of them.
-    // 0: as much as they send.
+    // The most bytes that its connections and their messages may hold; beyond it gRPC ends some of their
+    // streams. 0: no limit.
     size_t most_bytes = 0;
   };
 
@@ -48,7 +48,7 @@ class FrontDoor {
     server_->Shutdown(deadline);
   }
 
-  // With the real port where 0 was asked for.
+  // With the real port if 0 was asked for.
   const std::vector<std::string>& addresses() const { return addresses_; }
   // After Start.
   grpc::Server& server() { return *server_; }

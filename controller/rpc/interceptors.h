@@ -33,8 +33,8 @@ inline std::unique_ptr<InterceptorFactory> InterceptWith(
   return factory;
 }
 
-// The method that a call names, "/tandem.v1.Jobs/Submit"; null where this program has none of that name. The
-// health service of gRPC has no descriptor.
+// The method that a call names, "/tandem.v1.Jobs/Submit"; null if this program has no such method. The health
+// service of gRPC has no descriptor.
 inline const google::protobuf::MethodDescriptor* FindMethod(const std::string& path) {
   return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
       absl::StrReplaceAll(path.substr(std::min<size_t>(1, path.size())), {{"/", "."}}));
@@ -42,8 +42,8 @@ inline const google::protobuf::MethodDescriptor* FindMethod(const std::string& p
 
 // Answers a call whose request is not the message that its method takes (cut off, of another type, invalid
 // UTF-8) with INVALID_ARGUMENT and the type's name; gRPC 1.51 would answer UNIMPLEMENTED, without a word, as
-// if the method did not exist. Register it before whatever counts statuses. Only the requests of methods
-// that take one: in a stream of requests gRPC does not distinguish a malformed one from the end.
+// if the method did not exist. Register it before interceptors that count statuses. It looks only at methods
+// that take one request: in a stream of requests gRPC does not distinguish a malformed one from the end.
 std::unique_ptr<InterceptorFactory> RefuseMalformedRequests();
 
 // Counts every RPC, begun and ended, in `metrics`, and times it by `clock`. Both outlive the server.

@@ -12,7 +12,7 @@
 namespace tandem::controller {
 
 // One page of what the List methods of Jobs show. A page ends where a message would become too large for
-// clients; then its token says where the next one begins. InvalidArgument where a request is out of bounds.
+// clients; then its token says where the next one begins. InvalidArgument if a request is out of bounds.
 
 absl::Status ListJobs(const v1::ListJobsRequest& request, Store& store, History& history,
                       const ProgressBoard& progress, v1::ListJobsResponse& response);

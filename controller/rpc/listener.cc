@@ -112,10 +112,11 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const Wanted& wanted) {
   struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode)) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "cannot listen on ", address, ": it is there and is no socket; give another ", wanted.flag));
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot listen on ", address, ": the file exists and is not a socket; choose another ",
+                       wanted.flag));
     }
-    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address, wanted.flag));
+    TANDEM_RETURN_IF_ERROR(CheckNotInUse(address, wanted.flag));
     unlink(path.c_str());
   }
   const int fd = Listen(reinterpret_cast<const sockaddr*>(&name), sizeof(name), 0, false);
@@ -198,7 +199,7 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const Wanted& wanted, int& port) {
 
 }  // namespace
 
-absl::Status CheckNobodyListens(const std::string& address, const std::string& flag) {
+absl::Status CheckNotInUse(const std::string& address, const std::string& flag) {
   if (!absl::StartsWith(address, "unix:")) {
     return absl::OkStatus();
   }

@@ -18,26 +18,26 @@
 
 namespace tandem::controller {
 
-// Unavailable, in one line that names `flag`, where a process listens at the unix socket "unix:/path". OK for
-// a "host:port", at which Listener::Open finds out.
-absl::Status CheckNobodyListens(const std::string& address, const std::string& flag = "--listen");
+// Unavailable, in one line that names `flag`, if a process already listens at the unix socket "unix:/path".
+// OK for a "host:port", which Listener::Open checks.
+absl::Status CheckNotInUse(const std::string& address, const std::string& flag = "--listen");
 
-// A listening socket whose connections somebody else serves. gRPC's own listener never accepts again once an
+// A listening socket that hands its connections to a server. gRPC's own listener never accepts again once an
 // accept has failed for want of descriptors (CVE-2023-4785); this one closes new connections while four
 // fifths of the limit are in use, so those that are open, the store and the metrics keep what they need, and
 // takes them again as soon as there is room. The first of them is logged, then one line in ten seconds.
 class Listener {
  public:
-  // Binds "host:port" (port 0: any) or "unix:/path", where a socket at which nobody listens is replaced. A
+  // Binds "host:port" (port 0: any) or "unix:/path", replacing a socket file at which no process listens. A
   // name whose addresses are all loopback, though it does not mean loopback everywhere ("localhost" does), is
   // this machine's own as Debian's installer writes it (127.0.1.1): then every address, because other
   // machines know it by another one. One line on errors, which names `flag`.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address,
                                                         const std::string& flag = "--listen");
-  // Accepts no more; removes the socket of a path, if it is there still.
+  // Stops accepting, and removes the socket file if it is still this one.
   ~Listener();
 
-  // The address with the port that it has.
+  // The address, with the real port if 0 was asked for.
   const std::string& address() const { return address_; }
 
   // From now on connections are given to `accepted`, which owns the descriptor; from a thread of this object.

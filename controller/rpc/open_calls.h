@@ -15,8 +15,8 @@
 
 namespace tandem::controller {
 
-// How many calls everybody has open, streams among them: what one user may hold of the controller's memory is
-// bounded by it (Access::kMostOpenCalls). Thread-safe.
+// Counts the open calls of each caller, streams included. This bounds the memory that one user's calls may
+// hold (Access::kMostOpenCalls). Thread-safe.
 class OpenCalls {
  public:
   void Add(const tls::Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
@@ -25,7 +25,7 @@ class OpenCalls {
 
  private:
   mutable absl::Mutex mu_;
-  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);  // by tls::ToText; none is 0
+  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);  // by tls::ToText; never 0
 };
 
 // Counts all calls in `open`, from before their handlers are asked until they are done. Those of gRPC's own

@@ -26,7 +26,7 @@ namespace tandem::controller {
 // client's address. Two connections of one client to two of our ports may have the same address; the counts
 // are right then too, and what ends one ends both.
 //
-// A connection without a call has a stranger at its other end: it may be in the middle of its handshake.
+// A connection that has made no call yet is a stranger's: it may be in the middle of its handshake.
 // Thread-safe.
 class OpenConnections {
  public:
@@ -47,18 +47,17 @@ class OpenConnections {
   // `clock` outlives it.
   OpenConnections(const Limits& limits, const platform::Clock& clock) : limits_(limits), clock_(clock) {}
 
-  // A connected socket that is given to gRPC next. ResourceExhausted where there are too many strangers: it
-  // is to be closed instead, and forgotten.
+  // Records a connected socket that gRPC is given next. ResourceExhausted if there are too many strangers:
+  // then close the socket instead.
   absl::Status Add(int fd) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // `caller` calls: the connection from its address is its own. ResourceExhausted, for the caller, where it
-  // has too many; the connection ends five seconds later, so that the client reads why. Connections that were
-  // never added are not limited.
+  // Records that the connection from the address of `caller` is its own. ResourceExhausted, in a sentence for
+  // the caller, if it has too many; the connection ends five seconds later, so that the client can read why.
+  // Connections that were never added are not limited.
   absl::Status Claim(const Caller& caller) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Forgets those that have ended, and ends those that have been without a call for too long, or whose caller
-  // is in the list. Call about once a second. How many of those in the list it ended, with their callers, is
-  // logged.
+  // Forgets connections that have ended, and ends those that have made no call for too long and those whose
+  // caller is in the list, which are logged. Call about once a second.
   void Sweep(const tls::RevokedList& revoked) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -82,11 +81,11 @@ class OpenConnections {
   absl::Mutex mu_;
   ByAddress connections_ ABSL_GUARDED_BY(mu_);
   size_t strangers_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::string, size_t> strangers_of_ ABSL_GUARDED_BY(mu_);  // by host; none is 0
-  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);  // by tls::ToText of the caller; none is 0
+  std::map<std::string, size_t> strangers_of_ ABSL_GUARDED_BY(mu_);  // by host; never 0
+  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);          // by tls::ToText of the caller; never 0
 };
 
-// "10.0.0.3:40112"; "unix": it has no address of a network.
+// "10.0.0.3:40112"; "unix" if it has no network address.
 std::string AddressOfSocket(int fd);
 
 }  // namespace tandem::controller

@@ -15,12 +15,12 @@
 
 namespace tandem::controller {
 
-// A stream of ours, `Self`, which is one of gRPC's reactors and keeps itself until gRPC is done with it.
-// Those who hold it longer find it finished.
+// A reactor of gRPC, `Self`, that keeps itself alive until gRPC is done with it. References that live longer
+// find it finished.
 template <typename Reactor, typename Self>
 class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
  public:
-  // Before its first operation.
+  // Call it before the first operation.
   void Own() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     self_ = this->shared_from_this();
@@ -42,7 +42,7 @@ class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
   std::shared_ptr<Self> self_ ABSL_GUARDED_BY(mu_);
 };
 
-// Those that are still there, each held.
+// The streams that still exist, each with a reference.
 template <typename Stream>
 std::vector<std::shared_ptr<Stream>> LiveOf(const std::map<const Stream*, std::weak_ptr<Stream>>& streams) {
   std::vector<std::shared_ptr<Stream>> live;

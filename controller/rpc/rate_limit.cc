@@ -6,7 +6,7 @@
 
 namespace tandem::controller {
 
-absl::Duration RateLimit::Take(const std::string& who) {
+absl::Duration RateLimit::Take(const std::string& key) {
   const absl::Time now = clock_.Now();
   const absl::Duration refill = absl::Seconds(burst_ / per_second_);
   const absl::MutexLock lock(&mu_);
@@ -16,7 +16,7 @@ absl::Duration RateLimit::Take(const std::string& who) {
       it = now - it->second.at > refill ? buckets_.erase(it) : std::next(it);
     }
   }
-  Bucket& bucket = buckets_.try_emplace(who, Bucket{.tokens = burst_, .at = now}).first->second;
+  Bucket& bucket = buckets_.try_emplace(key, Bucket{.tokens = burst_, .at = now}).first->second;
   bucket.tokens = std::min(burst_, bucket.tokens + absl::ToDoubleSeconds(now - bucket.at) * per_second_);
   bucket.at = now;
   if (bucket.tokens < 1) {

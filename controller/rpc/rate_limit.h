@@ -11,16 +11,15 @@
 
 namespace tandem::controller {
 
-// How often each of many may do something: `per_second` in the long run, `burst` at once. Who has done
-// nothing for as long as a burst takes to come back is forgotten, so memory is bounded by who is there.
-// Thread-safe.
+// Limits how often each key may do something: `per_second` in the long run, `burst` at once. A key that has
+// done nothing for as long as a burst takes to refill is forgotten, which bounds the memory. Thread-safe.
 class RateLimit {
  public:
   RateLimit(double per_second, double burst, const platform::Clock& clock)
       : per_second_(per_second), burst_(burst), clock_(clock) {}
 
-  // Zero: it may, and has; else how long until it may.
-  absl::Duration Take(const std::string& who) ABSL_LOCKS_EXCLUDED(mu_);
+  // Returns zero if `key` may do it now, and counts it; otherwise how long until it may.
+  absl::Duration Take(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
 
   double per_second() const { return per_second_; }
 

@@ -15,7 +15,7 @@
 namespace tandem::controller {
 
 // One stream of Workers.Reports: batches go to the history, and are acknowledged when they are durable.
-// Those of jobs that have no rank on the worker of `identity` are refused. `arrived` is called after each
+// Reports of a job without a rank on the worker of `identity` are refused. `arrived` is called after each
 // batch. The stream belongs to gRPC until it is done.
 grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* OpenReports(Store& store, History& history,
                                                                      Metrics& metrics,

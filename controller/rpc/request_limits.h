@@ -8,14 +8,13 @@
 
 namespace tandem::controller {
 
-// What one request may hold, besides the size of the whole: well beyond what is of any use, well below what
-// is of any harm.
+// Bounds of one request, besides its total size: far above any useful request, far below a harmful one.
 struct RequestLimits {
   size_t string_bytes = size_t{64} << 10;  // of each text
   int list_entries = 100'000;              // of each list or map of texts or messages
 };
 
-// Of what a worker says. It cuts its own texts to half of that (worker/controller_client.cc).
+// The bounds of messages of workers, which cut their own texts to half of that (worker/controller_client.cc).
 inline constexpr RequestLimits kLimitsOfWorker{.string_bytes = size_t{16} << 10, .list_entries = 20'000};
 
 // InvalidArgument for the first field beyond the limits, with its path, its size and what is allowed. Bytes,

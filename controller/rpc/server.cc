@@ -180,7 +180,7 @@ void Server::Parts::RunTicks() {
 void Server::Parts::RunWatch() {
   while (Sleep(absl::Seconds(1))) {
     SweepConnections();
-    turned_away->Tell(clock.Now());
+    turned_away->LogRefusals(clock.Now());
     uploads->Tick();
   }
 }
@@ -411,10 +411,10 @@ void Server::Parts::Accept() {
 absl::Status Server::Parts::Start(const ServerOptions& options) {
   // Listen looks again: opening a large store takes a while, and is not to begin in vain.
   for (const std::string& address : options.listen) {
-    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address));
+    TANDEM_RETURN_IF_ERROR(CheckNotInUse(address));
   }
   for (const std::string& address : options.worker_listen) {
-    TANDEM_RETURN_IF_ERROR(CheckNobodyListens(address, "--worker-listen"));
+    TANDEM_RETURN_IF_ERROR(CheckNotInUse(address, "--worker-listen"));
   }
   TANDEM_RETURN_IF_ERROR(OpenState(options));
   TANDEM_ASSIGN_OR_RETURN(State state, store->Load());

@@ -13,8 +13,8 @@
 
 namespace tandem::controller {
 
-// Whether the page is served beside the metrics, where everybody who reaches the address may read it.
-enum class PageMode { kOff, kAuto /* where the address is one of this machine alone */, kOn };
+// Whether the page is served beside the metrics. Every client that reaches the address may read it.
+enum class PageMode { kOff, kAuto /* if only this machine reaches the address */, kOn };
 
 struct ServerOptions {
   std::string state_directory;
@@ -22,15 +22,15 @@ struct ServerOptions {
   // Addresses of workers alone, whose messages then use other memory than those of users. Empty: `listen` is
   // for all.
   std::vector<std::string> worker_listen;
-  // For every address but unix sockets, which are guarded by their file's permissions. Not given: addresses
-  // that other machines reach are refused.
+  // Used at every address but unix sockets, which the permissions of their file guard. Without them,
+  // addresses that other machines reach are refused.
   tls::TlsFiles tls = {};
   std::string tls_domain = tls::kDefaultDomain;   // of the identities in certificates
   std::string metrics_listen = "127.0.0.1:9464";  // "off": none
   PageMode page = PageMode::kAuto;                // there
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);
-  // Called once, from another thread, where the store has failed: nothing more is decided, and every call
+  // Called once, from another thread, when the store has failed: nothing more is decided, and every call
   // fails with the reason. The process should end; this object may not be destroyed by the call itself.
   std::function<void(const absl::Status&)> fatal;
 };
@@ -39,7 +39,7 @@ struct ServerOptions {
 // resolved.
 absl::Status CheckOptions(const ServerOptions& options);
 
-// Why --listen (and --worker-listen) and --metrics-listen do not take this address; "" where they do.
+// Return why --listen and --worker-listen, or --metrics-listen, refuse this address; "" if they take it.
 std::string WhyNotListen(const std::string& address);
 std::string WhyNotMetricsListen(const std::string& address);
 

@@ -24,7 +24,7 @@ namespace tandem::controller {
 class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>,
                                      v1::ControllerMessage, Session> {
  public:
-  // `caller`: who has opened it.
+  // `caller` has opened it.
   Session(Sessions& sessions, Engine& engine, std::string id, Caller caller);
 
   void Start() ABSL_LOCKS_EXCLUDED(mu_);
@@ -33,7 +33,7 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   std::string worker() const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t incarnation() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Time last_seen() const ABSL_LOCKS_EXCLUDED(mu_);
-  // The worker has said that it was asked to end.
+  // Whether the worker has reported that it was asked to end.
   bool draining() const ABSL_LOCKS_EXCLUDED(mu_);
 
   void Send(const v1::Assignments& assignments) ABSL_LOCKS_EXCLUDED(mu_);
@@ -41,7 +41,7 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   void Send(const v1::UploadRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
   void SendHeartbeat() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The worker is not connected from now on. The stream ends when what is being written has left.
+  // Counts the worker as not connected from now on. The stream ends after the message that is being written.
   void End(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -50,18 +50,19 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
  private:
   void Handle() ABSL_LOCKS_EXCLUDED(mu_);
   void HandleHello() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
-  // Why a worker that says this is turned away, whoever else is connected; none: it is not.
+  // Returns why this Hello must be refused, or nullopt. Does not consider other sessions.
   std::optional<v1::Refused> WhyNot(const v1::Hello& hello) const;
-  // To be sent once it is written next, with all that is wanted of the worker.
+  // Queues the welcome, with everything that is wanted of the worker.
   void Welcome(v1::Assignments assignments) ABSL_LOCKS_EXCLUDED(mu_);
   void Refuse(const v1::Refused& refused) ABSL_LOCKS_EXCLUDED(mu_);
   void Done(uint64_t seq) ABSL_LOCKS_EXCLUDED(mu_);
   void Gone() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
   void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What to call when the message with this number is committed.
+  // Returns what to call when the message with this number is committed.
   std::function<void()> Acknowledging(uint64_t seq);
-  // The same, of what may not be taken: the session ends then, and the worker sends it again in its next one.
+  // The same for a message that may be refused: after an error the session ends, and the worker sends the
+  // message again in its next one.
   std::function<void(const absl::Status&)> Taking(uint64_t seq);
 
   Sessions& sessions_;

@@ -19,7 +19,7 @@ namespace tandem::controller {
 
 class Session;
 
-// The workers' sessions that are open: who is connected, and the way to each. Thread-safe.
+// The open sessions of workers, through which messages reach them. Thread-safe.
 class Sessions {
  public:
   struct Options {
@@ -43,20 +43,20 @@ class Sessions {
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine,
                                                                           const Caller& caller);
 
-  // Consequences for a worker. Dropped where that session is over: the worker resends its state when it
+  // Send something to a worker. It is dropped if that session is over: the worker resends its state when it
   // returns.
   void Push(const std::string& worker, const std::string& session, const v1::Assignments& assignments);
   void Send(const std::string& worker, const v1::KvValue& value);
-  // False where the worker is not connected.
+  // Returns false if the worker is not connected.
   bool RequestUpload(const std::string& worker, const v1::UploadRequest& request);
 
   absl::Duration heartbeat_interval() const { return options_.heartbeat_interval; }
 
-  // Since when the controller has run without standing still; silence from before says nothing of a worker.
-  // Call as often as ticks come.
+  // Returns since when the controller has run without standing still. Silence before that time says nothing
+  // about a worker. Call as often as ticks come.
   absl::Time AwakeSince() { return wakefulness_.Touch(clock_.Now()); }
 
-  // A heartbeat to all; closes the silent sessions. Call once a heartbeat_interval().
+  // Sends a heartbeat to every worker, and closes silent sessions. Call once every heartbeat_interval().
   void SendHeartbeats();
 
   // Ends every stream, now and later.
@@ -66,22 +66,22 @@ class Sessions {
   // Called with every worker whose session ended, from any thread. Set before the first Open.
   void OnGone(std::function<void(const std::string& worker)> gone) { gone_ = std::move(gone); }
 
-  // When a connected worker was last heard of.
+  // Returns when a connected worker was last heard from.
   absl::Time LastSeen(const std::string& worker) const;
 
  private:
   friend class Session;
 
-  // Makes `session` the worker's. A refusal where another process of that id is connected: a final one where
-  // it stays connected for so long that it cannot have died unnoticed, was heard of lately, and is not asked
-  // to end.
+  // Makes `session` the worker's. Refuses it if another process of that id is connected; for good if that
+  // process has been connected for so long that it cannot have died unnoticed, was heard from lately, and was
+  // not asked to end.
   std::optional<v1::Refused> Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session);
-  // The former session of the worker, if it was another one's slot that `session` has left.
+  // Forgets a session that has ended, and calls `gone_` if it was still its worker's.
   void Leave(const Session* session);
   std::shared_ptr<Session> Find(const std::string& worker) const;
   std::vector<std::shared_ptr<Session>> All() const;
 
-  // Who has a worker's id.
+  // The session that holds a worker's id.
   struct Holder {
     std::shared_ptr<Session> session;
     std::map<uint64_t, absl::Time> contenders;  // when each other process of that id was first refused

@@ -18,10 +18,11 @@
 
 namespace tandem::controller {
 
-// Who is signed in to the page. A caller whose connection has shown who it is gets a code; the browser that
-// has the code trades it for a session, and calls with the session are the caller's. Codes and sessions are
-// 128 random bits as 32 hexadecimal digits; only their SHA-256 is kept and looked for, so neither memory nor
-// the time that a look takes says anything about one. They end with the process. Thread-safe.
+// The users that are signed in to the page. A caller that its connection identifies gets a code; the browser
+// that has the code trades it for a session, and calls with the session count as the caller's. Codes and
+// sessions are 128 random bits as 32 hexadecimal digits; only their SHA-256 is kept and looked for, so
+// neither memory nor the time that a look takes says anything about one. They end with the process.
+// Thread-safe.
 class SignIns {
  public:
   static constexpr absl::Duration kCodeLife = absl::Minutes(1);
@@ -32,15 +33,15 @@ class SignIns {
   // Both outlive it. Until SetPage there is no page.
   SignIns(platform::Random& random, const platform::Clock& clock) : random_(random), clock_(clock) {}
 
-  // Where the page is, "127.0.0.1:9464", or why nobody may sign in to it.
+  // Sets the address of the page, "127.0.0.1:9464", or why users cannot sign in to it.
   void SetPage(absl::StatusOr<std::string> page) ABSL_LOCKS_EXCLUDED(mu_);
 
   struct Code {
     std::string secret;  // good once, for kCodeLife
     std::string page;    // of SetPage
   };
-  // FailedPrecondition where nobody may sign in, PermissionDenied where the caller is in the newest list of
-  // EndRevoked: its connection may live on for a moment.
+  // FailedPrecondition if users cannot sign in; PermissionDenied if the caller is in the newest list of
+  // EndRevoked, since its connection may live on for a moment.
   absl::StatusOr<Code> Issue(const Caller& caller) ABSL_LOCKS_EXCLUDED(mu_);
 
   struct Session {
@@ -48,17 +49,17 @@ class SignIns {
     Caller caller;
     absl::Duration life;  // kSessionLife, or as long as the caller's certificate is good
   };
-  // The session of a code, which is used up. nullopt: it was before, or its time is over, or there never was
-  // such a code.
+  // Trades a code, which is then used up, for a session. nullopt if the code was used before, has expired or
+  // never existed.
   std::optional<Session> Redeem(const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whose session it is; nullopt: it has ended, or there is no such session.
+  // Returns the caller of a session; nullopt if it has ended or never existed.
   std::optional<Caller> Find(const std::string& session) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends a session: whose it was.
+  // Ends a session, and returns its caller.
   std::optional<Caller> End(const std::string& session) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends those of callers whose certificate is in the list.
+  // Ends the codes and sessions of callers whose certificate is in the list.
   void EndRevoked(const tls::RevokedList& revoked) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -69,9 +70,9 @@ class SignIns {
     uint64_t number = 0;  // rises
   };
 
-  // The secret of a new entry.
+  // Adds an entry, and returns its secret.
   std::string Add(const Caller& caller, bool is_code, absl::Time until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Removes it.
+  // Removes an entry, and returns its caller.
   std::optional<Caller> Take(const std::string& secret, bool is_code) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   platform::Random& random_;

@@ -22,11 +22,11 @@ class SubmitPlanner {
   explicit SubmitPlanner(Choose choose);
   ~SubmitPlanner();
 
-  // Calls `done` from the planner's thread. ResourceExhausted, without a call, where too many wait;
-  // Unavailable when it is closed.
+  // Calls `done` from the planner's thread. Without a call, ResourceExhausted if too many specs wait, or
+  // Unavailable if it is closed.
   absl::Status Post(v1::JobSpec resolved, Done done) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Calls those that wait with Unavailable, at once; the spec at hand is still done.
+  // Refuses the waiting specs with Unavailable at once; the spec in progress is completed.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
   static constexpr size_t kMostWaiting = 16;

@@ -17,12 +17,13 @@
 namespace tandem::controller {
 namespace {
 
-constexpr absl::Duration kTellEvery = absl::Seconds(10);
+constexpr absl::Duration kLogEvery = absl::Seconds(10);
 constexpr unsigned kLookEverySeconds = 1;  // whether the files have changed
 
-class Doorman : public grpc::experimental::ExternalCertificateVerifier {
+class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
  public:
-  Doorman(std::shared_ptr<const tls::ServerTls> tls, Admits admits, std::shared_ptr<TurnedAway> turned_away)
+  ClientVerifier(std::shared_ptr<const tls::ServerTls> tls, Admits admits,
+                 std::shared_ptr<TurnedAway> turned_away)
       : tls_(std::move(tls)), admits_(admits), turned_away_(std::move(turned_away)) {}
 
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
@@ -68,12 +69,12 @@ void TurnedAway::Add(const std::string& why) {
   why_ = why;
 }
 
-void TurnedAway::Tell(absl::Time now) {
+void TurnedAway::LogRefusals(absl::Time now) {
   const absl::MutexLock lock(&mu_);
-  if (clients_ == 0 || now - told_ < kTellEvery) {
+  if (clients_ == 0 || now - logged_ < kLogEvery) {
     return;
   }
-  told_ = now;
+  logged_ = now;
   platform::Log(platform::LogLevel::kWarning, "clients were turned away",
                 {{"clients", absl::StrCat(std::exchange(clients_, 0))}, {"last", why_}});
 }
@@ -91,7 +92,7 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<const tl
   options.watch_root_certs();
   options.watch_identity_key_cert_pairs();
   options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.set_certificate_verifier(experimental::ExternalCertificateVerifier::Create<Doorman>(
+  options.set_certificate_verifier(experimental::ExternalCertificateVerifier::Create<ClientVerifier>(
       std::move(tls), admits, std::move(turned_away)));
   return experimental::TlsServerCredentials(options);
 }

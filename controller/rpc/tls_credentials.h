@@ -15,18 +15,18 @@
 
 namespace tandem::controller {
 
-// Clients that were not let in, for one line in ten seconds. Thread-safe.
+// Counts clients that were refused, for one line of the log in ten seconds. Thread-safe.
 class TurnedAway {
  public:
   void Add(const std::string& why) ABSL_LOCKS_EXCLUDED(mu_);
-  // Logs how many there were, and the reason of the last. Call about once a second.
-  void Tell(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+  // Logs how many there were since the last line, and the reason of the last one. Call about once a second.
+  void LogRefusals(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   absl::Mutex mu_;
   int64_t clients_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
   std::string why_ ABSL_GUARDED_BY(mu_);      // the last of them
-  absl::Time told_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Time logged_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
 // The roles that may connect.
@@ -35,8 +35,9 @@ struct Admits {
   bool workers = true;
 };
 
-// gRPC's TLS 1.2 and 1.3 with the files that `tls` has published: a certificate is asked of every client, and
-// HTTP/2 is spoken only to one that is admitted. The client does not learn why it is not: the log does.
+// Credentials for gRPC's TLS 1.2 and 1.3 with the files that `tls` has published. Every client must show a
+// certificate, and only an admitted one gets to speak HTTP/2. A refused client is not told why; the log has
+// the reason.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<const tls::ServerTls> tls,
                                                         Admits admits,
                                                         std::shared_ptr<TurnedAway> turned_away);

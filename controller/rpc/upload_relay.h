@@ -25,8 +25,9 @@
 
 namespace tandem::controller {
 
-// Logs lie on the workers, and timelines are recorded there. A reader asks here; the workers are asked to
-// upload; what they send is handed on. A reader that is slow holds back its uploads alone. Thread-safe.
+// Passes logs and timelines, which are on the workers, on to readers: a reader asks here, the workers are
+// asked to upload, and what they send goes to the reader. A slow reader holds back only its own uploads.
+// Thread-safe.
 //
 // What is held for readers is bounded by Limits, however many of them read nothing: beyond it a chunk is not
 // taken, and its worker sends no more. While the limit of all is reached, a reader that has taken nothing for
@@ -85,7 +86,7 @@ class UploadRelay {
   // back the others. Call about once a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Held now, for all readers.
+  // The bytes that are held for all readers now.
   size_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -10,9 +10,9 @@
 
 namespace tandem::controller {
 
-// What is asked of the workers of a job for a user who reads its logs, or profiles it.
+// What the workers of a job are asked to upload for a user that reads its logs or profiles it.
 
-// For the rank and the attempt of the request: all ranks, and the newest attempt, where it names none.
+// The logs of the rank and the attempt of the request; all ranks, and the newest attempt, if it names none.
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedLogs(const v1::Job& job,
                                                             const v1::LogRequest& request);
 

@@ -17,9 +17,9 @@
 namespace tandem::controller {
 
 // What one Watch sends, in order: a snapshot of every job that matches, `synced`, then events, each followed
-// by its job, and reports where they are asked for. It reads the store and the history and no queue beyond a
-// page (one report where it has norms, which may be large), so it may be as slow as it likes, and a client
-// that comes back with the last cursor goes on without gap or repeat. Not thread-safe.
+// by its job, and reports if the client asked for them. It reads the store and the history and no queue
+// beyond a page (or one report with norms, which may be large), so it may be as slow as it likes, and a
+// client that comes back with the last cursor goes on without gap or repeat. Not thread-safe.
 class WatchReader {
  public:
   // NotFound for a job that is not there; OutOfRange for a cursor of another store.

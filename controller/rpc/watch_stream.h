@@ -27,7 +27,7 @@ class Watches {
   // A new stream; it belongs to gRPC until it is done.
   grpc::ServerWriteReactor<v1::WatchResponse>* Open(const v1::WatchRequest& request);
 
-  // There may be something new.
+  // Wakes the streams, for which there may be something new.
   void Poke() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends every stream, now and later.

@@ -17,10 +17,10 @@ namespace tandem::controller {
 // Not thread-safe.
 class CommitCount {
  public:
-  // What the file says; nullopt where there is none. DataLoss where it cannot be read.
+  // What the file says; nullopt if there is none. DataLoss if it cannot be read.
   static absl::StatusOr<std::optional<int64_t>> Read(const std::string& path);
 
-  // Makes the file where there is none. Call before Write.
+  // Makes the file if there is none. Call before Write.
   absl::Status Open(const std::string& path);
   absl::Status Write(int64_t count);
 

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/store/rows.h"
-#include "controller/store/store_remedy.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"

@@ -29,7 +29,7 @@ namespace tandem::controller {
 // wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe.
 //
 // Readers see every report at once. While the disk holds up the writer they read, over a connection of their
-// own, what is committed; Unavailable where the disk does not even read (disk_lock.h).
+// own, what is committed; Unavailable if the disk does not even read (disk_lock.h).
 //
 // How many commits there were is in DIR/history.commits too (commit_count.h): SQLite takes the first damaged
 // frame of its log for the log's end, so a flipped bit or a log that was removed takes reports away without
@@ -58,18 +58,18 @@ class History {
 
   using Committed = std::function<void(absl::Status)>;
 
-  // DataLoss, with what to do, where damage is found within check_patience.
+  // DataLoss, with what to do, if damage is found within check_patience.
   static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
   ~History();
 
-  // Unavailable while the disk stands still. The table's digest must be its
-  // own (proto/table_digest.h); of a job at most kMostTablesOfAJob are kept, the first ones. `committed` is
-  // called when they are durable, or with the error after which they must be sent again; from the thread that
+  // Takes reports. Unavailable while the disk stands still. The digest of the table must be right
+  // (proto/table_digest.h); the first kMostTablesOfAJob tables of a job are kept. `committed` is called when
+  // the reports are durable, or with the error after which they must be sent again; from the thread that
   // commits, with no lock held.
   absl::Status Add(const v1::ReportBatch& batch, absl::Time now, Committed committed)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Commits where the interval has passed, or after CommitSoon. Call a few times a second, from a thread that
+  // Commits if the interval has passed, or after CommitSoon. Call a few times a second, from a thread that
   // may wait for the disk.
   void CommitSoon() { due_ = true; }
   void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
@@ -97,15 +97,15 @@ class History {
 
   absl::StatusOr<std::optional<v1::ParameterTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The newest position of a job; zeros where there is none.
+  // The newest position of a job; zeros if there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
   // Over the steps from 1 on that were reported to a controller that keeps totals (older ones did not).
   absl::StatusOr<StepTotals> Totals(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
   // The highest step of a job of which the report is committed, so that it never falls, whichever process
-  // dies; 0 where there is none.
+  // dies; 0 if there is none.
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether the whole file has been read within `patience`.
+  // Waits until the whole file has been read; false if that takes longer than `patience`.
   bool AwaitCheck(absl::Duration patience) { return check_->Await(patience); }
 
   int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -113,7 +113,7 @@ class History {
   // How many commits that were acknowledged were missing when it was opened.
   int64_t lost_commits() const { return lost_commits_; }
 
-  // FailedPrecondition where history.db was deleted, moved or replaced under this process.
+  // FailedPrecondition if history.db was deleted, moved or replaced under this process.
   absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -135,11 +135,11 @@ class History {
   absl::Status CountCommits(const std::string& path) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenReader(const std::string& path) ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::Status Damage() const ABSL_LOCKS_EXCLUDED(damage_mu_);
-  // What `read` returns of the Queries: those of the writer, or those of the reader where the disk has the
-  // writer.
+  // Returns what `read` finds: with the writer's Queries or, while the disk holds up the writer, with the
+  // reader's.
   template <typename Read>
   auto Look(const Read& read) ABSL_LOCKS_EXCLUDED(mu_, reader_mu_);
-  // The same of what is committed.
+  // Returns what `read` finds in what is committed.
   template <typename Read>
   auto LookAtCommitted(const Read& read) ABSL_LOCKS_EXCLUDED(reader_mu_);
   // Ends the open transaction; what is to be called then, and with what.

@@ -34,8 +34,7 @@ class Journal {
   };
 
   explicit Journal(std::string path) : path_(std::move(path)) {}
-  // What a former controller left; nullopt where there is no journal. DataLoss where its first line cannot be
-  // read.
+  // What a former controller left; nullopt if there is no journal. DataLoss if its first line cannot be read.
   absl::StatusOr<std::optional<Content>> Read() const;
 
   // Begins anew, in place of what was there: all events up to `seq` are safe in the main file.

@@ -19,7 +19,7 @@ class NormReader {
   // `db` outlives it.
   explicit NormReader(Database& db);
 
-  // Sets report.norms to those of its step, where they are here and of its attempt.
+  // Sets report.norms to those of its step, if they are here and of its attempt.
   absl::Status AddTo(const std::string& job, v1::StepReport& report);
 
   // The first of these steps that has norms; nullopt: none has.

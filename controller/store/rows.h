@@ -21,8 +21,8 @@ struct ParseMessage {
   }
 };
 
-// What a bound query finds, in its order. `parse(row, out)`: false where the row cannot be read, for which
-// the answer is then `unreadable`. An error of the query itself comes before that.
+// What a bound query finds, in its order. `parse(row, out)`: false if the row cannot be read, for which the
+// answer is then `unreadable`. An error of the query itself comes before that.
 template <typename Row, typename Parse = ParseMessage>
 absl::StatusOr<std::vector<Row>> ReadRows(Statement& query, const absl::Status& unreadable,
                                           const Parse& parse = {}) {
@@ -46,7 +46,7 @@ absl::StatusOr<std::optional<Row>> ReadRow(Statement& query, const absl::Status&
   return rows.empty() ? std::nullopt : std::optional<Row>(std::move(rows.front()));
 }
 
-// The number in the first column of the first row that a bound query finds; 0 where it finds none.
+// The number in the first column of the first row that a bound query finds; 0 if it finds none.
 inline absl::StatusOr<int64_t> ReadNumber(Statement& query) {
   const int64_t number = query.Next() ? query.Int(0) : 0;
   TANDEM_RETURN_IF_ERROR(query.Finish());

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -62,7 +63,7 @@ class Database {
  public:
   enum class Sync { kFull, kNormal };
 
-  // FailedPrecondition where another process has the file.
+  // FailedPrecondition if another process has the file.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Sync sync);
   // A connection that only reads, beside the one that this process has opened with Open. It is closed first.
   static absl::StatusOr<std::unique_ptr<Database>> OpenReader(const std::string& path);
@@ -72,26 +73,26 @@ class Database {
   // log, which stays as long as it is, perhaps with what is in the file by now; try again.
   absl::StatusOr<bool> EmptyLog();
   int64_t LogBytes() const;
-  // The log stays as it is when this connection closes, for looking into what is wrong with it.
+  // Keeps the log as it is when this connection closes, so that one can find out what is wrong with it.
   void KeepLog();
 
   // Ends a statement that another thread executes; its error is then Cancelled. Any thread.
   void Interrupt();
 
-  // DataLoss where a page of the file is damaged. Reads the whole file.
+  // DataLoss if a page of the file is damaged. Reads the whole file.
   absl::Status Check();
   // The same of the indexes of one table, if there is such a table: whether they lead to all of its rows.
   absl::Status CheckIndexes(const std::string& table);
 
-  // FailedPrecondition where the path no longer leads to the file that is open, or to its log: somebody has
-  // deleted, moved or replaced it, and what is written now is lost with this process. Two calls of stat.
+  // FailedPrecondition if the path no longer leads to the open file, or to its log: it was deleted, moved or
+  // replaced, and what is written now is lost with this process. Costs two calls of stat.
   absl::Status CheckInPlace() const;
 
   absl::Status Execute(const std::string& sql);
   Statement Prepare(std::string_view sql) { return Statement(db_, sql); }
 
  private:
-  // Which file a path leads to; all 0 where there is none.
+  // Which file a path leads to; all 0 if there is none.
   struct FileId {
     dev_t device = 0;
     ino_t inode = 0;
@@ -107,5 +108,9 @@ class Database {
   FileId file_;  // those that were opened
   FileId log_;
 };
+
+// An error of a database in --state, with what to do about it: about damage what `of_damage` says. OK stays
+// OK.
+absl::Status WithRemedy(const absl::Status& status, absl::string_view of_damage);
 
 }  // namespace tandem::controller

@@ -14,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/decide.h"
 #include "controller/store/rows.h"
-#include "controller/store/store_remedy.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 #include "platform/xxh3.h"

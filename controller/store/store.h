@@ -19,17 +19,22 @@
 
 namespace tandem::controller {
 
+// The controller keeps two databases in --state: Store (controller.db), for whose commit every decision
+// waits, and History (history.db, history.h) with the reports of steps, committed once a second. Each has a
+// connection that writes and one that reads (Database and Statement, sqlite.h), behind a DiskLock. SQLite
+// does not notice that it lost its last commits: Journal (of Store) and CommitCount (of History) do.
+
 // What is durable of the controller: the log of events, a row per job, request ids, the store's id and term
-// (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe.
-// Find, Lookup, List and Events are for callers: they have a connection of their own, see the last commit,
-// and wait for none that waits for the disk. They answer Unavailable where the disk does not even read
-// (disk_lock.h). The other calls wait.
+// (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe. Find, Lookup, List and
+// Events are for callers: they have a connection of their own, see the last commit, and wait for none that
+// waits for the disk. They answer Unavailable if the disk does not even read (disk_lock.h). The other calls
+// wait for the disk.
 class Store {
  public:
-  // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, where another
-  // controller has it, or where it holds a schema or a kind of event that this build does not know; DataLoss
-  // where a part of it is damaged (all of it is read), or where it has fewer events than were committed and
-  // the journal (journal.h) cannot make up for them; PermissionDenied where it cannot be written.
+  // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, if another
+  // controller has it, or if it holds a schema or a kind of event that this build does not know; DataLoss if
+  // a part of it is damaged (all of it is read), or if it has fewer events than were committed and the
+  // journal (journal.h) cannot make up for them; PermissionDenied if it cannot be written.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& directory, platform::Random& random);
   ~Store();
 
@@ -45,8 +50,8 @@ class Store {
   absl::Status Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Moves what was committed to the main file where nothing was since the last call. Call once a second, from
-  // a thread that may wait for the disk. Errors are those of Commit.
+  // Moves what was committed to the main file, unless something was committed since the last call. Call once
+  // a second, from a thread that may wait for the disk. Errors are those of Commit.
   absl::Status TidyIfQuiet() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Commits a row without a meaning that is larger than most commits. Errors are those of Commit.
@@ -55,13 +60,13 @@ class Store {
   // The row of the job of that id, as it was committed last.
   absl::StatusOr<std::optional<JobEntry>> Row(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // FailedPrecondition where the state directory was deleted, moved or replaced under this process.
+  // FailedPrecondition if the state directory was deleted, moved or replaced under this process.
   absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
   // The job of that id, else the live one of that name, else the newest ended one of that name.
   absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(reader_mu_);
   // The job that a user means: as Find, else the one whose id begins with `text`, of at least four
-  // characters. NotFound, or InvalidArgument where several ids begin so, with what to do.
+  // characters. NotFound, or InvalidArgument if several ids begin so, with what to do.
   absl::StatusOr<v1::Job> Lookup(const std::string& text) ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::StatusOr<std::optional<v1::Job>> FindRequest(const std::string& owner, const std::string& request_id)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -71,7 +76,7 @@ class Store {
                                                                 const std::set<v1::JobState>& states)
       ABSL_LOCKS_EXCLUDED(reader_mu_);
 
-  // Events after `seq`, oldest first; of one job, or of all where `job_id` is empty.
+  // Events after `seq`, oldest first; of one job, or of all jobs if `job_id` is empty.
   absl::StatusOr<std::vector<v1::Event>> Events(const std::string& job_id, int64_t seq, int limit)
       ABSL_LOCKS_EXCLUDED(reader_mu_);
   int64_t LastSeq() const { return last_seq_; }
@@ -84,8 +89,7 @@ class Store {
   static absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory,
                                                        platform::Random& random);
   absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
-  // What the journal has of a former controller; DataLoss where the database lacks what the journal lacks
-  // too.
+  // What the journal has of a former controller; DataLoss if the database lacks what the journal lacks too.
   absl::Status CheckComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Commits the events of the journal that the database lacks.
   absl::Status Replay(State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

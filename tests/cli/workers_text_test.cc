@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/terminal/workers_text.h"
-
 #include <gtest/gtest.h>
+
+#include "cli/cluster/local_cluster.h"
 
 namespace tandem::cli {
 namespace {

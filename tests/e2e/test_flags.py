@@ -28,8 +28,8 @@ CONTROLLER_CASES = [
     ({"--listen": "unix:"}, WRONG, "a socket's path has 1 to 107 bytes, this one 0"),
     ({"--listen": "unix:/" + "a" * 107}, WRONG, "a socket's path has 1 to 107 bytes, this one 108"),
     ({"--listen": "0.0.0.0:7471"}, WRONG, "--listen 0.0.0.0:7471: without TLS only this machine may reach the controller"),
-    ({"--listen": "unix:{}/folder"}, FAILED, "cannot listen on unix:{}/folder: it is there and is no socket"),
-    ({"--listen": "unix:{}/file"}, FAILED, "cannot listen on unix:{}/file: it is there and is no socket"),
+    ({"--listen": "unix:{}/folder"}, FAILED, "cannot listen on unix:{}/folder: the file exists and is not a socket"),
+    ({"--listen": "unix:{}/file"}, FAILED, "cannot listen on unix:{}/file: the file exists and is not a socket"),
     ({"--listen": "unix:{}/none/s"}, FAILED, "cannot listen on unix:{}/none/s: No such file or directory"),
     ({"--listen": "{taken}"}, FAILED, "cannot listen on {taken}: Address already in use"),
     *(({"--metrics-listen": text}, WRONG, f'--metrics-listen: "{text}" {METRICS}')

@@ -251,7 +251,7 @@ TEST_F(DaemonTest, ARankWhoseLogCannotBeOpenedIsTheMachinesFaultAndItsPathAndThe
   EXPECT_EQ(cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_EQ(cause.message(), "rank 0 could not be started: open " + log +
                                  ": it is a folder, not a regular file; its log lies in the worker's "
-                                 "--state: mend that file system");
+                                 "--state: repair that file system");
 }
 
 TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {

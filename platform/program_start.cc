@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "platform/standard_descriptors.h"
+#include "platform/program_start.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -28,6 +28,19 @@ absl::Status OpenClosedStandardDescriptors(ClosedDescriptor becomes) {
     }
   }
   return absl::OkStatus();
+}
+
+sigset_t BlockEndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    sigaddset(&signals, SIGHUP);
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
 }
 
 }  // namespace tandem::platform

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <signal.h>
+
+#include "absl/status/status.h"
+
+namespace tandem::platform {
+
+// What a closed standard descriptor becomes. kSilent: input is at its end, and output is discarded.
+// kUnusable: reads and writes still fail.
+enum class ClosedDescriptor { kSilent, kUnusable };
+
+// Opens /dev/null as each of standard input, output and error that was closed when this program started.
+// Otherwise the next files that it opens would get these numbers, and lines of its log would go into one of
+// them. Call it in the first line of main. Returns an error if /dev/null cannot be opened.
+absl::Status OpenClosedStandardDescriptors(ClosedDescriptor becomes);
+
+// Blocks the signals that ask a daemon to end, in this thread and those that it starts, so that only sigwait
+// sees them: SIGTERM, SIGINT, and SIGHUP (its terminal was closed) unless it was ignored at the start, as
+// nohup has it. Call before the first thread starts.
+sigset_t BlockEndSignals();
+
+}  // namespace tandem::platform
