@@ -231,15 +231,11 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   if (std::optional<v1::Event> event = NextOfHead(state, state.jobs.at(head->second).job, now)) {
     return event;
   }
-  for (auto ticket_at = state.jobs.queue_to_update().upper_bound(*head);
-       ticket_at != state.jobs.queue_to_update().end(); ++ticket_at) {
-    const auto& ticket = *ticket_at;
-    {
-      return EventOf(state.jobs.at(ticket.second).job, v1::JOB_STATE_QUEUED, now, kController,
-                     proto::reason::kBehindOthers, kBehindOthersMessage);
-    }
-  }
-  return std::nullopt;
+  const auto behind = state.jobs.queue_to_update().upper_bound(*head);
+  return behind == state.jobs.queue_to_update().end()
+             ? std::nullopt
+             : std::optional(EventOf(state.jobs.at(behind->second).job, v1::JOB_STATE_QUEUED, now,
+                                     kController, proto::reason::kBehindOthers, kBehindOthersMessage));
 }
 
 Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {

@@ -5,6 +5,7 @@
 #include <prometheus/histogram.h>
 #include <prometheus/metric_family.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -16,14 +17,27 @@
 #include "absl/time/time.h"
 #include "controller/core/state.h"
 #include "controller/core/time_account.h"
-#include "controller/metrics/job_needs.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {
 
+// What the ranks of one attempt need, as they reported when they became ready (v1.Ready).
+struct JobNeeds {
+  int64_t arena_bytes = 0;                   // of the largest
+  int64_t used_bytes = 0;                    // of the fullest device
+  int64_t total_bytes = 0;                   // of the smallest device
+  std::map<std::string, double> sent_bytes;  // in a step, of all ranks together, by what for; at most 16
+};
+
 // What is collected now, in Prometheus' text format, and its type.
 inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 std::string MetricsText(const prometheus::Collectable& metrics);
+
+// What Prometheus' own client libraries report of the process that is scraped, under the names that they use:
+// process_cpu_seconds_total, process_resident_memory_bytes, process_virtual_memory_bytes, process_open_fds,
+// process_max_fds, process_threads, process_start_time_seconds. Read from /proc at every call; what cannot be
+// read is left out.
+void AppendProcessMetrics(std::vector<prometheus::MetricFamily>& out);
 
 // Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
 // minutes after its end, or earlier if 50 jobs have ended since. Thread-safe.

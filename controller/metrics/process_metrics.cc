@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/metrics/process_metrics.h"
-
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "controller/metrics/metrics.h"
 
 namespace tandem::controller {
 namespace {

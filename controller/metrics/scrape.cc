@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_split.h"
 #include "controller/metrics/metrics.h"
-#include "controller/metrics/process_metrics.h"
 #include "platform/build_info.h"
 #include "proto/names.h"
 #include "proto/time.h"
