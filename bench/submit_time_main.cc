@@ -71,10 +71,7 @@ void Measure(const std::string& folder, int live) {
   Require(state.status());
   std::vector<double> commits;
   Engine engine(**store, tandem::platform::SteadyClock(), *std::move(state),
-                {.assignments = [](const auto&, const auto&, const auto&) {},
-                 .value = [](const auto&, const auto&) {},
-                 .events = [](const auto&, const auto&) {},
-                 .commit_seconds = [&commits](double seconds) { commits.push_back(1e3 * seconds); },
+                {.commit_seconds = [&commits](double seconds) { commits.push_back(1e3 * seconds); },
                  .no_room = Require,
                  .fatal = Require});
   engine.Start();

@@ -34,23 +34,24 @@ class Engine {
     v1::Job job;                  // of Submit, Cancel and AskCheckpoint
     v1::Assignments assignments;  // of WorkerHello: all that is wanted there
   };
-  // Called from the writer's thread; all but `reported` after the commit. None may block.
+  // Called from the writer's thread; all but `reported` after the commit. None may block. What is not set is
+  // ignored, but for `fatal`.
   struct Outbox {
     // A worker has reported on an attempt, or has listed it as it returned. The state has the report and what
     // was decided then, of which a commit without room may undo the decisions, but never the report.
-    std::function<void(const State&, const AttemptKey&)> reported = [](const State&, const AttemptKey&) {};
+    std::function<void(const State&, const AttemptKey&)> reported = [](const auto&...) {};
     std::function<void(const std::string& worker, const std::string& session, const v1::Assignments&)>
-        assignments;
-    std::function<void(const std::string& worker, const v1::KvValue&)> value;
+        assignments = [](const auto&...) {};
+    std::function<void(const std::string& worker, const v1::KvValue&)> value = [](const auto&...) {};
     // The state still has the jobs that these events ended.
-    std::function<void(const std::vector<v1::Event>&, const State&)> events;
-    std::function<void(double seconds)> commit_seconds;
+    std::function<void(const std::vector<v1::Event>&, const State&)> events = [](const auto&...) {};
+    std::function<void(double seconds)> commit_seconds = [](const auto&...) {};
     // There was no room for a commit. What it held was undone, and is decided again when there is room; the
     // users who asked for it were refused with the reason. Called again with every try that fails.
-    std::function<void(const absl::Status&)> no_room;
-    std::function<void()> room_again;
+    std::function<void(const absl::Status&)> no_room = [](const auto&...) {};
+    std::function<void()> room_again = [](const auto&...) {};
     // Events for which there was no room. Those of workers that left or were lost are not decided again.
-    std::function<void(const std::vector<v1::Event>&)> not_stored;
+    std::function<void(const std::vector<v1::Event>&)> not_stored = [](const auto&...) {};
     // The store failed: nothing more is decided, and every waiting call has got the reason. The process
     // should end and be started again.
     std::function<void(const absl::Status&)> fatal;

@@ -51,11 +51,7 @@ TEST(EngineTest, AfterItsStoreWasDeletedTheNextSubmitIsRefusedWithTheReason) {
   ASSERT_TRUE(state.ok()) << state.status();
   absl::Status fatal;
   Engine engine(**store, clock, *std::move(state),
-                {.assignments = [](const auto&, const auto&, const auto&) {},
-                 .value = [](const auto&, const auto&) {},
-                 .events = [](const auto&, const auto&) {},
-                 .commit_seconds = [](double) {},
-                 .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
+                {.no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
                  .room_again = [] { ADD_FAILURE(); },
                  .fatal = [&](const absl::Status& status) { fatal = status; }});
   engine.Start();
@@ -78,11 +74,7 @@ TEST(EngineTest, WhatTheStoreHasNothingOfIsNotStopped) {
   const absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder.path() + "/state", random);
   ASSERT_TRUE(store.ok()) << store.status();
   Engine engine(**store, clock, (*store)->Load().value(),
-                {.assignments = [](const auto&, const auto&, const auto&) {},
-                 .value = [](const auto&, const auto&) {},
-                 .events = [](const auto&, const auto&) {},
-                 .commit_seconds = [](double) {},
-                 .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
+                {.no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
                  .room_again = [] { ADD_FAILURE(); },
                  .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
   engine.Start();
@@ -125,8 +117,6 @@ class ShortJobTest : public ::testing::Test {
         *store_, clock_, store_->Load().value(),
         Engine::Outbox{.reported = [this](const State& state,
                                           const AttemptKey& attempt) { metrics_->Reported(state, attempt); },
-                       .assignments = [](const auto&, const auto&, const auto&) {},
-                       .value = [](const auto&, const auto&) {},
                        .events =
                            [this](const std::vector<v1::Event>& events, const State& state) {
                              for (const v1::Event& event : events) {
@@ -135,9 +125,7 @@ class ShortJobTest : public ::testing::Test {
                                }
                              }
                            },
-                       .commit_seconds = [](double) {},
                        .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
-                       .room_again = [] {},
                        .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
     engine_->Start();
   }
@@ -201,17 +189,12 @@ class NoRoomTest : public ::testing::Test {
     store_ = std::move(store).value();
     engine_ = std::make_unique<Engine>(
         *store_, clock_, store_->Load().value(),
-        Engine::Outbox{.assignments = [](const auto&, const auto&, const auto&) {},
-                       .value = [](const auto&, const auto&) {},
-                       .events =
+        Engine::Outbox{.events =
                            [this](const std::vector<v1::Event>& events, const State&) {
                              for (const v1::Event& event : events) {
                                num_saved_ += event.has_checkpoint() ? 1 : 0;
                              }
                            },
-                       .commit_seconds = [](double) {},
-                       .no_room = [](const absl::Status&) {},
-                       .room_again = [] {},
                        .not_stored =
                            [this](const std::vector<v1::Event>& events) {
                              for (const v1::Event& event : events) {

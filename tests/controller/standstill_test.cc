@@ -27,18 +27,12 @@ class StandstillTest : public ::testing::Test {
     store_ = Store::Open(folder_.path() + "/state", random_).value();
     engine_ = std::make_unique<Engine>(
         *store_, clock_, store_->Load().value(),
-        Engine::Outbox{.assignments = [](const auto&, const auto&, const auto&) {},
-                       .value = [](const auto&, const auto&) {},
-                       .events = [](const auto&, const auto&) {},
-                       .commit_seconds =
+        Engine::Outbox{.commit_seconds =
                            [this](double) {
                              if (const auto then = std::exchange(during_commit_, nullptr)) {
                                then();
                              }
                            },
-                       .no_room = [](const absl::Status&) {},
-                       .room_again = [] {},
-                       .not_stored = [](const auto&) {},
                        .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
     engine_->Start();
     Connect("s1");
