@@ -13,7 +13,6 @@
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/upload_stream.h"
-#include "controller/rpc/wanted_uploads.h"
 #include "jobspec/jobspec.h"
 #include "plan/prefetch_choice.h"
 #include "platform/build_info.h"

@@ -3,11 +3,13 @@
 
 #include <grpcpp/support/server_callback.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "controller/rpc/upload_relay.h"
+#include "tandem/v1/jobs.pb.h"
 #include "tls/identity.h"
 
 namespace tandem::controller {
@@ -27,5 +29,17 @@ grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
 
 // Workers.Upload, by the worker of `identity`: what was asked of another worker is not taken.
 grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity);
+
+// What the workers of a job are asked to upload for a user that reads its logs or profiles it.
+
+// The logs of the rank and the attempt of the request; all ranks, and the newest attempt, if it names none.
+absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedLogs(const v1::Job& job,
+                                                            const v1::LogRequest& request);
+
+// The timelines of all ranks. id: of the profile, not 0 and below 2^46, so that ranks can agree on it as a
+// part of a double.
+absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedProfiles(const v1::Job& job,
+                                                                const v1::ProfileRequest& request,
+                                                                uint64_t id);
 
 }  // namespace tandem::controller
