@@ -56,7 +56,7 @@ int Fail(const std::string& line) {
   return 1;
 }
 
-// "30s", "500ms", "10m": below that no message arrives in time, and above it the sum with a time is none.
+// "30s", "500ms", "10m". A shorter one ends before a message arrives; a time plus a longer one overflows.
 std::string CheckDuration(const std::string& text) {
   absl::Duration duration;
   return absl::ParseDuration(text, &duration) && duration >= absl::Milliseconds(100) &&

@@ -179,7 +179,7 @@ absl::Status Engine::GetKey(const std::string& worker, const v1::KvGet& get) {
   return absl::OkStatus();
 }
 
-void Engine::Take(Decided decided, Consequences& out) {
+void Engine::Take(Decided decided, BatchResult& out) {
   if (auto* const hello = std::get_if<WorkerHello>(&decided.input)) {
     FindUnknown(*hello);
   }
@@ -219,7 +219,7 @@ void Engine::Take(Decided decided, Consequences& out) {
                          .stores = decision.num_own > 0});
 }
 
-void Engine::Take(Item item, Consequences& out) {
+void Engine::Take(Item item, BatchResult& out) {
   if (auto* decided = std::get_if<Decided>(&item)) {
     Take(std::move(*decided), out);
   } else if (auto* set = std::get_if<KeySet>(&item)) {
@@ -270,7 +270,7 @@ void Engine::SetRoom(const absl::Status& room) {
 }
 
 // Makes what was decided durable, or undoes it where there is no room for it.
-absl::Status Engine::CommitOrUndo(Consequences& out) {
+absl::Status Engine::CommitOrUndo(BatchResult& out) {
   const bool had_room = StoreRoom().ok();
   const absl::Status kept = out.events.empty() ? absl::OkStatus() : Commit(out.events);
   // Where a small commit finds room, most may find none; and while nothing is committed, nothing says so.
@@ -308,7 +308,7 @@ absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
   return absl::OkStatus();
 }
 
-void Engine::Refuse(const absl::Status& status, Consequences& out) {
+void Engine::Refuse(const absl::Status& status, BatchResult& out) {
   for (Answer& answer : out.answers) {
     const Input& input = answer.decided.input;
     if (std::holds_alternative<Submit>(input) || std::holds_alternative<Cancel>(input) ||
@@ -376,14 +376,14 @@ void Engine::NoteStandstill(absl::Time began) {
   }
 }
 
-void Engine::Halt(const absl::Status& status, Consequences consequences) {
+void Engine::Halt(const absl::Status& status, BatchResult result) {
   failed_ = absl::UnavailableError(absl::StrCat("the controller's store has failed: ", status.message()));
-  for (Answer& answer : consequences.answers) {
+  for (Answer& answer : result.answers) {
     if (answer.decided.done) {
       answer.decided.done({.status = failed_});
     }
   }
-  for (const Queried& query : consequences.queries) {
+  for (const Queried& query : result.queries) {
     query.look(state_);
   }
   outbox_.fatal(status);
@@ -401,7 +401,7 @@ void Engine::Process(std::vector<Item> batch) {
     return;
   }
   const absl::Time began = clock_.Now();
-  Consequences out;
+  BatchResult out;
   for (auto& [worker, held] : std::exchange(held_, {})) {
     for (auto& [key, noticed] : held) {
       Take(std::move(noticed), out);
@@ -422,9 +422,9 @@ void Engine::Process(std::vector<Item> batch) {
   Publish(std::move(out));
 }
 
-void Engine::Publish(Consequences consequences) {
-  std::vector<Answer>& answers = consequences.answers;
-  for (const auto& [index, worker] : consequences.hellos) {
+void Engine::Publish(BatchResult result) {
+  std::vector<Answer>& answers = result.answers;
+  for (const auto& [index, worker] : result.hellos) {
     v1::Assignments wanted = AssignmentsFor(state_, worker);
     MarkForgotten(wanted, worker, state_);
     v1::Assignments remembered = wanted;
@@ -444,14 +444,14 @@ void Engine::Publish(Consequences consequences) {
     outbox_.value(worker, value);
   }
   values_.clear();
-  for (const std::function<void()>& acknowledge : consequences.acknowledgements) {
+  for (const std::function<void()>& acknowledge : result.acknowledgements) {
     acknowledge();
   }
-  for (const Queried& query : consequences.queries) {
+  for (const Queried& query : result.queries) {
     query.look(state_);
   }
-  if (!consequences.events.empty()) {
-    outbox_.events(consequences.events, state_);
+  if (!result.events.empty()) {
+    outbox_.events(result.events, state_);
     Prune(state_);
     rendezvous_.Retain(state_);
   }

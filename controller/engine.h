@@ -120,7 +120,7 @@ class Engine {
     bool stores = false;  // it is true only once the batch is committed
   };
   // What a batch of items led to, and which calls wait for its commit.
-  struct Consequences {
+  struct BatchResult {
     std::vector<v1::Event> events;
     std::vector<Answer> answers;
     std::vector<std::pair<size_t, std::string>> hellos;   // index in answers, worker
@@ -132,21 +132,21 @@ class Engine {
   bool Enqueue(Item item) ABSL_LOCKS_EXCLUDED(mu_);
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void Process(std::vector<Item> batch);
-  void Take(Item item, Consequences& out);
-  void Take(Decided decided, Consequences& out);
+  void Take(Item item, BatchResult& out);
+  void Take(Decided decided, BatchResult& out);
   void FindUnknown(WorkerHello& hello);
   void NoteStandstill(absl::Time began);
   Decision Decide(const Input& input, absl::Time now, Reply& reply);
   absl::Status SetKey(const std::string& worker, const v1::KvSet& set);
   absl::Status GetKey(const std::string& worker, const v1::KvGet& get);
   absl::Status Commit(const std::vector<v1::Event>& events);
-  absl::Status CommitOrUndo(Consequences& out) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status CommitOrUndo(BatchResult& out) ABSL_LOCKS_EXCLUDED(mu_);
   void SetRoom(const absl::Status& room) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Undo(const std::vector<v1::Event>& events);
-  void Refuse(const absl::Status& status, Consequences& out);
+  void Refuse(const absl::Status& status, BatchResult& out);
   void HoldUntilRoom(Decided noticed);
-  void Publish(Consequences consequences);
-  void Halt(const absl::Status& status, Consequences consequences);
+  void Publish(BatchResult result);
+  void Halt(const absl::Status& status, BatchResult result);
   void PushAssignments();
 
   Store& store_;

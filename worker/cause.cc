@@ -19,7 +19,7 @@ void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause)
   cause.set_worker(worker);
 }
 
-// Of a rank that died only the last finished instruction is known.
+// For a rank that died: only its last finished instruction is known.
 void SetLastInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
   const int64_t index = rank.sample.instruction;
   if (index >= 0 && index < attempt.program.size()) {
@@ -77,7 +77,7 @@ std::string HowItEnded(int rank, const Exit& exit) {
                           : absl::StrCat("rank ", rank, " exited with code ", exit.exit_code);
 }
 
-// Of one that has done all of the step that it was in.
+// For a rank that stopped after a complete step.
 std::string StoppedAfter(const RankState& rank) {
   return absl::StrCat("rank ", rank.start.rank(), " stopped after step ", rank.sample.step);
 }

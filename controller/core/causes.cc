@@ -53,7 +53,8 @@ void FillIn(const v1::RankSlot& slot, const v1::RankStatus& status, v1::Cause& c
   }
 }
 
-std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus& status, bool reborn) {
+std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus& status,
+                                 bool killed_by_restart) {
   v1::Cause cause;
   if (status.has_cause()) {
     // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
@@ -71,7 +72,7 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
     }
   } else if (status.exited() && !status.finished()) {
     const std::string who = NameOf(slot);
-    if (reborn) {
+    if (killed_by_restart) {
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
       cause.set_reason(proto::reason::kWorkerLost);
       cause.set_message(absl::StrCat(who, " died with the worker's daemon, which was restarted"));
@@ -272,7 +273,7 @@ std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first
 
 }  // namespace
 
-int Distance(const v1::Cause& cause) {
+int DistanceFromRoot(const v1::Cause& cause) {
   switch (cause.class_()) {
     case v1::FAILURE_CLASS_OUT_OF_MEMORY:
       return 0;
@@ -291,7 +292,7 @@ int Distance(const v1::Cause& cause) {
 bool Precedes(const v1::Cause& a, const v1::Cause& b) {
   const auto key = [](const v1::Cause& cause) {
     // One without a time is not known to be earlier than one that has it.
-    return std::make_tuple(Distance(cause),
+    return std::make_tuple(DistanceFromRoot(cause),
                            cause.has_time() ? proto::FromProto(cause.time()) : absl::InfiniteFuture(),
                            cause.has_rank() ? cause.rank() : -1);
   };
@@ -343,8 +344,8 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
       not_ready.push_back(slot.rank());
     }
     if (status != nullptr) {
-      const bool reborn = worker->second.reborn.count(key) > 0;
-      if (std::optional<v1::Cause> cause = CauseOf(slot, *status, reborn)) {
+      const bool killed_by_restart = worker->second.killed_by_restart.count(key) > 0;
+      if (std::optional<v1::Cause> cause = CauseOf(slot, *status, killed_by_restart)) {
         offer(*std::move(cause));
       }
     }
@@ -375,30 +376,30 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
   return first;
 }
 
-Accounting Account(const State& state, const JobEntry& entry, const v1::RankSlot& slot, absl::Time now) {
+RankFate FateOf(const State& state, const JobEntry& entry, const v1::RankSlot& slot, absl::Time now) {
   const AttemptKey key = CurrentAttempt(entry.job);
   const v1::AttemptStatus* attempt = StatusOf(state, slot.worker(), key);
   const v1::RankStatus* status = StatusOf(state, slot, key);
   if ((status != nullptr && status->exited()) ||
       (attempt != nullptr && (attempt->ended() || attempt->has_refused()))) {
-    return Accounting::kDead;
+    return RankFate::kDead;
   }
   const auto worker = state.workers.find(slot.worker());
   const absl::Time stopping = proto::FromProto(entry.runtime.stopping_since());
   if (worker != state.workers.end() && worker->second.connected) {
     if (worker->second.missing.count(key) > 0) {
-      return entry.runtime.accepted() ? Accounting::kDead : Accounting::kNeverRan;
+      return entry.runtime.accepted() ? RankFate::kDead : RankFate::kNeverRan;
     }
     // It was asked to stop all that is not listed. Should it have had the attempt after all, it says so,
     // and takes no other ranks until they have ended.
     const bool asked =
         now - std::max({stopping, worker->second.since, state.awake_since}) >= state.limits.settle;
-    return attempt == nullptr && asked ? Accounting::kNeverRan : Accounting::kRunning;
+    return attempt == nullptr && asked ? RankFate::kNeverRan : RankFate::kRunning;
   }
   const absl::Duration away = std::min(Away(state, slot.worker(), now), now - stopping);
   // To succeed, every rank must be heard of: then only the worker's timeout ends the wait.
   const bool lost = away >= state.limits.settle && entry.job.outcome() != v1::JOB_STATE_SUCCEEDED;
-  return lost ? Accounting::kLost : Accounting::kRunning;
+  return lost ? RankFate::kLost : RankFate::kRunning;
 }
 
 }  // namespace tandem::controller

@@ -11,7 +11,7 @@ namespace tandem::controller {
 // How far a cause is from the root of a failure: 0 an unrequested signal or out of memory, 1 a rank's own
 // error, 2 a worker that is lost or ends, 3 a crash after a stop, 4 a lost peer, 5 requested. Needed because
 // consequences often arrive before causes.
-int Distance(const v1::Cause& cause);
+int DistanceFromRoot(const v1::Cause& cause);
 
 // Whether `a` is the earlier cause: nearer, then earlier in time, then of the lower rank.
 bool Precedes(const v1::Cause& a, const v1::Cause& b);
@@ -30,12 +30,12 @@ bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Caus
 v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what);
 
 // Whether a rank may still run, which decides whether STOPPING must wait for it.
-enum class Accounting {
+enum class RankFate {
   kRunning,   // it may run
   kDead,      // its end is known
   kNeverRan,  // its worker never received it
   kLost,      // its worker is away, and has been for longer than the limits allow
 };
-Accounting Account(const State& state, const JobEntry& entry, const v1::RankSlot& slot, absl::Time now);
+RankFate FateOf(const State& state, const JobEntry& entry, const v1::RankSlot& slot, absl::Time now);
 
 }  // namespace tandem::controller

@@ -76,11 +76,11 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
   std::vector<int> unaccounted;
   std::set<std::string> away;
   for (const v1::RankSlot& slot : Current(job).slots()) {
-    switch (Account(state, entry, slot, now)) {
-      case Accounting::kRunning:
+    switch (FateOf(state, entry, slot, now)) {
+      case RankFate::kRunning:
         unaccounted.push_back(slot.rank());
         break;
-      case Accounting::kLost:
+      case RankFate::kLost:
         away.insert(slot.worker());
         break;
       default:

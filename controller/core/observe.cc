@@ -108,7 +108,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
     }
     const bool other_process = worker.incarnation != 0 && worker.incarnation != hello.incarnation();
     std::set<AttemptKey> missing;
-    std::set<AttemptKey> reborn;
+    std::set<AttemptKey> killed_by_restart;
     for (const std::string& id : state.jobs.with_ranks()) {
       const JobEntry& entry = state.jobs.at(id);
       const std::vector<std::string> workers = WorkersOf(entry.job);
@@ -118,7 +118,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
       const AttemptKey key = CurrentAttempt(entry.job);
       if (listed.count(key) > 0) {
         if (other_process) {
-          reborn.insert(key);
+          killed_by_restart.insert(key);
         }
         continue;
       }
@@ -129,7 +129,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
       }
     }
     worker.missing = std::move(missing);
-    worker.reborn = std::move(reborn);
+    worker.killed_by_restart = std::move(killed_by_restart);
     worker.unknown = in->unknown;
     worker.connected = true;
     worker.since = now;

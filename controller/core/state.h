@@ -34,7 +34,7 @@ struct WorkerEntry {
   std::map<AttemptKey, absl::Time> peer_lost;        // when a rank first reported a lost peer
   std::set<AttemptKey> missing;  // live attempts that it should have listed when it returned, and did not
   std::set<AttemptKey> unknown;  // that it runs, and of which the store has nothing: they go on
-  std::set<AttemptKey> reborn;   // live attempts whose ranks died with its former incarnation
+  std::set<AttemptKey> killed_by_restart;  // live attempts whose ranks died with its former incarnation
 };
 
 struct Limits {

@@ -49,12 +49,11 @@ class Metrics : public prometheus::Collectable {
  public:
   explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
 
-  // Where the steps of a job are counted, for what is said of its time; nothing is without it. Call before
-  // any other.
+  // Counts the steps of a job. Without it a scrape has no series of a job's time. Call before any other.
   using Totals = std::function<StepTotals(const std::string& job_id)>;
   void SetTotals(Totals totals) { totals_ = std::move(totals); }
 
-  // When a connected worker was last heard of; nothing is said of it without this. Call before any other.
+  // When a connected worker was last heard from. Without it a scrape has no ages. Call before any other.
   using LastSeen = std::function<absl::Time(const std::string& worker)>;
   void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
 

@@ -121,7 +121,7 @@ absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time no
   return out;
 }
 
-// Without a cursor: it is of this moment, and who comes back gets that of then.
+// Progress has no cursor: a client that comes back gets the progress of that moment.
 void WatchReader::LookAtProgress(absl::Time now) {
   if (job_id_.empty()) {
     return;
