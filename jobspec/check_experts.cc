@@ -87,12 +87,6 @@ void CheckLoad(FieldChecker& check, const v1::Model& model) {
         "model.moe.router_aux_loss_scope",
         "without a router_aux_loss_coef there is no such loss: omit the key, or give the coefficient");
   }
-  if (!check.spec().data().count_first_token() &&
-      (moe.router_aux_loss_coef() > 0 || moe.router_z_loss_coef() > 0)) {
-    check.Forbid("data.count_first_token",
-                 "not built yet: targets that do not count beside losses of routers; omit the key, or use "
-                 "router_aux_loss_coef: 0 and router_z_loss_coef: 0");
-  }
   if (check.Usable({"model.moe.capacity_factor"}) && moe.capacity_factor() == 0 &&
       moe.drop_policy() == v1::DROP_POLICY_POSITION) {
     check.Forbid("model.moe.drop_policy",

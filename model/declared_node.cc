@@ -32,6 +32,10 @@ ops::Array DeclaredPasses::DocumentStarts(BoundArrays& in) const {
   return in.Value("tokens").Columns(s_.batch.starts_column(), s_.length);
 }
 
+ops::Array DeclaredPasses::Targets(BoundArrays& in) const {
+  return in.Value("tokens").Columns(s_.batch.targets_column(), s_.length);
+}
+
 BoundPass DeclaredNode::BindPass(Pass pass, BoundArrays& in) const {
   return pass == Pass::kBackwardInput ? BindBackward(in) : BindForward(in);
 }

@@ -39,6 +39,9 @@ class DeclaredPasses : public Node {
   // documents are not packed.
   ops::Array DocumentStarts(BoundArrays& in) const;
 
+  // The targets of the batch, [B, S]: each token is predicted from those before it.
+  ops::Array Targets(BoundArrays& in) const;
+
   const DecoderShapes s_;
   const NodeTypes types_;
   const ops::Operations& ops_;

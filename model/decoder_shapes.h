@@ -65,6 +65,8 @@ struct DecoderShapes {
       .sequence_length = config.moe.balance_scope == BalanceScope::kSequence ? length : tokens,
       .balance = config.moe.router_aux_loss_coef,
       .z = config.moe.router_z_loss_coef};
+  // The routers' own losses are of the targets that count.
+  bool weighs_losses = batch.has_targets && (router_losses.balance > 0 || router_losses.z > 0);
   bool balances_globally = config.moe.balance_scope == BalanceScope::kGlobal;
   int64_t data_ranks = config.moe.data_ranks;  // whose tokens it counts
   ops::RouterCapacity capacity = config.moe.capacity;

@@ -11,11 +11,6 @@ namespace {
 
 // Arrays have the names of head.cc.
 
-// [B, S]: each token is predicted from those before it.
-ops::Array TargetsIn(const ops::Array& tokens, const BatchShape& batch) {
-  return tokens.Columns(batch.targets_column(), batch.sequence_length);
-}
-
 class HeadNode final : public DeclaredNode {
  public:
   explicit HeadNode(const NodeContext& context) : DeclaredNode(context, kHead.declare(context.shapes)) {}
@@ -27,8 +22,8 @@ class HeadNode final : public DeclaredNode {
     ops::Calls calls;
     calls.Add(ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), epsilon_, normed));
     calls.Add(ops_.Linear(normed, in.Parameter("weight"), /*residual=*/{}, logits, in.Work("products")));
-    calls.Add(ops_.CrossEntropy(logits, TargetsIn(in.Value("tokens"), s_.batch), in.Scratch("lse"),
-                                in.Value("loss"), /*grad_logits=*/logits));
+    calls.Add(
+        ops_.CrossEntropy(logits, Targets(in), in.Scratch("lse"), in.Value("loss"), /*grad_logits=*/logits));
     return calls;
   }
 
@@ -63,7 +58,7 @@ class ChunkedHeadNode final : public DeclaredNode {
  private:
   BoundPass BindForward(BoundArrays& in) const override {
     const ops::Array x = in.Value("x");
-    const ops::Array targets = TargetsIn(in.Value("tokens"), s_.batch);
+    const ops::Array targets = Targets(in);
     const ops::Array loss = in.Value("loss");
     const ops::Array grad_x = in.Gradient("x");
     const bool add_x = in.AddsToGradient("x");

@@ -46,11 +46,12 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
 
 // normed = norm(x); logits = router · normed; chosen and probabilities of ops/router.h. Logits are computed
 // in the type of statistics, from copies of both operands where that is another. The backward recomputes the
-// norm, and adds the gradients of the router's own losses. report: model/decoder_shapes.h. Where the balance
-// is global, the node behind this one writes balance_counts, and has its value. Where experts have room for
-// some tokens only, `chosen` is -1 where a choice was dropped. Where routers have biases, they choose by
-// them, and count the tokens of each expert for the next one. Where an MLP sees every token beside the
-// experts: shared = Wdown · swiglu(Wgate_up · normed), of which gate and up are kept.
+// norm, and adds the gradients of the router's own losses, times the share of the targets that count. report:
+// model/decoder_shapes.h. Where the balance is global, the node behind this one writes balance_counts, and
+// has its value. Where experts have room for some tokens only, `chosen` is -1 where a choice was dropped.
+// Where routers have biases, they choose by them, and count the tokens of each expert for the next one. Where
+// an MLP sees every token beside the experts: shared = Wdown · swiglu(Wgate_up · normed), of which gate and
+// up are kept.
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   const double shared_flops = s.ProductFlops(s.hidden, 3 * s.shared_inner);
   const double flops = s.ProductFlops(s.hidden, s.router.experts) + shared_flops;
@@ -112,6 +113,10 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
     declaration.outputs[2].computed_from.emplace_back("ranked");
     declaration.forward.writes.emplace_back("ranked");
     declaration.backward_input.reads.emplace_back("ranked");
+  }
+  if (s.weighs_losses) {
+    declaration.inputs.push_back(BatchTokens(s));
+    declaration.backward_input.reads.emplace_back("tokens");
   }
   if (s.balances_globally) {
     // Known when the ranks have exchanged them (balance.cc), which the choice does not wait for.

@@ -104,11 +104,12 @@ class RouteNode final : public DeclaredNode {
     const ops::Array grad_logits = in.Scratch("grad_logits");
     const ops::Workspace products = in.Work("products");
     const ops::Array balance_counts = s_.balances_globally ? in.Value("balance_counts") : ops::Array();
+    const ops::Array targets = s_.weighs_losses ? Targets(in) : ops::Array();
     const Wide wide = WideOf(in);
     ops::Calls calls;
     calls.Add(ops_.sparse().RouteBackward(s_.router, logits, Ranked(in, chosen), chosen,
                                           in.Gradient("probabilities"), grad_logits));
-    calls.Add(ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts,
+    calls.Add(ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts, targets,
                                                  grad_logits, in.Work("router_work")));
     calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
     if (grad_router.defined()) {

@@ -140,14 +140,18 @@ Call SparseOperations::RouterLosses(const RouterConfig& config, const RouterLoss
 }
 
 Call SparseOperations::RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
-                                            const Array& logits, const Array& counts,
+                                            const Array& logits, const Array& counts, const Array& targets,
                                             const Array& grad_logits, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = CheckSequences(config, losses, logits, counts, work, on);
   CheckMatrix("grad_logits", grad_logits, tokens, config.experts, on);
+  Check(!targets.defined() || targets.elements() == tokens, "there are ", tokens, " targets, not ",
+        targets.elements());
+  const Tokens ids = targets.defined() ? TokensOf(targets, on) : Tokens();
   return WithStatisticsType(logits, [&]<typename T>(T) {
     return kernels_.Bind(RouterLossesBackwardArgs<T>{config, losses, ElementsOf<T>(logits), tokens,
-                                                     CountsOf(counts), ElementsOf<T>(grad_logits), work});
+                                                     CountsOf(counts), ids, ElementsOf<T>(grad_logits),
+                                                     work});
   });
 }
 

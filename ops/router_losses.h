@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/router_config.h"
+#include "ops/tokens.h"
 #include "ops/workspace.h"
 
 namespace tandem::ops {
@@ -36,7 +37,9 @@ struct RouterLossesArgs {
   Workspace work;  // RouterLossesWorkBytes (sparse_work.h)
 };
 
-// Adds the gradient of both, times their coefficients, to grad_logits: [T, E].
+// Adds the gradient of both, times their coefficients and the share of the targets that count, to
+// grad_logits: [T, E]. So the sum over microbatches, divided by the targets that count, is that of their
+// mean.
 template <typename T>
 struct RouterLossesBackwardArgs {
   static constexpr const char* kName = "RouterLossesBackward";
@@ -45,6 +48,7 @@ struct RouterLossesBackwardArgs {
   const T* logits;
   int64_t tokens;
   const double* counts;  // as of RouterLosses
+  Tokens targets;        // T; without ids all count
   T* grad_logits;
   Workspace work;  // RouterLossesWorkBytes
 };

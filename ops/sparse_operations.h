@@ -33,11 +33,12 @@ class SparseOperations {
   Call CountTokens(const Array& chosen, const Array& tokens, const Array& dropped) const;
   Call UpdateRouterBias(const Array& tokens, const Array& applies, double rate, const Array& bias) const;
 
-  // counts: undefined: those of each sequence.
+  // counts: undefined: those of each sequence. targets: int64 [B, S]; undefined: all count.
   Call RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
                     const Array& counts, const Array& values, Workspace work) const;
   Call RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
-                            const Array& counts, const Array& grad_logits, Workspace work) const;
+                            const Array& counts, const Array& targets, const Array& grad_logits,
+                            Workspace work) const;
   Call CountLargest(const RouterConfig& config, const Array& logits, const Array& counts) const;
   // seen: undefined: nothing is carried on.
   Call MeanCounts(const Array& by_rank, int64_t slots, bool continues, const Array& seen,

@@ -71,12 +71,6 @@ RankText::RankText(const plan::JobPlan& plan, int rank)
       text_(TextOf(plan)),
       train_(TrainingTextsOf(plan, text_), data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
              RowsOf(plan)) {
-  const v1::MixtureOfExperts& moe = plan.resolved_model.moe();
-  if (train_.has_masks() && (moe.router_aux_loss_coef() > 0 || moe.router_z_loss_coef() > 0)) {
-    throw UserError(
-        "data: not built yet: text whose tokens do not all count as targets beside losses of routers; use "
-        "router_aux_loss_coef: 0 and router_z_loss_coef: 0, or text without masks");
-  }
   if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
     const std::vector<jobspec::DataText>& named = plan.train.data.validation;
     for (size_t i = 0; i < text_.validation.size(); ++i) {

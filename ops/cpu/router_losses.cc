@@ -73,6 +73,19 @@ double BalanceScale(const RouterConfig& config, int64_t length, int64_t tokens) 
          (static_cast<double>(config.top_k) * static_cast<double>(length) * static_cast<double>(tokens));
 }
 
+// 1 exactly where all count.
+double CountedShare(const Tokens& targets) {
+  if (targets.ids == nullptr) {
+    return 1;
+  }
+  int64_t counted = 0;
+  for (int64_t row = 0; row < targets.sequences; ++row) {
+    const int64_t* const ids = targets.ids + row * targets.stride;
+    counted += targets.length - std::count(ids, ids + targets.length, kNotCounted);
+  }
+  return static_cast<double>(counted) / static_cast<double>(targets.sequences * targets.length);
+}
+
 }  // namespace
 
 template <typename T>
@@ -107,8 +120,9 @@ void Run(const RouterLossesBackwardArgs<T>& args) {
   }
   const int64_t experts = config.experts;
   const int64_t length = args.losses.sequence_length;
-  const T balance = static_cast<T>(args.losses.balance * BalanceScale(config, length, args.tokens));
-  const T z = static_cast<T>(2 * args.losses.z / static_cast<double>(args.tokens));
+  const T share = static_cast<T>(CountedShare(args.targets));
+  const T balance = static_cast<T>(args.losses.balance * BalanceScale(config, length, args.tokens)) * share;
+  const T z = static_cast<T>(2 * args.losses.z / static_cast<double>(args.tokens)) * share;
   Sequence<T> sequence(config, length, args.counts);
   std::vector<T> softmax(experts);
   std::vector<T> grad(experts);

@@ -112,9 +112,29 @@ __global__ void SumTerms(const double* terms, int64_t tokens, double balance_sca
   }
 }
 
-// balance, z: what the gradients of the scores and of the log-sum-exp are multiplied by.
+// One block. 1 exactly where all count.
+__global__ void ShareOfTargets(Tokens targets, double* share) {
+  const int64_t tokens = targets.sequences * targets.length;
+  double counted = 0;
+  for (int64_t token = threadIdx.x; token < tokens; token += kThreads) {
+    counted +=
+        targets.ids[token / targets.length * targets.stride + token % targets.length] != kNotCounted ? 1 : 0;
+  }
+  counted = BlockSum(counted);
+  if (threadIdx.x == 0) {
+    *share = counted / static_cast<double>(tokens);
+  }
+}
+
+// balance, z: what the gradients of the scores and of the log-sum-exp are multiplied by, and by `share`;
+// null: 1.
 template <typename T, typename Count>
-__global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* counts, T balance, T z) {
+__global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* counts, const double* share,
+                                 T balance, T z) {
+  if (share != nullptr) {
+    balance *= static_cast<T>(*share);
+    z *= static_cast<T>(*share);
+  }
   const RouterConfig& config = args.config;
   const int64_t token = TokenOfWarp();
   if (token >= args.tokens) {
@@ -220,16 +240,23 @@ int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
   const T balance =
       static_cast<T>(losses.balance * BalanceScale(args.config, losses.sequence_length, args.tokens));
   const T z = static_cast<T>(2 * losses.z / static_cast<double>(args.tokens));
+  // The work memory has two numbers a token before the counts, as the losses' own has.
+  double* const terms = static_cast<double*>(args.work.begin);
+  const double* const share = args.targets.ids != nullptr ? terms : nullptr;
+  if (share != nullptr) {
+    ShareOfTargets<<<1, kThreads, 0, stream>>>(args.targets, terms);
+  }
   const auto add = [&](const auto* counts) {
-    AddLossGradients<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, balance, z);
-    return cudaGetLastError();
+    AddLossGradients<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, share, balance,
+                                                                                 z);
+    return static_cast<int>(cudaGetLastError());
   };
   if (args.counts != nullptr) {
     return add(args.counts);
   }
-  int* const counts = static_cast<int*>(args.work.begin);
+  int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
   const int error = CountBySequence(args, counts, stream);
-  return error != cudaSuccess ? error : static_cast<int>(add(counts));
+  return error != cudaSuccess ? error : add(counts);
 }
 TANDEM_STATISTICS_KERNEL(RouterLossesBackwardArgs)
 

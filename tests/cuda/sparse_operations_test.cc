@@ -150,17 +150,20 @@ TEST_P(CudaSparseOperationsTest, RouterLosses) {
     const RouterLossConfig losses{.sequence_length = 12, .balance = 0.75, .z = 0.25};
     at::Tensor logits = NormalStatistics({tokens, config.experts});
     logits.narrow(0, 0, 2) -= 1000;  // all their sigmoids underflow
+    at::Tensor targets = at::ones({3, 12}, at::kLong);
+    targets.narrow(1, 5, 4).fill_(kNotCounted);
     Compare(
-        {logits},
+        {logits, targets},
         {FilledWithNan({2}, at::kDouble), NormalStatistics({tokens, config.experts}),
          NormalStatistics({tokens, config.experts})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const WorkMemory work =
               WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 3, config.experts));
           ops.sparse().RouterLosses(config, losses, in[0], /*counts=*/{}, out[0], work)();
-          ops.sparse().RouterLossesBackward(config, losses, in[0], /*counts=*/{}, out[1], work)();
+          ops.sparse().RouterLossesBackward(config, losses, in[0], /*counts=*/{}, /*targets=*/{}, out[1],
+                                            work)();
           ops.sparse().RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0],
-                                            /*counts=*/{}, out[2], work)();
+                                            /*counts=*/{}, /*targets=*/in[1], out[2], work)();
         },
         2, kSparseRepeats);
   }
@@ -189,7 +192,7 @@ TEST_P(CudaSparseOperationsTest, RouterLossesOfTheGlobalBatch) {
           sparse.MeanCounts(out[0], tokens * config.top_k, /*continues=*/false, out[1], out[2])();
           sparse.MeanCounts(in[1], tokens * config.top_k, /*continues=*/true, out[1], out[2])();
           sparse.RouterLosses(config, losses, in[0], out[2], out[3], work)();
-          sparse.RouterLossesBackward(config, losses, in[0], out[2], out[4], work)();
+          sparse.RouterLossesBackward(config, losses, in[0], out[2], /*targets=*/{}, out[4], work)();
         },
         2, kSparseRepeats);
   }

@@ -50,6 +50,11 @@ at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
     x = Attention(layer, x, tokens);
     x = config_.IsSparse(layer) ? Experts(layer, x) : Mlp(layer, x);
   }
+  if (has_targets_) {
+    const int64_t length = LengthOf(tokens);
+    const at::Tensor counted = tokens.narrow(1, length + 1, length) >= 0;
+    router_losses_ = router_losses_ * counted.to(at::kDouble).mean();
+  }
   return Head(x, tokens);
 }
 

@@ -35,7 +35,7 @@ class AutogradDecoder {
   const at::Tensor& Largest(int layer) const { return largest_.at(layer); }
 
   // tokens: the batch, int64 [B, BatchShape::columns]. The routers' own losses are not in it; RouterLosses
-  // has those of all layers of the last call, times their coefficients.
+  // has those of all layers of the last call, times their coefficients and the share of targets that count.
   at::Tensor Loss(const at::Tensor& tokens) const;
 
   const at::Tensor& RouterLosses() const { return router_losses_; }

@@ -140,7 +140,7 @@ TEST_P(NoRowsTest, NoTokenHasAnExpertAndExpertsGradientsAreZero) {
   const RouterLossConfig terms{.sequence_length = 5, .balance = 0.01, .z = 0.001};
   sparse.RouterLosses(config, terms, logits, /*counts=*/{}, losses, work_)();
   EXPECT_TRUE(losses.isnan().all().item<bool>()) << "means of no tokens";
-  sparse.RouterLossesBackward(config, terms, logits, /*counts=*/{}, logits, work_)();
+  sparse.RouterLossesBackward(config, terms, logits, /*counts=*/{}, /*targets=*/{}, logits, work_)();
   at::Tensor tokens = Double({4});
   at::Tensor dropped = Double({1});
   sparse.CountTokens(chosen, tokens, dropped)();

@@ -65,11 +65,35 @@ TEST_P(RouterLossesTest, MatchAutogradForAMicrobatchAndForEachSequence) {
         EXPECT_LE(RelativeError(values[0], expected_balance), Tolerance(type));
         EXPECT_LE(RelativeError(values[1], expected_z), Tolerance(type));
         at::Tensor grad_logits = before.to(type, /*non_blocking=*/false, /*copy=*/true);
-        CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, {}, grad_logits, {})();
+        CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{},
+                                                      grad_logits, {})();
         EXPECT_LE(RelativeError(grad_logits, before + logits.grad()), Tolerance(type));
       }
     }
   }
+}
+
+TEST_P(RouterLossesTest, GradientsAreOfTheTargetsThatCount) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(73);
+  const RouterConfig config{.experts = 6, .top_k = 2};
+  const RouterLossConfig losses{.sequence_length = 4, .balance = 0.5, .z = 0.25};
+  const at::Tensor logits = numbers.Normal({8, 6}).to(type);
+  const auto gradient = [&](const at::Tensor& targets) {
+    at::Tensor grad_logits = at::zeros({8, 6}, type);
+    CpuOperations().sparse().RouterLossesBackward(
+        config, losses, logits, {}, targets.defined() ? Array(targets) : Array(), grad_logits, {})();
+    return grad_logits;
+  };
+  const at::Tensor whole = gradient({});
+  // Two sequences of four, in columns of a wider batch.
+  at::Tensor batch = at::ones({2, 9}, at::kLong);
+  EXPECT_TRUE(at::equal(gradient(batch.narrow(1, 5, 4)), whole));
+  batch[0][5] = batch[1][8] = kNotCounted;
+  batch[0][4] = kNotCounted;  // not a target
+  EXPECT_LE(RelativeError(gradient(batch.narrow(1, 5, 4)), whole.to(at::kDouble) * 0.75), Tolerance(type));
+  batch.fill_(kNotCounted);
+  EXPECT_TRUE(at::equal(gradient(batch.narrow(1, 5, 4)), at::zeros({8, 6}, type)));
 }
 
 TEST_P(RouterLossesTest, SigmoidsThatUnderflowStillHaveShares) {
@@ -96,7 +120,8 @@ TEST_P(RouterLossesTest, SigmoidsThatUnderflowStillHaveShares) {
   CpuOperations().sparse().RouterLosses(config, losses, logits_t, {}, values, {})();
   EXPECT_LE(RelativeError(values[0], expected), Tolerance(type));
   at::Tensor grad_logits = at::zeros({3, 4}, type);
-  CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, {}, grad_logits, {})();
+  CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits,
+                                                {})();
   EXPECT_LE(RelativeError(grad_logits, logits.grad()), 10 * Tolerance(type));
 }
 
@@ -131,7 +156,7 @@ TEST_P(RouterLossesTest, MicrobatchesWithTheMeanCountsHaveTheLossOfTheBatch) {
     at::Tensor values = FilledWithNan({2}, at::kDouble);
     sparse.RouterLosses(config, whole, logits, {}, values, {})();
     at::Tensor gradient = at::zeros({24, 12}, type);
-    sparse.RouterLossesBackward(config, whole, logits, {}, gradient, {})();
+    sparse.RouterLossesBackward(config, whole, logits, {}, /*targets=*/{}, gradient, {})();
 
     at::Tensor by_rank = FilledWithNan({3, 12}, at::kDouble);
     for (int64_t m = 0; m < 3; ++m) {
@@ -157,7 +182,8 @@ TEST_P(RouterLossesTest, MicrobatchesWithTheMeanCountsHaveTheLossOfTheBatch) {
       sparse.RouterLosses(config, part, logits.narrow(0, 8 * m, 8), counts, of_part, {})();
       mean += of_part / 3;
       at::Tensor rows = mean_gradient.narrow(0, 8 * m, 8);
-      sparse.RouterLossesBackward(config, part, logits.narrow(0, 8 * m, 8), counts, rows, {})();
+      sparse.RouterLossesBackward(config, part, logits.narrow(0, 8 * m, 8), counts, /*targets=*/{}, rows,
+                                  {})();
     }
     EXPECT_LE(RelativeError(mean, values), Tolerance(type));
     EXPECT_LE(RelativeError(mean_gradient / 3, gradient.to(at::kDouble)), Tolerance(type));

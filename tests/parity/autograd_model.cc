@@ -75,7 +75,7 @@ class AutogradModel::Impl {
       const model::test::AutogradDecoder& decoder = decoders_[i % decoders_.size()];
       const Tensor ids = Ids(microbatches[i]);
       mean = mean + decoder.Loss(ids) / divisor;
-      own = own + decoder.RouterLosses() / static_cast<double>(microbatches.size());
+      own = own + decoder.RouterLosses() / divisor;
       for (int layer = 0; model_.moe.router_bias_update_rate > 0 && layer < model_.num_hidden_layers;
            ++layer) {
         if (model_.IsSparse(layer)) {

@@ -229,6 +229,23 @@ TEST(AutogradTest, WindowsOfSomeLayersWithinDocumentsMatch) {
                        .end_of_document = ' '});
 }
 
+// The routers' own losses are of the targets that count, as the loss is.
+TEST(AutogradTest, RoutersLossesOfTargetsThatCountMatch) {
+  for (const char* scope : {"microbatch", "sequence", "global"}) {
+    SCOPED_TRACE(scope);
+    JobOptions options = SparseJob();
+    options.ranks = 2;
+    options.microbatches_per_rank = 2;
+    options.steps = 2;
+    options.router_aux_loss = 0.5;
+    options.router_z_loss = 0.1;
+    options.balance_scope = scope;
+    options.count_first_token = false;
+    options.end_of_document = ' ';
+    CompareWithAutograd(options);
+  }
+}
+
 TEST(AutogradTest, TiedEmbeddingsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = true});
 }
