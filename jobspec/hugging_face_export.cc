@@ -54,8 +54,10 @@ void AddExperts(const v1::Model& model, ConfigJson& config) {
   config["scoring_func"] = greedy ? "softmax" : "sigmoid";
   config["topk_method"] = greedy ? "greedy" : "noaux_tc";
   config["moe_layer_freq"] = 1;
-  config["num_nextn_predict_layers"] = 0;
-  config["rope_interleave"] = true;
+  if (!greedy) {
+    config["num_nextn_predict_layers"] = 0;  // else absent, and one in transformers
+    config["rope_interleave"] = true;
+  }
 }
 
 void AddLatentAttention(const v1::LatentAttention& latent, ConfigJson& config) {
