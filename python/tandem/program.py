@@ -65,7 +65,7 @@ def parser():
     prepare.add_argument("--processes", type=_count, default=0, metavar="N", help="processes that tokenise (default: number of processors)")
     prepare.add_argument("--strict", action="store_true", help="end at the first document that cannot be used")
     prepare.add_argument("--lenient", action="store_true", help="go on if more than 5 %% of the documents cannot be used")
-    prepare.set_defaults(run=_prepare, needs="data")
+    prepare.set_defaults(run=_prepare, needs="[data]")
     forms = ("a folder of tandem data prepare; a pair of .bin and .idx of Megatron-LM, by either or without its ending; a .npy file; a "
              "file of llm.c; or a folder of such files")
     inspect = kinds.add_parser("inspect", help="Show what is in files of tokens", allow_abbrev=False,
@@ -75,14 +75,14 @@ def parser():
     inspect.add_argument("--sequence-length", type=_positive, metavar="N", help="say how many sequences that makes")
     inspect.add_argument("--documents", type=_natural, default=3, metavar="N", help="how many of the first documents to show (default 3)")
     _add_form(inspect)
-    inspect.set_defaults(run=_inspect, needs="data")
+    inspect.set_defaults(run=_inspect, needs="[data]")
     check = kinds.add_parser("check", help="Read every byte of files of tokens, and name what is wrong", allow_abbrev=False,
                              description="Reads every byte: indices, digests, and that each token is below the vocabulary. Exit code 1 "
                                          "if something is wrong.")
     check.add_argument("path", metavar="PATH", help=forms)
     check.add_argument("--vocabulary", type=_positive, metavar="N", help="number of ids of the tokenizer (default: what dataset.json says)")
     _add_form(check)
-    check.set_defaults(run=_check, needs="data")
+    check.set_defaults(run=_check, needs="[data]")
     _add_follow(commands)
     return top
 
@@ -136,12 +136,12 @@ def _prepare(arguments):
 
 
 def _follow(arguments):
+    arguments.needs = "" if arguments.to == "csv" else f"[{arguments.to}]"
     from tandem.client import Client
     from tandem.errors import TandemError
     from tandem.follow import facts, follower
     from tandem.follow.errors import FollowError
     from tandem.follow.tracker import sole_writer
-    arguments.needs = arguments.to
     for name, given in (("--project", arguments.project), ("--offline", arguments.offline)):
         if arguments.to == "csv" and given:
             raise FollowError(f"{name} is for mlflow and wandb: with --to csv everything is in files; omit it")
@@ -203,9 +203,9 @@ def main(words=None):
     except OSError as error:
         print(f"tandem: {error.filename or 'writing'}: {error.strerror or error}", file=sys.stderr)
     except ModuleNotFoundError as error:
-        option = "--data" if arguments.needs == "data" else "--follow"
-        print(f"tandem: the Python package {error.name} is missing; run scripts/setup.sh {option} in a clone, or pip install with the "
-              f"extra {arguments.needs}", file=sys.stderr)
+        option = "data" if arguments.needs == "[data]" else "follow"
+        print(f'tandem: the Python package {error.name} is missing; run scripts/setup.sh --{option}, or pip install '
+              f'"./python{arguments.needs}", in a clone of Tandem', file=sys.stderr)
     except KeyboardInterrupt:
         print("tandem: interrupted", file=sys.stderr)
         return 130
