@@ -408,3 +408,10 @@ def test_prompts_need_two_fields(tmp_path, name, options, message):
     write(tmp_path, {name: b"{}"})
     with pytest.raises(DataError, match=message):
         run(tmp_path, "bytes", **options)
+
+
+def test_a_package_that_follow_needs_is_named():
+    done = subprocess.run([sys.executable, "-m", "tandem.program", "follow", "job", "--to", "mlflow"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(pathlib.Path(tandem.__file__).parents[1])}, check=False, timeout=120)
+    assert done.returncode == 1 and done.stderr == ("tandem: the Python package grpc is missing; run scripts/setup.sh --follow, or pip install "
+                                                    '"./python[mlflow]", in a clone of Tandem\n')
