@@ -24,9 +24,9 @@ TEST(CudaStagesTest, TwoStagesOnTwoGpusHaveTheBitsOfOne) {
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
     const plan::JobPlan one = MakeJob({.microbatches_per_rank = 6,
                                        .layers = 4,
-                                       .validate_every_steps = 2,
                                        .on_gpus = true,
-                                       .precision = precision});
+                                       .precision = precision,
+                                       .validate_every_steps = 2});
     const JobRun run = RunJob(one, cuda::OnGpus());
     for (const std::vector<int64_t>& layers :
          {std::vector<int64_t>{2, 2}, std::vector<int64_t>{1, 1, 1, 1}}) {
