@@ -105,7 +105,7 @@ class Bench {
     Report("router losses", {Unit::kBytes, Bytes({logits_})},
            [&] { ops_.RouterLosses(config, losses, logits_, /*counts=*/{}, values, work)(); });
     Report("router losses backward", {Unit::kBytes, Bytes({logits_, grad, grad})},
-           [&] { ops_.RouterLossesBackward(config, losses, logits_, /*counts=*/{}, grad, work)(); });
+           [&] { ops_.RouterLossesBackward(config, losses, logits_, {}, /*targets=*/{}, grad, work)(); });
     Report("count tokens", {Unit::kBytes, Bytes({chosen_})},
            [&] { ops_.CountTokens(chosen_, tokens, dropped)(); });
   }

@@ -19,6 +19,7 @@
 #include "ops/cuda/operations.h"
 #include "ops/linear_work.h"
 #include "ops/sparse_work.h"
+#include "ops/tokens.h"
 #include "tests/cuda/against_cpu.h"
 
 namespace tandem::ops {
