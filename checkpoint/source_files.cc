@@ -38,7 +38,8 @@ absl::StatusOr<std::vector<SourceFile>> SourceFiles(platform::Files& files,
   std::map<std::string, SourceFile> found;  // by name
   for (const SourceFolder& folder : folders) {
     const absl::StatusOr<std::vector<std::string>> names = files.List(folder.path);
-    if (!names.ok() && !absl::IsNotFound(names.status()) && !absl::IsPermissionDenied(names.status())) {
+    if (!names.ok() && !absl::IsNotFound(names.status()) && !absl::IsPermissionDenied(names.status()) &&
+        !absl::IsInvalidArgument(names.status())) {
       return names.status();
     }
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
@@ -56,25 +57,33 @@ absl::StatusOr<std::vector<SourceFile>> SourceFiles(platform::Files& files,
   return all;
 }
 
-absl::Status ReplaceSource(platform::Files& files, const std::vector<SourceFolder>& folders,
-                           const std::string& directory) {
-  TANDEM_ASSIGN_OR_RETURN(const std::vector<SourceFile> found, SourceFiles(files, folders));
-  std::vector<std::string> contents;
-  for (const SourceFile& file : found) {
-    TANDEM_ASSIGN_OR_RETURN(contents.emplace_back(),
-                            platform::ReadAtMost(files, file.path, kMostSourceBytes));
+absl::StatusOr<std::vector<std::string>> ReplaceSource(platform::Files& files,
+                                                       const std::vector<SourceFolder>& folders,
+                                                       const std::string& directory) {
+  const absl::StatusOr<std::vector<SourceFile>> found = SourceFiles(files, folders);
+  std::vector<std::string> left_out;
+  if (!found.ok()) {
+    left_out.emplace_back(found.status().message());
   }
+  const std::string next = absl::StrCat(directory, "/", kNextSourceName);
+  TANDEM_RETURN_IF_ERROR(files.RemoveAll(next));
+  TANDEM_RETURN_IF_ERROR(files.CreateFolder(next));
+  bool holds_any = false;
+  for (const SourceFile& file : found.ok() ? *found : std::vector<SourceFile>()) {
+    const absl::StatusOr<std::string> content = platform::ReadAtMost(files, file.path, kMostSourceBytes);
+    if (!content.ok()) {
+      left_out.emplace_back(content.status().message());
+      continue;
+    }
+    TANDEM_RETURN_IF_ERROR(files.Write(absl::StrCat(next, "/", file.name), *content));
+    holds_any = true;
+  }
+  TANDEM_RETURN_IF_ERROR(files.SyncFolder(next));
   const std::string source = absl::StrCat(directory, "/", kSourceName);
   TANDEM_RETURN_IF_ERROR(files.RemoveAll(source));
-  if (found.empty()) {
-    return absl::OkStatus();
-  }
-  TANDEM_RETURN_IF_ERROR(files.CreateFolder(source));
-  for (size_t i = 0; i < found.size(); ++i) {
-    TANDEM_RETURN_IF_ERROR(files.Write(absl::StrCat(source, "/", found[i].name), contents[i]));
-  }
-  TANDEM_RETURN_IF_ERROR(files.SyncFolder(source));
-  return files.SyncFolder(directory);
+  TANDEM_RETURN_IF_ERROR(holds_any ? files.Rename(next, source) : files.RemoveAll(next));
+  TANDEM_RETURN_IF_ERROR(files.SyncFolder(directory));
+  return left_out;
 }
 
 std::vector<std::string> TokenizerFiles(platform::Files& files, const std::string& folder) {

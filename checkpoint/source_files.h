@@ -31,15 +31,17 @@ struct SourceFile {
 };
 
 // What there is in the folders, sorted by name; of two of a name the first folder's. A folder that is not
-// there, or cannot be listed, has none.
+// there, is none, or cannot be listed has no files.
 absl::StatusOr<std::vector<SourceFile>> SourceFiles(platform::Files& files,
                                                     const std::vector<SourceFolder>& folders);
 
-// Makes the folder `source` of `directory` hold these files alone; `folders` may have it among them. Where
-// there are none, it is removed. Written by rank 0 of the job that owns the directory. An error leaves an
-// incomplete folder, which the next call replaces.
-absl::Status ReplaceSource(platform::Files& files, const std::vector<SourceFolder>& folders,
-                           const std::string& directory);
+// Makes the folder `source` of `directory` hold these files alone; `folders` may have it among them. If there
+// are none, it is removed. Rank 0 of the job that owns the directory calls it. Returns why files that cannot
+// be read are left out, one line each. An error is of writing, and leaves the folder as it was or without it;
+// the next call replaces it.
+absl::StatusOr<std::vector<std::string>> ReplaceSource(platform::Files& files,
+                                                       const std::vector<SourceFolder>& folders,
+                                                       const std::string& directory);
 
 // The names of the files of a tokenizer that `folder` has, sorted.
 std::vector<std::string> TokenizerFiles(platform::Files& files, const std::string& folder);

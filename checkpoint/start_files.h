@@ -25,8 +25,13 @@ inline bool IsOfAStart(std::string_view name) {
 // The folder of what goes with a job's first weights (source_files.h).
 inline constexpr char kSourceName[] = "source";
 
+// The next one, until it is whole.
+inline constexpr char kNextSourceName[] = "source.next";
+
 // Whether a folder that holds nothing but such names counts as empty: what starts leave there. The next start
 // replaces it.
-inline bool CountsAsNothing(std::string_view name) { return IsOfAStart(name) || name == kSourceName; }
+inline bool CountsAsNothing(std::string_view name) {
+  return IsOfAStart(name) || name == kSourceName || name == kNextSourceName;
+}
 
 }  // namespace tandem::checkpoint

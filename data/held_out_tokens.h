@@ -7,9 +7,9 @@
 
 namespace tandem::data {
 
-// Where the held-out end of a text of tokens begins, by its indices and without reading a token: the first
-// document from there on where HeldOutTokens are left. That position itself where no index says documents, or
-// the index cannot be read: then the end begins there or later.
+// Says at which token the held-out end of a text begins, from its indices and without reading a token: at the
+// first document that begins once HeldOutTokens are left. If no index says documents, or it cannot be read,
+// it is that position, and the end begins there or later.
 int64_t EarliestHeldOut(const TokenText& text, double fraction, int64_t sequence_length);
 
 }  // namespace tandem::data

@@ -179,6 +179,34 @@ void PreparedFolder::CheckIndices() const {
   }
 }
 
+void PreparedFolder::CheckStartsFrom(int64_t position) const {
+  if (text_.dataset.has_value()) {
+    return;
+  }
+  ForEachFile(shards_.size(), [&](size_t i) {
+    const Shard& shard = shards_[i];
+    if (shard.idx < 0 || shard.begin + shard.tokens <= position) {
+      return;
+    }
+    std::vector<char> pointers(8 * kSequencesAtOnce);
+    int64_t previous = 0;
+    for (int64_t begin = SequenceFrom(shard, position - shard.begin); begin < shard.header.sequences;
+         begin += kSequencesAtOnce) {
+      const int64_t count = std::min(kSequencesAtOnce, shard.header.sequences - begin);
+      files_->Read(shard.idx, shard.header.PointerAt(begin), 8 * count, pointers.data());
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t pointer = IndexPointer(pointers.data() + 8 * j);
+        if (pointer < previous) {
+          RefuseIndex(shard, absl::StrCat("says that sequence ", begin + j, " begins at byte ", pointer,
+                                          ", before the one before it, and an end of the text is held out "
+                                          "(data.validation_fraction: 0 holds out none)"));
+        }
+        previous = pointer;
+      }
+    }
+  });
+}
+
 void PreparedFolder::CheckIndex(const Shard& shard) const {
   std::vector<char> lengths(4 * kSequencesAtOnce);
   std::vector<char> pointers(8 * kSequencesAtOnce);

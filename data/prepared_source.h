@@ -49,6 +49,10 @@ class PreparedFolder {
   // begin where the one before it ends.
   void CheckIndices() const;
 
+  // The same of a held-out end alone: throws where a sequence from that position on begins before the one
+  // before it.
+  void CheckStartsFrom(int64_t position) const;
+
   // The first position from `position` on at which a document begins; the number of all tokens if there is
   // none.
   int64_t DocumentFrom(int64_t position) const;

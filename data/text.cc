@@ -133,8 +133,7 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   const auto open = [&](const TextPath& path) {
     Opened opened{.field = path.field,
                   .folder = std::make_shared<const PreparedFolder>(path, clock, end_of_document)};
-    // The end that is held out begins with a document.
-    if (options.documents.has_value() || (options.validation.empty() && options.validation_fraction > 0)) {
+    if (options.documents.has_value()) {
       opened.folder->CheckIndices();
     }
     CheckSameTokenizer(known.value_or(opened), opened);
@@ -151,6 +150,9 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
     const int64_t end = options.validation.empty()
                             ? HeldOutFrom(*train.folder, options.validation_fraction, options.sequence_length)
                             : tokens;
+    if (options.validation.empty() && options.validates && !options.documents.has_value()) {
+      train.folder->CheckStartsFrom(end);
+    }
     text.train.push_back(std::make_shared<const PreparedSource>(train.folder, 0, end));
     if (options.validation.empty()) {
       text.validation.push_back(std::make_shared<const PreparedSource>(train.folder, end, tokens));

@@ -141,7 +141,7 @@ class TextChecker {
     return sizes;
   }
 
-  // The files that hold something, each once. Nothing where they have been refused.
+  // The files that hold something, each once. Returns nothing if it has refused the text.
   std::optional<FilesOfText> CheckData(const DataText& named) {
     const std::string& path = named.field;
     const std::string& pattern = named.path;

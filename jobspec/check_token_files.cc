@@ -87,7 +87,7 @@ class TokenChecker {
     return absl::StrCat("at least ", Window(), " tokens (sequence_length + 1)");
   }
 
-  // Nothing where it has been refused.
+  // Returns nothing if it has refused the text.
   std::optional<ReadTokens> Check(const DataText& named) {
     std::optional<data::TokenText> text = Read(named);
     if (!text.has_value()) {
@@ -118,7 +118,7 @@ class TokenChecker {
     return ReadTokens{.text = *std::move(text), .files = std::move(files)};
   }
 
-  // Nothing where it has been refused.
+  // Returns nothing if it has refused the text.
   std::optional<data::TokenText> Read(const DataText& named) {
     const std::string& path = named.field;
     const std::string& folder = named.path;
@@ -133,7 +133,7 @@ class TokenChecker {
       return std::nullopt;
     }
     if (text->tokens < Window()) {
-      Refuse(path, folder, absl::StrCat("at least ", Window(), " tokens (sequence_length + 1)"),
+      Refuse(path, folder, WindowText(),
              absl::StrCat("it holds ", platform::CountedText(text->tokens, "token"),
                           ": use more text, or shorter sequences"));
       return std::nullopt;
@@ -151,7 +151,7 @@ class TokenChecker {
     return *std::move(text);
   }
 
-  // Which of its targets count is said in rows of jobs that validate, or leave out the first of documents.
+  // Only the rows of jobs that validate, or leave out the first tokens of documents, say which targets count.
   void CheckTargets(const DataText& named, const data::TokenText& text) {
     const bool has_masks =
         text.dataset.has_value() && (text.dataset->has_masks || text.dataset->never_counted.has_value());

@@ -25,11 +25,11 @@ struct FilesOfText {
   std::vector<FoundFile> files;
 };
 
-// Of a text to validate on: at most one violation, for a file that is trained on too.
+// Adds at most one violation, for a file of the text to validate on that is trained on too.
 void CheckApart(const std::vector<FilesOfText>& trained, const FilesOfText& validation,
                 std::vector<v1::Violation>& violations);
 
-// Of texts whose ends are held out: at most one violation, for a file of two texts that differ.
+// Adds at most one violation, for a file of two texts that differ, if the ends of all are held out.
 void CheckShared(const std::vector<FilesOfText>& trained, std::vector<v1::Violation>& violations);
 
 }  // namespace tandem::jobspec

@@ -13,7 +13,7 @@
 namespace tandem::jobspec {
 namespace {
 
-// Where a prepared folder's tokenizer was; empty where it does not say so.
+// The folder that a prepared text's tokenizer was in; empty: it does not say so.
 std::string TokenizerFolder(const std::string& prepared) {
   const absl::StatusOr<data::Dataset> dataset = data::ReadDataset(prepared);
   const std::filesystem::path path = dataset.ok() ? dataset->tokenizer_path : "";

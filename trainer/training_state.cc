@@ -217,10 +217,14 @@ void TrainingState::ReplaceSource(const std::string& field, const std::string& w
     return;
   }
   OnRankZero(report_, [&] {
-    ThrowIfUnwritable(
-        "rank 0 cannot write there",
-        checkpoint::ReplaceSource(
-            files_, jobspec::SourceFolders(files_, plan_.train.data.train, field, weights), directory));
+    const absl::StatusOr<std::vector<std::string>> left_out = checkpoint::ReplaceSource(
+        files_, jobspec::SourceFolders(files_, plan_.train.data.train, field, weights), directory);
+    ThrowIfUnwritable("rank 0 cannot write there", left_out.status());
+    for (const std::string& reason : *left_out) {
+      platform::Log(platform::LogLevel::kWarning,
+                    "a file that goes with the weights cannot be copied, and exports will lack it",
+                    {{"directory", directory}, {"error", reason}});
+    }
     return "";
   });
 }

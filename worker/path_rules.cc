@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/source_files.h"
 #include "jobspec/data_texts.h"
 #include "jobspec/resume.h"
@@ -47,8 +48,8 @@ absl::StatusOr<std::vector<std::string>> CanonicalRoots(const char* flag,
   return out;
 }
 
-// Where a path leads, also where nothing is there yet: through links to nothing, which whatever makes a file
-// follows.
+// Where a path leads, also if nothing is there yet: a program that makes a file follows links to nothing,
+// too.
 std::string LeadsTo(const std::string& path, std::error_code& error) {
   constexpr int kMostLinks = 40;
   fs::path to = path;
@@ -66,6 +67,9 @@ std::string LeadsTo(const std::string& path, std::error_code& error) {
       return to.string();
     }
     const fs::path target = fs::read_symlink(link, error);
+    if (error) {
+      return path;
+    }
     const fs::path rest = to.lexically_relative(link);
     to = link.parent_path() / target / (rest == "." ? fs::path() : rest);
   }
@@ -89,62 +93,61 @@ class Checker {
     }
   }
 
-  // Links in the folder, and in those in it, are judged as it is: what a job appends to or resumes from.
+  // A job appends to files of the folder and resumes from steps in it: links there are judged as the folder
+  // is.
   void Checkpoints(const std::string& field, const std::string& path) {
-    if (rules_.write.empty() || !before_(field, path) ||
-        !Allow(field, path, path, rules_.write, "a folder", "--write-root")) {
-      return;
-    }
-    std::error_code error;
-    for (fs::recursive_directory_iterator entry(path, fs::directory_options::skip_permission_denied, error);
-         !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-      if (entry->is_symlink(error) &&
-          !Allow(field, path, entry->path().string(), rules_.write, "files", "--write-root")) {
-        return;
-      }
-      if (entry.depth() > 0) {
-        entry.disable_recursion_pending();
-      }
+    if (!rules_.write.empty() && before_(field, path) &&
+        Allow(field, path, path, rules_.write, "a folder", "--write-root")) {
+      LinksIn(field, path, path, /*levels=*/1);
     }
   }
 
-  // What a job may read, of its own too: weights to start from, in files that may be links. Every name that
-  // the folder has, also those that a text's folder would hide.
+  // A job may read what is its own, too: weights to start from, in files that may be links. Every name that
+  // the folder has is judged, also those that a text's folder would hide.
   void Weights(const std::string& field, const std::string& folder) {
     if (rules_.read.empty() || !before_(field, folder) ||
         !Allow(field, folder, folder, Readable(), "files", "--read-root")) {
       return;
     }
-    const absl::StatusOr<std::vector<std::string>> names = platform::SystemFiles().List(folder);
+    const absl::StatusOr<std::vector<std::string>> names = NamesIn(field, folder, folder);
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
       std::error_code error;
-      const std::string file = absl::StrCat(folder, folder.ends_with('/') ? "" : "/", name);
+      const std::string file = PathIn(folder, name);
       if (!fs::is_directory(file, error) && !Allow(field, folder, file, Readable(), "files", "--read-root")) {
         return;
       }
     }
   }
 
-  // What a job copies into its checkpoint.directory, whose files its user can read.
-  void Copied(const v1::JobSpec& spec, const std::string& start_field, const std::string& start) {
+  // A job copies files into its checkpoint.directory, where its user can read them
+  // (jobspec/source_folders.h).
+  void Copied(const v1::JobSpec& spec) {
     const std::vector<jobspec::DataText> train = jobspec::TrainingTexts(spec.data());
-    if (rules_.read.empty() || !violations_.empty() ||
+    if (rules_.read.empty() || !violations_.empty() || CopiesNothing(spec.checkpoint()) ||
         std::any_of(train.begin(), train.end(),
-                    [&](const jobspec::DataText& text) { return !before_(text.field, text.path); }) ||
-        (!start.empty() && !before_(start_field, start))) {
+                    [&](const jobspec::DataText& text) { return !before_(text.field, text.path); })) {
       return;
     }
-    platform::Files& files = platform::SystemFiles();
+    const bool resumes = jobspec::IsResumePath(spec.checkpoint().resume());
+    const std::string field = resumes ? "checkpoint.resume" : jobspec::kStartFrom;
+    const std::string& start = resumes ? spec.checkpoint().resume() : spec.checkpoint().start_from();
+    if (!start.empty() && !before_(field, start)) {
+      return;
+    }
+    const std::vector<checkpoint::SourceFolder> folders = jobspec::SourceFolders(files_, train, field, start);
+    for (const checkpoint::SourceFolder& folder : folders) {
+      if (!NamesIn(folder.field, folder.path, folder.path).ok()) {
+        return;
+      }
+    }
     const absl::StatusOr<std::vector<checkpoint::SourceFile>> copied =
-        checkpoint::SourceFiles(files, jobspec::SourceFolders(files, train, start_field, start));
-    if (!copied.ok()) {
-      violations_.push_back(jobspec::MakeViolation("checkpoint.directory", spec.checkpoint().directory(),
-                                                   "files of a tokenizer that can be read",
-                                                   std::string(copied.status().message())));
-      return;
-    }
-    for (const checkpoint::SourceFile& file : *copied) {
-      if (!Allow(file.field, file.path, file.path, Readable(), "files to copy", "--read-root",
+        checkpoint::SourceFiles(files_, folders);
+    for (const checkpoint::SourceFile& file : copied.ok() ? *copied : std::vector<checkpoint::SourceFile>()) {
+      std::vector<std::string> roots = Readable();
+      if (std::error_code error; resumes && file.field == field && rules_.write.empty()) {
+        roots.push_back(LeadsTo(PathIn(start, ".."), error));  // a checkpoint may lie anywhere
+      }
+      if (!Allow(file.field, file.path, file.path, roots, "files to copy", "--read-root",
                  "copy it below such a folder, and name it there (tokenizer.path of dataset.json names "
                  "that of a text)")) {
         return;
@@ -159,6 +162,55 @@ class Checker {
     std::vector<std::string> roots = rules_.read;
     roots.insert(roots.end(), rules_.write.begin(), rules_.write.end());
     return roots;
+  }
+
+  static std::string PathIn(const std::string& folder, const std::string& name) {
+    return absl::StrCat(folder, folder.ends_with('/') ? "" : "/", name);
+  }
+
+  // A job that goes on in its own directory has copied these files already.
+  bool CopiesNothing(const v1::Checkpoint& checkpoint) {
+    const std::string& directory = checkpoint.directory();
+    if (jobspec::IsResumePath(checkpoint.resume())) {
+      const auto own = files_.IdOfFolder(directory);
+      const auto other = files_.IdOfFolder(PathIn(checkpoint.resume(), ".."));
+      return own.ok() && other.ok() && *own == *other;
+    }
+    const auto steps = checkpoint::ListSteps(files_, directory);
+    return checkpoint.resume() == jobspec::kResumeNewest && steps.ok() && !steps->empty();
+  }
+
+  // None if nothing is there. What cannot be listed is refused: a rank, as another user, may be able to.
+  absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& field, const std::string& value,
+                                                   const std::string& folder) {
+    absl::StatusOr<std::vector<std::string>> names = files_.List(folder);
+    if (absl::IsNotFound(names.status()) || absl::IsInvalidArgument(names.status())) {
+      return std::vector<std::string>();
+    }
+    if (!names.ok()) {
+      violations_.push_back(
+          jobspec::MakeViolation(field, value, "folders that this worker can list",
+                                 absl::StrCat(names.status().message(),
+                                              ": let the user of the worker list it, or use another path")));
+    }
+    return names;
+  }
+
+  // Each folder in it, linked or not, is looked at as it is, so many levels deep. False: one is refused.
+  bool LinksIn(const std::string& field, const std::string& value, const std::string& folder, int levels) {
+    const absl::StatusOr<std::vector<std::string>> names = NamesIn(field, value, folder);
+    for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+      std::error_code error;
+      const std::string path = PathIn(folder, name);
+      if (fs::is_symlink(fs::symlink_status(path, error)) &&
+          !Allow(field, value, path, rules_.write, "files", "--write-root")) {
+        return false;
+      }
+      if (levels > 0 && fs::is_directory(path, error) && !LinksIn(field, value, path, levels - 1)) {
+        return false;
+      }
+    }
+    return names.ok();
   }
 
   // `path` belongs to the field's `value`; parts of it that are not there yet lead where they are written.
@@ -182,6 +234,7 @@ class Checker {
 
   const PathRules& rules_;
   const jobspec::BeforePath& before_;
+  platform::Files& files_ = platform::SystemFiles();
   std::vector<v1::Violation> violations_;
 };
 
@@ -215,11 +268,7 @@ std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRul
     checker.Checkpoints("checkpoint.resume", resolved.checkpoint().resume());
   }
   if (resolved.checkpoint().has_directory()) {
-    if (jobspec::IsResumePath(resolved.checkpoint().resume())) {
-      checker.Copied(resolved, "checkpoint.resume", resolved.checkpoint().resume());
-    } else {
-      checker.Copied(resolved, jobspec::kStartFrom, resolved.checkpoint().start_from());
-    }
+    checker.Copied(resolved);
   }
   return checker.Take();
 }

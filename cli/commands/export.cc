@@ -112,7 +112,7 @@ class Exporter {
     TANDEM_RETURN_IF_ERROR(files_.CreateFolders(temporary_));
     absl::Cleanup remove = [&] { files_.RemoveAll(temporary_).IgnoreError(); };
     TANDEM_RETURN_IF_ERROR(Write(checkpoint::kConfigName, config));
-    TANDEM_RETURN_IF_ERROR(WriteGenerationConfig(config));
+    TANDEM_RETURN_IF_ERROR(WriteGenerationConfig(config, info.origin.has_value()));
     TANDEM_RETURN_IF_ERROR(CopyTokenizer());
     TANDEM_RETURN_IF_ERROR(Write("README.md", ModelCard(info, LossOf(folder, info.step), options_.dtype)));
     TANDEM_RETURN_IF_ERROR(
@@ -142,9 +142,11 @@ class Exporter {
     return absl::IsNotFound(text.status()) ? std::string() : std::move(text);
   }
 
-  absl::Status WriteGenerationConfig(const std::string& config_text) {
+  // is_origin: the weights came from where `source` lies. Earlier builds copied the file that lay beside the
+  // tokenizer of random weights, too.
+  absl::Status WriteGenerationConfig(const std::string& config_text, bool is_origin) {
     TANDEM_ASSIGN_OR_RETURN(const std::string source, SourceText(kGenerationConfig));
-    if (!source.empty()) {
+    if (is_origin && !source.empty()) {
       return Write(kGenerationConfig, source);
     }
     const ExportJson config = ExportJson::parse(config_text);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace tandem::checkpoint {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class SourceFilesTest : public testing::Test {
@@ -60,6 +62,22 @@ TEST_F(SourceFilesTest, ConfigOfATokenizerIsNotTheModels) {
   folder_.Write("saved/source/config.json", "of an earlier start");
   ASSERT_TRUE(ReplaceSource(files_, {{.path = Path("tokenizer"), .field = ""}}, Path("saved")).ok());
   EXPECT_THAT(Source(), IsEmpty());
+}
+
+TEST_F(SourceFilesTest, WhatCannotBeReadIsLeftOutWithAReason) {
+  folder_.Write("tokenizer/merges.txt", "merges");
+  std::filesystem::create_symlink("/no/such/file", Path("tokenizer/tokenizer.json"));
+  std::filesystem::create_directories(Path("tokenizer/vocab.json"));
+  std::filesystem::create_directories(Path("saved"));
+  const auto left_out = ReplaceSource(
+      files_,
+      {{.path = Path("tokenizer"), .field = ""}, {.path = Path("tokenizer/merges.txt/no"), .field = ""}},
+      Path("saved"));
+  ASSERT_TRUE(left_out.ok()) << left_out.status();
+  EXPECT_THAT(*left_out, ElementsAre(HasSubstr("/tokenizer/tokenizer.json: No such file"),
+                                     HasSubstr("/tokenizer/vocab.json: it is a folder")));
+  EXPECT_THAT(Source(), ElementsAre("merges.txt: merges"));
+  EXPECT_FALSE(std::filesystem::exists(Path("saved/source.next")));
 }
 
 TEST_F(SourceFilesTest, AFolderMayBeReplacedByItself) {

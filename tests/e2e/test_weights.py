@@ -198,10 +198,12 @@ def test_random_weights_have_no_keys_of_their_tokenizers_model(start, tmp_path):
     source = tmp_path / "saved" / "source"
     assert sorted(path.name for path in source.iterdir()) == ["dataset.json", "tokenizer.json", "tokenizer_config.json"]
 
-    shutil.copy(other / "config.json", source)  # as earlier builds did
+    for name in ("config.json", "generation_config.json"):  # as earlier builds did
+        shutil.copy(other / name, source)
     cluster.cli("export", "scratch", "--to", tmp_path / "out", "--dtype", "fp32")
     exported = json.loads((tmp_path / "out" / "config.json").read_text())
     assert exported["rope_interleave"] is True and exported["eos_token_id"] == 0 and "mine" not in exported
+    assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["eos_token_id"] == 0
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out", attn_implementation="eager")
     tokens = [token for document in documents for token in document]
     windows = torch.tensor(tokens[:SEQUENCES * (LENGTH + 1)]).view(SEQUENCES, LENGTH + 1)

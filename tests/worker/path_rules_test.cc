@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -172,6 +173,46 @@ TEST_F(PathRulesTest, WhatLiesBesideAStepIsCopiedFromTheRootsAlone) {
   EXPECT_THAT(why(true), AllOf(HasSubstr("checkpoint.resume: "), HasSubstr("/secret/key.txt")));
 }
 
+// Where checkpoints may lie is not limited here.
+TEST_F(PathRulesTest, AJobResumesWhereItsWorkerLimitsReadingAlone) {
+  rules_.write.clear();
+  v1::JobSpec spec;
+  spec.mutable_checkpoint()->set_directory(folder_ + "/ckpt/new");
+  spec.mutable_checkpoint()->set_resume(folder_ + "/ckpt/run/step-1");
+  temporary_.Write("ckpt/run/step-1/manifest.json", "{}");
+  temporary_.Write("ckpt/run/source/merges.txt", "");
+  EXPECT_EQ(Why(spec), "");
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/ckpt/run/source/tokenizer.json");
+  EXPECT_THAT(Why(spec), HasSubstr("leads to " + folder_ + "/secret/key.txt"));
+  spec.mutable_checkpoint()->set_directory(folder_ + "/ckpt/run");
+  EXPECT_EQ(Why(spec), "") << "nothing is copied within a directory";
+}
+
+TEST_F(PathRulesTest, AJobThatGoesOnCopiesNothing) {
+  const std::string train = data::WriteDataset(temporary_, "data/set", {{data::Document(20, 1)}});
+  std::string text = data::DescriptionOf({{data::Document(20, 1)}}, true);
+  text.replace(text.find("\"/t\""), 4, "\"" + folder_ + "/secret\"");
+  temporary_.Write("data/set/dataset.json", text);
+  temporary_.Write("secret/tokenizer.json", "secret");
+  v1::JobSpec spec;
+  spec.mutable_data()->set_train(train);
+  spec.mutable_checkpoint()->set_directory(folder_ + "/runs/old");
+  spec.mutable_checkpoint()->set_resume("newest");
+  EXPECT_THAT(Why(spec), HasSubstr("/secret/tokenizer.json lies elsewhere"));
+  temporary_.Write("runs/old/step-1/manifest.json", "{}");
+  EXPECT_EQ(Why(spec), "");
+}
+
+TEST_F(PathRulesTest, WhatCannotBeListedIsRefused) {
+  if (geteuid() == 0) {
+    GTEST_SKIP() << "root can list every folder";
+  }
+  fs::create_directories(folder_ + "/runs/closed/step-1");
+  fs::permissions(folder_ + "/runs/closed/step-1", fs::perms::none);
+  EXPECT_THAT(WhyNotWrite(folder_ + "/runs/closed"), HasSubstr("folders that this worker can list; "));
+  fs::permissions(folder_ + "/runs/closed/step-1", fs::perms::owner_all);
+}
+
 // An index of weights may name them, and they would be trained on.
 TEST_F(PathRulesTest, NoNameHidesAFileOfWeights) {
   v1::JobSpec spec;
@@ -191,6 +232,13 @@ TEST_F(PathRulesTest, NoLinkInACheckpointFolderGetsOut) {
   fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/runs/old/step-1/rank-0.safetensors");
   EXPECT_THAT(WhyNotWrite(folder_ + "/runs/old"), HasSubstr("leads to " + folder_ + "/secret/key.txt"));
   fs::remove(folder_ + "/runs/old/step-1/rank-0.safetensors");
+  temporary_.Write("runs/other/step/manifest.json", "{}");
+  fs::create_directory_symlink(folder_ + "/runs/other/step", folder_ + "/runs/old/step-9");
+  EXPECT_EQ(WhyNotWrite(folder_ + "/runs/old"), "");
+  fs::create_symlink(folder_ + "/secret/key.txt", folder_ + "/runs/other/step/rank-0.safetensors");
+  EXPECT_THAT(WhyNotWrite(folder_ + "/runs/old"), HasSubstr("leads to " + folder_ + "/secret/key.txt"))
+      << "by two links";
+  fs::remove(folder_ + "/runs/other/step/rank-0.safetensors");
   fs::remove(folder_ + "/runs/old/metrics.jsonl");
   fs::create_symlink(folder_ + "/secret/new", folder_ + "/runs/old/metrics.jsonl");
   EXPECT_THAT(WhyNotWrite(folder_ + "/runs/old"), HasSubstr("leads to " + folder_ + "/secret/new"))
