@@ -95,7 +95,8 @@ def rows(text, train, seed, length, packed, samples):
         begin = window * (length + 1)
         row = tokens[begin:begin + length + 1]
         if counted is not None:
-            row += [token if counted[begin + 1 + place] else -1 for place, token in enumerate(row[1:])]
+            counts = train or sample < windows  # a validation counts each window once
+            row += [token if counts and counted[begin + 1 + place] else -1 for place, token in enumerate(row[1:])]
         if packed:
             first = 0
             for place in range(length):
