@@ -73,7 +73,6 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const par
       .rings = {.inputs_bytes = fsdp::InputsBytes(),
                 .outcome_bytes = fsdp::OutcomeBytes(plan.topology.world)},
       .norm_group = norm_group,
-      .counts_group = "dp_cp",
       .parameter_norms = plan.train.parameter_norms,
       .saves = !plan.train.checkpoint.directory.empty(),
       .prefetch = prefetch,

@@ -69,5 +69,18 @@ TEST(PipelinedTest, AnyNumbersOfStagesChunksAndMicrobatchesAreProven) {
   }
 }
 
+// Where the last group lacks microbatches and had no places for them, (4, 3, 5), (4, 3, 9) and (5, 2, 7)
+// would stand still.
+TEST(PipelinedTest, StagesGetToTheEndTogetherWhateverTheLastGroupLacks) {
+  for (int num_stages = 2; num_stages <= 5; ++num_stages) {
+    for (int num_chunks = 1; num_chunks <= 3; ++num_chunks) {
+      for (int num_microbatches = 1; num_microbatches <= 13; ++num_microbatches) {
+        EXPECT_EQ(Job(num_stages, num_chunks, num_microbatches).CheckTogether(), "")
+            << num_stages << " stages, " << num_chunks << " chunks, " << num_microbatches << " microbatches";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::schedules
