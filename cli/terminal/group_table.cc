@@ -14,16 +14,33 @@ namespace tandem::cli {
 namespace {
 
 constexpr size_t kRanksWidth = 36;  // bytes
+constexpr char kLinks[] = "link";   // as parallel::GroupNames has them
 
 std::string Purpose(const parallel::GroupKind& kind) {
   std::string purpose;
   for (const parallel::GroupName& name : parallel::GroupNames()) {
-    if (name.name == (parallel::IsLink(kind.name) ? "link" : kind.name) ||
-        absl::StartsWith(kind.name, absl::StrCat(name.name, "["))) {
+    if (name.name == kind.name || absl::StartsWith(kind.name, absl::StrCat(name.name, "["))) {
       purpose = name.purpose;
     }
   }
   return kind.clone_of.empty() ? purpose : absl::StrCat(purpose, "; a clone of ", kind.clone_of);
+}
+
+// All links as one kind: there are two for each two neighbouring stages.
+std::vector<parallel::GroupKind> WithOneOfLinks(const std::vector<parallel::GroupKind>& kinds) {
+  std::vector<parallel::GroupKind> result;
+  for (const parallel::GroupKind& kind : kinds) {
+    const bool is_link = parallel::IsLink(kind.name);
+    if (is_link && !result.empty() && result.back().name == kLinks) {
+      result.back().groups.insert(result.back().groups.end(), kind.groups.begin(), kind.groups.end());
+      continue;
+    }
+    result.push_back(kind);
+    if (is_link) {
+      result.back().name = kLinks;
+    }
+  }
+  return result;
 }
 
 // "{0-6:2} {1-7:2} … {9-15:2}": the first groups and the last, each with its first words and the last.
@@ -55,7 +72,7 @@ std::string Ranks(const std::vector<parallel::RankList>& groups, bool unicode) {
 
 std::string GroupTable(const std::vector<parallel::GroupKind>& kinds, int width, bool unicode) {
   Table table({"NAME", Right("GROUPS"), Right("SIZE"), "RANKS", Shrinking("FOR")});
-  for (const parallel::GroupKind& kind : kinds) {
+  for (const parallel::GroupKind& kind : WithOneOfLinks(kinds)) {
     table.Add({kind.name, absl::StrCat(kind.groups.size()), absl::StrCat(kind.groups.front().size()),
                Ranks(kind.groups, unicode), Purpose(kind)});
   }

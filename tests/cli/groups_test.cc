@@ -141,11 +141,22 @@ TEST_F(GroupsTest, TheTableOf512RanksIsReadable) {
     EXPECT_LT(line.size(), 130) << line;
   }
   EXPECT_LT(count, 35);
+  EXPECT_THAT(console_.out, HasSubstr("\nlink               768     2  {0 128} {1 129} … {511 383}"));
 
   console_.terminal = true;
   console_.size = {.columns = 80, .rows = 24};
   EXPECT_EQ(Groups(grid), kOk);
   EXPECT_THAT(console_.out, HasSubstr("dp_cp               16    32  {0-124:4} {1-125:4} … {387-511:4}  "));
+}
+
+TEST_F(GroupsTest, LinksAreListedByTheirStagesWhereTheyAreNamed) {
+  EXPECT_EQ(Groups({"--world-size", "4", "--pipeline", "2", "link"}), kOk);
+  EXPECT_EQ(console_.out,
+            "NAME              GROUP  SIZE  RANKS\n"
+            "pp/0-1/values         0     2  0 2\n"
+            "pp/0-1/values         1     2  1 3\n"
+            "pp/1-0/gradients      0     2  2 0\n"
+            "pp/1-0/gradients      1     2  3 1\n");
 }
 
 TEST_F(GroupsTest, NamesListEveryGroupWithAllItsRanks) {
