@@ -63,12 +63,13 @@ Outcome Follow(Context& context, const FollowOptions& options) {
   if (!address.ok()) {
     return Failure(kUsage, address.status().message());
   }
-  std::vector<std::string> words = {"follow", "--addr", address->target};
+  std::vector<std::string> words = {"follow"};
   const auto add = [&words](const std::string& name, const std::string& value) {
     if (!value.empty()) {
-      words.insert(words.end(), {name, value});
+      words.push_back(absl::StrCat(name, "=", value));  // a value may begin with -
     }
   };
+  add("--addr", address->target);
   if (address->tls != nullptr) {
     add("--tls-ca", address->files.ca);
     add("--tls-cert", address->files.certificate);

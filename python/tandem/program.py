@@ -154,8 +154,8 @@ def _follow(arguments):
             with sole_writer(folder):
                 tracker = _tracker(arguments, folder, job)
                 following = follower.Follower(client, tracker, arguments.norms_every, interrupts.held_back)
-                print(f"tandem: follow {job.name}: {len(tracker.written)} steps are there, the rest goes to {arguments.to}; norms of "
-                      "parameters begin now", file=sys.stderr, flush=True)
+                print(f"tandem: follow {job.name}: {len(tracker.written)} steps are there, the rest goes to {tracker.place}; "
+                      "norms of parameters begin now", file=sys.stderr, flush=True)
                 try:
                     following.run(job)
                 finally:
@@ -165,7 +165,8 @@ def _follow(arguments):
         print(f"tandem: follow {arguments.job}: {error}", file=sys.stderr)
         return FAILED_CALLS.get(type(error).__name__, 1)
     state = facts.state_of(following.job)
-    print(f"tandem: job {following.job.name} {state}; {len(tracker.written)} steps are in {arguments.to}", file=sys.stderr)
+    print(f"tandem: job {following.job.name} {state}; {len(tracker.written)} steps are in {tracker.place}"
+          + (f"; the controller does not have the last one, {following.job.last_step}" if following.missing() else ""), file=sys.stderr)
     return follower.exit_code(following.job)
 
 

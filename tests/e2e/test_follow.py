@@ -41,13 +41,14 @@ class Restarted:
                                                tokens=512, seconds=0.1, learning_rate=1e-3)
                 report.scalars["tokens_per_second"] = 5120.0 + attempt
                 if step % 10 == 0:
-                    report.scalars["validation_loss/held-out"] = 6 / step
+                    report.scalars["validation_loss/en+fr"] = 6 / step
                 self.all.append(report)
         self.changed, self.released, self.state = threading.Condition(), 0, state_pb2.JOB_STATE_RUNNING
+        self.at_watch, self.last_step = lambda: None, 0
         outer = self
 
         def job():
-            last = max([report.step for report in outer.all[:outer.released]], default=0)
+            last = outer.last_step or max([report.step for report in outer.all[:outer.released]], default=0)
             spec = job_pb2.JobSpec(name="restarted")
             spec.parallelism.ranks = 2
             return state_pb2.Job(id=job_id, name="restarted", state=outer.state, resolved=spec, last_step=last, resolved_digest="d1")
@@ -61,9 +62,12 @@ class Restarted:
                 return jobs_pb2.ListReportsResponse(reports=chosen)
 
             def Watch(self, _request, context):
+                outer.at_watch()
                 with outer.changed:
                     sent, last = outer.released, job()
                 yield jobs_pb2.WatchResponse(snapshot=last)
+                if last.state != state_pb2.JOB_STATE_RUNNING:
+                    return
                 while context.is_active():
                     with outer.changed:
                         outer.changed.wait_for(lambda: outer.released > sent or outer.state != state_pb2.JOB_STATE_RUNNING, 0.1)
@@ -97,12 +101,13 @@ class Restarted:
 def follow(bin_dir, tmp_path):
     """follow(address, JOB, *options) is the running command."""
     running = []
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "WANDB_"))}
 
     def start(address, *words):
         said = tmp_path / f"said-{len(running)}"
         with open(said, "w") as file:
             running.append(subprocess.Popen([bin_dir / "tandem", "--addr", address, "follow", *map(str, words)], stdin=subprocess.DEVNULL,
-                                            stdout=subprocess.DEVNULL, stderr=file, cwd=tmp_path))
+                                            stdout=subprocess.DEVNULL, stderr=file, cwd=tmp_path, env=environment))
         running[-1].said = said
         return running[-1]
 
@@ -184,7 +189,7 @@ def test_csv_survives_restarts_and_twenty_kills(follow, tmp_path):
     found, wanted = rows(path), sorted(service.history().items())
     assert len(found) == len(wanted) == 400
     assert all(equal(row, report) for row, (_, report) in zip(found, wanted))
-    assert found[9]["validation_loss/held-out"] == "0.6" and found[8]["validation_loss/held-out"] == ""
+    assert found[9]["validation_loss/en+fr"] == "0.6" and found[8]["validation_loss/en+fr"] == ""
 
 
 def test_what_a_killed_writer_left_half_is_cut_off(follow, tmp_path):
@@ -197,6 +202,21 @@ def test_what_a_killed_writer_left_half_is_cut_off(follow, tmp_path):
         path.write_bytes(whole[:size])
         assert ended(follow(service.address, JOB, "--to", "csv", "--out", "out"))[0] == 0
         assert path.read_bytes() == whole
+
+
+def test_reports_that_come_after_the_end_are_waited_for(follow, tmp_path):
+    service = Restarted([range(1, 30)])
+    service.release(20)
+    service.last_step = 29
+    service.release(0, state=7)
+    process = follow(service.address, JOB, "--to", "csv", "--out", "out")
+    path = tmp_path / "out/metrics.csv"
+    wait_for("the first", lambda: path.exists() and path.read_bytes().count(b"\n") == 21)
+    time.sleep(3)  # longer than the client looks for them
+    service.release()
+    code, error = ended(process)
+    assert code == 0 and "does not have the last one" not in error
+    assert [int(row["step"]) for row in rows(path)] == list(range(1, 30))
 
 
 def test_ctrl_c_leaves_a_whole_file(follow, tmp_path):
@@ -215,7 +235,8 @@ def test_folders_and_options_that_do_not_fit_are_refused(follow, tmp_path):
     service = Restarted([range(1, 5)])
     service.release()
     first = follow(service.address, JOB, "--to", "csv", "--out", "out")
-    wait_for("rows", lambda: (tmp_path / "out/metrics.csv").exists() and len(rows(tmp_path / "out/metrics.csv")) == 4)
+    path = tmp_path / "out/metrics.csv"
+    wait_for("rows", lambda: path.exists() and path.read_bytes().count(b"\n") == 5)
     code, error = ended(follow(service.address, JOB, "--to", "csv", "--out", "out"))
     assert code == 1 and "another tandem follow writes there" in error
     first.kill()
@@ -226,6 +247,12 @@ def test_folders_and_options_that_do_not_fit_are_refused(follow, tmp_path):
     assert code == 1 and f"it has the reports of job {JOB}; name another folder" in error
     code, error = ended(follow(service.address, JOB, "--to", "csv", "--offline"))
     assert code == 1 and "--offline is for mlflow and wandb" in error
+    code, error = ended(follow(service.address, JOB, "--to", "mlflow", "--out=-m"))
+    assert code == 1 and "set MLFLOW_TRACKING_URI, or use --offline" in error
+    (tmp_path / "-c").mkdir()
+    (tmp_path / "-c/metrics.csv").write_text("mine")
+    code, error = ended(follow(service.address, JOB, "--to", "csv", "--out=-c"))
+    assert code == 1 and "tandem follow did not write this file" in error and (tmp_path / "-c/metrics.csv").read_text() == "mine"
 
 
 def test_an_address_without_a_controller_ends_it_with_6(follow):
@@ -260,8 +287,10 @@ def test_mlflow_gets_each_step_once_over_restarts_and_kills(follow, tmp_path):
     run, points = points_of(tmp_path / "out")
     assert run.info.status == "FINISHED" and run.data.params["parallelism.ranks"] == "2"
     assert run.data.tags["tandem.configuration_digest"] == "d1"
+    assert max(collections.Counter(points["attempt"]).values()) == 1
+    attempts = collections.Counter(step for step, _ in points["attempt"])
     for name, found in points.items():
-        assert max(collections.Counter((step, repr(value)) for step, value in found).values()) == 1, name
+        assert all(number <= attempts[step] for step, number in collections.Counter(step for step, _ in found).items()), name
     history = service.history()
     last = dict(points["loss"])
     assert {step: report.loss for step, report in history.items()} == last
@@ -269,6 +298,7 @@ def test_mlflow_gets_each_step_once_over_restarts_and_kills(follow, tmp_path):
         assert max(value for at, value in points["attempt"] if at == step) == report.attempt
         assert (step, report.scalars["tokens_per_second"]) in points["tokens_per_second"]
     assert math.isnan(dict(points["grad_norm"])[7])
+    assert dict(points["validation_loss/en_fr"])[10] == 0.6
 
 
 def wandb_rows(path):
@@ -306,18 +336,27 @@ def test_wandb_offline_has_the_whole_history_each_time(follow, tmp_path):
     assert found == [(step, report.attempt, report.loss) for step, report in sorted(service.history().items())]
 
 
+def test_steps_between_the_history_and_the_watch_come_once(follow, tmp_path):
+    service = Restarted([range(1, 100)])
+    service.release(40)
+    service.at_watch = lambda: service.release(state=7)  # the job ends just then
+    assert ended(follow(service.address, JOB, "--to", "wandb", "--offline", "--out", "out"))[0] == 0
+    (run,) = (tmp_path / "out/wandb").glob("offline-run-*/run-*.wandb")
+    assert [row["step"] for row in wandb_rows(run) if "attempt" in row] == list(range(1, 100))
+
+
 def test_wandb_offline_shows_norms(start, follow):
     cluster = start(workers=1)
-    name = cluster.submit(tiny_job("shown", ranks=1, steps=1_000_000))
-    process = follow(cluster.address, name, "--to", "wandb", "--offline", "--norms-every", 50)
+    name = cluster.submit(tiny_job("shown", ranks=1, steps=1_000_000, sequence_length=1024))  # slower than wandb
+    process = follow(cluster.address, name, "--to", "wandb", "--offline", "--norms-every", 2)
     began(process)
     first = int(cluster.job(name).get("last_step", 0))
-    wait_for("steps", lambda: int(cluster.job(name).get("last_step", 0)) > first + 200)
+    wait_for("steps", lambda: int(cluster.job(name).get("last_step", 0)) > first + 20)
     cluster.cli("cancel", name)
     assert ended(process)[0] == 130
     (run,) = (cluster.folder / name / "wandb").glob("offline-run-*/run-*.wandb")
     found = wandb_rows(run)
     steps = [row["step"] for row in found if "attempt" in row]
-    assert steps == list(range(1, len(steps) + 1)) and len(steps) > 200
+    assert steps == list(range(1, len(steps) + 1)) and len(steps) > 20
     names = {name for row in found if "attempt" not in row for name in row}
     assert {"norms/top", "norms/log10_gradient"} <= {"/".join(name.split("/")[:2]) for name in names}, names

@@ -46,10 +46,10 @@ class StepFile:
         """Where the last whole line ends."""
         with open(self._path, "rb") as file:
             header = file.readline()
-            if not header.endswith(b"\n"):
+            if not header.endswith(b"\n") and _line(self.columns).startswith(header):
                 return 0
             self.columns = next(csv.reader([header.decode(errors="replace")]))
-            if self.columns[:2] != ["step", "attempt"]:
+            if self.columns[:2] != ["step", "attempt"] or not header.endswith(b"\n"):
                 raise FollowError(f"--out: {self._path}: tandem follow did not write this file; name another folder")
             end, last = len(header), -1
             for line in file:
@@ -112,7 +112,8 @@ class CsvFile(Tracker):
             raise FollowError(f"--out: {self._facts_file}: tandem follow did not write this file; name another folder") from None
         if owner != job.id:
             raise FollowError(f"--out: {folder}: it has the reports of job {owner}; name another folder")
-        self._metrics = StepFile(os.path.join(folder, "metrics.csv"), METRICS)
+        self.place = os.path.join(folder, "metrics.csv")
+        self._metrics = StepFile(self.place, METRICS)
         self._norms_path = os.path.join(folder, "norms.csv")
         self._norms = StepFile(self._norms_path, NORMS) if os.path.exists(self._norms_path) else None
         self.written = self._metrics.attempts

@@ -26,7 +26,7 @@ def configuration(job):
 
 
 def facts(job):
-    """What one wants to know of a run beside its configuration; only what is known by now."""
+    """What identifies a run beside its configuration, as far as it is known by now."""
     out = {"job_id": job.id, "job": job.name, "owner": job.owner, "configuration_digest": job.resolved_digest, "data": job.data}
     if job.attempts:
         last = job.attempts[-1]
@@ -70,7 +70,7 @@ def histograms(norms):
 def _fields(message, path):
     for field, value in message.ListFields():
         name = f"{path}{field.name}"
-        if field.is_repeated:
+        if _is_repeated(field):
             for index, each in enumerate(value):
                 if field.message_type:
                     yield from _fields(each, f"{name}[{index}].")
@@ -82,10 +82,15 @@ def _fields(message, path):
             yield name, _word(field, value)
 
 
+def _is_repeated(field):
+    return field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED  # as protobuf's version has it
+
+
 def _word(field, value):
     if field.enum_type is not None:
-        prefix = field.enum_type.values_by_number[0].name.removesuffix("UNSPECIFIED")
-        return field.enum_type.values_by_number[value].name.removeprefix(prefix).lower()
+        names = field.enum_type.values_by_number
+        known = names.get(value)  # none: of a newer controller
+        return known.name.removeprefix(names[0].name.removesuffix("UNSPECIFIED")).lower() if known else str(value)
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return "true" if value else "false"
     return str(value)

@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one loop of `tandem follow`: history first, then reports as they come, until the job has ended."""
 import contextlib
+import logging
+import queue
 import signal
+import threading
 import time
 
+from tandem.errors import Unreachable
 from tandem.follow import facts
+
+LOG = logging.getLogger("tandem")
 
 MOST_WAITING = 200      # reports that are written at once
 WRITE_EVERY = 1.0       # seconds between writes where reports come faster
+LATE = 60.0             # seconds after a job's end in which its last reports may come
+PAUSE = 0.5             # seconds between looks for them, and for a controller that is away
 EXIT_CODES = {"SUCCEEDED": 0, "FAILED": 1, "CANCELLED": 130}
 PREEMPTED = 75          # of `tandem watch`, too
 CLASS_PREEMPTED = 3     # tandem.v1.FailureClass
@@ -57,12 +65,15 @@ class Follower:
         try:
             self._describe(job)
             self._catch_up()
-            for change in self._client.watch(job.id, reports=True, norms=norms):
+            for change in self._changes(norms):
+                if change is None:
+                    self._write()
+                    continue
                 if change.job is not None:
                     self.job = change.job
                     self._describe(change.job)
                     if not began:  # the reports of the watch begin where this job was
-                        self._catch_up()
+                        self._catch_up(self._last_step + 1)
                     began = True
                 elif change.table is not None:
                     self._names = [parameter.name for parameter in change.table.parameters]
@@ -70,18 +81,48 @@ class Follower:
                     self._take(change.report)
                 if change.report is None or self._is_time():
                     self._write()
-            self._write()
             self._catch_up()  # what a repeated attempt left as it was
+            deadline = self._clock() + LATE
+            while self.missing() and self._clock() < deadline:
+                time.sleep(PAUSE)
+                self._catch_up()
         finally:
             self._write()
+
+    def missing(self):
+        """Whether the newest step that is known of the job is not written."""
+        return self.job.last_step > 0 and self.job.last_step not in self._tracker.written
+
+    def _changes(self, norms):
+        """Those of the watch, and None where none has come for some time."""
+        changes, end = queue.Queue(MOST_WAITING), object()
+
+        def read():
+            try:
+                for change in self._client.watch(self.job.id, reports=True, norms=norms):
+                    changes.put(change)
+                changes.put(end)
+            except BaseException as error:  # raised where the changes are read
+                changes.put(error)
+
+        threading.Thread(target=read, daemon=True).start()
+        while True:
+            try:
+                item = changes.get(timeout=WRITE_EVERY)
+            except queue.Empty:
+                item = None
+            if item is end:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
 
     def _is_time(self):
         return len(self._waiting) >= MOST_WAITING or self._clock() - self._last_write >= WRITE_EVERY
 
     def _take(self, report):
         if report.step > self._last_step + 1:  # the watch began anew with a later snapshot
-            self._write()
-            self._catch_up()
+            self._catch_up(self._last_step + 1)
         if self._tracker.written.get(report.step, 0) >= report.attempt:
             return
         self._waiting.append(report)
@@ -100,9 +141,23 @@ class Follower:
                 self._tracker.write(waiting)
         self._last_write = self._clock()
 
-    def _catch_up(self):
-        """Writes what the controller's history has and the tracker has not."""
-        for report in self._client.reports(self.job.id):
+    def _catch_up(self, first_step=0):
+        """Writes what the controller's history has from that step on and the tracker has not."""
+        self._write()
+        said = False
+        while True:
+            try:
+                self._read_history(first_step)
+                return
+            except Unreachable as error:
+                if not said:
+                    LOG.warning("the history of job %s is asked for again: %s", self.job.id, error)
+                said = True
+                time.sleep(PAUSE)
+
+    def _read_history(self, first_step):
+        self._write()
+        for report in self._client.reports(self.job.id, first_step):
             self._last_step = max(self._last_step, report.step)
             if self._tracker.written.get(report.step, 0) < report.attempt:
                 self._waiting.append(report)

@@ -2,6 +2,8 @@
 """`--to mlflow`: one run of MLflow a job, found again by the tag tandem.job_id."""
 import logging
 import os
+import re
+import sys
 import time
 
 import mlflow
@@ -24,12 +26,16 @@ class MlflowRun(Tracker):
     def __init__(self, folder, job, project, offline):
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow.store").setLevel(logging.WARNING)
-        place = os.path.abspath(folder)
-        self._client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{place}/mlflow.db" if offline else None)
+        path = os.path.abspath(folder)
+        uri = f"sqlite:///{path}/mlflow.db" if offline else os.environ.get("MLFLOW_TRACKING_URI")
+        if not uri:
+            raise FollowError("--to mlflow: no server is named; set MLFLOW_TRACKING_URI, or use --offline for a database in --out")
+        self._client = mlflow.MlflowClient(tracking_uri=uri)
         try:
-            self._run_id = self._open(job, project, f"file://{place}/artifacts" if offline else None)
+            self._run_id = self._open(job, project, f"file://{path}/artifacts" if offline else None)
         except mlflow.exceptions.MlflowException as error:
             raise FollowError(f"mlflow: {_one_line(error)}") from error
+        self.place = f"run {self._run_id} of {project} in {uri}"
         self.written, self._repeated = {}, 0
         for point in self._client.get_metric_history(self._run_id, "attempt"):
             self._repeated += point.step in self.written
@@ -51,7 +57,7 @@ class MlflowRun(Tracker):
         now, points = int(time.time() * 1000), []
         for report in reports:
             own = {**facts.values(report), "attempt": report.attempt}
-            found = [Metric(name, float(value), now, report.step) for name, value in own.items()]
+            found = [Metric(_name(name), float(value), now, report.step) for name, value in own.items()]
             new = [point for point in found if _key(point) not in self._in_doubt or point.key == "attempt"]
             if points and len(points) + len(new) > MOST_METRICS:
                 self._log(metrics=points)
@@ -72,7 +78,7 @@ class MlflowRun(Tracker):
 
     def describe(self, configuration, known):
         there = self._client.get_run(self._run_id).data.params
-        new = [Param(_key_text(path), value[:LONGEST]) for path, value in configuration.items() if _key_text(path) not in there and value]
+        new = [Param(_name(path), value[:LONGEST]) for path, value in configuration.items() if _name(path) not in there and value]
         for begin in range(0, len(new), MOST_PARAMS):
             self._log(params=new[begin:begin + MOST_PARAMS])
         self._log(tags=[RunTag(f"tandem.{name}", value[:LONGEST]) for name, value in known.items()])
@@ -93,12 +99,13 @@ class MlflowRun(Tracker):
 
 
 def _key(point):
-    return point.key, point.step, repr(point.value)
+    most = sys.float_info.max  # databases hold no infinity
+    return point.key, point.step, repr(max(-most, min(most, point.value)) if point.value == point.value else point.value)
 
 
-def _key_text(path):
-    """MLflow allows no brackets in names."""
-    return path.replace("[", ".").replace("]", "")
+def _name(name):
+    """A name of a metric or a parameter with what MLflow allows there: validation_loss/en+fr has an underscore for the plus."""
+    return "/".join("_" if part in ("", ".", "..") else re.sub(r"[^\w.\- :]", "_", part) for part in name.split("/"))
 
 
 def _one_line(error):

@@ -10,9 +10,11 @@ from tandem.follow.errors import FollowError
 
 class Tracker(abc.ABC):
     """One run of a tracker, or one file. It is opened with what an earlier `tandem follow` wrote; nothing else keeps the
-    position. `written`: step → the highest attempt whose report is there. Raises FollowError."""
+    position. `written`: step → the highest attempt whose report is there. `place`: where it is, for a person. Raises
+    FollowError."""
 
     written: dict
+    place: str
 
     @abc.abstractmethod
     def write(self, reports):
@@ -28,7 +30,7 @@ class Tracker(abc.ABC):
 
     @abc.abstractmethod
     def close(self, state):
-        """All that was written is kept. `state`: "SUCCEEDED", "FAILED", "CANCELLED", or None where the job goes on."""
+        """All that was written is kept. `state`: "SUCCEEDED", "FAILED", "CANCELLED", or None if the job has not ended."""
 
 
 @contextlib.contextmanager

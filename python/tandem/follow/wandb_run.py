@@ -14,7 +14,7 @@ from tandem.follow.tracker import Tracker
 class WandbRun(Tracker):
     def __init__(self, folder, job, project, offline):
         self.written, self._repeated = {}, 0
-        settings = wandb.Settings(console="off", quiet=True, disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True)
+        settings = wandb.Settings(console="off", silent=True, disable_git=True, disable_code=True, x_disable_stats=True, x_disable_meta=True)
         try:
             self._run = wandb.init(project=project, id=job.id, name=job.name, dir=folder, settings=settings,
                                    **({"mode": "offline"} if offline else {"mode": "online", "resume": "allow"}))
@@ -24,6 +24,7 @@ class WandbRun(Tracker):
                     self._note(int(row["step"]), int(row["attempt"]))
         except wandb.errors.Error as error:
             raise FollowError(f"wandb: {' '.join(str(error).split())}; log in with wandb login, or use --offline") from error
+        self.place = f"{self._run.settings.sync_dir}, for wandb sync" if offline else self._run.url
         self._run.define_metric("step", hidden=True)
         self._run.define_metric("*", step_metric="step")
 
