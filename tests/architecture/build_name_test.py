@@ -12,7 +12,7 @@ import sys
 NAME = "build_info.cc.o"  # the object that has the name
 USERS = {"bin/tandem", "bin/tandem-controller", "bin/tandem-worker"}
 SAY_IT = USERS | {"bin/tandem-trainer", "bin/tandem-trainer-cuda",
-                  *(f"bin/tandem-bench-{name}" for name in ("cpu-kernels", "experts", "kernels", "overlap", "seam", "step")),
+                  *(f"bin/tandem-bench-{name}" for name in ("cpu-kernels", "experts", "kernels", "loader", "overlap", "seam", "step")),
                   "bin/tandem-tune-products",
                   "bin/tandem_cuda_test"}  # which has no folder of a build beside it where it runs
 

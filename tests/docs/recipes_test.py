@@ -56,7 +56,8 @@ def as_planned(path, binaries, pool):
         memory = planned["prediction"]["profile"]["memory_bytes"] / GIB
         parameters = planned["model"]["parameters"]
     text = DEVICE.sub(f"of {memory:.2f} GiB of an {device}", text)
-    return PARAMETERS.sub(lambda found: found[0].replace(found[1], f"{parameters:,}"), text)
+    said = PARAMETERS.search(text)
+    return text[:said.start(1)] + f"{parameters:,}" + text[said.end(1):]
 
 
 def main():

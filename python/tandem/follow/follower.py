@@ -14,7 +14,8 @@ LOG = logging.getLogger("tandem")
 
 MOST_WAITING = 200      # reports that are written at once
 WRITE_EVERY = 1.0       # seconds between writes where reports come faster
-LATE = 60.0             # seconds after a job's end in which its last reports may come
+LATE = 60.0             # seconds after a job's success in which its last reports may come
+LATE_OF_OTHERS = 3.0    # of a job that was stopped: its last step may have no report
 PAUSE = 0.5             # seconds between looks for them, and for a controller that is away
 EXIT_CODES = {"SUCCEEDED": 0, "FAILED": 1, "CANCELLED": 130}
 PREEMPTED = 75          # of `tandem watch`, too
@@ -82,7 +83,7 @@ class Follower:
                 if change.report is None or self._is_time():
                     self._write()
             self._catch_up()  # what a repeated attempt left as it was
-            deadline = self._clock() + LATE
+            deadline = self._clock() + (LATE if facts.state_of(self.job) == "SUCCEEDED" else LATE_OF_OTHERS)
             while self.missing() and self._clock() < deadline:
                 time.sleep(PAUSE)
                 self._catch_up()
