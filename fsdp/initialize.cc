@@ -25,8 +25,8 @@ uint64_t ParameterStream(const Parameter& parameter) {
 template <typename T>
 void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                          T* values) {
-  if (init.ones) {
-    std::fill_n(values, part.size(), T{1});
+  if (init.ones || init.deviation == 0) {  // no zeros with a sign
+    std::fill_n(values, part.size(), init.ones ? T{1} : T{0});
     return;
   }
   const uint64_t stream = ParameterStream(parameter);

@@ -57,6 +57,17 @@ void CheckGreedyExperts(FieldChecker& check, const v1::Model& model) {
                    "not built yet: groups that are compared by their best expert; omit the key");
     }
   }
+  // transformers makes no such model.
+  if (check.Usable({"model.hidden_size", "model.num_attention_heads"}) &&
+      model.hidden_size() % model.num_attention_heads() != 0) {
+    check.Refuse("model.hidden_size",
+                 absl::StrCat("a multiple of ", check.Named("model.num_attention_heads"), kType),
+                 "use another number, or model_type: deepseek_v3");
+  }
+  if (check.Usable({"model.moe.n_shared_experts"}) && moe.n_shared_experts() == 0) {
+    check.Refuse("model.moe.n_shared_experts", absl::StrCat("1 to 1024", kType),
+                 "its sparse layers have some: use another number, or model_type: deepseek_v3");
+  }
   if (check.Usable({"model.moe.router_bias_update_rate"}) && moe.router_bias_update_rate() != 0) {
     check.Refuse("model.moe.router_bias_update_rate", absl::StrCat("0", kType),
                  "its routers have no biases: omit the key, or use model_type: deepseek_v3");

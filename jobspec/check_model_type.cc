@@ -9,12 +9,12 @@
 namespace tandem::jobspec {
 namespace {
 
-constexpr char kWindow[] = "model.sliding_window";
+constexpr char kSlidingWindow[] = "model.sliding_window";
 constexpr char kWindowLayers[] = "model.window_layers";
 
 void CheckWindow(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   if (model.has_sliding_window() && !type.may_have_window) {
-    check.Forbid(kWindow,
+    check.Forbid(kSlidingWindow,
                  absl::StrCat(check.Named("model.model_type"), " has none: omit the key, or use model_type: ",
                               ModelTypesThat(&ModelType::may_have_window, " or ")));
     return;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "jobspec/model_types.h"
 #include "jobspec/presets.h"
 #include "jobspec/schema.h"
 
@@ -95,7 +96,7 @@ const std::vector<IntegerRule>& IntegerRules() {
   static const std::vector<IntegerRule> rules = WithNccl({
       {"model.hidden_size", 1, 1 << 20},
       {"model.intermediate_size", 1, 1 << 22},
-      {"model.num_hidden_layers", 1, 1024},
+      {"model.num_hidden_layers", 1, kMostModelLayers},
       {"model.num_attention_heads", 1, 1024},
       {"model.num_key_value_heads", 1, 1024},
       {"model.head_dim", 2, 4096},

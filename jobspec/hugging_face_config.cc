@@ -346,7 +346,11 @@ class HuggingFaceReader {
   void CheckSupported() {
     const Json must_be = family_ == nullptr ? Json::object() : Json::parse(family_->must_be);
     for (const auto& [key, value] : must_be.items()) {
-      if (const Json here = Of(key.c_str()); !here.is_null() && here != value) {
+      const Json here = Of(key.c_str());
+      // One group is no choice among groups. A null would be a method that transformers does not know.
+      const bool one_group = key == "topk_method" && here == "group_limited_greedy" && Of("n_group") == 1;
+      const bool no_method = key == "topk_method" && value == "greedy" && json_.contains(key);
+      if ((!here.is_null() || no_method) && here != value && !(value == "greedy" && one_group)) {
         RefuseOther(key, here, value.dump());
       }
     }
@@ -360,6 +364,10 @@ class HuggingFaceReader {
       if (found == json_.end() || (found->is_null() && !supported.is_never_null) ||
           *found == Json::parse(supported.value)) {
         continue;
+      }
+      if (supported.key == std::string_view("attention_bias") && family_ != nullptr &&
+          family_->model_type == std::string_view("qwen2")) {
+        continue;  // not a key of this family, whose biases are always there
       }
       RefuseOther(supported.key, *found, supported.value);
     }

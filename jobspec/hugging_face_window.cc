@@ -13,8 +13,6 @@ namespace {
 
 using WindowJson = nlohmann::json;
 
-constexpr int64_t kMostLayers = 1024;  // of any model (field_rules.cc)
-
 class WindowReader {
  public:
   WindowReader(const WindowJson& config, WindowKeys keys, const RefuseKey& refuse)
@@ -39,12 +37,12 @@ class WindowReader {
       return Refuse("sliding_window", window, "an integer >= 1, or null");
     }
     const WindowJson layers = Of("num_hidden_layers");
-    if (!layers.is_number_unsigned() || layers.get<uint64_t>() > kMostLayers) {
+    const bool usable = layers.is_number_unsigned() && layers.get<uint64_t>() <= kMostModelLayers;
+    if (given_layers <= 0 && !usable) {
       return true;  // refused elsewhere
     }
+    num_layers_ = given_layers > 0 ? std::min(given_layers, kMostModelLayers) : layers.get<int64_t>();
     const WindowJson types = Of("layer_types");
-    num_layers_ =
-        given_layers > 0 && types.is_null() ? std::min(given_layers, kMostLayers) : layers.get<int64_t>();
     int64_t first = has_window ? 0 : num_layers_;  // that has it, by the other keys
     if (has_window && keys_ == WindowKeys::kLayers) {
       const WindowJson most = Of("max_window_layers");
@@ -54,11 +52,13 @@ class WindowReader {
       first = static_cast<int64_t>(std::min<uint64_t>(most.get<uint64_t>(), num_layers_));
     }
     window_ = has_window ? window : WindowJson();
-    return types.is_null() ? Take([&](int64_t layer) { return layer >= first; })
-                           : ReadTypes(types, first, has_window);
+    if (types.is_null()) {
+      return Take([&](int64_t layer) { return layer >= first; });
+    }
+    return ReadTypes(types, usable ? layers.get<int64_t>() : num_layers_, has_window);
   }
 
-  // Nothing where no layer has one.
+  // Nothing if no layer has one.
   std::optional<int64_t> window() const {
     return with_.empty() ? std::nullopt : std::optional(window_.get<int64_t>());
   }
@@ -84,21 +84,28 @@ class WindowReader {
   }
 
   // Where there are both, transformers takes layer_types, and max_window_layers may say something else.
-  bool ReadTypes(const WindowJson& types, int64_t first, bool has_window) {
-    const bool known = types.is_array() && std::all_of(types.begin(), types.end(), [](const auto& type) {
-                         return type == "full_attention" || type == "sliding_attention";
+  // file_layers: what they must be of. A job of another number of layers takes none that differ.
+  bool ReadTypes(const WindowJson& types, int64_t file_layers, bool has_window) {
+    const auto is = [](const char* kind) { return [kind](const auto& type) { return type == kind; }; };
+    const bool known = types.is_array() && std::all_of(types.begin(), types.end(), [&](const auto& type) {
+                         return is("full_attention")(type) || is("sliding_attention")(type);
                        });
-    if (!known || static_cast<int64_t>(types.size()) != num_layers_) {
+    if (!known || static_cast<int64_t>(types.size()) != file_layers) {
       return Refuse("layer_types", types,
                     "full_attention or sliding_attention for each of num_hidden_layers");
     }
-    for (int64_t layer = 0; layer < num_layers_; ++layer) {
-      const bool listed = types[layer] == "sliding_attention";
-      if (keys_ == WindowKeys::kLayers ? listed && !has_window : listed != (layer >= first)) {
-        return Refuse("layer_types", types, "what sliding_window says of the layers");
-      }
+    const bool has_any = std::any_of(types.begin(), types.end(), is("sliding_attention"));
+    const bool has_all = std::all_of(types.begin(), types.end(), is("sliding_attention"));
+    if (keys_ == WindowKeys::kLayers ? has_any && !has_window : has_any != has_window || has_any != has_all) {
+      return Refuse("layer_types", types,
+                    keys_ == WindowKeys::kSwitch || keys_ == WindowKeys::kLayers
+                        ? "what use_sliding_window and sliding_window say of the layers"
+                        : "what sliding_window says of the layers");
     }
-    return Take([&](int64_t layer) { return types[layer] == "sliding_attention"; });
+    if (has_any && !has_all && num_layers_ != file_layers) {
+      return Refuse("layer_types", types, "layers of one kind where the job gives num_hidden_layers");
+    }
+    return Take([&](int64_t layer) { return has_all || (has_any && is("sliding_attention")(types[layer])); });
   }
 
   const WindowJson& config_;
@@ -114,10 +121,12 @@ class WindowReader {
 void ReadSlidingWindow(const nlohmann::json& config, WindowKeys keys, v1::Model& model,
                        const RefuseKey& refuse) {
   WindowReader reader(config, keys, refuse);
-  if (!reader.Read(model.num_hidden_layers()) || !reader.window().has_value() || model.has_sliding_window()) {
+  if (!reader.Read(model.num_hidden_layers()) || !reader.window().has_value()) {
     return;
   }
-  model.set_sliding_window(*reader.window());
+  if (!model.has_sliding_window()) {
+    model.set_sliding_window(*reader.window());
+  }
   if (!model.has_window_layers() && !reader.in_all()) {
     model.set_window_layers(reader.layers());
   }

@@ -14,9 +14,9 @@ namespace tandem::jobspec {
 using RefuseKey =
     std::function<void(const std::string& value, const std::string& allowed, const std::string& remedy)>;
 
-// Sets model.sliding_window, and window_layers where not all layers have it, from what `config` says in the
-// keys of its family, unless the job has a window of its own. layer_types, where the file has it, must agree
-// with the other keys.
+// Sets model.sliding_window, and window_layers if not all layers have it, from what `config` says in the keys
+// of its family; a field that the job gives stays. If the file has layer_types, these must agree with the
+// other keys.
 void ReadSlidingWindow(const nlohmann::json& config, WindowKeys keys, v1::Model& model,
                        const RefuseKey& refuse);
 

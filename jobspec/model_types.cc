@@ -65,7 +65,8 @@ absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int
     if (!absl::SimpleAtoi(ends.first, &first) ||
         !absl::SimpleAtoi(range.find('-') == range.npos ? ends.first : ends.second, &last) || first < 0 ||
         last < first) {
-      return absl::InvalidArgumentError("write all, or layers and ranges of them as 0-3,8");
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", range, "\" is neither a layer nor a range of layers"));
     }
     if (last >= layers) {
       return absl::InvalidArgumentError(absl::StrCat("its layers are 0 to ", layers - 1));

@@ -22,7 +22,7 @@ struct ModelType {
   bool may_have_window = false;
   bool has_experts = false;
   bool has_latent_attention = false;
-  v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // where it has experts
+  v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // if it has experts
 };
 
 std::span<const ModelType> ModelTypes();
@@ -32,6 +32,8 @@ const ModelType* FindModelType(std::string_view name);
 
 // "mixtral, qwen3_moe, deepseek_v2 or deepseek_v3": those of which `is` is true.
 std::string ModelTypesThat(bool ModelType::*is, const std::string& last = ", ");
+
+inline constexpr int64_t kMostModelLayers = 1024;
 
 // The layers that model.window_layers lists, ascending: "all", or numbers and ranges joined by commas as
 // "0-3,8". Its error says what is wrong.

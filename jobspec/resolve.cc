@@ -38,6 +38,13 @@ void ResolveModel(v1::Model& model) {
   if (model.has_sliding_window()) {
     TANDEM_DEFAULT(model, window_layers, "all");
   }
+  if (model.num_hidden_layers() > 0 && model.num_hidden_layers() <= kMostModelLayers) {
+    // One text for the same layers, since checkpoints compare it.
+    const auto layers = WindowLayersIn(model.window_layers(), model.num_hidden_layers());
+    if (model.has_window_layers() && layers.ok()) {
+      model.set_window_layers(WindowLayersText(*layers, model.num_hidden_layers()));
+    }
+  }
   const bool latent_attention = type != nullptr && type->has_latent_attention;
   const int64_t heads = model.num_attention_heads();
   const v1::LatentAttention& latent = model.latent_attention();

@@ -69,7 +69,7 @@ double ScoreFlops(const DecoderShapes& s, bool windowed) {
 // log-sum-exps; the backward recomputes the norm. Where queries and keys are normalised before they are
 // rotated, q, k and v are kept as they were before, and rotated again. Wqkv may have a bias.
 //
-// Where norms come after: hidden = x + norm(Wo · attention(rope(Wqkv · x))); the backward multiplies by Wo
+// If norms come after: hidden = x + norm(Wo · attention(rope(Wqkv · x))); the backward multiplies by Wo
 // again.
 //
 // Where documents are packed, rows keep the positions of their sequence: rotated queries and keys give scores

@@ -9,8 +9,7 @@
 namespace tandem::model {
 namespace {
 
-// The epsilon of the narrow vectors' norms: Hugging Face's DeepseekV3RMSNorm takes it whatever rms_norm_eps
-// is.
+// The epsilon of the narrow vectors' norms: Hugging Face's models take it whatever rms_norm_eps is.
 constexpr double kLatentNormEpsilon = 1e-6;
 
 // Arrays have the names of latent_attention.cc. The gradient of a frozen matrix is not defined.

@@ -15,8 +15,9 @@ __global__ void InitializeEach(InitialValues initial, T* values) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < initial.elements;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
     values[i] =
-        initial.ones
-            ? T{1}
+        initial.ones ? T{1}
+        : initial.deviation == 0
+            ? T{0}
             : static_cast<T>(initial.deviation * PhiloxNormal(initial.seed, initial.stream,
                                                               static_cast<uint64_t>(initial.first + i)));
   }

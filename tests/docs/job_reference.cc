@@ -98,6 +98,22 @@ const std::map<std::string, std::string>& DerivedDefaults() {
   return texts;
 }
 
+// Defaults that follow from the model type, or from a window that no job here has.
+const std::map<std::string, std::string>& DefaultsOfModelTypes() {
+  static const auto& texts = *new std::map<std::string, std::string>{
+      {"model.attention_bias", "`qkv` with `qwen2`, otherwise `none`"},
+      {"model.qk_norm", "`head` with `qwen3` and `qwen3_moe`, `whole` with `olmo2`, otherwise `none`"},
+      {"model.norms", "`after` with `olmo2`, otherwise `before`"},
+      {"model.window_layers", "`all` with a `sliding_window`"},
+      {"model.moe.norm_topk_prob", "`false` with `deepseek_v2`, otherwise `true`"},
+      {"model.moe.score", "`sigmoid` with `deepseek_v3`, otherwise `softmax`"},
+      {"model.moe.first_k_dense_replace", "`0` with `deepseek_v2` and `deepseek_v3`"},
+      {"model.moe.n_shared_experts", "`1` with `deepseek_v2` and `deepseek_v3`"},
+      {"model.moe.routed_scaling_factor", "`1` with `deepseek_v2` and `deepseek_v3`"},
+  };
+  return texts;
+}
+
 class Page {
  public:
   explicit Page(const google::protobuf::FileDescriptorProto& file) : text_(kPreamble) {
@@ -168,8 +184,8 @@ class Page {
         return InFirstEntry(path) == path ? "required" : "required in an entry";
       }
     }
-    if (path == "model.window_layers") {
-      return "`all` with a `sliding_window`";  // which no job here has
+    if (const auto found = DefaultsOfModelTypes().find(path); found != DefaultsOfModelTypes().end()) {
+      return found->second;
     }
     // Given in both jobs, or absent from them.
     const v1::JobSpec given = Probe(10, 4, 1, v1::STRATEGY_ZERO3);

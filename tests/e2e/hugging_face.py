@@ -204,13 +204,21 @@ def write_text(path):
     return torch.tensor(windows)
 
 
-def inputs(tokens, packed):
-    """What transformers' models take: with packed documents, a mask of what a token of another one may not see."""
+def inputs(tokens, packed, config=None):
+    """What transformers' models take: with packed documents, a mask of what a token of another one may not see, and then
+    of what a sliding window hides, of each kind of layer where there are several."""
     if not packed:
         return {"input_ids": tokens}
     documents = torch.cumsum(tokens == END, 1) - (tokens == END).long()
     seen = (documents[:, :, None] == documents[:, None, :]).tril()
-    return {"input_ids": tokens, "attention_mask": torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]}
+    mask = torch.where(seen, 0.0, torch.finfo(torch.float32).min)[:, None]
+    window = getattr(config, "sliding_window", None)
+    if window is None:
+        return {"input_ids": tokens, "attention_mask": mask}
+    near = torch.where(seen & torch.ones_like(seen).triu(1 - window), 0.0, torch.finfo(torch.float32).min)[:, None]
+    several = getattr(config, "layer_types", None) is not None
+    return {"input_ids": tokens,
+            "attention_mask": {"full_attention": mask, "sliding_attention": near} if several else near}
 
 
 def job_from(name, folder, tmp_path, ranks, packed=False, **checkpoint):

@@ -228,8 +228,11 @@ def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, na
     if model_type == "mistral":
         assert silent["sliding_window"] == "4096" and silent["window_layers"] == "all"
         assert "sliding_window" not in read({**file, "hidden_size": 48, "sliding_window": None})
-    elif model_type in ("qwen2", "qwen3"):
+    else:
         assert "sliding_window" not in silent
+    if model_type == "qwen3_moe":
+        assert read({"model_type": model_type, "use_sliding_window": True})["sliding_window"] == "4096"
+    if model_type in ("qwen2", "qwen3"):
         switched = read({"model_type": model_type, "use_sliding_window": True})
         assert switched["sliding_window"] == "4096" and switched["window_layers"] == "28-31"
         assert "sliding_window" not in read({"model_type": model_type, "use_sliding_window": True, "sliding_window": None})

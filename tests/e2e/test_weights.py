@@ -53,11 +53,11 @@ def check_older(tmp_path, tokens, logits):
     ("deepseek-v2", 2, "fp32", 2, True, {}), ("deepseek-v2", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
     ("deepseek-v2-plain", 2, "fp32", 2, False, {}),
     ("qwen2", 1, "fp32", 1, True, {}), ("qwen2", 4, "bf16", 1, False, {"spelling": "newer"}),
-    ("qwen2-window", 2, "fp32", 1, False, {}), ("qwen2-window", 1, "fp32", 1, False, {"spelling": "newer"}),
+    ("qwen2-window", 2, "fp32", 1, True, {}), ("qwen2-window", 1, "fp32", 1, False, {"spelling": "newer"}),
     ("qwen3", 1, "fp32", 1, False, {}), ("qwen3", 4, "bf16", 1, True, {"spelling": "newer"}),
     ("qwen3-tied", 2, "fp32", 1, True, {}), ("qwen3-window", 2, "fp32", 1, False, {"spelling": "newer"}),
     ("qwen3-moe-window", 2, "fp32", 2, False, {}),
-    ("mistral", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("mistral", 1, "bf16", 1, False, {"spelling": "newer"}),
+    ("mistral", 2, "fp32", 1, True, {"tokenizer": "sentencepiece"}), ("mistral", 1, "bf16", 1, False, {"spelling": "newer"}),
     ("mistral-whole", 4, "fp32", 1, True, {}),
     ("olmo2", 1, "fp32", 1, False, {}), ("olmo2", 4, "bf16", 1, True, {"spelling": "newer"}), ("olmo2", 2, "fp32", 1, True, {}),
 ])
@@ -83,7 +83,7 @@ def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, pa
     model = transformers.AutoModelForCausalLM.from_pretrained(source, attn_implementation="eager", dtype=torch.float32)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    expected = model(**inputs(tokens, packed), labels=tokens).loss
+    expected = model(**inputs(tokens, packed, model.config), labels=tokens).loss
     expected.backward()
     assert loss == pytest.approx(expected.item(), rel=TOLERANCE)
     theirs = checkpoint_names(model, model.config)
@@ -95,7 +95,7 @@ def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, pa
     cluster.cli("export", name, "--to", tmp_path / "fp32", "--dtype", "fp32", "--max-shard", "1MB")
     cluster.cli("export", tmp_path / "saved", "--step", 1, "--to", tmp_path / "bf16")
     with torch.no_grad():
-        logits = model(**inputs(tokens, packed)).logits
+        logits = model(**inputs(tokens, packed, model.config)).logits
     for exported in ("fp32", "bf16"):
         loaded, report = transformers.AutoModelForCausalLM.from_pretrained(
             tmp_path / exported, attn_implementation="eager", output_loading_info=True, dtype="auto")
@@ -108,11 +108,11 @@ def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, pa
             assert weights[weight].dtype == rounded.dtype and torch.equal(weights[weight], rounded), weight
         if exported == "fp32":
             with torch.no_grad():
-                assert torch.equal(loaded(**inputs(tokens, packed)).logits, logits)
+                assert torch.equal(loaded(**inputs(tokens, packed, model.config)).logits, logits)
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / exported)
         assert tokenizer.decode(tokenizer.encode("the weights")) == "the weights"
     if (name, expert) in OLDER_LOADS:
-        check_older(tmp_path, inputs(tokens, packed), logits)
+        check_older(tmp_path, inputs(tokens, packed, model.config), logits)
     make_model(name).save_pretrained(tmp_path / "hub")  # under the hub's names
     assert set(stored(tmp_path / "fp32")) == set(stored(tmp_path / "hub"))
     assert "| tokens | 384 |" in (tmp_path / "bf16" / "README.md").read_text()

@@ -333,6 +333,14 @@ TEST_F(LocalizeTest, WindowsBecomeFields) {
     EXPECT_EQ(read(type, R"(, "use_sliding_window": true, "max_window_layers": 5)"), "4096 in 5-7");
     EXPECT_EQ(read(type, R"(, "use_sliding_window": true, "max_window_layers": 0)"), "4096 in all");
     EXPECT_EQ(read(type, R"(, "use_sliding_window": true, "sliding_window": null)"), "none");
+    // The job's own window stays, with the file's layers.
+    v1::JobSpec spec = Spec(absl::StrCat(R"({"model_type": ")", type,
+                                         R"(", "num_hidden_layers": 8, "use_sliding_window": true,
+                                             "max_window_layers": 5})"));
+    spec.mutable_model()->set_sliding_window(8);
+    EXPECT_EQ(ToText(Localize(spec)), "");
+    EXPECT_EQ(spec.model().sliding_window(), 8);
+    EXPECT_EQ(spec.model().window_layers(), "5-7");
     const std::string full = R"("full_attention")";
     const std::string window = R"("sliding_attention")";
     EXPECT_EQ(

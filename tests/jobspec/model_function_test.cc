@@ -119,15 +119,14 @@ TEST(ModelFunctionTest, AFieldThatTheTextDoesNotHaveIsItsDefault) {
 
 // Checkpoints of builds that did not have the field hold the same function.
 TEST(ModelFunctionTest, AFieldOfTheModelTypeMayBeAbsent) {
-  for (const char* const type : {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "olmo2", "deepseek_v3"}) {
+  for (const char* const type : {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "olmo2",
+                                 "deepseek_v2", "deepseek_v3"}) {
     const v1::Model model = ModelOf(absl::StrCat(
         "model_type: '", type, "' hidden_size: 64 num_attention_heads: 4 moe { num_experts: 4 }"));
     const std::vector<std::pair<std::string, std::function<void(v1::Model&)>>> fields = {
         {"attention_bias", [](v1::Model& m) { m.clear_attention_bias(); }},
         {"qk_norm", [](v1::Model& m) { m.clear_qk_norm(); }},
         {"norms", [](v1::Model& m) { m.clear_norms(); }},
-        {"sliding_window", [](v1::Model& m) { m.clear_sliding_window(); }},
-        {"window_layers", [](v1::Model& m) { m.clear_window_layers(); }},
         {"moe.score", [](v1::Model& m) { m.mutable_moe()->clear_score(); }}};
     for (const auto& [name, clear] : fields) {
       v1::Model older = model;
@@ -137,19 +136,24 @@ TEST(ModelFunctionTest, AFieldOfTheModelTypeMayBeAbsent) {
   }
 }
 
-TEST(ModelFunctionTest, AWindowInAllLayersNeedNotListThem) {
-  v1::Model model = ModelOf("model_type: 'qwen2' num_hidden_layers: 4 sliding_window: 8");
-  const std::string there = ModelFunctionText(model);
-  EXPECT_THAT(
-      ModelDifferences(R"({"model_type": "qwen2", "num_hidden_layers": 4, "sliding_window": 8})", model)
-          .value(),
-      IsEmpty());
-  model.set_window_layers("2-3");
-  EXPECT_THAT(ModelDifferences(there, model).value(),
+TEST(ModelFunctionTest, LayersOfAWindowHaveOneText) {
+  const auto of = [](const std::string& layers) {
+    return ModelOf("model_type: 'qwen2' num_hidden_layers: 8 sliding_window: 8" +
+                   (layers.empty() ? "" : " window_layers: '" + layers + "'"));
+  };
+  EXPECT_EQ(of("").window_layers(), "all");
+  EXPECT_EQ(of("0-3,4,5-7").window_layers(), "all");
+  EXPECT_EQ(of("5,6,7").window_layers(), "5-7");
+  EXPECT_EQ(of("1,3,5-6").window_layers(), "1,3,5-6");
+  EXPECT_EQ(of("3,2").window_layers(), "3,2") << "which is refused";
+  const std::string there = ModelFunctionText(of(""));
+  v1::Model older = of("");
+  older.clear_window_layers();
+  EXPECT_THAT(ModelDifferences(ModelFunctionText(older), of("")).value(), IsEmpty());
+  EXPECT_THAT(ModelDifferences(there, of("2-3")).value(),
               ElementsAre("model.window_layers is 2-3, and all there"));
-  model.clear_window_layers();
-  model.clear_sliding_window();
-  EXPECT_THAT(ModelDifferences(there, model).value(), testing::SizeIs(2));
+  EXPECT_THAT(ModelDifferences(there, ModelOf("model_type: 'qwen2' num_hidden_layers: 8")).value(),
+              testing::SizeIs(2));
 }
 
 TEST(ModelFunctionTest, AFieldOfANewerBuildIsRefused) {

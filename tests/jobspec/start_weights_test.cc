@@ -152,6 +152,42 @@ TEST_F(StartWeightsTest, AnExportedConfigIsReadBackAsTheSameModel) {
   }
 }
 
+TEST_F(StartWeightsTest, ExportedWindowsAreReadBack) {
+  for (const auto& [type, layers] :
+       {std::pair("mistral", "all"), std::pair("mixtral", "all"), std::pair("qwen3_moe", "all"),
+        std::pair("qwen2", "all"), std::pair("qwen2", "2-3"), std::pair("qwen3", "0,3"),
+        std::pair("qwen3", ""), std::pair("mistral", ""), std::pair("mixtral", ""),
+        std::pair("qwen3_moe", "")}) {
+    v1::JobSpec spec = spec_;
+    v1::Model& model = *spec.mutable_model();
+    model.Clear();
+    model.set_model_type(type);
+    model.set_hidden_size(32);
+    model.set_intermediate_size(48);
+    model.set_num_hidden_layers(4);
+    model.set_num_attention_heads(4);
+    model.set_vocab_size(320);
+    if (type == std::string("mixtral") || type == std::string("qwen3_moe")) {
+      model.mutable_moe()->set_num_experts(4);
+      model.mutable_moe()->set_num_experts_per_tok(2);
+    }
+    if (layers != std::string()) {
+      model.set_sliding_window(9);
+      model.set_window_layers(layers);
+    }
+    const v1::Model resolved = Resolve(spec).model();
+    const auto text =
+        ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/true, 64);
+    ASSERT_TRUE(text.ok());
+    v1::JobSpec read = spec_;
+    read.mutable_model()->Clear();
+    read.mutable_model()->set_hugging_face(folder_.Write("exported/config.json", *text));
+    EXPECT_EQ(ToText(Localize(read)), "") << *text;
+    EXPECT_EQ(Resolve(read).model().sliding_window(), resolved.sliding_window()) << type;
+    EXPECT_EQ(Resolve(read).model().window_layers(), resolved.window_layers()) << type;
+  }
+}
+
 TEST_F(StartWeightsTest, OfAnotherModelsConfigNothingIsKept) {
   v1::Model model = Resolved();
   model.clear_max_position_embeddings();

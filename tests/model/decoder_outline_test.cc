@@ -263,17 +263,33 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
   in_chunks.most_logit_bytes = 1000;
   DecoderConfig frozen_in_chunks = in_chunks;
   frozen_in_chunks.frozen_units = {"embedding"};
+  DecoderConfig windowed = SmallDecoder(false);
+  windowed.qkv_bias = true;
+  windowed.sliding_window = 100;
+  windowed.window_layers = {1};
+  DecoderConfig norms_after = SmallDecoder(false);
+  norms_after.norms_after = true;
+  norms_after.qk_norm = QkNorm::kWhole;
   for (const DecoderConfig& config :
-       {SmallDecoder(false), SparseDecoder(), frozen, in_chunks, frozen_in_chunks}) {
+       {SmallDecoder(false), SparseDecoder(), frozen, in_chunks, frozen_in_chunks, windowed, norms_after}) {
     const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
     double flops = 0;
     for (const schedules::Node& node : outline.nodes) {
       flops += node.forward.flops + node.backward_input.flops + node.backward_weight.flops;
     }
     const double tokens = 1024;
-    const double recomputed = tokens * 2 * 24 * 512;
-    // Counted as parameters, no product.
-    const double norms = tokens * 6 * (5 * 24 + (config.qk_norm == QkNorm::kHead ? 2 * 2 * 6 : 0));
+    double recomputed = 0;
+    for (int layer = 0; layer < 2; ++layer) {
+      recomputed += tokens * 24 * (config.HasWindow(layer) ? AttendedLength(512, 100) : 512);
+      // What a norm reads that comes after: the products with Wo and Wdown.
+      recomputed += config.norms_after ? tokens * 2 * (24 * 24 + 40 * 24) : 0;
+    }
+    double norms = 0;  // and biases: counted as parameters, no product
+    for (const UnitParameters& unit : DecoderUnits(config)) {
+      for (const Parameter& parameter : unit.parameters) {
+        norms += parameter.shape.size() == 1 ? tokens * 6 * static_cast<double>(parameter.shape[0]) : 0;
+      }
+    }
     EXPECT_NEAR(flops / (tokens * FlopsPerToken(config, 512) + recomputed - norms), 1, 1e-12);
   }
 }

@@ -219,6 +219,20 @@ TEST(AutogradTest, OtherDenseFamiliesMatch) {
   }
 }
 
+TEST(AutogradTest, BiasesBeginAsZerosWithoutASign) {
+  plan::JobPlan plan = MakeJob({.model_type = "qwen2", .fp64 = true});
+  int biases = 0;
+  for (const auto& [name, values] : ByName(plan, RunFirst(plan, 0), "/weights", 1)) {
+    if (name.ends_with(".bias")) {
+      ++biases;
+      EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](double value) {
+        return value == 0 && !std::signbit(value);
+      })) << name;
+    }
+  }
+  EXPECT_EQ(biases, 2 * 3);
+}
+
 TEST(AutogradTest, WindowsOfSomeLayersWithinDocumentsMatch) {
   CompareWithAutograd({.ranks = 2,
                        .microbatches_per_rank = 2,
