@@ -54,7 +54,7 @@ inline std::string MessagesOf(const BadSpec& bad) {
         "preset, hugging_face, model_type, hidden_size, intermediate_size, num_hidden_layers, "
         "num_attention_heads, num_key_value_heads, head_dim, vocab_size, rms_norm_eps, rope_theta, "
         "tie_word_embeddings, initializer_range, max_position_embeddings, moe, latent_attention, "
-        "rope_scaling, "
+        "rope_scaling, attention_bias, qk_norm, norms, sliding_window, window_layers, "
         "hybrid_pattern, "
         "num_nextn_predict_layers"},
        {"{name}", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
