@@ -27,7 +27,7 @@ CHANGED = {
     "qwen2-window": {"sliding_window": 12, "use_sliding_window": False, "max_window_layers": 2,
                      "layer_types": ["sliding_attention", "full_attention", "full_attention"]},
     "qwen3": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
-    "qwen3-window": {"sliding_window": 8, "use_sliding_window": False, "max_window_layers": 0,
+    "qwen3-window": {"sliding_window": 8, "use_sliding_window": False, "max_window_layers": 2,
                      "layer_types": ["sliding_attention", "full_attention"]},
     "qwen3-moe-window": {"sliding_window": 8, "use_sliding_window": False},
     "olmo2": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
@@ -226,13 +226,13 @@ def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, na
             assert isinstance(found, str) and "null is not allowed" in found, key
     # Absent it is 4096, and null none; of Qwen's it counts with a switch, and from some layer on.
     if model_type == "mistral":
-        assert silent["sliding_window"] == "4096" and silent["window_layers"] == "all"
+        assert silent["sliding_window"] == 4096 and silent["window_layers"] == "all"
         assert "sliding_window" not in read({**file, "hidden_size": 48, "sliding_window": None})
     else:
         assert "sliding_window" not in silent
     if model_type == "qwen3_moe":
-        assert read({"model_type": model_type, "use_sliding_window": True})["sliding_window"] == "4096"
+        assert read({"model_type": model_type, "use_sliding_window": True})["sliding_window"] == 4096
     if model_type in ("qwen2", "qwen3"):
         switched = read({"model_type": model_type, "use_sliding_window": True})
-        assert switched["sliding_window"] == "4096" and switched["window_layers"] == "28-31"
+        assert switched["sliding_window"] == 4096 and switched["window_layers"] == "28-31"
         assert "sliding_window" not in read({"model_type": model_type, "use_sliding_window": True, "sliding_window": None})
