@@ -107,6 +107,9 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
   }
   if (const auto before = training_.find(job_name);
       before != training_.end() && before->second.job_id != job_id) {
+    if (before->second.ended > job_ended) {
+      return;  // likewise
+    }
     training_.erase(before);
   }
   Training& training = training_[job_name];
@@ -211,6 +214,11 @@ void Metrics::Look(const State& state) {
     }
     if (entry.job.attempts_size() > 0) {
       Update(entry.job);
+    }
+  }
+  for (auto& [name, training] : training_) {
+    if (!state.jobs.contains(training.job_id)) {  // its end may be unknown to the reader of its reports
+      training.ended = std::min(training.ended, clock_.Now());
     }
   }
   connected_ = schedulable_ = away_ = 0;

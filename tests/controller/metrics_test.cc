@@ -187,6 +187,25 @@ TEST(MetricsTest, AnEndedJobsLateReportLeavesItsNameToTheNext) {
   EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_step{job_name=\"headers\"} 7\n"));
 }
 
+TEST(MetricsTest, ARestartedControllerKeepsALiveJobFromLateReports) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);  // which has not looked yet
+  metrics.Report("id-2", "headers", ReportOf(7));
+  metrics.Report("id-1", "headers", ReportOf(9), clock.Now());
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_step{job_name=\"headers\"} 7\n"));
+}
+
+TEST(MetricsTest, SeriesOfAnUnknownEndLeaveToo) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  metrics.Report("id-1", "headers",
+                 ReportOf(1));  // a store that stands still does not tell that it has ended
+  metrics.Look(State());
+  EXPECT_THAT(TextOf(metrics), HasSubstr("headers"));
+  clock.Advance(absl::Minutes(6));
+  EXPECT_THAT(TextOf(metrics), Not(HasSubstr("headers")));
+}
+
 TEST(MetricsTest, EachAttemptCountsWhatItsOwnRanksSend) {
   platform::FakeClock clock;
   Metrics metrics(clock);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who had been let in and is to be kept out, and how many connections one may have.
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,15 +25,19 @@ using ::testing::HasSubstr;
 using tls::Credential;
 using tls::Role;
 
-// No fsync or fdatasync of this process returns while one of these is there.
-class StandstillOfSyncs {
+enum class Call { kSync, kSetTimes };
+
+// No such call of this process returns while one of these is there: fsync and fdatasync, or futimens, with
+// which a new certificate is published.
+template <Call>
+class Standstill {
  public:
-  StandstillOfSyncs() {
+  Standstill() {
     const absl::MutexLock lock(&mu_);
     stands_still_ = true;
     num_waiting_ = 0;
   }
-  ~StandstillOfSyncs() { End(); }
+  ~Standstill() { End(); }
   void End() {
     const absl::MutexLock lock(&mu_);
     stands_still_ = false;
@@ -158,7 +163,7 @@ TEST_F(RevocationTest, ARevocationDoesNotWaitForTheStoresDisk) {
   v1::Job job;
   ASSERT_TRUE(bob.Submit(JobClient::SpecOf("queued", 1), "", job).ok());
   OpenWatch watched(bob, "queued");
-  StandstillOfSyncs standstill;
+  Standstill<Call::kSync> standstill;
   std::thread submit([&] {
     v1::Job later;
     EXPECT_TRUE(ada.Submit(JobClient::SpecOf("later", 1), "", later).ok());
@@ -169,6 +174,19 @@ TEST_F(RevocationTest, ARevocationDoesNotWaitForTheStoresDisk) {
   EXPECT_TRUE(IsKeptOut(bob));
   standstill.End();
   submit.join();
+}
+
+TEST_F(RevocationTest, RevocationsWaitForNoNewCertificate) {
+  JobClient bob(address(), CredentialsOf(certificates_->Of({Role::kUser, "bob"})));
+  v1::Job job;
+  ASSERT_TRUE(bob.Submit(JobClient::SpecOf("queued", 1), "", job).ok());
+  OpenWatch watched(bob, "queued");
+  Standstill<Call::kSetTimes> standstill;
+  certificates_->Files("controller", certificates_->OfServer());
+  standstill.WaitForOne();
+  certificates_->Write("revoked", "user/bob\n", 0644);
+  EXPECT_EQ(watched.End().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(IsKeptOut(bob));
 }
 
 // That it takes less than three seconds on an idle machine is what docs/security.md says; the time is
@@ -270,10 +288,14 @@ TEST_F(RevocationTest, RefusalsOfOneCallerDoNotFillTheLog) {
 
 // Instead of libc's, for SQLite too.
 extern "C" int fsync(int fd) {
-  tandem::controller::StandstillOfSyncs::Pass();
+  tandem::controller::Standstill<tandem::controller::Call::kSync>::Pass();
   return static_cast<int>(syscall(SYS_fsync, fd));
 }
 extern "C" int fdatasync(int fd) {
-  tandem::controller::StandstillOfSyncs::Pass();
+  tandem::controller::Standstill<tandem::controller::Call::kSync>::Pass();
   return static_cast<int>(syscall(SYS_fdatasync, fd));
+}
+extern "C" int futimens(int fd, const timespec* times) noexcept {
+  tandem::controller::Standstill<tandem::controller::Call::kSetTimes>::Pass();
+  return static_cast<int>(syscall(SYS_utimensat, fd, nullptr, times, 0));
 }
