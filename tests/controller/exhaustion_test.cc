@@ -184,7 +184,7 @@ TEST(DiskTest, AFullDiskRefusesSubmitsWithTheReasonServesReadsAndIsRecoveredFrom
   }
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
   EXPECT_THAT(status.error_message(),
-              HasSubstr("has not taken it: " + folder.path() + "/state/controller.db"));
+              HasSubstr("the request, which has no effect: " + folder.path() + "/state/controller.db"));
   EXPECT_THAT(status.error_message(), HasSubstr("make room on that file system"));
   worker.Release();  // the job ends where nothing can be stored
   JobClient::Until([&] { return worker.ended() == 1; });
