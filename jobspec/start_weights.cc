@@ -126,10 +126,9 @@ checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& one_rank) 
                               .instead = {}},
                              name_of(model::kEmbedding, "table", -1)});
   }
-  if (config.latent.kv_rank > 0) {
+  if (config.moe.router.experts > 0 &&
+      config.moe.router.score == ops::RouterScore::kSigmoid) {  // deepseek_v3
     wanted.first_layer_left_out = config.num_hidden_layers;
-  }
-  if (config.moe.router.experts > 0 && config.moe.router.score == ops::RouterScore::kSigmoid) {
     const bool has_biases = config.moe.router_bias_update_rate > 0;
     for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
       if (config.IsSparse(layer)) {
