@@ -15,12 +15,12 @@ namespace tandem::plan {
 std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                              const schedules::DeviceProfile& profile);
 
-// All of it as data: {profile{...}, step_seconds, tokens_per_second, model_flops_utilization (null where the
-// peak is not known), busy_seconds{stream}, compute_slowed_seconds, exposed_seconds,
-// exposed_by_stream{stream}, stalls[]{stream, opcode, seconds}, critical_path[], costs{}, memory_waits{count,
-// freed_bytes, cost_seconds}, host_waits{count, waited_seconds, covered_seconds}, outside_bytes,
-// timeline[{index, stream, what, start_ns, end_ns}], memory_curve[{ns, persistent, locals{kind}, in_use}]}.
-// outside_bytes is null where the profile does not know.
+// All of it as data: {profile{...}, step_seconds, saving_step_seconds (null: the job saves nothing),
+// tokens_per_second, model_flops_utilization (null where the peak is not known), busy_seconds{stream},
+// compute_slowed_seconds, exposed_seconds, exposed_by_stream{stream}, stalls[]{stream, opcode, seconds},
+// critical_path[], costs{}, memory_waits{count, freed_bytes, cost_seconds}, host_waits{count, waited_seconds,
+// covered_seconds}, outside_bytes, timeline[{index, stream, what, start_ns, end_ns}], memory_curve[{ns,
+// persistent, locals{kind}, in_use}]}. outside_bytes is null where the profile does not know.
 nlohmann::json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
                                 const schedules::DeviceProfile& profile);
 

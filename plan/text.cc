@@ -149,7 +149,7 @@ void AppendMemory(const JobPlan& plan, std::string& text) {
     AppendMemoryRow(text, "host, a checkpoint", memory.checkpoint_bytes);
   }
   if (memory.saved_bytes > 0) {
-    AppendMemoryRow(text, "host, saved from", memory.saved_bytes);
+    AppendMemoryRow(text, "host, copies to save", memory.saved_bytes);
   }
   AppendRow(text, "budget of a run",
             absl::StrCat(SizeText(memory.budget_bytes), "; at least ", SizeText(memory.least_budget_bytes),

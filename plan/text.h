@@ -17,8 +17,10 @@ struct PlanTextOptions {
 std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options);
 
 // The same as data: {name, model{...}, step{...}, memory{arena_bytes, persistent_bytes, alive_bytes,
-// gap_bytes, budget_bytes, least_budget_bytes, default_budget_bytes, host_bytes, checkpoint_bytes, kinds[]},
-// units[], communicators[], programs{train{...}, begin{...}, update{...}, validate{...}}, program_digest,
+// gap_bytes, budget_bytes, least_budget_bytes, default_budget_bytes, host_bytes, checkpoint_bytes,
+// saved_bytes, kinds[]},
+// units[], communicators[], programs{train{...}, begin{...}, update{...}, validate{...},
+// train_save{...}}, program_digest,
 // parameters_digest}. Bytes, elements and FLOPs are plain numbers; a program has its buffers, and its
 // instructions as one string each.
 nlohmann::json PlanToJson(const JobPlan& plan);

@@ -238,8 +238,9 @@ class Executor::Impl {
   }
 
   void IssueAll(Slot& slot) {
-    if (in_flight_ > 1) {
-      slot.since = slots_[1 - slot.parity].until;
+    const Slot& former = slots_[1 - slot.parity];
+    if (in_flight_ > 1 && !(slot.request.after_wait && former.end.IsReached())) {
+      slot.since = former.until;
     } else {
       slot.since = std::make_shared<Time>();
       Mark(*slot.bound->streams.front(), slot.since);

@@ -10,6 +10,7 @@
 #include "checkpoint/exchange.h"
 #include "device/device.h"
 #include "platform/control_groups.h"
+#include "schedules/program/program.h"
 
 namespace tandem::trainer {
 
@@ -32,24 +33,24 @@ std::string WhyNoRoom(const std::vector<std::string>& texts) {
   for (const auto& [host, machine] : machines) {
     if (machine.wanted > machine.available - machine.available / 10) {
       return absl::StrFormat(
-          "machine %s has %.2f GiB of memory left, and copies of its ranks' states take %.2f GiB, which may "
-          "be "
-          "90 %% of it",
+          "machine %s has %.2f GiB of memory available, and may give 90 %% of it to its ranks, which take "
+          "%.2f GiB with the copies that checkpoints are written from; give it more memory, or fewer ranks",
           host, static_cast<double>(machine.available) / kGiB, static_cast<double>(machine.wanted) / kGiB);
     }
   }
   return "";
 }
 
+int64_t HostBytesWanted(const schedules::StagePrograms& stage, bool arena_is_on_host) {
+  return stage.host_bytes + (arena_is_on_host ? stage.arena_bytes : 0);
+}
+
 SharedRoom ReserveTogether(comm::Communicator& comm, device::Device& device, const std::string& host,
-                           int64_t bytes) {
+                           int64_t wanted, int64_t bytes) {
   SharedRoom room;
-  if (bytes == 0) {
-    return room;
-  }
   // All ranks look before one of them takes any.
   room.refused = WhyNoRoom(checkpoint::ExchangeTexts(
-      comm, ToText({.host = host, .wanted = bytes, .available = platform::AvailableMemoryBytes()})));
+      comm, ToText({.host = host, .wanted = wanted, .available = platform::AvailableMemoryBytes()})));
   if (!room.refused.empty()) {
     return room;
   }

@@ -13,6 +13,9 @@ namespace tandem::device {
 class Device;
 class Region;
 }  // namespace tandem::device
+namespace tandem::schedules {
+struct StagePrograms;
+}
 
 namespace tandem::trainer {
 
@@ -35,9 +38,13 @@ struct SharedRoom {
   std::string refused;
 };
 
-// Collective: `bytes` of this rank's machine, `host`, if every rank gets what it wants, else null on all.
-// bytes 0: null, and nothing is refused; it is so on all ranks or on none. Throws CommError.
+// What a rank takes of its machine's memory beside what it has when StageMemory is still to come. On CPUs its
+// arena is memory of the host, too.
+int64_t HostBytesWanted(const schedules::StagePrograms& stage, bool arena_is_on_host);
+
+// Collective: `bytes` of this rank's machine, `host`, if every machine has room for what all its ranks want
+// and every rank gets them, else null on all. Throws CommError.
 SharedRoom ReserveTogether(comm::Communicator& comm, device::Device& device, const std::string& host,
-                           int64_t bytes);
+                           int64_t wanted, int64_t bytes);
 
 }  // namespace tandem::trainer

@@ -182,7 +182,7 @@ class Rank::Impl {
           Save();
           break;
         case RunSequence::Action::kAnswer:
-          if (!std::exchange(saves_beside_, false) && !EndSave(step())) {
+          if (!std::exchange(saves_asked_beside_, false) && !EndSave(step())) {
             break;  // what is asked for was tried, and is once more
           }
           AnswerWhenSaved();
@@ -232,8 +232,8 @@ class Rank::Impl {
                                  .skipped = updates_.skipped(),
                                  .pending_report = pending_report,
                                  .taken = text_.TakenAfter(sequence_->step())};
-    saves_beside_ = state_.saves_beside() && !sequence_->is_final();
-    if (saves_beside_) {
+    if (state_.saves_beside() && !sequence_->is_final()) {
+      saves_asked_beside_ = sequence_->checkpoint_wanted();
       state_.CopyState();
       saving.stall = SecondsSince(begun);
       state_.BeginSave(saving);
@@ -250,18 +250,18 @@ class Rank::Impl {
     const auto begun = std::chrono::steady_clock::now();
     EndSave(step);
     save_.wait_seconds = SecondsSince(begun);
+    Lap();
     save_.answers = sequence_->checkpoint_wanted() ? std::make_optional(requests_.Finish()) : std::nullopt;
   }
 
   // A run that copied the state after `applied` has ended, and that step is reported but for what is in
   // metrics.jsonl soon: that comes before the checkpoint.
   void BeginSave(int64_t applied) {
-    const auto begun = std::chrono::steady_clock::now();
     reports_->Flush();
     state_.BeginSave({.step = applied,
                       .skipped = updates_.skipped(),
                       .taken = text_.TakenAfter(applied),
-                      .stall = save_.wait_seconds + SecondsSince(begun)});
+                      .stall = save_.wait_seconds});
     if (std::optional<std::vector<uint64_t>> ids = std::exchange(save_.answers, std::nullopt)) {
       state_.WhenSaved([this, ids = *ids](const std::string& error) { Answer(ids, error); });
     }
@@ -356,7 +356,8 @@ class Rank::Impl {
     if (run.kind == RunKind::kBegin) {
       reports_->Submit();
     }
-    RunRequest request{.run = run};
+    RunRequest request{.run = run,
+                       .after_wait = run.kind == RunKind::kTrainSave && save_.wait_seconds > 1e-3};
     if (run.applied > 0) {
       request.update = updates_.UpdateOf(run.applied);
       request.learning_rate = plan::LearningRate(plan_.train.optimizer, run.applied, plan_.train.steps);
@@ -555,12 +556,12 @@ class Rank::Impl {
   std::optional<RunSequence> sequence_;   // once it is known where the job starts
   std::optional<Validation> validation_;  // in progress
   AppliedUpdates updates_{0, 0};
-  int64_t updates_of_others_ = 0;  // of the job whose checkpoint this one started from
-  int64_t first_skipped_ = 0;      // step; 0: none
-  int without_targets_ = 0;        // of the newest steps, how many in a row have no target that counts
-  int64_t nonfinite_step_ = 0;     // whose gradients were not finite, where the job is to stop then
-  std::string save_error_;         // of the newest save that training waited for; empty: it succeeded
-  bool saves_beside_ = false;      // a save began beside training, and no request was answered since
+  int64_t updates_of_others_ = 0;    // of the job whose checkpoint this one started from
+  int64_t first_skipped_ = 0;        // step; 0: none
+  int without_targets_ = 0;          // of the newest steps, how many in a row have no target that counts
+  int64_t nonfinite_step_ = 0;       // whose gradients were not finite, where the job is to stop then
+  std::string save_error_;           // of the newest save that training waited for; empty: it succeeded
+  bool saves_asked_beside_ = false;  // a save began beside training for requests that wait for an answer
   // Of the run of train_save that was issued last.
   struct {
     double wait_seconds = 0;                       // for the save before it

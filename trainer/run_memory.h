@@ -30,13 +30,14 @@ struct RunRequest {
   double learning_rate = 0;  // likewise
   uint32_t requests = 0;     // of this rank, agreed on with the norm (RequestBit)
   ProfileSteps profile;      // likewise
+  bool after_wait = false;   // the host waited before it: time in which the device had no work is no run's
 };
 
 // What the host knows of one run when it has ended.
 struct RunRecord {
   Run run;
   // Of the device, to the end of the run: from that of the run before it, or from its own issue if nothing
-  // was in flight then. The executor knows it.
+  // was in flight then, or all of that had ended while the host waited. The executor knows it.
   double seconds = 0;
   double learning_rate = 0;                 // of run.applied
   std::vector<double> losses;               // of this rank's microbatches; empty where the program has none

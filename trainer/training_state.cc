@@ -95,9 +95,10 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
       data_content_digest_(text.content_digest()),
       send_(std::move(send)),
       units_(MakeUnits(plan, config.rank, backend)),
-      saved_(communicators.save == nullptr
+      saved_(communicators.save == nullptr || plan.train.checkpoint.directory.empty()
                  ? SharedRoom{}
                  : ReserveTogether(communicators.report, backend.device(), self_.host,
+                                   HostBytesWanted(plan.stage, plan.device == model::DeviceKind::kCpu),
                                    plan.stage.host_bytes - plan.stage.saved_at)),
       memory_(plan.stage, backend.device(),
               communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),

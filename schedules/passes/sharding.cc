@@ -13,6 +13,10 @@
 namespace tandem::schedules {
 namespace {
 
+// With that of states a stream holds all Snapshots of a run (kAhead in check/together.h), so that the issuing
+// thread waits for none: each begins behind the last optimizer step of its units.
+constexpr int64_t kMostUnitSnapshots = 7;
+
 // Units in the order in which the forward of one microbatch first uses them, then the others.
 std::vector<UnitId> InOrderOfFirstUse(const Outline& outline) {
   std::vector<UnitPart> parts;
@@ -95,6 +99,10 @@ class Sharder {
 
   void Update() {
     std::vector<NamedOperand> copies;
+    std::vector<NamedOperand> saved;
+    const auto updated = std::count_if(outline_.units.begin(), outline_.units.end(),
+                                       [](const Unit& unit) { return !unit.frozen; });
+    const size_t most_saved = 4 * ((updated + kMostUnitSnapshots - 1) / kMostUnitSnapshots);
     for (const UnitId id : InOrderOfFirstUse(outline_)) {
       const Unit& unit = outline_.units[id];
       const UnitFrame& frame = frame_.units[id];
@@ -115,19 +123,23 @@ class Sharder {
                                                 {Role::kPublished, frame.published},
                                                 {Role::kUpdateNorms, frame.update_norms},
                                                 {Role::kScratch, scratch_buffer}});
-      Snapshot({{Role::kSource, frame.weights},
-                {Role::kSource, frame.optimizer_state},
-                {Role::kCopy, frame.host_weights},
-                {Role::kCopy, frame.host_optimizer_state}});
+      saved.insert(saved.end(), {{Role::kSource, frame.weights},
+                                 {Role::kSource, frame.optimizer_state},
+                                 {Role::kCopy, frame.host_weights},
+                                 {Role::kCopy, frame.host_optimizer_state}});
+      if (saved.size() >= most_saved) {
+        Snapshot(std::exchange(saved, {}));
+      }
       copies.push_back({Role::kSource, frame.update_norms});
       copies.push_back({Role::kCopy, frame.host_update_norms});
     }
+    Snapshot(saved);
     Report(copies);
   }
 
   // On a stream of its own, beside what follows.
   void Snapshot(const std::vector<NamedOperand>& saved) {
-    if (parts_.saves) {
+    if (parts_.saves && !saved.empty()) {
       Emit(Opcode::kSnapshot, -1, frame_.save).operands = MakeOperands(Opcode::kSnapshot, saved);
     }
   }

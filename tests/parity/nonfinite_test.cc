@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <string>
@@ -280,6 +281,24 @@ TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSa
       }
     }
   }
+}
+
+// The run that would save the bad step is in flight when that is known.
+TEST(NonfiniteGradientTest, AStopSavesNoStepThatIsNotApplied) {
+  const TemporaryFolder folder;
+  const int rounds = kMicrobatchesOfAStep / 2;
+  const plan::JobPlan plan = MakeJob({.ranks = 2,
+                                      .microbatches_per_rank = rounds,
+                                      .steps = 6,
+                                      .layers = 1,
+                                      .stop_on_nonfinite = true,
+                                      .checkpoint_directory = folder.path(),
+                                      .checkpoint_every_steps = kBadStep});
+  const RunOptions run{.make_backend = [rounds](int) -> std::unique_ptr<trainer::Backend> {
+    return std::make_unique<InfiniteGradientBackend>(rounds);
+  }};
+  EXPECT_THROW(RunJob(plan, run), trainer::NumericError);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-3"));
 }
 
 // Adam's first update moves an element by the learning rate, in whichever step it is applied.

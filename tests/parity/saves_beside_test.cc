@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/saved_step.h"
 #include "tests/device/forwarding_device.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
@@ -35,7 +36,7 @@ class SlowDisk final : public platform::ForwardingFiles {
 
   absl::Status Write(const std::string& path, std::string_view content) override {
     if (path.find(name_) != std::string::npos && path.find("rank-") != std::string::npos) {
-      was_in_time_ = may_write_.WaitForNotificationWithTimeout(absl::Seconds(60));
+      was_in_time_ = may_write_.WaitForNotificationWithTimeout(absl::Seconds(120));
     }
     return ForwardingFiles::Write(path, content);
   }
@@ -64,6 +65,10 @@ JobOptions SavesEvery(int64_t steps, int ranks, const std::string& folder) {
   return options;
 }
 
+checkpoint::Info InfoOf(const std::string& path) {
+  return checkpoint::SavedStep::Open(platform::SystemFiles(), path).value().manifest().info;
+}
+
 // The weights have changed when the copy of step 3 is written. For a job of three steps that one is the last,
 // which is written while training stands still.
 void ExpectStateOfItsStep(JobOptions options) {
@@ -80,6 +85,11 @@ void ExpectStateOfItsStep(JobOptions options) {
   options.checkpoint_directory = still.path();
   options.steps = 3;
   EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
+  const checkpoint::Info of_beside = InfoOf(beside.path() + "/step-3");
+  const checkpoint::Info of_still = InfoOf(still.path() + "/step-3");
+  EXPECT_EQ(of_beside.step, of_still.step);
+  EXPECT_EQ(of_beside.skipped_steps, of_still.skipped_steps);
+  EXPECT_EQ(of_beside.data, of_still.data);
   for (int rank = 0; rank < options.ranks; ++rank) {
     const std::string name = "/step-3/rank-0000" + std::to_string(rank) + ".safetensors";
     const std::string content = Content(beside.path() + name);
@@ -193,7 +203,8 @@ class CommitOrder final : public platform::ForwardingFiles {
   absl::Status Publish(const std::string& from, const std::string& to) override {
     const int64_t step = StepOf(to);
     if (step > 0) {
-      EXPECT_NE(Content(folder_ + "/metrics.jsonl").find(absl::StrCat("\"step\":", step)), std::string::npos)
+      EXPECT_NE(Content(folder_ + "/metrics.jsonl").find(absl::StrCat("\"step\":", step, ",")),
+                std::string::npos)
           << "the report of step " << step << " comes after its checkpoint";
       ++committed_;
     }

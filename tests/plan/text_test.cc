@@ -65,10 +65,10 @@ TEST(PlanTextTest, SaysThatTokensAreDealt) {
 
 TEST(PlanTextTest, SaysWhatAJobThatSavesCopiesToTheHost) {
   v1::JobSpec spec = TestJob();
-  EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("host, saved from")));
+  EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("host, copies to save")));
   spec.mutable_checkpoint()->set_directory("/checkpoints");
   const JobPlan plan = MakeJobPlan(spec);
-  EXPECT_THAT(PlanToText(plan, {}), ContainsRegex("host, saved from +[0-9.]+ MiB"));
+  EXPECT_THAT(PlanToText(plan, {}), ContainsRegex("host, copies to save +[0-9.]+ MiB"));
   EXPECT_THAT(PlanToText(plan, {}), ContainsRegex("train_save +[0-9]+ instructions, 3 microbatches"));
   const nlohmann::json memory = PlanToJson(plan)["memory"];
   EXPECT_GE(memory["saved_bytes"].get<int64_t>(), 12 * model::NumParameters(plan.model) / 2);

@@ -10,12 +10,13 @@
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "schedules/program/program.h"
 #include "trainer/host_room.h"
 
 namespace tandem::trainer {
 namespace {
 
-constexpr absl::Duration kSavePatience = absl::Seconds(60);
+constexpr absl::Duration kSavePatience = absl::Seconds(120);
 
 void NoFailure(const std::exception_ptr& /*error*/) { ADD_FAILURE() << "a save threw"; }
 
@@ -90,8 +91,14 @@ TEST(HostRoomTest, ATenthOfWhatEachMachineHasLeftIsSpared) {
   EXPECT_EQ(WhyNoRoom({room("a", 4, 10), room("b", 9, 10), room("a", 5, 10)}), "");
   EXPECT_EQ(
       WhyNoRoom({room("a", 4, 10), room("b", 9, 10), room("a", 6, 11)}),
-      "machine a has 10.00 GiB of memory left, and copies of its ranks' states take 10.00 GiB, which may be "
-      "90 % of it");
+      "machine a has 10.00 GiB of memory available, and may give 90 % of it to its ranks, which take "
+      "10.00 GiB with the copies that checkpoints are written from; give it more memory, or fewer ranks");
+}
+
+TEST(HostRoomTest, OnCpusTheArenaIsMemoryOfTheHost) {
+  const schedules::StagePrograms stage{.arena_bytes = 100, .host_bytes = 30, .saved_at = 10};
+  EXPECT_EQ(HostBytesWanted(stage, /*arena_is_on_host=*/false), 30);
+  EXPECT_EQ(HostBytesWanted(stage, /*arena_is_on_host=*/true), 130);
 }
 
 }  // namespace
