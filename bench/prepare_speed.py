@@ -86,7 +86,7 @@ def main():
         folder = pathlib.Path(name)
         found = list(texts(arguments.megabytes))
         size = sum(len(text.encode()) for text in found)
-        make_tokenizer(folder / "tokenizer.json", found[::max(1, len(found) // 1000)])
+        make_tokenizer(folder / "tokenizer.json", found[::max(1, len(found) // 80)])
         content = "".join(json.dumps({"text": text}) + "\n" for text in found).encode()
         (folder / "plain.jsonl").write_bytes(content)
         (folder / "packed.jsonl.zst").write_bytes(zstandard.ZstdCompressor().compress(content))
