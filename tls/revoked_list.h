@@ -21,7 +21,7 @@ namespace tandem::tls {
 //   sha256 Fingerprint=9F:86:D0:81:...    as OpenSSL prints it
 //
 // What follows a # is a comment. An identity stands for all of its certificates, a fingerprint for one and
-// its twins (fingerprints.h), so that its owner can have another.
+// its twins (certificate.h), so that its owner can have another.
 class RevokedList {
  public:
   // `file` is for messages. InvalidArgument, with the first line that has none of these forms.
