@@ -127,12 +127,6 @@ class TextChecker {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
   }
 
-  int64_t Window() const { return spec_.training().sequence_length() + 1; }
-
-  std::string WindowText() const {
-    return absl::StrCat("at least ", Window(), " bytes (sequence_length + 1)");
-  }
-
   static std::vector<data::NamedSize> SizesOf(const FilesOfText& text) {
     std::vector<data::NamedSize> sizes;
     for (const FoundFile& found : text.files) {
@@ -176,8 +170,8 @@ class TextChecker {
         bytes += info.st_size;
       }
     }
-    if (bytes < Window()) {
-      Refuse(path, pattern, WindowText(),
+    if (bytes < WindowOf(spec_)) {
+      Refuse(path, pattern, WindowText(spec_, "bytes"),
              absl::StrCat("it holds ", platform::CountedText(bytes, "byte"), " in ",
                           platform::CountedText(paths->size(), "file"),
                           ": use more text, or shorter sequences"));
@@ -221,15 +215,15 @@ class TextChecker {
     const auto sum = [](const std::vector<int64_t>& bytes) {
       return std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
     };
-    if (sum(trained) < Window()) {
-      Refuse(text.field, text.path, absl::StrCat(WindowText(), " to train on"),
+    if (sum(trained) < WindowOf(spec_)) {
+      Refuse(text.field, text.path, absl::StrCat(WindowText(spec_, "bytes"), " to train on"),
              absl::StrCat("beside what validation_fraction ", NumberText(fraction), " holds out there is ",
                           Part(files, trained),
                           ": use more text, or name the held-out text with "
                           "data.validation"));
     } else if (spec_.training().validate_every_steps() > 0 && !is_named && fraction > 0 &&
-               sum(held) < Window()) {
-      Refuse(text.field, text.path, absl::StrCat(WindowText(), " to hold out"),
+               sum(held) < WindowOf(spec_)) {
+      Refuse(text.field, text.path, absl::StrCat(WindowText(spec_, "bytes"), " to hold out"),
              absl::StrCat("validation_fraction ", NumberText(fraction), " holds out ", Part(files, held),
                           files.size() == 1 ? "" : ", as whole files",
                           ": name other text with data.validation, hold out a larger fraction, or use "

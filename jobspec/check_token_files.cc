@@ -82,11 +82,6 @@ class TokenChecker {
     violations_.push_back(MakeViolation(path, value, allowed, remedy));
   }
 
-  int64_t Window() const { return spec_.training().sequence_length() + 1; }
-  std::string WindowText() const {
-    return absl::StrCat("at least ", Window(), " tokens (sequence_length + 1)");
-  }
-
   // Returns nothing if it has refused the text.
   std::optional<ReadTokens> Check(const DataText& named) {
     std::optional<data::TokenText> text = Read(named);
@@ -132,8 +127,8 @@ class TokenChecker {
                           prepared ? ": prepare it again" : ": tandem data check says more"));
       return std::nullopt;
     }
-    if (text->tokens < Window()) {
-      Refuse(path, folder, WindowText(),
+    if (text->tokens < WindowOf(spec_)) {
+      Refuse(path, folder, WindowText(spec_, "tokens"),
              absl::StrCat("it holds ", platform::CountedText(text->tokens, "token"),
                           ": use more text, or shorter sequences"));
       return std::nullopt;
@@ -170,15 +165,15 @@ class TokenChecker {
       return;
     }
     const double fraction = spec_.data().validation_fraction();
-    const int64_t begin = data::EarliestHeldOut(text, fraction, Window() - 1);
+    const int64_t begin = data::EarliestHeldOut(text, fraction, WindowOf(spec_) - 1);
     const int64_t held = text.tokens - begin;
-    if (begin < Window() && !spec_.data().has_end_of_document()) {
-      Refuse(named.field, named.path, WindowText() + " to train on",
+    if (begin < WindowOf(spec_) && !spec_.data().has_end_of_document()) {
+      Refuse(named.field, named.path, WindowText(spec_, "tokens") + " to train on",
              absl::StrCat("beside what validation_fraction ", NumberText(fraction), " holds out there are ",
                           platform::CountedText(begin, "token"),
                           ": use more text, or name the held-out text with data.validation"));
-    } else if (ValidatesOnEnds(spec_) && held < Window()) {
-      Refuse(named.field, named.path, WindowText() + " to hold out",
+    } else if (ValidatesOnEnds(spec_) && held < WindowOf(spec_)) {
+      Refuse(named.field, named.path, WindowText(spec_, "tokens") + " to hold out",
              absl::StrCat("validation_fraction ", NumberText(fraction), " holds out ",
                           platform::CountedText(held, "token"),
                           " of whole documents: name other text with data.validation, hold out a larger "
@@ -257,6 +252,12 @@ std::vector<v1::Violation> CheckTokenFiles(const v1::JobSpec& resolved, const st
 bool ValidatesOnEnds(const v1::JobSpec& resolved) {
   return ValidationTexts(resolved.data()).empty() && resolved.data().validation_fraction() > 0 &&
          resolved.training().validate_every_steps() > 0;
+}
+
+int64_t WindowOf(const v1::JobSpec& resolved) { return resolved.training().sequence_length() + 1; }
+
+std::string WindowText(const v1::JobSpec& resolved, const char* unit) {
+  return absl::StrCat("at least ", WindowOf(resolved), " ", unit, " (sequence_length + 1)");
 }
 
 }  // namespace tandem::jobspec

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "jobspec/data_texts.h"
@@ -14,5 +16,10 @@ std::vector<v1::Violation> CheckTokenFiles(const v1::JobSpec& resolved, const st
 
 // Whether the end of each training text is held out, and validated on.
 bool ValidatesOnEnds(const v1::JobSpec& resolved);
+
+// The shortest text that a job reads, sequence_length + 1, and a violation's words for it. unit: "bytes" or
+// "tokens".
+int64_t WindowOf(const v1::JobSpec& resolved);
+std::string WindowText(const v1::JobSpec& resolved, const char* unit);
 
 }  // namespace tandem::jobspec
