@@ -6,19 +6,12 @@
 namespace tandem::schedules {
 namespace {
 
-// A gradient goes the other way.
-void AppendReceives(const Outline& outline, const ChunkPass& pass, PassList& passes) {
-  for (const Boundary& boundary : pass.forward ? outline.received : outline.sent) {
+// The exchanges of the pass's chunk with other stages: kReceive or kSend. A gradient goes the other way.
+void AppendExchanges(Opcode opcode, const Outline& outline, const ChunkPass& pass, PassList& passes) {
+  const bool comes_in_forward = (opcode == Opcode::kReceive) == pass.forward;
+  for (const Boundary& boundary : comes_in_forward ? outline.received : outline.sent) {
     if (boundary.chunk == pass.chunk) {
-      passes.push_back({Opcode::kReceive, boundary.value, pass.microbatch, /*gradient=*/!pass.forward});
-    }
-  }
-}
-
-void AppendSends(const Outline& outline, const ChunkPass& pass, PassList& passes) {
-  for (const Boundary& boundary : pass.forward ? outline.sent : outline.received) {
-    if (boundary.chunk == pass.chunk) {
-      passes.push_back({Opcode::kSend, boundary.value, pass.microbatch, /*gradient=*/!pass.forward});
+      passes.push_back({opcode, boundary.value, pass.microbatch, /*gradient=*/!pass.forward});
     }
   }
 }
@@ -50,10 +43,10 @@ PassList PassesOf(const Outline& outline, const std::vector<ChunkPass>& chunks, 
   size_t received = 0;  // chunks' passes whose receives are there
   for (size_t i = 0; i < chunks.size(); ++i) {
     for (const size_t end = std::min(i + ahead + 1, chunks.size()); received < end; ++received) {
-      AppendReceives(outline, chunks[received], passes);
+      AppendExchanges(Opcode::kReceive, outline, chunks[received], passes);
     }
     AppendNodes(outline, chunks[i], passes);
-    AppendSends(outline, chunks[i], passes);
+    AppendExchanges(Opcode::kSend, outline, chunks[i], passes);
   }
   return passes;
 }
