@@ -34,7 +34,7 @@ class Backend;
 class StageMemory {
  public:
   // arena: stage.arena_bytes of `device`, which outlives it. Persistent buffers start as zeros.
-  // fill_with_nan: the arena above them holds NaN until somebody writes it (tests). saved: of the host, for
+  // fill_with_nan: the arena above them holds NaN until it is written (tests). saved: of the host, for
   // what Snapshots write; null: they have no place, and train_save cannot run. Throws device::OutOfMemory.
   StageMemory(const schedules::StagePrograms& stage, device::Device& device,
               std::shared_ptr<device::Region> arena, bool fill_with_nan,
