@@ -187,9 +187,15 @@ const std::vector<AbsentRule>& AbsentRules() {
       {"model.hybrid_pattern",
        "not built yet: layers by a pattern; omit the key and use model_type, whose layers are [*-] (llama, "
        "mistral, qwen2, qwen3, olmo2), [*E] (mixtral, qwen3_moe) or [+E] (deepseek_v2, deepseek_v3)"},
+      {"model.mamba", "not built yet: Mamba-2; omit the block"},
+      {"model.gated_delta_net", "not built yet: gated delta nets; omit the block"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
+      {"training.schedule.decay_steps", "not built yet: decay: wsd; omit the key"},
+      {"training.schedule.decay_shape", "not built yet: decay: wsd; omit the key"},
+      {"training.spikes", "not built yet: watching gradient norms; omit the key"},
+      {"graphs", "not built yet: CUDA graphs; omit the block"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
       {"priority", "not built yet: priorities between jobs; omit the key"},
   };

@@ -45,17 +45,17 @@ inline std::string MessagesOf(const BadSpec& bad) {
       bad.messages,
       {{"{root}",
         "api_version, name, model, data, training, parallelism, precision, checkpoint, report, resources, "
-        "recovery, debug, priority"},
+        "recovery, debug, graphs, priority"},
        {"{training}",
         "steps, sequence_length, micro_batch_size, global_batch_size, seed, optimizer, schedule, "
         "clip_grad_norm, "
-        "validate_every_steps, validation_batches, nonfinite_gradients, frozen, recompute"},
+        "validate_every_steps, validation_batches, nonfinite_gradients, frozen, spikes, recompute"},
        {"{model}",
         "preset, hugging_face, model_type, hidden_size, intermediate_size, num_hidden_layers, "
         "num_attention_heads, num_key_value_heads, head_dim, vocab_size, rms_norm_eps, rope_theta, "
         "tie_word_embeddings, initializer_range, max_position_embeddings, moe, latent_attention, "
         "rope_scaling, attention_bias, qk_norm, norms, sliding_window, window_layers, "
-        "hybrid_pattern, "
+        "hybrid_pattern, mamba, gated_delta_net, "
         "num_nextn_predict_layers"},
        {"{name}", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
        {"{path}", "absolute path of a file, a folder or a glob"}});
