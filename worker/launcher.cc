@@ -29,7 +29,8 @@
 namespace tandem::worker {
 namespace {
 
-// A trainer that has closed its socket is about to exit; one that does not is broken.
+// A trainer that has closed its socket is about to exit; one that does not begin to is broken. The end itself
+// takes longer: kernel and driver take back what it had pinned and mapped, 20 GiB of it in 4 s on one machine.
 constexpr int kExitAfterCloseMs = 2000;
 
 int64_t NowNs(clockid_t clock) {
@@ -135,7 +136,7 @@ class Launcher::Rank {
     launcher_.spawned_(key_, process->id);
     launcher_.sink_(RankSpawned{key_, process->id.pid});
     TANDEM_FAILPOINT("worker.after_spawn");
-    Read(process->pidfd);
+    Read(*process);
     outbox_.Close();
     writer->join();
     const Exit exit = Reap();
@@ -178,18 +179,21 @@ class Launcher::Rank {
   }
 
   // Until the process has ended and all that it said is read.
-  void Read(int pidfd) {
+  void Read(const SpawnedProcess& process) {
     bool open = true;
     bool reported = false;
     while (true) {
-      pollfd fds[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = open ? channel_->fd() : -1, .events = POLLIN}};
+      pollfd fds[2] = {{.fd = process.pidfd, .events = POLLIN},
+                       {.fd = open ? channel_->fd() : -1, .events = POLLIN}};
       const int ready = poll(fds, 2, open || reported ? -1 : kExitAfterCloseMs);
       if (ready < 0) {
         continue;  // interrupted
       }
       if (ready == 0) {
         reported = true;
-        ReportStuck();
+        if (!IsDying(process.id.pid)) {
+          ReportStuck();
+        }
       } else if (fds[0].revents != 0) {
         channel_
             ->Shutdown();  // so that the end of what it said is seen even if a child of its holds the socket

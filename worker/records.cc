@@ -23,7 +23,7 @@
 namespace tandem::worker {
 namespace {
 
-constexpr absl::Duration kKillLimit = absl::Seconds(10);
+constexpr absl::Duration kKillLimit = absl::Minutes(1);  // the kernel takes back much memory
 constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
 
 std::string RanksFile(const std::string& folder) { return folder + "/ranks.json"; }

@@ -169,6 +169,14 @@ TEST_F(DaemonTest, ARankThatLeavesItsSocketIsNotWaitedForForEver) {
   EXPECT_EQ(Status().ranks(0).cause().reason(), "LinkLost");
 }
 
+TEST_F(DaemonTest, ARankWhoseEndTakesLongHasFinished) {
+  controller_->Want({Job("lingers", 1)});
+  StartWorker();
+  ASSERT_TRUE(controller_->WaitFor(Ended));
+  const v1::RankStatus rank = Status().ranks(0);
+  EXPECT_TRUE(rank.finished() && rank.exited() && !rank.has_cause()) << rank.DebugString();
+}
+
 TEST_F(DaemonTest, TrainersDieWithTheDaemonAndTheNextOneReportsThem) {
   controller_->Want({Job("deaf", 3)});
   StartWorker();

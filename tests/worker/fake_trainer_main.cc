@@ -54,7 +54,7 @@ namespace v1 = tandem::v1;
 constexpr int kNumCommunicators = 3;
 
 struct Script {
-  enum class End { kNever, kFinish, kSignal, kExit, kFail, kPeer, kHang, kSilent };
+  enum class End { kNever, kFinish, kSignal, kExit, kFail, kPeer, kHang, kSilent, kLingers };
   End end = End::kNever;
   int64_t step = 0;
   int code = 0;  // of the exit, or the signal
@@ -98,6 +98,9 @@ Script Parse(absl::string_view name) {
   }
   if (name == "silent") {
     return {.end = Script::End::kSilent, .step = 3};
+  }
+  if (name == "lingers") {
+    return {.end = Script::End::kLingers, .step = 3};
   }
   if (name == "deaf") {
     return {.deaf = true};
@@ -330,6 +333,17 @@ class FakeTrainer {
         while (true) {
           pause();
         }
+      case Script::End::kLingers:  // as a process of whose memory the kernel has much to take back
+        message.mutable_finished()->set_step(script_.step);
+        Tell(message);
+        SetPhase(v1::RANK_PHASE_FINISHED);
+        silent_ = true;
+        channel_.Shutdown();
+        std::thread([] {
+          std::this_thread::sleep_for(std::chrono::seconds(4));
+          Exit(link_::ExitCode::kDone);
+        }).detach();
+        syscall(SYS_exit, 0);  // this thread alone, which is the first of the process
     }
   }
 
