@@ -30,7 +30,7 @@ namespace tandem::worker {
 namespace {
 
 // A trainer that has closed its socket is about to exit; one that does not begin to is broken. The end itself
-// takes longer: kernel and driver take back what it had pinned and mapped, 20 GiB of it in 4 s on one machine.
+// takes longer: kernel and driver take back what it had pinned and mapped, 20 GiB of it in 4 s.
 constexpr int kExitAfterCloseMs = 2000;
 
 int64_t NowNs(clockid_t clock) {
