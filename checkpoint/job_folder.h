@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/tenure.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -21,6 +23,8 @@ namespace tandem::checkpoint {
 struct JobFolder {
   std::string path;
   platform::FolderId id;
+  // What its owner does there; the same of all copies.
+  std::shared_ptr<Tenure> tenure = std::make_shared<Tenure>();
 };
 
 // The folder of `path`, which must exist.

@@ -34,6 +34,7 @@ void Lease::Stop() {
 
 void Lease::Release() {
   Stop();
+  folder_.tenure->End();
   const absl::Status released = ReleaseOwnership(files_, folder_.path, self_);
   if (!released.ok()) {
     platform::Log(platform::LogLevel::kWarning, "the checkpoint directory cannot be given back",

@@ -37,7 +37,8 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Stops the renewals and gives the directory back. A failure is logged; the next job then waits kPatience.
+  // Stops the renewals, ends the folder's tenure and gives the directory back. A failure is logged; the next
+  // job then waits kPatience.
   void Release() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

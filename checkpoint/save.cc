@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -125,8 +126,7 @@ class Saving {
   // ranks wait to remove them.
   std::vector<std::string> SetAsideOlderOnes() {
     std::vector<std::string> doomed;
-    const absl::Status status = StatusOfPart([&]() -> absl::Status {
-      TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
+    const absl::Status status = WhileOurs([&] {
       return SetAsideOlder(files_, folder_.path, keep_, info_.step, self_, whole_, removed_steps_, doomed);
     });
     if (!status.ok()) {
@@ -157,6 +157,17 @@ class Saving {
   absl::Status CheckOurs() {
     TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
     return CheckOwner(files_, folder_.path, self_);
+  }
+
+  // Rank 0. Runs `deed`, a few calls of the file system, if it may write there; the directory is not given
+  // back before it is done.
+  absl::Status WhileOurs(const std::function<absl::Status()>& deed) {
+    return folder_.tenure->Do([&] {
+      return StatusOfPart([&]() -> absl::Status {
+        TANDEM_RETURN_IF_ERROR(CheckOurs());
+        return deed();
+      });
+    });
   }
 
   // Runs `part`, which does not communicate, and agrees; where a rank failed, the ranks remove the temporary
@@ -200,8 +211,10 @@ class Saving {
       if (comm_.rank() != 0) {
         return CheckJobFolder(files_, folder_, self_);
       }
-      TANDEM_RETURN_IF_ERROR(CheckOurs());
-      TANDEM_ASSIGN_OR_RETURN(doomed, SetAsideTemporaries(files_, folder_.path, self_));
+      TANDEM_RETURN_IF_ERROR(WhileOurs([&]() -> absl::Status {
+        TANDEM_ASSIGN_OR_RETURN(doomed, SetAsideTemporaries(files_, folder_.path, self_));
+        return absl::OkStatus();
+      }));
       TANDEM_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(files_, folder_.path));
       is_new = std::find(steps.begin(), steps.end(), info_.step) == steps.end();
       return absl::OkStatus();
@@ -243,8 +256,7 @@ class Saving {
       if (!not_removed.empty()) {
         return absl::UnavailableError(not_removed.front());
       }
-      TANDEM_RETURN_IF_ERROR(CheckOurs());
-      return files_.Rename(path_, aside);
+      return WhileOurs([&] { return files_.Rename(path_, aside); });
     });
   }
 
@@ -291,8 +303,7 @@ class Saving {
       if (comm_.rank() != 0) {
         return absl::OkStatus();
       }
-      TANDEM_RETURN_IF_ERROR(CheckOurs());
-      const absl::Status published = files_.Publish(temporary_, path_);
+      const absl::Status published = WhileOurs([&] { return files_.Publish(temporary_, path_); });
       if (absl::IsAlreadyExists(published)) {
         is_free = false;
         return absl::OkStatus();

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "checkpoint/lease.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/owned_folder.h"
 #include "tests/comm/run_thread_ranks.h"
@@ -25,6 +27,9 @@ class OwnerTest : public OwnedFolderTest {
  protected:
   // The error of every one of two ranks; empty: saved.
   std::string ErrorOfSave(platform::Files& files, const Info& info) {
+    return ErrorOfSave(files, FolderAt(directory_), info);
+  }
+  std::string ErrorOfSave(platform::Files& files, const JobFolder& folder, const Info& info) {
     std::mutex mu;
     std::vector<std::string> errors;
     comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
@@ -33,7 +38,7 @@ class OwnerTest : public OwnedFolderTest {
       std::string error;
       try {
         WholeSteps whole;
-        Save(files, comm, FolderAt(directory_), 3, OwnerOf(info), info, state.shards(), whole);
+        Save(files, comm, folder, 3, OwnerOf(info), info, state.shards(), whole);
       } catch (const CheckpointError& e) {
         error = e.what();
       }
@@ -118,6 +123,40 @@ TEST_F(OwnerTest, AnOwnerThatWakesUpAsItPublishesHasNothingToPublish) {
   EXPECT_THAT(ErrorOfSave(files, Of(kJob, 10)), HasSubstr("belongs to job other"));
   EXPECT_THAT(Names(), ElementsAre(".owner"));
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)), "");
+}
+
+// A rank that is stopped at once gives the directory back on another thread than the one that saves, which
+// may just have looked at the owner.
+TEST_F(OwnerTest, ADirectoryIsGivenBackBehindThePublicationInProgress) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  Lease lease(files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; });
+  absl::Notification given_back;
+  std::thread stop;
+  RacingFiles files("/step-10", [&] {
+    stop = std::thread([&] {
+      lease.Release();
+      given_back.Notify();
+    });
+    EXPECT_FALSE(given_back.WaitForNotificationWithTimeout(absl::Milliseconds(300)))
+        << "another job may own the directory as this one publishes";
+  });
+  EXPECT_EQ(ErrorOfSave(files, folder, Of(kJob, 10)), "");
+  stop.join();
+  EXPECT_THAT(Names(), ElementsAre("step-10"));
+}
+
+TEST_F(OwnerTest, NothingIsPublishedOrRenamedInADirectoryThatWasGivenBack) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  Lease lease(files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; });
+  RacingFiles files("/manifest.json", [&] { lease.Release(); });
+  EXPECT_EQ(ErrorOfSave(files, folder, Of(kJob, 10)),
+            "checkpoint: rank 0: this process ends, and has given the checkpoint directory back");
+  EXPECT_THAT(Names(), ElementsAre());
+  std::filesystem::create_directories(Path(10) + ".tmp.1.other");
+  EXPECT_NE(ErrorOfSave(files, folder, Of(kJob, 20)), "");
+  EXPECT_THAT(Names(), ElementsAre("step-10.tmp.1.other"));
 }
 
 TEST_F(OwnerTest, ADeadOwnersFilesThatCannotBeRemovedKeepNobodyOut) {
