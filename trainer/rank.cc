@@ -23,6 +23,7 @@
 #include "trainer/executor.h"
 #include "trainer/failure.h"
 #include "trainer/progress.h"
+#include "trainer/rank_saves.h"
 #include "trainer/rank_text.h"
 #include "trainer/request_agreement.h"
 #include "trainer/run_sequence.h"
@@ -34,8 +35,6 @@ namespace tandem::trainer {
 namespace {
 
 constexpr int kMostWithoutTargets = 3;  // steps in a row
-
-constexpr char kNoDirectory[] = "the job saves no checkpoints: it has no checkpoint.directory";
 
 SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start, bool saves_beside) {
   const plan::TrainConfig& train = plan.train;
@@ -147,6 +146,8 @@ class Rank::Impl {
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
                      start.step, start.pending_report, state_.self(), send_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
+    saves_.emplace(!plan_.train.checkpoint.directory.empty(), state_, *sequence_, *reports_, requests_, page_,
+                   send_);
     SendReady(start);
     state_.WarnOfStandstills();
     SetPhase(v1::RANK_PHASE_READY);
@@ -166,7 +167,8 @@ class Rank::Impl {
       switch (next.action) {
         case RunSequence::Action::kIssue:
           if (next.run.kind == RunKind::kTrainSave) {
-            MakeWayForSave(next.run.applied);
+            saves_->MakeWay(next.run.applied);
+            Lap();
           }
           Issue(next.run);
           break;
@@ -179,17 +181,16 @@ class Rank::Impl {
           Validate();
           break;
         case RunSequence::Action::kSave:
-          Save();
+          saves_->Save(SavingOf(step()));
+          Lap();
           break;
         case RunSequence::Action::kAnswer:
-          if (!std::exchange(saves_asked_beside_, false) && !EndSave(step())) {
-            break;  // what is asked for was tried, and is once more
+          if (saves_->AnswerRequests()) {
+            sequence_->Answered();
           }
-          AnswerWhenSaved();
-          sequence_->Answered();
           break;
         case RunSequence::Action::kStop:
-          if (!EndSave(step())) {
+          if (!saves_->End(step())) {
             break;
           }
           reports_->Submit();
@@ -197,10 +198,10 @@ class Rank::Impl {
           // The first rank that leaves ends the job, and with it the others: none does before rank 0 has
           // removed the checkpoints that make way for the newest, and has reported that.
           checkpoint::ExchangeTexts(communicators_.report, "");
-          Answer(requests_.Finish(), "");
+          saves_->AnswerStopped();
           return RankOutcome::kStopped;
         case RunSequence::Action::kFinish:
-          if (!EndSave(step())) {
+          if (!saves_->End(step())) {
             break;
           }
           reports_->Submit();
@@ -208,90 +209,16 @@ class Rank::Impl {
           if (first_skipped_ > 0 && updates_.updates() == updates_of_others_) {
             FailUntrained(start.step);
           }
-          Answer(requests_.FinishAll(), HasDirectory() ? "" : kNoDirectory);
+          saves_->AnswerAll();
           SetPhase(v1::RANK_PHASE_FINISHED);
           return RankOutcome::kFinished;
       }
     }
   }
 
-  void Save() {
-    const auto begun = std::chrono::steady_clock::now();
-    // The reports up to this step are in metrics.jsonl before the checkpoint that they belong to is there;
-    // one whose validation is still to come is in the checkpoint.
-    std::string pending_report;
-    if (sequence_->validation_pending()) {
-      pending_report = reports_->Hold();
-    } else {
-      reports_->Submit();
-      reports_->Flush();
-    }
-    EndSave(sequence_->step());
-    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-    TrainingState::Saving saving{.step = sequence_->step(),
-                                 .skipped = updates_.skipped(),
-                                 .pending_report = pending_report,
-                                 .taken = text_.TakenAfter(sequence_->step())};
-    if (state_.saves_beside() && !sequence_->is_final()) {
-      saves_asked_beside_ = sequence_->checkpoint_wanted();
-      state_.CopyState();
-      saving.stall = SecondsSince(begun);
-      state_.BeginSave(saving);
-      sequence_->Saved(true);
-    } else {
-      save_error_ = state_.Save(saving, sequence_->is_final());
-      sequence_->Saved(save_error_.empty());
-    }
-    Lap();
-  }
-
-  // Before a run that copies the state after `step`: the save before it reads what that one overwrites.
-  void MakeWayForSave(int64_t step) {
-    const auto begun = std::chrono::steady_clock::now();
-    EndSave(step);
-    save_.wait_seconds = SecondsSince(begun);
-    Lap();
-    save_.answers = sequence_->checkpoint_wanted() ? std::make_optional(requests_.Finish()) : std::nullopt;
-  }
-
-  // A run that copied the state after `applied` has ended, and that step is reported but for what is in
-  // metrics.jsonl soon: that comes before the checkpoint.
-  void BeginSave(int64_t applied) {
-    reports_->Flush();
-    state_.BeginSave({.step = applied,
-                      .skipped = updates_.skipped(),
-                      .taken = text_.TakenAfter(applied),
-                      .stall = save_.wait_seconds});
-    if (std::optional<std::vector<uint64_t>> ids = std::exchange(save_.answers, std::nullopt)) {
-      state_.WhenSaved([this, ids = *ids](const std::string& error) { Answer(ids, error); });
-    }
-  }
-
-  static double SecondsSince(std::chrono::steady_clock::time_point begun) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  }
-
-  // Waits for the save that is written beside training; `step` waits. All ranks come here between the same
-  // two decisions. False: it failed, and its step is to be saved again.
-  bool EndSave(int64_t step) {
-    if (!state_.saves_beside()) {
-      return true;
-    }
-    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-    const SaveThread::Ended ended = state_.AwaitSave(step);
-    return ended.error.empty() || !sequence_->SaveFailed(ended.step);
-  }
-
-  // What the ranks have acted on, with the outcome of the newest save.
-  void AnswerWhenSaved() {
-    const std::vector<uint64_t> ids = requests_.Finish();
-    if (!HasDirectory()) {
-      Answer(ids, kNoDirectory);
-    } else if (state_.saves_beside() && !sequence_->is_final()) {
-      state_.WhenSaved([this, ids](const std::string& error) { Answer(ids, error); });
-    } else {
-      Answer(ids, save_error_);
-    }
+  // Of the state after a step.
+  TrainingState::Saving SavingOf(int64_t step) const {
+    return {.step = step, .skipped = updates_.skipped(), .taken = text_.TakenAfter(step)};
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
@@ -341,23 +268,12 @@ class Rank::Impl {
     send_(std::move(message));
   }
 
-  void Answer(const std::vector<uint64_t>& ids, const std::string& error) const {
-    for (const uint64_t id : ids) {
-      v1::FromTrainer message;
-      message.set_request_done(id);
-      message.set_request_error(error);
-      send_(std::move(message));
-    }
-  }
-
-  bool HasDirectory() const { return !plan_.train.checkpoint.directory.empty(); }
-
   void Issue(const trainer::Run& run) {
     if (run.kind == RunKind::kBegin) {
       reports_->Submit();
     }
     RunRequest request{.run = run,
-                       .after_wait = run.kind == RunKind::kTrainSave && save_.wait_seconds > 1e-3};
+                       .after_wait = run.kind == RunKind::kTrainSave && saves_->wait_seconds() > 1e-3};
     if (run.applied > 0) {
       request.update = updates_.UpdateOf(run.applied);
       request.learning_rate = plan::LearningRate(plan_.train.optimizer, run.applied, plan_.train.steps);
@@ -387,7 +303,7 @@ class Rank::Impl {
         reports_->Submit();
         // Where the job is to stop, nothing is saved of steps that are not to be applied.
         if (record.run.kind == RunKind::kTrainSave && nonfinite_step_ == 0) {
-          BeginSave(record.run.applied);
+          saves_->Begin(SavingOf(record.run.applied));
         }
       } else {
         // An update of its own is time of its step, whatever follows.
@@ -455,7 +371,7 @@ class Rank::Impl {
     while (executor_.in_flight() > 0) {
       Await();
     }
-    EndSave(step());  // a job with other data goes on from it
+    saves_->End(step());  // a job with other data goes on from it
     reports_->Submit();
     reports_->Flush();
     throw UserError(absl::StrCat("data: no target of the last ", kMostWithoutTargets,
@@ -469,7 +385,7 @@ class Rank::Impl {
     while (executor_.in_flight() > 0) {
       Await();
     }
-    EndSave(step());                            // the job that is mended goes on from it
+    saves_->End(step());                        // the job that is mended goes on from it
     if (sequence_->step() < nonfinite_step_) {  // the update that skips it also says where they are
       Issue({.kind = RunKind::kUpdate, .applied = nonfinite_step_});
       Await();
@@ -556,17 +472,10 @@ class Rank::Impl {
   std::optional<RunSequence> sequence_;   // once it is known where the job starts
   std::optional<Validation> validation_;  // in progress
   AppliedUpdates updates_{0, 0};
-  int64_t updates_of_others_ = 0;    // of the job whose checkpoint this one started from
-  int64_t first_skipped_ = 0;        // step; 0: none
-  int without_targets_ = 0;          // of the newest steps, how many in a row have no target that counts
-  int64_t nonfinite_step_ = 0;       // whose gradients were not finite, where the job is to stop then
-  std::string save_error_;           // of the newest save that training waited for; empty: it succeeded
-  bool saves_asked_beside_ = false;  // a save began beside training for requests that wait for an answer
-  // Of the run of train_save that was issued last.
-  struct {
-    double wait_seconds = 0;                       // for the save before it
-    std::optional<std::vector<uint64_t>> answers;  // requests that it is for
-  } save_;
+  int64_t updates_of_others_ = 0;  // of the job whose checkpoint this one started from
+  int64_t first_skipped_ = 0;      // step; 0: none
+  int without_targets_ = 0;        // of the newest steps, how many in a row have no target that counts
+  int64_t nonfinite_step_ = 0;     // whose gradients were not finite, where the job is to stop then
 
   RankText text_;
   const std::string kernels_digest_;
@@ -574,6 +483,7 @@ class Rank::Impl {
   TrainingState state_;
   Executor executor_;
   std::optional<StepReports> reports_;  // once it is known where the job starts
+  std::optional<RankSaves> saves_;      // likewise
   checkpoint::HeldLease lease_;         // of the checkpoint directory; rank 0
 };
 
