@@ -3,20 +3,28 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
+#include <limits>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "checkpoint/hugging_face_folder.h"
+#include "checkpoint/step_stream.h"
+#include "platform/bounded_queue.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
 
-constexpr int64_t kPartElements = platform::kFilePartBytes / 4;
+// How much of what is written goes to the thread that writes it at a time.
+constexpr size_t kBatchBytes = size_t{8} << 20;
 
 int64_t ElementsOf(const ExportedTensor& tensor) { return fsdp::NumElements(tensor.shape, {}); }
 
@@ -40,10 +48,16 @@ absl::Status CheckArray(const SavedStep& step, const ExportedTensor& tensor) {
   return absl::OkStatus();
 }
 
-// Of little-endian fp32: the nearest bf16, ties to even. The element that has none; -1: all have.
-int64_t ToBf16(const std::string& fp32, std::string& bf16) {
+std::string DtypeOf(const ExportedTensor& tensor, bool bf16) {
+  return bf16 && !tensor.keeps_fp32 ? "BF16" : "F32";
+}
+
+// Appends to `bf16` the nearest bf16 of little-endian fp32, ties to even. The first element that has none;
+// -1: all have.
+int64_t AppendBf16(std::string_view fp32, std::string& bf16) {
   const size_t count = fp32.size() / 4;
-  bf16.resize(2 * count);
+  const size_t begin = bf16.size();
+  bf16.resize(begin + 2 * count);
   bool lost = false;
   for (size_t i = 0; i < count; ++i) {
     uint32_t bits;
@@ -52,7 +66,7 @@ int64_t ToBf16(const std::string& fp32, std::string& bf16) {
     const uint32_t rounded = is_nan ? 0x7FC00000 : bits + 0x7FFF + ((bits >> 16) & 1);
     lost |= (bits & 0x7F800000) != 0x7F800000 && (rounded & 0x7F800000) == 0x7F800000;
     const auto high = static_cast<uint16_t>(rounded >> 16);
-    std::memcpy(bf16.data() + 2 * i, &high, sizeof(high));
+    std::memcpy(bf16.data() + begin + 2 * i, &high, sizeof(high));
   }
   if (!lost) {
     return -1;
@@ -67,102 +81,198 @@ int64_t ToBf16(const std::string& fp32, std::string& bf16) {
   }
 }
 
-// The content of one file, part by part.
-class ExportedFile {
- public:
-  ExportedFile(const SavedStep& step, bool bf16, const std::vector<ExportedTensor>& tensors)
-      : step_(step), bf16_(bf16), tensors_(tensors) {}
+// A file that is to be written.
+struct Layout {
+  std::string name;
+  std::string beginning;
+  int64_t bytes = 0;
+};
 
-  static std::string DtypeOf(const ExportedTensor& tensor, bool bf16) {
-    return bf16 && !tensor.keeps_fp32 ? "BF16" : "F32";
+// Where a tensor goes.
+struct Target {
+  size_t file = 0;
+  int64_t begin = 0;  // bytes from the file's beginning
+  bool bf16 = false;
+};
+
+struct Plan {
+  std::vector<Layout> files;
+  std::vector<Target> targets;  // of the tensors
+  int64_t bytes = 0;            // of tensors
+};
+
+absl::StatusOr<Plan> PlanOf(const std::vector<ExportedTensor>& tensors, const ExportOptions& options) {
+  Plan plan;
+  std::vector<std::vector<TensorToWrite>> entries(1);
+  int64_t in_file = 0;
+  for (const ExportedTensor& tensor : tensors) {
+    const std::string dtype = DtypeOf(tensor, options.bf16);
+    const int64_t bytes = ElementsOf(tensor) * BytesOfDtype(dtype);
+    if (in_file > 0 && in_file + bytes > options.most_file_bytes) {
+      entries.emplace_back();
+      in_file = 0;
+    }
+    plan.targets.push_back({.file = entries.size() - 1, .begin = in_file, .bf16 = dtype == "BF16"});
+    entries.back().push_back({.name = tensor.name, .dtype = dtype, .shape = tensor.shape});
+    in_file += bytes;
+    plan.bytes += bytes;
   }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Layout& file = plan.files.emplace_back();
+    file.name = entries.size() == 1
+                    ? std::string(kWeightsName)
+                    : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, entries.size());
+    TANDEM_ASSIGN_OR_RETURN(file.beginning, SafetensorsBeginning(entries[i], {{"format", "pt"}}));
+    file.bytes = static_cast<int64_t>(file.beginning.size());
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Target& target = plan.targets[i];
+    target.begin += static_cast<int64_t>(plan.files[target.file].beginning.size());
+    plan.files[target.file].bytes += ElementsOf(tensors[i]) * (target.bf16 ? 2 : 4);
+  }
+  return plan;
+}
 
-  absl::StatusOr<std::string_view> Next() {
-    if (!begun_) {
-      begun_ = true;
-      std::vector<TensorToWrite> entries;
-      for (const ExportedTensor& tensor : tensors_) {
-        entries.push_back({.name = tensor.name, .dtype = DtypeOf(tensor, bf16_), .shape = tensor.shape});
-      }
-      TANDEM_ASSIGN_OR_RETURN(part_, SafetensorsBeginning(entries, {{"format", "pt"}}));
-      return part_;
-    }
-    while (tensor_ < tensors_.size() && element_ == ElementsOf(tensors_[tensor_])) {
-      ++tensor_;
-      element_ = 0;
-    }
-    if (tensor_ == tensors_.size()) {
-      return std::string_view();
-    }
-    const ExportedTensor& tensor = tensors_[tensor_];
-    const int64_t count = std::min(kPartElements, ElementsOf(tensor) - element_);
-    TANDEM_RETURN_IF_ERROR(ReadPart(tensor, count));
-    element_ += count;
-    return part_;
+// Writes to files on a thread of its own.
+class WritingThread {
+ public:
+  struct Batch {
+    struct Piece {
+      size_t file = 0;
+      int64_t begin = 0;  // bytes of the file
+      size_t bytes = 0;
+    };
+    std::vector<Piece> pieces;
+    std::string bytes;  // theirs, one behind the other
+  };
+
+  // `outputs` outlive it.
+  explicit WritingThread(const std::vector<std::unique_ptr<platform::OutputFile>>& outputs)
+      : writer_(std::async(std::launch::async, [this, &outputs]() -> absl::Status {
+          const absl::Cleanup abandon = [this] { batches_.Abandon(); };
+          while (const std::optional<Batch> batch = batches_.Pop()) {
+            std::string_view left = batch->bytes;
+            for (const Batch::Piece& piece : batch->pieces) {
+              TANDEM_RETURN_IF_ERROR(outputs[piece.file]->Write(piece.begin, left.substr(0, piece.bytes)));
+              left.remove_prefix(piece.bytes);
+            }
+          }
+          return absl::OkStatus();
+        })) {}
+  // Drops what is not being written.
+  ~WritingThread() { batches_.Abandon(); }
+
+  // False: a write has failed.
+  bool Write(Batch batch) { return batches_.Push(std::move(batch)); }
+
+  // Waits until all is written. Once.
+  absl::Status End() {
+    batches_.End();
+    return writer_.get();
   }
 
  private:
-  absl::Status ReadPart(const ExportedTensor& tensor, int64_t count) {
-    const ManifestArray* const array = step_.Find(tensor.name);
-    std::string fp32(static_cast<size_t>(array == nullptr ? 4 * count : 0), '\0');
-    if (array != nullptr) {
-      TANDEM_ASSIGN_OR_RETURN(fp32, step_.Read(*array, element_, count));
+  platform::BoundedQueue<Batch> batches_{2};
+  std::future<absl::Status> writer_;  // the last: it uses the queue
+};
+
+// Makes of a step's elements what is to be written of them.
+class Conversion {
+ public:
+  // All outlive it.
+  Conversion(const std::vector<ExportedTensor>& tensors, const Plan& plan, WritingThread& writer)
+      : tensors_(tensors), plan_(plan), writer_(writer) {}
+
+  // As TakeElements, of fp32. Cancelled: a write has failed.
+  absl::Status Take(size_t tensor, int64_t first, std::string_view fp32) {
+    const Target& target = plan_.targets[tensor];
+    const size_t begin = batch_.bytes.size();
+    if (!target.bf16) {
+      batch_.bytes.append(fp32);
+    } else if (const int64_t element = AppendBf16(fp32, batch_.bytes); element >= 0) {
+      lost_ = std::min(lost_, std::pair(tensor, first + element));
     }
-    if (DtypeOf(tensor, bf16_) == "F32") {
-      part_ = std::move(fp32);
-      return absl::OkStatus();
-    }
-    if (const int64_t lost = ToBf16(fp32, part_); lost >= 0) {
+    batch_.pieces.push_back({.file = target.file,
+                             .begin = target.begin + first * (target.bf16 ? 2 : 4),
+                             .bytes = batch_.bytes.size() - begin});
+    return batch_.bytes.size() < kBatchBytes || Flush() ? absl::OkStatus()
+                                                        : absl::CancelledError("a write has failed");
+  }
+
+  // Gives what is left to the thread that writes, and waits for that.
+  absl::Status End() {
+    static_cast<void>(Flush());  // End says why not
+    TANDEM_RETURN_IF_ERROR(writer_.End());
+    if (lost_ != kNone) {
       return absl::OutOfRangeError(absl::StrCat(
-          "element ", element_ + lost, " of ", tensor.name,
+          "element ", lost_.second, " of ", tensors_[lost_.first].name,
           " is finite in fp32 and not in bf16: export with --dtype fp32, and look at what made it so large"));
     }
     return absl::OkStatus();
   }
 
-  const SavedStep& step_;
-  const bool bf16_;
+ private:
+  static constexpr std::pair<size_t, int64_t> kNone = {std::numeric_limits<size_t>::max(), 0};
+
+  bool Flush() { return writer_.Write(std::exchange(batch_, {})); }
+
   const std::vector<ExportedTensor>& tensors_;
-  bool begun_ = false;
-  size_t tensor_ = 0;    // the next part's
-  int64_t element_ = 0;  // of it, the next
-  std::string part_;
+  const Plan& plan_;
+  WritingThread& writer_;
+  WritingThread::Batch batch_;
+  std::pair<size_t, int64_t> lost_ = kNone;  // the first tensor and element that bf16 does not have
 };
+
+absl::Status WriteWeights(platform::Files& files, const SavedStep& step,
+                          const std::vector<ExportedTensor>& tensors, const Plan& plan,
+                          const std::string& to) {
+  std::vector<std::unique_ptr<platform::OutputFile>> outputs;
+  for (const Layout& file : plan.files) {
+    TANDEM_ASSIGN_OR_RETURN(outputs.emplace_back(),
+                            files.Create(absl::StrCat(to, "/", file.name), file.bytes));
+  }
+  std::vector<const ManifestArray*> arrays;
+  for (const ExportedTensor& tensor : tensors) {
+    arrays.push_back(step.Find(tensor.name));
+  }
+  WritingThread writer(outputs);
+  Conversion conversion(tensors, plan, writer);
+  const absl::Status streamed =
+      StreamStep(files, step, arrays, [&](size_t tensor, int64_t first, std::string_view bytes) {
+        return conversion.Take(tensor, first, bytes);
+      });
+  if (!streamed.ok() && !absl::IsCancelled(streamed)) {
+    return streamed;
+  }
+  TANDEM_RETURN_IF_ERROR(conversion.End());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TANDEM_RETURN_IF_ERROR(outputs[i]->Write(0, plan.files[i].beginning));
+    TANDEM_RETURN_IF_ERROR(outputs[i]->Finish());
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
 absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedStep& step,
                                             const std::vector<ExportedTensor>& tensors,
                                             const ExportOptions& options, const std::string& to) {
-  std::vector<std::vector<ExportedTensor>> shards(1);
-  ExportedFiles exported;
-  int64_t in_shard = 0;
   for (const ExportedTensor& tensor : tensors) {
     TANDEM_RETURN_IF_ERROR(CheckArray(step, tensor));
-    const int64_t bytes = ElementsOf(tensor) * BytesOfDtype(ExportedFile::DtypeOf(tensor, options.bf16));
-    if (in_shard > 0 && in_shard + bytes > options.most_file_bytes) {
-      shards.emplace_back();
-      in_shard = 0;
-    }
-    shards.back().push_back(tensor);
-    in_shard += bytes;
-    exported.bytes += bytes;
   }
-  std::map<std::string, std::string> weight_map;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shards.size() == 1
-                                 ? std::string(kWeightsName)
-                                 : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, shards.size());
-    ExportedFile file(step, options.bf16, shards[i]);
-    TANDEM_RETURN_IF_ERROR(files.WriteParts(absl::StrCat(to, "/", name), [&] { return file.Next(); }));
-    exported.names.push_back(name);
-    for (const ExportedTensor& tensor : shards[i]) {
-      weight_map[tensor.name] = name;
-    }
+  TANDEM_ASSIGN_OR_RETURN(const Plan plan, PlanOf(tensors, options));
+  TANDEM_RETURN_IF_ERROR(WriteWeights(files, step, tensors, plan, to));
+  ExportedFiles exported{.bytes = plan.bytes};
+  for (const Layout& file : plan.files) {
+    exported.names.push_back(file.name);
   }
-  if (shards.size() > 1) {
+  if (plan.files.size() > 1) {
+    std::map<std::string, std::string> weight_map;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      weight_map[tensors[i].name] = plan.files[plan.targets[i].file].name;
+    }
     nlohmann::ordered_json index;
-    index["metadata"] = {{"total_size", exported.bytes}};
+    index["metadata"] = {{"total_size", plan.bytes}};
     index["weight_map"] = weight_map;
     TANDEM_RETURN_IF_ERROR(files.Write(absl::StrCat(to, "/", kWeightsIndexName), index.dump(2) + "\n"));
     exported.names.push_back(kWeightsIndexName);

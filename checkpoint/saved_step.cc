@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/verified_file.h"
+#include "checkpoint/step_stream.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -16,8 +16,9 @@ absl::Status OfFile(const ManifestFile& file, const absl::Status& error) {
   return absl::Status(error.code(), absl::StrCat(file.name, ": ", error.message()));
 }
 
-absl::StatusOr<SafetensorsHeader> ReadHeader(platform::Files& files, const std::string& path,
-                                             const ManifestFile& file) {
+// The header of a file, as the bytes that it begins with.
+absl::StatusOr<std::string> ReadBeginning(platform::Files& files, const std::string& path,
+                                          const ManifestFile& file) {
   TANDEM_RETURN_IF_ERROR(CheckSize(files, path, file));
   const std::string name = absl::StrCat(path, "/", file.name);
   TANDEM_ASSIGN_OR_RETURN(const std::string length, files.ReadRange(name, 0, kSafetensorsLengthBytes));
@@ -25,12 +26,7 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(platform::Files& files, const std::
   if (!bytes.ok()) {
     return OfFile(file, bytes.status());
   }
-  TANDEM_ASSIGN_OR_RETURN(const std::string begin, files.ReadRange(name, 0, *bytes));
-  absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(begin, file.bytes);
-  if (!header.ok()) {
-    return OfFile(file, header.status());
-  }
-  return header;
+  return files.ReadRange(name, 0, *bytes);
 }
 
 }  // namespace
@@ -39,8 +35,13 @@ absl::StatusOr<SavedStep> SavedStep::Open(platform::Files& files, const std::str
   TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadFolderManifest(files, path));
   SavedStep step(files, path, std::move(manifest));
   for (const ManifestFile& file : step.manifest_.files) {
-    TANDEM_ASSIGN_OR_RETURN(SafetensorsHeader header, ReadHeader(files, path, file));
-    step.headers_.push_back(std::move(header));
+    TANDEM_ASSIGN_OR_RETURN(std::string beginning, ReadBeginning(files, path, file));
+    absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(beginning, file.bytes);
+    if (!header.ok()) {
+      return OfFile(file, header.status());
+    }
+    step.beginnings_.push_back(std::move(beginning));
+    step.headers_.push_back(*std::move(header));
   }
   for (size_t i = 0; i < step.manifest_.arrays.size(); ++i) {
     const ManifestArray& array = step.manifest_.arrays[i];
@@ -65,34 +66,35 @@ const ManifestArray* SavedStep::Find(const std::string& name) const {
   return found == arrays_.end() ? nullptr : &manifest_.arrays[found->second];
 }
 
-absl::Status SavedStep::Verify() const {
-  for (const ManifestFile& file : manifest_.files) {
-    VerifiedFile content(*files_, path_, file);
-    std::string part;
-    while (!content.done()) {
-      TANDEM_RETURN_IF_ERROR(content.Next(part));
-    }
+absl::Status SavedStep::Verify() const { return StreamStep(*files_, *this, /*wanted=*/{}, /*take=*/{}); }
+
+std::vector<SavedStep::StoredRun> SavedStep::RunsOf(const ManifestArray& array, const ManifestPiece& piece,
+                                                    fsdp::Range of) const {
+  const int64_t tensor =
+      headers_[static_cast<size_t>(piece.file)].tensors.at(TensorName(array.name, array.kind)).begin;
+  std::vector<StoredRun> runs;
+  for (const fsdp::CommonRun& run :
+       fsdp::CommonRuns(array.shape, piece.slice, {.begin = piece.begin, .end = piece.begin + piece.elements},
+                        /*b=*/{}, of)) {
+    runs.push_back({.begin = tensor + (run.a - piece.begin) * BytesOfDtype(array.dtype),
+                    .first = run.b,
+                    .elements = run.elements});
   }
-  return absl::OkStatus();
+  return runs;
 }
 
 absl::StatusOr<std::string> SavedStep::Read(const ManifestArray& array, int64_t begin, int64_t count) const {
   const int64_t size = BytesOfDtype(array.dtype);
   std::string bytes(static_cast<size_t>(count * size), '\0');
   for (const ManifestPiece& piece : array.pieces) {
-    const auto file = static_cast<size_t>(piece.file);
-    const int64_t tensor = headers_[file].tensors.at(TensorName(array.name, array.kind)).begin;
-    for (const fsdp::CommonRun& run : fsdp::CommonRuns(
-             array.shape, piece.slice, {.begin = piece.begin, .end = piece.begin + piece.elements},
-             /*b=*/{}, {.begin = begin, .end = begin + count})) {
-      TANDEM_ASSIGN_OR_RETURN(const std::string part,
-                              files_->ReadRange(absl::StrCat(path_, "/", manifest_.files[file].name),
-                                                tensor + (run.a - piece.begin) * size, run.elements * size));
+    const std::string& name = manifest_.files[static_cast<size_t>(piece.file)].name;
+    for (const StoredRun& run : RunsOf(array, piece, {.begin = begin, .end = begin + count})) {
+      TANDEM_ASSIGN_OR_RETURN(const std::string part, files_->ReadRange(absl::StrCat(path_, "/", name),
+                                                                        run.begin, run.elements * size));
       if (static_cast<int64_t>(part.size()) != run.elements * size) {
-        return absl::UnavailableError(
-            absl::StrCat(manifest_.files[file].name, " has become shorter while it was read"));
+        return absl::UnavailableError(absl::StrCat(name, " has become shorter while it was read"));
       }
-      part.copy(bytes.data() + (run.b - begin) * size, part.size());
+      part.copy(bytes.data() + (run.first - begin) * size, part.size());
     }
   }
   return bytes;

@@ -32,6 +32,18 @@ class SavedStep {
   // Reads every file and compares its digest with the manifest's.
   absl::Status Verify() const;
 
+  // Consecutive elements of an array where a file has them.
+  struct StoredRun {
+    int64_t begin = 0;  // bytes from the file's beginning
+    int64_t first = 0;  // element of the whole array
+    int64_t elements = 0;
+  };
+  // Of the elements `of` of the whole of an array that Find returned, those of one of its pieces.
+  std::vector<StoredRun> RunsOf(const ManifestArray& array, const ManifestPiece& piece, fsdp::Range of) const;
+
+  // What Open read of a file, by its index in the manifest: where its arrays lie.
+  const std::string& BeginningOf(size_t file) const { return beginnings_[file]; }
+
   // The bytes of elements [begin, begin + count) of the whole of an array that Find returned.
   absl::StatusOr<std::string> Read(const ManifestArray& array, int64_t begin, int64_t count) const;
 
@@ -42,6 +54,7 @@ class SavedStep {
   platform::Files* files_;
   std::string path_;
   Manifest manifest_;
+  std::vector<std::string> beginnings_;     // of manifest_.files: their headers
   std::vector<SafetensorsHeader> headers_;  // of manifest_.files
   std::map<std::string, size_t> arrays_;    // by TensorName, index in manifest_.arrays
 };

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "platform/files.h"
 #include "platform/xxh3.h"
 
@@ -26,12 +27,20 @@ class VerifiedFile {
 
   bool done() const { return done_; }
 
+  // The two halves of Next: one thread reads, and another one may verify what was read, in its order. Read
+  // requires !read_all().
+  absl::StatusOr<std::string> Read();
+  bool read_all() const { return read_all_; }
+  absl::Status Verify(const std::string& part);
+
  private:
   platform::Files& files_;
   const std::string& path_;
   const ManifestFile& file_;
-  platform::Xxh3 digest_;
   int64_t read_ = 0;
+  bool read_all_ = false;
+  platform::Xxh3 digest_;
+  int64_t verified_ = 0;
   bool done_ = false;
 };
 

@@ -30,6 +30,53 @@ absl::Status Failed(absl::string_view operation, const std::string& path) {
   return FileError(errno, operation, path);
 }
 
+// A file that is being written. The disk begins with what it gets before it is synced, and never has more
+// than kSyncBytes or so to do then.
+class SyncedFile final : public OutputFile {
+ public:
+  SyncedFile(Descriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
+
+  absl::Status Write(int64_t begin, std::string_view content) override {
+    if (unsynced_ >= kSyncBytes) {
+      if (fdatasync(file_.get()) != 0) {
+        return Failed("fsync", path_);
+      }
+      unsynced_ = 0;
+    }
+    while (!content.empty()) {
+      const ssize_t put = pwrite(file_.get(), content.data(), content.size(), begin);
+      if (put < 0 && errno == EINTR) {
+        continue;
+      }
+      if (put < 0) {
+        return Failed("write", path_);
+      }
+      content.remove_prefix(static_cast<size_t>(put));
+      begin += put;
+      unsynced_ += put;
+      unstarted_ += put;
+    }
+    if (unstarted_ >= kFilePartBytes) {  // a wish: the disk begins now, and not at the sync
+      static_cast<void>(sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
+      unstarted_ = 0;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() override {
+    if (fsync(file_.get()) != 0) {
+      return Failed("fsync", path_);
+    }
+    return close(file_.Release()) == 0 ? absl::OkStatus() : Failed("close", path_);
+  }
+
+ private:
+  Descriptor file_;
+  const std::string path_;
+  int64_t unsynced_ = 0;
+  int64_t unstarted_ = 0;  // of these, those whose writing to the disk was not asked for
+};
+
 class MachineFiles final : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
@@ -52,41 +99,29 @@ class MachineFiles final : public Files {
 
   absl::Status WriteParts(const std::string& path,
                           const std::function<absl::StatusOr<std::string_view>()>& next) override {
-    TANDEM_ASSIGN_OR_RETURN(Descriptor file, OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
-    int64_t unsynced = 0;
-    int64_t unstarted = 0;  // of these, those whose writing to the disk was not asked for
-    while (true) {
-      if (unsynced >= kSyncBytes) {
-        if (fdatasync(file.get()) != 0) {
-          return Failed("fsync", path);
-        }
-        unsynced = 0;
-      }
-      TANDEM_ASSIGN_OR_RETURN(std::string_view part, next());
+    TANDEM_ASSIGN_OR_RETURN(Descriptor opened, OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+    SyncedFile file(std::move(opened), path);
+    for (int64_t begin = 0;;) {
+      TANDEM_ASSIGN_OR_RETURN(const std::string_view part, next());
       if (part.empty()) {
-        break;
+        return file.Finish();
       }
-      while (!part.empty()) {
-        const ssize_t put = write(file.get(), part.data(), part.size());
-        if (put < 0 && errno == EINTR) {
-          continue;
-        }
-        if (put < 0) {
-          return Failed("write", path);
-        }
-        part.remove_prefix(static_cast<size_t>(put));
-        unsynced += put;
-        unstarted += put;
+      TANDEM_RETURN_IF_ERROR(file.Write(begin, part));
+      begin += static_cast<int64_t>(part.size());
+    }
+  }
+
+  absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path, int64_t bytes) override {
+    TANDEM_ASSIGN_OR_RETURN(Descriptor file, OpenRegularFile(path, O_WRONLY | O_CREAT | O_TRUNC, 0644));
+    if (bytes > 0 && fallocate(file.get(), 0, 0, bytes) != 0) {
+      if (!MeansNotSupported(errno)) {
+        return Failed("write", path);
       }
-      if (unstarted >= kFilePartBytes) {  // a wish: the disk begins now, and not at the sync
-        static_cast<void>(sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
-        unstarted = 0;
+      if (ftruncate(file.get(), bytes) != 0) {
+        return Failed("write", path);
       }
     }
-    if (fsync(file.get()) != 0) {
-      return Failed("fsync", path);
-    }
-    return close(file.Release()) == 0 ? absl::OkStatus() : Failed("close", path);
+    return std::make_unique<SyncedFile>(std::move(file), path);
   }
 
   absl::Status SyncFolder(const std::string& path) override {

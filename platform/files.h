@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,18 @@ struct FolderId {
   ino_t inode = 0;
   uint64_t mount = 0;  // the kernel's number of the mount that the path leads to; 0 where it does not say
   bool operator==(const FolderId& other) const { return device == other.device && inode == other.inode; }
+};
+
+// A file that is written at any places, each once. Not thread-safe. Its errors are those of Files::Write.
+class OutputFile {
+ public:
+  virtual ~OutputFile() = default;  // closes it; what is not synced may be lost
+
+  // Synced after every kSyncBytes or so, too.
+  virtual absl::Status Write(int64_t begin, std::string_view content) = 0;
+
+  // Makes it durable and closes it. The last call.
+  virtual absl::Status Finish() = 0;
 };
 
 // The file operations whose failure the system must survive; tests inject ENOSPC and EIO here.
@@ -57,6 +70,10 @@ class Files {
   // Synced after every kSyncBytes or so, too.
   virtual absl::Status WriteParts(const std::string& path,
                                   const std::function<absl::StatusOr<std::string_view>()>& next) = 0;
+
+  // Creates or truncates `path` as a file of that many bytes, zeros until they are written. Where the file
+  // system can, it takes the room for them at once.
+  virtual absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path, int64_t bytes) = 0;
 
   // Fsyncs the folder, so that names created or renamed in it are durable.
   virtual absl::Status SyncFolder(const std::string& path) = 0;

@@ -98,7 +98,6 @@ class Exporter {
           "saves");
     }
     TANDEM_ASSIGN_OR_RETURN(const v1::Model model, jobspec::ReadModelFunction(info.model));
-    TANDEM_RETURN_IF_ERROR(step.Verify());
 
     const std::string folder =
         fs::path(fs::absolute(step_folder).lexically_normal() / "..").lexically_normal().string();

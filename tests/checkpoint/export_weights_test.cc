@@ -4,13 +4,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "checkpoint/hugging_face_folder.h"
 #include "platform/xxh3.h"
+#include "tests/checkpoint/watched_files.h"
 #include "tests/checkpoint/weights_folder.h"
+#include "tests/platform/forwarding_files.h"
+#include "tests/platform/refused_calls.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -57,9 +67,18 @@ class ExportWeightsTest : public testing::Test {
   }
 
   absl::StatusOr<ExportedFiles> Export(const SavedStep& step, const std::vector<ExportedTensor>& tensors,
-                                       const ExportOptions& options) {
-    return ExportWeights(platform::SystemFiles(), step, tensors, options, folder_.path() + "/out");
+                                       const ExportOptions& options,
+                                       platform::Files& files = platform::SystemFiles()) {
+    return ExportWeights(files, step, tensors, options, folder_.path() + "/out");
   }
+
+  void Damage(const std::string& name) {
+    std::fstream file(folder_.path() + "/step-7/" + name, std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end);
+    file.put('x');
+  }
+
+  bool OutLoads() { return ReadHuggingFaceFolder(platform::SystemFiles(), folder_.path() + "/out").ok(); }
 
   // The 16-bit words of a tensor of the folder that was written.
   std::vector<uint16_t> Words(const std::string& tensor) {
@@ -127,14 +146,167 @@ TEST_F(ExportWeightsTest, ArraysThatAreNotTheModelsAreNamed) {
               HasSubstr("array model.a is [2], and its model says [3]"));
 }
 
-TEST_F(ExportWeightsTest, DamageIsFoundBeforeAnythingIsWritten) {
-  const SavedStep step = StepWith({{"model.a", {1, 2, 3}}});
-  std::fstream file(folder_.path() + "/step-7/rank-1.safetensors", std::ios::in | std::ios::out);
-  file.seekp(-1, std::ios::end);
-  file.put('x');
-  file.close();
+TEST_F(ExportWeightsTest, EveryFileOfTheStepIsReadOnce) {
+  const SavedStep step = StepWith({{"model.a", {1, 2, 3, 4}}, {"model.a/exp_avg", {5, 6, 7, 8}}});
+  WatchedFiles files;
+  ASSERT_TRUE(Export(step, {{.name = "model.a", .shape = {4}}}, {}, files).ok());
+  std::map<std::string, int64_t> sizes;
+  for (const ManifestFile& file : step.manifest().files) {
+    sizes[absl::StrCat(step.path(), "/", file.name)] = file.bytes;
+  }
+  EXPECT_EQ(files.read(), sizes);
+}
+
+// What is exported of a file that is longer than a part, and whose arrays begin where no element of theirs
+// can.
+TEST_F(ExportWeightsTest, ElementsThatLieInTwoPartsAreWhole) {
+  MadeTensor large = Counting("model.a", {platform::kFilePartBytes / 4 + 1000}, /*first=*/-3e6);
+  const MadeTensor odd = {.name = "model.a/exp_avg", .dtype = "BF16", .shape = {1}, .bytes = HalfWords({7})};
+  const std::string content = WeightsFileOf({odd, large});
+  folder_.Write("step-7/rank-0.safetensors", content);
+  Manifest manifest;
+  manifest.info.step = 7;
+  manifest.files.push_back({.name = "rank-0.safetensors",
+                            .bytes = static_cast<int64_t>(content.size()),
+                            .digest = platform::Xxh3Of(content)});
+  manifest.arrays.push_back({.name = "model.a",
+                             .dtype = "F32",
+                             .shape = large.shape,
+                             .pieces = {{.file = 0, .begin = 0, .elements = large.shape[0]}}});
+  manifest.arrays.push_back({.name = "model.a",
+                             .kind = kExpAvg,
+                             .dtype = "BF16",
+                             .shape = {1},
+                             .pieces = {{.file = 0, .begin = 0, .elements = 1}}});
+  folder_.Write("step-7/manifest.json", WriteManifest(manifest).text);
+  folder_.Write("out/config.json", "{}");
+  const auto step = SavedStep::Open(platform::SystemFiles(), folder_.path() + "/step-7");
+  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_TRUE(Export(*step, {{.name = "model.a", .shape = large.shape}}, {.bf16 = false}).ok());
+  std::ifstream file(folder_.path() + "/out/model.safetensors", std::ios::binary);
+  EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == WeightsFileOf({large}));
+}
+
+TEST_F(ExportWeightsTest, DamageIsFoundWhereverItIsAndNothingThatIsWrittenLoads) {
+  const SavedStep step = StepWith({{"model.a", {1, 2, 3}}, {"model.a/exp_avg", {4, 5, 6}}});
+  Damage("rank-1.safetensors");
+  EXPECT_THAT(std::string(Export(step, {{.name = "model.a", .shape = {3}}}, {}).status().message()),
+              HasSubstr("rank-1.safetensors: its digest does not match the manifest"));
   EXPECT_THAT(std::string(step.Verify().message()),
               HasSubstr("rank-1.safetensors: its digest does not match the manifest"));
+  EXPECT_FALSE(OutLoads());
+}
+
+// A value may be wrong because its file is damaged: that is what is to be said then.
+TEST_F(ExportWeightsTest, DamageGoesBeforeAValueThatBf16DoesNotHave) {
+  const SavedStep step = StepWith({{"model.a", {0x1.FFp127F, 2, 3}}});
+  Damage("rank-1.safetensors");
+  EXPECT_THAT(std::string(Export(step, {{.name = "model.a", .shape = {3}}}, {}).status().message()),
+              HasSubstr("rank-1.safetensors: its digest does not match the manifest"));
+}
+
+// The machine's files, but for the names of two arrays in what is read of a file alone.
+class MisreadHeaders final : public platform::ForwardingFiles {
+ public:
+  absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t most_bytes) override {
+    auto content = ForwardingFiles::ReadRange(path, begin, most_bytes);
+    if (content.ok()) {
+      *content = absl::StrReplaceAll(*content, {{"model.a", "model.b"}, {"model.b", "model.a"}});
+    }
+    return content;
+  }
+};
+
+TEST_F(ExportWeightsTest, AHeaderThatIsNotWhatItWasAtFirstEndsIt) {
+  StepWith({{"model.a", {1, 2, 3}}, {"model.b", {4, 5, 6}}});
+  MisreadHeaders misread;
+  const auto step = SavedStep::Open(misread, folder_.path() + "/step-7");
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(Export(*step, {{.name = "model.a", .shape = {3}}}, {}).status().message(),
+            "rank-0.safetensors changed while it was read");
+  EXPECT_FALSE(OutLoads());
+}
+
+// The machine's files; `write` is called before each write to one that was created, with its number, and
+// writes nothing where that returns an error.
+class CountedFiles final : public platform::ForwardingFiles {
+ public:
+  explicit CountedFiles(std::function<absl::Status(int)> write) : write_(std::move(write)) {}
+  absl::StatusOr<std::unique_ptr<platform::OutputFile>> Create(const std::string& path,
+                                                               int64_t bytes) override {
+    auto file = ForwardingFiles::Create(path, bytes);
+    return file.ok() ? std::make_unique<Output>(*this, *std::move(file)) : std::move(file);
+  }
+
+ private:
+  class Output final : public platform::OutputFile {
+   public:
+    Output(CountedFiles& files, std::unique_ptr<platform::OutputFile> file)
+        : files_(files), file_(std::move(file)) {}
+    absl::Status Write(int64_t begin, std::string_view content) override {
+      const absl::Status status = files_.write_(++files_.writes_);
+      return status.ok() ? file_->Write(begin, content) : status;
+    }
+    absl::Status Finish() override { return file_->Finish(); }
+
+   private:
+    CountedFiles& files_;
+    const std::unique_ptr<platform::OutputFile> file_;
+  };
+
+  const std::function<absl::Status(int)> write_;
+  int writes_ = 0;  // by one thread at a time
+};
+
+// Three tensors in two files, each in the files of two ranks.
+const std::vector<ExportedTensor> kThree = {
+    {.name = "model.a", .shape = {4}}, {.name = "model.b", .shape = {2}}, {.name = "model.c", .shape = {3}}};
+
+TEST_F(ExportWeightsTest, ADiskThatIsFullEndsItWithItsErrorAndLeavesNothingThatLoads) {
+  const SavedStep step = StepWith({{"model.a", {1, 2, 3, 4}}, {"model.b", {5, 6}}, {"model.c", {7, 8, 9}}});
+  const absl::Status full = absl::ResourceExhaustedError("write model: No space left on device");
+  for (int k = 1; k <= 7; ++k) {
+    SCOPED_TRACE(k);
+    folder_.Write("out/config.json", "{}");
+    CountedFiles files([&](int write) { return write == k ? full : absl::OkStatus(); });
+    const auto exported = Export(step, kThree, {.most_file_bytes = 14}, files);
+    EXPECT_EQ(exported.status(), full);
+    EXPECT_FALSE(OutLoads());
+    std::filesystem::remove_all(folder_.path() + "/out");
+  }
+  folder_.Write("out/config.json", "{}");
+  CountedFiles files([](int write) {
+    EXPECT_LE(write, 7) << "the loop is over all writes: five of elements, two of headers";
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(Export(step, kThree, {.most_file_bytes = 14}, files).ok());
+  EXPECT_TRUE(OutLoads());
+}
+
+TEST_F(ExportWeightsTest, AKillAtAnyWriteLeavesNothingThatLoads) {
+  const SavedStep step = StepWith({{"model.a", {1, 2, 3, 4}}, {"model.b", {5, 6}}, {"model.c", {7, 8, 9}}});
+  for (int k = 1; k <= 7; ++k) {
+    SCOPED_TRACE(k);
+    const std::optional<bool> ended = platform::InChild([&] {
+      CountedFiles files([&](int write) {
+        if (write == k) {
+          raise(SIGKILL);
+        }
+        return absl::OkStatus();
+      });
+      return Export(step, kThree, {.most_file_bytes = 14}, files).ok() ? 0 : 1;
+    });
+    EXPECT_EQ(ended, false);
+    EXPECT_FALSE(OutLoads());
+    for (const char* name : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
+      std::ifstream file(folder_.path() + "/out/" + name, std::ios::binary);
+      const std::string content(std::istreambuf_iterator<char>(file), {});
+      EXPECT_EQ(ReadSafetensorsHeader(content, static_cast<int64_t>(content.size())).ok(),
+                k == 7 && name[10] == '1')
+          << name << ": the first is whole where its header is";
+      std::filesystem::remove(absl::StrCat(folder_.path(), "/out/", name));
+    }
+  }
 }
 
 }  // namespace

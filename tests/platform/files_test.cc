@@ -63,6 +63,34 @@ TEST_F(FilesTest, PartsAreWrittenOneBehindTheOtherUntilThereIsNoneOrAnError) {
   EXPECT_EQ(files_.WriteParts(Path("a"), take), parts[1].status());
 }
 
+TEST_F(FilesTest, ACreatedFileHasItsSizeAndZerosUntilTheyAreWritten) {
+  ASSERT_TRUE(files_.Write(Path("a"), "what was there before, and is longer").ok());
+  const auto file = files_.Create(Path("a"), 8);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*files_.Read(Path("a")), std::string(8, '\0'));
+  ASSERT_TRUE((*file)->Write(6, "zz").ok());
+  ASSERT_TRUE((*file)->Write(1, "xy").ok());
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_EQ(*files_.Read(Path("a")), std::string("\0xy\0\0\0zz", 8));
+  EXPECT_THAT(std::string(files_.Create(Path("no/folder"), 1).status().message()),
+              HasSubstr("create " + Path("no/folder")));
+}
+
+TEST_F(FilesTest, AFileIsCreatedWhereTheFileSystemTakesNoRoomAtOnce) {
+  const std::optional<bool> all_right = InChild([&] {
+    if (!Refuse(SYS_fallocate, EOPNOTSUPP)) {
+      return kNoSeccomp;
+    }
+    const auto file = files_.Create(Path("a"), 3);
+    return file.ok() && (*file)->Write(1, "x").ok() && (*file)->Finish().ok() ? 0 : 1;
+  });
+  if (!all_right) {
+    GTEST_SKIP() << "no seccomp here";
+  }
+  EXPECT_TRUE(*all_right);
+  EXPECT_EQ(*files_.Read(Path("a")), std::string("\0x\0", 3));
+}
+
 TEST_F(FilesTest, WhatIsReadTakesNoMoreMemoryThanItsSize) {
   const std::string content((3 << 20) + 1, 'x');
   ASSERT_TRUE(files_.Write(Path("large"), content).ok());

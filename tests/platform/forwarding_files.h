@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ class ForwardingFiles : public Files {
       }
       content += *part;
     }
+  }
+  absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path, int64_t bytes) override {
+    return files_.Create(path, bytes);
   }
   absl::Status SyncFolder(const std::string& path) override { return files_.SyncFolder(path); }
   absl::Status Rename(const std::string& from, const std::string& to) override {
