@@ -124,12 +124,15 @@ class Reader {
                                                      tandem::data::RowOptions{.packs_documents = true});
   }
 
-  // Seconds of so many batches, which were not read before.
+  // Seconds of so many batches, which were not read before, as a rank reads them: it asks the disk for each
+  // while it reads the one before.
   double Read(int batches) {
     std::vector<int64_t> rows(static_cast<size_t>(kSequences * loader_->row_elements()));
     const double begin = Now();
     for (int i = 0; i < batches; ++i) {
-      loader_->Fill(++step_, 0, 1, kSequences, rows.data());
+      ++step_;
+      loader_->WillFill(step_ + 1, 0, 1, kSequences);
+      loader_->Fill(step_, 0, 1, kSequences, rows.data());
     }
     return Now() - begin;
   }

@@ -29,6 +29,7 @@ class ByteSource : public TokenSource {
 
   int64_t num_tokens() const override { return corpus_->num_tokens(part_); }
   void Read(int64_t begin, int64_t count, int64_t* tokens) const override;
+  void WillRead(int64_t begin, int64_t count) const override { corpus_->WillRead(part_, begin, count); }
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
   Place Where(int64_t position) const override { return corpus_->Where(part_, position); }
   std::string Description() const override;

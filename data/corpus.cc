@@ -86,6 +86,15 @@ class Corpus::Mapping {
   // The file itself, whatever its name.
   std::pair<dev_t, ino_t> file() const { return {info_.st_dev, info_.st_ino}; }
 
+  // Asks the disk for these bytes. A wish: where the kernel does not take it, they are read when they are
+  // needed.
+  void WillRead(int64_t begin, int64_t count) const {
+    const auto page = static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+    const int64_t first = begin / page * page;
+    static_cast<void>(madvise(const_cast<uint8_t*>(bytes_) + first,
+                              static_cast<size_t>(begin + count - first), MADV_WILLNEED));
+  }
+
   // Ranks that read at different times must see the same bytes, and a resumed job those of the first.
   void CheckUnchanged() const {
     struct stat now;
@@ -396,6 +405,18 @@ void Corpus::Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) 
     begin += length;
     count -= length;
     ++span;
+  }
+}
+
+void Corpus::WillRead(CorpusPart of, int64_t begin, int64_t count) const {
+  const Part& source = part(of);
+  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= source.num_tokens - count, "the tokens exist");
+  for (auto span = SpanAt(source, begin); count > 0; ++span) {
+    const int64_t offset = begin - span->begin;
+    const int64_t length = std::min(count, span->size - offset);
+    span->mapping->WillRead(span->file_begin + offset, length);
+    begin += length;
+    count -= length;
   }
 }
 

@@ -67,6 +67,9 @@ class Corpus {
   // written to since; cut short in that very moment, reading is fatal (SIGBUS).
   void Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const;
 
+  // Asks the disk for what Read of them will read, and does not wait.
+  void WillRead(CorpusPart of, int64_t begin, int64_t count) const;
+
   // Whether the token occurs. Reads up to its first place, all text where it has none. Throws as Read does.
   bool Has(CorpusPart of, int64_t token) const;
 

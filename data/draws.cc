@@ -42,7 +42,7 @@ void Draws::Begin(std::vector<int64_t> first) {
   TANDEM_CHECK(first.size() == sources_.size(), "each source has a count");
   const absl::MutexLock lock(&mu_);
   first_ = std::move(first);
-  last_.clear();
+  asked_.clear();
 }
 
 int64_t Draws::WindowOf(size_t source, int64_t k) const {
@@ -54,8 +54,10 @@ int64_t Draws::WindowOf(size_t source, int64_t k) const {
 
 std::vector<Draw> Draws::At(int64_t begin, int64_t count) const {
   const absl::MutexLock lock(&mu_);
-  if (begin == last_begin_ && static_cast<int64_t>(last_.size()) == count) {
-    return last_;
+  for (const Asked& asked : asked_) {
+    if (asked.begin == begin && static_cast<int64_t>(asked.draws.size()) == count) {
+      return asked.draws;
+    }
   }
   std::vector<Draw> draws;
   if (sources_.size() == 1) {
@@ -70,8 +72,10 @@ std::vector<Draw> Draws::At(int64_t begin, int64_t count) const {
     draws.push_back(
         {.source = source, .window = WindowOf(source, first_[source] + drawn_.counts()[source] - 1)});
   }
-  last_begin_ = begin;
-  last_ = draws;
+  if (asked_.size() == 2) {
+    asked_.pop_front();
+  }
+  asked_.push_back({.begin = begin, .draws = draws});
   return draws;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct Draw {
 // epoch each comes once, in an order of its own. What a sample is depends on the seed, the sources' names,
 // windows and weights, and on `first`: on no number of ranks.
 //
-// Thread-safe. Cheap where samples are asked for in ascending order.
+// Thread-safe. Cheap where samples are asked for in ascending order, also if those before the newest are
+// asked for once more.
 class Draws {
  public:
   struct Source {
@@ -59,8 +61,11 @@ class Draws {
   std::vector<int64_t> first_ ABSL_GUARDED_BY(mu_);
   mutable Blend drawn_ ABSL_GUARDED_BY(mu_);    // up to what was asked for last
   mutable Blend counted_ ABSL_GUARDED_BY(mu_);  // for Taken, which is behind
-  mutable int64_t last_begin_ ABSL_GUARDED_BY(mu_) = 0;
-  mutable std::vector<Draw> last_ ABSL_GUARDED_BY(mu_);  // asked for last
+  struct Asked {
+    int64_t begin = 0;
+    std::vector<Draw> draws;
+  };
+  mutable std::deque<Asked> asked_ ABSL_GUARDED_BY(mu_);  // for, the newest two
 };
 
 }  // namespace tandem::data

@@ -143,4 +143,13 @@ void FileReader::Read(int file, int64_t begin, int64_t count, char* bytes) const
   }
 }
 
+void FileReader::WillRead(int file, int64_t begin, int64_t count) const {
+  try {
+    const std::shared_ptr<const Opened> opened = Open(file);
+    static_cast<void>(posix_fadvise(opened->descriptor.get(), begin, count, POSIX_FADV_WILLNEED));  // a wish
+  } catch (const DataError&) {
+    // Read says so, if the job goes on that far.
+  }
+}
+
 }  // namespace tandem::data

@@ -42,6 +42,10 @@ class FileReader {
   // Bytes [begin, begin + count), which lie within the size. Throws DataError where they cannot be read.
   void Read(int file, int64_t begin, int64_t count, char* bytes) const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Asks the disk for these bytes and does not wait for them: Read will want them. It also says what is wrong
+  // with a file that cannot be opened now.
+  void WillRead(int file, int64_t begin, int64_t count) const ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
   struct File;
   struct Opened;  // a descriptor, and the file it is of

@@ -26,7 +26,7 @@ int64_t DocumentInFile(const TokenFile& file, int64_t position) {
         is_read && pread(index->get(), bytes, sizeof(bytes), header.PointerAt(sequence)) == sizeof(bytes);
     return IndexPointer(bytes) / BytesOf(file.type);
   };
-  const int64_t sequence = SequenceFrom(header.sequences, position, start_of);
+  const int64_t sequence = SequenceFrom(header.sequences, position, file.tokens, start_of);
   const int64_t start = sequence == header.sequences ? file.tokens : start_of(sequence);
   return is_read && start >= position && start <= file.tokens ? start : position;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/indexed_file.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -63,9 +64,36 @@ absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t
   return header;
 }
 
-int64_t SequenceFrom(int64_t sequences, int64_t position, const std::function<int64_t(int64_t)>& start_of) {
+int64_t SequenceNear(int64_t sequences, int64_t position, int64_t tokens) {
+  const double share = tokens > 0 ? static_cast<double>(position) / static_cast<double>(tokens) : 0;
+  return std::clamp(static_cast<int64_t>(share * static_cast<double>(sequences)), int64_t{0}, sequences);
+}
+
+int64_t SequenceFrom(int64_t sequences, int64_t position, int64_t tokens,
+                     const std::function<int64_t(int64_t)>& start_of) {
   int64_t low = 0;
   int64_t high = sequences;
+  const int64_t near = SequenceNear(sequences, position, tokens);
+  int64_t step = 16;
+  if (near < sequences && start_of(near) < position) {
+    low = near + 1;
+    for (; low + step < high; step *= 4) {
+      if (start_of(low + step) >= position) {
+        high = low + step;
+        break;
+      }
+      low += step + 1;
+    }
+  } else {
+    high = near;
+    for (; low + step < high; step *= 4) {
+      if (start_of(high - step) < position) {
+        low = high - step + 1;
+        break;
+      }
+      high -= step;
+    }
+  }
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
     if (start_of(middle) < position) {

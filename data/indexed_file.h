@@ -44,9 +44,14 @@ inline constexpr int kI32Code = 4;
 // or shorter than its header says.
 absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t file_bytes);
 
-// The first of `sequences` that begins at token `position` or behind it, `sequences` where none does.
-// start_of: the token at which a sequence begins.
-int64_t SequenceFrom(int64_t sequences, int64_t position, const std::function<int64_t(int64_t)>& start_of);
+// Near which sequence token `position` of `tokens` is, if all are about as long: from 0 to `sequences`.
+int64_t SequenceNear(int64_t sequences, int64_t position, int64_t tokens);
+
+// The first of `sequences` that begins at token `position` of `tokens` or behind it, `sequences` where none
+// does. start_of: the token at which a sequence begins. Looks near SequenceNear first, and from there ever
+// farther away: a few places close together, which are read from a disk as one.
+int64_t SequenceFrom(int64_t sequences, int64_t position, int64_t tokens,
+                     const std::function<int64_t(int64_t)>& start_of);
 
 // Numbers of the file, which need not be aligned.
 int64_t IndexPointer(const char* bytes);

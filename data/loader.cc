@@ -156,6 +156,12 @@ void Loader::Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, in
   }
 }
 
+void Loader::WillFill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences) const {
+  for (const Draw& draw : DrawsOf(step, microbatch, num_microbatches, sequences)) {
+    texts_[draw.source].source->WillRead(draw.window * window_tokens_, window_tokens_);
+  }
+}
+
 Place Loader::Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
                     int64_t sequence, int64_t token) const {
   const Draw draw = DrawsOf(step, microbatch, num_microbatches, sequences).at(sequence);

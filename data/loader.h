@@ -78,6 +78,10 @@ class Loader {
   void Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
             int64_t* rows) const;
 
+  // Asks the disk for what Fill with the same arguments will read, and does not wait: another microbatch is
+  // read meanwhile. Cheap where it is the next one.
+  void WillFill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences) const;
+
   int64_t row_elements() const {
     return window_tokens_ +
            (window_tokens_ - 1) * (int64_t{options_.has_targets} + int64_t{options_.packs_documents});

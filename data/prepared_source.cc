@@ -267,6 +267,29 @@ void PreparedFolder::Read(int64_t begin, int64_t count, int64_t* tokens) const {
   }
 }
 
+void PreparedFolder::WillRead(int64_t begin, int64_t count) const {
+  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= text_.tokens - count, "the tokens exist");
+  constexpr int64_t kAround = 512;  // sequences; how far from where they are expected they often are
+  while (count > 0) {
+    const Shard& shard = ShardAt(begin);
+    const int64_t offset = begin - shard.begin;
+    const int64_t length = std::min(count, shard.tokens - offset);
+    const int64_t size = BytesOf(shard.type);
+    files_->WillRead(shard.bin, shard.first_byte + offset * size, length * size);
+    if (shard.mask >= 0) {
+      files_->WillRead(shard.mask, offset / 8, (offset + length + 7) / 8 - offset / 8);
+    }
+    if (shard.idx >= 0) {
+      const int64_t near = SequenceNear(shard.header.sequences, offset, shard.tokens);
+      const int64_t first = std::max<int64_t>(near - kAround, 0);
+      const int64_t last = std::min(near + kAround, shard.header.sequences);
+      files_->WillRead(shard.idx, shard.header.PointerAt(first), 8 * (last - first));
+    }
+    begin += length;
+    count -= length;
+  }
+}
+
 int64_t PreparedFolder::StartOf(const Shard& shard, int64_t sequence) const {
   if (sequence == shard.header.sequences) {
     return shard.tokens;
@@ -283,7 +306,7 @@ int64_t PreparedFolder::StartOf(const Shard& shard, int64_t sequence) const {
 }
 
 int64_t PreparedFolder::SequenceFrom(const Shard& shard, int64_t position) const {
-  return data::SequenceFrom(shard.header.sequences, position,
+  return data::SequenceFrom(shard.header.sequences, position, shard.tokens,
                             [&](int64_t sequence) { return StartOf(shard, sequence); });
 }
 
@@ -308,9 +331,10 @@ std::vector<int64_t> PreparedFolder::DocumentStarts(int64_t begin, int64_t count
       for (int64_t i = 0; more && i < at_once; ++i, ++sequence) {
         const int64_t pointer = IndexPointer(bytes.data() + 8 * i);
         const int64_t start = shard.begin + pointer / shard.header.token_bytes;
-        if (pointer < 0 || pointer % shard.header.token_bytes != 0 || start < previous) {
+        if (pointer < 0 || pointer % shard.header.token_bytes != 0 || start < previous ||
+            start - shard.begin > shard.tokens) {
           RefuseIndex(shard, absl::StrCat("says that sequence ", sequence, " begins at byte ", pointer,
-                                          ", before the one before it"));
+                                          ", before the one before it or behind the last token"));
         }
         more = start < last;
         if (more && start > previous) {  // a sequence without tokens begins where the next one does
@@ -413,6 +437,11 @@ PreparedSource::PreparedSource(std::shared_ptr<const PreparedFolder> folder, int
 void PreparedSource::Read(int64_t begin, int64_t count, int64_t* tokens) const {
   TANDEM_CHECK(begin >= 0 && begin <= num_tokens() - count, "the tokens are of this split");
   folder_->Read(begin_ + begin, count, tokens);
+}
+
+void PreparedSource::WillRead(int64_t begin, int64_t count) const {
+  TANDEM_CHECK(begin >= 0 && begin <= num_tokens() - count, "the tokens are of this split");
+  folder_->WillRead(begin_ + begin, count);
 }
 
 std::vector<int64_t> PreparedSource::DocumentStarts(int64_t begin, int64_t count) const {

@@ -40,6 +40,7 @@ class PreparedFolder {
 
   // As of TokenSource, of all tokens of the folder. Throw DataError.
   void Read(int64_t begin, int64_t count, int64_t* tokens) const;
+  void WillRead(int64_t begin, int64_t count) const;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const;
   Place Where(int64_t position) const;
   bool has_masks() const;
@@ -105,6 +106,7 @@ class PreparedSource : public TokenSource {
 
   int64_t num_tokens() const override { return end_ - begin_; }
   void Read(int64_t begin, int64_t count, int64_t* tokens) const override;
+  void WillRead(int64_t begin, int64_t count) const override;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
   Place Where(int64_t position) const override { return folder_->Where(begin_ + position); }
   bool has_masks() const override { return folder_->has_masks(); }

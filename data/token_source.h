@@ -49,6 +49,10 @@ class TokenSource {
   // Tokens [begin, begin + count), which must exist: ids from 0 on, as the files have them.
   virtual void Read(int64_t begin, int64_t count, int64_t* tokens) const = 0;
 
+  // Asks the disk for what Read, DocumentStarts and Counted of these tokens, which must exist, will read, and
+  // does not wait for it. What goes wrong is left to them.
+  virtual void WillRead(int64_t begin, int64_t count) const = 0;
+
   // The positions among [begin, begin + count), which must exist, at which a document begins: ascending.
   // Position 0 begins one.
   virtual std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const = 0;

@@ -131,8 +131,14 @@ std::vector<std::pair<std::string, double>> RankText::EpochsAfter(int64_t step) 
 }
 
 void RankText::LoadStep(int64_t step, int64_t round, int64_t* tokens) const {
-  Load(train_, step, topology_.MicrobatchOf(round),
-       topology_.MicrobatchesOf(plan_.train.microbatches_per_rank), tokens);
+  const int64_t rounds = plan_.train.microbatches_per_rank;
+  const int64_t microbatches = topology_.MicrobatchesOf(rounds);
+  const bool ends_step = round + 1 == rounds;
+  if (!ends_step || step < plan_.train.steps) {
+    train_.WillFill(ends_step ? step + 1 : step, topology_.MicrobatchOf(ends_step ? 0 : round + 1),
+                    microbatches, plan_.batch.sequences);
+  }
+  Load(train_, step, topology_.MicrobatchOf(round), microbatches, tokens);
 }
 
 void RankText::LoadValidation(size_t text, int64_t step, int64_t round, int64_t* tokens) const {

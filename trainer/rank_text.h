@@ -39,6 +39,7 @@ class RankText {
   int64_t validation_rounds(size_t text) const { return topology_.RoundsOf(extent(text).batches); }
 
   // This rank's microbatch of that round of a step. tokens: [row_elements() of train()] for each sequence.
+  // Asks the disk for the microbatch that comes next, too.
   void LoadStep(int64_t step, int64_t round, int64_t* tokens) const;
   // The same of a validation behind `step`, in the fixed windows of that text. Ranks that are left over in
   // the last rounds take windows again; those losses are not counted.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "data/byte_source.h"
+#include "tests/data/page_cache.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::data {
@@ -331,6 +332,20 @@ TEST(LoaderRefusalTest, AnEndOfDocumentMustOccurInWhatIsTrainedOn) {
       Refusal(one, Split::kTrain, 9, Documents{.end_of_document = 0}),
       "data.end_of_document: 0 does not occur in the training text (its 2 files); give the number of the "
       "byte that ends a document (10 for a newline), or omit the key: a file is then a document");
+}
+
+TEST_F(LoaderTest, WhatWillBeFilledComesFromTheDiskWithoutARead) {
+  platform::TemporaryFolder folder;
+  const std::string path = folder.Write("text", std::string(4'000'000, 'x'));
+  if (!DropFromCache(path)) {
+    GTEST_SKIP() << "this file system keeps its files in memory";
+  }
+  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = {{"data.train", path}}});
+  const Loader loader(Of(corpus, Split::kTrain), Split::kTrain, /*seed=*/1, /*sequence_length=*/9999);
+  loader.WillFill(/*step=*/5, /*microbatch=*/1, /*num_microbatches=*/2, /*sequences=*/3);
+  for (int64_t sequence = 0; sequence < 3; ++sequence) {
+    EXPECT_TRUE(BecomesCached(path, loader.Where(5, 1, 2, 3, sequence, 0).byte, 10'000)) << sequence;
+  }
 }
 
 TEST(LoaderRefusalTest, TooLittleTextIsAnErrorWithNumbers) {

@@ -17,6 +17,7 @@
 #include "data/held_out_tokens.h"
 #include "data/loader.h"
 #include "data/text.h"
+#include "tests/data/page_cache.h"
 #include "tests/data/prepared_folder.h"
 #include "tests/platform/temporary_folder.h"
 
@@ -108,6 +109,37 @@ TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
       EXPECT_EQ(text.train[0]->DocumentStarts(begin, count), StartsIn(begin, count));
     }
   }
+}
+
+// Documents of a thousand tokens each, of which the disk is asked for one window in the middle.
+TEST_F(PreparedSourceTest, WhatWillBeReadComesFromTheDiskWithoutARead) {
+  std::vector<Document> documents(4000, Document(1000, 7));
+  path_ = WriteDataset(folder_, "large", {documents});
+  WriteMasks(folder_, "large", {documents}, {std::vector<bool>(4'000'000, true)});
+  const SplitText text = Open(0, /*packed=*/true, /*sequence_length=*/4096);
+  const std::string bin = path_ + "/tokens-0.bin";
+  const std::string idx = path_ + "/tokens-0.idx";
+  const std::string mask = path_ + "/tokens-0.mask";
+  for (const std::string& file : {bin, idx, mask}) {
+    if (!DropFromCache(file)) {
+      GTEST_SKIP() << "this file system keeps its files in memory";
+    }
+  }
+  text.train[0]->WillRead(2'000'000, 4097);
+  EXPECT_TRUE(BecomesCached(bin, 4'000'000, 2 * 4097));
+  EXPECT_TRUE(BecomesCached(mask, 250'000, 512));
+  EXPECT_TRUE(BecomesCached(idx, 34 + 4 * 4000 + 8 * 2000, 8 * 5));
+  EXPECT_FALSE(IsCached(bin, 0, 1) || IsCached(bin, 6'000'000, 2 * 4097));
+}
+
+TEST_F(PreparedSourceTest, AFileThatIsGoneIsAnErrorOfTheReadAndNotOfTheWish) {
+  Make(1, true, /*num_shards=*/1);
+  const SplitText text = Open();
+  std::filesystem::resize_file(path_ + "/tokens-0.bin", 2);
+  clock_.now += absl::Hours(1);
+  text.train[0]->WillRead(0, 1);
+  int64_t token = 0;
+  EXPECT_THROW(text.train[0]->Read(0, 1, &token), DataError);
 }
 
 TEST_F(PreparedSourceTest, RowsSayWhereTheirDocumentsBegin) {
