@@ -387,6 +387,7 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
+  plan.ranks_per_worker = resolved.resources().ranks_per_worker();
   plan.model.moe.ranks = plan.topology.expert.size;
   plan.model.moe.data_ranks = plan.topology.counting_ranks();
   if (plan.model.moe.ranks > 1) {

@@ -94,6 +94,7 @@ struct JobPlan {
   model::BatchShape batch;
   model::Precision precision = model::ComputeType::kFp32;
   model::DeviceKind device = model::DeviceKind::kCpu;
+  int ranks_per_worker = 0;  // at most, as resources says; 0: it does not
   std::vector<model::UnitParameters> units;
   std::vector<fsdp::Layout> layouts;  // per unit
   schedules::Outline outline;

@@ -54,6 +54,24 @@ MemoryPlan PlanMemory(const JobPlan& plan) {
   return memory;
 }
 
+int64_t HostBytesWanted(const schedules::StagePrograms& stage, model::DeviceKind device) {
+  return stage.host_bytes + (device == model::DeviceKind::kCpu ? stage.arena_bytes : 0);
+}
+
+MachineMemory PlanMachineMemory(const JobPlan& plan, const schedules::DeviceProfile& profile) {
+  MachineMemory machine{.ranks = plan.topology.world};
+  if (profile.network.bytes_per_second > 0 && profile.link.max_ranks > 0) {
+    machine.ranks = std::min(machine.ranks, profile.link.max_ranks);
+  }
+  if (plan.ranks_per_worker > 0) {
+    machine.ranks = std::min(machine.ranks, plan.ranks_per_worker);
+  }
+  machine.wanted_bytes = machine.ranks * HostBytesWanted(plan.stage, plan.device);
+  machine.saved_bytes = machine.ranks * (plan.stage.host_bytes - plan.stage.saved_at);
+  machine.needed_bytes = machine.wanted_bytes + (machine.wanted_bytes - 1) / 9;
+  return machine;
+}
+
 int64_t OutsideBytes(const JobPlan& plan, const schedules::DeviceProfile& profile) {
   if (profile.context_bytes == 0) {
     return 0;

@@ -37,6 +37,24 @@ struct MemoryPlan {
 
 MemoryPlan PlanMemory(const JobPlan& plan);
 
+// What a rank takes of its machine's memory: what is pinned, and on CPUs its arena.
+int64_t HostBytesWanted(const schedules::StagePrograms& stage, model::DeviceKind device);
+
+// How much of the memory that a machine has available its ranks may take together, if checkpoints are to be
+// written beside training: a tenth is spared.
+inline int64_t MostHostBytes(int64_t available) { return available - available / 10; }
+
+// What ranks like the plan's take of the memory of one machine together.
+struct MachineMemory {
+  int ranks = 0;             // as many as a machine has of the job
+  int64_t wanted_bytes = 0;  // HostBytesWanted
+  int64_t saved_bytes = 0;   // of these, the copies that checkpoints are written from
+  int64_t needed_bytes = 0;  // must be available there for these copies, by MostHostBytes
+};
+
+// A machine has as many ranks as resources.ranks_per_worker allows and the profile's link reaches.
+MachineMemory PlanMachineMemory(const JobPlan& plan, const schedules::DeviceProfile& profile);
+
 // What the device holds of a rank beside its arena, by the profile: the context with its modules, and every
 // communicator of several ranks. 0 where the profile does not know.
 int64_t OutsideBytes(const JobPlan& plan, const schedules::DeviceProfile& profile);

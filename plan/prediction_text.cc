@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
+#include "platform/counted_text.h"
 #include "schedules/program/text.h"
 #include "schedules/simulate/timeline.h"
 
@@ -88,6 +90,17 @@ std::string CostsText(const schedules::Simulation& simulation) {
   return absl::StrCat("instructions: ", absl::StrJoin(parts, ", "));
 }
 
+json MachineJson(const JobPlan& plan, const Prediction& prediction, const schedules::DeviceProfile& profile) {
+  if (prediction.memory.saved_bytes == 0) {
+    return nullptr;
+  }
+  const MachineMemory machine = PlanMachineMemory(plan, profile);
+  return {{"ranks", machine.ranks},
+          {"wanted_bytes", machine.wanted_bytes},
+          {"saved_bytes", machine.saved_bytes},
+          {"needed_bytes", machine.needed_bytes}};
+}
+
 }  // namespace
 
 std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
@@ -152,6 +165,14 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                            ShareText(static_cast<double>(prediction.device_bytes()),
                                      static_cast<double>(profile.memory_bytes)),
                            ")"));
+  }
+  if (prediction.memory.saved_bytes > 0) {
+    const MachineMemory machine = PlanMachineMemory(plan, profile);
+    AppendRow(text, "machine memory",
+              absl::StrCat(SizeText(machine.wanted_bytes), " of ",
+                           platform::CountedText(machine.ranks, "rank"), ", ", SizeText(machine.saved_bytes),
+                           " of it copies to save; with less than ", SizeText(machine.needed_bytes),
+                           " available there, steps stand still while a checkpoint is written"));
   }
   return text;
 }
@@ -227,6 +248,7 @@ json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
             {"waited_seconds", Seconds(prediction.host_waits.waited_ns)},
             {"covered_seconds", Seconds(prediction.host_waits.covered_ns)}}},
           {"outside_bytes", prediction.outside_bytes > 0 ? json(prediction.outside_bytes) : json(nullptr)},
+          {"machine_memory", MachineJson(plan, prediction, profile)},
           {"timeline", instructions},
           {"memory_curve", curve}};
 }

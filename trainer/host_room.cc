@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "checkpoint/exchange.h"
 #include "device/device.h"
+#include "plan/memory_plan.h"
 #include "platform/control_groups.h"
-#include "schedules/program/program.h"
 
 namespace tandem::trainer {
 
@@ -31,7 +31,7 @@ std::string WhyNoRoom(const std::vector<std::string>& texts) {
     machine.available = std::min(machine.available, available);
   }
   for (const auto& [host, machine] : machines) {
-    if (machine.wanted > machine.available - machine.available / 10) {
+    if (machine.wanted > plan::MostHostBytes(machine.available)) {
       return absl::StrFormat(
           "machine %s has %.2f GiB of memory available, and may give 90 %% of it to its ranks, which take "
           "%.2f GiB with the copies that checkpoints are written from; give it more memory, or fewer ranks",
@@ -39,10 +39,6 @@ std::string WhyNoRoom(const std::vector<std::string>& texts) {
     }
   }
   return "";
-}
-
-int64_t HostBytesWanted(const schedules::StagePrograms& stage, bool arena_is_on_host) {
-  return stage.host_bytes + (arena_is_on_host ? stage.arena_bytes : 0);
 }
 
 SharedRoom ReserveTogether(comm::Communicator& comm, device::Device& device, const std::string& host,

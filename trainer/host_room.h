@@ -13,10 +13,6 @@ namespace tandem::device {
 class Device;
 class Region;
 }  // namespace tandem::device
-namespace tandem::schedules {
-struct StagePrograms;
-}
-
 namespace tandem::trainer {
 
 // What a rank wants of its machine's memory beside what it has, and what the machine has left.
@@ -37,10 +33,6 @@ struct SharedRoom {
   std::shared_ptr<device::Region> region;
   std::string refused;
 };
-
-// What a rank takes of its machine's memory beside what it has when StageMemory is still to come. On CPUs its
-// arena is memory of the host, too.
-int64_t HostBytesWanted(const schedules::StagePrograms& stage, bool arena_is_on_host);
 
 // Collective: `bytes` of this rank's machine, `host`, if every machine has room for what all its ranks want
 // and every rank gets them, else null on all. Throws CommError.

@@ -17,6 +17,7 @@
 #include "jobspec/start_weights.h"
 #include "jobspec/training_function.h"
 #include "model/node.h"
+#include "plan/memory_plan.h"
 #include "plan/step_work.h"
 #include "platform/host.h"
 #include "platform/log.h"
@@ -98,7 +99,7 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
       saved_(communicators.save == nullptr || plan.train.checkpoint.directory.empty()
                  ? SharedRoom{}
                  : ReserveTogether(communicators.report, backend.device(), self_.host,
-                                   HostBytesWanted(plan.stage, plan.device == model::DeviceKind::kCpu),
+                                   plan::HostBytesWanted(plan.stage, plan.device),
                                    plan.stage.host_bytes - plan.stage.saved_at)),
       memory_(plan.stage, backend.device(),
               communicators.factory.Reserve(backend.device(), plan.stage.arena_bytes),

@@ -55,6 +55,45 @@ TEST(MemoryPlanTest, ShardsShrinkWithRanks) {
   EXPECT_LT(two.arena_bytes, one.arena_bytes);
 }
 
+TEST(MemoryPlanTest, AMachineHoldsTheCopiesOfAsManyRanksAsItHas) {
+  v1::JobSpec spec = TestJob("{ranks: 6}");
+  spec.mutable_checkpoint()->set_directory("/checkpoints");
+  schedules::DeviceProfile profile;  // of one machine
+  const JobPlan plan = MakeJobPlan(spec);
+  const int64_t saved = PlanMemory(plan).saved_bytes;
+  ASSERT_GT(saved, 0);
+  EXPECT_EQ(PlanMachineMemory(plan, profile).ranks, 6);
+  EXPECT_EQ(PlanMachineMemory(plan, profile).saved_bytes, 6 * saved);
+  profile.link.max_ranks = 3;
+  EXPECT_EQ(PlanMachineMemory(plan, profile).ranks, 6) << "all are on it where there is no network";
+  profile.network.bytes_per_second = 1e9;
+  EXPECT_EQ(PlanMachineMemory(plan, profile).ranks, 3);
+  spec.mutable_resources()->set_ranks_per_worker(2);
+  const MachineMemory machine = PlanMachineMemory(MakeJobPlan(spec), profile);
+  EXPECT_EQ(machine.ranks, 2);
+  EXPECT_EQ(machine.saved_bytes, 2 * saved);
+  EXPECT_EQ(machine.wanted_bytes, 2 * (plan.stage.host_bytes + plan.stage.arena_bytes)) << "of a CPU";
+}
+
+TEST(MemoryPlanTest, OnlyOnCpusTheArenaIsMemoryOfTheHost) {
+  const schedules::StagePrograms stage{.arena_bytes = 100, .host_bytes = 30, .saved_at = 10};
+  EXPECT_EQ(HostBytesWanted(stage, model::DeviceKind::kGpu), 30);
+  EXPECT_EQ(HostBytesWanted(stage, model::DeviceKind::kCpu), 130);
+}
+
+// As a rank decides when it starts (trainer/host_room.h).
+TEST(MemoryPlanTest, WhatAMachineNeedsIsTheLeastOfWhichATenthCanBeSpared) {
+  JobPlan plan;
+  plan.topology.world = 1;
+  plan.device = model::DeviceKind::kGpu;
+  for (int64_t bytes = 1; bytes < 1000; ++bytes) {
+    plan.stage.host_bytes = bytes;
+    const MachineMemory machine = PlanMachineMemory(plan, {});
+    ASSERT_LE(machine.wanted_bytes, MostHostBytes(machine.needed_bytes)) << bytes;
+    ASSERT_GT(machine.wanted_bytes, MostHostBytes(machine.needed_bytes - 1)) << bytes;
+  }
+}
+
 TEST(MemoryPlanTest, ACheckpointTakesAPartOfAFileOfTheHostsMemoryAndCopiesOfFrozenUnitsOfAnotherType) {
   const auto bytes = [](const std::string& precision, const std::string& frozen,
                         const std::string& checkpoint) {

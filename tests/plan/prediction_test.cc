@@ -177,6 +177,21 @@ TEST(PredictionTest, AStepThatSavesTakesAsLongAsItsCopies) {
   EXPECT_THAT(PredictionToText(plan, slow, profile), HasSubstr("step that saves"));
 }
 
+TEST(PredictionTest, WhatSavesTakeOfAMachineIsSaid) {
+  v1::JobSpec spec = TestJob("{ranks: 2}");
+  const DeviceProfile profile = FastLink();
+  const JobPlan without = MakeJobPlan(spec);
+  EXPECT_THAT(PredictionToText(without, *Predict(without, profile), profile),
+              Not(HasSubstr("machine memory")));
+  EXPECT_TRUE(PredictionToJson(without, *Predict(without, profile), profile)["machine_memory"].is_null());
+  spec.mutable_checkpoint()->set_directory("/checkpoints");
+  const JobPlan plan = MakeJobPlan(spec);
+  EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile),
+              ContainsRegex("machine memory +[0-9.]+ MiB of 2 ranks, [0-9.]+ MiB of it copies to save; with "
+                            "less than [0-9.]+ MiB available there, steps stand still while a checkpoint"));
+  EXPECT_EQ(PredictionToJson(plan, *Predict(plan, profile), profile)["machine_memory"]["ranks"], 2);
+}
+
 TEST(PredictionTest, WhatTheArenaDoesNotHoldCountsAgainstTheDevice) {
   const JobPlan plan = MakeJobPlan(TestJob());
   DeviceProfile profile = FastLink();

@@ -95,11 +95,5 @@ TEST(HostRoomTest, ATenthOfWhatEachMachineHasLeftIsSpared) {
       "10.00 GiB with the copies that checkpoints are written from; give it more memory, or fewer ranks");
 }
 
-TEST(HostRoomTest, OnCpusTheArenaIsMemoryOfTheHost) {
-  const schedules::StagePrograms stage{.arena_bytes = 100, .host_bytes = 30, .saved_at = 10};
-  EXPECT_EQ(HostBytesWanted(stage, /*arena_is_on_host=*/false), 30);
-  EXPECT_EQ(HostBytesWanted(stage, /*arena_is_on_host=*/true), 130);
-}
-
 }  // namespace
 }  // namespace tandem::trainer
