@@ -15,6 +15,7 @@
 #include "fsdp/unit_shard.h"
 #include "link/shared_page.h"
 #include "plan/job_plan.h"
+#include "platform/clock.h"
 #include "platform/files.h"
 #include "tandem/v1/trainer.pb.h"
 #include "trainer/executor.h"
@@ -39,6 +40,7 @@ struct RankConfig {
   std::string spec_digest;  // of the resolved spec
   std::string resume_from;  // a checkpoint that the controller chose; empty: what the plan says
   ExecutorOptions executor;
+  const platform::Clock* clock = &platform::SteadyClock();  // by which waits for saves are measured
   // The code of the whole outline's nodes; empty: that of the plan's decoder. Others are for tests.
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };

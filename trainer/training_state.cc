@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/training_state.h"
 
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <stdexcept>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "checkpoint/source_files.h"
 #include "jobspec/model_function.h"
 #include "jobspec/source_folders.h"
@@ -299,9 +299,9 @@ void TrainingState::BeginSave(const Saving& saving) {
 }
 
 SaveThread::Ended TrainingState::AwaitSave(int64_t step) {
-  const auto begun = std::chrono::steady_clock::now();
+  const absl::Time begun = config_.clock->Now();
   SaveThread::Ended ended = thread_->Await();
-  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  const double waited = absl::ToDoubleSeconds(config_.clock->Now() - begun);
   if (waited < 2 * longest_wait_ || step == ended.step) {
     return ended;
   }

@@ -102,3 +102,18 @@ def test_a_checkpoint_during_a_validation_does_not_wait_for_its_end(cluster, in_
     cluster.cli("cancel", "--checkpoint", "job")
     cluster.wait_state("job", "CANCELLED")
     assert [report["step"] for report in cluster.reports("job")] == [2, 3]
+
+
+def test_a_worker_that_ends_while_a_step_is_written_saves_the_one_that_it_reached(cluster, tmp_path):
+    """Every step is saved beside training, so one is being written nearly all the time."""
+    cluster.start_worker("w0", "--drain-timeout", "60s")
+    directory = tmp_path / "job"
+    cluster.submit(tiny_job("job", ranks=1, steps=1_000_000, directory=directory, every_steps=1))
+    wait_for("it saves", lambda: len(cluster.reports("job")) > 20)
+    cluster.workers["w0"].send_signal(signal.SIGTERM)
+    assert cluster.workers["w0"].wait(timeout=120) == 0
+    wait_for("it ends", lambda: cluster.state("job") == "FAILED")
+    assert cluster.job("job")["reason"] == "Preempted", cluster.why("job")
+    reached = cluster.reports("job")[-1]["step"]
+    assert max(int(name.removeprefix("step-")) for name in saved(directory)) == reached
+    cluster.cli("checkpoint", "verify", directory)

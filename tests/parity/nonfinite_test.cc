@@ -13,11 +13,13 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/saved_step.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
 #include "ops/cross_entropy.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
+#include "platform/files.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
@@ -333,6 +335,34 @@ TEST(NonfiniteGradientTest, StepsThatAreSkippedAreNoUpdatesOfAdam) {
     EXPECT_EQ(resumed.resumed_step, 2);
     EXPECT_TRUE(whole.arrays == resumed.arrays) << "the skipped step was forgotten";
   }
+}
+
+// The manifest of a step that is written beside training is that of the same step, written while a job of so
+// many steps stands still.
+TEST(NonfiniteGradientTest, ASkippedStepIsInTheManifestThatIsWrittenBesideTraining) {
+  checkpoint::Info infos[2];
+  std::string contents[2];
+  for (const bool beside : {false, true}) {
+    const TemporaryFolder folder;
+    JobOptions options{.ranks = 2,
+                       .steps = beside ? 6 : 4,
+                       .warmup_steps = 0,
+                       .fp64 = true,
+                       .checkpoint_directory = folder.path(),
+                       .checkpoint_every_steps = 4};
+    options.decays = false;
+    RunJob(MakeJob(options), {.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
+             return std::make_unique<InfiniteLossGradientBackend>(1, rank == 0);
+           }});
+    const std::string step = folder.path() + "/step-4";
+    infos[beside] = checkpoint::SavedStep::Open(platform::SystemFiles(), step).value().manifest().info;
+    contents[beside] = Content(step + "/rank-00001.safetensors");
+  }
+  EXPECT_EQ(infos[true].skipped_steps, 1);
+  EXPECT_EQ(infos[true].skipped_steps, infos[false].skipped_steps);
+  EXPECT_EQ(infos[true].data, infos[false].data);
+  EXPECT_FALSE(contents[true].empty());
+  EXPECT_TRUE(contents[true] == contents[false]);
 }
 
 TEST(NonfiniteGradientTest, AJobThatChangedNoWeightFails) {

@@ -272,16 +272,17 @@ JobRun RunStages(absl::Span<const plan::JobPlan> stages, const RunOptions& optio
         {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);
     const std::unique_ptr<comm::Communicator> save = save_groups.MakeFactory()->Make(
         {.group = "save", .prefix = "save/", .rank = rank, .size = ranks}, nullptr);
-    trainer::Rank trainer(plan,
-                          {.rank = rank,
-                           .job = options.job,
-                           .executor = {.fill_with_nan = options.fill_with_nan,
-                                        .separate_instructions = options.scheduler != nullptr},
-                           .make_nodes = options.make_nodes},
-                          {communicators, *factory, *report, save.get()},
-                          rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(),
-                          requests[rank], page, *backend,
-                          [&](const v1::FromTrainer& message) { Record(message, options, mu, run); });
+    trainer::Rank trainer(
+        plan,
+        {.rank = rank,
+         .job = options.job,
+         .executor = {.fill_with_nan = options.fill_with_nan,
+                      .separate_instructions = options.scheduler != nullptr},
+         .clock = rank == 0 && options.clock != nullptr ? options.clock : &platform::SteadyClock(),
+         .make_nodes = options.make_nodes},
+        {communicators, *factory, *report, save.get()},
+        rank == 0 && options.files != nullptr ? *options.files : platform::SystemFiles(), requests[rank],
+        page, *backend, [&](const v1::FromTrainer& message) { Record(message, options, mu, run); });
     const trainer::RankOutcome outcome = trainer.Run();
     const std::lock_guard<std::mutex> lock(mu);
     run.stopped = outcome == trainer::RankOutcome::kStopped;

@@ -15,6 +15,7 @@
 #include "comm/communicator.h"
 #include "model/node.h"
 #include "plan/job_plan.h"
+#include "platform/clock.h"
 #include "platform/files.h"
 #include "schedules/simulate/timeline.h"
 #include "tandem/v1/report.pb.h"
@@ -86,7 +87,8 @@ struct RunOptions {
   bool keep_steps = true;  // JobRun::steps; those of many steps take more memory than a leak
   // Called on rank 0's reporter thread after each step.
   std::function<void(const v1::StepReport&)> on_report;
-  platform::Files* files = nullptr;  // of rank 0's checkpoints; null: the machine's
+  platform::Files* files = nullptr;        // of rank 0's checkpoints; null: the machine's
+  const platform::Clock* clock = nullptr;  // of rank 0's waits for saves; null: the machine's
   // Gets the requests of every rank before they start.
   std::function<void(std::vector<trainer::RequestBox>&)> with_requests;
 };

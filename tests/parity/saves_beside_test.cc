@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,12 +14,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/saved_step.h"
+#include "platform/clock.h"
 #include "tests/device/forwarding_device.h"
+#include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
@@ -195,6 +200,93 @@ TEST(SavesBesideTest, AStopComesAfterTheSaveInProgress) {
   EXPECT_EQ(job.request_error, "");
 }
 
+// Another job takes the directory while the file of a step is being written.
+TEST(SavesBesideTest, ASaveInProgressIsNotPublishedInADirectoryThatAnotherJobTook) {
+  const TemporaryFolder folder;
+  SlowDisk disk(3);
+  RunOptions run;
+  run.files = &disk;
+  run.on_report = [&](const v1::StepReport& report) {
+    if (report.step() == 4) {
+      const std::string thief = folder.path() + "/thief";
+      std::ofstream(thief) << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
+      std::filesystem::rename(thief, folder.path() + "/.owner");
+      disk.MayWrite();
+    }
+  };
+  JobOptions options = SavesEvery(3, 2, folder.path());
+  options.steps = 1'000'000;
+  EXPECT_THAT([&] { RunJob(MakeJob(options), run); }, testing::ThrowsMessage<checkpoint::DirectoryLost>(
+                                                          testing::HasSubstr("belongs to job thief now")));
+  EXPECT_TRUE(disk.was_in_time());
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-3"));
+  EXPECT_THAT(Content(folder.path() + "/.owner"), testing::HasSubstr("thief"));
+}
+
+// A clock that shows when it is looked at.
+class WatchedClock final : public platform::Clock {
+ public:
+  absl::Time Now() const override {
+    const absl::MutexLock lock(&mu_);
+    ++looks_;
+    return now_;
+  }
+  void Advance(absl::Duration duration) {
+    const absl::MutexLock lock(&mu_);
+    now_ += duration;
+  }
+  bool AwaitLooks(int looks) const {
+    const absl::MutexLock lock(&mu_);
+    const auto seen = [&] { return looks_ >= looks; };
+    return mu_.AwaitWithTimeout(absl::Condition(&seen), absl::Seconds(120));
+  }
+
+ private:
+  mutable absl::Mutex mu_;
+  mutable int looks_ = 0;
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+// A disk on which the file of a step takes that long by the clock.
+class LongWrite final : public platform::ForwardingFiles {
+ public:
+  LongWrite(int64_t step, WatchedClock& clock, absl::Duration duration)
+      : name_(absl::StrCat("/step-", step, ".tmp")), clock_(clock), duration_(duration) {}
+  absl::Status Write(const std::string& path, std::string_view content) override {
+    if (path.find(name_) != std::string::npos && path.find("rank-") != std::string::npos) {
+      // One wait before the first save, in which nothing was in progress, and the next has begun.
+      EXPECT_TRUE(clock_.AwaitLooks(3));
+      clock_.Advance(duration_);
+    }
+    return ForwardingFiles::Write(path, content);
+  }
+
+ private:
+  const std::string name_;
+  WatchedClock& clock_;
+  const absl::Duration duration_;
+};
+
+TEST(SavesBesideTest, AStepThatWaitsLongForASaveIsAnEventWithBothAndTheTime) {
+  for (const int seconds : {9, 11}) {
+    SCOPED_TRACE(seconds);
+    const TemporaryFolder folder;
+    WatchedClock clock;
+    LongWrite disk(2, clock, absl::Seconds(seconds));
+    RunOptions run;
+    run.files = &disk;
+    run.clock = &clock;
+    const JobRun job = RunJob(MakeJob(SavesEvery(2, 2, folder.path())), run);
+    EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 4, 6, 8}));
+    ASSERT_EQ(job.warnings.size(), seconds < 10 ? 0u : 1u);
+    if (!job.warnings.empty()) {
+      EXPECT_EQ(job.warnings[0].step(), 4);
+      EXPECT_EQ(job.warnings[0].message(),
+                "step 4 waited 11 s for the end of the save of step 2; save less often, or to a faster disk");
+    }
+  }
+}
+
 // Looks at the directory whenever a checkpoint gets its name, or one makes way.
 class CommitOrder final : public platform::ForwardingFiles {
  public:
@@ -262,13 +354,15 @@ class NarrowDevice final : public device::ForwardingDevice {
   }
 };
 
-class NarrowBackend final : public trainer::ForwardingBackend {
+// A CPU of that kind.
+template <typename Device>
+class OfDevice final : public trainer::ForwardingBackend {
  public:
-  NarrowBackend() : ForwardingBackend(trainer::MakeCpuBackend()), narrow_(inner().device()) {}
-  device::Device& device() override { return narrow_; }
+  OfDevice() : ForwardingBackend(trainer::MakeCpuBackend()), device_(inner().device()) {}
+  device::Device& device() override { return device_; }
 
  private:
-  NarrowDevice narrow_;
+  Device device_;
 };
 
 TEST(SavesBesideTest, WithoutRoomOnAnyMachineTrainingStandsStill) {
@@ -278,7 +372,7 @@ TEST(SavesBesideTest, WithoutRoomOnAnyMachineTrainingStandsStill) {
   ASSERT_GT(plan.stage.host_bytes - plan.stage.saved_at, 1 << 16);
   RunOptions run;
   run.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
-    return rank == 1 ? std::make_unique<NarrowBackend>() : trainer::MakeCpuBackend();
+    return rank == 1 ? std::make_unique<OfDevice<NarrowDevice>>() : trainer::MakeCpuBackend();
   };
   const JobRun job = RunJob(plan, run);
   EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 4, 6, 8}));
