@@ -71,7 +71,8 @@ class Device {
   // Throws OutOfMemory.
   virtual std::unique_ptr<Region> Reserve(int64_t bytes) = 0;
 
-  // Host memory that the device copies to and from, pinned where that matters; zero. Throws OutOfMemory.
+  // Host memory that the device copies to and from, pinned where that matters; what is there is unspecified.
+  // Throws OutOfMemory.
   virtual std::unique_ptr<Region> ReserveHost(int64_t bytes) = 0;
 
   // In the order of the current stream: at once on the CPU; on CUDA asynchronously to the host, which leaves

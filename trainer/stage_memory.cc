@@ -2,6 +2,7 @@
 #include "trainer/stage_memory.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "device/device.h"
@@ -40,6 +41,8 @@ StageMemory::StageMemory(const schedules::StagePrograms& stage, device::Device& 
     saved_.emplace(device, std::move(saved));
   }
   device.Fill(arena_.all().begin, 0, stage.persistent_bytes);
+  const device::Memory host = host_.all();  // what saves are written from is written before it is read
+  std::memset(host.begin, 0, static_cast<size_t>(host.bytes));
 }
 
 device::Memory StageMemory::At(const Buffer& buffer, int element) const {

@@ -7,7 +7,6 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include <cstring>
 #include <stdexcept>
 
 #include "device/cuda/check.h"
@@ -68,7 +67,6 @@ class PinnedRegion final : public Region {
                         " bytes of memory that can be pinned");
     }
     CheckCuda(error, "allocation of pinned memory");
-    std::memset(begin_, 0, static_cast<size_t>(bytes_));
   }
   ~PinnedRegion() override { cudaFreeHost(begin_); }
 

@@ -56,7 +56,6 @@ TEST(StaticArenaTest, WhatTheHostWritesIsCopiedByTheStreamAndBack) {
   const auto device = Cpu();
   const StaticArena arena(*device, device->Reserve(1024));
   const StaticArena host(*device, device->ReserveHost(64));
-  EXPECT_EQ(host.At(0, 64).as<double>()[7], 0) << "zero at the start";
   host.At(0, 8).as<double>()[0] = 5;
   const auto stream = device->MakeStream("copies", StreamPriority::kNormal, StreamError());
   stream->Enqueue([&] { device->CopyToDevice(arena.At(256, 8).begin, host.At(0, 8).begin, 8); });

@@ -382,6 +382,31 @@ TEST(SavesBesideTest, WithoutRoomOnAnyMachineTrainingStandsStill) {
   EXPECT_THAT(job.warnings[0].message(), testing::HasSubstr("no room for that"));
 }
 
+// What of the host it has holds ones.
+class DirtyDevice final : public device::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+  std::unique_ptr<device::Region> ReserveHost(int64_t bytes) override {
+    std::unique_ptr<device::Region> region = ForwardingDevice::ReserveHost(bytes);
+    std::memset(region->begin(), 0xFF, static_cast<size_t>(bytes));
+    return region;
+  }
+};
+
+TEST(SavesBesideTest, WhatMemoryOfTheHostHoldsAtTheStartDoesNotMatter) {
+  const TemporaryFolder folders[2];
+  RunOptions run;
+  run.make_backend = [](int) { return std::make_unique<OfDevice<DirtyDevice>>(); };
+  JobOptions options = SavesEvery(2, 2, folders[0].path());
+  const JobRun clean = RunJob(MakeJob(options));
+  options.checkpoint_directory = folders[1].path();
+  ExpectSameBits(clean, RunJob(MakeJob(options), run));
+  for (const char* const file : {"/step-4/rank-00000.safetensors", "/step-6/rank-00001.safetensors"}) {
+    EXPECT_FALSE(Content(folders[0].path() + file).empty());
+    EXPECT_TRUE(Content(folders[0].path() + file) == Content(folders[1].path() + file)) << file;
+  }
+}
+
 // It fails while a step is saved.
 class BrokenDisk final : public platform::ForwardingFiles {
  public:
