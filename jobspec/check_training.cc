@@ -4,6 +4,7 @@
 #include "jobspec/data_texts.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
+#include "jobspec/training_function.h"
 
 namespace tandem::jobspec {
 namespace {
@@ -29,34 +30,50 @@ int64_t DataRanks(const FieldChecker& check) {
   return parallelism.ranks() / product;
 }
 
-}  // namespace
-
-void CheckTraining(FieldChecker& check) {
-  const v1::Training& training = check.spec().training();
+// The steps of the warm-up, and those in which the rate falls.
+void CheckLengths(FieldChecker& check, const v1::Training& training) {
   const v1::LearningRateSchedule& schedule = training.schedule();
-  if (check.Usable({"training.sequence_length", "model.max_position_embeddings"}) &&
-      training.sequence_length() > check.spec().model().max_position_embeddings()) {
-    check.Refuse("training.sequence_length",
-                 absl::StrCat("at most model.", check.Named("model.max_position_embeddings")),
-                 "use shorter sequences");
+  if (!check.Usable({"training.steps", "training.schedule.warmup_steps"})) {
+    return;
   }
-  if (check.Usable({"training.steps", "training.schedule.warmup_steps"}) &&
-      schedule.warmup_steps() > training.steps()) {
-    check.Refuse("training.schedule.warmup_steps", absl::StrCat("0 to training.steps ", training.steps()),
+  const int64_t steps = training.steps();
+  if (schedule.warmup_steps() > steps) {
+    check.Refuse("training.schedule.warmup_steps", absl::StrCat("0 to training.steps ", steps),
                  "use fewer warm-up steps, or raise training.steps");
-  } else if (schedule.decay() == v1::DECAY_COSINE &&
-             check.Usable({"training.steps", "training.schedule.warmup_steps", "training.schedule.decay"})) {
-    // Its last step has min_learning_rate, so that another one must have the peak.
-    if (training.steps() == 1) {
-      check.Refuse("training.schedule.decay", "constant with training.steps 1",
-                   "the only step would have min_learning_rate: omit the key, or raise training.steps");
-    } else if (schedule.warmup_steps() == training.steps()) {
-      check.Refuse("training.schedule.warmup_steps",
-                   absl::StrCat("0 to ", training.steps() - 1, " with decay: cosine and training.steps ",
-                                training.steps()),
-                   "use fewer warm-up steps, or raise training.steps");
+    return;
+  }
+  if (!check.Usable({"training.schedule.decay"}) || !FallsUntilTheLastStep(schedule.decay())) {
+    return;
+  }
+  // The last step has min_learning_rate, so that another one must have the peak.
+  if (steps == 1) {
+    check.Refuse("training.schedule.decay", "constant with training.steps 1",
+                 "the only step would have min_learning_rate: omit the key, or raise training.steps");
+  } else if (schedule.warmup_steps() == steps) {
+    check.Refuse("training.schedule.warmup_steps",
+                 absl::StrCat("0 to ", steps - 1, " with ", check.Named("training.schedule.decay"),
+                              " and training.steps ", steps),
+                 "use fewer warm-up steps, or raise training.steps");
+  } else if (check.Usable({"training.schedule.decay_steps"}) &&
+             schedule.decay_steps() > steps - schedule.warmup_steps()) {
+    check.Refuse("training.schedule.decay_steps",
+                 absl::StrCat("1 to ", steps - schedule.warmup_steps(), " with training.steps ", steps,
+                              " and ", check.Named("training.schedule.warmup_steps")),
+                 "use fewer");
+  }
+}
+
+void CheckLearningRate(FieldChecker& check, const v1::Training& training) {
+  const v1::LearningRateSchedule& schedule = training.schedule();
+  if (check.IsOk({"training.schedule.decay"}) && schedule.decay() != v1::DECAY_WSD) {
+    for (const char* path : {"training.schedule.decay_steps", "training.schedule.decay_shape"}) {
+      if (check.Usable({path})) {
+        check.Forbid(path, absl::StrCat(check.Named("training.schedule.decay"),
+                                        " does not have it: omit the key, or use decay: wsd"));
+      }
     }
   }
+  CheckLengths(check, training);
   if (check.Usable({"training.schedule.min_learning_rate", "training.optimizer.learning_rate"})) {
     if (schedule.min_learning_rate() > training.optimizer().learning_rate()) {
       check.Refuse("training.schedule.min_learning_rate",
@@ -66,9 +83,22 @@ void CheckTraining(FieldChecker& check) {
                check.IsOk({"training.schedule.decay"})) {
       check.Refuse("training.schedule.min_learning_rate",
                    absl::StrCat("0 with decay: constant", check.Origin("training.schedule.decay")),
-                   "use decay: cosine, or omit the key");
+                   "use another decay, or omit the key");
     }
   }
+}
+
+}  // namespace
+
+void CheckTraining(FieldChecker& check) {
+  const v1::Training& training = check.spec().training();
+  if (check.Usable({"training.sequence_length", "model.max_position_embeddings"}) &&
+      training.sequence_length() > check.spec().model().max_position_embeddings()) {
+    check.Refuse("training.sequence_length",
+                 absl::StrCat("at most model.", check.Named("model.max_position_embeddings")),
+                 "use shorter sequences");
+  }
+  CheckLearningRate(check, training);
   if (check.Usable({"training.validate_every_steps", "data.validation_fraction"}) &&
       training.validate_every_steps() > 0 && !HoldsOut(check.spec().data())) {
     check.Refuse("training.validate_every_steps", "0 where no data is held out",

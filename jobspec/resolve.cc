@@ -140,10 +140,16 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(schedule, decay, v1::DECAY_CONSTANT);
   TANDEM_DEFAULT(schedule, min_learning_rate, 0);
   TANDEM_DEFAULT(training, clip_grad_norm, 1.0);
+  const int64_t steps = training.steps();
+  const int64_t tenth = steps / 10 + (steps % 10 > 0 ? 1 : 0);
+  if (schedule.decay() == v1::DECAY_WSD) {
+    if (schedule.warmup_steps() >= 0 && schedule.warmup_steps() < steps) {
+      TANDEM_DEFAULT(schedule, decay_steps, std::min(tenth, steps - schedule.warmup_steps()));
+    }
+    TANDEM_DEFAULT(schedule, decay_shape, v1::DECAY_SHAPE_LINEAR);
+  }
   if (training.has_steps()) {
-    const bool held_out = HoldsOut(data);
-    const int64_t tenth = training.steps() / 10 + (training.steps() % 10 > 0 ? 1 : 0);
-    TANDEM_DEFAULT(training, validate_every_steps, held_out ? std::max<int64_t>(1, tenth) : 0);
+    TANDEM_DEFAULT(training, validate_every_steps, HoldsOut(data) ? std::max<int64_t>(1, tenth) : 0);
   }
   TANDEM_DEFAULT(training, validation_batches, 16);
   TANDEM_DEFAULT(training, nonfinite_gradients, v1::NONFINITE_GRADIENTS_SKIP);

@@ -29,6 +29,10 @@ void KeepFieldsOf(const google::protobuf::Message& there, google::protobuf::Mess
 
 }  // namespace
 
+bool FallsUntilTheLastStep(v1::Decay decay) {
+  return decay == v1::DECAY_COSINE || decay == v1::DECAY_LINEAR || decay == v1::DECAY_WSD;
+}
+
 std::string TrainingFunctionText(const v1::Training& training, const v1::Precision& precision,
                                  const v1::Model& model) {
   v1::JobSpec spec;
@@ -80,13 +84,15 @@ std::vector<FieldDifference> TrainingDifferences(const v1::JobSpec& there, const
   v1::JobSpec known = here;
   KeepFieldsOf(there, known);
   std::vector<FieldDifference> out = DifferencesOf(there, known, "");
-  const auto is_constant = [](const v1::JobSpec& spec) {
-    return spec.training().schedule().decay() == v1::DECAY_CONSTANT;
-  };
-  if (is_constant(there) && is_constant(here)) {
-    std::erase_if(out,
-                  [](const FieldDifference& difference) { return difference.field == "training.steps"; });
-  }
+  const v1::Decay decay = here.training().schedule().decay();
+  const v1::Decay before = there.training().schedule().decay();
+  const bool steps_count = FallsUntilTheLastStep(decay) || FallsUntilTheLastStep(before);
+  const bool keys_count = decay == before;  // those of wsd: another decay has none
+  std::erase_if(out, [&](const FieldDifference& difference) {
+    const std::string& field = difference.field;
+    return (!steps_count && field == "training.steps") ||
+           (!keys_count && field.starts_with("training.schedule.decay_"));
+  });
   return out;
 }
 

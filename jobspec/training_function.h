@@ -25,7 +25,11 @@ std::string TrainingFunctionText(const v1::Training& training, const v1::Precisi
 absl::StatusOr<v1::JobSpec> ReadTrainingFunction(const std::string& text);
 
 // What differs in two of them. A field that `there` does not have counts for nothing: the build that wrote it
-// did not know it. Nor does the length where neither schedule depends on it.
+// did not know it. Nor does the length where neither schedule depends on it, nor a key that another decay
+// does not have.
 std::vector<FieldDifference> TrainingDifferences(const v1::JobSpec& there, const v1::JobSpec& here);
+
+// Whether the learning rate is at its minimum in the last step, and so depends on how many steps there are.
+bool FallsUntilTheLastStep(v1::Decay decay);
 
 }  // namespace tandem::jobspec

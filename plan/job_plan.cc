@@ -2,8 +2,6 @@
 #include "plan/job_plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
@@ -62,17 +60,6 @@ int AlignedElementBytes(const model::Precision& precision) {
   return bytes;
 }
 
-Decay DecayOf(v1::Decay decay) {
-  switch (decay) {
-    case v1::DECAY_CONSTANT:
-      return Decay::kConstant;
-    case v1::DECAY_COSINE:
-      return Decay::kCosine;
-    default:
-      throw std::logic_error(absl::StrCat("training.schedule.decay: no plan for ", v1::Decay_Name(decay)));
-  }
-}
-
 std::optional<int64_t> EndOfDocument(const v1::Data& data) {
   return data.has_end_of_document() ? std::optional(data.end_of_document()) : std::nullopt;
 }
@@ -126,16 +113,13 @@ bool StopsOnNonfinite(v1::NonfiniteGradients policy) {
 
 OptimizerConfig Optimizer(const v1::Training& spec) {
   return {
-      .learning_rate = spec.optimizer().learning_rate(),
+      .schedule = LearningRateScheduleOf(spec),
       .beta1 = spec.optimizer().beta1(),
       .beta2 = spec.optimizer().beta2(),
       .epsilon = spec.optimizer().epsilon(),
       .weight_decay = spec.optimizer().weight_decay(),
       .no_weight_decay = jobspec::NamesIn(spec.optimizer().no_weight_decay(), "none"),
       .clip_grad_norm = spec.clip_grad_norm(),
-      .warmup_steps = spec.schedule().warmup_steps(),
-      .decay = DecayOf(spec.schedule().decay()),
-      .min_learning_rate = spec.schedule().min_learning_rate(),
   };
 }
 
@@ -429,23 +413,6 @@ JobPlan MakeJobPlan(const v1::JobSpec& resolved) {
   std::sort(parameters.begin(), parameters.end());
   plan.parameters_digest = platform::Sha256Of(absl::StrJoin(parameters, ""));
   return plan;
-}
-
-double LearningRate(const OptimizerConfig& config, int64_t step, int64_t steps) {
-  if (step < config.warmup_steps) {
-    return config.learning_rate * static_cast<double>(step) / static_cast<double>(config.warmup_steps);
-  }
-  if (config.decay == Decay::kConstant || steps <= config.warmup_steps) {
-    return config.learning_rate;
-  }
-  const double progress =
-      static_cast<double>(step - config.warmup_steps) / static_cast<double>(steps - config.warmup_steps);
-  const double share = 0.5 * (1 + std::cos(std::numbers::pi * std::min(progress, 1.0)));
-  return config.min_learning_rate + (config.learning_rate - config.min_learning_rate) * share;
-}
-
-double LearningRate(const v1::Training& resolved, int64_t step) {
-  return LearningRate(Optimizer(resolved), step, resolved.steps());
 }
 
 }  // namespace tandem::plan

@@ -15,6 +15,7 @@
 #include "parallel/group_options.h"
 #include "parallel/job_groups.h"
 #include "parallel/topology.h"
+#include "plan/learning_rate.h"
 #include "schedules/build/program_builder.h"
 #include "schedules/program/outline.h"
 #include "schedules/program/program.h"
@@ -27,19 +28,14 @@ namespace tandem::plan {
 // becomes plain structs. `tandem plan`, the controller and the trainer call the same function, so what was
 // planned is what runs.
 
-enum class Decay : uint8_t { kConstant, kCosine };
-
 struct OptimizerConfig {
-  double learning_rate = 0;
+  LearningRateSchedule schedule;
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
   double weight_decay = 0;
   std::vector<std::string> no_weight_decay;  // patterns of the names of parameters that do not decay
   double clip_grad_norm = 0;                 // 0: none
-  int64_t warmup_steps = 0;
-  Decay decay = Decay::kConstant;
-  double min_learning_rate = 0;
 };
 
 struct DataConfig {
@@ -178,10 +174,5 @@ std::string ComputeName(const JobPlan& plan);
 
 // All types that the job uses: "bf16, head fp32; gradients between ranks bf16, head fp32".
 std::string PrecisionText(const JobPlan& plan);
-
-// Learning rate of a step (from 1), spec of LearningRateSchedule.
-double LearningRate(const OptimizerConfig& config, int64_t step, int64_t steps);
-// The same of a resolved spec.
-double LearningRate(const v1::Training& resolved, int64_t step);
 
 }  // namespace tandem::plan

@@ -92,6 +92,7 @@ void AppendStep(const JobPlan& plan, std::string& text) {
   AppendRow(text, "steps",
             absl::StrCat(GroupedText(plan.train.steps), ", ",
                          GroupedText(plan.train.steps * TokensPerStep(plan)), " tokens in all"));
+  AppendRow(text, "learning rate", LearningRateText(plan.train.optimizer.schedule, plan.train.steps));
   if (Validates(plan)) {
     const size_t texts = std::max<size_t>(1, plan.train.data.validation.size());
     AppendRow(text, "validation",

@@ -303,8 +303,9 @@ inline constexpr std::array kReasons = {
            "the job goes on from a checkpoint with another seed",
            "nothing if that is meant; otherwise give it the seed of before"},
     Reason{reason::kResumedWithOtherTraining, ReasonOf::kEvent, "",
-           "the job goes on from a checkpoint with another rate, schedule, length of a cosine, optimizer, "
-           "clipping or precision",
+           "the job goes on from a checkpoint with another rate, schedule, optimizer, clipping, precision, "
+           "or number "
+           "of steps that the rate depends on",
            "nothing if that is meant; otherwise give it the values of before"},
     Reason{reason::kWorkerConnected, ReasonOf::kEvent, "", "a worker is connected", "nothing"},
     Reason{reason::kWorkerDisconnected, ReasonOf::kEvent, "", "a worker is away",

@@ -276,7 +276,8 @@ class Rank::Impl {
                        .after_wait = run.kind == RunKind::kTrainSave && saves_->wait_seconds() > 1e-3};
     if (run.applied > 0) {
       request.update = updates_.UpdateOf(run.applied);
-      request.learning_rate = plan::LearningRate(plan_.train.optimizer, run.applied, plan_.train.steps);
+      request.learning_rate =
+          plan::LearningRate(plan_.train.optimizer.schedule, run.applied, plan_.train.steps);
     }
     if (run.computed > 0) {
       request.requests = requests_.Take();

@@ -10,7 +10,7 @@
 #include "checkpoint/manifest.h"
 #include "jobspec/model_function.h"
 #include "jobspec/training_function.h"
-#include "plan/job_plan.h"
+#include "plan/learning_rate.h"
 #include "trainer/data_position.h"
 #include "trainer/failure.h"
 
@@ -120,9 +120,12 @@ std::string OtherTraining(const std::string& training, const checkpoint::Info& t
   }
   std::string out =
       absl::StrCat("the job trains otherwise than up to step ", there.step, ": ", absl::StrJoin(texts, "; "));
-  const double before = plan::LearningRate(theirs->training(), std::max<int64_t>(1, there.step));
-  const double expected = plan::LearningRate(theirs->training(), there.step + 1);
-  const double now = plan::LearningRate(ours->training(), there.step + 1);
+  const auto rate = [](const v1::Training& training, int64_t step) {
+    return plan::LearningRate(plan::LearningRateScheduleOf(training), step, training.steps());
+  };
+  const double before = rate(theirs->training(), std::max<int64_t>(1, there.step));
+  const double expected = rate(theirs->training(), there.step + 1);
+  const double now = rate(ours->training(), there.step + 1);
   if (now != expected) {
     absl::StrAppend(&out, "; the learning rate of step ", there.step + 1, " is ", now, ", and that of step ",
                     there.step, " was ", before);

@@ -237,9 +237,9 @@ TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
 
 TEST(CudaParityTest, StepsWithoutAFiniteGradientLeaveTheWeightsAlone) {
   plan::JobPlan plan = MakeGpuJob({.steps = 2});
-  plan.train.optimizer.warmup_steps = 0;
-  plan.train.optimizer.decay = plan::Decay::kConstant;
-  plan.train.optimizer.learning_rate = 1e30;
+  plan.train.optimizer.schedule.warmup_steps = 0;
+  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.peak = 1e30;
   const JobRun two = RunJob(plan, cuda::OnGpus());
   plan.train.steps = 5;
   const JobRun five = RunJob(plan, cuda::OnGpus());

@@ -46,6 +46,18 @@ TEST(ResolveTest, FillsEveryDefault) {
       << resolved.DebugString();
 }
 
+TEST(ResolveTest, TheRateOfWsdFallsInATenthOfTheStepsOrInThoseBehindTheWarmUp) {
+  const auto schedule = [](const std::string& keys) {
+    return Resolved(absl::StrCat("training: {steps: 95, schedule: {", keys, "}}")).training().schedule();
+  };
+  EXPECT_EQ(schedule("decay: wsd").decay_steps(), 10);
+  EXPECT_EQ(schedule("decay: wsd").decay_shape(), v1::DECAY_SHAPE_LINEAR);
+  EXPECT_EQ(schedule("decay: wsd, warmup_steps: 90").decay_steps(), 5);
+  EXPECT_EQ(schedule("decay: wsd, decay_steps: 30, decay_shape: sqrt").decay_steps(), 30);
+  EXPECT_FALSE(schedule("decay: linear").has_decay_steps());
+  EXPECT_FALSE(schedule("decay: linear").has_decay_shape());
+}
+
 TEST(ResolveTest, AutoOfThePrefetchIsLeftToBeChosenWhereTheDeviceIsKnown) {
   const std::string given = "resources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}";
   EXPECT_EQ(Resolved(given).parallelism().fsdp().prefetch(), -1);

@@ -47,13 +47,13 @@ class AutogradModel::Impl {
     }
     const auto& o = plan.train.optimizer;
     const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
-      auto options = std::make_unique<torch::optim::AdamWOptions>(o.learning_rate);
+      auto options = std::make_unique<torch::optim::AdamWOptions>(o.schedule.peak);
       options->betas({o.beta1, o.beta2}).eps(o.epsilon).weight_decay(weight_decay);
       return torch::optim::OptimizerParamGroup(parameters, std::move(options));
     };
     optimizer_ = std::make_unique<torch::optim::AdamW>(
         std::vector<torch::optim::OptimizerParamGroup>{group(decaying, o.weight_decay), group(constant, 0)},
-        torch::optim::AdamWOptions(o.learning_rate));
+        torch::optim::AdamWOptions(o.schedule.peak));
   }
 
   Step TrainStep(const std::vector<std::vector<int64_t>>& microbatches, double learning_rate) {

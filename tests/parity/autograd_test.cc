@@ -88,14 +88,14 @@ void ExpectNear(const Tensors& ours, const Tensors& theirs, const char* what) {
 // The same job, cut off after `steps` steps: its learning rates stay those of the whole job.
 JobRun RunFirst(plan::JobPlan plan, int64_t steps) {
   plan.train.steps = steps;
-  plan.train.optimizer.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
   return RunJob(plan);
 }
 
 void CompareWithAutograd(JobOptions options) {
   options.fp64 = true;
   plan::JobPlan plan = MakeJob(options);
-  plan.train.optimizer.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
   const int rounds = plan.train.microbatches_per_rank * plan.topology.world;
   const auto by_name = [&](const JobRun& run, const std::string& suffix) {
     return ByName(plan, run, suffix, options.experts);
@@ -123,7 +123,8 @@ void CompareWithAutograd(JobOptions options) {
       tokens[i].resize(plan.batch.sequences * plan.batch.columns());
       loader.Fill(step.step(), i, rounds, plan.batch.sequences, tokens[i].data());
     }
-    const double learning_rate = plan::LearningRate(plan.train.optimizer, step.step(), plan.train.steps);
+    const double learning_rate =
+        plan::LearningRate(plan.train.optimizer.schedule, step.step(), plan.train.steps);
     const AutogradModel::Step expected = reference.TrainStep(tokens, learning_rate);
     const Tensors expected_weights = reference.weights();
 

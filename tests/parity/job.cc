@@ -152,7 +152,11 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   training.mutable_schedule()->set_warmup_steps(options.warmup_steps);
   // Without a step behind the warm-up nothing decays: both have the same rates, and one of them is refused.
   const bool decays = options.decays && options.steps > options.warmup_steps && options.steps > 1;
-  training.mutable_schedule()->set_decay(decays ? v1::DECAY_COSINE : v1::DECAY_CONSTANT);
+  v1::Decay decay = v1::DECAY_CONSTANT;
+  if (decays && !v1::Decay_Parse("DECAY_" + absl::AsciiStrToUpper(options.decay), &decay)) {
+    throw std::logic_error("no decay " + options.decay);
+  }
+  training.mutable_schedule()->set_decay(decay);
   training.set_clip_grad_norm(options.clip);
   training.set_frozen(options.frozen);
   spec.mutable_debug()->set_canaries(options.canaries);

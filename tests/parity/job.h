@@ -32,7 +32,8 @@ struct JobOptions {
   int64_t warmup_steps = 2;
   double learning_rate = 3e-3;
   double clip = 1.0;
-  bool decays = true;  // the learning rate, by cosine
+  bool decays = true;            // the learning rate
+  std::string decay = "cosine";  // if it does
   bool tied = false;
   std::string frozen = "none";         // units, joined by commas
   std::string recompute = "off";       // as in the spec

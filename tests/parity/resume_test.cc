@@ -53,6 +53,25 @@ TEST(ResumeTest, FromAnEarlierCheckpointRepeatsTheSteps) {
   EXPECT_EQ(NumLines(folder.path() + "/metrics.jsonl"), 8);
 }
 
+TEST(ResumeTest, EveryDecayGoesOnWithTheRatesThatItHad) {
+  for (const char* decay : {"linear", "wsd", "inverse_sqrt"}) {
+    SCOPED_TRACE(decay);
+    const TemporaryFolder folder;
+    JobOptions options = OnRanks(1, folder.path());
+    options.decay = decay;
+    options.steps = 6;  // of which wsd has one in which the rate falls
+    options.checkpoint_every_steps = 3;
+    const JobRun whole = RunJob(MakeJob(options));
+    EXPECT_LT(whole.steps.back().learning_rate(), options.learning_rate);
+    options.resume = folder.path() + "/step-3";
+    const JobRun again = RunJob(MakeJob(options));
+    EXPECT_EQ(again.resumed_step, 3);
+    EXPECT_TRUE(again.warnings.empty());
+    ExpectSameBits(Tail(whole, 4), again);
+    EXPECT_EQ(again.steps.back().learning_rate(), whole.steps.back().learning_rate());
+  }
+}
+
 TEST(ResumeTest, EveryStepCanBeGoneOnFromOnAnyNumberOfRanks) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());

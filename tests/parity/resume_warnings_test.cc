@@ -202,15 +202,40 @@ TEST(ResumeWarningTest, OtherTrainingIsReportedWithTheRates) {
                             "0.0732[0-9]*, and that of step 2 was 0"));
 }
 
-TEST(ResumeWarningTest, ALongerJobOfAConstantRateTrainsAsBefore) {
+TEST(ResumeWarningTest, AnotherDecayIsReportedWithoutTheKeysThatItDoesNotHave) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(1, folder.path());
-  options.decays = false;
-  options.steps = 2;
+  options.learning_rate = 0.5;
+  options.warmup_steps = 1;
+  options.decay = "wsd";
+  options.steps = 3;
   RunJob(MakeJob(options));
   options.resume = "newest";
-  options.steps = 3;
-  EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
+  options.decay = "inverse_sqrt";
+  options.steps = 4;
+  const JobRun other = RunJob(MakeJob(options));
+  ASSERT_EQ(other.warnings.size(), 1u);
+  EXPECT_EQ(
+      other.warnings[0].message(),
+      "the job trains otherwise than up to step 3: training.steps is 4, and was 3; "
+      "training.schedule.decay is inverse_sqrt, and was wsd; the learning rate of step 4 is 0.25, and that "
+      "of step 3 was 0");
+}
+
+TEST(ResumeWarningTest, ALongerJobOfARateWithoutAnEndTrainsAsBefore) {
+  for (const char* decay : {"", "inverse_sqrt"}) {
+    SCOPED_TRACE(decay);
+    const TemporaryFolder folder;
+    JobOptions options = OnRanks(1, folder.path());
+    options.decays = decay[0] != 0;
+    options.decay = decay;
+    options.warmup_steps = 1;
+    options.steps = 2;
+    RunJob(MakeJob(options));
+    options.resume = "newest";
+    options.steps = 3;
+    EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
+  }
 }
 
 }  // namespace

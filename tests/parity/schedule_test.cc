@@ -86,11 +86,11 @@ TEST(ReportTest, ParameterNormsCanBeOff) {
 
 TEST(NonfiniteTest, StepsWithoutAFiniteGradientLeaveTheWeightsAloneAndTrainingGoesOn) {
   plan::JobPlan plan = MakeJob({.ranks = 2, .steps = 2});
-  plan.train.optimizer.warmup_steps = 0;
-  plan.train.optimizer.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.warmup_steps = 0;
+  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
   // After one such step no gradient is finite any more. The loss still looks like one: RMSNorm turns the
   // overflowing activations into zeros.
-  plan.train.optimizer.learning_rate = 1e30;
+  plan.train.optimizer.schedule.peak = 1e30;
   const JobRun two = RunJob(plan);
   plan.train.steps = 5;
   const JobRun five = RunJob(plan);

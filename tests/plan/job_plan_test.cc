@@ -27,9 +27,9 @@ TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   EXPECT_EQ(plan.train.seed, 7u);
   EXPECT_EQ(plan.topology.world, 2);
   EXPECT_EQ(plan.train.microbatches_per_rank, 3);
-  EXPECT_EQ(plan.train.optimizer.learning_rate, 1e-3);
-  EXPECT_EQ(plan.train.optimizer.warmup_steps, 20);
-  EXPECT_EQ(plan.train.optimizer.decay, Decay::kCosine);
+  EXPECT_EQ(plan.train.optimizer.schedule.peak, 1e-3);
+  EXPECT_EQ(plan.train.optimizer.schedule.warmup_steps, 20);
+  EXPECT_EQ(plan.train.optimizer.schedule.decay, Decay::kCosine);
   EXPECT_EQ(plan.train.data.train.at(0).path, "/data");
   EXPECT_EQ(plan.batch.sequences, 2);
   EXPECT_EQ(plan.batch.sequence_length, 64);
