@@ -46,17 +46,10 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model) {
 
 namespace {
 
-// Of deepseek_v2: the largest scores of all experts are chosen, and stay as they are.
-void CheckGreedyExperts(FieldChecker& check, const v1::Model& model) {
+// Of deepseek_v2: softmax scores, which stay as they are.
+void CheckSoftmaxExperts(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
   constexpr char kType[] = " with model_type deepseek_v2";
-  for (const auto& [path, value] :
-       {std::pair("model.moe.n_group", moe.n_group()), std::pair("model.moe.topk_group", moe.topk_group())}) {
-    if (check.Usable({path}) && value != 1) {
-      check.Refuse(path, absl::StrCat("1", kType),
-                   "not built yet: groups that are compared by their best expert; omit the key");
-    }
-  }
   // transformers makes no such model.
   if (check.Usable({"model.hidden_size", "model.num_attention_heads"}) &&
       model.hidden_size() % model.num_attention_heads() != 0) {
@@ -78,6 +71,36 @@ void CheckGreedyExperts(FieldChecker& check, const v1::Model& model) {
   }
 }
 
+// A token's experts are of topk_group of n_group equal groups, compared by so many of their best experts.
+void CheckGroups(FieldChecker& check, const v1::MixtureOfExperts& moe, int64_t best) {
+  if (!check.Usable({"model.moe.n_group", "model.moe.num_experts"})) {
+    return;
+  }
+  if (moe.num_experts() % moe.n_group() != 0) {
+    check.Refuse("model.moe.n_group", absl::StrCat("a divisor of ", check.Named("model.moe.num_experts")),
+                 "groups are of one size: use another number");
+    return;
+  }
+  if (!check.Usable({"model.moe.topk_group"}) || moe.topk_group() == moe.n_group()) {
+    return;
+  }
+  const int64_t size = moe.num_experts() / moe.n_group();
+  if (moe.topk_group() > moe.n_group()) {
+    check.Refuse("model.moe.topk_group", absl::StrCat("1 to ", check.Named("model.moe.n_group")),
+                 "use a smaller number");
+  } else if (size < best) {
+    check.Refuse("model.moe.n_group", absl::StrCat("at most half of ", check.Named("model.moe.num_experts")),
+                 "groups are compared by their two best experts: use fewer");
+  } else if (check.Usable({"model.moe.num_experts_per_tok"}) &&
+             moe.num_experts_per_tok() > moe.topk_group() * size) {
+    check.Refuse(
+        "model.moe.topk_group",
+        absl::StrCat((moe.num_experts_per_tok() + size - 1) / size, " to ", check.Named("model.moe.n_group"),
+                     " with ", check.Named("model.moe.num_experts_per_tok"), " and groups of ", size),
+        "a token's experts are of these groups: use a larger number");
+  }
+}
+
 }  // namespace
 
 void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model) {
@@ -92,29 +115,11 @@ void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model) {
     check.Refuse("model.moe.decoder_sparse_step", absl::StrCat("1 with model_type ", model.model_type()),
                  "omit the key, or use first_k_dense_replace");
   }
-  if (model.model_type() == "deepseek_v2") {
-    CheckGreedyExperts(check, model);
-    return;
+  const bool is_softmax = model.model_type() == "deepseek_v2";
+  if (is_softmax) {
+    CheckSoftmaxExperts(check, model);
   }
-  const bool grouped = check.Usable({"model.moe.n_group", "model.moe.topk_group"});
-  if (check.Usable({"model.moe.n_group", "model.moe.num_experts"}) &&
-      moe.num_experts() % moe.n_group() != 0) {
-    check.Refuse("model.moe.n_group", absl::StrCat("a divisor of ", check.Named("model.moe.num_experts")),
-                 "groups are of one size: use another number");
-  } else if (grouped && moe.topk_group() > moe.n_group()) {
-    check.Refuse("model.moe.topk_group", absl::StrCat("1 to ", check.Named("model.moe.n_group")),
-                 "use a smaller number");
-  } else if (grouped && moe.topk_group() < moe.n_group() && check.Usable({"model.moe.num_experts_per_tok"}) &&
-             moe.num_experts_per_tok() != 2 * moe.topk_group()) {
-    check.Refuse("model.moe.topk_group",
-                 absl::StrCat("half of ", check.Named("model.moe.num_experts_per_tok"), ", or ",
-                              check.Named("model.moe.n_group")),
-                 "groups are compared by their two best experts: use another number");
-  } else if (grouped && moe.topk_group() < moe.n_group() && check.Usable({"model.moe.num_experts"}) &&
-             moe.num_experts() / moe.n_group() < 2) {
-    check.Refuse("model.moe.n_group", absl::StrCat("at most half of ", check.Named("model.moe.num_experts")),
-                 "groups are compared by their two best experts: use fewer");
-  }
+  CheckGroups(check, moe, is_softmax ? 1 : 2);
 }
 
 void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model) {
@@ -130,8 +135,7 @@ void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model) {
     if (check.IsWritten(path)) {
       check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
                                       " has no use for it: omit the key, or use model_type: ",
-                                      std::string_view(path).starts_with("model.moe.router_bias") ||
-                                              std::string_view(path).ends_with("_group")
+                                      std::string_view(path).starts_with("model.moe.router_bias")
                                           ? "deepseek_v3"
                                           : ModelTypesThat(&ModelType::has_latent_attention, " or ")));
     }

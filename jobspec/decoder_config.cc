@@ -53,6 +53,7 @@ model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, const ModelType& t
   if (type.has_latent_attention) {
     moe.router.groups = spec.n_group();
     moe.router.groups_per_token = spec.topk_group();
+    moe.router.best_of_group = score == v1::ROUTER_SCORE_SIGMOID ? 2 : 1;
     moe.router.scale = spec.routed_scaling_factor();
     moe.router_bias_update_rate = spec.router_bias_update_rate();
     moe.first_k_dense_replace = spec.first_k_dense_replace();
@@ -95,6 +96,8 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
     throw std::logic_error(absl::StrCat("model.model_type: no plan for ", resolved.model_type()));
   }
   const int64_t layers = resolved.num_hidden_layers();
+  const v1::AttentionBias bias =
+      resolved.has_attention_bias() ? resolved.attention_bias() : type->attention_bias;
   return {
       .names = resolved.model_type() == "mixtral" ? model::ParameterNames::kMixtral
                                                   : model::ParameterNames::kUsual,
@@ -108,8 +111,8 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .rms_norm_eps = resolved.rms_norm_eps(),
       .rope_theta = resolved.rope_theta(),
       .rope_scaling = resolved.has_rope_scaling() ? Scaling(resolved.rope_scaling()) : ops::RopeScaling(),
-      .qkv_bias = (resolved.has_attention_bias() ? resolved.attention_bias() : type->attention_bias) ==
-                  v1::ATTENTION_BIAS_QKV,
+      .qkv_bias = bias != v1::ATTENTION_BIAS_NONE,
+      .output_bias = bias == v1::ATTENTION_BIAS_ALL,
       .qk_norm = QkNormOf(resolved, *type),
       .norms_after = (resolved.has_norms() ? resolved.norms() : type->norms) == v1::NORM_PLACE_AFTER,
       .sliding_window = resolved.sliding_window(),

@@ -218,7 +218,7 @@ const std::vector<BuiltRule>& BuiltRules() {
        "use one of these"},
       {"training.schedule.decay_shape", {"linear", "sqrt"}, "use one of these"},
       {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
-      {"model.attention_bias", {"none", "qkv"}, "not built yet: biases of other projections; omit the key"},
+      {"model.attention_bias", {"none", "qkv", "all"}, "use one of these"},
       {"model.qk_norm", {"none", "head", "whole"}, "use one of these"},
       {"model.norms", {"before", "after"}, "use one of these"},
       {"model.rope_scaling.type", {"linear", "llama3", "yarn"}, "use one of these"},

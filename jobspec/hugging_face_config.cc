@@ -32,6 +32,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMaxConfigBytes = 1 << 20;
 constexpr char kHuggingFace[] = "model.hugging_face";
+constexpr char kGroupLimited[] = "group_limited_greedy";  // a topk_method
 
 // Fields that change the numbers, and the only values with which we compute the same ones; null is one of
 // them, but of is_never_null, which transformers takes for another.
@@ -182,6 +183,9 @@ class HuggingFaceReader {
       ReadField({"head_dim", true}, model_);
     }
     ReadFields(kOthers, model_);
+    if (!model_.has_attention_bias() && IsBias(Of("attention_bias"))) {
+      model_.set_attention_bias(v1::ATTENTION_BIAS_ALL);
+    }
     if (family_->experts != nullptr) {
       ReadExperts(*model_.mutable_moe());
     }
@@ -254,7 +258,8 @@ class HuggingFaceReader {
     if (family_->has_latent_attention) {
       ReadFields(kDeepseekExperts, moe);
       // Greedy choice knows no groups, whatever their number is.
-      if (FindModelType(family_->model_type)->score == v1::ROUTER_SCORE_SIGMOID) {
+      if (FindModelType(family_->model_type)->score == v1::ROUTER_SCORE_SIGMOID ||
+          Of("topk_method") == kGroupLimited) {
         ReadFields(kGroupedExperts, moe);
       }
     } else {
@@ -347,11 +352,15 @@ class HuggingFaceReader {
     const Json must_be = family_ == nullptr ? Json::object() : Json::parse(family_->must_be);
     for (const auto& [key, value] : must_be.items()) {
       const Json here = Of(key.c_str());
-      // One group is no choice among groups. A null would be a method that transformers does not know.
-      const bool one_group = key == "topk_method" && here == "group_limited_greedy" && Of("n_group") == 1;
-      const bool no_method = key == "topk_method" && value == "greedy" && json_.contains(key);
-      if ((!here.is_null() || no_method) && here != value && !(value == "greedy" && one_group)) {
-        RefuseOther(key, here, value.dump());
+      const bool greedy = key == "topk_method" && value == "greedy";
+      if (greedy && here == kGroupLimited) {
+        continue;  // its groups are read
+      }
+      // A null would be a method that transformers does not know.
+      const bool no_method = greedy && json_.contains(key);
+      if ((!here.is_null() || no_method) && here != value) {
+        RefuseOther(key, here,
+                    greedy ? absl::StrCat(value.dump(), ", \"", kGroupLimited, "\"") : value.dump());
       }
     }
     for (const char* const key : {"scoring_func", "topk_method"}) {
@@ -366,11 +375,16 @@ class HuggingFaceReader {
         continue;
       }
       if (supported.key == std::string_view("attention_bias") && family_ != nullptr &&
-          family_->model_type == std::string_view("qwen2")) {
-        continue;  // not a key of this family, whose biases are always there
+          (family_->model_type == std::string_view("qwen2") || IsBias(*found))) {
+        continue;  // not a key of that family, whose biases are always there; or read
       }
       RefuseOther(supported.key, *found, supported.value);
     }
+  }
+
+  // Whether it says that all projections of an attention have biases, in a family whose may.
+  bool IsBias(const Json& attention_bias) const {
+    return FindModelType(family_->model_type)->may_have_bias && attention_bias == true;
   }
 
   void RefuseOther(const std::string& key, const Json& value, const std::string& allowed) {

@@ -52,7 +52,9 @@ void AddExperts(const v1::Model& model, ConfigJson& config) {
   config["routed_scaling_factor"] = moe.routed_scaling_factor();
   const bool greedy = moe.score() == v1::ROUTER_SCORE_SOFTMAX;
   config["scoring_func"] = greedy ? "softmax" : "sigmoid";
-  config["topk_method"] = greedy ? "greedy" : "noaux_tc";
+  config["topk_method"] = !greedy                            ? "noaux_tc"
+                          : moe.topk_group() < moe.n_group() ? "group_limited_greedy"
+                                                             : "greedy";
   config["moe_layer_freq"] = 1;
   if (!greedy) {
     config["num_nextn_predict_layers"] = 0;  // else absent, and one in transformers
@@ -190,7 +192,7 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
   config["rope_scaling"] =
       resolved.has_rope_scaling() ? RopeScalingJson(resolved.rope_scaling()) : ConfigJson();
   if (family->model_type != std::string_view("qwen2")) {  // its biases are always there
-    config["attention_bias"] = false;
+    config["attention_bias"] = resolved.attention_bias() == v1::ATTENTION_BIAS_ALL;
   }
   config["attention_dropout"] = 0.0;
   TANDEM_RETURN_IF_ERROR(AddWindow(resolved, family->window, config));

@@ -13,13 +13,17 @@ namespace tandem::jobspec {
 namespace {
 
 constexpr ModelType kModelTypes[] = {
-    {.name = "llama"},
+    {.name = "llama", .may_have_bias = true},
     {.name = "mistral", .may_have_window = true},
     {.name = "mixtral", .may_have_window = true, .has_experts = true},
     {.name = "qwen2", .attention_bias = v1::ATTENTION_BIAS_QKV, .may_have_window = true},
-    {.name = "qwen3", .qk_norm = v1::QK_NORM_HEAD, .may_have_window = true},
-    {.name = "qwen3_moe", .qk_norm = v1::QK_NORM_HEAD, .may_have_window = true, .has_experts = true},
-    {.name = "olmo2", .qk_norm = v1::QK_NORM_WHOLE, .norms = v1::NORM_PLACE_AFTER},
+    {.name = "qwen3", .may_have_bias = true, .qk_norm = v1::QK_NORM_HEAD, .may_have_window = true},
+    {.name = "qwen3_moe",
+     .may_have_bias = true,
+     .qk_norm = v1::QK_NORM_HEAD,
+     .may_have_window = true,
+     .has_experts = true},
+    {.name = "olmo2", .may_have_bias = true, .qk_norm = v1::QK_NORM_WHOLE, .norms = v1::NORM_PLACE_AFTER},
     {.name = "deepseek_v2", .has_experts = true, .has_latent_attention = true},
     {.name = "deepseek_v3",
      .has_experts = true,

@@ -13,10 +13,11 @@
 namespace tandem::jobspec {
 
 // What follows from model.model_type. A job that writes one of these fields must write this value: no model
-// of the type has another.
+// of the type has another, but for biases where may_have_bias.
 struct ModelType {
   const char* name;
   v1::AttentionBias attention_bias = v1::ATTENTION_BIAS_NONE;
+  bool may_have_bias = false;  // of all projections
   v1::QkNorm qk_norm = v1::QK_NORM_NONE;
   v1::NormPlace norms = v1::NORM_PLACE_BEFORE;
   bool may_have_window = false;

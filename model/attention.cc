@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,9 @@ std::vector<ParameterSpec> AttentionParameters(const DecoderShapes& s) {
     parameters.push_back(BiasOf("query_bias", s.query));
     parameters.push_back(BiasOf("key_bias", s.key));
     parameters.push_back(BiasOf("value_bias", s.key));
+  }
+  if (s.output_bias) {
+    parameters.push_back(BiasOf("output_bias", s.hidden));
   }
   return parameters;
 }
@@ -67,7 +71,7 @@ double ScoreFlops(const DecoderShapes& s, bool windowed) {
 
 // hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
 // log-sum-exps; the backward recomputes the norm. Where queries and keys are normalised before they are
-// rotated, q, k and v are kept as they were before, and rotated again. Wqkv may have a bias.
+// rotated, q, k and v are kept as they were before, and rotated again. Wqkv and Wo may have biases.
 //
 // If norms come after: hidden = x + norm(Wo · attention(rope(Wqkv · x))); the backward multiplies by Wo
 // again.
@@ -85,7 +89,7 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
                                       : s.norms_whole ? 8
                                                       : 2) *
                                          s.qkv +
-                                     (s.qkv_bias ? 2 * s.qkv : 0));
+                                     (s.qkv_bias ? 2 * s.qkv : 0) + (s.output_bias ? 2 * s.hidden : 0));
   const int64_t forward_work = ops::AttentionWorkBytes(s.device, shape, s.compute_bytes);
   const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, shape, s.compute_bytes);
   std::vector<TensorSpec> forward_scratch = {
@@ -110,9 +114,10 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
       scratch->push_back({"starts", {s.sequences, s.length}, ElementType::kInt64});
     }
   }
-  if (s.qkv_bias) {
+  if (s.qkv_bias || s.output_bias) {  // one after the other
+    const int64_t columns = std::max(s.qkv_bias ? s.qkv : 0, s.output_bias ? s.hidden : 0);
     weight_scratch.push_back({"bias_work",
-                              {ops::QkvBiasBackwardWorkBytes(s.device, s.tokens, s.qkv, s.compute_bytes)},
+                              {ops::QkvBiasBackwardWorkBytes(s.device, s.tokens, columns, s.compute_bytes)},
                               ElementType::kByte});
   }
   std::vector<std::string> computed;
@@ -173,11 +178,12 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) { return Declare(s, /*w
 NodeDeclaration DeclareWindowAttention(const DecoderShapes& s) { return Declare(s, /*windowed=*/true); }
 
 constexpr ParameterName kAttentionNames[] = {
-    {"norm", "input_layernorm.weight"},      {"query", "self_attn.q_proj.weight"},
-    {"key", "self_attn.k_proj.weight"},      {"value", "self_attn.v_proj.weight"},
-    {"output", "self_attn.o_proj.weight"},   {"query_norm", "self_attn.q_norm.weight"},
-    {"key_norm", "self_attn.k_norm.weight"}, {"query_bias", "self_attn.q_proj.bias"},
-    {"key_bias", "self_attn.k_proj.bias"},   {"value_bias", "self_attn.v_proj.bias"},
+    {"norm", "input_layernorm.weight"},       {"query", "self_attn.q_proj.weight"},
+    {"key", "self_attn.k_proj.weight"},       {"value", "self_attn.v_proj.weight"},
+    {"output", "self_attn.o_proj.weight"},    {"query_norm", "self_attn.q_norm.weight"},
+    {"key_norm", "self_attn.k_norm.weight"},  {"query_bias", "self_attn.q_proj.bias"},
+    {"key_bias", "self_attn.k_proj.bias"},    {"value_bias", "self_attn.v_proj.bias"},
+    {"output_bias", "self_attn.o_proj.bias"},
 };
 
 constexpr ParameterName kNormAfterNames[] = {
@@ -185,6 +191,8 @@ constexpr ParameterName kNormAfterNames[] = {
     {"query", "self_attn.q_proj.weight"},        {"key", "self_attn.k_proj.weight"},
     {"value", "self_attn.v_proj.weight"},        {"output", "self_attn.o_proj.weight"},
     {"query_norm", "self_attn.q_norm.weight"},   {"key_norm", "self_attn.k_norm.weight"},
+    {"query_bias", "self_attn.q_proj.bias"},     {"key_bias", "self_attn.k_proj.bias"},
+    {"value_bias", "self_attn.v_proj.bias"},     {"output_bias", "self_attn.o_proj.bias"},
 };
 
 }  // namespace

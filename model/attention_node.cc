@@ -32,6 +32,7 @@ class AttentionNode final : public SplitNode {
     const ops::Array lse = in.Value("lse");
     const ops::Array norm = in.Parameter("norm");
     const ops::Array weight_output = in.Parameter("output");
+    const ops::Array output_bias = s_.output_bias ? in.Parameter("output_bias") : ops::Array();
     const ops::Array normed = in.Scratch("normed");
     const ops::Array projected = s_.norms_after ? in.Scratch("projected") : ops::Array();
     const ops::Workspace work = in.Work("work");
@@ -61,9 +62,11 @@ class AttentionNode final : public SplitNode {
     }
     if (s_.norms_after) {
       calls.Add(ops_.Linear(context, weight_output, /*residual=*/{}, projected, products));
+      AddBias(output_bias, projected, calls);
       AddNormed(projected, x, norm, normed, hidden, calls);
     } else {
       calls.Add(ops_.Linear(context, weight_output, /*residual=*/x, hidden, products));
+      AddBias(output_bias, hidden, calls);
     }
     return calls;
   }
@@ -74,6 +77,7 @@ class AttentionNode final : public SplitNode {
     const ops::Array grad_hidden = in.Gradient("hidden");
     const ops::Array grad_qkv = in.Value("grad_qkv");
     const ops::Array weight_output = in.Parameter("output");
+    const ops::Array output_bias = s_.output_bias ? in.Parameter("output_bias") : ops::Array();
     const ops::Array grad_normed = in.Scratch("grad_normed");
     const ops::Array grad_context = in.Scratch("grad_context");
     const ops::Workspace products = in.Work("products");
@@ -85,6 +89,7 @@ class AttentionNode final : public SplitNode {
       const ops::Array projected = in.Scratch("projected");
       grad_projected = in.Value("grad_projected");
       calls.Add(ops_.Linear(context, weight_output, /*residual=*/{}, projected, products));
+      AddBias(output_bias, projected, calls);
       AddNormedBackward(grad_hidden, projected, grad_projected, in, calls);
     }
     calls.Add(ops_.LinearBackwardInput(grad_projected, weight_output, /*add=*/false, grad_context, products));
@@ -124,14 +129,19 @@ class AttentionNode final : public SplitNode {
     const ops::Array grad_qkv = in.Value("grad_qkv");
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
-    calls.Add(ops_.LinearBackwardWeight(s_.norms_after ? in.Value("grad_projected") : in.Gradient("hidden"),
-                                        in.Value("context"), add, in.ParameterGradient("output"), products));
+    const ops::Array grad_projected = s_.norms_after ? in.Value("grad_projected") : in.Gradient("hidden");
+    calls.Add(ops_.LinearBackwardWeight(grad_projected, in.Value("context"), add,
+                                        in.ParameterGradient("output"), products));
     calls.Add(ops_.LinearBackwardWeight(grad_qkv, in.Value(s_.norms_after ? "x" : "normed"), add,
                                         in.ParameterGradient("qkv"), products));
+    const ops::Workspace bias_work = s_.qkv_bias || s_.output_bias ? in.Work("bias_work") : ops::Workspace();
     if (s_.qkv_bias) {
       calls.Add(ops_.QkvBiasBackward(grad_qkv, add, in.ParameterGradient("query_bias"),
                                      in.ParameterGradient("key_bias"), in.ParameterGradient("value_bias"),
-                                     in.Work("bias_work")));
+                                     bias_work));
+    }
+    if (s_.output_bias) {
+      calls.Add(ops_.BiasBackward(grad_projected, add, in.ParameterGradient("output_bias"), bias_work));
     }
     std::vector<std::string> norms = {"norm"};
     if (s_.norms_qk) {
@@ -141,6 +151,12 @@ class AttentionNode final : public SplitNode {
       calls.Add(CopyOrAdd(in.Value("grad_" + name), add, in.ParameterGradient(name)));
     }
     return calls;
+  }
+
+  void AddBias(const ops::Array& bias, const ops::Array& rows, ops::Calls& calls) const {
+    if (bias.defined()) {
+      calls.Add(ops_.Bias(bias, rows));
+    }
   }
 
   // What attention reads: qkv itself, which is kept rotated, or where queries and keys are normalised what is

@@ -76,7 +76,8 @@ struct DecoderConfig {
   double rms_norm_eps = 1e-5;
   double rope_theta = 10000;
   ops::RopeScaling rope_scaling;
-  bool qkv_bias = false;  // is added to queries, keys and values
+  bool qkv_bias = false;     // is added to queries, keys and values
+  bool output_bias = false;  // is added to what an attention's output projection makes
   QkNorm qk_norm = QkNorm::kNone;
   // Dense layers normalise what they add to the hidden state, and not what they read of it.
   bool norms_after = false;

@@ -54,6 +54,7 @@ struct DecoderShapes {
   int64_t statistics_bytes = ElementBytes(MainType(compute));
   bool tied = config.tie_word_embeddings;  // the head's matrix is the embedding's
   bool qkv_bias = config.qkv_bias;
+  bool output_bias = config.output_bias;
   bool norms_heads = config.qk_norm == QkNorm::kHead;
   bool norms_whole = config.qk_norm == QkNorm::kWhole;  // queries and keys, of all heads together
   bool norms_qk = norms_heads || norms_whole;

@@ -21,7 +21,8 @@ std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) 
   }
   const bool latent = config.latent.kv_rank > 0;
   const bool has_window = config.HasWindow(layer);
-  if ((latent && (has_window || config.qkv_bias || config.qk_norm != QkNorm::kNone || config.norms_after)) ||
+  if ((latent && (has_window || config.qkv_bias || config.output_bias || config.qk_norm != QkNorm::kNone ||
+                  config.norms_after)) ||
       (config.norms_after && (has_window || config.moe.router.experts > 0))) {
     throw std::logic_error("no kind of node has this attention");
   }

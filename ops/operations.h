@@ -116,6 +116,9 @@ class Operations {
                const Array& qkv) const;
   Call QkvBiasBackward(const Array& grad_qkv, bool add, const Array& grad_query_bias,
                        const Array& grad_key_bias, const Array& grad_value_bias, Workspace work) const;
+  // rows += bias, row by row; grad_bias (+)= the rows of grad, as QkvBiasBackward adds them.
+  Call Bias(const Array& bias, const Array& rows) const;
+  Call BiasBackward(const Array& grad, bool add, const Array& grad_bias, Workspace work) const;
 
   Call PackLatentHeads(const LatentHeads& heads, const Array& query, const Array& key_value,
                        const Array& down, const Array& qkv) const;

@@ -53,4 +53,37 @@ Call Operations::QkvBiasBackward(const Array& grad_qkv, bool add, const Array& g
   });
 }
 
+Call Operations::Bias(const Array& bias, const Array& rows) const {
+  const DeviceKind on = kernels_.kind();
+  CheckElements("bias", bias, bias.elements(), on);
+  CheckMatrix("rows", rows, rows.rows, bias.elements(), on);
+  return WithElementType(rows, [&]<typename E>(E) {
+    return kernels_.Bind(QkvBiasArgs<E>{.tokens = rows.rows,
+                                        .query = bias.elements(),
+                                        .key = 0,
+                                        .query_bias = ElementsOf<E>(bias),
+                                        .key_bias = nullptr,
+                                        .value_bias = nullptr,
+                                        .qkv = ElementsOf<E>(rows)});
+  });
+}
+
+Call Operations::BiasBackward(const Array& grad, bool add, const Array& grad_bias, Workspace work) const {
+  const DeviceKind on = kernels_.kind();
+  CheckElements("grad_bias", grad_bias, grad_bias.elements(), on);
+  CheckMatrix("grad", grad, grad.rows, grad_bias.elements(), on);
+  CheckWork("BiasBackward", work, QkvBiasBackwardWorkBytes(on, grad.rows, grad.columns, BytesOf(grad.type)));
+  return WithElementType(grad, [&]<typename E>(E) {
+    return kernels_.Bind(QkvBiasBackwardArgs<E>{.grad = ElementsOf<E>(grad),
+                                                .tokens = grad.rows,
+                                                .query = grad_bias.elements(),
+                                                .key = 0,
+                                                .add = add,
+                                                .grad_query_bias = ElementsOf<Arithmetic<E>>(grad_bias),
+                                                .grad_key_bias = nullptr,
+                                                .grad_value_bias = nullptr,
+                                                .work = work});
+  });
+}
+
 }  // namespace tandem::ops

@@ -9,7 +9,7 @@
 namespace tandem::ops {
 
 // Adds a bias to queries, keys and values: to the columns, in this order, of each row of qkv: [tokens, query
-// + 2 key].
+// + 2 key]. key 0: one bias, of all columns, as an output projection has it.
 template <typename E>
 struct QkvBiasArgs {
   static constexpr const char* kName = "QkvBias";

@@ -48,10 +48,12 @@ void CheckRouter(const RouterConfig& config) {
   Check(config.groups_per_token >= 1 && config.groups_per_token <= config.groups, "a token uses 1 to ",
         config.groups, " groups, not ", config.groups_per_token);
   if (config.groups_per_token < config.groups) {
-    const int64_t best = config.top_k / config.groups_per_token;
-    Check(config.top_k % config.groups_per_token == 0 && best <= config.experts / config.groups, config.top_k,
-          " experts are not split evenly over ", config.groups_per_token, " groups of ",
-          config.experts / config.groups);
+    const int64_t size = config.experts / config.groups;
+    Check(config.best_of_group >= 1 && config.best_of_group <= size, "groups of ", size,
+          " are compared by 1 to ", size, " of their experts, not ", config.best_of_group);
+    Check(config.top_k <= config.groups_per_token * size, "a token has at most ",
+          config.groups_per_token * size, " experts of ", config.groups_per_token, " groups of ", size,
+          ", not ", config.top_k);
   }
 }
 

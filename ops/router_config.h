@@ -17,10 +17,11 @@ struct RouterConfig {
   // The scores of the k chosen are divided by their sum: of softmax scores that is the softmax over the
   // chosen. Refused with top_k 1: the router would have no gradient.
   bool normalize = false;
-  // Experts are split in `groups` equal ones, of which a token may use the groups_per_token whose best
-  // top_k / groups_per_token scores have the largest sums.
+  // Experts are split in `groups` equal ones, of which a token may use the groups_per_token whose
+  // best_of_group largest scores have the largest sums.
   int64_t groups = 1;
   int64_t groups_per_token = 1;
+  int64_t best_of_group = 2;
   double scale = 1;  // of the probabilities
   // Experts are dealt to the tokens in turn, whatever their scores and groups are: for measurements of speed.
   // The probabilities are those of the dealt.

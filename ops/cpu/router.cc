@@ -56,12 +56,12 @@ class Chooser {
       return;
     }
     const T* scores = keys_.data();
-    if (config_.score == RouterScore::kSoftmax) {
+    if (config_.score == RouterScore::kSoftmax && config_.best_of_group > 1) {  // else logits do
       Softmax(logits, config_.experts, scores_.data());
       scores = scores_.data();
     }
     const int64_t size = config_.experts / config_.groups;
-    const int64_t best = config_.top_k / config_.groups_per_token;
+    const int64_t best = config_.best_of_group;
     for (int64_t group = 0; group < config_.groups; ++group) {
       sorted_.assign(scores + group * size, scores + (group + 1) * size);
       std::partial_sort(sorted_.begin(), sorted_.begin() + best, sorted_.end(), std::greater<T>());
@@ -80,7 +80,7 @@ class Chooser {
   const RouterConfig& config_;
   const T* const bias_;
   std::vector<T> keys_;    // what is compared
-  std::vector<T> scores_;  // of a softmax whose groups are compared
+  std::vector<T> scores_;  // of a softmax whose groups are compared by sums
   std::vector<T> sums_;    // of the groups
   std::vector<T> sorted_;
   std::vector<int64_t> groups_;

@@ -48,8 +48,8 @@ struct TokenMemory {
 template <typename T>
 __device__ void AllowGroups(const RouterConfig& config, const T* logits, const TokenMemory<T>& memory) {
   const int64_t size = config.experts / config.groups;
-  const int64_t best = config.top_k / config.groups_per_token;
-  const bool softmax = config.score == RouterScore::kSoftmax;
+  const int64_t best = config.best_of_group;
+  const bool softmax = config.score == RouterScore::kSoftmax && best > 1;  // else logits do
   const SoftmaxOf<T> all(logits, config.experts);
   const auto score = [&](int64_t e) { return softmax ? all.Score(logits[e]) : memory.keys[e]; };
   for (int64_t group = 0; group < config.groups; ++group) {

@@ -100,6 +100,24 @@ TEST_P(CudaHeadsTest, QkvBias) {
   }
 }
 
+TEST_P(CudaHeadsTest, ABiasOfAllColumns) {
+  for (const auto& [tokens, columns] : std::vector<std::array<int64_t, 2>>{{1, 2}, {7, 40}, {3000, 1033}}) {
+    for (const bool add : {false, true}) {
+      SCOPED_TRACE(testing::Message()
+                   << tokens << " tokens, " << columns << " columns" << (add ? ", added" : ""));
+      Compare({Normal({tokens, columns}), Normal({columns})},
+              {Normal({tokens, columns}), add ? NormalStatistics({columns}) : NanStatistics({columns})},
+              [&](const Operations& ops, const Tensors& in, Tensors& out) {
+                const WorkMemory work(
+                    QkvBiasBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()),
+                    in[0].device().type());
+                ops.Bias(in[1], out[0])();
+                ops.BiasBackward(in[0], add, out[1], work)();
+              });
+    }
+  }
+}
+
 // Parts of heads that are whole packs in every type, and others; key rotary parts that begin at a pack, and
 // others.
 TEST_P(CudaHeadsTest, LatentHeads) {

@@ -114,13 +114,16 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
 // Tiers T1 and T2 of the other dense families: biases, norms by head and of all heads together, norms behind
 // attention and MLP, windows.
 TEST(CudaParityTest, OtherDenseFamiliesHaveTheCpusLossesAndTheSameBitsOnAnyNumberOfGpus) {
-  for (const char* const model_type : {"qwen2", "qwen3", "olmo2", "mistral"}) {
+  for (const auto& [model_type, has_biases] :
+       {std::pair("qwen2", false), std::pair("qwen3", false), std::pair("olmo2", false),
+        std::pair("mistral", false), std::pair("llama", true), std::pair("olmo2", true)}) {
     for (const bool packed : {false, true}) {
       JobOptions options{.steps = 5,
                          .hidden = 64,
                          .inner = 96,
                          .sequence_length = 64,
                          .model_type = model_type,
+                         .has_biases = has_biases,
                          .fp64 = true};
       options.sliding_window = options.model_type == "mistral" ? 20 : 0;
       options.end_of_document = packed ? ' ' : -1;
@@ -132,7 +135,8 @@ TEST(CudaParityTest, OtherDenseFamiliesHaveTheCpusLossesAndTheSameBitsOnAnyNumbe
       const JobRun cpu = RunJob(MakeJob(of(1)));
       const JobRun one = RunJob(MakeGpuJob(of(1)), cuda::OnGpus());
       for (size_t i = 0; i < cpu.steps.size(); ++i) {
-        SCOPED_TRACE(testing::Message() << model_type << (packed ? ", packed, step " : ", step ") << i);
+        SCOPED_TRACE(testing::Message() << model_type << (has_biases ? ", biases" : "")
+                                        << (packed ? ", packed, step " : ", step ") << i);
         EXPECT_LE(std::abs(one.steps.at(i).loss() / cpu.steps[i].loss() - 1), 1e-12);
         EXPECT_LE(std::abs(one.steps[i].grad_norm() / cpu.steps[i].grad_norm() - 1), 1e-11);
       }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "data/held_out.h"
 #include "data/held_out_tokens.h"
@@ -299,6 +300,47 @@ TEST_F(PreparedSourceTest, AnyIndexIsReadOrRefused) {
     }
   }
   EXPECT_GT(opened, 300) << "seed " << kSeed;
+}
+
+// Numbers whose products with the sizes of its entries are no number of 64 bits.
+TEST_F(PreparedSourceTest, AnIndexOfTooManySequencesIsRefused) {
+  const std::vector<Document> shard = {{1, 2}, {3, 4}};
+  path_ = WriteDataset(folder_, "many", {shard});
+  for (const uint64_t sequences : {uint64_t{1} << 62, uint64_t{1} << 60, ~uint64_t{0}}) {
+    for (const int place : {18, 26}) {  // the number of sequences, and that of documents
+      std::string idx = IdxOf(shard, true);
+      std::memcpy(idx.data() + place, &sequences, sizeof(sequences));
+      folder_.Write("many/tokens-0.idx", idx);
+      EXPECT_THAT(Error(), testing::AllOf(HasSubstr("tokens-0.idx says that it has "),
+                                          HasSubstr(std::to_string(sequences))));
+    }
+  }
+}
+
+TEST_F(PreparedSourceTest, AnyMaskIsReadOrRefused) {
+  constexpr uint64_t kSeed = 9;
+  std::mt19937_64 random(kSeed);
+  const std::vector<Document> shard = {{1, 2, 3}, {4}, {5, 6, 7, 8}, {9}};  // 9 tokens
+  path_ = WriteDataset(folder_, "masked", {shard});
+  WriteMasks(folder_, "masked", {shard}, {std::vector<bool>(9, true)});
+  int read = 0;
+  for (int i = 0; i < 3'000; ++i) {
+    std::string mask(random() % 5, '\0');
+    for (char& byte : mask) {
+      byte = static_cast<char>(random());
+    }
+    folder_.Write("masked/tokens-0.mask", mask);
+    if (mask.size() != 2) {
+      EXPECT_THAT(Error(), HasSubstr(absl::StrCat("tokens-0.mask has ", mask.size(), " bytes where ")));
+      continue;
+    }
+    ++read;
+    const std::vector<bool> counted = Open().train[0]->Counted(0, 9);
+    for (int token = 0; token < 9; ++token) {
+      EXPECT_EQ(counted[token], (mask[token / 8] >> (token % 8) & 1) == 1) << "seed " << kSeed;
+    }
+  }
+  EXPECT_GT(read, 300) << "seed " << kSeed;
 }
 
 TEST_F(PreparedSourceTest, MoreFilesThanDescriptorsAreRead) {

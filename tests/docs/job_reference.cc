@@ -108,6 +108,8 @@ const std::map<std::string, std::string>& DefaultsOfModelTypes() {
       {"model.moe.norm_topk_prob", "`false` with `deepseek_v2`, otherwise `true`"},
       {"model.moe.score", "`sigmoid` with `deepseek_v3`, otherwise `softmax`"},
       {"model.moe.first_k_dense_replace", "`0` with `deepseek_v2` and `deepseek_v3`"},
+      {"model.moe.n_group", "`1` with `deepseek_v2` and `deepseek_v3`"},
+      {"model.moe.topk_group", "`1` with `deepseek_v2` and `deepseek_v3`"},
       {"model.moe.n_shared_experts", "`1` with `deepseek_v2` and `deepseek_v3`"},
       {"model.moe.routed_scaling_factor", "`1` with `deepseek_v2` and `deepseek_v3`"},
   };

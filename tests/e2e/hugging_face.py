@@ -37,6 +37,7 @@ LATENT = {**UNEVEN, "num_key_value_heads": 3, "kv_lora_rank": 10, "qk_nope_head_
 MODELS = {
     "llama": transformers.LlamaConfig(num_hidden_layers=3, head_dim=12, rope_theta=500.0, rms_norm_eps=1e-4, **SIZES),
     "llama-tied": transformers.LlamaConfig(num_hidden_layers=2, head_dim=8, tie_word_embeddings=True, **SIZES),
+    "llama-biased": transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, attention_bias=True, rope_theta=300.0, **SIZES),
     "mixtral": transformers.MixtralConfig(num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2,
                                           rope_theta=300.0, head_dim=12, **UNEVEN),
     "qwen3-moe": transformers.Qwen3MoeConfig(num_hidden_layers=3, num_experts=8, num_experts_per_tok=3, head_dim=12,
@@ -60,10 +61,16 @@ MODELS = {
                                                        n_shared_experts=1, num_experts_per_tok=2, q_lora_rank=12,
                                                        qk_rope_head_dim=4, rope_theta=300.0,
                                                        **{**LATENT, "hidden_size": 48}),
+    "deepseek-v2-groups": transformers.DeepseekV2Config(num_hidden_layers=2, first_k_dense_replace=0, n_routed_experts=12,
+                                                        n_shared_experts=1, num_experts_per_tok=4, n_group=4,
+                                                        topk_group=2, topk_method="group_limited_greedy",
+                                                        routed_scaling_factor=2.5, q_lora_rank=12, qk_rope_head_dim=4,
+                                                        rope_theta=300.0, **{**LATENT, "hidden_size": 48}),
     "qwen2": transformers.Qwen2Config(num_hidden_layers=2, tie_word_embeddings=True, rope_theta=300.0, **SIZES),
     "qwen2-window": transformers.Qwen2Config(num_hidden_layers=3, use_sliding_window=True, sliding_window=13,
                                              max_window_layers=1, rope_theta=300.0, **SIZES),
     "qwen3": transformers.Qwen3Config(num_hidden_layers=2, head_dim=12, rope_theta=300.0, **UNEVEN),
+    "qwen3-biased": transformers.Qwen3Config(num_hidden_layers=2, head_dim=12, attention_bias=True, rope_theta=300.0, **UNEVEN),
     "qwen3-tied": transformers.Qwen3Config(num_hidden_layers=2, head_dim=12, tie_word_embeddings=True, **UNEVEN),
     "qwen3-window": transformers.Qwen3Config(num_hidden_layers=2, head_dim=12, use_sliding_window=True, sliding_window=9,
                                              layer_types=["sliding_attention", "full_attention"], max_window_layers=1,
@@ -71,9 +78,13 @@ MODELS = {
     "qwen3-moe-window": transformers.Qwen3MoeConfig(num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, head_dim=12,
                                                     moe_intermediate_size=20, norm_topk_prob=True, rope_theta=300.0,
                                                     use_sliding_window=True, sliding_window=9, **UNEVEN),
+    "qwen3-moe-biased": transformers.Qwen3MoeConfig(num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, head_dim=12,
+                                                    moe_intermediate_size=20, norm_topk_prob=True, attention_bias=True,
+                                                    rope_theta=300.0, **UNEVEN),
     "mistral": transformers.MistralConfig(num_hidden_layers=2, head_dim=12, sliding_window=13, rope_theta=300.0, **UNEVEN),
     "mistral-whole": transformers.MistralConfig(num_hidden_layers=2, sliding_window=None, **SIZES),
     "olmo2": transformers.Olmo2Config(num_hidden_layers=2, rope_theta=300.0, **SIZES),
+    "olmo2-biased": transformers.Olmo2Config(num_hidden_layers=2, attention_bias=True, rope_theta=300.0, **SIZES),
 }
 for kind, scaling in ROPE.items():
     MODELS[f"llama-{kind}"] = transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, rope_scaling=dict(scaling),
@@ -127,7 +138,9 @@ def published(config):
         config.pop("layer_types", None)
         config["sliding_window"] = 4096
     if config["model_type"] == "deepseek_v2":
-        config.update({"scoring_func": "softmax", "n_group": 1, "topk_group": 1, "moe_layer_freq": 1, "ep_size": 1,
+        if config["topk_method"] == "greedy":
+            config.update({"n_group": 1, "topk_group": 1})
+        config.update({"scoring_func": "softmax", "moe_layer_freq": 1, "ep_size": 1,
                        "aux_loss_alpha": 0.001, "seq_aux": True, "auto_map": {"AutoConfig": "configuration_deepseek.A"}})
     if config["model_type"] == "deepseek_v3":
         config.update({"scoring_func": "sigmoid", "topk_method": "noaux_tc", "moe_layer_freq": 1, "ep_size": 1,

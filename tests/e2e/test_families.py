@@ -31,6 +31,7 @@ CHANGED = {
                      "layer_types": ["sliding_attention", "full_attention"]},
     "qwen3-moe-window": {"sliding_window": 8, "use_sliding_window": False},
     "olmo2": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
+    "deepseek-v2-groups": {"n_group": 6, "topk_group": 3, "topk_method": "greedy"},
     "deepseek-v2": {"rope_theta": 100.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 2, "routed_scaling_factor": 2.5,
                     "factor": 2.0, "beta_fast": 1.2, "beta_slow": 0.01, "original_max_position_embeddings": 20,
                     "mscale": 6.0, "mscale_all_dim": 2.0, "attention_factor": 4.0, "truncate": True},
@@ -44,20 +45,20 @@ CHANGED = {
 # With another one of these the weights do not fit, which is said before one is read.
 SIZES = {
     "llama": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2, "num_attention_heads": 2,
-              "num_key_value_heads": 3, "head_dim": 10},
+              "num_key_value_heads": 3, "head_dim": 10, "attention_bias": True},
     "mixtral": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3,
                 "num_attention_heads": 2, "num_key_value_heads": 3, "head_dim": 10, "num_local_experts": 5},
     "qwen3-moe": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2,
                   "num_attention_heads": 2, "num_key_value_heads": 3, "head_dim": 10, "num_local_experts": 9,
-                  "moe_intermediate_size": 21, "decoder_sparse_step": 1},
+                  "moe_intermediate_size": 21, "decoder_sparse_step": 1, "attention_bias": True},
     "mistral": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
                 "num_key_value_heads": 3, "head_dim": 10},
     "qwen2": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
               "num_key_value_heads": 3, "head_dim": 10},
     "qwen3": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
-              "num_key_value_heads": 3, "head_dim": 10},
+              "num_key_value_heads": 3, "head_dim": 10, "attention_bias": True},
     "olmo2": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
-              "num_key_value_heads": 3, "head_dim": 10},
+              "num_key_value_heads": 3, "head_dim": 10, "attention_bias": True},
     "deepseek-v2": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 2,
                     "num_attention_heads": 2, "num_key_value_heads": 1, "n_routed_experts": 12, "n_shared_experts": 1,
                     "moe_intermediate_size": 21, "first_k_dense_replace": 2, "q_lora_rank": 13, "kv_lora_rank": 11,
@@ -69,17 +70,17 @@ SIZES = {
 }
 # Of these any other value than the family's is refused by name.
 MUST_BE = {
-    "llama": {"hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "attention_dropout": 0.1, "pretraining_tp": 2},
+    "llama": {"hidden_act": "gelu", "attention_bias": 1, "mlp_bias": True, "attention_dropout": 0.1, "pretraining_tp": 2},
     "mistral": {"hidden_act": "gelu", "attention_dropout": 0.1, "use_sliding_window": True},
     "qwen2": {"hidden_act": "gelu", "attention_dropout": 0.1, "layer_types": ["full_attention", "sliding_attention"]},
-    "qwen3": {"hidden_act": "gelu", "attention_dropout": 0.1, "attention_bias": True, "layer_types": ["full_attention"]},
-    "olmo2": {"hidden_act": "gelu", "attention_dropout": 0.1, "attention_bias": True, "sliding_window": 9},
+    "qwen3": {"hidden_act": "gelu", "attention_dropout": 0.1, "layer_types": ["full_attention"]},
+    "olmo2": {"hidden_act": "gelu", "attention_dropout": 0.1, "sliding_window": 9},
     "deepseek-v2": {"hidden_act": "gelu", "attention_dropout": 0.1, "attention_bias": True, "mlp_bias": True,
-                    "output_router_logits": True, "pretraining_tp": 2, "topk_method": "group_limited_greedy",
+                    "output_router_logits": True, "pretraining_tp": 2, "topk_method": "noaux_tc",
                     "norm_topk_prob": True, "scoring_func": "sigmoid"},
     "mixtral": {"hidden_act": "gelu", "attention_dropout": 0.1, "output_router_logits": True,
                 "router_jitter_noise": 0.1},
-    "qwen3-moe": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1,
+    "qwen3-moe": {"hidden_act": "gelu", "attention_dropout": 0.1,
                   "mlp_only_layers": [0], "output_router_logits": True},
     "deepseek-v3": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "output_router_logits": True,
                     "rope_interleave": False, "pretraining_tp": 2},
@@ -106,7 +107,6 @@ def test_the_tables_have_every_key_of_a_file(tmp_path, name):
             file = json.loads((tmp_path / model / "config.json").read_text())
             left = {*file, *file["rope_parameters"]} - keys
             left -= {"head_dim"} if model_type.startswith("deepseek") else set()  # follows from the others
-            left -= {"n_group", "topk_group"} if model_type == "deepseek_v2" else set()  # greedy choice has no groups
             left -= {"tie_word_embeddings"}  # of llama's decoder, which all have
             assert not left, model
 

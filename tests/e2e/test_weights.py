@@ -24,7 +24,7 @@ TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
 OLDER = pathlib.Path.home() / ".cache/tandem/transformers-4.57.6/bin/python"
 # Name and ranks of an expert group. transformers 4 leaves out mscale_all_dim in deepseek_v2.
 OLDER_LOADS = {("llama-llama3", 1), ("mixtral", 1), ("qwen3-moe", 1), ("deepseek-v3-yarn", 2), ("deepseek-v2-plain", 2),
-               ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
+               ("deepseek-v2-groups", 2), ("llama-biased", 1), ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
 
 
 def check_older(tmp_path, tokens, logits):
@@ -51,7 +51,10 @@ def check_older(tmp_path, tokens, logits):
     ("deepseek-v3", 2, "fp32", 1, True, {"fused": True, "spelling": "newer", "tokenizer": "sentencepiece"}),
     ("deepseek-v3-yarn", 2, "fp32", 2, True, {}),
     ("deepseek-v2", 2, "fp32", 2, True, {}), ("deepseek-v2", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
-    ("deepseek-v2-plain", 2, "fp32", 2, False, {}),
+    ("deepseek-v2-plain", 2, "fp32", 2, False, {}), ("deepseek-v2-groups", 2, "fp32", 2, True, {}),
+    ("deepseek-v2-groups", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
+    ("llama-biased", 1, "fp32", 1, True, {}), ("qwen3-biased", 2, "fp32", 1, False, {"spelling": "newer"}),
+    ("qwen3-moe-biased", 2, "fp32", 2, True, {}), ("olmo2-biased", 2, "bf16", 1, False, {}),
     ("qwen2", 1, "fp32", 1, True, {}), ("qwen2", 4, "bf16", 1, False, {"spelling": "newer"}),
     ("qwen2-window", 2, "fp32", 1, True, {}), ("qwen2-window", 1, "fp32", 1, False, {"spelling": "newer"}),
     ("qwen3", 1, "fp32", 1, False, {}), ("qwen3", 4, "bf16", 1, True, {"spelling": "newer"}),

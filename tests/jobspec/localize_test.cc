@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "jobspec/jobspec.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/platform/irregular_files.h"
@@ -132,6 +133,20 @@ TEST_F(LocalizeTest, DeepseekV3BecomesFields) {
   EXPECT_EQ(model.moe().n_group(), 4);
   EXPECT_EQ(model.moe().topk_group(), 2);
   EXPECT_EQ(model.moe().routed_scaling_factor(), 2.5);
+}
+
+TEST_F(LocalizeTest, BiasesOfAllProjectionsBecomeAFieldThatTheJobMayOverride) {
+  for (const char* const config : {kConfig, kQwen3Moe}) {
+    v1::JobSpec spec =
+        Spec(absl::StrReplaceAll(config, {{"\"attention_bias\": false", "\"attention_bias\": true"}}));
+    v1::JobSpec other = spec;
+    EXPECT_EQ(ToText(Localize(spec)), "");
+    EXPECT_EQ(ToText(Validate(spec)), "");
+    EXPECT_EQ(Resolve(spec).model().attention_bias(), v1::ATTENTION_BIAS_ALL);
+    other.mutable_model()->set_attention_bias(v1::ATTENTION_BIAS_NONE);
+    EXPECT_EQ(ToText(Localize(other)), "");
+    EXPECT_EQ(Resolve(other).model().attention_bias(), v1::ATTENTION_BIAS_NONE);
+  }
 }
 
 TEST_F(LocalizeTest, MixturesOfExpertsBecomeFields) {
@@ -370,8 +385,9 @@ TEST_F(LocalizeTest, FieldsThatChangeTheNumbersAreRefusedByName) {
   EXPECT_EQ(ErrorsWith("\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 8.0}"),
             "model.hugging_face: rope_scaling {\"factor\":8.0} is not allowed; allowed: of the type linear, "
             "llama3, yarn or default; its key factor is not known for this type: use a model without it\n");
-  EXPECT_THAT(ErrorsWith("\"attention_bias\": false", "\"attention_bias\": true"),
-              HasSubstr("attention_bias true" + end + "false"));
+  EXPECT_THAT(
+      Errors(absl::StrReplaceAll(kDeepseekV3, {{"\"attention_bias\": false", "\"attention_bias\": true"}})),
+      HasSubstr("attention_bias true" + end + "false"));
   EXPECT_THAT(ErrorsWith("\"mlp_bias\": false", "\"mlp_bias\": true"),
               HasSubstr("mlp_bias true" + end + "false"));
   EXPECT_THAT(ErrorsWith("\"silu\"", "\"gelu\""), HasSubstr("hidden_act \"gelu\"" + end + "\"silu\""));

@@ -84,9 +84,8 @@ TEST_F(StartWeightsTest, OtherSizesThanTheFoldersAreRefused) {
 }
 
 TEST_F(StartWeightsTest, AConfigThatCannotBeComputedIsRefusedByItsKey) {
-  folder_.Write("config.json",
-                absl::StrCat(R"({"attention_bias": true, )", std::string(kLlamaConfig).substr(1)));
-  EXPECT_THAT(Check(), HasSubstr("checkpoint.start_from: attention_bias true is not allowed"));
+  folder_.Write("config.json", absl::StrCat(R"({"mlp_bias": true, )", std::string(kLlamaConfig).substr(1)));
+  EXPECT_THAT(Check(), HasSubstr("checkpoint.start_from: mlp_bias true is not allowed"));
 }
 
 TEST_F(StartWeightsTest, OtherTensorsAreNamed) {
@@ -186,6 +185,39 @@ TEST_F(StartWeightsTest, ExportedWindowsAreReadBack) {
     EXPECT_EQ(Resolve(read).model().sliding_window(), resolved.sliding_window()) << type;
     EXPECT_EQ(Resolve(read).model().window_layers(), resolved.window_layers()) << type;
   }
+}
+
+TEST_F(StartWeightsTest, ExportedBiasesAndGroupsAreReadBack) {
+  const auto read_back = [&](const std::string& model) {
+    const v1::Model resolved =
+        Resolve(
+            ReadText(absl::StrCat("model: {hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, "
+                                  "num_attention_heads: 4, vocab_size: 320, max_position_embeddings: 64, ",
+                                  model, "}"),
+                     "")
+                .spec)
+            .model();
+    const auto text =
+        ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/true, 64);
+    EXPECT_TRUE(text.ok());
+    v1::JobSpec read;
+    read.mutable_model()->set_hugging_face(folder_.Write("exported/config.json", *text));
+    EXPECT_EQ(ToText(Localize(read)), "") << *text;
+    EXPECT_EQ(Resolve(read).model().ShortDebugString(), resolved.ShortDebugString());
+    return *text;
+  };
+  for (const char* const type : {"llama", "qwen3", "olmo2"}) {
+    EXPECT_THAT(read_back(absl::StrCat("model_type: ", type, ", attention_bias: all")),
+                HasSubstr("\"attention_bias\": true"));
+    EXPECT_THAT(read_back(absl::StrCat("model_type: ", type)), HasSubstr("\"attention_bias\": false"));
+  }
+  const std::string deepseek =
+      "model_type: deepseek_v2, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, qk_rope_head_dim: "
+      "4, "
+      "v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 3, moe_intermediate_size: 12";
+  EXPECT_THAT(read_back(absl::StrCat(deepseek, ", n_group: 4, topk_group: 2}")),
+              HasSubstr("\"topk_method\": \"group_limited_greedy\""));
+  EXPECT_THAT(read_back(absl::StrCat(deepseek, "}")), HasSubstr("\"topk_method\": \"greedy\""));
 }
 
 TEST_F(StartWeightsTest, OfAnotherModelsConfigNothingIsKept) {

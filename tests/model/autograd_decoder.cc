@@ -94,9 +94,12 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::
   const at::Tensor k =
       normed_heads("k_proj", config_.num_key_value_heads, "k_norm").repeat_interleave(group, 1);
   const at::Tensor v = heads("v_proj", config_.num_key_value_heads).repeat_interleave(group, 1);
-  const at::Tensor made =
+  at::Tensor made =
       Project(CausalAttention(q, k, v, tokens, config_.HasWindow(layer) ? config_.sliding_window : length),
               prefix + "o_proj");
+  if (config_.output_bias) {
+    made = made + parameters_.at(prefix + "o_proj.bias");
+  }
   return x + (config_.norms_after ? Norm(made, LayerPrefix(layer) + "post_attention_layernorm") : made);
 }
 
@@ -188,8 +191,9 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   if (config_.moe.capacity.factor > 0) {
     weights = weights * Kept(chosen, weights.detach());
   }
-  // Of sigmoids, those that the balance counts may be others: it knows no groups.
-  const at::Tensor counted = sigmoid ? std::get<1>(at::topk(scores, router.top_k, -1)) : chosen;
+  // Those that the balance counts may be others: it knows no biases and no groups.
+  const bool is_plain = !sigmoid && router.groups_per_token == router.groups;
+  const at::Tensor counted = is_plain ? chosen : std::get<1>(at::topk(scores, router.top_k, -1));
   const at::Tensor shares = sigmoid ? scores / scores.sum(-1, /*keepdim=*/true) : scores;
   router_losses_ = router_losses_ + Balance(layer, shares, counted) * config_.moe.router_aux_loss_coef +
                    at::logsumexp(logits, -1).square().mean() * config_.moe.router_z_loss_coef;
@@ -241,7 +245,7 @@ at::Tensor AutogradDecoder::Kept(const at::Tensor& chosen, const at::Tensor& wei
   return kept;
 }
 
-// The largest scores, of the groups whose two best (top_k / groups_per_token) have the largest sums.
+// The largest scores, of the groups whose best (best_of_group) have the largest sums.
 at::Tensor AutogradDecoder::Chosen(int layer, const at::Tensor& scores) const {
   const ops::RouterConfig& router = config_.moe.router;
   at::Tensor compared = scores.detach();
@@ -250,8 +254,7 @@ at::Tensor AutogradDecoder::Chosen(int layer, const at::Tensor& scores) const {
   }
   if (router.groups_per_token < router.groups) {
     const at::Tensor grouped = compared.view({scores.size(0), router.groups, -1});
-    const at::Tensor sums =
-        std::get<0>(at::topk(grouped, router.top_k / router.groups_per_token, -1)).sum(-1);
+    const at::Tensor sums = std::get<0>(at::topk(grouped, router.best_of_group, -1)).sum(-1);
     const at::Tensor best = std::get<1>(at::topk(sums, router.groups_per_token, -1));
     const at::Tensor allowed = at::one_hot(best, router.groups).sum(1);
     compared = grouped.masked_fill((allowed == 0).unsqueeze(-1), -1e9).view(scores.sizes());

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <iostream>
 #include <map>
 #include <numeric>
@@ -210,6 +211,23 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
 // by at most 2^-8 of a number, and there are some tens of them one behind the other in two layers.
 constexpr double kBf16Tolerance = 1.0 / 32;
 
+// Relative to the gradient. Attention hardly changes with what all queries or all keys have in common, so
+// that the terms of such a sum nearly cancel: it is off by as much as the gradient of their projection, of
+// which it may be a small part.
+double Bf16ToleranceOf(const std::string& name, const std::map<std::string, at::Tensor>& parameters) {
+  const size_t at = name.find(".self_attn.");
+  if (at == std::string::npos || (name[at + 11] != 'q' && name[at + 11] != 'k') ||
+      name.ends_with("proj.weight")) {
+    return kBf16Tolerance;
+  }
+  const auto projection = parameters.find(name.substr(0, at + 12) + "_proj.weight");
+  if (projection == parameters.end()) {
+    return kBf16Tolerance;  // latent attention has other ones
+  }
+  const auto norm_of = [](const at::Tensor& parameter) { return parameter.grad().norm().item<double>(); };
+  return kBf16Tolerance * std::max(1.0, norm_of(projection->second) / norm_of(parameters.at(name)));
+}
+
 TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
   const Shape& shape = GetParam();
   const at::Tensor tokens = RandomTokens(shape, kSeed);
@@ -234,7 +252,8 @@ TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
     for (const auto& [name, parameter] : reference.parameters()) {
       EXPECT_EQ(run.parameters().at(name).scalar_type() == at::kBFloat16,
                 precision.Of(UnitOf(shape, name)).compute == ComputeType::kBf16);
-      ExpectClose(run.parameter_gradients().at(name), parameter.grad(), kBf16Tolerance, name);
+      ExpectClose(run.parameter_gradients().at(name), parameter.grad(),
+                  Bf16ToleranceOf(name, reference.parameters()), name);
     }
   }
 }

@@ -131,6 +131,9 @@ TEST(DecoderUnitsTest, BiasesOfQueriesKeysAndValuesBeginAsZeros) {
               testing::IsSupersetOf({attention + "q_proj.bias [24] part 0 block -1 zeros",
                                      attention + "k_proj.bias [12] part 0 block -1 zeros",
                                      attention + "v_proj.bias [12] part 0 block -1 zeros"}));
+  config.output_bias = true;
+  EXPECT_THAT(Describe(DecoderUnits(config)[1]),
+              testing::Contains(attention + "o_proj.bias [24] part 0 block -1 zeros"));
 }
 
 TEST(DecoderUnitsTest, NormsThatComeAfterHaveOlmo2sNames) {

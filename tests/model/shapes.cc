@@ -54,6 +54,12 @@ DecoderConfig NormedHeads(DecoderConfig config) {
   return config;
 }
 
+DecoderConfig BiasedThroughout(DecoderConfig config) {
+  config.qkv_bias = true;
+  config.output_bias = true;
+  return config;
+}
+
 DecoderConfig Biased(DecoderConfig config) {
   config.qkv_bias = true;
   return config;
@@ -158,8 +164,19 @@ const std::vector<Shape>& Shapes() {
                 /*dense_layers=*/1, /*shared=*/14,
                 {.kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
        {3, 33}},
+      // Six experts of three groups of four, compared by their best.
+      {"deepseek_v2_of_groups",
+       Deepseek(
+           Config(24, 40, 2, 4, 4, 10, 17, false),
+           {.experts = 20, .top_k = 6, .groups = 5, .groups_per_token = 3, .best_of_group = 1, .scale = 1.5},
+           /*dense_layers=*/1, /*shared=*/14,
+           {.kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
+       {3, 33}},
       {"qwen3", NormedHeads(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
       {"qwen2", Biased(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
+      {"llama_with_biases", BiasedThroughout(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
+      {"qwen3_with_biases", BiasedThroughout(NormedHeads(Config(24, 40, 2, 4, 2, 6, 17, false))), {3, 20}},
+      {"olmo2_with_biases", BiasedThroughout(NormedAfter(Config(24, 40, 2, 4, 2, 6, 17, false))), {3, 20}},
       {"qwen2_with_windows_in_some_layers",
        Windowed(Biased(Config(24, 40, 3, 4, 2, 6, 17, false)), 5, {1, 2}),
        {2, 70}},

@@ -86,6 +86,10 @@ TEST_P(NoRowsTest, HeadsAreEmptyAndTheirNormsGradientsAreZero) {
   ops_.QkvBias(bias, bias, bias, qkv)();
   ops_.QkvBiasBackward(qkv, /*add=*/false, grad_bias, grad_bias, grad_bias, work_)();
   EXPECT_TRUE(IsZero(grad_bias));
+  grad_bias = Statistics({24});
+  ops_.Bias(Of({24}), qkv)();
+  ops_.BiasBackward(qkv, /*add=*/false, grad_bias, work_)();
+  EXPECT_TRUE(IsZero(grad_bias));
   ops_.WindowStarts(3, {}, Integers({0, 4}))();
   const LatentHeads latent{.heads = 2, .content = 4, .rotary = 2, .value = 4};
   at::Tensor query = Of({0, 2 * 6});

@@ -51,5 +51,26 @@ TEST_P(QkvBiasTest, MatchesAutograd) {
   }
 }
 
+TEST_P(QkvBiasTest, OneOfAllColumnsMatchesAutograd) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(78);
+  for (const auto& [tokens, columns] : std::vector<std::array<int64_t, 2>>{{1, 2}, {70, 60}, {0, 6}}) {
+    SCOPED_TRACE(testing::Message() << tokens << " tokens, " << columns << " columns");
+    const at::Tensor rows = Rounded(numbers.Normal({tokens, columns}), type);
+    const at::Tensor grad = Rounded(numbers.Normal({tokens, columns}), type);
+    const at::Tensor bias = Leaf(Rounded(numbers.Normal({columns}), type));
+    const at::Tensor expected = rows + bias;
+    expected.backward(grad);
+    at::Tensor biased = rows.to(type, /*non_blocking=*/false, /*copy=*/true);
+    CpuOperations().Bias(bias.detach().to(type), biased)();
+    EXPECT_LE(RelativeError(biased, expected), Tolerance(type));
+    at::Tensor sums = FilledWithNan({columns}, StatisticsOf(type));
+    for (const bool add : {false, true}) {
+      CpuOperations().BiasBackward(grad.to(type), add, sums, {})();
+      EXPECT_LE(RelativeError(sums, bias.grad() * (add ? 2 : 1)), Tolerance(type));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tandem::ops

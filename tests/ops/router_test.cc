@@ -50,8 +50,7 @@ Routed Expected(const RouterConfig& config, const at::Tensor& logits, const at::
   }
   if (config.groups_per_token < config.groups) {
     const at::Tensor grouped = compared.view({logits.size(0), config.groups, -1});
-    const at::Tensor sums =
-        std::get<0>(at::topk(grouped, config.top_k / config.groups_per_token, -1)).sum(-1);
+    const at::Tensor sums = std::get<0>(at::topk(grouped, config.best_of_group, -1)).sum(-1);
     const at::Tensor best = std::get<1>(at::topk(sums, config.groups_per_token, -1));
     const at::Tensor allowed = at::zeros_like(sums).scatter_(1, best, 1.0);
     compared = compared.masked_fill((allowed == 0).unsqueeze(-1).expand_as(grouped).reshape(compared.sizes()),
@@ -78,6 +77,8 @@ TEST_P(RouterTest, MatchesAutograd) {
            {.experts = 16, .top_k = 1},
            {.experts = 60, .top_k = 4, .scale = 2.5},
            {.experts = 16, .top_k = 4, .groups = 4, .groups_per_token = 2},
+           {.experts = 160, .top_k = 6, .groups = 8, .groups_per_token = 3, .best_of_group = 1, .scale = 16},
+           {.experts = 12, .top_k = 5, .groups = 4, .groups_per_token = 2, .best_of_group = 3},
            {.experts = 8, .top_k = 1, .score = kSigmoid},
            {.experts = 8, .top_k = 2, .score = kSigmoid, .scale = 1.5},
            {.experts = 32, .top_k = 8, .score = kSigmoid, .normalize = true, .scale = 2.5},
@@ -219,8 +220,9 @@ TEST_P(RouterTest, RefusesWhatDoesNotFit) {
   refuses({.experts = 6, .top_k = 1, .normalize = true});
   refuses({.experts = 6, .top_k = 2, .groups = 4, .groups_per_token = 2});
   refuses({.experts = 6, .top_k = 2, .groups = 3, .groups_per_token = 4});
-  refuses({.experts = 6, .top_k = 3, .groups = 3, .groups_per_token = 2});
   refuses({.experts = 6, .top_k = 3, .groups = 3, .groups_per_token = 1});
+  refuses({.experts = 6, .top_k = 2, .groups = 3, .groups_per_token = 2, .best_of_group = 3});
+  refuses({.experts = 6, .top_k = 2, .groups = 3, .groups_per_token = 2, .best_of_group = 0});
   refuses({.experts = 6, .top_k = 2}, at::zeros({6}, GetParam()));
   EXPECT_THROW(RouteAll({.experts = 6, .top_k = 2}, logits.to(at::kBFloat16)), std::invalid_argument);
 }

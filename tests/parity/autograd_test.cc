@@ -204,14 +204,19 @@ TEST(AutogradTest, TargetsThatDoNotCountMatch) {
 // Biases, norms of queries and keys by head or together, norms behind attention and MLP, windows: dense
 // layers of each kind, with all of a layer recomputed too.
 TEST(AutogradTest, OtherDenseFamiliesMatch) {
-  for (const char* const model_type : {"qwen2", "qwen3", "olmo2", "mistral"}) {
+  for (const auto& [model_type, has_biases] :
+       {std::pair("qwen2", false), std::pair("qwen3", false), std::pair("olmo2", false),
+        std::pair("mistral", false), std::pair("llama", true), std::pair("qwen3", true),
+        std::pair("olmo2", true)}) {
     for (const char* const recompute : {"off", "layer"}) {
-      SCOPED_TRACE(testing::Message() << model_type << ", recompute " << recompute);
+      SCOPED_TRACE(testing::Message()
+                   << model_type << ", biases " << has_biases << ", recompute " << recompute);
       JobOptions options{.ranks = 2,
                          .microbatches_per_rank = 2,
                          .steps = 3,
                          .recompute = recompute,
-                         .model_type = model_type};
+                         .model_type = model_type,
+                         .has_biases = has_biases};
       if (options.model_type == "mistral") {
         options.sliding_window = 5;
       }
@@ -350,6 +355,17 @@ TEST(AutogradTest, DeepseekV3Matches) {
                        .steps = 3,
                        .layers = 3,
                        .model_type = "deepseek_v3",
+                       .num_experts = 8,
+                       .experts_per_token = 4});
+}
+
+// Softmax scores, of groups that are compared by their best expert.
+TEST(AutogradTest, DeepseekV2OfGroupsMatches) {
+  CompareWithAutograd({.ranks = 2,
+                       .microbatches_per_rank = 2,
+                       .steps = 3,
+                       .layers = 3,
+                       .model_type = "deepseek_v2",
                        .num_experts = 8,
                        .experts_per_token = 4});
 }

@@ -90,6 +90,15 @@ TEST(ExpertParallelJobTest, Fp32HasTheNumbersOfRanksWithEveryExpert) {
 }
 
 // Whatever the chunks, what is computed is the same.
+TEST(ExpertParallelJobTest, WhereTargetsDoNotCountTheNumbersAreThoseOfRanksWithEveryExpert) {
+  JobOptions options = OnFourRanks();
+  options.count_first_token = false;
+  options.end_of_document = ' ';
+  options.router_aux_loss = 0.5;
+  options.fp64 = true;
+  ExpectNumbersOfRanksWithEveryExpert(options);
+}
+
 TEST(ExpertParallelJobTest, ExactChunksHaveTheBitsOfFixedOnesAndOnlyTheRowsThereAre) {
   JobOptions options = OnFourRanks();
   options.chunks = "fixed";

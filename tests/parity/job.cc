@@ -91,6 +91,9 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   model.set_vocab_size(256);
   model.set_tie_word_embeddings(options.tied);
   model.set_model_type(options.model_type);
+  if (options.has_biases) {
+    model.set_attention_bias(v1::ATTENTION_BIAS_ALL);
+  }
   if (options.sliding_window > 0) {
     model.set_sliding_window(options.sliding_window);
     model.set_window_layers(options.window_layers);
@@ -104,7 +107,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
       moe.set_norm_topk_prob(false);
       moe.set_decoder_sparse_step(options.sparse_step);
     }
-    if (options.model_type == "deepseek_v3") {
+    if (options.model_type.starts_with("deepseek")) {
       SetDeepseek(options, model);
     }
     moe.set_capacity_factor(options.capacity_factor);

@@ -43,13 +43,14 @@ struct JobOptions {
   bool canaries = false;
   bool balanced_routing = false;
   std::string model_type = "llama";
+  bool has_biases = false;     // of all projections of an attention, of a type that may have them
   int64_t sliding_window = 0;  // 0: none
   std::string window_layers = "all";
   int num_experts = 0;  // of the sparse layers, with other model types
   int experts_per_token = 2;
-  int64_t expert_inner = 20;                 // of qwen3_moe and deepseek_v3; mixtral's is `inner`
+  int64_t expert_inner = 20;                 // of qwen3_moe and deepseek; mixtral's is `inner`
   int64_t sparse_step = 1;                   // of qwen3_moe
-  int64_t dense_layers = 1;                  // of deepseek_v3, from the first
+  int64_t dense_layers = 1;                  // of deepseek, from the first
   double router_aux_loss = 0.05;             // coefficients
   std::string balance_scope = "microbatch";  // of that loss, as in the spec
   double router_z_loss = 0.01;
