@@ -18,6 +18,13 @@ struct Origin {
 };
 
 // What the manifest says beside the arrays.
+// The gradient norm of a step, before clipping.
+struct StepNorm {
+  int64_t step = 0;
+  double norm = 0;
+  bool operator==(const StepNorm&) const = default;
+};
+
 struct Info {
   int64_t step = 0;
   int attempt = 0;
@@ -33,7 +40,8 @@ struct Info {
   int64_t global_batch_size = 0;    // sequences of a step
   int64_t sequence_length = 0;      // tokens
   std::vector<DataSegment> data;    // how much of its texts was read
-  int64_t skipped_steps = 0;        // up to `step`, whose gradients were not finite
+  int64_t skipped_steps = 0;        // up to `step`, which changed no weight
+  std::vector<StepNorm> norms;      // of the newest that did (trainer/norm_window.h)
   std::optional<Origin> origin;     // none: the job's seed made the first weights
   // JSON object: the report of `step`, whose validation had not ended. Empty: none is to be made up for.
   std::string pending_report;

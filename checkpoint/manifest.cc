@@ -126,6 +126,9 @@ Json ToJson(const Manifest& manifest) {
   if (manifest.info.skipped_steps > 0) {
     json["skipped_steps"] = manifest.info.skipped_steps;
   }
+  for (const StepNorm& norm : manifest.info.norms) {
+    json["norms"].push_back({norm.step, norm.norm});
+  }
   if (!manifest.info.pending_report.empty()) {
     json["pending_report"] = Json::parse(manifest.info.pending_report);
   }
@@ -238,6 +241,11 @@ Info ReadInfo(const Json& json, int64_t version) {
   }
   if (json.contains("skipped_steps")) {
     info.skipped_steps = json.at("skipped_steps").get<int64_t>();
+  }
+  if (json.contains("norms")) {
+    for (const Json& norm : json.at("norms").get_ref<const Json::array_t&>()) {
+      info.norms.push_back({.step = norm.at(0).get<int64_t>(), .norm = norm.at(1).get<double>()});
+    }
   }
   if (json.contains("pending_report")) {
     info.pending_report = Json(json.at("pending_report").get_ref<const Json::object_t&>()).dump();

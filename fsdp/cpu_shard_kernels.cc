@@ -49,7 +49,7 @@ class CpuUnitKernels final : public UnitKernels {
       std::fill_n(arrays.update_norms, geometry_.num_parameters, ParameterNorms{});
     }
     const RunInputs& inputs = *arrays.inputs;
-    const bool finite = arrays.outcome->finite;
+    const bool applied = arrays.outcome->applied;
     const AdamWScalars<T> decaying(config, inputs.learning_rate, inputs.correction1, inputs.correction2,
                                    *arrays.outcome);
     AdamWScalars<T> constant = decaying;
@@ -62,7 +62,7 @@ class CpuUnitKernels final : public UnitKernels {
       ForEachChunk(piece.range, block_elements, [&](Range block) {
         const T* const sum = At(arrays.gradients, block.begin);
         T* const weight = At(arrays.weights, block.begin);
-        if (finite) {
+        if (applied) {
           AdamWStep(scalars, block.size(), sum, weight, At(arrays.exp_avg, block.begin),
                     At(arrays.exp_avg_sq, block.begin), mean, update);
         } else if (with_norms) {
@@ -75,7 +75,7 @@ class CpuUnitKernels final : public UnitKernels {
         ParameterNorms& norms = arrays.update_norms[piece.parameter];
         AddBlock(weight, block, norms.weight);
         AddBlock(mean, block, norms.gradient);
-        if (finite) {
+        if (applied) {
           AddBlock(update, block, norms.update);
         }
       });
@@ -132,7 +132,8 @@ class CpuNormKernels final : public NormKernels {
             .nonfinite = nonfinite,
             .requests = static_cast<double>(inputs->requests.bits),
             .profile = inputs->requests.profile,
-            .uncounted = static_cast<double>(uncounted)};
+            .uncounted = static_cast<double>(uncounted),
+            .limit = inputs->requests.limit};
   }
 
   void Agree(const NormTerms* terms, int ranks, const MeanConfig& config,

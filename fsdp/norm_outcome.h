@@ -13,6 +13,9 @@ namespace tandem::fsdp {
 struct NormRequests {
   uint32_t bits = 0;   // the ranks' bits are combined by OR
   double profile = 0;  // a number chosen by the caller; the largest over all ranks wins; 0: none
+  // A step of a larger norm is not applied; the largest over all ranks wins, since their hosts' logarithms
+  // may differ in the last bit; 0: none.
+  double limit = 0;
 };
 
 // The norm terms of one unit's gradient on one rank, as the last reduction of a run leaves them.
@@ -29,6 +32,7 @@ struct NormTerms {
   double requests = 0;   // bits
   double profile = 0;
   double uncounted = 0;  // targets of its microbatches that do not count
+  double limit = 0;
 };
 
 // What all ranks know after GradientNorm, the same bits on each of them.
@@ -41,7 +45,8 @@ struct NormOutcome {
   // What sums of contributions are divided by: the targets of all ranks' microbatches that count, in
   // microbatches whose targets all count. 0: there are none, and the norm is NaN.
   double divisor = 1;
-  bool finite = true;  // false: the optimizer leaves weights and state alone
+  // False: the optimizer leaves weights and state alone. The norm is not finite then, or above the limit.
+  bool applied = true;
 };
 
 // What a step's gradient is the mean of.
@@ -59,18 +64,20 @@ TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ra
   NormOutcome outcome;
   DoubleDouble squares;
   double uncounted = 0;
+  double limit = 0;
   for (int rank = 0; rank < ranks; ++rank) {
     squares.Add(DoubleDouble{terms[rank].high, terms[rank].low});
     outcome.nonfinite += static_cast<int64_t>(terms[rank].nonfinite);
     uncounted += terms[rank].uncounted;
     outcome.requests |= static_cast<uint32_t>(terms[rank].requests);
     outcome.profile = terms[rank].profile > outcome.profile ? terms[rank].profile : outcome.profile;
+    limit = terms[rank].limit > limit ? terms[rank].limit : limit;
   }
   outcome.divisor = (config.num_microbatches * config.targets - uncounted) / config.targets;
   outcome.norm = outcome.nonfinite > 0 ? NAN : sqrt(squares.value()) / outcome.divisor;
   // Finite elements whose squares overflow a double are as useless as NaN.
-  outcome.finite = IsFinite(outcome.norm);
-  if (config.max_norm > 0 && outcome.finite) {
+  outcome.applied = IsFinite(outcome.norm) && !(limit > 0 && outcome.norm > limit);
+  if (config.max_norm > 0 && outcome.applied) {
     const double clip = config.max_norm / (outcome.norm + 1e-6);
     outcome.clip = clip < 1 ? clip : 1;
   }

@@ -153,6 +153,7 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   }
   TANDEM_DEFAULT(training, validation_batches, 16);
   TANDEM_DEFAULT(training, nonfinite_gradients, v1::NONFINITE_GRADIENTS_SKIP);
+  TANDEM_DEFAULT(training, spikes, v1::SPIKES_WARN);
   TANDEM_DEFAULT(training, frozen, "none");
   TANDEM_DEFAULT(training, recompute, "off");
 }

@@ -111,6 +111,20 @@ bool StopsOnNonfinite(v1::NonfiniteGradients policy) {
   }
 }
 
+bool SkipsSpikes(const v1::Training& spec) {
+  if (!spec.has_spikes()) {
+    return false;  // of a job that an earlier build has stored
+  }
+  switch (spec.spikes()) {
+    case v1::SPIKES_WARN:
+      return false;
+    case v1::SPIKES_SKIP:
+      return true;
+    default:
+      throw std::logic_error(absl::StrCat("training.spikes: no plan for ", v1::Spikes_Name(spec.spikes())));
+  }
+}
+
 OptimizerConfig Optimizer(const v1::Training& spec) {
   return {
       .schedule = LearningRateScheduleOf(spec),
@@ -159,6 +173,7 @@ TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
       .recompute = RecomputedNames(training),
       .keep_gathered = jobspec::NamesIn(spec.parallelism().fsdp().keep_gathered(), "none"),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
+      .skips_spikes = SkipsSpikes(training),
       .canaries = spec.debug().canaries(),
       .optimizer = Optimizer(training),
       .data = {.train = jobspec::TrainingTexts(spec.data()),

@@ -67,6 +67,7 @@ struct TrainConfig {
   std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: off
   std::vector<std::string> keep_gathered;  // units, or "all"
   bool stop_on_nonfinite = false;          // otherwise the step is skipped
+  bool skips_spikes = false;               // otherwise there is only an event
   bool canaries = false;                   // in all padding, looked at after every step
   OptimizerConfig optimizer;
   DataConfig data;

@@ -43,6 +43,7 @@ inline constexpr char kExitedWithoutFinishing[] = "ExitedWithoutFinishing";
 inline constexpr char kFenced[] = "Fenced";
 inline constexpr char kFinished[] = "Finished";
 inline constexpr char kFinishing[] = "Finishing";
+inline constexpr char kGradientSpike[] = "GradientSpike";
 inline constexpr char kHelloMissing[] = "HelloMissing";
 inline constexpr char kInternalError[] = "InternalError";
 inline constexpr char kInvalidData[] = "InvalidData";
@@ -154,6 +155,13 @@ inline constexpr std::array kReasons = {
            "a rank ended itself because it had not heard from a controller for too long",
            "start the controller; submit again with --resume newest"},
     Reason{reason::kFinished, ReasonOf::kEnd, "", "every rank has done all steps", "nothing"},
+    Reason{reason::kGradientSpike, ReasonOf::kEnd, "numeric",
+           "the gradient norm of a step is far above those of the steps before it; as an event, training "
+           "goes on, and "
+           "with training.spikes: skip without the step's update",
+           "look at the text of that step; lower the learning rate, warm up longer, or clip; `tandem norms` "
+           "shows "
+           "which parameter began"},
     Reason{reason::kInternalError, ReasonOf::kEnd, "infrastructure", "an error inside Tandem or a library",
            "read the message and the log of the rank; report it if it comes again"},
     Reason{reason::kInvalidData, ReasonOf::kEnd, "user",

@@ -5,7 +5,7 @@
 
 namespace tandem::trainer {
 
-// How many steps of a job have changed its weights: those whose gradients were finite. All ranks know it
+// How many steps of a job have changed its weights: those that were applied. All ranks know it
 // alike. When a step's update is issued the run that computed it may still be in flight, all runs before it
 // have ended: so what came before that step is known, and if the step itself is skipped, its number does not
 // matter. Pure.
@@ -15,9 +15,9 @@ class AppliedUpdates {
   AppliedUpdates(int64_t steps, int64_t skipped) : step_(steps), before_(steps - skipped), all_(before_) {}
 
   // A run that computed `step` has ended; in step order.
-  void Computed(int64_t step, bool finite) {
+  void Computed(int64_t step, bool applied) {
     before_ = all_;
-    all_ += finite ? 1 : 0;
+    all_ += applied ? 1 : 0;
     step_ = step;
   }
 

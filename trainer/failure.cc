@@ -68,8 +68,7 @@ Failure Describe(const std::exception_ptr& error) {
   } catch (const BuildMismatch& e) {
     return Own(proto::reason::kBuildMismatch, e.what());
   } catch (const NumericError& e) {
-    Failure failure = Make(v1::FAILURE_CLASS_NUMERIC, proto::reason::kNonfiniteGradients, e.what(),
-                           link::ExitCode::kNumeric);
+    Failure failure = Make(v1::FAILURE_CLASS_NUMERIC, e.reason, e.what(), link::ExitCode::kNumeric);
     failure.cause.set_step(e.step);
     return failure;
   } catch (const data::DataError& e) {

@@ -33,9 +33,12 @@ class BuildMismatch : public std::runtime_error {
 // throw the same.
 class NumericError : public std::runtime_error {
  public:
-  NumericError(const std::string& message, int64_t step) : std::runtime_error(message), step(step) {}
+  NumericError(const std::string& message, int64_t step,
+               std::string reason = proto::reason::kNonfiniteGradients)
+      : std::runtime_error(message), step(step), reason(std::move(reason)) {}
 
   const int64_t step;
+  const std::string reason;  // CamelCase, of the job's cause
 };
 
 // An error while an instruction ran: `cause` is what was thrown, the rest says where.

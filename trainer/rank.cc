@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "trainer/backend.h"
 #include "trainer/executor.h"
 #include "trainer/failure.h"
+#include "trainer/norm_window.h"
 #include "trainer/progress.h"
 #include "trainer/rank_saves.h"
 #include "trainer/rank_text.h"
@@ -34,7 +36,8 @@
 namespace tandem::trainer {
 namespace {
 
-constexpr int kMostWithoutTargets = 3;  // steps in a row
+constexpr int kMostWithoutTargets = 3;     // steps in a row
+constexpr int64_t kMostSpikesInARow = 10;  // that are skipped
 
 SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start, bool saves_beside) {
   const plan::TrainConfig& train = plan.train;
@@ -142,6 +145,7 @@ class Rank::Impl {
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, start, state_.saves_beside()));
     updates_ = AppliedUpdates(start.step, start.skipped);
+    norms_ = NormWindow(start.norms);
     updates_of_others_ = start.is_own ? 0 : updates_.updates();
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
                      start.step, start.pending_report, state_.self(), send_,
@@ -162,6 +166,9 @@ class Rank::Impl {
       }
       if (without_targets_ >= kMostWithoutTargets) {
         FailWithoutTargets();
+      }
+      if (last_of_spikes_ > 0) {
+        FailOfSpikes();
       }
       const RunSequence::Next next = sequence_->Decide(executor_.in_flight());
       switch (next.action) {
@@ -218,7 +225,10 @@ class Rank::Impl {
 
   // Of the state after a step.
   TrainingState::Saving SavingOf(int64_t step) const {
-    return {.step = step, .skipped = updates_.skipped(), .taken = text_.TakenAfter(step)};
+    return {.step = step,
+            .skipped = updates_.skipped(),
+            .norms = norms_.norms(),
+            .taken = text_.TakenAfter(step)};
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
@@ -282,6 +292,7 @@ class Rank::Impl {
     if (run.computed > 0) {
       request.requests = requests_.Take();
       request.profile = requests_.WantedProfile();
+      request.norm_limit = MaySkipSpike(run.computed) ? norms_.LimitOf(run.computed).value_or(0) : 0;
     }
     SetPhase(v1::RANK_PHASE_STEPPING);
     if (executor_.in_flight() == 0) {
@@ -324,19 +335,32 @@ class Rank::Impl {
       message.mutable_profiled()->set_last(of.last);
       send_(std::move(message));
     }
-    updates_.Computed(record.run.computed, record.outcome.finite);
+    updates_.Computed(record.run.computed, record.outcome.applied);
     const bool has_targets = record.outcome.divisor > 0;
     without_targets_ = has_targets ? 0 : without_targets_ + 1;
-    if (!record.outcome.finite && first_skipped_ == 0) {
+    const bool is_finite = std::isfinite(record.outcome.norm);
+    if (!is_finite && first_skipped_ == 0) {
       first_skipped_ = record.run.computed;
     }
-    if (!record.outcome.finite && has_targets && plan_.train.stop_on_nonfinite && nonfinite_step_ == 0) {
+    if (!is_finite && has_targets && plan_.train.stop_on_nonfinite && nonfinite_step_ == 0) {
       nonfinite_step_ = record.run.computed;
     }
+    const std::optional<double> limit = norms_.LimitOf(record.run.computed);
+    norms_.Computed(record.run.computed, record.outcome.norm, record.outcome.applied);
+    const bool skips_spike = is_finite && !record.outcome.applied;
+    if (skips_spike && last_of_spikes_ == 0 &&
+        record.run.computed - norms_.norms().back().step >= kMostSpikesInARow) {
+      last_of_spikes_ = record.run.computed;
+    }
+    const bool is_spike =
+        MaySkipSpike(record.run.computed) ? skips_spike : limit.has_value() && record.outcome.norm > *limit;
     ActOn(record.outcome);
     const double seconds = record.seconds + std::exchange(idle_seconds_, 0);
     const int64_t computed = record.run.computed;
     reports_->Computed(std::move(record), seconds);
+    if (is_spike) {
+      reports_->Spike(limit.value());
+    }
     for (const auto& [name, epochs] : text_.EpochsAfter(computed)) {
       reports_->Epochs(name, epochs);
     }
@@ -344,6 +368,10 @@ class Rank::Impl {
     if (updates_.skipped() > 0) {
       reports_->Skipped(updates_.skipped());
     }
+  }
+
+  bool MaySkipSpike(int64_t step) const {
+    return plan_.train.skips_spikes && NormWindow::MaySkip(step, plan_.train.optimizer.schedule.warmup_steps);
   }
 
   // On the requests that the ranks have agreed on.
@@ -378,6 +406,20 @@ class Rank::Impl {
     throw UserError(absl::StrCat("data: no target of the last ", kMostWithoutTargets,
                                  " steps counts, and none of them was applied: see data.count_first_token, "
                                  "and the masks of the text"));
+  }
+
+  // All ranks come here after the same run.
+  [[noreturn]] void FailOfSpikes() {
+    while (executor_.in_flight() > 0) {
+      Await();
+    }
+    saves_->End(step());  // a job that is mended goes on from it
+    reports_->Submit();
+    reports_->Flush();
+    throw NumericError(
+        absl::StrCat("the gradient norms of ", kMostSpikesInARow, " steps up to ", last_of_spikes_,
+                     " are spikes, and none of them was applied (training.spikes: skip)"),
+        last_of_spikes_, proto::reason::kGradientSpike);
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's
@@ -473,6 +515,8 @@ class Rank::Impl {
   std::optional<RunSequence> sequence_;   // once it is known where the job starts
   std::optional<Validation> validation_;  // in progress
   AppliedUpdates updates_{0, 0};
+  NormWindow norms_{{}};
+  int64_t last_of_spikes_ = 0;     // of too many in a row; 0: there are not
   int64_t updates_of_others_ = 0;  // of the job whose checkpoint this one started from
   int64_t first_skipped_ = 0;      // step; 0: none
   int without_targets_ = 0;        // of the newest steps, how many in a row have no target that counts

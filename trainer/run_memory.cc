@@ -129,7 +129,9 @@ void RunMemory::WriteInputs(const RunRequest& request, const Program& program, i
   const plan::OptimizerConfig& config = plan_.train.optimizer;
   *memory.as<fsdp::RunInputs>() = {
       .step = request.run.computed,
-      .requests = {.bits = request.requests, .profile = request.profile.ToNumber()},
+      .requests = {.bits = request.requests,
+                   .profile = request.profile.ToNumber(),
+                   .limit = request.norm_limit},
       .update = request.update,
       .learning_rate = request.learning_rate,
       .correction1 = fsdp::BiasCorrection(config.beta1, request.update),

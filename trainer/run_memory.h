@@ -30,6 +30,7 @@ struct RunRequest {
   double learning_rate = 0;  // likewise
   uint32_t requests = 0;     // of this rank, agreed on with the norm (RequestBit)
   ProfileSteps profile;      // likewise
+  double norm_limit = 0;     // likewise (fsdp::NormRequests)
   bool after_wait = false;   // the host waited before it: time in which the device had no work is no run's
 };
 

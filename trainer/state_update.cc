@@ -45,9 +45,9 @@ fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& me
   }
   const ops::Array own = all.Rows(comm.rank() * counted, counted);
   const ops::Array by_rank = all.Reshaped(comm.size(), counted);
-  static_assert(sizeof(fsdp::NormOutcome::finite) == 1);
-  const ops::Array finite =
-      array_in({memory.outcome.begin + offsetof(fsdp::NormOutcome, finite), 1}, ops::ElementKind::kByte);
+  static_assert(sizeof(fsdp::NormOutcome::applied) == 1);
+  const ops::Array applied =
+      array_in({memory.outcome.begin + offsetof(fsdp::NormOutcome, applied), 1}, ops::ElementKind::kByte);
   ops::Calls calls;
   for (const Router& router : routers) {
     calls.Add(ops.Copy(router.tokens, own.Rows(router.offset, router.tokens.elements())));
@@ -58,7 +58,7 @@ fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& me
   for (const Router& router : routers) {
     if (!router.frozen) {
       calls.Add(ops.sparse().UpdateRouterBias(by_rank.Columns(router.offset, router.tokens.elements()),
-                                              finite, rate, router.bias));
+                                              applied, rate, router.bias));
     }
   }
   return calls;

@@ -21,7 +21,7 @@ struct BiasMemory {
 };
 
 struct BiasesMemory {
-  device::Memory outcome;  // of the step in which tokens were counted: where it is not finite, biases stay
+  device::Memory outcome;  // of the step in which tokens were counted: where it is not applied, biases stay
   std::vector<BiasMemory> routers;
   device::Memory exchanged;  // double: the tokens of all ranks, rank by rank
   model::ComputeType type = model::ComputeType::kFp32;

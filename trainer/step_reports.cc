@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/step_reports.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "google/protobuf/util/json_util.h"
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "proto/table_digest.h"
+#include "trainer/norm_window.h"
 
 namespace tandem::trainer {
 namespace {
 
 constexpr size_t kMostNonfinite = 5;  // places that are named
+constexpr int kMostSpikes = 20;       // that are events of an attempt
 
 // "model.norm.weight (held by rank 1), ..."
 std::string NonfinitePlaces(const std::vector<NonfiniteGradient>& nonfinite,
@@ -232,6 +236,9 @@ void StepReports::Report(v1::StepReport report, const std::vector<NonfiniteGradi
   if (report.nonfinite() > 0) {  // otherwise finite squares whose sum is not
     ReportNonfinite(report, nonfinite);
   }
+  if (report.scalars().contains(kSpikeLimit)) {
+    ReportSpike(report);
+  }
   if (holds_) {
     held_ = std::move(report);
     return;
@@ -274,6 +281,33 @@ void StepReports::ReportNonfinite(const v1::StepReport& report,
         one ? " is" : " are", " not finite: ", nonfinite_places_, "; the step was not applied"));
     send_(std::move(message));
   }
+}
+
+void StepReports::ReportSpike(const v1::StepReport& report) {
+  std::string text = absl::StrFormat(
+      "the gradient norm of step %d is %.4g, a spike: those of the steps before it make one of any above "
+      "%.4g",
+      report.step(), report.grad_norm(), report.scalars().at(kSpikeLimit));
+  const auto& norms = report.norms().gradient();
+  if (const auto largest = std::max_element(norms.begin(), norms.end()); largest != norms.end()) {
+    absl::StrAppendFormat(&text, "; that of %s is %.4g", parameters_[largest - norms.begin()].name, *largest);
+  }
+  if (plan_.train.skips_spikes) {
+    const bool skips = NormWindow::MaySkip(report.step(), plan_.train.optimizer.schedule.warmup_steps);
+    text += skips ? "; the step was not applied" : "; steps as early as this one are applied all the same";
+  }
+  platform::Log(platform::LogLevel::kWarning, "a gradient spike", {{"message", text}});
+  if (++warned_of_spikes_ > kMostSpikes) {
+    return;
+  }
+  if (warned_of_spikes_ == kMostSpikes) {
+    text += "; later spikes of this attempt are scalars of their steps alone (spike_limit)";
+  }
+  v1::FromTrainer message;
+  message.mutable_training_warning()->set_step(report.step());
+  message.mutable_training_warning()->set_message(text);
+  message.mutable_training_warning()->set_is_spike(true);
+  send_(std::move(message));
 }
 
 InstructionError StepReports::ErrorOf(std::exception_ptr error, int64_t step) const {

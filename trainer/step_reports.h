@@ -32,6 +32,9 @@ v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters);
 // directory, sent, and logged where gradients are not finite. Used by the rank's thread.
 class StepReports {
  public:
+  // A scalar of steps whose gradient norm is a spike: the largest norm that would not have been.
+  static constexpr char kSpikeLimit[] = "spike_limit";
+
   // comm, seconds_at_peak: as for the reporter. resumed_step: done before. pending_report: of it, as Hold
   // returned it; then the step is reported again. self: the job. failed: called
   // once, on the reporter's thread, with the error that Flush throws. All but the functions outlive it. On
@@ -54,6 +57,9 @@ class StepReports {
   void Epochs(const std::string& name, double epochs) {
     (*record_->report.mutable_scalars())["epoch/" + name] = epochs;
   }
+
+  // The norm of the gradients of the step that was computed last is above that limit.
+  void Spike(double limit) { (*record_->report.mutable_scalars())[kSpikeLimit] = limit; }
 
   // How many steps of the job have been skipped, with the one that was computed last.
   void Skipped(int64_t steps) {
@@ -81,6 +87,7 @@ class StepReports {
  private:
   void WarnOfMissingMetrics();
   void WarnOfNoTargets(int64_t step);
+  void ReportSpike(const v1::StepReport& report);
   void Report(v1::StepReport report, const std::vector<NonfiniteGradient>& nonfinite);
   void Emit(const v1::StepReport& report);
   void ReportNonfinite(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
@@ -99,6 +106,7 @@ class StepReports {
   std::string first_places_ = nonfinite_places_;
   bool has_warned_ = false;
   bool has_warned_of_metrics_ = false;
+  int warned_of_spikes_ = 0;
   // Complete once the run that applies the step has ended, and what follows that.
   std::optional<StepRecord> record_;
   int64_t submitted_step_ = 0;

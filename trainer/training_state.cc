@@ -169,6 +169,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
   if (!job.from.path.empty()) {
     start.step = job.from.info.step;
     start.skipped = job.from.info.skipped_steps;
+    start.norms = job.from.info.norms;
     start.is_own = job.from.info.job == config_.job;
     start.pending_report = job.from.info.pending_report;
   }
@@ -337,6 +338,7 @@ std::string TrainingState::Write(comm::Communicator& comm, const Saving& saving,
                               .sequence_length = plan_.batch.sequence_length,
                               .data = SegmentsUpTo(segments_, saving.taken),
                               .skipped_steps = saving.skipped,
+                              .norms = saving.norms,
                               .origin = origin_,
                               .pending_report = saving.pending_report},
                              shards, whole_, committed);

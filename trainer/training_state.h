@@ -47,10 +47,11 @@ class TrainingState {
                 platform::Files& files, Backend& backend, const data::Loader& text, SendToWorker send);
 
   struct Start {
-    int64_t step = 0;            // that is done
-    int64_t skipped = 0;         // of the steps up to it
-    bool is_own = false;         // the checkpoint is one of this job
-    std::string pending_report;  // as in checkpoint::Info
+    int64_t step = 0;                         // that is done
+    int64_t skipped = 0;                      // of the steps up to it
+    std::vector<checkpoint::StepNorm> norms;  // as in checkpoint::Info
+    bool is_own = false;                      // the checkpoint is one of this job
+    std::string pending_report;               // as in checkpoint::Info
     v1::StartedFrom from;
     checkpoint::DataSegment data;  // that the job reads on; its first step is the one after from_step
   };
@@ -66,9 +67,10 @@ class TrainingState {
   // A checkpoint of the state after a step.
   struct Saving {
     int64_t step = 0;
-    int64_t skipped = 0;         // of the steps up to it
-    std::string pending_report;  // rank 0's of `step`, where its validation is still to come
-    std::vector<int64_t> taken;  // windows of each training text by then
+    int64_t skipped = 0;                      // of the steps up to it
+    std::vector<checkpoint::StepNorm> norms;  // as in checkpoint::Info
+    std::string pending_report;               // rank 0's of `step`, where its validation is still to come
+    std::vector<int64_t> taken;               // windows of each training text by then
     // Seconds for which training stood still; none: as long as the save takes.
     std::optional<double> stall = std::nullopt;
   };

@@ -172,11 +172,11 @@ Outcome Describe(Context& context, Client& client, const DescribeOptions& option
   out.Row("meaning", MeaningOf(job));
   out.Row("step", absl::StrCat(job.last_step(), " of ", job.resolved().training().steps()));
   if (job.skipped_steps() > 0 && job.last_step() > 0) {
-    out.Row("skipped",
-            absl::StrFormat(
-                "%d of %d steps changed no weight (%.1f %%): their gradients were not finite",
-                job.skipped_steps(), job.last_step(),
-                100.0 * static_cast<double>(job.skipped_steps()) / static_cast<double>(job.last_step())));
+    out.Row("skipped", absl::StrFormat("%d of %d steps changed no weight (%.1f %%): their gradients were not "
+                                       "finite, or their norm a spike",
+                                       job.skipped_steps(), job.last_step(),
+                                       100.0 * static_cast<double>(job.skipped_steps()) /
+                                           static_cast<double>(job.last_step())));
   }
   out.Row("data", Escape(job.data()));
   if (job.resolved().debug().balanced_routing()) {

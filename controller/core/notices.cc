@@ -62,7 +62,8 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
     fill(proto::reason::kDataRead, in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
   } else if (in.notice.has_training()) {
-    fill(proto::reason::kNonfiniteGradients, in.notice.training());
+    fill(in.notice.training().is_spike() ? proto::reason::kGradientSpike : proto::reason::kNonfiniteGradients,
+         in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
   } else {
     fill(ReasonOf(in.notice.warning().problem()), in.notice.warning());

@@ -124,6 +124,7 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
   training.tokens += static_cast<double>(report.tokens());
   training.steps[report.attempt()] += report.step() > 0 ? 1 : 0;  // 0 is the validation before the first
   training.nonfinite_steps += report.nonfinite() > 0 ? 1 : 0;
+  training.spikes += report.scalars().contains("spike_limit") ? 1 : 0;
   training.seconds.Observe(report.seconds());
 }
 

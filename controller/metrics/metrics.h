@@ -110,6 +110,7 @@ class Metrics : public prometheus::Collectable {
     double tokens = 0;
     std::map<int64_t, double> steps;  // by attempt
     double nonfinite_steps = 0;
+    double spikes = 0;
     prometheus::Histogram seconds{Bounds{0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100}};
     absl::Time ended = absl::InfiniteFuture();
   };

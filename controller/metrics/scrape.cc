@@ -188,6 +188,8 @@ void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {
   }
   add(kCounter, "tandem_train_nonfinite_steps_total", "Steps with gradients that were not finite.",
       [](const Training& t) { return t.nonfinite_steps; });
+  add(kCounter, "tandem_train_spikes_total", "Steps whose gradient norm was a spike, applied or not.",
+      [](const Training& t) { return t.spikes; });
   MetricFamily& seconds =
       AddFamily(kHistogram, "tandem_train_step_seconds", "Wall time of optimizer steps.", out);
   for (const auto& [job, training] : training_) {

@@ -36,7 +36,8 @@ __global__ void SumTerms(const UnitNormTerms* const* units, int num_units, const
             nonfinite,
             static_cast<double>(inputs->requests.bits),
             inputs->requests.profile,
-            uncounted};
+            uncounted,
+            inputs->requests.limit};
   }
 }
 

@@ -123,10 +123,10 @@ struct Element {
   T update;  // new - old weight
 
   template <typename A>
-  __device__ void Step(const AdamWScalars<T>& s, A& arithmetic, bool finite, T sum) {
+  __device__ void Step(const AdamWScalars<T>& s, A& arithmetic, bool applied, T sum) {
     mean = arithmetic.Mean(sum);
     update = 0;
-    if (!finite) {
+    if (!applied) {
       return;
     }
     const T gradient = s.clip * mean;
@@ -166,13 +166,13 @@ struct Round {
     exp_avgs.Read(pointers.exp_avg + at);
     exp_avg_sqs.Read(pointers.exp_avg_sq + at);
   }
-  __device__ void Step(const AdamWScalars<T>& scalars, Quickest<T>& arithmetic, bool finite) {
+  __device__ void Step(const AdamWScalars<T>& scalars, Quickest<T>& arithmetic, bool applied) {
 #pragma unroll
     for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
 #pragma unroll
       for (int k = 0; k < kPackSize<T>; ++k) {
         Element<T> element{weights.packs[p].e[k], exp_avgs.packs[p].e[k], exp_avg_sqs.packs[p].e[k]};
-        element.Step(scalars, arithmetic, finite, sums.packs[p].e[k]);
+        element.Step(scalars, arithmetic, applied, sums.packs[p].e[k]);
         weights.packs[p].e[k] = element.weight;
         exp_avgs.packs[p].e[k] = element.exp_avg;
         exp_avg_sqs.packs[p].e[k] = element.exp_avg_sq;
@@ -190,8 +190,8 @@ struct Round {
       }
     }
   }
-  __device__ void Write(const OptimizerPointers<T>& pointers, bool finite, int64_t at) const {
-    if (finite) {
+  __device__ void Write(const OptimizerPointers<T>& pointers, bool applied, int64_t at) const {
+    if (applied) {
       exp_avgs.Write(pointers.exp_avg + at);
       exp_avg_sqs.Write(pointers.exp_avg_sq + at);
       weights.Write(pointers.weights + at);
@@ -218,7 +218,7 @@ struct LaneSquares {
 
 // The group's elements [begin, end), one by one.
 template <bool kWithNorms, typename T>
-__device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool finite,
+__device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool applied,
                                     const OptimizerPointers<T>& pointers, int64_t begin, int64_t end,
                                     ThreadMaxima<T>& maxima) {
   ExactArithmetic<T> arithmetic(scalars);
@@ -226,8 +226,8 @@ __device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool finite,
 #pragma unroll 1
   for (int64_t i = begin + Lane(); i < end; i += kLanes) {
     Element<T> element{pointers.weights[i], pointers.exp_avg[i], pointers.exp_avg_sq[i]};
-    element.Step(scalars, arithmetic, finite, pointers.gradients[i]);
-    if (finite) {
+    element.Step(scalars, arithmetic, applied, pointers.gradients[i]);
+    if (applied) {
       pointers.exp_avg[i] = element.exp_avg;
       pointers.exp_avg_sq[i] = element.exp_avg_sq;
       pointers.weights[i] = element.weight;
@@ -248,16 +248,16 @@ __device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool finite,
 // The warp's packed round at element `at`, unless it needs exact arithmetic: then false, and nothing is
 // written.
 template <bool kWithNorms, typename T>
-__device__ bool StepRound(const AdamWScalars<T>& scalars, Quickest<T> arithmetic, bool finite,
+__device__ bool StepRound(const AdamWScalars<T>& scalars, Quickest<T> arithmetic, bool applied,
                           const OptimizerPointers<T>& pointers, int64_t at, Exchange<T>& exchange,
                           LaneSquares& squares, ThreadMaxima<T>& maxima) {
   Round<T> round;
   round.Read(pointers, at);
-  round.Step(scalars, arithmetic, finite);
+  round.Step(scalars, arithmetic, applied);
   if (!__all_sync(0xFFFFFFFF, arithmetic.exact())) {
     return false;
   }
-  round.Write(pointers, finite, at);
+  round.Write(pointers, applied, at);
   if constexpr (kWithNorms) {
     round.TakeMaxima(maxima);
     exchange.EachOfLane(round.weights, [&](T value) { AddSquare(squares.sums[0], value); });
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
     scalars.weight_decay = 0;
   }
   const Quickest<T> arithmetic(scalars);
-  const bool finite = pointers.outcome->finite;
+  const bool applied = pointers.outcome->applied;
   DoubleDouble sum;  // of the lane's norm
   ThreadMaxima<T> maxima;
   for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {
@@ -293,10 +293,10 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
     LaneSquares squares;
     const bool done =
         packed && chunks.Packed(of_warp) &&
-        StepRound<kWithNorms>(scalars, arithmetic, finite, pointers, of_warp * kPackedGranule - shard.begin,
+        StepRound<kWithNorms>(scalars, arithmetic, applied, pointers, of_warp * kPackedGranule - shard.begin,
                               exchanges[kWithNorms ? warp : 0], squares, maxima);
     if (!done && whole) {
-      squares = StepElements<kWithNorms>(scalars, finite, pointers, chunks.begin(chunk) - shard.begin,
+      squares = StepElements<kWithNorms>(scalars, applied, pointers, chunks.begin(chunk) - shard.begin,
                                          chunks.end(chunk) - shard.begin, maxima);
     }
     if constexpr (kWithNorms) {

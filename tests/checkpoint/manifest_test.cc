@@ -163,6 +163,14 @@ TEST(ManifestTest, Version3IsWrittenAsTheGoldenText) {
   EXPECT_EQ(read->info.pending_report, R"({"step":"20","loss":2.5})");
 }
 
+TEST(ManifestTest, GradientNormsKeepTheirBits) {
+  Manifest manifest = WholeManifest();
+  manifest.info.norms = {{.step = 7, .norm = 0.1 + 0.2}, {.step = 9, .norm = 1e-300}};
+  const absl::StatusOr<Manifest> read = ReadManifest(WriteManifest(manifest).text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->info.norms, manifest.info.norms);
+}
+
 // A checkpoint of the build of 2026-11-28 that was the last to write version 2.
 TEST(ManifestTest, Version2IsReadAsWholeSlices) {
   const absl::StatusOr<Manifest> manifest = ReadManifest(Golden("version_2/step-2/manifest.json"));

@@ -108,6 +108,19 @@ TEST(MetricsTest, OnlyJobsWithSparseLayersHaveSeriesOfExpertsAsManyAsTheirReport
   EXPECT_EQ(CountLines(text, "tandem_train_moe_"), 6);
 }
 
+TEST(MetricsTest, SpikesAreCounted) {
+  platform::FakeClock clock;
+  Metrics metrics(clock);
+  for (int64_t step = 1; step <= 5; ++step) {
+    v1::StepReport report = ReportOf(step);
+    if (step % 2 == 0) {
+      (*report.mutable_scalars())["spike_limit"] = 3.5;
+    }
+    metrics.Report("id-job", "job", report);
+  }
+  EXPECT_THAT(TextOf(metrics), HasSubstr("tandem_train_spikes_total{job_name=\"job\"} 2\n"));
+}
+
 TEST(MetricsTest, SamplesAreSequencesOfTheJobsLength) {
   platform::FakeClock clock;
   Metrics metrics(clock);

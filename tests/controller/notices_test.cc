@@ -80,8 +80,12 @@ TEST(NoticesTest, AWarningAboutTheTrainingIsAnEventOnce) {
   EXPECT_EQ(event.to(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(KindOf(event), "training_warning");
   EXPECT_EQ(driver.Job().checkpoints().failed(), 0);
+  noticed.notice.set_number(noticed.notice.number() + 1);
+  noticed.notice.mutable_training()->set_is_spike(true);
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
+  EXPECT_EQ(driver.events.back().reason(), "GradientSpike");
   // One counter for all that a worker reports: what comes after the last number is new.
-  driver.Feed(Warned(4, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10));
+  driver.Feed(Warned(5, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10));
   EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
 }
 

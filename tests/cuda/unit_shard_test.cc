@@ -43,10 +43,10 @@ struct Outcome {
   std::vector<std::vector<ParameterNorms>> norms;  // by rank, of all steps
 };
 
-// Ranks are threads, with a GPU each where on_gpu. Step `broken` has gradients that are not finite. scales:
-// what contributions are multiplied with, or undefined.
+// Ranks are threads, with a GPU each where on_gpu. Step `broken` has gradients that are not finite, or whose
+// norm is above a limit. scales: what contributions are multiplied with, or undefined.
 Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int broken,
-              const at::Tensor& scales = {}) {
+              const at::Tensor& scales = {}, bool by_limit = false) {
   const auto size = static_cast<size_t>(ranks);
   Outcome outcome{.weights = std::vector<at::Tensor>(size),
                   .exp_avg = std::vector<at::Tensor>(size),
@@ -74,13 +74,15 @@ Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int
           contribution = contribution * scales;
         }
         contribution = contribution.to(types.transport);
-        if (step == broken && round == 1) {
+        if (step == broken && round == 1 && !by_limit) {
           Views(layout, contribution)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
         }
         unit.Reduce(contribution, /*add=*/round > 0, /*last=*/round + 1 == kRounds);
       }
       outcome.terms[static_cast<size_t>((step - 1) * ranks + rank)] = unit.terms();
-      const NormOutcome agreed = unit.Norm(kRounds * ranks, 1.5, {.bits = rank == 0 ? 5u : 2u});
+      const NormOutcome agreed =
+          unit.Norm(kRounds * ranks, 1.5,
+                    {.bits = rank == 0 ? 5u : 2u, .limit = by_limit && step == broken ? 1e-6 : 0});
       if (rank == 0) {
         outcome.agreed[static_cast<size_t>(step - 1)] = agreed;
       }
@@ -134,8 +136,8 @@ void ExpectSame(const Layout& layout, const Outcome& cpu, const Outcome& gpu, in
         << step;
     EXPECT_EQ(cpu.agreed[step].clip, gpu.agreed[step].clip) << step;
     EXPECT_EQ(cpu.agreed[step].nonfinite, gpu.agreed[step].nonfinite) << step;
-    EXPECT_EQ(cpu.agreed[step].finite, step + 1 != broken);
-    EXPECT_EQ(gpu.agreed[step].finite, step + 1 != broken);
+    EXPECT_EQ(cpu.agreed[step].applied, step + 1 != broken);
+    EXPECT_EQ(gpu.agreed[step].applied, step + 1 != broken);
     EXPECT_EQ(gpu.agreed[step].requests, ranks == 1 ? 5u : 7u);
   }
 }
@@ -158,6 +160,13 @@ TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
                  Train(layout, GetParam(), ranks, true, broken), ranks, broken);
     }
   }
+}
+
+TEST_P(CudaUnitShardTest, AStepAboveTheLimitIsSkippedAsOnTheCpu) {
+  const Layout layout = MakeLayout({{.name = "a", .shape = {130, 257}}, {.name = "b", .shape = {33}}},
+                                   GetParam().main == at::kDouble ? 8 : 2);
+  ExpectSame(layout, Train(layout, GetParam(), 1, false, 3, {}, /*by_limit=*/true),
+             Train(layout, GetParam(), 1, true, 3, {}, /*by_limit=*/true), 1, 3);
 }
 
 TEST_P(CudaUnitShardTest, StartsFromTheNumbersOfTheCpu) {

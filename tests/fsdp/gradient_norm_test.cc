@@ -63,7 +63,7 @@ TEST(GradientNormTest, IsThatOfTheMeanGradientOverAllUnitsAndRanks) {
         comm);
     EXPECT_EQ(outcome.norm, 2);  // sqrt(100) / 5
     EXPECT_EQ(outcome.clip, 1);
-    EXPECT_TRUE(outcome.finite);
+    EXPECT_TRUE(outcome.applied);
   });
 }
 
@@ -78,7 +78,7 @@ TEST(GradientNormTest, TheMeanIsOverTargetsThatCount) {
     EXPECT_EQ(half.norm, 5);  // sqrt(100) / 2
     Asked none{.units = {Terms(0)}, .num_microbatches = 4, .max_norm = 1, .targets = 8, .uncounted = 16};
     EXPECT_EQ(Agree(none, comm).divisor, 0);
-    EXPECT_FALSE(Agree(none, comm).finite) << "the step is skipped";
+    EXPECT_FALSE(Agree(none, comm).applied) << "the step is skipped";
     EXPECT_EQ(Agree(none, comm).nonfinite, 0);
   });
 }
@@ -95,7 +95,7 @@ TEST(GradientNormTest, NonfiniteElementsAnywhereAreKnownEverywhere) {
     const double bad = comm.rank() == 1 ? 7 : 0;
     const NormOutcome outcome =
         Agree({.units = {Terms(1, bad), Terms(1), Terms(1, bad)}, .max_norm = 1}, comm);
-    EXPECT_FALSE(outcome.finite);
+    EXPECT_FALSE(outcome.applied);
     EXPECT_TRUE(std::isnan(outcome.norm)) << "that of the finite elements is not the norm of the gradient";
     EXPECT_EQ(outcome.nonfinite, 14);
   });
@@ -103,7 +103,7 @@ TEST(GradientNormTest, NonfiniteElementsAnywhereAreKnownEverywhere) {
 
 TEST(GradientNormTest, SquaresThatOverflowAreNotFinite) {
   comm::RunThreadRanks(2, [](Communicator& comm) {
-    EXPECT_FALSE(Agree({.units = {Terms(std::numeric_limits<double>::max())}, .max_norm = 1}, comm).finite);
+    EXPECT_FALSE(Agree({.units = {Terms(std::numeric_limits<double>::max())}, .max_norm = 1}, comm).applied);
   });
 }
 
@@ -114,6 +114,19 @@ TEST(GradientNormTest, RequestsAndAProfileOfOneRankReachAll) {
     EXPECT_EQ(outcome.requests, 2u);
     EXPECT_EQ(outcome.profile, 4711);
     EXPECT_EQ(Agree({.units = {Terms(1)}}, comm).requests, 0u) << "of the run before";
+  });
+}
+
+TEST(GradientNormTest, AboveTheLargestLimitOfARankTheStepIsNotApplied) {
+  comm::RunThreadRanks(2, [](Communicator& comm) {
+    const auto agreed = [&](double limit) {
+      const NormRequests mine{.limit = comm.rank() == 1 ? limit : limit / 2};
+      return Agree({.units = {Terms(8)}, .requests = mine, .max_norm = 1}, comm);
+    };
+    EXPECT_FALSE(agreed(3.9).applied);
+    EXPECT_EQ(agreed(3.9).norm, 4);
+    EXPECT_TRUE(agreed(4).applied);
+    EXPECT_TRUE(agreed(0).applied) << "there is none";
   });
 }
 

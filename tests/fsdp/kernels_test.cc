@@ -127,7 +127,7 @@ TEST(OptimizerStepTest, AStepThatIsSkippedPublishesTheWeightsAllTheSame) {
   std::vector<float> weights = RandomFloats(random, count);
   std::vector<float> moments(2 * count, 0);
   const std::vector<float> gradients(count, 1);
-  const NormOutcome outcome{.finite = false};
+  const NormOutcome outcome{.applied = false};
   const RunInputs inputs{.learning_rate = 1};
   std::vector<Bf16> expected(count);
   Publish(weights.data(), 100, expected.data());

@@ -130,7 +130,7 @@ TEST_P(UnitShardTest, AnyNumberOfRanksGivesTheSameBits) {
       for (size_t step = 0; step < one.agreed.size(); ++step) {
         EXPECT_EQ(one.agreed[step].norm, many.agreed[step].norm);
         EXPECT_EQ(one.agreed[step].clip, many.agreed[step].clip);
-        EXPECT_TRUE(many.agreed[step].finite);
+        EXPECT_TRUE(many.agreed[step].applied);
       }
       for (size_t i = 0; i < one.parameter_norms.size(); ++i) {
         ExpectSameNorms(one.parameter_norms[i], many.parameter_norms[i]);
@@ -287,7 +287,7 @@ TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels(), test::kAdamW);
     unit.Initialize(1);
     unit.Reduce(Contribution(layout, transport(), 2, 1, comm.rank()), false, true);
-    EXPECT_TRUE(unit.Norm(2, 0).finite);
+    EXPECT_TRUE(unit.Norm(2, 0).applied);
     unit.OptimizerStep(1);
     const at::Tensor weights = unit.weights();
     const at::Tensor exp_avg = unit.exp_avg();
@@ -302,7 +302,7 @@ TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     EXPECT_TRUE(std::isfinite(unit.terms().squares.high));
     const NormOutcome agreed = unit.Norm(2, 1);
     EXPECT_EQ(agreed.nonfinite, 2) << "every rank knows";
-    EXPECT_FALSE(agreed.finite);
+    EXPECT_FALSE(agreed.applied);
     unit.OptimizerStep(2);
     EXPECT_TRUE(SameBits(unit.weights(), weights));
     EXPECT_TRUE(SameBits(unit.exp_avg(), exp_avg));
@@ -322,7 +322,7 @@ TEST_P(UnitShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
     // The next step, with finite gradients, is as if nothing had been.
     unit.Reduce(Contribution(layout, transport(), 2, 3, comm.rank()), false, true);
     EXPECT_EQ(unit.terms().nonfinite, 0);
-    EXPECT_TRUE(unit.Norm(2, 0).finite);
+    EXPECT_TRUE(unit.Norm(2, 0).applied);
     unit.OptimizerStep(3);
     EXPECT_FALSE(at::isnan(unit.weights()).any().item<bool>());
     EXPECT_FALSE(SameBits(unit.weights(), weights));
@@ -376,10 +376,10 @@ TEST_P(UnitShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
     expect_published();
     const at::Tensor before = unit.published();
     unit.Reduce(Contribution(layout, transport(), 1, 1, 0), false, true);
-    unit.SetOutcome({.finite = false});
+    unit.SetOutcome({.applied = false});
     unit.OptimizerStep(1);
     EXPECT_TRUE(SameBits(unit.published(), before));
-    unit.SetOutcome({.finite = true});
+    unit.SetOutcome({.applied = true});
     unit.OptimizerStep(2);
     EXPECT_FALSE(SameBits(unit.published(), before));
     expect_published();

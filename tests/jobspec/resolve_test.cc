@@ -30,7 +30,7 @@ TEST(ResolveTest, FillsEveryDefault) {
                                 epsilon: 1e-8 weight_decay: 0.1 no_weight_decay: "*norm.weight,*.bias" }
                     schedule { warmup_steps: 0 decay: DECAY_CONSTANT min_learning_rate: 0 }
                     clip_grad_norm: 1 validate_every_steps: 1 validation_batches: 16
-                    nonfinite_gradients: NONFINITE_GRADIENTS_SKIP frozen: "none" recompute: "off" }
+                    nonfinite_gradients: NONFINITE_GRADIENTS_SKIP spikes: SPIKES_WARN frozen: "none" recompute: "off" }
          parallelism { ranks: 1 tensor: 1 context: 1 pipeline: 1 expert: 1 expert_tensor: 1 replicas: 1
                        order: "tp-cp-ep-dp-pp" fsdp { strategy: STRATEGY_ZERO3 prefetch: 1 keep_gathered: "none" }
                        schedule: SCHEDULE_SEQUENTIAL }

@@ -168,6 +168,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   spec.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(options.keep_gathered);
   training.set_nonfinite_gradients(options.stop_on_nonfinite ? v1::NONFINITE_GRADIENTS_STOP
                                                              : v1::NONFINITE_GRADIENTS_SKIP);
+  training.set_spikes(options.skips_spikes ? v1::SPIKES_SKIP : v1::SPIKES_WARN);
   training.set_validate_every_steps(options.validate_every_steps);
   training.set_validation_batches(options.validation_batches);
   spec.mutable_resources()->set_device(options.on_gpus ? v1::DEVICE_CUDA : v1::DEVICE_CPU);

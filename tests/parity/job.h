@@ -40,6 +40,7 @@ struct JobOptions {
   int64_t most_logit_bytes = 0;        // of DecoderConfig; 0: the default
   std::string keep_gathered = "none";  // as in the spec
   bool stop_on_nonfinite = false;
+  bool skips_spikes = false;
   bool canaries = false;
   bool balanced_routing = false;
   std::string model_type = "llama";

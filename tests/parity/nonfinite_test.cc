@@ -10,16 +10,13 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/saved_step.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
-#include "ops/cross_entropy.h"
-#include "ops/device_kernels.h"
-#include "ops/operations.h"
 #include "platform/files.h"
+#include "tests/parity/changed_loss_gradient.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
@@ -107,57 +104,11 @@ class InfiniteGradientBackend final : public trainer::ForwardingBackend {
   const InfiniteGradientKernels kernels_;
 };
 
-// The CPU's kernels in a job in fp64; the gradient of the loss of one microbatch of kBadStep has an infinity.
-class InfiniteLossGradient final : public ops::DeviceKernels {
- public:
-  // rounds: of a step.
-  InfiniteLossGradient(const ops::DeviceKernels& inner, int rounds, bool has_it, int64_t bad_step)
-      : inner_(inner), rounds_(rounds), has_it_(has_it), bad_step_(bad_step) {}
-
-  ops::DeviceKind kind() const override { return inner_.kind(); }
-  std::string digest() const override { return inner_.digest(); }
-  ops::Call Bind(const ops::KernelCall& call) const override {
-    const auto* const losses = std::get_if<ops::CrossEntropyArgs<double>>(&call);
-    if (losses == nullptr) {
-      return inner_.Bind(call);
-    }
-    return [this, loss = inner_.Bind(call), grad_logits = losses->grad_logits] {
-      loss();
-      if (losses_++ == (bad_step_ - 1) * rounds_ && has_it_) {
-        *grad_logits = std::numeric_limits<double>::infinity();
-      }
-    };
-  }
-  ops::Call Bind(const ops::SparseKernelCall& call) const override { return inner_.Bind(call); }
-  ops::Call Bind(const ops::ProductArgs& product) const override { return inner_.Bind(product); }
-  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
-    return inner_.CopyOf(host, bytes);
-  }
-  void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
-    inner_.PrepareAttention(shape, element_bytes);
-  }
-
- private:
-  const ops::DeviceKernels& inner_;
-  const int rounds_;
-  const bool has_it_;
-  const int64_t bad_step_;      // has it in the loss of the first microbatch of that step
-  mutable int64_t losses_ = 0;  // of one rank, on one stream
-};
-
-class InfiniteLossGradientBackend final : public trainer::ForwardingBackend {
- public:
-  InfiniteLossGradientBackend(int rounds, bool has_it, int64_t bad_step = kBadStep)
-      : ForwardingBackend(trainer::MakeCpuBackend()),
-        kernels_(ForwardingBackend::operations().kernels(), rounds, has_it, bad_step),
-        operations_(kernels_) {}
-
-  const ops::Operations& operations() const override { return operations_; }
-
- private:
-  const InfiniteLossGradient kernels_;
-  const ops::Operations operations_;
-};
+std::unique_ptr<trainer::Backend> InfiniteLossGradient(int rounds, bool has_it, int64_t bad_step = kBadStep) {
+  return std::make_unique<ChangedLossGradientBackend>(
+      rounds, [=](int64_t step) { return has_it && step == bad_step; },
+      std::numeric_limits<double>::infinity());
+}
 
 // In a job whose ranks hold the same gradient, or sum it over two axes, each element counts once.
 TEST(NonfiniteGradientTest, OfOneMicrobatchIsCountedAndSkippedAsOnOneRankUnderEveryStrategy) {
@@ -174,8 +125,7 @@ TEST(NonfiniteGradientTest, OfOneMicrobatchIsCountedAndSkippedAsOnOneRankUnderEv
   };
   const auto run = [](const plan::JobPlan& plan) {
     return RunJob(plan, {.make_backend = [&plan](int rank) -> std::unique_ptr<trainer::Backend> {
-                    return std::make_unique<InfiniteLossGradientBackend>(plan.train.microbatches_per_rank,
-                                                                         /*has_it=*/rank == 0);
+                    return InfiniteLossGradient(plan.train.microbatches_per_rank, /*has_it=*/rank == 0);
                   }});
   };
   const JobRun one = run(job("zero3", 1));
@@ -322,7 +272,7 @@ TEST(NonfiniteGradientTest, StepsThatAreSkippedAreNoUpdatesOfAdam) {
       plan.train.optimizer.weight_decay = 0;
       plan.train.steps = steps;
       return RunJob(plan, {.make_backend = [bad_step](int rank) -> std::unique_ptr<trainer::Backend> {
-                      return std::make_unique<InfiniteLossGradientBackend>(1, rank == 0, bad_step);
+                      return InfiniteLossGradient(1, rank == 0, bad_step);
                     }});
     };
     const JobRun whole = run(3, /*bad_step=*/1, "");
@@ -353,7 +303,7 @@ TEST(NonfiniteGradientTest, ASkippedStepIsInTheManifestThatIsWrittenBesideTraini
                        .checkpoint_every_steps = 4};
     options.decays = false;
     RunJob(MakeJob(options), {.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
-             return std::make_unique<InfiniteLossGradientBackend>(1, rank == 0);
+             return InfiniteLossGradient(1, rank == 0);
            }});
     const std::string step = folder.path() + "/step-4";
     infos[beside] = checkpoint::SavedStep::Open(platform::SystemFiles(), step).value().manifest().info;
@@ -362,6 +312,8 @@ TEST(NonfiniteGradientTest, ASkippedStepIsInTheManifestThatIsWrittenBesideTraini
   EXPECT_EQ(infos[true].skipped_steps, 1);
   EXPECT_EQ(infos[true].skipped_steps, infos[false].skipped_steps);
   EXPECT_EQ(infos[true].data, infos[false].data);
+  EXPECT_EQ(infos[true].norms.size(), 3u);
+  EXPECT_EQ(infos[true].norms, infos[false].norms);
   EXPECT_FALSE(contents[true].empty());
   EXPECT_TRUE(contents[true] == contents[false]);
 }
@@ -372,7 +324,7 @@ TEST(NonfiniteGradientTest, AJobThatChangedNoWeightFails) {
     plan::JobPlan plan = MakeJob({.ranks = ranks, .steps = 1, .warmup_steps = 0, .fp64 = true});
     try {
       RunJob(plan, {.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
-               return std::make_unique<InfiniteLossGradientBackend>(1, rank == 0, /*bad_step=*/1);
+               return InfiniteLossGradient(1, rank == 0, /*bad_step=*/1);
              }});
       FAIL() << "succeeded";
     } catch (const trainer::NumericError& error) {

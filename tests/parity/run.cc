@@ -154,7 +154,8 @@ void Record(const v1::FromTrainer& message, const RunOptions& options, std::mute
       if (message.training_warning().is_data()) {
         break;
       }
-      run.nonfinite.emplace_back(message.training_warning().step(), message.training_warning().message());
+      (message.training_warning().is_spike() ? run.spikes : run.nonfinite)
+          .emplace_back(message.training_warning().step(), message.training_warning().message());
       break;
     case v1::FromTrainer::kProfiled: {
       const std::lock_guard<std::mutex> lock(mu);

@@ -57,6 +57,7 @@ struct JobRun {
   std::vector<int64_t> checkpoints;    // steps
   std::vector<v1::CheckpointWarning> warnings;
   std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were reported, and the message
+  std::vector<std::pair<int64_t, std::string>> spikes;     // likewise
   std::string request_error;                               // of the last answer
   int64_t resumed_step = 0;
   std::string resumed_from;

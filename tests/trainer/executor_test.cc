@@ -40,7 +40,7 @@ TEST_F(ExecutorTest, StepsLowerTheLossOfTheSameBatch) {
   for (int64_t step = 2; step <= 4; ++step) {
     const RunRecord record = IssueAndAwait(Train(step));
     ASSERT_EQ(record.losses.size(), 2u);
-    EXPECT_TRUE(record.outcome.finite);
+    EXPECT_TRUE(record.outcome.applied);
     EXPECT_GT(record.outcome.norm, 0);
     EXPECT_LT(record.losses[0], loss);
     loss = record.losses[0];

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "ops/cross_entropy.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
+#include "tests/trainer/forwarding_backend.h"
+#include "trainer/backend.h"
+
+namespace tandem::parity {
+
+// The kernels of a job in fp64; in the first microbatch of some of the steps that a rank computes, counted
+// from 1, the first element of the gradient of the loss is another number.
+class ChangedLossGradient final : public ops::DeviceKernels {
+ public:
+  // rounds: of a step.
+  ChangedLossGradient(const ops::DeviceKernels& inner, int rounds, std::function<bool(int64_t step)> changes,
+                      double value)
+      : inner_(inner), rounds_(rounds), changes_(std::move(changes)), value_(value) {}
+
+  ops::DeviceKind kind() const override { return inner_.kind(); }
+  std::string digest() const override { return inner_.digest(); }
+  ops::Call Bind(const ops::KernelCall& call) const override {
+    const auto* const losses = std::get_if<ops::CrossEntropyArgs<double>>(&call);
+    if (losses == nullptr) {
+      return inner_.Bind(call);
+    }
+    return [this, loss = inner_.Bind(call), grad_logits = losses->grad_logits] {
+      loss();
+      const int64_t before = losses_++;
+      if (before % rounds_ == 0 && changes_(before / rounds_ + 1)) {
+        *grad_logits = value_;
+      }
+    };
+  }
+  ops::Call Bind(const ops::SparseKernelCall& call) const override { return inner_.Bind(call); }
+  ops::Call Bind(const ops::ProductArgs& product) const override { return inner_.Bind(product); }
+  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
+    return inner_.CopyOf(host, bytes);
+  }
+  void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
+    inner_.PrepareAttention(shape, element_bytes);
+  }
+
+ private:
+  const ops::DeviceKernels& inner_;
+  const int rounds_;
+  const std::function<bool(int64_t)> changes_;
+  const double value_;
+  mutable int64_t losses_ = 0;  // of one rank, on one stream
+};
+
+class ChangedLossGradientBackend final : public trainer::ForwardingBackend {
+ public:
+  ChangedLossGradientBackend(int rounds, std::function<bool(int64_t step)> changes, double value)
+      : ForwardingBackend(trainer::MakeCpuBackend()),
+        kernels_(ForwardingBackend::operations().kernels(), rounds, std::move(changes), value),
+        operations_(kernels_) {}
+
+  const ops::Operations& operations() const override { return operations_; }
+
+ private:
+  const ChangedLossGradient kernels_;
+  const ops::Operations operations_;
+};
+
+}  // namespace tandem::parity

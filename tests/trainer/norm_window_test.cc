@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "trainer/norm_window.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tandem::trainer {
+namespace {
+
+// Of the steps 1 to `last`, with logarithms of 0 and 1 by turns.
+NormWindow WindowUpTo(int64_t last) {
+  NormWindow window({});
+  for (int64_t step = 1; step <= last; ++step) {
+    window.Computed(step, step % 2 == 0 ? 1 : std::exp(1.0), /*applied=*/true);
+  }
+  return window;
+}
+
+TEST(NormWindowTest, TheLimitIsSixDeviationsOfLogarithmsAboveTheirMean) {
+  // Of 16 norms the mean is 0.5 and the deviation too.
+  EXPECT_NEAR(WindowUpTo(17).LimitOf(18).value(), std::exp(0.5 + 6 * 0.5), 1e-9);
+}
+
+TEST(NormWindowTest, FewNormsSayNothingAndThatOfTheStepBeforeDoesNotCount) {
+  EXPECT_FALSE(WindowUpTo(16).LimitOf(17).has_value());
+  EXPECT_FALSE(WindowUpTo(17).LimitOf(17).has_value());
+  NormWindow window = WindowUpTo(200);
+  const std::optional<double> limit = window.LimitOf(202);
+  window.Computed(201, 1e6, /*applied=*/true);
+  EXPECT_EQ(window.LimitOf(202), limit);
+  EXPECT_NE(window.LimitOf(203), limit);
+}
+
+TEST(NormWindowTest, NormsThatHardlyDifferMakeNoSpikes) {
+  NormWindow window({});
+  for (int64_t step = 1; step <= 40; ++step) {
+    window.Computed(step, 2, /*applied=*/true);
+  }
+  EXPECT_NEAR(window.LimitOf(41).value(), 2 * std::exp(0.06), 1e-12);
+}
+
+TEST(NormWindowTest, StepsThatWereNotAppliedDoNotCount) {
+  NormWindow window = WindowUpTo(200);
+  const std::optional<double> limit = window.LimitOf(202);
+  window.Computed(201, 1e9, /*applied=*/false);
+  window.Computed(202, NAN, /*applied=*/false);
+  window.Computed(203, 0, /*applied=*/true);
+  EXPECT_NEAR(window.LimitOf(206).value(), limit.value(), 1e-9);
+  EXPECT_EQ(window.norms().back().step, 200);
+}
+
+TEST(NormWindowTest, OnlyTheNewestCount) {
+  NormWindow window({});
+  window.Computed(1, 1e6, /*applied=*/true);
+  for (int64_t step = 2; step <= 130; ++step) {
+    window.Computed(step, 1, /*applied=*/true);
+  }
+  EXPECT_GT(window.LimitOf(130).value(), 2) << "of the steps up to 128";
+  EXPECT_LT(window.LimitOf(131).value(), 2) << "of those from 2 to 129";
+}
+
+TEST(NormWindowTest, OneThatGoesOnFromACheckpointHasTheSameLimits) {
+  NormWindow window = WindowUpTo(150);
+  NormWindow again(window.norms());
+  for (int64_t step = 151; step <= 400; ++step) {
+    EXPECT_EQ(again.LimitOf(step), window.LimitOf(step));
+    window.Computed(step, 1 + step % 7, /*applied=*/step % 5 != 0);
+    again.Computed(step, 1 + step % 7, /*applied=*/step % 5 != 0);
+  }
+}
+
+TEST(NormWindowTest, TheWarmUpAndTheFirstStepsAreApplied) {
+  EXPECT_FALSE(NormWindow::MaySkip(128, /*warmup_steps=*/0));
+  EXPECT_TRUE(NormWindow::MaySkip(129, /*warmup_steps=*/0));
+  EXPECT_FALSE(NormWindow::MaySkip(300, /*warmup_steps=*/300));
+  EXPECT_TRUE(NormWindow::MaySkip(301, /*warmup_steps=*/300));
+}
+
+}  // namespace
+}  // namespace tandem::trainer
