@@ -21,7 +21,7 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
                                  const std::vector<fsdp::UnitShard>& units,
                                  const std::vector<fsdp::StateMemory>& states,
                                  const std::vector<WholeArray>& whole, bool is_first)
-    : units_(units), type_(type), is_first_(is_first) {
+    : type_(type), is_first_(is_first) {
   if (states.size() != units.size()) {
     throw std::invalid_argument("a state for each unit is needed");
   }
@@ -29,9 +29,13 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
     device_.push_back(memory.begin == nullptr ? at::Tensor() : device::FlatTensorIn(device, memory, held));
   };
   for (size_t u = 0; u < units.size(); ++u) {
-    add(states[u].weights, units[u].weights_type());
-    add(states[u].exp_avg, type);
-    add(states[u].exp_avg_sq, type);
+    const std::vector<fsdp::StateMemory> by_class = units[u].ByClass(states[u]);
+    for (size_t c = 0; c < by_class.size(); ++c) {
+      classes_.push_back(&units[u].classes()[c]);
+      add(by_class[c].weights, classes_.back()->weights_type());
+      add(by_class[c].exp_avg, type);
+      add(by_class[c].exp_avg_sq, type);
+    }
   }
   for (const WholeArray& array : whole) {
     whole_.push_back(array.name);
@@ -43,29 +47,29 @@ ParameterArrays::~ParameterArrays() = default;
 
 void ParameterArrays::AddPieces(const std::vector<at::Tensor>& arrays, bool owned,
                                 std::deque<at::Tensor>& tensors, std::vector<Shard>& shards) const {
-  for (size_t i = 0; i < kKinds.size() * units_.size(); ++i) {
-    const fsdp::UnitShard& unit = units_[i / kKinds.size()];
+  for (size_t i = 0; i < kKinds.size() * classes_.size(); ++i) {
+    const fsdp::ClassShard& of_class = *classes_[i / kKinds.size()];
     if (!arrays[i].defined()) {
       continue;
     }
-    for (const fsdp::Piece& piece : unit.pieces()) {
-      const fsdp::Range range = owned ? fsdp::Intersect(piece.range, unit.owned()) : piece.range;
+    for (const fsdp::Piece& piece : of_class.pieces()) {
+      const fsdp::Range range = owned ? fsdp::Intersect(piece.range, of_class.owned()) : piece.range;
       if (range.empty()) {
         continue;
       }
-      const fsdp::Parameter& parameter = unit.layout().parameters[static_cast<size_t>(piece.parameter)];
-      shards.push_back(
-          {.name = parameter.name,
-           .kind = kKinds[i % kKinds.size()],
-           .shape = parameter.shape,
-           .slice = parameter.slice,
-           .begin = range.begin - parameter.range.begin,
-           .data = &tensors.emplace_back(arrays[i].narrow(0, range.begin - unit.held().begin, range.size())),
-           .type = type_});
+      const fsdp::Parameter& parameter = of_class.layout().parameters[static_cast<size_t>(piece.parameter)];
+      shards.push_back({.name = parameter.name,
+                        .kind = kKinds[i % kKinds.size()],
+                        .shape = parameter.shape,
+                        .slice = parameter.slice,
+                        .begin = range.begin - parameter.range.begin,
+                        .data = &tensors.emplace_back(
+                            arrays[i].narrow(0, range.begin - of_class.held().begin, range.size())),
+                        .type = type_});
     }
   }
   for (size_t i = 0; i < whole_.size() && (is_first_ || !owned); ++i) {
-    const at::Tensor& array = arrays[kKinds.size() * units_.size() + i];
+    const at::Tensor& array = arrays[kKinds.size() * classes_.size() + i];
     shards.push_back({.name = whole_[i], .kind = kState, .shape = {array.numel()}, .data = &array});
   }
 }

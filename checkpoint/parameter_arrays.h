@@ -55,11 +55,11 @@ class ParameterArrays {
   void AddPieces(const std::vector<at::Tensor>& arrays, bool owned, std::deque<at::Tensor>& tensors,
                  std::vector<Shard>& shards) const;
 
-  const std::vector<fsdp::UnitShard>& units_;
+  std::vector<const fsdp::ClassShard*> classes_;  // of all units
   const c10::ScalarType type_;
   std::vector<std::string> whole_;  // their names
   const bool is_first_;
-  // Per unit and kind: what is held of the unit; undefined: nothing. Behind them the whole arrays.
+  // Per class and kind: what is held of the class; undefined: nothing. Behind them the whole arrays.
   std::vector<at::Tensor> device_;
   std::deque<at::Tensor> owned_pieces_;  // owned_shards_ point to these, and to device_
   std::vector<Shard> owned_shards_;

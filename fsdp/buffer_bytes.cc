@@ -24,6 +24,19 @@ UnitBufferBytes BufferBytesOf(const Layout& layout, const UnitMesh& mesh, int el
           .optimizer_scratch = std::max(host_scratch, held * parameter_norms)};
 }
 
+UnitBufferBytes BufferBytesOf(const ClassLayouts& layouts, const UnitMesh& mesh, int element_bytes) {
+  UnitBufferBytes all;
+  for (const Layout& layout : layouts) {
+    if (layout.elements > 0) {
+      const UnitBufferBytes bytes = BufferBytesOf(layout, mesh, element_bytes);
+      all.norm_terms += bytes.norm_terms;
+      all.update_norms += bytes.update_norms;
+      all.optimizer_scratch += bytes.optimizer_scratch;
+    }
+  }
+  return all;
+}
+
 int64_t InputsBytes() { return sizeof(RunInputs); }
 
 int64_t OutcomeBytes(int ranks) { return kExchangeOffset + ranks * static_cast<int64_t>(sizeof(NormTerms)); }

@@ -19,6 +19,9 @@ struct UnitBufferBytes {
 // element_bytes: of the main type, 4 or 8. The same for every rank of the mesh.
 UnitBufferBytes BufferBytesOf(const Layout& layout, const UnitMesh& mesh, int element_bytes);
 
+// Of all classes of a unit; there is nothing of a class without elements.
+UnitBufferBytes BufferBytesOf(const ClassLayouts& layouts, const UnitMesh& mesh, int element_bytes);
+
 int64_t InputsBytes();  // RunInputs
 
 // NormOutcome, followed by room for the terms of `ranks` ranks, which GradientNorm exchanges.

@@ -45,12 +45,15 @@ struct Layout {
   int64_t granule = 64;
 };
 
-// Lays out the parameters of a unit. Each starts at a multiple of 128 bytes (of `element_bytes`-byte
-// elements) and, if its rows must stay whole, of its row; only the first parameter of a block is aligned. The
-// layout's granule is the least common multiple of `granule` and of the rows that must stay whole. Throws
-// std::invalid_argument for an empty or negative dim, a slice that is not within its shape, an overflow, a
-// block whose parameters are not consecutive or whose whole rows differ in length, and for rows whose common
-// multiple is larger than the unit (one rank would own all of it).
+// Of one unit: a layout of each class of parameters with the same element types (unit_shard.h).
+using ClassLayouts = std::vector<Layout>;
+
+// Lays out the parameters of a unit, or of one of its classes. Each starts at a multiple of 128 bytes (of
+// `element_bytes`-byte elements) and, if its rows must stay whole, of its row; only the first parameter of a
+// block is aligned. The layout's granule is the least common multiple of `granule` and of the rows that must
+// stay whole. Throws std::invalid_argument for an empty or negative dim, a slice that is not within its
+// shape, an overflow, a block whose parameters are not consecutive or whose whole rows differ in length, and
+// for rows whose common multiple is larger than the unit (one rank would own all of it).
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
 // Throws std::invalid_argument, naming the parameters, unless they follow each other without overlap inside

@@ -2,159 +2,59 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "device/memory.h"
-#include "fsdp/initialize.h"
+#include "fsdp/class_shard.h"
 #include "fsdp/layout.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/unit_mesh.h"
 
-namespace tandem::comm {
-class Communicator;
-}
-namespace tandem::device {
-class Device;
-}
-
 namespace tandem::fsdp {
 
-class ShardKernels;
-class UnitKernels;
-struct UnitNormTerms;
-
-// A call that is made once, when a program is bound, and then runs in every step on the same memory and the
-// current stream. It allocates nothing that outlives the call. Throws CommError.
-using BoundCall = std::function<void()>;
-
-// Element types of a unit, by role. All three are fp64, or main is fp32 and the others are fp32 or bf16.
-// If compute is not main, trained weights are published: each step writes a copy of the shard in the compute
-// type, and that copy is gathered.
-struct UnitTypes {
-  c10::ScalarType main;       // weights, moments, accumulator
-  c10::ScalarType compute;    // published shard, gathered parameters
-  c10::ScalarType transport;  // contribution and staging
-  bool frozen = false;        // never updated: weights have the compute type and are gathered directly
+// One class of a unit: parameters with the same element types, in a flat element space of their own.
+struct UnitClass {
+  Layout layout;
+  ClassTypes types;  // `publishes` is UnitShard's to set
 };
 
-// The memory of one instruction, by role. Sizes (fsdp/unit_mesh.h): a shard ShardElements; weights and
-// moments HeldRange; the accumulator AccumulatorRange; a piece PieceElements; gathered buffers, contributions
-// and full gradients PaddedElements. Gaps between parameters are moved but never read.
-struct StateMemory {
-  device::Memory weights;
-  device::Memory exp_avg;  // begin == nullptr, like exp_avg_sq: the unit is frozen
-  device::Memory exp_avg_sq;
-  device::Memory published;  // begin == nullptr where weights are not published
-};
-struct ReduceMemory {
-  device::Memory contribution;  // this rank's, of one microbatch
-  bool accumulated = false;     // `contribution` is the full gradient of all microbatches, in the main type
-  device::Memory staging;       // as large, holds garbage before and after; unused without a communicator
-  device::Memory gradients;     // the accumulator
-  device::Memory norm_terms;    // begin == nullptr: not the run's last reduction, none are written
-};
-struct ReduceOuterMemory {
-  device::Memory gradients;  // the accumulator, which holds the inner group's sum
-  device::Memory staging;    // as large; holds garbage before and after
-  device::Memory norm_terms;
-};
-struct OptimizerMemory {
-  device::Memory gradients;
-  device::Memory outcome;  // of the run that computed the gradients
-  device::Memory inputs;   // of this run
-  StateMemory state;
-  device::Memory update_norms;  // of this run: a ParameterNorms for each parameter of the layout; begin ==
-                                // nullptr: not wanted
-  device::Memory scratch;
-};
-
-// The operations of one unit on one rank of a mesh, on memory that the caller provides. Owns neither the
-// memory of the job nor a communicator. Every Bind function throws std::invalid_argument, naming the unit, if
-// a size does not fit or if the communicator's rank differs from the mesh's.
+// The operations of one unit on one rank of a mesh (class_shard.h says what each does). Each of the unit's
+// buffers is those of its classes behind each other, in their order; both moments are arrays of their own. A
+// bound call makes one call a class, back to back on its stream. Of a class without elements there is nothing
+// in any buffer.
 class UnitShard {
  public:
-  // device and kernels are of the same kind and outlive it and what it binds.
-  UnitShard(std::string name, Layout layout, const UnitMesh& mesh, UnitTypes types, device::Device& device,
+  // All classes are frozen, or none is. device and kernels are of the same kind and outlive it and what it
+  // binds. Throws std::invalid_argument, naming the unit, as the Bind functions do.
+  UnitShard(std::string name, std::vector<UnitClass> classes, const UnitMesh& mesh, device::Device& device,
             const ShardKernels& kernels);
-  ~UnitShard();
-  UnitShard(UnitShard&&) noexcept;
 
   const std::string& name() const { return name_; }
-  const Layout& layout() const { return layout_; }
-  c10::ScalarType weights_type() const { return types_.frozen ? types_.compute : types_.main; }
-  Range held() const { return held_; }                          // of weights and moments, padding included
-  const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in what is held
-  // The part of what is held that only this rank has; padding excluded.
-  Range owned() const { return WithoutPadding(layout_, PieceRange(layout_, mesh_)); }
-  int64_t published_bytes() const;  // of what is held; 0 where weights are not published
+  const std::vector<ClassShard>& classes() const { return classes_; }  // that have elements
 
-  // Initializes weights by `inits` (one for each parameter of the layout) and sets moments to zero. Every
-  // element depends only on seed, parameter name and global index (initialize.h). Blocks if it computes on
-  // the host.
+  // The classes' parts of weights and moments.
+  std::vector<StateMemory> ByClass(const StateMemory& state) const;
+
+  // The classes' norm terms.
+  std::vector<device::Memory> NormTermsByClass(device::Memory norm_terms) const;
+
+  // inits: one for each parameter of the layouts, class by class.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
-
-  // Publishes the current weights; does nothing if weights are not published. Used at the start of a job;
-  // later every OptimizerStep publishes.
   void Publish(const StateMemory& state) const;
-
-  // All-gather of the inner group's shards; of the published shards if weights are published.
   BoundCall BindUnshard(comm::Communicator& inner, device::Memory shard, device::Memory gathered) const;
-
-  // All-gather of the outer group's pieces: the inner shard.
   BoundCall BindUnshardOuter(comm::Communicator& outer, device::Memory piece, device::Memory shard) const;
-
-  // Adds a contribution to the full gradient; add == false: the first one of the run overwrites.
   BoundCall BindAccumulate(device::Memory contribution, device::Memory full_gradient, bool add) const;
-
-  // Exchanges pieces and folds the ranks' contributions one by one, in rank order, into the accumulator.
-  // inner: null for a rank that is alone on the inner axis; it folds only its own contribution. add == false:
-  // the first contribution of the run overwrites the accumulator. If norm_terms are wanted, the same pass
-  // computes the terms of the accumulator's new content, before division and clipping; non-finite elements
-  // are counted and left out of the squares. If every rank keeps the whole accumulator, each rank folds its
-  // shard and computes its terms, and an all-gather combines the shards.
   BoundCall BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory, bool add) const;
-
-  // The same over the outer group, after the last reduction over the inner group: exchanges pieces of the
-  // accumulator and folds them in rank order. The terms are those of this rank's piece. An all-gather
-  // combines the pieces, unless every rank needs only its own.
   BoundCall BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const;
-
-  // One pass over what is held, which also publishes. It reads the clip coefficient, and whether to update at
-  // all, from the outcome, and the step from the inputs, so the host waits for neither. On a rank for which
-  // CountsHeld is false the update norms are zeros, so that the norms of all ranks can be added.
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
-  at::Tensor Elements(const char* what, device::Memory memory, int64_t elements, c10::ScalarType type) const;
-  void CheckGroup(const comm::Communicator& comm, int size, int rank) const;
-  void CheckBytes(const char* what, device::Memory memory, int64_t bytes) const;
-  UnitNormTerms* NormTermsIn(device::Memory memory) const;
-  // Element `flat` of an accumulator.
-  char* At(device::Memory accumulator, int64_t flat) const;
+  // The classes' parts of a buffer. No memory: none of any.
+  std::vector<device::Memory> Cut(const char* what, device::Memory memory, int64_t ClassBytes::*role) const;
 
   std::string name_;
-  Layout layout_;
-  UnitMesh mesh_;
-  Range held_;
-  Range accumulator_;
-  std::vector<Piece> pieces_;
-  UnitTypes types_;
-  device::Device* device_;
-  const ShardKernels* kernels_;
-  // Shared with what is bound.
-  std::shared_ptr<UnitKernels> accumulate_;  // one contribution, of the whole unit
-  std::shared_ptr<UnitKernels> fold_;        // of the inner group's contributions, on the shard
-  std::shared_ptr<UnitKernels> fold_full_;   // of the inner group's full gradients, on the shard
-  std::shared_ptr<UnitKernels> fold_outer_;  // of the outer group's, on the piece
-  std::shared_ptr<UnitKernels> optimizer_;   // on what is held
+  std::vector<ClassShard> classes_;
 };
-
-// Round: `collected`, the sum of several writers in the main type, to a contribution's part in the transport
-// type. Both are [n].
-BoundCall BindRound(device::Device& device, device::Memory collected, c10::ScalarType main,
-                    device::Memory contribution, c10::ScalarType transport);
 
 }  // namespace tandem::fsdp

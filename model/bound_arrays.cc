@@ -119,9 +119,10 @@ void BoundArrays::AddParts(Role role) {
       throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " has ", part.parameters.size(),
                                           " parameters, its memory ", operand.parameters.size()));
     }
-    if (role == Role::kParameter && operand.type != types_.unit.compute) {
+    if (const ComputeType type = TypeOf(ParameterType(part), types_);
+        role == Role::kParameter && operand.type != type) {
       throw std::logic_error(absl::StrCat(Where(), "part ", part.name, " is of ", ToText(operand.type),
-                                          ", and the node computes in ", ToText(types_.unit.compute)));
+                                          ", and the node takes it in ", ToText(type)));
     }
     const auto bytes_of = [&](const TensorSpec& spec) {
       return NumElements(spec.shape) * ElementBytes(operand.type);
@@ -132,7 +133,7 @@ void BoundArrays::AddParts(Role role) {
       char* begin = operand.parameters[i];
       const TensorSpec spec{
           parameter.block.empty() ? parameter.name : parameter.block, parameter.shape,
-          role == Role::kParameterGradient ? GradientType(parameter) : ElementType::kCompute};
+          role == Role::kParameterGradient ? GradientType(part, parameter) : ParameterType(part)};
       CheckInside(spec.name, bytes_of(spec), begin, operand);
       if (before != nullptr && !parameter.block.empty() && parameter.block == before->block) {
         Entry& block = entries_.back();
@@ -180,7 +181,7 @@ void BoundArrays::AddWithoutMemory(const PartSpec& part) {
     if (parameter.block.empty() || block == nullptr || *block != parameter.block) {
       entries_.push_back({.role = Role::kParameterGradient,
                           .spec = {parameter.block.empty() ? parameter.name : parameter.block,
-                                   parameter.shape, GradientType(parameter)}});
+                                   parameter.shape, GradientType(part, parameter)}});
     }
     block = parameter.block.empty() ? nullptr : &parameter.block;
   }

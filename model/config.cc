@@ -2,6 +2,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "model/decoder_shapes.h"
 #include "model/node_kinds.h"
@@ -17,7 +18,7 @@ void AddParts(ParameterNames names, const DecoderNode& node, const NodeDeclarati
     if (!part.unit.empty()) {
       continue;  // another unit's
     }
-    unit.parts.push_back(part.name);
+    unit.parts.push_back({part.name, part.main_type});
     std::string block;
     int blocks = 0;
     for (const Parameter& parameter : unit.parameters) {
@@ -33,6 +34,27 @@ void AddParts(ParameterNames names, const DecoderNode& node, const NodeDeclarati
                                  .init = parameter.init});
     }
   }
+}
+
+// Parts in the main type go behind the others, so that those of one class of types follow each other whatever
+// the unit computes in.
+void OrderByType(UnitParameters& unit) {
+  std::vector<UnitParameters::Part> parts;
+  std::vector<int> places(unit.parts.size());
+  for (const bool main_type : {false, true}) {
+    for (size_t i = 0; i < unit.parts.size(); ++i) {
+      if (unit.parts[i].main_type == main_type) {
+        places[i] = static_cast<int>(parts.size());
+        parts.push_back(unit.parts[i]);
+      }
+    }
+  }
+  unit.parts = std::move(parts);
+  for (Parameter& parameter : unit.parameters) {
+    parameter.part = places[parameter.part];
+  }
+  std::stable_sort(unit.parameters.begin(), unit.parameters.end(),
+                   [](const Parameter& a, const Parameter& b) { return a.part < b.part; });
 }
 
 // Elements of all units, each unit's times a share of them.
@@ -114,6 +136,9 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
                                         .frozen = IsFrozen(config, node.unit)});
     }
     AddParts(config.names, node, node.kind->declare(shapes), *unit);
+  }
+  for (UnitParameters& unit : units) {
+    OrderByType(unit);
   }
   return units;
 }

@@ -140,13 +140,19 @@ struct Parameter {
   Init init = Init::kNormal;
 };
 
-// The parameters that are gathered together, in layout order.
+// The parameters that are gathered together, in layout order: part by part, those in the main type last.
 struct UnitParameters {
+  // Parameters whose gradients one node writes together.
+  struct Part {
+    std::string name;
+    bool main_type = false;  // they stay in the main type, whatever the unit computes in
+  };
+
   std::string name;
   int layer =
       -1;  // units of one layer have the same number; embedding and head have numbers behind the layers
   bool experts = false;  // sharded over the expert data parallel group
-  std::vector<std::string> parts;
+  std::vector<Part> parts;
   std::vector<Parameter> parameters;
   bool frozen = false;  // not trained
 };

@@ -8,6 +8,7 @@
 
 #include "model/decoder_shapes.h"
 #include "model/node_kinds.h"
+#include "model/unit_classes.h"
 
 namespace tandem::model {
 namespace {
@@ -25,14 +26,28 @@ schedules::UnitPrecision BytesOf(const UnitTypes& types) {
           .transport = ElementBytes(types.transport)};
 }
 
-std::vector<schedules::PartRange> PartsOf(const UnitParameters& unit, const UnitLayout& layout) {
+std::vector<schedules::UnitClass> UnitClassesOf(const UnitClasses& classes, const UnitParameters& unit,
+                                                const UnitLayout& layout) {
+  if (layout.elements.size() != classes.types.size()) {
+    throw std::logic_error(unit.name + " has " + std::to_string(classes.types.size()) +
+                           " classes of types, its layout " + std::to_string(layout.elements.size()));
+  }
+  std::vector<schedules::UnitClass> all;
+  for (size_t i = 0; i < classes.types.size(); ++i) {
+    all.push_back({.precision = BytesOf(classes.types[i]), .elements = layout.elements[i]});
+  }
+  return all;
+}
+
+std::vector<schedules::PartRange> PartsOf(const UnitClasses& classes, const UnitParameters& unit,
+                                          const UnitLayout& layout) {
   if (layout.parameters.size() != unit.parameters.size()) {
     throw std::logic_error(unit.name + " has " + std::to_string(unit.parameters.size()) +
                            " parameters, its layout " + std::to_string(layout.parameters.size()));
   }
   std::vector<schedules::PartRange> parts;
-  for (const std::string& name : unit.parts) {
-    parts.push_back({.name = name, .begin = -1});
+  for (size_t i = 0; i < unit.parts.size(); ++i) {
+    parts.push_back({.name = unit.parts[i].name, .begin = -1, .of_class = classes.of_part[i]});
   }
   for (size_t i = 0; i < unit.parameters.size(); ++i) {
     schedules::PartRange& part = parts.at(unit.parameters[i].part);
@@ -57,15 +72,22 @@ double FlopsOf(const NodeDeclaration& declaration, const std::string& output) {
 }
 
 struct PartList {
-  void Add(UnitPart of, const PartSpec& part) {
+  void Add(UnitPart of, const PartSpec& part, const UnitTypes& types) {
     parts.push_back(of);
     for (const ParameterSpec& parameter : part.parameters) {
-      elements += NumElements(parameter.shape);
+      const int64_t elements = NumElements(parameter.shape);
+      bytes.compute += elements * ElementBytes(types.compute);
+      bytes.transport += elements * ElementBytes(types.transport);
+      bytes.main += elements * ElementBytes(types.main);
     }
   }
 
   std::vector<UnitPart> parts;
-  int64_t elements = 0;  // of their parameters
+  struct {
+    int64_t compute = 0;
+    int64_t transport = 0;
+    int64_t main = 0;
+  } bytes;  // of their parameters in each role
 };
 
 // What the names of one node's declaration stand for.
@@ -99,14 +121,14 @@ class OutlineWriter {
                              " units, but there are layouts of " + std::to_string(layouts.size()));
     }
     for (size_t i = 0; i < units.size(); ++i) {
+      const UnitClasses classes = ClassesOf(units[i], precision_);
       outline_.units.push_back(
           {.name = units[i].name,
            .layer = units[i].layer,
            .group = units[i].experts ? schedules::UnitGroup::kExpert : schedules::UnitGroup::kDense,
            .frozen = units[i].frozen,
-           .precision = BytesOf(precision_.Of(units[i].name)),
-           .parts = PartsOf(units[i], layouts[i]),
-           .elements = layouts[i].elements});
+           .classes = UnitClassesOf(classes, units[i], layouts[i]),
+           .parts = PartsOf(classes, units[i], layouts[i])});
     }
   }
 
@@ -143,9 +165,10 @@ class OutlineWriter {
     }
     for (const PartSpec& part : declaration.parts) {
       const UnitPart of = Find(part.unit.empty() ? node.unit : part.unit, part.name);
-      names.read.Add(of, part);
+      const UnitTypes of_part = part.main_type ? InMainType(types.unit) : types.unit;
+      names.read.Add(of, part, of_part);
       if (!part.frozen) {
-        names.trained.Add(of, part);
+        names.trained.Add(of, part, of_part);
       }
     }
     for (const TensorSpec& intermediate : declaration.intermediates) {
@@ -161,14 +184,13 @@ class OutlineWriter {
       result.row_bytes = pass.row_elements * static_cast<double>(ElementBytes(types.unit.compute));
       result.bytes_moved += rounds * 2.0 * static_cast<double>(result.scratch.expected);
       if (pass.parameters) {
-        result.bytes_moved +=
-            rounds * static_cast<double>(names.read.elements * ElementBytes(types.unit.compute));
+        result.bytes_moved += rounds * static_cast<double>(names.read.bytes.compute);
       }
       if (pass.parameter_gradients) {
         // Each round after the first adds to what is there, and reads it for that.
-        const model::ComputeType written = pass.rounds > 1 ? types.unit.main : types.unit.transport;
+        const auto& bytes = names.trained.bytes;
         result.bytes_moved +=
-            (2 * rounds - 1) * static_cast<double>(names.trained.elements * ElementBytes(written));
+            (2 * rounds - 1) * static_cast<double>(pass.rounds > 1 ? bytes.main : bytes.transport);
       }
       return result;
     };

@@ -11,15 +11,15 @@
 
 namespace tandem::model {
 
-// Where the parameters of one unit lie in its flat buffer, in elements; written from fsdp's layout, which
-// model/ does not know.
+// Where the parameters of one unit lie in the flat element spaces of their classes (unit_classes.h); written
+// from fsdp's layouts, which model/ does not know.
 struct UnitLayout {
   struct Range {
     int64_t begin = 0;
     int64_t end = 0;
   };
   std::vector<Range> parameters;  // in the order of UnitParameters::parameters
-  int64_t elements = 0;           // of the buffer, gaps included
+  std::vector<int64_t> elements;  // by class, gaps included
 };
 
 // A node of a model, as an outline is written from it.

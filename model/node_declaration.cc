@@ -66,7 +66,7 @@ ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& 
   add_converted(pass.gradient_writes, true);
   for (const PartSpec& part : declaration.parts) {
     for (const ParameterSpec& parameter : part.parameters) {
-      if (pass.parameter_gradients && !part.frozen && parameter.gradient_is_statistics &&
+      if (pass.parameter_gradients && !part.frozen && !part.main_type && parameter.gradient_is_statistics &&
           types.unit.transport != TypeOf(ElementType::kStatistics, types)) {
         layout.pieces.push_back({GradientName(parameter.name), parameter.shape, ElementType::kStatistics});
       }
@@ -83,8 +83,12 @@ int64_t AlignedToPiece(int64_t bytes) {
   return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
 }
 
-ElementType GradientType(const ParameterSpec& parameter) {
-  return parameter.gradient_is_statistics ? ElementType::kStatistics : ElementType::kCompute;
+ElementType ParameterType(const PartSpec& part) {
+  return part.main_type ? ElementType::kStatistics : ElementType::kCompute;
+}
+
+ElementType GradientType(const PartSpec& part, const ParameterSpec& parameter) {
+  return parameter.gradient_is_statistics ? ElementType::kStatistics : ParameterType(part);
 }
 
 std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
@@ -106,7 +110,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
       if (parameter.shape.size() == 1) {
         if (!declaration.backward_weight.has_value()) {
           writer.scratch.push_back(
-              {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(parameter)});
+              {FrozenGradientScratch(parameter.name), parameter.shape, GradientType(part, parameter)});
         }
       } else {
         const double product = 2.0 * rows * static_cast<double>(NumElements(parameter.shape));

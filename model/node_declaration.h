@@ -68,6 +68,9 @@ struct PartSpec {
   std::string unit;  // that the part belongs to; empty: the unit of the node itself, which this declaration
                      // adds it to
   std::vector<ParameterSpec> parameters;
+  // Stored, gathered and reduced in the main type, whatever the node computes in; the code gets them, and
+  // writes their gradients, in it. What one node has in both types are two parts.
+  bool main_type = false;
   bool frozen = false;  // no pass writes their gradients: a backward gets none (FreezeParts)
 };
 
@@ -135,8 +138,11 @@ struct NodeDeclaration {
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration);
 
-// What the code gets the gradient in, where its buffer allows.
-ElementType GradientType(const ParameterSpec& parameter);
+// What the code gets a part's parameters in.
+ElementType ParameterType(const PartSpec& part);
+
+// What it gets the gradient in, where its buffer allows.
+ElementType GradientType(const PartSpec& part, const ParameterSpec& parameter);
 
 // The name of that scratch.
 std::string FrozenGradientScratch(const std::string& parameter);

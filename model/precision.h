@@ -16,13 +16,19 @@ const char* ToText(ComputeType type);  // "fp32"
 // Statistics, losses' terms and main weights of what is computed in `compute`: fp64 of fp64, else fp32.
 ComputeType MainType(ComputeType compute);
 
-// Element types of a unit's buffers, by role. Sizes alone are schedules::UnitPrecision.
+// Element types of a unit's buffers, by role; parts may differ (unit_classes.h). Sizes alone are
+// schedules::UnitPrecision.
 struct UnitTypes {
   ComputeType main = ComputeType::kFp32;       // weights, moments, accumulator
   ComputeType compute = ComputeType::kFp32;    // gathered parameters, and what the unit's nodes compute in
   ComputeType transport = ComputeType::kFp32;  // contribution and staging
   bool operator==(const UnitTypes&) const = default;
 };
+
+// Those of a part that stays in the main type.
+inline UnitTypes InMainType(const UnitTypes& types) {
+  return {.main = types.main, .compute = types.main, .transport = types.main};
+}
 
 // The element types of a model. Hidden states, which one node writes and others read, are of one type; a unit
 // may compute in another, and then its nodes convert what they read and write.

@@ -82,15 +82,17 @@ schedules::BuildOptions OptionsOf(const schedules::Strategy& strategy, const par
 std::vector<schedules::UnitSizes> SizesOf(const JobPlan& plan) {
   std::vector<schedules::UnitSizes> sizes;
   for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
-    const fsdp::Layout& layout = plan.layouts[unit];
     const int main_bytes = model::ElementBytes(plan.precision.Of(plan.units[unit].name).main);
     const fsdp::UnitMesh mesh = MeshOf(plan, unit, /*rank=*/0);  // the same sizes on every rank
-    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(layout, mesh, main_bytes);
-    sizes.push_back({.shard_elements = fsdp::ShardElements(layout, mesh),
-                     .outer_shard_elements = fsdp::PieceElements(layout, mesh),
-                     .norm_terms_bytes = bytes.norm_terms,
-                     .update_norms_bytes = bytes.update_norms,
-                     .optimizer_scratch_bytes = bytes.optimizer_scratch});
+    const fsdp::UnitBufferBytes bytes = fsdp::BufferBytesOf(plan.layouts[unit], mesh, main_bytes);
+    schedules::UnitSizes& of_unit = sizes.emplace_back();
+    for (const fsdp::Layout& layout : plan.layouts[unit]) {
+      of_unit.classes.push_back({.shard_elements = fsdp::ShardElements(layout, mesh),
+                                 .outer_shard_elements = fsdp::PieceElements(layout, mesh)});
+    }
+    of_unit.norm_terms_bytes = bytes.norm_terms;
+    of_unit.update_norms_bytes = bytes.update_norms;
+    of_unit.optimizer_scratch_bytes = bytes.optimizer_scratch;
   }
   return sizes;
 }
@@ -108,13 +110,15 @@ int RankIn(const std::vector<parallel::Group>& groups, const std::string& name, 
 
 }  // namespace
 
-std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts) {
+std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::ClassLayouts>& layouts) {
   std::vector<model::UnitLayout> result;
-  for (const fsdp::Layout& layout : layouts) {
+  for (const fsdp::ClassLayouts& classes : layouts) {
     model::UnitLayout& unit = result.emplace_back();
-    unit.elements = layout.elements;
-    for (const auto& parameter : layout.parameters) {
-      unit.parameters.push_back({.begin = parameter.range.begin, .end = parameter.range.end});
+    for (const fsdp::Layout& layout : classes) {
+      unit.elements.push_back(layout.elements);
+      for (const auto& parameter : layout.parameters) {
+        unit.parameters.push_back({.begin = parameter.range.begin, .end = parameter.range.end});
+      }
     }
   }
   return result;

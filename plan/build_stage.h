@@ -15,7 +15,7 @@ namespace tandem::plan {
 void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan);
 
 // The sizes of the plan's units, as an outline is written from them.
-std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::Layout>& layouts);
+std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::ClassLayouts>& layouts);
 
 // Its first part: the outline, from model, batch, precision, device and layouts.
 void BuildOutline(JobPlan& plan);

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
+#include "model/unit_classes.h"
 #include "parallel/from_spec.h"
 #include "plan/build_stage.h"
 #include "plan/recomputation.h"
@@ -196,18 +197,23 @@ bool Decays(const std::string& parameter, const OptimizerConfig& optimizer) {
                       [&](const std::string& pattern) { return jobspec::MatchesName(pattern, parameter); });
 }
 
-std::vector<fsdp::Layout> Layouts(const std::vector<model::UnitParameters>& units, int element_bytes,
-                                  const OptimizerConfig& optimizer) {
-  std::vector<fsdp::Layout> layouts;
+std::vector<fsdp::ClassLayouts> Layouts(const std::vector<model::UnitParameters>& units,
+                                        const model::Precision& precision, const OptimizerConfig& optimizer) {
+  std::vector<fsdp::ClassLayouts> layouts;
   for (const model::UnitParameters& unit : units) {
-    std::vector<fsdp::ParameterSpec> items;
+    const model::UnitClasses classes = model::ClassesOf(unit, precision);
+    std::vector<std::vector<fsdp::ParameterSpec>> items(classes.types.size());
     for (const model::Parameter& parameter : unit.parameters) {
-      items.push_back({.name = parameter.name,
-                       .shape = parameter.shape,
-                       .block = parameter.block,
-                       .decays = Decays(parameter.name, optimizer)});
+      items.at(classes.of_part.at(parameter.part))
+          .push_back({.name = parameter.name,
+                      .shape = parameter.shape,
+                      .block = parameter.block,
+                      .decays = Decays(parameter.name, optimizer)});
     }
-    layouts.push_back(fsdp::MakeLayout(items, element_bytes));
+    fsdp::ClassLayouts& of_unit = layouts.emplace_back();
+    for (const std::vector<fsdp::ParameterSpec>& of_class : items) {
+      of_unit.push_back(fsdp::MakeLayout(of_class, AlignedElementBytes(precision)));
+    }
   }
   return layouts;
 }
@@ -249,19 +255,18 @@ const schedules::Outline& WholeOutline(const JobPlan& plan) {
   return plan.whole == nullptr ? plan.outline : plan.whole->outline;
 }
 
-std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank) {
+std::vector<fsdp::ClassLayouts> LayoutsOf(const JobPlan& plan, int rank) {
   if (plan.model.moe.ranks == 1) {
     return plan.layouts;
   }
   model::DecoderConfig config = plan.model;
   config.moe.rank = TopologyOf(plan, rank).expert.index;
-  return Layouts(OfStage(plan, UnitsWith(plan, config)), AlignedElementBytes(plan.precision),
-                 plan.train.optimizer);
+  return Layouts(OfStage(plan, UnitsWith(plan, config)), plan.precision, plan.train.optimizer);
 }
 
-std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan) {
-  return Layouts(OfStage(plan, UnitsWith(plan, WithAllExperts(plan.model))),
-                 AlignedElementBytes(plan.precision), plan.train.optimizer);
+std::vector<fsdp::ClassLayouts> WholeLayouts(const JobPlan& plan) {
+  return Layouts(OfStage(plan, UnitsWith(plan, WithAllExperts(plan.model))), plan.precision,
+                 plan.train.optimizer);
 }
 
 std::vector<JobParameter> Parameters(const JobPlan& plan) {
@@ -289,11 +294,13 @@ std::vector<size_t> TrainedParametersOf(const JobPlan& plan, int rank) {
     places.emplace(parameter.name, places.size());
   }
   std::vector<size_t> own;
-  const std::vector<fsdp::Layout> layouts = LayoutsOf(plan, rank);
+  const std::vector<fsdp::ClassLayouts> layouts = LayoutsOf(plan, rank);
   for (size_t unit = 0; unit < layouts.size(); ++unit) {
-    for (const fsdp::Parameter& parameter : layouts[unit].parameters) {
-      if (!plan.outline.units[unit].frozen) {
-        own.push_back(places.at(parameter.name));
+    for (const fsdp::Layout& layout : layouts[unit]) {
+      for (const fsdp::Parameter& parameter : layout.parameters) {
+        if (!plan.outline.units[unit].frozen) {
+          own.push_back(places.at(parameter.name));
+        }
       }
     }
   }
@@ -397,7 +404,7 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
     }
   }
   plan.units = model::DecoderUnits(plan.model);
-  plan.layouts = Layouts(plan.units, AlignedElementBytes(plan.precision), plan.train.optimizer);
+  plan.layouts = Layouts(plan.units, plan.precision, plan.train.optimizer);
   plan.schedule = ScheduleOf(resolved.parallelism());
   plan.separate_weights = resolved.parallelism().dispatch().separate_weight_gradients();
   const v1::Fsdp& fsdp = resolved.parallelism().fsdp();

@@ -93,7 +93,7 @@ struct JobPlan {
   model::DeviceKind device = model::DeviceKind::kCpu;
   int ranks_per_worker = 0;  // at most, as resources says; 0: it does not
   std::vector<model::UnitParameters> units;
-  std::vector<fsdp::Layout> layouts;  // per unit
+  std::vector<fsdp::ClassLayouts> layouts;  // per unit, of its classes (model/unit_classes.h)
   schedules::Outline outline;
   std::vector<parallel::Group> groups;                          // every process group, in creation order
   std::map<std::string, parallel::GroupOptions> group_options;  // by name, of the groups that have any
@@ -127,11 +127,11 @@ const schedules::Outline& WholeOutline(const JobPlan& plan);
 // The units' layouts of the slices that `rank`, which is of the plan's stage, has, in their order:
 // plan.layouts are its first rank's. Of the ranks
 // that share the experts of a layer, each has its own whole, and no slice of the others.
-std::vector<fsdp::Layout> LayoutsOf(const JobPlan& plan, int rank);
+std::vector<fsdp::ClassLayouts> LayoutsOf(const JobPlan& plan, int rank);
 
 // Of the same units with all experts: what does not depend on how many ranks share them, as checkpoints and
 // reports do not.
-std::vector<fsdp::Layout> WholeLayouts(const JobPlan& plan);
+std::vector<fsdp::ClassLayouts> WholeLayouts(const JobPlan& plan);
 
 // A parameter of the whole job.
 struct JobParameter {

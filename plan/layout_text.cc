@@ -2,12 +2,14 @@
 #include "plan/layout_text.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "fsdp/unit_mesh.h"
+#include "model/unit_classes.h"
 #include "plan/quantity_text.h"
 #include "platform/counted_text.h"
 
@@ -87,9 +89,19 @@ std::string PartText(int64_t bytes, int64_t whole) {
                                            " of the unit");
 }
 
+// Padded elements of each class of a unit.
+std::vector<int64_t> PaddedElements(const JobPlan& plan, size_t unit) {
+  std::vector<int64_t> padded;
+  for (const fsdp::Layout& layout : plan.layouts[unit]) {
+    padded.push_back(fsdp::PaddedElements(layout, MeshOf(plan, unit, /*rank=*/0)));
+  }
+  return padded;
+}
+
 // The first buffer of each role: others of the same are as large.
-void AppendBuffers(const JobPlan& plan, int unit, int64_t padded, std::string& text) {
-  const schedules::UnitPrecision& precision = plan.outline.units[unit].precision;
+void AppendBuffers(const JobPlan& plan, int unit, std::string& text) {
+  const std::vector<int64_t> padded = PaddedElements(plan, unit);
+  const std::vector<schedules::UnitClass>& classes = plan.outline.units[unit].classes;
   for (const Role& role : kRoles) {
     const std::vector<schedules::Buffer>& buffers = plan.stage.train.buffers;
     const auto buffer = std::find_if(buffers.begin(), buffers.end(), [&](const schedules::Buffer& each) {
@@ -98,12 +110,17 @@ void AppendBuffers(const JobPlan& plan, int unit, int64_t padded, std::string& t
              (!staging || role.once_a_run == (each.microbatch < 0));
     });
     if (buffer != buffers.end()) {
-      const int64_t element = precision.*role.bytes;
+      int64_t whole = 0;
+      std::set<int> element_bytes;
+      for (size_t c = 0; c < classes.size(); ++c) {
+        whole += padded[c] * classes[c].precision.*role.bytes * role.copies;
+        element_bytes.insert(classes[c].precision.*role.bytes);
+      }
       absl::StrAppendFormat(
-          &text, "    %-22s %12s  %s, %d B an element\n",
+          &text, "    %-22s %12s  %s, %s B an element\n",
           absl::StrCat(schedules::ToText(role.kind), role.once_a_run ? ", once a step" : ""),
-          SizeText(buffer->bytes.bound), PartText(buffer->bytes.bound, padded * element * role.copies),
-          element);
+          SizeText(buffer->bytes.bound), PartText(buffer->bytes.bound, whole),
+          absl::StrJoin(element_bytes, " or "));
     }
   }
 }
@@ -131,20 +148,34 @@ std::string LayoutText(const JobPlan& plan) {
   size_t parameters = 0;
   std::string units;
   for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
-    const fsdp::Layout& layout = plan.layouts[unit];
-    const int64_t padded = fsdp::PaddedElements(layout, MeshOf(plan, unit, /*rank=*/0));
-    const int64_t elements = fsdp::ParameterElements(layout);
-    all += elements;
-    all_padding += padded - elements;
-    parameters += layout.parameters.size();
-    absl::StrAppend(&units, "  ", plan.units[unit].name, ": ", GroupedText(elements), " elements, ",
-                    PaddingText(padded - elements, elements), ", shards cut at multiples of ", layout.granule,
-                    "\n");
-    AppendBuffers(plan, static_cast<int>(unit), padded, units);
-    for (const fsdp::Parameter& parameter : layout.parameters) {
-      absl::StrAppend(&units, "    ", parameter.name, " [", absl::StrJoin(parameter.shape, ", "), "] @",
-                      parameter.range.begin, "+", parameter.range.size(), "\n");
+    const std::vector<int64_t> padded = PaddedElements(plan, unit);
+    const std::vector<model::UnitTypes> types = model::ClassesOf(plan.units[unit], plan.precision).types;
+    std::string of_classes;
+    for (size_t c = 0; c < types.size(); ++c) {
+      const fsdp::Layout& layout = plan.layouts[unit][c];
+      const int64_t elements = fsdp::ParameterElements(layout);
+      all += elements;
+      all_padding += padded[c] - elements;
+      parameters += layout.parameters.size();
+      const std::string sizes =
+          absl::StrCat(GroupedText(elements), " elements, ", PaddingText(padded[c] - elements, elements),
+                       ", shards cut at multiples of ", layout.granule, "\n");
+      if (types.size() == 1) {
+        absl::StrAppend(&units, "  ", plan.units[unit].name, ": ", sizes);
+      } else {
+        absl::StrAppend(&of_classes, "    in ", model::ToText(types[c].compute), ": ", sizes);
+      }
+      for (const fsdp::Parameter& parameter : layout.parameters) {
+        absl::StrAppend(&of_classes, "    ", parameter.name, " [", absl::StrJoin(parameter.shape, ", "),
+                        "] @", parameter.range.begin, "+", parameter.range.size(), "\n");
+      }
     }
+    if (types.size() > 1) {
+      absl::StrAppend(&units, "  ", plan.units[unit].name, ": parameters of ", types.size(),
+                      " types, which follow each other in each buffer\n");
+    }
+    AppendBuffers(plan, static_cast<int>(unit), units);
+    units += of_classes;
   }
   absl::StrAppend(&text, "Units\n  ", plan.layouts.size(), " units, ", parameters, " parameters of ",
                   GroupedText(all), " elements, ", PaddingText(all_padding, all), "\n", units);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fsdp/layout.h"
+#include "model/unit_classes.h"
 #include "platform/files.h"
 #include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
@@ -17,10 +18,12 @@ int64_t CheckpointBytes(const JobPlan& plan) {
   }
   int64_t bytes = platform::kFilePartBytes;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const model::UnitTypes& types = plan.precision.Of(plan.units[unit].name);
-    if (plan.outline.units[unit].frozen && types.compute != types.main) {  // loaded as a copy
-      bytes += fsdp::HeldRange(plan.layouts[unit], MeshOf(plan, unit, /*rank=*/0)).size() *
-               model::ElementBytes(types.main);
+    const std::vector<model::UnitTypes> types = model::ClassesOf(plan.units[unit], plan.precision).types;
+    for (size_t c = 0; c < types.size(); ++c) {
+      if (plan.outline.units[unit].frozen && types[c].compute != types[c].main) {  // loaded as a copy
+        bytes += fsdp::HeldRange(plan.layouts[unit][c], MeshOf(plan, unit, /*rank=*/0)).size() *
+                 model::ElementBytes(types[c].main);
+      }
     }
   }
   return bytes;

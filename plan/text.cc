@@ -158,9 +158,22 @@ void AppendMemory(const JobPlan& plan, std::string& text) {
                          plan.topology.world > 1 ? ", so that communication overlaps" : ""));
 }
 
+// Of the unit's layouts, gaps included.
+int64_t Elements(const JobPlan& plan, size_t unit) {
+  int64_t elements = 0;
+  for (const fsdp::Layout& layout : plan.layouts[unit]) {
+    elements += layout.elements;
+  }
+  return elements;
+}
+
 // The elements of the unit's weights, and of each moment, on every rank, padding included.
 int64_t HeldElements(const JobPlan& plan, size_t unit) {
-  return fsdp::HeldRange(plan.layouts[unit], MeshOf(plan, unit, /*rank=*/0)).size();
+  int64_t elements = 0;
+  for (const fsdp::Layout& layout : plan.layouts[unit]) {
+    elements += fsdp::HeldRange(layout, MeshOf(plan, unit, /*rank=*/0)).size();
+  }
+  return elements;
 }
 
 struct UnitRow {
@@ -174,9 +187,11 @@ struct UnitRow {
 
 std::vector<UnitRow> UnitRows(const JobPlan& plan) {
   std::vector<UnitRow> rows(plan.units.size());
-  const std::vector<fsdp::Layout> whole = WholeLayouts(plan);
+  const std::vector<fsdp::ClassLayouts> whole = WholeLayouts(plan);
   for (size_t unit = 0; unit < rows.size(); ++unit) {
-    rows[unit].parameters = fsdp::ParameterElements(whole[unit]);
+    for (const fsdp::Layout& layout : whole[unit]) {
+      rows[unit].parameters += fsdp::ParameterElements(layout);
+    }
   }
   for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
     if (buffer.kind == schedules::BufferKind::kGathered) {
@@ -213,7 +228,7 @@ bool IsAlike(const JobPlan& plan, const std::vector<UnitRow>& rows, size_t a, si
     const size_t dot = name.rfind('.');
     return dot == std::string::npos ? "" : name.substr(0, dot);
   };
-  return !stem(a).empty() && stem(a) == stem(b) && plan.layouts[a].elements == plan.layouts[b].elements &&
+  return !stem(a).empty() && stem(a) == stem(b) && Elements(plan, a) == Elements(plan, b) &&
          rows[a] == rows[b];
 }
 
@@ -383,7 +398,7 @@ json UnitsJson(const JobPlan& plan) {
   for (size_t unit = 0; unit < rows.size(); ++unit) {
     units.push_back({{"name", plan.units[unit].name},
                      {"parameters", rows[unit].parameters},
-                     {"elements", plan.layouts[unit].elements},
+                     {"elements", Elements(plan, unit)},
                      {"shard_elements", HeldElements(plan, unit)},
                      {"gathered_bytes", rows[unit].gathered_bytes},
                      {"gathers", rows[unit].gathers},

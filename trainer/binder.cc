@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/device.h"
 #include "model/node.h"
+#include "model/unit_classes.h"
 #include "ops/operations.h"
 #include "ops/sparse_operations.h"
 #include "plan/job_plan.h"
@@ -106,22 +107,23 @@ model::Pass PassOf(Opcode opcode) {
   }
 }
 
-const model::UnitTypes& TypesOf(const plan::JobPlan& plan, schedules::UnitId unit) {
-  return plan.precision.Of(plan.units.at(unit).name);
+model::UnitTypes TypesOf(const plan::JobPlan& plan, schedules::UnitId unit, int part) {
+  return model::TypesOf(plan.units.at(unit), part, plan.precision);
 }
 
-// The type of the elements of a buffer that holds parameters or their gradients; none for other kinds.
-std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, const Buffer& buffer) {
+// The type of the elements of a part of a buffer that holds parameters or their gradients; none for other
+// kinds.
+std::optional<model::ComputeType> ParameterTypeOf(const plan::JobPlan& plan, const Buffer& buffer, int part) {
   switch (buffer.kind) {
     case BufferKind::kGathered:
     case BufferKind::kOuterGathered:
     case BufferKind::kPublished:
     case BufferKind::kWeights:  // where they are not published
-      return TypesOf(plan, buffer.subject).compute;
+      return TypesOf(plan, buffer.subject, part).compute;
     case BufferKind::kContribution:
-      return TypesOf(plan, buffer.subject).transport;
+      return TypesOf(plan, buffer.subject, part).transport;
     case BufferKind::kCollected:
-      return TypesOf(plan, buffer.subject).main;
+      return TypesOf(plan, buffer.subject, part).main;
     default:
       return std::nullopt;
   }
@@ -228,7 +230,8 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
                                operands.Adds(Role::kReduced));
     }
     case Opcode::kRound: {
-      const model::UnitTypes& types = TypesOf(plan_, instruction.target);
+      const model::UnitTypes types =
+          TypesOf(plan_, instruction.target, operands.At(Role::kContribution).part);
       return fsdp::BindRound(device, operands.Of(Role::kCollected), model::ScalarTypeOf(types.main),
                              operands.Of(Role::kContribution), model::ScalarTypeOf(types.transport));
     }
@@ -243,13 +246,21 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
                           operands.Adds(Role::kSum));
     case Opcode::kZero:
       return [&device, part = operands.Of(Role::kContribution)] { device.Fill(part.begin, 0, part.bytes); };
-    case Opcode::kGradientNorm:
+    case Opcode::kGradientNorm: {
+      std::vector<Memory> norm_terms;
+      for (const Operand* operand : operands.All(Role::kNormTerms)) {
+        const fsdp::UnitShard& unit = units_.at(program.buffers[operand->buffer].subject);
+        for (const Memory& of_class : unit.NormTermsByClass(memory_.At(program, *operand, parity))) {
+          norm_terms.push_back(of_class);
+        }
+      }
       return fsdp::BindGradientNorm(*communicator,
-                                    {.norm_terms = operands.AllOf(Role::kNormTerms),
+                                    {.norm_terms = std::move(norm_terms),
                                      .inputs = operands.Of(Role::kInputs),
                                      .outcome = operands.Of(Role::kOutcome)},
                                     NormConfig(parity, program.num_microbatches), device,
                                     backend_.shard_kernels());
+    }
     case Opcode::kOptimizerStep: {
       const Memory both = operands.Of(Role::kOptimizerState);
       const std::vector<schedules::BufferPart>& moments =
@@ -341,18 +352,17 @@ model::OperandMemory Binder::MemoryOf(const Program& program, const Operand& ope
   model::OperandMemory result{
       .begin = memory.begin, .bytes = memory.bytes, .adds = operand.mode == Mode::kAdds};
   const Buffer& buffer = program.buffers[operand.buffer];
-  const std::optional<model::ComputeType> type = ParameterTypeOf(plan_, buffer);
+  const std::optional<model::ComputeType> type = ParameterTypeOf(plan_, buffer, operand.part);
   if (!type.has_value()) {
     return result;
   }
   result.type = *type;
-  const Memory whole = memory_.At(program, {.buffer = operand.buffer}, parity);
-  const int64_t element_bytes = model::ElementBytes(*type);
-  const auto& parameters = plan_.units[buffer.subject].parameters;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (operand.part < 0 || parameters[i].part == operand.part) {
-      result.parameters.push_back(whole.begin +
-                                  plan_.layouts[buffer.subject].parameters[i].range.begin * element_bytes);
+  const schedules::PartRange& part = plan_.outline.units[buffer.subject].parts.at(operand.part);
+  const fsdp::Layout& layout = plan_.layouts[buffer.subject].at(part.of_class);
+  for (const fsdp::Parameter& parameter : layout.parameters) {
+    if (parameter.range.begin >= part.begin && parameter.range.end <= part.end) {
+      result.parameters.push_back(memory.begin +
+                                  (parameter.range.begin - part.begin) * model::ElementBytes(*type));
     }
   }
   return result;

@@ -72,20 +72,23 @@ void Canaries::AddPadding(const plan::JobPlan& plan, int rank, const StageMemory
     if (!accumulates && buffer.kind != BufferKind::kWeights && buffer.kind != BufferKind::kOptimizerState) {
       continue;
     }
-    const fsdp::Layout& layout = plan.layouts[buffer.subject];
+    const schedules::Unit& unit = plan.outline.units[buffer.subject];
     const fsdp::UnitMesh mesh = plan::MeshOf(plan, buffer.subject, rank);
-    const fsdp::Range range =
-        accumulates ? fsdp::AccumulatorRange(layout, mesh) : fsdp::HeldRange(layout, mesh);
-    const device::Memory whole = memory.At(buffer);
-    const int64_t num_arrays = buffer.kind == BufferKind::kOptimizerState ? 2 : 1;
-    const int64_t element_bytes = whole.bytes / num_arrays / range.size();
-    for (int64_t array = 0; array < num_arrays; ++array) {
-      char* const begin = whole.begin + array * whole.bytes / num_arrays;
+    const int arrays = buffer.kind == BufferKind::kOptimizerState ? 2 : 1;
+    char* begin = memory.At(buffer).begin;
+    for (int i = 0; i < arrays * static_cast<int>(unit.classes.size()); ++i) {
+      const size_t of_class = i % unit.classes.size();
+      const fsdp::Layout& layout = plan.layouts[buffer.subject][of_class];
+      const schedules::UnitPrecision& precision = unit.classes[of_class].precision;
+      const int64_t element_bytes = unit.frozen ? precision.compute : precision.main;
+      const fsdp::Range range =
+          accumulates ? fsdp::AccumulatorRange(layout, mesh) : fsdp::HeldRange(layout, mesh);
       for (const fsdp::Gap& gap : fsdp::GapsOf(layout, range)) {
         Add({begin + (gap.range.begin - range.begin) * element_bytes, gap.range.size() * element_bytes},
             absl::StrCat("the padding of ", buffer.name,
                          gap.behind < 0 ? "" : absl::StrCat(" behind ", layout.parameters[gap.behind].name)));
       }
+      begin += range.size() * element_bytes;
     }
   }
 }

@@ -115,7 +115,7 @@ RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : pla
                      [&](const Buffer& buffer) { element.outcome = memory.At(buffer, parity); });
       ForEachTouched(*program, BufferKind::kHostUpdateNorms, [&](const Buffer& buffer) {
         element.norms.push_back({memory.At(buffer, parity).as<const fsdp::ParameterNorms>(),
-                                 plan.layouts[buffer.subject].parameters.size()});
+                                 plan.units[buffer.subject].parameters.size()});
       });
     }
   }

@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "model/node.h"
 #include "model/node_kinds.h"
+#include "model/unit_classes.h"
 #include "plan/job_plan.h"
 #include "trainer/backend.h"
 
@@ -67,14 +68,18 @@ device::Memory StageMemory::At(const Program& program, const Operand& operand, i
 
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend) {
   std::vector<fsdp::UnitShard> units;
-  std::vector<fsdp::Layout> layouts = plan::LayoutsOf(plan, rank);
+  std::vector<fsdp::ClassLayouts> layouts = plan::LayoutsOf(plan, rank);
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    const model::UnitTypes& types = plan.precision.Of(plan.units[unit].name);
-    units.emplace_back(plan.units[unit].name, std::move(layouts[unit]), plan::MeshOf(plan, unit, rank),
-                       fsdp::UnitTypes{.main = model::ScalarTypeOf(types.main),
-                                       .compute = model::ScalarTypeOf(types.compute),
-                                       .transport = model::ScalarTypeOf(types.transport),
-                                       .frozen = plan.outline.units[unit].frozen},
+    const std::vector<model::UnitTypes> types = model::ClassesOf(plan.units[unit], plan.precision).types;
+    std::vector<fsdp::UnitClass> classes;
+    for (size_t c = 0; c < types.size(); ++c) {
+      classes.push_back({.layout = std::move(layouts[unit].at(c)),
+                         .types = {.main = model::ScalarTypeOf(types[c].main),
+                                   .compute = model::ScalarTypeOf(types[c].compute),
+                                   .transport = model::ScalarTypeOf(types[c].transport),
+                                   .frozen = plan.outline.units[unit].frozen}});
+    }
+    units.emplace_back(plan.units[unit].name, std::move(classes), plan::MeshOf(plan, unit, rank),
                        backend.device(), backend.shard_kernels());
   }
   return units;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "platform/check.h"
+#include "schedules/program/unit_bytes.h"
 
 namespace tandem::schedules {
 namespace {
@@ -152,7 +153,7 @@ class Builder {
     // Where nothing is gathered, nodes read parts of these.
     const std::vector<BufferPart> read_parts = memory.gathers || memory.gathers_outer
                                                    ? std::vector<BufferPart>()
-                                                   : PartsOf(unit, unit.precision.compute);
+                                                   : PartsOf(options_, outline_, id, &UnitPrecision::compute);
     const bool publishes = memory.published > 0;
     frame.weights = persistent("weights", BufferKind::kWeights, memory.weights,
                                publishes ? std::vector<BufferPart>() : read_parts);
@@ -274,7 +275,6 @@ class Builder {
 
 UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId id) {
   const Unit& unit = outline.units[id];
-  const UnitSizes& sizes = options.units[id];
   const MeshAxes& axes = AxesOf(options, unit);
   const Strategy& strategy = PlacementOf(options, unit);
   const bool replicates = strategy.inner.optimizer == Placement::kReplicate;
@@ -282,13 +282,17 @@ UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId 
   TANDEM_CHECK(!replicates || strategy.inner.parameters == Placement::kReplicate,
                "a rank that updates all parameters keeps them");
   TANDEM_CHECK(axes.inner >= 1 && axes.outer >= 1, "a group has a rank at least");
-  const int64_t full = sizes.shard_elements * axes.inner;
-  TANDEM_CHECK(full >= unit.elements, "the shards hold the unit");
-  const int64_t updated = replicates     ? full
-                          : outer_shards ? sizes.outer_shard_elements
-                                         : sizes.shard_elements;
-  const int main = unit.precision.main;
-  const int compute = unit.precision.compute;
+  TANDEM_CHECK(options.units[id].classes.size() == unit.classes.size(), "there are sizes for every class");
+  for (size_t c = 0; c < unit.classes.size(); ++c) {
+    TANDEM_CHECK(options.units[id].classes[c].shard_elements * axes.inner >= unit.classes[c].elements,
+                 "the shards hold the unit");
+  }
+  const auto bytes = [&](Extent extent, int UnitPrecision::*type) {
+    return BytesOf(options, outline, id, extent, type);
+  };
+  const Extent updated = replicates ? Extent::kAll : outer_shards ? Extent::kOuterShard : Extent::kShard;
+  constexpr auto kMain = &UnitPrecision::main;
+  constexpr auto kCompute = &UnitPrecision::compute;
   UnitMemory memory{
       .gathers = GathersInner(options, unit),
       .gathers_once = strategy.inner.parameters == Placement::kReplicate,
@@ -298,27 +302,19 @@ UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId 
       .accumulates = strategy.inner.gradients == Placement::kPartial,
       .reduces_outer = strategy.outer.gradients == Placement::kPartial,
       // Frozen parameters are never updated, so that they need no more than what is computed with.
-      .weights = updated * (unit.frozen ? compute : main),
-      .published = unit.frozen || main == compute ? 0 : updated * compute,
-      .gathered = full * compute,
-      .outer_gathered = sizes.shard_elements * compute,
+      .weights = bytes(updated, unit.frozen ? kCompute : kMain),
+      .published = IsPublished(unit) ? bytes(updated, kCompute) : 0,
+      .gathered = bytes(Extent::kAll, kCompute),
+      .outer_gathered = bytes(Extent::kShard, kCompute),
   };
   if (!unit.frozen) {
-    memory.gradients = (replicates ? full : sizes.shard_elements) * main;
-    memory.optimizer_state = 2 * updated * main;
-    memory.contribution = full * unit.precision.transport;
-    memory.collected = full * main;
-    memory.outer_staging = sizes.shard_elements * main;
+    memory.gradients = bytes(replicates ? Extent::kAll : Extent::kShard, kMain);
+    memory.optimizer_state = 2 * bytes(updated, kMain);
+    memory.contribution = bytes(Extent::kAll, &UnitPrecision::transport);
+    memory.collected = bytes(Extent::kAll, kMain);
+    memory.outer_staging = bytes(Extent::kShard, kMain);
   }
   return memory;
-}
-
-std::vector<BufferPart> PartsOf(const Unit& unit, int element_bytes) {
-  std::vector<BufferPart> parts;
-  for (const PartRange& part : unit.parts) {
-    parts.push_back({part.name, part.begin * element_bytes, part.end * element_bytes});
-  }
-  return parts;
 }
 
 StageFrame MakeStageFrame(const Outline& outline, const BuildOptions& options) {

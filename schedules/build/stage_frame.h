@@ -19,7 +19,7 @@ struct UnitMemory {
   bool accumulates = false;     // contributions are accumulated in full, and reduced once a run
   bool reduces_outer = false;   // an outer stage follows the last reduction
   int64_t weights = 0;          // bytes from here on
-  int64_t published = 0;        // 0: main and compute type are equal, or the unit is frozen
+  int64_t published = 0;        // 0: the unit is not published
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t gathered = 0;
@@ -30,9 +30,6 @@ struct UnitMemory {
 };
 
 UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId unit);
-
-// The unit's parts in bytes of elements of that size.
-std::vector<BufferPart> PartsOf(const Unit& unit, int element_bytes);
 
 // Ids of what belongs to a unit; -1: it has none.
 struct UnitFrame {

@@ -54,10 +54,8 @@ class SameNumbers {
 };
 
 bool IsSameUnit(const Unit& part, const Unit& whole) {
-  return part.group == whole.group && part.frozen == whole.frozen && part.elements == whole.elements &&
-         part.parts.size() == whole.parts.size() && part.precision.main == whole.precision.main &&
-         part.precision.compute == whole.precision.compute &&
-         part.precision.transport == whole.precision.transport;
+  return part.group == whole.group && part.frozen == whole.frozen && part.classes == whole.classes &&
+         part.parts.size() == whole.parts.size();
 }
 
 // Each of `whole` is one of the parts' once; is_same(stage, part, whole) says whether they are declared

@@ -13,6 +13,7 @@
 #include "schedules/check/violation.h"
 #include "schedules/program/signature.h"
 #include "schedules/program/text.h"
+#include "schedules/program/unit_bytes.h"
 
 namespace tandem::schedules {
 namespace {
@@ -94,14 +95,14 @@ class FormedRule {
     if (buffer.parts.empty() || moments) {
       return "";
     }
-    const int element = buffer.kind == BufferKind::kContribution ? unit.precision.transport
-                        : buffer.kind == BufferKind::kCollected  ? unit.precision.main
-                                                                 : unit.precision.compute;
-    bool same = buffer.parts.size() == unit.parts.size();
-    for (size_t p = 0; same && p < unit.parts.size(); ++p) {
-      same = buffer.parts[p].begin == unit.parts[p].begin * element &&
-             buffer.parts[p].end == unit.parts[p].end * element;
-    }
+    const auto type = buffer.kind == BufferKind::kContribution ? &UnitPrecision::transport
+                      : buffer.kind == BufferKind::kCollected  ? &UnitPrecision::main
+                                                               : &UnitPrecision::compute;
+    const std::vector<BufferPart> parts = PartsOf(options_, outline_, buffer.subject, type);
+    const bool same = std::equal(parts.begin(), parts.end(), buffer.parts.begin(), buffer.parts.end(),
+                                 [](const BufferPart& part, const BufferPart& has) {
+                                   return part.begin == has.begin && part.end == has.end;
+                                 });
     return same ? "" : absl::StrCat("has other parts than ", unit.name);
   }
 

@@ -6,6 +6,7 @@
 #include "platform/check.h"
 #include "schedules/program/pass_operand.h"
 #include "schedules/program/signature.h"
+#include "schedules/program/unit_bytes.h"
 
 namespace tandem::schedules {
 namespace {
@@ -212,29 +213,33 @@ class Shapes {
     const Unit& unit = outline_.units[u];
     const UnitSizes& sizes = options_.units[u];
     const Strategy& strategy = PlacementOf(options_, unit);
-    const UnitPrecision& p = unit.precision;
+    constexpr auto kMain = &UnitPrecision::main;
+    constexpr auto kCompute = &UnitPrecision::compute;
+    constexpr auto kTransport = &UnitPrecision::transport;
     const bool replicated = strategy.inner.optimizer == Placement::kReplicate;
     const bool accumulated = strategy.inner.gradients != Placement::kShard;
     const bool outer_sharded = strategy.outer.optimizer == Placement::kShard;
-    // Elements of the whole unit, of what this rank reduces, and of what it updates.
-    const int64_t all = sizes.shard_elements * AxesOf(options_, unit).inner;
-    const int64_t reduced = replicated ? all : sizes.shard_elements;
-    const int64_t updated = outer_sharded ? sizes.outer_shard_elements : reduced;
+    // What this rank reduces, and what it updates.
+    const Extent reduced = replicated ? Extent::kAll : Extent::kShard;
+    const Extent updated = outer_sharded ? Extent::kOuterShard : reduced;
+    const auto bytes = [&](Extent extent, int UnitPrecision::*type) {
+      return BytesOf(options_, outline_, u, extent, type);
+    };
     const bool gathers = instruction_.opcode == Opcode::kUnshard;  // else over the outer group
     const bool reduces = instruction_.opcode == Opcode::kReduceGradients;
     const bool one_part = instruction_.opcode == Opcode::kZero || instruction_.opcode == Opcode::kRound;
     switch (role_) {
       case Role::kShard:
         Add({gathers && GathersOuter(options_, unit) ? BufferKind::kOuterGathered : UpdatedOf(unit)}, u,
-            (gathers ? sizes.shard_elements : updated) * p.compute);
+            bytes(gathers ? Extent::kShard : updated, kCompute));
         break;
       case Role::kGathered:
         Add({gathers ? BufferKind::kGathered : BufferKind::kOuterGathered}, u,
-            (gathers ? all : sizes.shard_elements) * p.compute);
+            bytes(gathers ? Extent::kAll : Extent::kShard, kCompute));
         break;
       case Role::kContribution:
         if (!reduces || !accumulated) {
-          Add({BufferKind::kContribution}, u, one_part ? 0 : all * p.transport);
+          Add({BufferKind::kContribution}, u, one_part ? 0 : bytes(Extent::kAll, kTransport));
         }
         break;
       case Role::kCollected:
@@ -242,17 +247,17 @@ class Shapes {
         break;
       case Role::kSum:
         if (!reduces || accumulated) {
-          Add({BufferKind::kFullGradient}, u, all * p.main);
+          Add({BufferKind::kFullGradient}, u, bytes(Extent::kAll, kMain));
         }
         break;
       case Role::kStaging:
         if (!reduces || HasInnerPeers(options_, unit)) {
           Add({BufferKind::kStaging}, u,
-              reduces ? all * (accumulated ? p.main : p.transport) : reduced * p.main);
+              reduces ? bytes(Extent::kAll, accumulated ? kMain : kTransport) : bytes(reduced, kMain));
         }
         break;
       case Role::kReduced:
-        Add({BufferKind::kGradients}, u, reduced * p.main);
+        Add({BufferKind::kGradients}, u, bytes(reduced, kMain));
         break;
       case Role::kNormTerms:
         Add({BufferKind::kNormTerms}, u, sizes.norm_terms_bytes);
@@ -265,14 +270,14 @@ class Shapes {
         Add({BufferKind::kInputs}, -1, options_.rings.inputs_bytes);
         break;
       case Role::kWeights:
-        Add({BufferKind::kWeights}, u, updated * p.main);
+        Add({BufferKind::kWeights}, u, bytes(updated, kMain));
         break;
       case Role::kOptimizerState:
-        Add({BufferKind::kOptimizerState}, u, 2 * updated * p.main);
+        Add({BufferKind::kOptimizerState}, u, 2 * bytes(updated, kMain));
         break;
       case Role::kPublished:
         if (IsPublished(unit)) {
-          Add({BufferKind::kPublished}, u, updated * p.compute);
+          Add({BufferKind::kPublished}, u, bytes(updated, kCompute));
         }
         break;
       case Role::kUpdateNorms:
@@ -307,7 +312,5 @@ void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruc
               bool validates, std::vector<OperandShape>& shapes) {
   Shapes(outline, options, instruction, validates, shapes).List();
 }
-
-bool IsPublished(const Unit& unit) { return !unit.frozen && unit.precision.compute != unit.precision.main; }
 
 }  // namespace tandem::schedules

@@ -28,7 +28,4 @@ struct OperandShape {
 void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
               bool validates, std::vector<OperandShape>& shapes);
 
-// The unit has a copy in the compute type beside its main weights.
-bool IsPublished(const Unit& unit);
-
 }  // namespace tandem::schedules

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "schedules/check/operand_shapes.h"
+#include "schedules/program/unit_bytes.h"
 
 namespace tandem::schedules {
 namespace {
@@ -241,7 +241,7 @@ void Reference::Reduce(int m, bool last, Microbatch& passes) {
     for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
       const Symbol written = passes.contribution(u, p);
       parts.push_back(num_writers_[u][p] == 0 ? symbols_.Of(SymbolOp::kZero)
-                      : is_sum_[u][p] && unit.precision.transport != unit.precision.main
+                      : is_sum_[u][p] && IsRounded(unit, p)
                           ? symbols_.Of(SymbolOp::kRound, 0, 0, 0, {written})
                           : written);
     }

@@ -20,8 +20,8 @@ BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subj
 class Contributions {
  public:
   // passes: all of the program, node passes among them; they outlive it. Their operands are not read.
-  Contributions(const Outline& outline, const StageFrame& frame, const std::vector<Instruction>& passes,
-                Program& program);
+  Contributions(const Outline& outline, const BuildOptions& options, const StageFrame& frame,
+                const std::vector<Instruction>& passes, Program& program);
 
   // The operand of the next pass that writes the part's gradient.
   Operand Write(UnitPart part, int microbatch);
@@ -59,6 +59,7 @@ class Contributions {
   void Reduce(UnitId unit, int microbatch, NamedOperand gradient, int64_t staging_bytes, bool last);
 
   const Outline& outline_;
+  const BuildOptions& options_;
   const StageFrame& frame_;
   const std::vector<Instruction>& passes_;
   Program& program_;

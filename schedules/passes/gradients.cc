@@ -7,6 +7,7 @@
 #include "schedules/passes/contributions.h"
 #include "schedules/passes/spans.h"
 #include "schedules/program/pass_operand.h"
+#include "schedules/program/unit_bytes.h"
 
 namespace tandem::schedules {
 
@@ -22,9 +23,10 @@ BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subj
   return static_cast<BufferId>(program.buffers.size()) - 1;
 }
 
-Contributions::Contributions(const Outline& outline, const StageFrame& frame,
+Contributions::Contributions(const Outline& outline, const BuildOptions& options, const StageFrame& frame,
                              const std::vector<Instruction>& passes, Program& program)
     : outline_(outline),
+      options_(options),
       frame_(frame),
       passes_(passes),
       program_(program),
@@ -65,7 +67,7 @@ BufferId Contributions::Contribution(UnitId id, int microbatch) {
     const Unit& unit = outline_.units[id];
     buffer = AddBuffer(program_, absl::StrCat(unit.name, " contribution mb ", microbatch),
                        BufferKind::kContribution, id, microbatch, Fixed(frame_.units[id].memory.contribution),
-                       PartsOf(unit, unit.precision.transport));
+                       PartsOf(options_, outline_, id, &UnitPrecision::transport));
   }
   return buffer;
 }
@@ -74,17 +76,16 @@ BufferId Contributions::Collected(UnitId id, int microbatch) {
   BufferId& buffer = BuffersOf(id, microbatch).collected;
   if (buffer < 0) {
     const Unit& unit = outline_.units[id];
-    buffer =
-        AddBuffer(program_, absl::StrCat(unit.name, " collected mb ", microbatch), BufferKind::kCollected, id,
-                  microbatch, Fixed(frame_.units[id].memory.collected), PartsOf(unit, unit.precision.main));
+    buffer = AddBuffer(program_, absl::StrCat(unit.name, " collected mb ", microbatch),
+                       BufferKind::kCollected, id, microbatch, Fixed(frame_.units[id].memory.collected),
+                       PartsOf(options_, outline_, id, &UnitPrecision::main));
   }
   return buffer;
 }
 
 bool Contributions::Collects(UnitPart part, int microbatch) {
-  const UnitPrecision& precision = outline_.units[part.unit].precision;
   const Writers& writers = WritersOf(part.unit, part.part, microbatch);
-  return (writers.all > 1 || writers.sums) && precision.transport != precision.main;
+  return (writers.all > 1 || writers.sums) && IsRounded(outline_.units[part.unit], part.part);
 }
 
 Operand Contributions::Write(UnitPart part, int microbatch) {

@@ -9,6 +9,7 @@
 #include "schedules/passes/spans.h"
 #include "schedules/program/pass_operand.h"
 #include "schedules/program/signature.h"
+#include "schedules/program/unit_bytes.h"
 
 namespace tandem::schedules {
 namespace {
@@ -156,7 +157,7 @@ class Sharder {
     GatherOverOuter(spans);
     gathered_.assign(outline_.units.size(), -1);
     std::vector<int> gathers(outline_.units.size(), 0);
-    Contributions contributions(outline_, frame_, passes_, program_);
+    Contributions contributions(outline_, options_, frame_, passes_, program_);
     size_t next = 0;
     for (int i = 0; i < static_cast<int>(passes_.size()); ++i) {
       for (; next < spans.size() && spans[next].first == i; ++next) {
@@ -196,7 +197,8 @@ class Sharder {
       outer_gathered_[span.unit] =
           AddBuffer(program_, absl::StrCat(unit.name, " shard"), BufferKind::kOuterGathered, span.unit, -1,
                     Fixed(frame.memory.outer_gathered),
-                    frame.memory.gathers ? std::vector<BufferPart>() : PartsOf(unit, unit.precision.compute));
+                    frame.memory.gathers ? std::vector<BufferPart>()
+                                         : PartsOf(options_, outline_, span.unit, &UnitPrecision::compute));
       Emit(Opcode::kUnshardOuter, span.unit, frame_.outer, frame.outer_gather).operands =
           MakeOperands(Opcode::kUnshardOuter,
                        {{Role::kShard, frame.shard()}, {Role::kGathered, outer_gathered_[span.unit]}});
@@ -211,9 +213,9 @@ class Sharder {
       gathered_[id] = shard;
       return;
     }
-    gathered_[id] =
-        AddBuffer(program_, absl::StrCat(unit.name, " parameters, gather ", number), BufferKind::kGathered,
-                  id, -1, Fixed(frame.memory.gathered), PartsOf(unit, unit.precision.compute));
+    gathered_[id] = AddBuffer(program_, absl::StrCat(unit.name, " parameters, gather ", number),
+                              BufferKind::kGathered, id, -1, Fixed(frame.memory.gathered),
+                              PartsOf(options_, outline_, id, &UnitPrecision::compute));
     Instruction& gather = Emit(Opcode::kUnshard, id, frame_.gather, frame.gather);
     gather.microbatch = frame.memory.gathers_once ? -1 : microbatch;
     gather.operands =

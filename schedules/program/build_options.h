@@ -19,11 +19,14 @@ struct MeshAxes {
   std::string outer_group = "inter_dist_opt";
 };
 
-// The sizes of one unit that follow from its layout (fsdp/layout.h), which this folder does not include.
-struct UnitSizes {
+// The sizes of one unit that follow from its layouts (fsdp/layout.h), which this folder does not include.
+struct ClassSizes {
   int64_t shard_elements = 0;        // of one rank's inner shard, padding included
   int64_t outer_shard_elements = 0;  // of one rank where the optimizer is sharded over both axes
-  int64_t norm_terms_bytes = 0;
+};
+struct UnitSizes {
+  std::vector<ClassSizes> classes;  // of Unit::classes
+  int64_t norm_terms_bytes = 0;     // of all classes, as from here on
   int64_t update_norms_bytes = 0;
   int64_t optimizer_scratch_bytes = 0;
 };

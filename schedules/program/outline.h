@@ -133,13 +133,24 @@ struct UnitPrecision {
   int main = 4;       // main weights, moments, accumulator, and the input of norms
   int compute = 4;    // published shard and gathered parameters; equal to main: nothing is published
   int transport = 4;  // contribution and staging
+  bool operator==(const UnitPrecision&) const = default;
 };
 
-// Elements [begin, end) of the unit's flat buffer that the parameters of one part span.
+// The parts of a unit whose elements have the same types: a flat element space of their own, which is cut
+// into shards by itself. Each of the unit's buffers is those of its classes behind each other, class by
+// class.
+struct UnitClass {
+  UnitPrecision precision;
+  int64_t elements = 0;  // of its layout, gaps included
+  bool operator==(const UnitClass&) const = default;
+};
+
+// Elements [begin, end) of the flat element space of its class that the parameters of one part span.
 struct PartRange {
   std::string name;  // "attention"
   int64_t begin = 0;
   int64_t end = 0;
+  int of_class = 0;  // index in Unit::classes
 };
 
 // Parameters that are gathered and given up together.
@@ -149,9 +160,9 @@ struct Unit {
                      // numbers of their own
   UnitGroup group = UnitGroup::kDense;
   bool frozen = false;  // no gradient, no optimizer state
-  UnitPrecision precision;
-  std::vector<PartRange> parts;  // ascending, disjoint; gaps between them are moved but never read
-  int64_t elements = 0;          // of its layout, gaps included
+  std::vector<UnitClass> classes;
+  // Class by class, and of a class ascending and disjoint; gaps between them are moved but never read.
+  std::vector<PartRange> parts;
 };
 
 // A value that another stage produces or reads, with its gradient the other way.

@@ -36,13 +36,14 @@ std::vector<std::pair<std::string, fsdp::Layout>> Units() {
 struct RankUnits {
   explicit RankUnits(const fsdp::UnitMesh& mesh) : device(device::MakeCpuDevice()) {
     for (const auto& [name, layout] : Units()) {
-      units.emplace_back(name, layout, mesh, fsdp::UnitTypes{at::kFloat, at::kFloat, at::kFloat}, *device,
-                         fsdp::CpuShardKernels());
+      units.emplace_back(name, std::vector<fsdp::UnitClass>{{layout, {at::kFloat, at::kFloat, at::kFloat}}},
+                         mesh, *device, fsdp::CpuShardKernels());
     }
     for (const fsdp::UnitShard& unit : units) {
       const auto memory = [&] {
-        tensors.push_back(at::full({unit.held().size()}, -1, at::kFloat));
-        return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), unit.held().size() * 4};
+        const int64_t held = unit.classes()[0].held().size();
+        tensors.push_back(at::full({held}, -1, at::kFloat));
+        return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), held * 4};
       };
       states.push_back({memory(), memory(), memory()});
     }
@@ -59,11 +60,12 @@ struct RankUnits {
     for (size_t u = 0; u < units.size(); ++u) {
       for (size_t kind = 0; kind < 3; ++kind) {
         float* const held = tensors[3 * u + kind].mutable_data_ptr<float>();
-        for (const fsdp::Piece& piece : units[u].pieces()) {
+        for (const fsdp::Piece& piece : units[u].classes()[0].pieces()) {
           const int64_t start =
-              units[u].layout().parameters[static_cast<size_t>(piece.parameter)].range.begin;
+              units[u].classes()[0].layout().parameters[static_cast<size_t>(piece.parameter)].range.begin;
           for (int64_t i = piece.range.begin; i < piece.range.end; ++i) {
-            function(held[i - units[u].held().begin], Value(u, piece.parameter, i - start, kind));
+            function(held[i - units[u].classes()[0].held().begin],
+                     Value(u, piece.parameter, i - start, kind));
           }
         }
       }
@@ -111,7 +113,7 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, cons
 void ExpectLoads(const std::string& path, const fsdp::UnitMesh& mesh) {
   for (int rank = 0; rank < mesh.inner * mesh.outer; ++rank) {
     RankUnits units(At(mesh, rank));
-    EXPECT_FALSE(units.units[0].pieces().size() > 0 && units.IsSet()) << "before";
+    EXPECT_FALSE(units.units[0].classes()[0].pieces().size() > 0 && units.IsSet()) << "before";
     LoadAlone(platform::SystemFiles(), path, units.arrays->shards());
     units.arrays->Loaded();
     EXPECT_TRUE(units.IsSet()) << "rank " << rank;
@@ -161,16 +163,18 @@ TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndShapesOfTheParameters) {
 struct Columns {
   Columns(int count, int rank) : device(device::MakeCpuDevice()) {
     const fsdp::Slice slice = {{0, 6}, {12 * rank / count, 12 * (rank + 1) / count}};
-    units.emplace_back("layers.0",
-                       fsdp::MakeLayout({{.name = "before", .shape = {3}, .slice = {{0, rank == 0 ? 3 : 0}}},
-                                         {.name = "matrix", .shape = {6, 12}, .slice = slice}},
-                                        4),
-                       fsdp::UnitMesh(), fsdp::UnitTypes{at::kFloat, at::kFloat, at::kFloat}, *device,
-                       fsdp::CpuShardKernels());
+    units.emplace_back(
+        "layers.0",
+        std::vector<fsdp::UnitClass>{
+            {fsdp::MakeLayout({{.name = "before", .shape = {3}, .slice = {{0, rank == 0 ? 3 : 0}}},
+                               {.name = "matrix", .shape = {6, 12}, .slice = slice}},
+                              4),
+             {at::kFloat, at::kFloat, at::kFloat}}},
+        fsdp::UnitMesh(), *device, fsdp::CpuShardKernels());
     const auto memory = [&] {
-      tensors.push_back(at::full({units[0].held().size()}, -1, at::kFloat));
-      return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()),
-                            units[0].held().size() * 4};
+      const int64_t held = units[0].classes()[0].held().size();
+      tensors.push_back(at::full({held}, -1, at::kFloat));
+      return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), held * 4};
     };
     states.push_back({memory(), memory(), memory()});
     arrays = std::make_unique<ParameterArrays>(*device, at::kFloat, units, states);
@@ -179,7 +183,7 @@ struct Columns {
   // Element i of the whole parameter of a kind has the value that `visit` gets.
   template <typename Visit>
   void ForEach(const Visit& visit) {
-    for (const fsdp::Parameter& parameter : units[0].layout().parameters) {
+    for (const fsdp::Parameter& parameter : units[0].classes()[0].layout().parameters) {
       for (const fsdp::CommonRun& run : fsdp::WholeRuns(parameter, parameter.range)) {
         for (int64_t i = 0; i < 3 * run.elements; ++i) {
           const int64_t kind = i / run.elements;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fsdp/unit_shard.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
@@ -16,6 +14,7 @@
 
 #include "comm/nccl_factory.h"
 #include "device/cuda/device.h"
+#include "fsdp/class_shard.h"
 #include "fsdp/cuda/shard_kernels.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
@@ -45,7 +44,7 @@ struct Outcome {
 
 // Ranks are threads, with a GPU each where on_gpu. Step `broken` has gradients that are not finite, or whose
 // norm is above a limit. scales: what contributions are multiplied with, or undefined.
-Outcome Train(const Layout& layout, UnitTypes types, int ranks, bool on_gpu, int broken,
+Outcome Train(const Layout& layout, ClassTypes types, int ranks, bool on_gpu, int broken,
               const at::Tensor& scales = {}, bool by_limit = false) {
   const auto size = static_cast<size_t>(ranks);
   Outcome outcome{.weights = std::vector<at::Tensor>(size),
@@ -142,7 +141,7 @@ void ExpectSame(const Layout& layout, const Outcome& cpu, const Outcome& gpu, in
   }
 }
 
-class CudaUnitShardTest : public testing::TestWithParam<UnitTypes> {};
+class CudaUnitShardTest : public testing::TestWithParam<ClassTypes> {};
 
 // Fold with norm terms, exchange of the norm, clipping, optimizer from device inputs and norms per parameter:
 // the GPU's bits are the CPU's, on one GPU and on two.
@@ -217,7 +216,7 @@ TEST_P(CudaUnitShardTest, ARankWithoutElementsTakesPart) {
   ExpectSame(layout, Train(layout, GetParam(), 2, false, 0), Train(layout, GetParam(), 2, true, 0), 2, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest, testing::ValuesIn(test::kUnitTypes),
+INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest, testing::ValuesIn(test::kClassTypes),
                          [](const auto& info) { return test::NameOf(info.param); });
 
 }  // namespace

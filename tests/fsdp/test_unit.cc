@@ -12,15 +12,15 @@
 
 namespace tandem::fsdp::test {
 
-std::string NameOf(const UnitTypes& types) {
+std::string NameOf(const ClassTypes& types) {
   return std::string(c10::toString(types.compute)) + "_" + c10::toString(types.transport);
 }
 
-int ElementBytes(const UnitTypes& types) {
+int ElementBytes(const ClassTypes& types) {
   return static_cast<int>(std::min(c10::elementSize(types.compute), c10::elementSize(types.transport)));
 }
 
-Layout MixedLayout(const UnitTypes& types) {
+Layout MixedLayout(const ClassTypes& types) {
   return MakeLayout({{.name = "norm", .shape = {37}},
                      {.name = "q", .shape = {20, 33}, .block = 0},
                      {.name = "k", .shape = {7, 33}, .block = 0},
@@ -55,7 +55,7 @@ std::vector<ParameterInit> Inits(const Layout& layout, double deviation) {
   return inits;
 }
 
-UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const UnitTypes& types) {
+UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const ClassTypes& types) {
   const auto bytes = [](int64_t elements, at::ScalarType type) {
     return elements * static_cast<int64_t>(c10::elementSize(type));
   };
@@ -65,7 +65,7 @@ UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const UnitTypes& t
           .contribution = bytes(PaddedElements(layout, mesh), types.transport)};
 }
 
-TestUnit::TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& comm, device::Device& device,
+TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& comm, device::Device& device,
                    const ShardKernels& kernels, AdamWConfig config)
     : types_(types),
       comm_(comm),

@@ -11,23 +11,23 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "device/static_arena.h"
+#include "fsdp/class_shard.h"
 #include "fsdp/norm_outcome.h"
 #include "fsdp/parameter_norms.h"
 #include "fsdp/shard_kernels.h"
-#include "fsdp/unit_shard.h"
 
 namespace tandem::fsdp::test {
 
-// The types that a unit may have.
-inline constexpr UnitTypes kUnitTypes[] = {{at::kFloat, at::kFloat, at::kFloat},
-                                           {at::kDouble, at::kDouble, at::kDouble},
-                                           {at::kFloat, at::kBFloat16, at::kBFloat16},
-                                           {at::kFloat, at::kBFloat16, at::kFloat}};
-std::string NameOf(const UnitTypes& types);  // "BFloat16_Float": compute and transport
-int ElementBytes(const UnitTypes& types);    // of the narrowest copy
+// The types that a class may have.
+inline constexpr ClassTypes kClassTypes[] = {{at::kFloat, at::kFloat, at::kFloat},
+                                             {at::kDouble, at::kDouble, at::kDouble},
+                                             {at::kFloat, at::kBFloat16, at::kBFloat16},
+                                             {at::kFloat, at::kBFloat16, at::kFloat}};
+std::string NameOf(const ClassTypes& types);  // "BFloat16_Float": compute and transport
+int ElementBytes(const ClassTypes& types);    // of the narrowest copy
 
 // Vectors and matrices; two of them are a block.
-Layout MixedLayout(const UnitTypes& types);
+Layout MixedLayout(const ClassTypes& types);
 
 device::Device& Cpu();
 
@@ -46,7 +46,7 @@ struct UnitBytes {
   int64_t gathered = 0;
   int64_t contribution = 0;
 };
-UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const UnitTypes& types);
+UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const ClassTypes& types);
 
 inline constexpr AdamWConfig kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
@@ -55,14 +55,14 @@ inline constexpr AdamWConfig kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8
 class TestUnit {
  public:
   // All outlive it. ranks: those of `comm`.
-  TestUnit(const Layout& layout, UnitTypes types, comm::Communicator& comm, device::Device& device,
+  TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& comm, device::Device& device,
            const ShardKernels& kernels, AdamWConfig config = kAdamW);
   TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator& comm, device::Device& device,
            const ShardKernels& kernels, AdamWConfig config = kAdamW)
-      : TestUnit(layout, UnitTypes{type, type, type}, comm, device, kernels, config) {}
+      : TestUnit(layout, ClassTypes{type, type, type}, comm, device, kernels, config) {}
   ~TestUnit();
 
-  const UnitShard& unit() const { return unit_; }
+  const ClassShard& unit() const { return unit_; }
   void Initialize(uint64_t seed, double deviation = 0.02);
 
   // contribution: [GatheredElements], of the host, in the transport type. last: yields terms.
@@ -92,11 +92,11 @@ class TestUnit {
   void Write(device::Memory memory, const void* from, int64_t bytes) const;
   at::Tensor Owned(device::Memory shard, at::ScalarType type) const;
 
-  const UnitTypes types_;
+  const ClassTypes types_;
   comm::Communicator& comm_;
   device::Device& device_;
   const AdamWConfig config_;
-  const UnitShard unit_;
+  const ClassShard unit_;
   int64_t offset_ = 0;
   std::unique_ptr<device::StaticArena> arena_;
   ReduceMemory reduce_;

@@ -28,7 +28,7 @@ TEST(BindPrecisionTest, AMatrixOfAnotherTypeThanItsNodeComputesInIsRefused) {
     run.Bind(3, Pass::kForward);
     FAIL() << "it was bound";
   } catch (const std::logic_error& error) {
-    EXPECT_STREQ(error.what(), "head forward: part embedding is of bf16, and the node computes in fp32");
+    EXPECT_STREQ(error.what(), "head forward: part embedding is of bf16, and the node takes it in fp32");
   }
 }
 

@@ -78,7 +78,7 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
     UnitMemory& memory = units_.emplace_back();
     memory.types = precision.Of(units[u].name);
     const auto allocate = [&](ComputeType type) {
-      return Allocate(layouts[u].elements * ElementBytes(type), ScalarTypeOf(type));
+      return Allocate(layouts[u].elements[0] * ElementBytes(type), ScalarTypeOf(type));
     };
     memory.parameters = allocate(memory.types.compute);
     memory.gradient_type = AddsUp(outline_, static_cast<int>(u)) ? memory.types.main : memory.types.transport;

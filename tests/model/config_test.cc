@@ -38,6 +38,14 @@ std::string Describe(const Parameter& parameter) {
                                            : " normal");
 }
 
+std::vector<std::string> PartsOf(const UnitParameters& unit) {
+  std::vector<std::string> names;
+  for (const UnitParameters::Part& part : unit.parts) {
+    names.push_back(part.name);
+  }
+  return names;
+}
+
 std::vector<std::string> Describe(const UnitParameters& unit) {
   std::vector<std::string> lines;
   for (const Parameter& parameter : unit.parameters) {
@@ -50,11 +58,11 @@ TEST(DecoderUnitsTest, Llama3HasHuggingFacesNamesAndShapes) {
   const std::vector<UnitParameters> units = DecoderUnits(Llama3_8B());
   ASSERT_EQ(units.size(), 34u);
   EXPECT_EQ(units[0].name, "embedding");
-  EXPECT_THAT(units[0].parts, ElementsAre("embedding"));
+  EXPECT_THAT(PartsOf(units[0]), ElementsAre("embedding"));
   EXPECT_THAT(Describe(units[0]),
               ElementsAre("model.embed_tokens.weight [128256, 4096] part 0 block -1 normal"));
   EXPECT_EQ(units[32].name, "layers.31");
-  EXPECT_THAT(units[32].parts, ElementsAre("attention", "mlp"));
+  EXPECT_THAT(PartsOf(units[32]), ElementsAre("attention", "mlp"));
   EXPECT_THAT(Describe(units[32]),
               ElementsAre("model.layers.31.input_layernorm.weight [4096] part 0 block -1 ones",
                           "model.layers.31.self_attn.q_proj.weight [4096, 4096] part 0 block 0 normal",
@@ -66,7 +74,7 @@ TEST(DecoderUnitsTest, Llama3HasHuggingFacesNamesAndShapes) {
                           "model.layers.31.mlp.up_proj.weight [14336, 4096] part 1 block 1 normal",
                           "model.layers.31.mlp.down_proj.weight [4096, 14336] part 1 block -1 normal"));
   EXPECT_EQ(units[33].name, "head");
-  EXPECT_THAT(units[33].parts, ElementsAre("head"));
+  EXPECT_THAT(PartsOf(units[33]), ElementsAre("head"));
   EXPECT_THAT(Describe(units[33]), ElementsAre("model.norm.weight [4096] part 0 block -1 ones",
                                                "lm_head.weight [128256, 4096] part 0 block -1 normal"));
 }
@@ -91,8 +99,8 @@ TEST(DecoderUnitsTest, ExpertsAreAUnitOfTheirOwnUnderMixtralsNames) {
     EXPECT_EQ(unit.experts, unit.name == "layers.1.experts");
   }
   EXPECT_THAT(names, ElementsAre("embedding", "layers.0", "layers.1", "layers.1.experts", "head"));
-  EXPECT_THAT(units[1].parts, ElementsAre("attention", "mlp"));  // every second layer is sparse
-  EXPECT_THAT(units[2].parts, ElementsAre("attention", "router"));
+  EXPECT_THAT(PartsOf(units[1]), ElementsAre("attention", "mlp"));  // every second layer is sparse
+  EXPECT_THAT(PartsOf(units[2]), ElementsAre("attention", "router"));
   EXPECT_EQ(units[3].layer, units[2].layer);
   const std::vector<std::string> dense = Describe(units[2]);
   EXPECT_THAT(std::vector<std::string>(dense.end() - 2, dense.end()),
@@ -172,9 +180,9 @@ DecoderConfig DeepseekV3() {
 TEST(DecoderUnitsTest, DeepseekV3HasHuggingFacesNamesAndShapes) {
   const std::vector<UnitParameters> units = DecoderUnits(DeepseekV3());
   EXPECT_EQ(units[3].name, "layers.2");
-  EXPECT_THAT(units[3].parts, ElementsAre("attention", "mlp"));
+  EXPECT_THAT(PartsOf(units[3]), ElementsAre("attention", "mlp"));
   EXPECT_EQ(units[4].name, "layers.3");
-  EXPECT_THAT(units[4].parts, ElementsAre("attention", "router"));
+  EXPECT_THAT(PartsOf(units[4]), ElementsAre("attention", "router"));
   const std::string layer = "model.layers.3.";
   EXPECT_THAT(Describe(units[4]),
               ElementsAre(layer + "input_layernorm.weight [7168] part 0 block -1 ones",

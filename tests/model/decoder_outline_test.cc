@@ -146,7 +146,7 @@ TEST(DecoderOutlineTest, UnitsHaveTheirLayersAndTheRangesOfTheirParts) {
   EXPECT_EQ(unit.parts[1].name, "mlp");
   EXPECT_EQ(unit.parts[1].begin, attention_end);
   EXPECT_EQ(unit.parts[1].end, attention_end + 32 + 3 * 40 * 24);
-  EXPECT_EQ(unit.elements, attention_end + 32 + 3 * 40 * 24);
+  EXPECT_EQ(unit.classes[0].elements, attention_end + 32 + 3 * 40 * 24);
   EXPECT_EQ(outline.nodes[3].forward.parameters[0], (schedules::UnitPart{.unit = 2, .part = 0}));
 }
 
@@ -253,7 +253,7 @@ TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
   EXPECT_EQ(experts.name, "layers.1.experts");
   EXPECT_EQ(experts.group, schedules::UnitGroup::kExpert);
   EXPECT_EQ(experts.layer, dense.layer);
-  EXPECT_EQ(experts.elements, 8 * 3 * 5 * 24);
+  EXPECT_EQ(experts.classes[0].elements, 8 * 3 * 5 * 24);
 }
 
 TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
@@ -324,9 +324,9 @@ TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
   }
   EXPECT_EQ(single.values[single.batch].bytes.bound, 2 * 9 * 8);
   EXPECT_EQ(single.values[single.losses[0]].bytes.bound, 8);
-  EXPECT_EQ(single.units[0].precision.main, 4);
-  EXPECT_EQ(twice.units[0].precision.main, 8);
-  EXPECT_EQ(twice.units[0].precision.transport, 8);
+  EXPECT_EQ(single.units[0].classes[0].precision.main, 4);
+  EXPECT_EQ(twice.units[0].classes[0].precision.main, 8);
+  EXPECT_EQ(twice.units[0].classes[0].precision.transport, 8);
 }
 
 TEST(DecoderOutlineTest, UnitsAndValuesHaveTheSizesOfTheirTypes) {
@@ -338,9 +338,9 @@ TEST(DecoderOutlineTest, UnitsAndValuesHaveTheSizesOfTheirTypes) {
   const schedules::Outline mixed =
       DecoderOutline(config, batch, precision, DeviceKind::kCpu, test::LayOut(DecoderUnits(config), 32));
   for (const schedules::Unit& unit : mixed.units) {
-    EXPECT_EQ(unit.precision.main, 4);
-    EXPECT_EQ(unit.precision.compute, unit.name == "head" ? 4 : 2) << unit.name;
-    EXPECT_EQ(unit.precision.transport, 4);
+    EXPECT_EQ(unit.classes[0].precision.main, 4);
+    EXPECT_EQ(unit.classes[0].precision.compute, unit.name == "head" ? 4 : 2) << unit.name;
+    EXPECT_EQ(unit.classes[0].precision.transport, 4);
   }
   for (size_t i = 0; i < single.values.size(); ++i) {
     const std::string& name = single.values[i].name;

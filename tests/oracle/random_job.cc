@@ -95,11 +95,12 @@ Outline OfModel(const model::DecoderConfig& config) {
   std::vector<model::UnitLayout> layouts;
   for (const model::UnitParameters& unit : DecoderUnits(config)) {
     model::UnitLayout& layout = layouts.emplace_back();
+    int64_t& end = layout.elements.emplace_back();
     for (const model::Parameter& parameter : unit.parameters) {
-      const int64_t begin = (layout.elements + 31) / 32 * 32;
-      layout.elements = begin + std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1},
-                                                std::multiplies<int64_t>());
-      layout.parameters.push_back({begin, layout.elements});
+      const int64_t begin = (end + 31) / 32 * 32;
+      end = begin + std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1},
+                                    std::multiplies<int64_t>());
+      layout.parameters.push_back({begin, end});
     }
   }
   return DecoderOutline(config, {.sequences = 1, .sequence_length = 8}, model::ComputeType::kFp32,
@@ -151,6 +152,10 @@ void ChooseOptions(int num_microbatches, std::mt19937_64& random, Job& job) {
   if (Below(random, 3) == 0) {
     schedules::UseBf16(job.outline);
     job.name += ", bf16";
+  }
+  if (Below(random, 3) == 0) {
+    schedules::KeepLastPartsInMainType(job.outline);
+    job.name += ", parts in the main type";
   }
   const std::vector<schedules::Strategy>& strategies = schedules::Strategies();
   const schedules::Strategy& strategy = strategies[Below(random, strategies.size())];

@@ -221,7 +221,7 @@ class StepReference {
       };
       Set(BufferKind::kWeights, u, output(BufferKind::kWeights));
       Set(BufferKind::kOptimizerState, u, output(BufferKind::kOptimizerState));
-      if (unit.precision.compute != unit.precision.main) {
+      if (Publishes(unit)) {
         Set(BufferKind::kPublished, u, output(BufferKind::kPublished));
       }
       if (options_.parameter_norms) {
@@ -233,6 +233,13 @@ class StepReference {
 
   const schedules::Strategy& StrategyOf(const Unit& unit) const {
     return unit.group == schedules::UnitGroup::kExpert ? options_.expert_strategy : options_.strategy;
+  }
+
+  // A unit that computes in another type than the main one, be it in one class, has a copy to be gathered.
+  static bool Publishes(const Unit& unit) {
+    return !unit.frozen && std::any_of(unit.classes.begin(), unit.classes.end(), [](const auto& each) {
+      return each.precision.compute != each.precision.main;
+    });
   }
 
   // The ranks of an axis gather what they share, unless each is alone.
@@ -255,8 +262,7 @@ class StepReference {
     parameters_.clear();
     for (int u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
       const Unit& unit = outline_.units[u];
-      const bool publishes = !unit.frozen && unit.precision.compute != unit.precision.main;
-      const BufferKind kind = publishes ? BufferKind::kPublished : BufferKind::kWeights;
+      const BufferKind kind = Publishes(unit) ? BufferKind::kPublished : BufferKind::kWeights;
       Hashes all = Get(kind, u);
       const bool gathers_outer = Gathers(u, 1, StrategyOf(unit).outer);
       const bool gathers_inner = Gathers(u, 0, StrategyOf(unit).inner);
@@ -274,8 +280,15 @@ class StepReference {
         });
       }
       for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
-        const int64_t begin = unit.parts[p].begin * unit.precision.compute;
-        const int64_t end = unit.parts[p].end * unit.precision.compute;
+        // A gathered class is its shards of all ranks, and classes follow each other.
+        int64_t before = 0;
+        for (int c = 0; c < unit.parts[p].of_class; ++c) {
+          before += unit.classes[c].precision.compute * options_.units[u].classes[c].shard_elements *
+                    std::ssize(ranks_.Of(unit.group, 0, 0).ranks);
+        }
+        const int element = unit.classes[unit.parts[p].of_class].precision.compute;
+        const int64_t begin = before + unit.parts[p].begin * element;
+        const int64_t end = before + unit.parts[p].end * element;
         parameters_[{u, p}] = ForRanks([&](int r) { return PartOf(unit.parts.size(), begin, end, all[r]); });
       }
     }
@@ -398,7 +411,8 @@ class StepReference {
       for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
         const int writers = v.writers[{u, p}];
         const Hash written = writers == 0 ? HashOf(Operation::kZero, {}) : v.contributions[{u, p}][r];
-        parts.push_back(writers > 1 && unit.precision.transport != unit.precision.main
+        const schedules::UnitPrecision& precision = unit.classes[unit.parts[p].of_class].precision;
+        parts.push_back(writers > 1 && precision.transport != precision.main
                             ? HashOf(Operation::kRound, {written})
                             : written);
       }

@@ -35,7 +35,7 @@ class AutogradModel::Impl {
       return weight;
     };
     for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
-      for (const fsdp::Parameter& item : plan.layouts[unit].parameters) {
+      for (const fsdp::Parameter& item : plan.layouts[unit][0].parameters) {
         Tensor weight = IsOfOneExpert(plan, unit) ? Tensor() : add(item, item.name);
         for (int e = 0; e < experts; ++e) {
           of_expert[e][item.name] = IsOfOneExpert(plan, unit) ? add(item, OfExpert(item.name, e)) : weight;

@@ -42,7 +42,7 @@ std::vector<std::string> NamesOf(const plan::JobPlan& plan, size_t unit, const s
 Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& suffix, int experts) {
   Tensors tensors;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
-    for (const fsdp::Parameter& item : plan.layouts[unit].parameters) {
+    for (const fsdp::Parameter& item : plan.layouts[unit][0].parameters) {
       const std::vector<std::string> names = NamesOf(plan, unit, item.name, experts);
       for (size_t i = 0; i < names.size(); ++i) {
         const std::string array = plan.units[unit].name + (names.size() > 1 ? ExpertSuffix(i) : "") + suffix;
@@ -132,7 +132,7 @@ void CompareWithAutograd(JobOptions options) {
     EXPECT_NEAR(step.grad_norm(), expected.grad_norm, 1e-11 * expected.grad_norm);
     size_t item = 0;
     for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
-      for (const fsdp::Parameter& named : plan.layouts[unit].parameters) {
+      for (const fsdp::Parameter& named : plan.layouts[unit][0].parameters) {
         const std::vector<std::string> names = NamesOf(plan, unit, named.name, options.experts);
         const double gradient = Norm(expected.gradients, names);
         EXPECT_NEAR(step.norms().gradient(item), gradient, 1e-11 * gradient)

@@ -20,15 +20,15 @@ namespace {
 void AddUnusedUnit(plan::JobPlan& plan) {
   const model::Parameter parameter{.name = "unused.weight", .shape = {5, 31}};
   const int layer = static_cast<int>(plan.units.size());
-  plan.units.push_back({.name = "unused", .layer = layer, .parts = {"unused"}, .parameters = {parameter}});
-  plan.layouts.push_back(fsdp::MakeLayout({{.name = parameter.name, .shape = parameter.shape}},
-                                          model::ElementBytes(plan.precision.hidden())));
-  const fsdp::Layout& layout = plan.layouts.back();
-  plan.outline.units.push_back({.name = "unused",
-                                .layer = layer,
-                                .precision = plan.outline.units[1].precision,
-                                .parts = {{"unused", 0, layout.parameters[0].range.end}},
-                                .elements = layout.elements});
+  plan.units.push_back({.name = "unused", .layer = layer, .parts = {{"unused"}}, .parameters = {parameter}});
+  plan.layouts.push_back({fsdp::MakeLayout({{.name = parameter.name, .shape = parameter.shape}},
+                                           model::ElementBytes(plan.precision.hidden()))});
+  const fsdp::Layout& layout = plan.layouts.back()[0];
+  plan.outline.units.push_back(
+      {.name = "unused",
+       .layer = layer,
+       .classes = {{.precision = plan.outline.units[1].classes[0].precision, .elements = layout.elements}},
+       .parts = {{"unused", 0, layout.parameters[0].range.end}}});
   plan::BuildPrograms(plan);
 }
 

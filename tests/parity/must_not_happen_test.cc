@@ -115,8 +115,8 @@ TEST(MustNotHappenTest, AParameterBelongsToTwoUnitsOrToNone) {
     const plan::JobPlan plan = MakeJob(options);
     std::set<std::string> names;
     int64_t elements = 0;
-    for (const fsdp::Layout& layout : plan.layouts) {
-      for (const fsdp::Parameter& parameter : layout.parameters) {
+    for (const fsdp::ClassLayouts& layouts : plan.layouts) {
+      for (const fsdp::Parameter& parameter : layouts[0].parameters) {
         EXPECT_TRUE(names.insert(parameter.name).second) << parameter.name;
         elements += parameter.range.size();
       }
@@ -135,7 +135,7 @@ TEST(MustNotHappenTest, NormsCountWhatSeveralRanksHoldMoreThanOnce) {
     size_t item = 0;
     for (size_t unit = 0; unit < plan.units.size(); ++unit) {
       const std::string& weights = run.arrays.at(plan.units[unit].name + "/weights");
-      for (const fsdp::Parameter& parameter : plan.layouts[unit].parameters) {
+      for (const fsdp::Parameter& parameter : plan.layouts[unit][0].parameters) {
         double squares = 0;
         for (int64_t i = parameter.range.begin; i < parameter.range.end; ++i) {
           double value = 0;

@@ -309,31 +309,37 @@ JobRun RunStages(absl::Span<const plan::JobPlan> stages, const RunOptions& optio
             std::string(static_cast<const char*>(state.const_data_ptr()), state.nbytes());
       }
     }
-    const std::vector<fsdp::Layout> whole = plan::WholeLayouts(plan);
+    const std::vector<fsdp::ClassLayouts> whole = plan::WholeLayouts(plan);
     for (size_t u = 0; options.arrays && u < trainer.units().size(); ++u) {
       const fsdp::UnitShard& unit = trainer.units()[u];
-      const fsdp::StateMemory state = trainer.StateOf(u);
-      const std::string name =
-          unit.name() + (IsOfOneExpert(plan, u) ? ExpertSuffix(ExpertOf(memberships)) : "");
-      const at::ScalarType main = model::ScalarTypeOf(plan.precision.common.main);
-      const auto put = [&](const char* what, device::Memory memory, at::ScalarType type) {
-        if (memory.begin == nullptr) {
-          return;  // a frozen unit has no moments, one that computes in the main type publishes nothing
-        }
-        const at::Tensor shard = device::FlatTensorIn(backend->device(), memory, type).to(main);
-        for (const fsdp::Piece& piece : unit.pieces()) {  // gaps between them hold anything
-          const fsdp::Parameter& own = unit.layout().parameters[piece.parameter];
-          const auto in_whole =
-              std::find_if(whole[u].parameters.begin(), whole[u].parameters.end(),
-                           [&](const fsdp::Parameter& parameter) { return parameter.name == own.name; });
-          Put(name + "/" + what, shard.narrow(0, piece.range.begin - unit.held().begin, piece.range.size()),
-              in_whole->range.begin + piece.range.begin - own.range.begin, whole[u].elements, run);
-        }
-      };
-      put("weights", state.weights, unit.weights_type());
-      put("published", state.published, model::ScalarTypeOf(plan.precision.Of(unit.name()).compute));
-      put("exp_avg", state.exp_avg, main);
-      put("exp_avg_sq", state.exp_avg_sq, main);
+      const std::vector<fsdp::StateMemory> states = unit.ByClass(trainer.StateOf(u));
+      for (size_t c = 0; c < states.size(); ++c) {
+        const fsdp::ClassShard& of_class = unit.classes()[c];
+        const fsdp::Layout& layout = whole[u].at(c);
+        const std::string name =
+            absl::StrCat(unit.name(), c > 0 ? absl::StrCat("/class ", c) : "",
+                         IsOfOneExpert(plan, u) ? ExpertSuffix(ExpertOf(memberships)) : "");
+        const at::ScalarType main = model::ScalarTypeOf(plan.precision.common.main);
+        const auto put = [&](const char* what, device::Memory memory, at::ScalarType type) {
+          if (memory.begin == nullptr) {
+            return;  // a frozen unit has no moments, one that computes in the main type publishes nothing
+          }
+          const at::Tensor shard = device::FlatTensorIn(backend->device(), memory, type).to(main);
+          for (const fsdp::Piece& piece : of_class.pieces()) {  // gaps between them hold anything
+            const fsdp::Parameter& own = of_class.layout().parameters[piece.parameter];
+            const auto in_whole =
+                std::find_if(layout.parameters.begin(), layout.parameters.end(),
+                             [&](const fsdp::Parameter& parameter) { return parameter.name == own.name; });
+            Put(name + "/" + what,
+                shard.narrow(0, piece.range.begin - of_class.held().begin, piece.range.size()),
+                in_whole->range.begin + piece.range.begin - own.range.begin, layout.elements, run);
+          }
+        };
+        put("weights", states[c].weights, of_class.weights_type());
+        put("published", states[c].published, of_class.types().compute);
+        put("exp_avg", states[c].exp_avg, main);
+        put("exp_avg_sq", states[c].exp_avg_sq, main);
+      }
     }
   });
   return run;

@@ -43,7 +43,8 @@ struct JobRun {
   std::optional<v1::StepReport> start;  // step 0: the validation before the first update
   std::vector<v1::StepReport> steps;
   // "<unit>/weights", "<unit>/published", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole
-  // arrays, with all experts, in the main type. Where ranks have units of their own of one name, they are
+  // arrays, with all experts, in the main type; of further classes of types "<unit>/class 1/weights". Where
+  // ranks have units of their own of one name, they are
   // "<unit>/expert 0/weights".
   std::map<std::string, std::string> arrays;
   std::map<std::string, std::vector<bool>> known;  // their elements that some rank holds

@@ -141,8 +141,8 @@ TEST(CollectivesTest, EveryUnitIsGatheredAndReducedAsOftenAsTheProgramSays) {
     ++reductions[collective.elements];
   }
   // Units of one kind are of one size, and the three kinds of different ones.
-  const auto shard = [&](size_t unit) { return fsdp::ShardElements(plan.layouts[unit], 2); };
-  const auto gathered = [&](size_t unit) { return fsdp::GatheredElements(plan.layouts[unit], 2); };
+  const auto shard = [&](size_t unit) { return fsdp::ShardElements(plan.layouts[unit][0], 2); };
+  const auto gathered = [&](size_t unit) { return fsdp::GatheredElements(plan.layouts[unit][0], 2); };
   const size_t head = plan.layouts.size() - 1;
   EXPECT_EQ(gathers,
             (std::map<int64_t, int64_t>{{shard(0), 3 * 2}, {shard(1), 3 * 3 * 4}, {shard(head), 3 * 2}}));

@@ -70,7 +70,7 @@ void ExpectCounts(const JobOptions& options) {
   std::map<Key, int> expected;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const fsdp::UnitMesh mesh = plan::MeshOf(plan, unit, 0);
-    const fsdp::Layout& layout = plan.layouts[unit];
+    const fsdp::Layout& layout = plan.layouts[unit][0];
     const int64_t shard = fsdp::ShardElements(layout, mesh);
     const int64_t piece = fsdp::PieceElements(layout, mesh);
     const int64_t all = fsdp::PaddedElements(layout, mesh);

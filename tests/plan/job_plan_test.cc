@@ -48,13 +48,14 @@ TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
     EXPECT_EQ(plan.outline.units[unit].name, plan.units[unit].name);
     ASSERT_EQ(plan.outline.units[unit].parts.size(), plan.units[unit].parts.size());
     for (size_t part = 0; part < plan.units[unit].parts.size(); ++part) {
-      EXPECT_EQ(plan.outline.units[unit].parts[part].name, plan.units[unit].parts[part]);
+      EXPECT_EQ(plan.outline.units[unit].parts[part].name, plan.units[unit].parts[part].name);
     }
-    EXPECT_EQ(plan.outline.units[unit].elements, plan.layouts[unit].elements);
-    EXPECT_EQ(plan.options.units[unit].shard_elements, fsdp::ShardElements(plan.layouts[unit], 2));
-    ASSERT_EQ(plan.layouts[unit].parameters.size(), plan.units[unit].parameters.size());
-    for (size_t i = 0; i < plan.layouts[unit].parameters.size(); ++i) {
-      EXPECT_EQ(plan.layouts[unit].parameters[i].name, plan.units[unit].parameters[i].name);
+    EXPECT_EQ(plan.outline.units[unit].classes[0].elements, plan.layouts[unit][0].elements);
+    EXPECT_EQ(plan.options.units[unit].classes[0].shard_elements,
+              fsdp::ShardElements(plan.layouts[unit][0], 2));
+    ASSERT_EQ(plan.layouts[unit][0].parameters.size(), plan.units[unit].parameters.size());
+    for (size_t i = 0; i < plan.layouts[unit][0].parameters.size(); ++i) {
+      EXPECT_EQ(plan.layouts[unit][0].parameters[i].name, plan.units[unit].parameters[i].name);
     }
   }
 }
@@ -152,7 +153,7 @@ TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
     const Kept& kept = kKept.at(strategy.name);
     for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
       SCOPED_TRACE(testing::Message() << strategy.name << ", " << plan.units[unit].name);
-      const int64_t piece = fsdp::ShardElements(plan.layouts[unit], 6) * 4;  // bytes of fp32
+      const int64_t piece = fsdp::ShardElements(plan.layouts[unit][0], 6) * 4;  // bytes of fp32
       std::map<schedules::BufferKind, int64_t> bytes;
       for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
         if (buffer.subject == unit) {
@@ -172,8 +173,8 @@ TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
 TEST(JobPlanTest, WeightDecayLeavesOutTheParametersThatPatternsName) {
   const auto constant = [](const v1::JobSpec& job) {
     std::vector<std::string> names;
-    for (const fsdp::Layout& layout : MakeJobPlan(job).layouts) {
-      for (const fsdp::Parameter& parameter : layout.parameters) {
+    for (const fsdp::ClassLayouts& layouts : MakeJobPlan(job).layouts) {
+      for (const fsdp::Parameter& parameter : layouts[0].parameters) {
         if (!parameter.decays) {
           names.push_back(parameter.name);
         }

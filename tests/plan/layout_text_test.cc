@@ -83,13 +83,13 @@ TEST(LayoutTextTest, EveryParameterAndThePaddingOfEveryUnitIsThere) {
   const std::string text = LayoutText(plan);
   for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
     int64_t elements = 0;
-    for (const fsdp::Parameter& parameter : plan.layouts[unit].parameters) {
+    for (const fsdp::Parameter& parameter : plan.layouts[unit][0].parameters) {
       elements += parameter.range.size();
       EXPECT_THAT(text, HasSubstr("    " + parameter.name + " ["));
       EXPECT_THAT(text, HasSubstr("] @" + std::to_string(parameter.range.begin) + "+" +
                                   std::to_string(parameter.range.size()) + "\n"));
     }
-    const int64_t padding = fsdp::PaddedElements(plan.layouts[unit], MeshOf(plan, unit, 0)) - elements;
+    const int64_t padding = fsdp::PaddedElements(plan.layouts[unit][0], MeshOf(plan, unit, 0)) - elements;
     EXPECT_THAT(text, HasSubstr("  " + plan.units[unit].name + ": " + GroupedText(elements) +
                                 " elements, padding " + GroupedText(padding) + " ("));
   }

@@ -110,7 +110,7 @@ TEST(MemoryPlanTest, ACheckpointTakesAPartOfAFileOfTheHostsMemoryAndCopiesOfFroz
   EXPECT_EQ(bytes("{compute: bf16}", "", "/runs/a"), platform::kFilePartBytes);
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16}"));
   EXPECT_EQ(bytes("{compute: bf16}", "embedding", "/runs/a"),
-            platform::kFilePartBytes + 4 * fsdp::HeldRange(plan.layouts[0], MeshOf(plan, 0, 0)).size());
+            platform::kFilePartBytes + 4 * fsdp::HeldRange(plan.layouts[0][0], MeshOf(plan, 0, 0)).size());
 }
 
 TEST(MemoryPlanTest, OutsideCountsTheCommunicatorsOfSeveralRanks) {

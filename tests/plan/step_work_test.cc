@@ -16,7 +16,7 @@ double UnitBytes(const JobPlan& plan, schedules::Opcode opcode) {
   for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
     if (instruction.opcode == opcode) {
       bytes += 4 * static_cast<double>(
-                       fsdp::GatheredElements(plan.layouts[instruction.target], plan.topology.world));
+                       fsdp::GatheredElements(plan.layouts[instruction.target][0], plan.topology.world));
     }
   }
   return bytes;

@@ -22,7 +22,7 @@ class DenseBuilder {
                   : AddUnit(outline_, "head", s_.layers + 1, {"norm", "table"},
                             {s_.hidden, s_.vocabulary * s_.hidden});
     for (Unit& unit : outline_.units) {
-      unit.precision = {.main = 4, .compute = s_.element_bytes, .transport = s_.element_bytes};
+      unit.classes[0].precision = {.main = 4, .compute = s_.element_bytes, .transport = s_.element_bytes};
     }
     outline_.batch = AddValue(outline_, "tokens", (s_.tokens + 1) * 8);
     ValueId hidden = Embedding();

@@ -65,8 +65,10 @@ int64_t OverlapBound(const Outline& outline) {
   std::map<int, int64_t> gathered;
   std::map<int, int64_t> contributions;
   for (const Unit& unit : outline.units) {
-    gathered[unit.layer] += unit.elements * unit.precision.compute;
-    contributions[unit.layer] += unit.elements * unit.precision.transport;
+    for (const UnitClass& each : unit.classes) {
+      gathered[unit.layer] += each.elements * each.precision.compute;
+      contributions[unit.layer] += each.elements * each.precision.transport;
+    }
   }
   return most + 2 * outside + Largest(gathered, 4) + Largest(contributions, 2) + 2 * Largest(exchanged, 1);
 }

@@ -172,7 +172,7 @@ TEST(PrecisionTest, EachRoleHasItsElementSize) {
   const BuildOptions options = OptionsFor(outline, "zero3", 1, 4);
   const Program train = ProvenStage(outline, options).train;
   const UnitId layer = FindUnit(outline, "layers.0");
-  const int64_t shard = options.units[layer].shard_elements;
+  const int64_t shard = options.units[layer].classes[0].shard_elements;
   const auto bytes = [&](BufferKind kind) {
     const auto found = std::find_if(train.buffers.begin(), train.buffers.end(), [&](const Buffer& buffer) {
       return buffer.kind == kind && buffer.subject == layer;
@@ -186,6 +186,35 @@ TEST(PrecisionTest, EachRoleHasItsElementSize) {
   EXPECT_EQ(bytes(BufferKind::kGathered), 2 * 4 * shard);
   EXPECT_EQ(bytes(BufferKind::kContribution), 2 * 4 * shard);
   EXPECT_EQ(bytes(BufferKind::kStaging), 2 * 4 * shard);
+}
+
+// The attention is bf16, the MLP fp32: each buffer has both, one behind the other, padded and cut by itself.
+TEST(PrecisionTest, EachClassHasItsPlaceInEachBuffer) {
+  Outline outline = SmallDecoder(1);
+  UseBf16(outline);
+  KeepLastPartsInMainType(outline);
+  const UnitId layer = FindUnit(outline, "layers.0");
+  const BuildOptions options = OptionsFor(outline, "zero3", 1, 4);
+  const Program train = ProvenStage(outline, options).train;
+  const int64_t narrow = options.units[layer].classes[0].shard_elements;
+  const int64_t wide = options.units[layer].classes[1].shard_elements;
+  const auto find = [&](BufferKind kind) {
+    return *std::find_if(train.buffers.begin(), train.buffers.end(), [&](const Buffer& buffer) {
+      return buffer.kind == kind && buffer.subject == layer;
+    });
+  };
+  EXPECT_EQ(find(BufferKind::kWeights).bytes.bound, 4 * (narrow + wide));
+  EXPECT_EQ(find(BufferKind::kPublished).bytes.bound, 2 * narrow + 4 * wide);
+  EXPECT_EQ(find(BufferKind::kGradients).bytes.bound, 4 * (narrow + wide));
+  EXPECT_EQ(find(BufferKind::kOptimizerState).bytes.bound, 8 * (narrow + wide));
+  for (const BufferKind kind : {BufferKind::kGathered, BufferKind::kContribution}) {
+    const Buffer buffer = find(kind);
+    EXPECT_EQ(buffer.bytes.bound, 4 * (2 * narrow + 4 * wide));
+    ASSERT_EQ(buffer.parts.size(), 2u);
+    EXPECT_EQ(buffer.parts[0].begin, 0);
+    EXPECT_EQ(buffer.parts[1].begin, 4 * 2 * narrow) << "behind what the four ranks have of the first class";
+    EXPECT_EQ(buffer.parts[1].end - buffer.parts[1].begin, 4 * outline.units[layer].classes[1].elements);
+  }
 }
 
 TEST(FillsTest, EveryLocalIsFilledOnceAfterAllOfItsAccesses) {

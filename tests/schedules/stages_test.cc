@@ -42,7 +42,7 @@ TEST(StagesTest, OptionsOfAStageAreThoseOfItsUnitsAndValues) {
   const std::vector<Stage> stages = TwoStages();
   const BuildOptions of_last = OptionsOf(options, stages[1].origin);
   ASSERT_EQ(of_last.units.size(), 2u);
-  EXPECT_EQ(of_last.units[0].shard_elements, options.units[2].shard_elements);
+  EXPECT_EQ(of_last.units[0].classes[0].shard_elements, options.units[2].classes[0].shard_elements);
   ASSERT_EQ(of_last.recompute.size(), stages[1].outline.values.size());
   EXPECT_TRUE(of_last.recompute[FindValue(stages[1].outline, "layers.1.attention.qkv")]);
 }

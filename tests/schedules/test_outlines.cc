@@ -19,11 +19,12 @@ ValueId AddValue(Outline& outline, const std::string& name, int64_t bytes, int64
 
 UnitId AddUnit(Outline& outline, const std::string& name, int layer, const std::vector<std::string>& parts,
                const std::vector<int64_t>& elements) {
-  Unit unit{.name = name, .layer = layer};
+  Unit unit{.name = name, .layer = layer, .classes = {{}}};
+  int64_t& end = unit.classes[0].elements;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const int64_t begin = RoundUp(unit.elements, 64);
+    const int64_t begin = RoundUp(end, 64);
     unit.parts.push_back({parts[i], begin, begin + elements[i]});
-    unit.elements = begin + elements[i];
+    end = begin + elements[i];
   }
   outline.units.push_back(unit);
   return static_cast<UnitId>(outline.units.size()) - 1;
@@ -65,12 +66,14 @@ BuildOptions OptionsFor(const Outline& outline, const std::string& strategy, int
   for (const Unit& unit : outline.units) {
     const MeshAxes& axes = unit.group == UnitGroup::kExpert ? options.expert : options.dense;
     const int64_t shards = static_cast<int64_t>(axes.inner) * axes.outer;
-    const int64_t outer_shard = RoundUp((unit.elements + shards - 1) / shards, 64);
-    options.units.push_back({.shard_elements = outer_shard * axes.outer,
-                             .outer_shard_elements = outer_shard,
-                             .norm_terms_bytes = 16,
+    options.units.push_back({.norm_terms_bytes = 16,
                              .update_norms_bytes = 24 * static_cast<int64_t>(unit.parts.size()),
                              .optimizer_scratch_bytes = 512});
+    for (const UnitClass& each : unit.classes) {
+      const int64_t outer_shard = RoundUp((each.elements + shards - 1) / shards, 64);
+      options.units.back().classes.push_back(
+          {.shard_elements = outer_shard * axes.outer, .outer_shard_elements = outer_shard});
+    }
   }
   options.rings = {.inputs_bytes = 48, .outcome_bytes = 24};
   return options;
@@ -90,7 +93,22 @@ std::vector<bool> RecomputeLayers(const Outline& outline) {
 
 void UseBf16(Outline& outline) {
   for (Unit& unit : outline.units) {
-    unit.precision = {.main = 4, .compute = 2, .transport = 2};
+    for (UnitClass& each : unit.classes) {
+      each.precision = {.main = 4, .compute = 2, .transport = 2};
+    }
+  }
+}
+
+void KeepLastPartsInMainType(Outline& outline) {
+  for (Unit& unit : outline.units) {
+    PartRange& part = unit.parts.back();
+    if (unit.parts.size() > 1 && unit.classes.size() == 1) {
+      const int main = unit.classes[0].precision.main;
+      unit.classes[0].elements = unit.parts[unit.parts.size() - 2].end;
+      unit.classes.push_back({.precision = {.main = main, .compute = main, .transport = main},
+                              .elements = part.end - part.begin});
+      part = {.name = part.name, .end = part.end - part.begin, .of_class = 1};
+    }
   }
 }
 

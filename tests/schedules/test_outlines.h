@@ -58,6 +58,9 @@ BuildOptions RandomOptions(const Outline& outline, uint64_t seed);
 // Sets every unit's precision: main weights in fp32, the rest in bf16.
 void UseBf16(Outline& outline);
 
+// Gives the last part of each unit that has others a class of its own, in the main type of the others.
+void KeepLastPartsInMainType(Outline& outline);
+
 // For BuildOptions::recompute: all of a layer but what the next one reads and what the host reads.
 std::vector<bool> RecomputeLayers(const Outline& outline);
 

@@ -24,16 +24,19 @@ TEST(CheckAcceptsTest, EveryOutlineUnderEveryStrategyAndPrecision) {
                                                       {"moe", MoeDecoder()}};
   for (const auto& [name, outline] : outlines) {
     for (const Strategy& strategy : Strategies()) {
-      for (const bool bf16 : {false, true}) {
+      for (const std::string precision : {"fp32", "bf16", "bf16 beside fp32"}) {
         for (const int microbatches : {1, 3}) {
           Outline used = outline;
-          if (bf16) {
+          if (precision != "fp32") {
             UseBf16(used);
+          }
+          if (precision == "bf16 beside fp32") {
+            KeepLastPartsInMainType(used);
           }
           BuildOptions options = OptionsFor(used, strategy.name, microbatches, /*ranks=*/4);
           options.num_validation_microbatches = 2;
           EXPECT_EQ(CheckStage(used, options, Build(used, options)), absl::OkStatus())
-              << name << ", " << strategy.name << (bf16 ? ", bf16" : "") << ", microbatches " << microbatches;
+              << name << ", " << strategy.name << ", " << precision << ", microbatches " << microbatches;
         }
       }
     }

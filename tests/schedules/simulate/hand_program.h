@@ -27,8 +27,9 @@ inline constexpr StreamId kToDevice = 3;
 
 inline Outline HandOutline() {
   Outline outline;
-  outline.units = {{.name = "layers.0", .layer = 0, .parts = {{"a", 0, 500}}, .elements = 500},
-                   {.name = "layers.1", .layer = 1, .parts = {{"b", 0, 500}}, .elements = 500}};
+  outline.units = {
+      {.name = "layers.0", .layer = 0, .classes = {{.elements = 500}}, .parts = {{"a", 0, 500}}},
+      {.name = "layers.1", .layer = 1, .classes = {{.elements = 500}}, .parts = {{"b", 0, 500}}}};
   outline.values = {{.name = "layers.0.a.hidden", .bytes = {600, 600}, .gradient_bytes = {600, 600}},
                     {.name = "tokens", .bytes = {80, 80}}};
   outline.nodes = {{.name = "layers.0.a",

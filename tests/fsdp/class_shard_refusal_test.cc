@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a UnitShard refuses to be made of and to bind.
+// What a ClassShard refuses to be made of and to bind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "fsdp/buffer_bytes.h"
-#include "fsdp/unit_shard.h"
+#include "fsdp/class_shard.h"
 #include "tests/comm/run_thread_ranks.h"
 #include "tests/fsdp/test_unit.h"
 
@@ -29,17 +29,17 @@ std::string MessageOf(const Call& call) {
   return "accepted";
 }
 
-class UnitShardRefusalTest : public testing::TestWithParam<UnitTypes> {};
+class ClassShardRefusalTest : public testing::TestWithParam<ClassTypes> {};
 
-TEST_P(UnitShardRefusalTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
+TEST_P(ClassShardRefusalTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const Layout layout = MixedLayout(GetParam());
   const auto element = static_cast<int64_t>(c10::elementSize(GetParam().main));
-  const UnitTypes types = GetParam();
+  const ClassTypes types = GetParam();
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
   const UnitMesh mesh{.inner = 2};
   const test::UnitBytes bytes = test::BytesOf(layout, mesh, types);
-  const UnitShard unit("layers.3", layout, mesh, types, Cpu(), CpuShardKernels());
+  const ClassShard unit("layers.3", layout, mesh, types, Cpu(), CpuShardKernels());
   const device::Memory shard{begin, bytes.held};
   const device::Memory gathered{begin, bytes.gathered};
   const int64_t gathered_shard = bytes.gathered / 2;  // of each of the ranks
@@ -79,20 +79,20 @@ TEST_P(UnitShardRefusalTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByNa
             "unit layers.3: 0 initialisers for 5 parameters");
 }
 
-TEST_P(UnitShardRefusalTest, ALayoutWithAnOverlapMakesNoUnit) {
+TEST_P(ClassShardRefusalTest, ALayoutWithAnOverlapMakesNoUnit) {
   Layout layout = MixedLayout(GetParam());
   layout.parameters[1].range = layout.parameters[0].range;
   layout.parameters[1].shape = layout.parameters[0].shape;
-  EXPECT_THAT(MessageOf([&] { UnitShard("layers.3", layout, {}, GetParam(), Cpu(), CpuShardKernels()); }),
+  EXPECT_THAT(MessageOf([&] { ClassShard("layers.3", layout, {}, GetParam(), Cpu(), CpuShardKernels()); }),
               testing::StartsWith("unit layers.3: layout: parameter '"));
 }
 
 // The rank would send its part as another's, and nothing would fail.
-TEST_P(UnitShardRefusalTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
+TEST_P(ClassShardRefusalTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
   const Layout layout = MixedLayout(GetParam());
   const UnitMesh mesh{.inner = 2, .inner_rank = 0, .outer = 2, .outer_rank = 1};
   const test::UnitBytes bytes = test::BytesOf(layout, mesh, GetParam());
-  const UnitShard unit("layers.3", layout, mesh, GetParam(), Cpu(), CpuShardKernels());
+  const ClassShard unit("layers.3", layout, mesh, GetParam(), Cpu(), CpuShardKernels());
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
   const int64_t shard = bytes.gathered / mesh.inner;  // in the compute type
@@ -115,18 +115,18 @@ TEST_P(UnitShardRefusalTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, UnitShardRefusalTest, testing::ValuesIn(test::kUnitTypes),
+INSTANTIATE_TEST_SUITE_P(Types, ClassShardRefusalTest, testing::ValuesIn(test::kClassTypes),
                          [](const auto& info) { return test::NameOf(info.param); });
 
-TEST(UnitTypesTest, OtherTypesAreRefused) {
+TEST(ClassTypesTest, OtherTypesAreRefused) {
   const Layout layout = MakeLayout({{.name = "w", .shape = {2}}}, 4);
-  for (const UnitTypes types : {UnitTypes{at::kFloat, at::kHalf, at::kFloat},
-                                {at::kFloat, at::kFloat, at::kHalf},
-                                {at::kFloat, at::kFloat, at::kBFloat16},
-                                {at::kFloat, at::kDouble, at::kFloat},
-                                {at::kDouble, at::kBFloat16, at::kDouble},
-                                {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
-    EXPECT_NE(MessageOf([&] { UnitShard("u", layout, {}, types, Cpu(), CpuShardKernels()); }), "accepted");
+  for (const ClassTypes types : {ClassTypes{at::kFloat, at::kHalf, at::kFloat},
+                                 {at::kFloat, at::kFloat, at::kHalf},
+                                 {at::kFloat, at::kFloat, at::kBFloat16},
+                                 {at::kFloat, at::kDouble, at::kFloat},
+                                 {at::kDouble, at::kBFloat16, at::kDouble},
+                                 {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
+    EXPECT_NE(MessageOf([&] { ClassShard("u", layout, {}, types, Cpu(), CpuShardKernels()); }), "accepted");
   }
 }
 
