@@ -26,8 +26,8 @@ struct AxisPlace {
 // | rounds of a step, of a validation | RoundsOf | plan (programs), executor |
 // | which text a rank reads in a round | MicrobatchOf | trainer/rank (loader) |
 // | divisor of the mean gradient and of its norm | MicrobatchesOf(rounds) | trainer/binder |
-// | contributions of a microbatch | context.size, folded in the order (data.index, context.index) | fsdp
-// meshes | | tokens of a step | MicrobatchesOf(rounds) × those of a microbatch | plan, reports, checkpoints |
+// | contributions of a microbatch | context.size, in the order (data.index, context.index) | fsdp meshes |
+// | tokens of a step | MicrobatchesOf(rounds) × those of a microbatch | plan, reports, checkpoints |
 // | whose losses add up to a microbatch's | SharingRanks | trainer/reporter |
 // | ranks whose routers' counts are added up | counting_ranks() | model (balance_scope: global) |
 // | which rank saves a state that several hold | saves_states() | checkpoints |
