@@ -131,6 +131,10 @@ class MarkingDevice final : public tandem::device::Device {
   void CopyToHost(void* host, const void* device, int64_t bytes) override {
     inner_.CopyToHost(host, device, bytes);
   }
+  void Copy(void* to, const void* from, int64_t bytes) override { inner_.Copy(to, from, bytes); }
+  std::unique_ptr<tandem::device::Graph> Capture(std::function<void()> work) override {
+    return inner_.Capture(std::move(work));
+  }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
   std::unique_ptr<TimeMark> MarkTime() override { return inner_.MarkTime(); }
   void Synchronize() override { inner_.Synchronize(); }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
@@ -82,6 +83,16 @@ class ClockMark final : public TimeMark {
   const std::chrono::steady_clock::time_point now_ = std::chrono::steady_clock::now();
 };
 
+class CpuGraph final : public Graph {
+ public:
+  explicit CpuGraph(std::function<void()> work) : work_(std::move(work)) {}
+
+  void Launch() override { work_(); }
+
+ private:
+  const std::function<void()> work_;
+};
+
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
@@ -103,6 +114,12 @@ class CpuDevice final : public Device {
   }
   void CopyToHost(void* host, const void* device, int64_t bytes) override {
     std::memcpy(host, device, static_cast<size_t>(bytes));
+  }
+  void Copy(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  std::unique_ptr<Graph> Capture(std::function<void()> work) override {
+    return std::make_unique<CpuGraph>(std::move(work));
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     std::memset(begin, byte, static_cast<size_t>(bytes));

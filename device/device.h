@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -42,6 +43,16 @@ class TimeMark {
   virtual int64_t Since(const TimeMark& origin) const = 0;
 };
 
+// Work that was captured once. Outlives its last launch; a launch may still be in progress when it is
+// destroyed. Used by the thread that issues.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+
+  // Does the work again, on the same addresses, in the order of the current stream.
+  virtual void Launch() = 0;
+};
+
 enum class StreamPriority : uint8_t { kNormal, kHigh };
 
 // What a rank runs on: its memory and its streams. "The current stream" is the one whose work is running
@@ -79,6 +90,16 @@ class Device {
   // its side alone until the stream has passed the copy. The host's side lies in a region of ReserveHost.
   virtual void CopyToDevice(void* device, const void* host, int64_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* device, int64_t bytes) = 0;
+
+  // Between two places on the device that do not overlap, in the order of the current stream.
+  virtual void Copy(void* to, const void* from, int64_t bytes) = 0;
+
+  // What `work` issues on the current stream, which does nothing meanwhile. `work` has run before, so that
+  // libraries have set up what they need; it reads nothing on the host that changes, waits for nothing, and
+  // allocates nothing. On the CPU, where work is done when it is issued, a launch calls `work`, which lives
+  // as long as the graph. Throws DeviceError where a GPU cannot capture the work, and std::logic_error where
+  // the work takes memory of LibTorch's allocator.
+  virtual std::unique_ptr<Graph> Capture(std::function<void()> work) = 0;
 
   // Every byte of [begin, begin + bytes), in the order of the current stream.
   virtual void Fill(void* begin, uint8_t byte, int64_t bytes) = 0;

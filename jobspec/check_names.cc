@@ -17,6 +17,7 @@ namespace {
 
 constexpr char kNoWeightDecay[] = "training.optimizer.no_weight_decay";
 constexpr char kRecompute[] = "training.recompute";
+constexpr char kScope[] = "graphs.scope";
 constexpr char kFrozen[] = "training.frozen";
 constexpr char kKeepGathered[] = "parallelism.fsdp.keep_gathered";
 constexpr size_t kMostPatterns = 100;
@@ -153,6 +154,45 @@ void CheckRecompute(FieldChecker& check) {
   }
 }
 
+// What the job's model lacks of that part of a layer; nothing if it has it.
+std::string LacksPart(const v1::JobSpec& spec, const std::string& part) {
+  const v1::Model& model = spec.model();
+  if (part == "router" || part == "preprocess") {
+    return !model.has_moe() ? "this model has no experts: omit it"
+           : part == "preprocess" && spec.parallelism().expert() == 1
+               ? "nothing is sent to other ranks with parallelism.expert 1: omit it"
+               : "";
+  }
+  return part == "mlp" && model.has_moe() && model.moe().decoder_sparse_step() == 1 &&
+                 model.moe().first_k_dense_replace() == 0
+             ? "every layer of this model is sparse and has none: omit it"
+             : "";
+}
+
+void CheckScope(FieldChecker& check) {
+  if (!check.Usable({kScope, "parallelism.expert"}) || !check.IsOkWithin("model")) {
+    return;
+  }
+  const std::vector<std::string> words = NamesIn(check.spec().graphs().scope(), "none");
+  const std::vector<std::string> known = {"attention", "router", "preprocess", "mlp"};
+  std::set<std::string> parts(known.begin(), known.end());
+  for (const std::string& word : words) {
+    if (parts.erase(word) == 0) {
+      const std::string closest = Closest(word, known);
+      check.Refuse(
+          kScope,
+          WordRemedy(word, words, std::find(known.begin(), known.end(), word) != known.end(), "none",
+                     absl::StrCat(platform::Shown(word), " is not a part of a layer",
+                                  closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))));
+      return;
+    }
+    if (const std::string lacks = LacksPart(check.spec(), word); !lacks.empty()) {
+      check.Refuse(kScope, absl::StrCat(word, ": ", lacks));
+      return;
+    }
+  }
+}
+
 // The units of the model that are none of `words`. Refuses the value that stands at `path` where a word is
 // no unit; returns then nothing, as where the model is not known.
 std::optional<std::set<std::string>> UnitsWithout(FieldChecker& check, std::string_view path,
@@ -213,6 +253,7 @@ void CheckFrozen(FieldChecker& check) {
 void CheckNames(FieldChecker& check) {
   CheckNoWeightDecay(check);
   CheckRecompute(check);
+  CheckScope(check);
   CheckKeepGathered(check);
   CheckFrozen(check);
 }

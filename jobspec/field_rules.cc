@@ -39,6 +39,7 @@ constexpr TextRule kTextRules[] = {
      "none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has "
      "them, head"},
     {"training.recompute", "off, layer, or of its nodes attention, mlp or both, joined by a comma"},
+    {"graphs.scope", "none, or parts of a layer joined by commas: attention, router, preprocess, mlp"},
     {"parallelism.fsdp.keep_gathered",
      "none, all, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it "
      "has them, head"},
@@ -193,7 +194,6 @@ const std::vector<AbsentRule>& AbsentRules() {
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
-      {"graphs", "not built yet: CUDA graphs; omit the block"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
       {"priority", "not built yet: priorities between jobs; omit the key"},
   };

@@ -11,6 +11,7 @@
 #include "fsdp/buffer_bytes.h"
 #include "parallel/data_parallel_mesh.h"
 #include "parallel/job_groups.h"
+#include "plan/graph_segments.h"
 #include "plan/recomputation.h"
 #include "schedules/check/check.h"
 
@@ -156,6 +157,7 @@ void BuildPrograms(JobPlan& plan) {
   plan.options.units = SizesOf(plan);
   plan.options.recompute = RecomputedValues(plan.outline, plan.train.recompute);
   plan.options.keep_gathered = KeptGathered(plan);
+  plan.options.replayed = ReplayedNodes(plan.outline, plan.train.replayed);
   plan.options.hold = schedules::HoldOf(plan.schedule);
   plan.options.separate_weights = plan.separate_weights;
   absl::StatusOr<schedules::StagePrograms> stage =

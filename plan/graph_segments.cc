@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <stdexcept>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "plan/build_stage.h"
 #include "schedules/passes/segments.h"
 #include "schedules/program/text.h"
 
@@ -29,85 +28,86 @@ const std::vector<ScopeWord>& ScopeWords() {
   return words;
 }
 
-// Whether a word is the name of a node's kind, or stands for it.
-bool Names(const ScopeWord& word, const schedules::Node& node) {
-  return std::find(word.kinds.begin(), word.kinds.end(), node.kind) != word.kinds.end();
-}
-
-absl::StatusOr<std::vector<bool>> ScopeOf(const schedules::Outline& outline, absl::string_view scope) {
-  std::vector<bool> in_scope(outline.nodes.size(), false);
-  for (const absl::string_view text : absl::StrSplit(scope, ',')) {
-    const auto word = std::find_if(ScopeWords().begin(), ScopeWords().end(),
-                                   [&](const ScopeWord& known) { return known.word == text; });
-    if (word == ScopeWords().end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", text, "\" is not a part of a layer; allowed: ",
-          absl::StrJoin(ScopeWords(), ", ",
-                        [](std::string* out, const ScopeWord& known) { absl::StrAppend(out, known.word); }),
-          ", with commas between them"));
-    }
-    bool any = false;
-    for (size_t n = 0; n < outline.nodes.size(); ++n) {
-      if (Names(*word, outline.nodes[n])) {
-        in_scope[n] = any = true;
-      }
-    }
-    if (!any) {
-      return absl::InvalidArgumentError(absl::StrCat("this model has no ", text, "; leave the word out"));
-    }
-  }
-  return in_scope;
-}
-
-std::string PassesOf(const schedules::Outline& outline, const schedules::Program& program,
-                     const schedules::Segment& segment) {
-  return absl::StrJoin(segment.instructions, ", ", [&](std::string* out, int i) {
-    const schedules::Instruction& in = program.instructions[i];
-    absl::StrAppend(out, schedules::ToText(in.opcode), " ", outline.nodes[in.target].kind);
+bool Names(absl::string_view word, const schedules::Node& node) {
+  return std::any_of(ScopeWords().begin(), ScopeWords().end(), [&](const ScopeWord& known) {
+    return known.word == word &&
+           std::find(known.kinds.begin(), known.kinds.end(), node.kind) != known.kinds.end();
   });
+}
+
+std::string PassesOf(const schedules::Outline& outline, const schedules::Program& program, int begin,
+                     int end) {
+  std::string passes;
+  for (int i = begin; i < end; ++i) {
+    const schedules::Instruction& in = program.instructions[i];
+    absl::StrAppend(&passes, i == begin ? "" : ", ", schedules::ToText(in.opcode), " ",
+                    outline.nodes[in.target].kind);
+  }
+  return passes;
 }
 
 }  // namespace
 
-absl::StatusOr<GraphSegments> GraphSegmentsOf(const JobPlan& plan, absl::string_view scope) {
-  const absl::StatusOr<std::vector<bool>> in_scope = ScopeOf(plan.outline, scope);
-  if (!in_scope.ok()) {
-    return in_scope.status();
+std::vector<bool> ReplayedNodes(const schedules::Outline& outline, const std::vector<std::string>& words) {
+  if (words.empty()) {
+    return {};
   }
+  std::vector<bool> replayed(outline.nodes.size(), false);
+  for (const std::string& word : words) {
+    bool any = false;
+    for (size_t n = 0; n < outline.nodes.size(); ++n) {
+      const bool named = Names(word, outline.nodes[n]);
+      replayed[n] = replayed[n] || named;
+      any |= named;
+    }
+    if (!any) {
+      throw std::logic_error(
+          absl::StrCat("graphs.scope: no node for ", word, "; Validate refuses such a spec"));
+    }
+  }
+  return replayed;
+}
+
+GraphSegments GraphSegmentsOf(const JobPlan& plan) {
   const schedules::Program& program = plan.stage.train;
-  GraphSegments result;
-  std::vector<std::vector<schedules::Segment>> by_row;
+  GraphSegments result{.graphs = schedules::CountGraphs(program),
+                       .period = schedules::ShareAddresses(program).period};
   std::map<std::string, size_t> rows;
-  for (schedules::Segment& segment : SegmentsOf(program, *in_scope)) {
-    const std::string passes = PassesOf(plan.outline, program, segment);
-    const auto [row, is_new] = rows.try_emplace(passes, by_row.size());
+  for (int i = 0, end = 0; i < static_cast<int>(program.instructions.size()); i = end) {
+    end = schedules::SegmentEnd(program, i);
+    const schedules::Instruction& in = program.instructions[i];
+    result.copies += in.opcode == schedules::Opcode::kCopy;
+    result.passes += IsNodePass(in.opcode) ? end - i : 0;
+    if (in.segment < 0) {
+      continue;
+    }
+    const std::string passes = PassesOf(plan.outline, program, i, end);
+    const auto [row, is_new] = rows.try_emplace(passes, result.rows.size());
     if (is_new) {
       result.rows.push_back({.passes = passes});
-      by_row.emplace_back();
     }
-    result.passes_in_graphs += static_cast<int>(segment.instructions.size());
-    result.ring_operands += segment.num_ring_operands;
-    by_row[row->second].push_back(std::move(segment));
+    ++result.rows[row->second].segments;
+    result.passes_in_graphs += end - i;
   }
-  for (size_t r = 0; r < by_row.size(); ++r) {
-    result.rows[r].segments = static_cast<int>(by_row[r].size());
-    result.rows[r].graphs = CountGraphs(program, by_row[r]);
-  }
-  result.passes =
-      static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
-                                     [](const schedules::Instruction& in) { return IsNodePass(in.opcode); }));
+  JobPlan eager = plan;
+  eager.train.replayed.clear();
+  BuildPrograms(eager);
+  result.more_arena_bytes = plan.stage.arena_bytes - eager.stage.arena_bytes;
   return result;
 }
 
 nlohmann::json GraphSegmentsToJson(const GraphSegments& segments) {
   nlohmann::json rows = nlohmann::json::array();
   for (const GraphSegments::Row& row : segments.rows) {
-    rows.push_back({{"passes", row.passes}, {"segments", row.segments}, {"graphs", row.graphs}});
+    rows.push_back({{"passes", row.passes}, {"segments", row.segments}});
   }
   return {{"rows", rows},
+          {"graphs", segments.graphs},
+          {"period", segments.period},
           {"passes_in_graphs", segments.passes_in_graphs},
           {"passes", segments.passes},
-          {"ring_operands", segments.ring_operands}};
+          {"copies", segments.copies},
+          {"more_arena_bytes", segments.more_arena_bytes}};
 }
 
 }  // namespace tandem::plan

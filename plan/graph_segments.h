@@ -1,34 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
+#include "schedules/program/outline.h"
 
 namespace tandem::plan {
 
-// What CUDA graphs of a scope would cover of one step (schedules/passes/segments.h). Capture is not built
-// yet.
+// Parts of a step that CUDA graphs replay (schedules/passes/segments.h).
+
+// By node of the outline, as in BuildOptions::replayed. Words of graphs.scope: attention, router, preprocess
+// (the permutation of tokens to their experts), mlp; none: empty. Throws std::logic_error for a word that
+// fits no node (Validate refuses such a spec).
+std::vector<bool> ReplayedNodes(const schedules::Outline& outline, const std::vector<std::string>& words);
+
+// What graphs replay of one step of a rank.
 struct GraphSegments {
   // Segments with the same passes of the same kinds of nodes, in the order in which the first of them runs.
   struct Row {
     std::string passes;  // "backward-input attention, backward-weight attention"
     int segments = 0;    // of one step
-    int graphs = 0;      // that serve them
   };
   std::vector<Row> rows;
+  int graphs = 0;  // that serve all of them
+  int period = 0;  // microbatches after which a graph may be replayed again
   int passes_in_graphs = 0;
-  int passes = 0;         // of all nodes, in one step
-  int ring_operands = 0;  // to be copied by instructions outside
+  int passes = 0;                // of all nodes, in one step
+  int copies = 0;                // from and to rings, which graphs do not access
+  int64_t more_arena_bytes = 0;  // than the same job takes without graphs; negative: less
 };
 
-// scope: words with commas between them: attention, router, preprocess (the permutation of tokens to their
-// experts), mlp. InvalidArgument for another word, or if the model has no node of one.
-absl::StatusOr<GraphSegments> GraphSegmentsOf(const JobPlan& plan, absl::string_view scope);
+// Requires a plan that replays a node. Plans the job without graphs, too.
+GraphSegments GraphSegmentsOf(const JobPlan& plan);
 
 nlohmann::json GraphSegmentsToJson(const GraphSegments& segments);
 

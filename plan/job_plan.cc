@@ -144,6 +144,10 @@ std::vector<std::string> RecomputedNames(const v1::Training& training) {
   return names;
 }
 
+std::vector<std::string> ReplayedParts(const v1::Graphs& graphs) {
+  return graphs.has_scope() ? jobspec::NamesIn(graphs.scope(), "none") : std::vector<std::string>();
+}
+
 parallel::Topology MakeTopology(const parallel::GridSizes& grid, int rank) {
   const absl::StatusOr<parallel::Topology> topology = parallel::TopologyOf(grid, rank);
   if (!topology.ok()) {
@@ -172,6 +176,7 @@ TrainConfig Train(const v1::JobSpec& spec, const parallel::Topology& topology) {
       .validation_rounds = topology.RoundsOf(training.validation_batches()),
       .parameter_norms = spec.report().parameter_norms(),
       .recompute = RecomputedNames(training),
+      .replayed = ReplayedParts(spec.graphs()),
       .keep_gathered = jobspec::NamesIn(spec.parallelism().fsdp().keep_gathered(), "none"),
       .stop_on_nonfinite = StopsOnNonfinite(training.nonfinite_gradients()),
       .skips_spikes = SkipsSpikes(training),

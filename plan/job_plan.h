@@ -65,6 +65,7 @@ struct TrainConfig {
   int64_t validation_rounds = 0;   // of that; those of a run of `validate` are in the options
   bool parameter_norms = false;
   std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: off
+  std::vector<std::string> replayed;       // words of graphs.scope (graph_segments.h)
   std::vector<std::string> keep_gathered;  // units, or "all"
   bool stop_on_nonfinite = false;          // otherwise the step is skipped
   bool skips_spikes = false;               // otherwise there is only an event

@@ -283,7 +283,7 @@ void AppendProgramRow(const schedules::Program& program, std::string& text) {
 }
 
 void AppendPrograms(const JobPlan& plan, std::string& text) {
-  text += "Programs (checked: formed, ordered, apart, agreed, meant)\n";
+  text += "Programs (checked: formed, ordered, apart, graphed, agreed, meant)\n";
   for (const schedules::Program* program : plan.stage.All()) {
     AppendProgramRow(*program, text);
   }

@@ -294,16 +294,21 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return BindBiasUpdates(*communicator, memory, plan_.model.moe.router_bias_update_rate,
                              backend_.operations());
     }
+    case Opcode::kCopy:
     case Opcode::kReport:
     case Opcode::kSnapshot: {
       const std::vector<Memory> reads = operands.AllOf(Role::kSource);
       const std::vector<Memory> writes = operands.AllOf(Role::kCopy);
       if (reads.size() != writes.size()) {
-        throw std::logic_error("a report copies every buffer that it reads to one that it writes");
+        throw std::logic_error("such an instruction copies every buffer that it reads to one that it writes");
       }
-      return [&device, reads, writes] {
+      return [&device, reads, writes, to_host = instruction.opcode != Opcode::kCopy] {
         for (size_t i = 0; i < reads.size(); ++i) {
-          device.CopyToHost(writes[i].begin, reads[i].begin, reads[i].bytes);
+          if (to_host) {
+            device.CopyToHost(writes[i].begin, reads[i].begin, reads[i].bytes);
+          } else {
+            device.Copy(writes[i].begin, reads[i].begin, reads[i].bytes);
+          }
         }
       };
     }

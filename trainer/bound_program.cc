@@ -39,9 +39,11 @@ void BoundProgram::MakeSegments() {
       open.assign(open.size(), -1);  // what the program issues behind it comes behind it
     }
     int segment = open[instruction.stream];
-    if (segment < 0 || !instruction.waits.empty()) {
+    if (segment < 0 || !instruction.waits.empty() ||
+        segments_[segment].instructions.back()->instruction->segment != instruction.segment) {
       segment = static_cast<int>(segments_.size());
-      segments_.push_back({.stream = instruction.stream, .holds_issue = holds_issue});
+      segments_.push_back(
+          {.stream = instruction.stream, .replayed = instruction.segment >= 0, .holds_issue = holds_issue});
       for (const Wait& wait : instruction.waits) {
         segments_.back().waits.push_back(segment_of[wait.instruction]);
       }

@@ -27,6 +27,7 @@ struct Segment {
   schedules::StreamId stream = -1;
   std::vector<int> waits;  // indices of segments, of other streams
   bool awaited = false;
+  bool replayed = false;     // Instruction::segment: one graph replays all of it
   bool holds_issue = false;  // a host wait, alone: nothing is issued until what it waits for has ended
   std::vector<const BoundInstruction*> instructions;
 };

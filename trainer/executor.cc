@@ -13,6 +13,7 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "plan/job_plan.h"
+#include "platform/log.h"
 #include "schedules/program/text.h"
 #include "trainer/backend.h"
 #include "trainer/binder.h"
@@ -21,6 +22,7 @@
 #include "trainer/failure.h"
 #include "trainer/progress.h"
 #include "trainer/run_memory.h"
+#include "trainer/segment_graph.h"
 #include "trainer/shared_calls.h"
 #include "trainer/stage_memory.h"
 #include "trainer/step_recorder.h"
@@ -89,6 +91,9 @@ class Executor::Impl {
     for (auto& [name, bound] : programs_) {
       for (const schedules::Stream& stream : bound->program.program().streams) {
         bound->streams.push_back(streams_.at(stream.name).stream.get());
+      }
+      for (const Segment& segment : bound->program.segments()) {
+        bound->graphs.push_back(segment.replayed ? GraphOf(segment) : nullptr);
       }
     }
     device_.Synchronize();  // with what was set up
@@ -192,6 +197,7 @@ class Executor::Impl {
     const int first;
     std::vector<device::Stream*> streams;  // by StreamId
     std::vector<int> uses_of;              // by CommunicatorId, its place among all
+    std::vector<SegmentGraph*> graphs;     // by segment; null: it is not replayed
   };
 
   struct StreamEntry {
@@ -226,6 +232,23 @@ class Executor::Impl {
       throw std::logic_error(absl::StrCat("the plan has no program ", kNames[static_cast<int>(kind)]));
     }
     return found->second.get();
+  }
+
+  // The graph of all segments with the same calls, in runs of both parities.
+  SegmentGraph* GraphOf(const Segment& segment) {
+    std::vector<std::shared_ptr<const Call>> calls;
+    for (const BoundInstruction* bound : segment.instructions) {
+      if (bound->calls[0] != bound->calls[1]) {
+        throw std::logic_error(absl::StrCat(schedules::ToText(*bound->instruction, plan_.outline),
+                                            " is in a segment, and is not the same in the next run"));
+      }
+      calls.push_back(bound->calls[0]);
+    }
+    std::unique_ptr<SegmentGraph>& graph = graphs_[calls];
+    if (graph == nullptr) {
+      graph = std::make_unique<SegmentGraph>(std::move(calls));
+    }
+    return graph.get();
   }
 
   void Mark(device::Stream& stream, const std::shared_ptr<Time>& time) {
@@ -296,7 +319,7 @@ class Executor::Impl {
           stream.Wait(slot.ended[awaited]);
         }
       }
-      if (options_.separate_instructions) {
+      if (options_.separate_instructions && !segment.replayed) {
         for (const BoundInstruction* bound : segment.instructions) {
           stream.Enqueue([&slot, bound] { slot.executor->Run(slot, *bound); });
         }
@@ -341,11 +364,49 @@ class Executor::Impl {
   }
 
   void RunSegment(Slot& slot, const Segment& segment) {
+    SegmentGraph* const graph = slot.bound->graphs[&segment - slot.bound->program.segments().data()];
+    if (graph != nullptr && slot.recorder == nullptr) {
+      Replay(slot, segment, *graph);
+      return;
+    }
     for (const BoundInstruction* bound : segment.instructions) {
       if (error_.is_set()) {
         return;
       }
       Run(slot, *bound);
+    }
+  }
+
+  void Replay(Slot& slot, const Segment& segment, SegmentGraph& graph) {
+    if (error_.is_set()) {
+      return;
+    }
+    try {
+      if (graph.captures() && !device_.finishes_in_calls()) {
+        Capture(graph);
+      } else {
+        graph.Run(device_);
+      }
+      if (device_.finishes_in_calls()) {
+        NoteFinished(slot, *segment.instructions.back());
+      }
+    } catch (...) {
+      FailAt(slot, *segment.instructions[graph.at()]);
+      throw;
+    }
+  }
+
+  // On a GPU, whose work one thread issues. Says in the end what all graphs take of its memory.
+  void Capture(SegmentGraph& graph) {
+    if (num_captured_ == 0) {
+      used_before_graphs_ = device_.memory_use().used;
+    }
+    graph.Run(device_);
+    if (++num_captured_ == graphs_.size()) {
+      platform::Log(
+          platform::LogLevel::kInfo, "all graphs are captured",
+          {{"graphs", absl::StrCat(num_captured_)},
+           {"bytes_outside_the_arena", absl::StrCat(device_.memory_use().used - used_before_graphs_)}});
     }
   }
 
@@ -369,13 +430,18 @@ class Executor::Impl {
         NoteFinished(slot, bound);
       }
     } catch (...) {
-      const int communicator = bound.instruction->communicator;
-      Fail(std::make_exception_ptr(InstructionError(
-          std::current_exception(), StepOf(slot, *bound.instruction),
-          schedules::ToText(*bound.instruction, plan_.outline),
-          communicator < 0 ? "" : slot.bound->program.program().communicators[communicator].group)));
+      FailAt(slot, bound);
       throw;
     }
+  }
+
+  // The instruction has thrown what is being handled.
+  void FailAt(const Slot& slot, const BoundInstruction& bound) {
+    const int communicator = bound.instruction->communicator;
+    Fail(std::make_exception_ptr(InstructionError(
+        std::current_exception(), StepOf(slot, *bound.instruction),
+        schedules::ToText(*bound.instruction, plan_.outline),
+        communicator < 0 ? "" : slot.bound->program.program().communicators[communicator].group)));
   }
 
   // The step that an instruction works for: its run may complete one and compute the next.
@@ -450,6 +516,9 @@ class Executor::Impl {
   RunMemory run_memory_;
   BatchReader reader_;
   Binder binder_;
+  std::map<std::vector<std::shared_ptr<const Call>>, std::unique_ptr<SegmentGraph>> graphs_;
+  size_t num_captured_ = 0;  // of a GPU's
+  int64_t used_before_graphs_ = 0;
   std::map<std::string, std::unique_ptr<Bound>> programs_;
 
   int64_t next_ = 0;  // number of the run that is issued next

@@ -33,8 +33,9 @@ struct ExecutorOptions {
   // Tests: fills local memory with NaN at the start, and each operand that an instruction overwrites before
   // it runs.
   bool fill_with_nan = false;
-  // Tests: gives a stream each instruction separately instead of all up to the next wait, for streams that
-  // choose which piece runs next. Slower, because threads hand over more often.
+  // Tests: gives a stream each instruction separately instead of all up to the next wait, but for those that
+  // a graph replays, for streams that choose which piece runs next. Slower, because threads hand over more
+  // often.
   bool separate_instructions = false;
 };
 
@@ -44,7 +45,8 @@ struct ExecutorOptions {
 //
 // Two runs may be in flight: the host issues a run while the one before it executes, and waits for that one
 // to end before it issues a third. Instructions are bound to tensors at fixed addresses once, for each of the
-// two elements of the rings.
+// two elements of the rings. Segments of the programs are replayed as graphs (segment_graph.h), but for runs
+// that are recorded, which time every instruction.
 //
 // The first error ends everything: queued work is skipped, the communicators are aborted, and Await throws
 // that error. After that the executor can only be destroyed, which waits for the streams. With Gloo, which

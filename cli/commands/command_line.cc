@@ -338,11 +338,6 @@ class Parser : public CommandTree {
             "Also plan other values of one field: prefetch=0,1,2, or accumulation=1,2,4; or other "
             "schedules: sequential,overlap,overlap+delay")
         ->type_name("FIELD=VALUES");
-    plan->add_option_function<std::string>(
-            "--graphs", [options = &*plan_options](const std::string& text) { options->graphs = text; },
-            "Also show what CUDA graphs of these parts of a layer would replay: attention, router, "
-            "preprocess, mlp (capture is not built yet)")
-        ->type_name("PART,PART");
     plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
         ->type_name("FILE");
     plan->add_flag("--program", plan_options->program,

@@ -266,7 +266,6 @@ struct PlanOptions {
   bool program = false;                // print the step program too
   std::string profile = "cpu";         // of the device: a preset's name or a file
   std::optional<std::string> compare;  // "prefetch=0,1,2"
-  std::optional<std::string> graphs;   // scope of CUDA graphs: "attention,router"
   std::string trace;                   // file to write, or empty
 };
 Outcome Plan(Context& context, const PlanOptions& options);

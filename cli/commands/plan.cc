@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
 #include <exception>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@
 #include "plan/prefetch_choice.h"
 #include "plan/quantity_text.h"
 #include "plan/text.h"
+#include "platform/counted_text.h"
 #include "platform/files.h"
 #include "platform/status_macros.h"
 #include "schedules/simulate/device_profile.h"
@@ -114,8 +116,8 @@ struct Result {
   plan::Advice advice;
   std::optional<plan::PrefetchChoice> prefetch;  // where the job leaves it to be chosen
   Comparison comparison;
-  std::vector<Compared> compared;  // empty: nothing was asked for
-  std::optional<plan::GraphSegments> graphs;
+  std::vector<Compared> compared;             // empty: nothing was asked for
+  std::optional<plan::GraphSegments> graphs;  // where the job has some
 };
 
 std::string Trace(const Result& result) {
@@ -156,14 +158,19 @@ std::string ComparisonTable(const Result& result, const Context& context) {
 }
 
 std::string GraphsTable(const plan::GraphSegments& graphs, const Context& context) {
-  Table table({Shrinking("PASSES OF A SEGMENT"), Right("A STEP"), Right("GRAPHS")});
+  Table table({Shrinking("PASSES OF A SEGMENT"), Right("A STEP")});
+  int segments = 0;
   for (const plan::GraphSegments::Row& row : graphs.rows) {
-    table.Add({row.passes, absl::StrCat(row.segments), absl::StrCat(row.graphs)});
+    table.Add({row.passes, absl::StrCat(row.segments)});
+    segments += row.segments;
   }
-  return absl::StrCat(table.Render(context.TableWidth(), context.console.unicode()), "  ",
-                      graphs.passes_in_graphs, " of ", graphs.passes, " passes of nodes would be replayed; ",
-                      graphs.ring_operands,
-                      " of their operands change place from step to step and would be copied\n");
+  return absl::StrCat(
+      table.Render(context.TableWidth(), context.console.unicode()), "  ", graphs.passes_in_graphs, " of ",
+      graphs.passes, " passes of nodes are replayed: ", platform::CountedText(segments, "segment"), ", ",
+      platform::CountedText(graphs.graphs, "graph"), ", each again after ", graphs.period,
+      graphs.period == 1 ? " microbatch; " : " microbatches; ", graphs.copies,
+      " copies from and to rings\n  the arena is ", plan::SizeText(std::abs(graphs.more_arena_bytes)),
+      graphs.more_arena_bytes < 0 ? " less" : " more", " than without graphs\n");
 }
 
 std::string Text(const Result& result, const Context& context, const PlanOptions& options) {
@@ -183,7 +190,7 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
     }
   }
   if (result.graphs.has_value()) {
-    absl::StrAppend(&text, "\nCUDA graphs of ", *options.graphs, " (capture is not built yet)\n",
+    absl::StrAppend(&text, "\nGraphs of ", absl::StrJoin(result.plan.train.replayed, ", "), "\n",
                     GraphsTable(*result.graphs, context));
   }
   absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
@@ -282,12 +289,8 @@ Outcome Plan(Context& context, const PlanOptions& options) {
     v1::JobSpec resolved = OnDeviceOf(result.profile, job.resolved);
     TANDEM_ASSIGN_OR_RETURN(result.prefetch, SetPrefetch(result.profile, resolved));
     result.plan = plan::MakeJobPlan(resolved);
-    if (options.graphs.has_value()) {
-      absl::StatusOr<plan::GraphSegments> graphs = plan::GraphSegmentsOf(result.plan, *options.graphs);
-      if (!graphs.ok()) {
-        return absl::InvalidArgumentError(absl::StrCat("--graphs: ", Escape(graphs.status().message())));
-      }
-      result.graphs = *std::move(graphs);
+    if (!result.plan.train.replayed.empty()) {
+      result.graphs = plan::GraphSegmentsOf(result.plan);
     }
     TANDEM_ASSIGN_OR_RETURN(result.prediction, AsUsage(plan::Predict(result.plan, result.profile)));
     result.advice = plan::Advise(resolved, result.plan, result.prediction, result.profile);

@@ -25,6 +25,7 @@
 #include "platform/files.h"
 #include "platform/regular_file.h"
 #include "platform/status_macros.h"
+#include "schedules/passes/segments.h"
 #include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/timeline.h"
 
@@ -53,6 +54,17 @@ int MostRanksOnAWorker(const v1::Attempt& attempt) {
   return most;
 }
 
+// What the job's other steps do with one launch; nothing where it has no graphs.
+std::string GraphsText(const plan::JobPlan& plan) {
+  const int graphs = schedules::CountGraphs(plan.stage.train);
+  return graphs == 0
+             ? ""
+             : absl::StrCat("other steps replay ",
+                            platform::CountedText(schedules::CountSegments(plan.stage.train), "segment"),
+                            " of passes with ", platform::CountedText(graphs, "graph"),
+                            "; these ran pass by pass\n");
+}
+
 // "steps 12 to 13 on 2 ranks: the slowest rank takes 6.1 ms, …" of those that ran as always.
 std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimeline>& steps) {
   int64_t first = 0;
@@ -75,11 +87,11 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
       exposed_ns = schedules::ExposedCommunication(program, timeline);
     }
   }
-  return absl::StrCat("recorded ", first == last ? "step " : "steps ", first,
-                      first == last ? "" : absl::StrCat(" to ", last), " on ",
-                      platform::CountedText(plan.topology.world, "rank"), ": the longest took ",
-                      plan::DurationText(step_ns), ", compute worked for ", plan::DurationText(compute_ns),
-                      " of it, ", plan::DurationText(exposed_ns), " of communication was exposed\n");
+  return absl::StrCat(
+      "recorded ", first == last ? "step " : "steps ", first, first == last ? "" : absl::StrCat(" to ", last),
+      " on ", platform::CountedText(plan.topology.world, "rank"), ": the longest took ",
+      plan::DurationText(step_ns), ", compute worked for ", plan::DurationText(compute_ns), " of it, ",
+      plan::DurationText(exposed_ns), " of communication was exposed\n", GraphsText(plan));
 }
 
 // One line where no file could be written there: recording takes long, so this is asked before.

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "device/cuda/check.h"
+#include "device/cuda/graph.h"
 
 namespace tandem::device {
 namespace {
@@ -149,6 +150,14 @@ class CudaDevice final : public Device {
     CheckCuda(
         cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, Current(index_)),
         "copy from the GPU");
+  }
+  void Copy(void* to, const void* from, int64_t bytes) override {
+    CheckCuda(
+        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, Current(index_)),
+        "copy on the GPU");
+  }
+  std::unique_ptr<Graph> Capture(std::function<void()> work) override {
+    return CaptureCudaGraph(index_, work);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
     const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));

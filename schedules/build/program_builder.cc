@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/check.h"
 #include "schedules/passes/passes.h"
+#include "schedules/passes/segments.h"
 #include "schedules/program/stages.h"
 #include "schedules/program/text.h"
 
@@ -51,10 +52,11 @@ class StageBuilder {
     }
     stage.persistent_bytes = persistent_.arena;
     for (Program* program : programs) {
-      const VectorClocks clocks = InsertWaits(budget, *program);
+      const SharedAddresses shared = ShareAddresses(*program);
+      const VectorClocks clocks = InsertWaits(budget, shared.before, *program);
       const bool is_like_train = program == &stage.begin || program == &stage.train_save;
-      const PersistentBytes ends =
-          PlaceLocals(clocks, persistent_, budget, is_like_train ? &stage.train : nullptr, *program);
+      const PersistentBytes ends = PlaceLocals(clocks, persistent_, budget, shared.before,
+                                               is_like_train ? &stage.train : nullptr, *program);
       stage.arena_bytes = std::max(stage.arena_bytes, ends.arena);
       stage.host_bytes = std::max(stage.host_bytes, ends.host);
     }
@@ -74,6 +76,9 @@ class StageBuilder {
     program.name = std::move(name);
     ShardUnits(outline_, options_, frame_, parts, program);
     OrderInstructions(outline_, options_.prefetch, program);
+    if (parts.gradients && !options_.replayed.empty()) {
+      MarkSegments(options_.replayed, program);
+    }
     if (options_.fill_after_last_access) {
       InsertFills(program);
     }

@@ -7,6 +7,7 @@
 #include "schedules/check/apart.h"
 #include "schedules/check/division.h"
 #include "schedules/check/formed.h"
+#include "schedules/check/graphed.h"
 #include "schedules/check/meant.h"
 #include "schedules/check/ordered.h"
 #include "schedules/check/run_clocks.h"
@@ -24,6 +25,9 @@ absl::Status CheckAlone(const Outline& outline, const BuildOptions& options, con
       return status;
     }
     if (absl::Status status = CheckApart(outline, *program, clocks); !status.ok()) {
+      return status;
+    }
+    if (absl::Status status = CheckGraphed(outline, options, *program); !status.ok()) {
       return status;
     }
   }

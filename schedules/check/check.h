@@ -9,9 +9,9 @@
 
 namespace tandem::schedules {
 
-// The proof that every job's programs go through before it runs: formed, ordered, apart, agreed, meant.
-// InvalidArgument is one line: the program and instruction, what is wrong with it, and what
-// else is involved; it begins with the rule's name ("ordered: ...").
+// The proof that every job's programs go through before it runs: formed, ordered, apart, graphed, agreed,
+// meant. InvalidArgument is one line: the program and instruction, what is wrong with it, and what else is
+// involved; it begins with the rule's name ("ordered: ...").
 
 // Of a job of one stage.
 absl::Status CheckStage(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);

@@ -130,6 +130,7 @@ void Execution::Run(const Instruction& in) {
   switch (in.opcode) {
     case Opcode::kLoadInputs:
     case Opcode::kLoadBatch:
+    case Opcode::kCopy:
     case Opcode::kReport:
     case Opcode::kSnapshot:
       Copy(in.operands);

@@ -220,9 +220,10 @@ class FormedRule {
                                       program_.streams[in.stream].name, ", which may touch only rings"));
       }
     }
-    return in.opcode == Opcode::kReport || in.opcode == Opcode::kSnapshot ? CheckCopies(i)
-           : in.opcode == Opcode::kFill                                   ? CheckFill(i)
-                                                                          : CheckShapes(i);
+    return in.opcode == Opcode::kReport || in.opcode == Opcode::kSnapshot || in.opcode == Opcode::kCopy
+               ? CheckCopies(i)
+           : in.opcode == Opcode::kFill ? CheckFill(i)
+                                        : CheckShapes(i);
   }
 
   absl::Status CheckCommunicator(int i) {
@@ -302,9 +303,29 @@ class FormedRule {
     return absl::OkStatus();
   }
 
+  // Whether one is a microbatch's part of a ring, and the other the local that segments access instead.
+  bool AreRingAndLocal(const Operand& one, const Operand& other) const {
+    const Buffer& ring = program_.buffers[one.buffer];
+    const Buffer& local = program_.buffers[other.buffer];
+    return (ring.kind == BufferKind::kBatch || ring.kind == BufferKind::kLosses) && one.part >= 0 &&
+           local.kind == BufferKind::kActivation && other.part < 0 && BytesOf(one) == BytesOf(other);
+  }
+
+  // Whether the copy is one that the instruction may make.
+  bool IsCopy(Opcode opcode, const Operand& from, const Operand& to) const {
+    if (opcode == Opcode::kCopy) {
+      return AreRingAndLocal(from, to) || AreRingAndLocal(to, from);
+    }
+    const Buffer& source = program_.buffers[from.buffer];
+    const Buffer& copy = program_.buffers[to.buffer];
+    const BufferKind host = HostCopyOf(source.kind);
+    return copy.kind == host && host != source.kind && IsSaved(host) == (opcode == Opcode::kSnapshot) &&
+           from.part == to.part && source.parts.size() == copy.parts.size();
+  }
+
   // As many reads as writes, of the same subjects and sizes.
   absl::Status CheckCopies(int i) const {
-    const bool saves = program_.instructions[i].opcode == Opcode::kSnapshot;
+    const Opcode opcode = program_.instructions[i].opcode;
     const std::vector<Operand>& operands = program_.instructions[i].operands;
     const size_t half = operands.size() / 2;
     for (size_t k = 0; k < half; ++k) {
@@ -312,14 +333,14 @@ class FormedRule {
       const Operand& to = operands[half + k];
       const Buffer& source = program_.buffers[from.buffer];
       const Buffer& copy = program_.buffers[to.buffer];
-      const BufferKind host = HostCopyOf(source.kind);
       if (from.role != Role::kSource || to.role != Role::kCopy || from.mode != Mode::kReads ||
-          to.mode != Mode::kWrites || copy.kind != host || host == source.kind || IsSaved(host) != saves ||
-          source.subject != copy.subject || from.part != to.part ||
-          source.parts.size() != copy.parts.size() || BytesOf(to) < BytesOf(from)) {
-        return Violation(kFormed, outline_, program_, i,
-                         absl::StrCat("copies ", OperandName(program_, from), " to ",
-                                      OperandName(program_, to), ", which is not its place on the host"));
+          to.mode != Mode::kWrites || source.subject != copy.subject || !IsCopy(opcode, from, to) ||
+          BytesOf(to) < BytesOf(from)) {
+        return Violation(
+            kFormed, outline_, program_, i,
+            absl::StrCat("copies ", OperandName(program_, from), " to ", OperandName(program_, to),
+                         ", which is not ",
+                         opcode == Opcode::kCopy ? "its ring or its local" : "its place on the host"));
       }
     }
     return operands.size() % 2 == 0

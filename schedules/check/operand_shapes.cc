@@ -68,10 +68,14 @@ class Shapes {
     const Value& declared = outline_.values[value];
     const bool is_loss =
         std::find(outline_.losses.begin(), outline_.losses.end(), value) != outline_.losses.end();
-    if (value == outline_.batch) {
-      Add({BufferKind::kBatch}, value, declared.bytes.bound);
-    } else if (is_loss) {
-      Add({BufferKind::kLosses}, value, declared.bytes.bound);
+    if (value == outline_.batch || is_loss) {
+      const BufferKind ring = is_loss ? BufferKind::kLosses : BufferKind::kBatch;
+      if (instruction_.segment >= 0) {
+        Add({BufferKind::kActivation}, value,
+            declared.bytes.bound);  // which a Copy copies from or to the ring
+      } else {
+        Add({ring}, value, declared.bytes.bound);
+      }
     } else {
       Add({declared.kind == ValueKind::kHost       ? BufferKind::kSizes
            : declared.kind == ValueKind::kAllToAll ? BufferKind::kAllToAll

@@ -60,7 +60,7 @@ int64_t PlaceSaved(int64_t begin, std::vector<Buffer>& buffers) {
 }
 
 PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, int64_t budget,
-                            const Program* like, Program& program) {
+                            const std::vector<BufferId>& before, const Program* like, Program& program) {
   const AccessOrder order(clocks, program);
   std::vector<int64_t> bytes(program.buffers.size(), 0);
   PersistentBytes ends = persistent;
@@ -83,7 +83,7 @@ PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persiste
     if (!layout || !MayShareAsIn(order, buffers, bytes, *layout)) {
       // Pinned memory is little: any layout of it will do.
       const int64_t enough = on_host ? std::numeric_limits<int64_t>::max() : budget + budget / 50;
-      layout = LayOutRegion(order, buffers, bytes, enough);
+      layout = LayOutRegion(order, buffers, bytes, before, enough);
     }
     for (const BufferId buffer : buffers) {
       program.buffers[buffer].address = base + layout->begins[buffer];

@@ -62,9 +62,11 @@ struct Budgets {
 Budgets BudgetsOf(const Program& program);
 
 // waits.cc. Adds the waits that conflicting operands require, and none that another one of the instruction
-// implies; then those that keep what is alive for an instruction within the budget. Requires
+// implies; then those that keep what is alive for an instruction within the budget. What instructions of a
+// segment would wait for, its first waits for; what would wait for one of them waits for its last. before:
+// SharedAddresses::before; what accesses a buffer waits for all accesses of the one before it. Requires
 // budget >= least. Returns what every instruction knows.
-VectorClocks InsertWaits(int64_t budget, Program& program);
+VectorClocks InsertWaits(int64_t budget, const std::vector<BufferId>& before, Program& program);
 
 // addresses.cc. Addresses of persistent buffers and rings, from 0 on; the same for every program of a frame.
 // What Snapshots write has none yet: PlaceSaved gives it those from `begin` on, and returns its end.
@@ -77,9 +79,10 @@ int64_t PlaceSaved(int64_t begin, std::vector<Buffer>& buffers);
 
 // addresses.cc. Addresses of the program's locals, above `persistent`. Two buffers share bytes only if all
 // accesses of one are known to have ended by all of the other. budget: what is alive is within it, so a
-// layout within it is as good as any. like: another program with the same locals and more, or null; its
+// layout within it is as good as any. before: SharedAddresses::before; buffers with others before them are
+// placed together. like: another program with the same locals and more, or null; its
 // addresses are taken if they may be. Returns where the program's memory ends.
 PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, int64_t budget,
-                            const Program* like, Program& program);
+                            const std::vector<BufferId>& before, const Program* like, Program& program);
 
 }  // namespace tandem::schedules

@@ -13,7 +13,8 @@ namespace {
 // The buffers of a region in order of first touch, by number, and which of them may not share bytes.
 class Region {
  public:
-  Region(const AccessOrder& order, const std::vector<BufferId>& buffers, const std::vector<int64_t>& bytes)
+  Region(const AccessOrder& order, const std::vector<BufferId>& buffers, const std::vector<int64_t>& bytes,
+         const std::vector<BufferId>& before)
       : order_(order), buffers_(buffers) {
     std::stable_sort(buffers_.begin(), buffers_.end(), [&](BufferId a, BufferId b) {
       return std::pair(order.first(a), -bytes[a]) < std::pair(order.first(b), -bytes[b]);
@@ -22,12 +23,22 @@ class Region {
       bytes_.push_back(bytes[buffer]);
     }
     FindConflictEnds();
+    FindTogether(before);
   }
 
   int size() const { return static_cast<int>(buffers_.size()); }
   BufferId buffer(int i) const { return buffers_[i]; }
   int64_t bytes(int i) const { return bytes_[i]; }
-  double life(int i) const { return order_.Life(buffers_[i]); }
+  // Of all that i is placed together with.
+  double life(int i) const {
+    double life = 0;
+    for (const int j : together_[i]) {
+      life += order_.Life(buffers_[j]);
+    }
+    return life;
+  }
+  // What gets one address with i, ascending; empty: i is placed with an earlier one.
+  const std::vector<int>& together(int i) const { return together_[i]; }
   // From this number on, all know that i is not accessed any more.
   int conflict_end(int i) const { return conflict_ends_[i]; }
 
@@ -57,10 +68,25 @@ class Region {
     }
   }
 
+  // Buffers are in the order of first touch, so the one before another has the lower number.
+  void FindTogether(const std::vector<BufferId>& before) {
+    std::vector<int> first_of(before.size());  // by buffer: the number of the first of those with its address
+    for (int i = 0; i < size(); ++i) {
+      const BufferId other = before.empty() ? -1 : before[buffers_[i]];
+      const int first = other < 0 ? i : first_of[other];
+      together_.emplace_back();
+      together_[first].push_back(i);
+      if (!before.empty()) {
+        first_of[buffers_[i]] = first;
+      }
+    }
+  }
+
   const AccessOrder& order_;
   std::vector<BufferId> buffers_;
   std::vector<int64_t> bytes_;
   std::vector<int> conflict_ends_;
+  std::vector<std::vector<int>> together_;
 };
 
 // What has been placed, found by when it is in use. Numbers are in blocks. What comes into use in a block is
@@ -95,6 +121,22 @@ class Placed {
         Insert(bytes, lasting_[--end]);
       }
     }
+  }
+
+  // The same for all that is placed together with i.
+  int64_t FirstFitOfAll(int i, int64_t at) {
+    const std::vector<int>& together = region_.together(i);
+    int64_t before = -1;
+    while (at != before) {
+      before = at;
+      for (const int j : together) {
+        at = FirstFit(j, at);
+      }
+      if (together.size() == 1) {
+        break;
+      }
+    }
+    return at;
   }
 
   // The lowest address from `at` on where buffer i conflicts with nothing.
@@ -201,8 +243,12 @@ class GreedyLayout {
     };
     const auto by_size = [&](int i, int j) { return region_.bytes(i) > region_.bytes(j); };
     const auto by_life = [&](int i, int j) { return region_.life(i) > region_.life(j); };
-    std::vector<int> numbers(region_.size());
-    std::iota(numbers.begin(), numbers.end(), 0);
+    std::vector<int> numbers;
+    for (int i = 0; i < region_.size(); ++i) {
+      if (!region_.together(i).empty()) {
+        numbers.push_back(i);
+      }
+    }
     std::vector<std::vector<int>> orders(5, numbers);
     std::stable_sort(orders[0].begin(), orders[0].end(), by_size);
     std::stable_sort(orders[2].begin(), orders[2].end(), by_area);
@@ -217,8 +263,11 @@ class GreedyLayout {
     begins_.assign(region_.size(), 0);
     end_ = 0;
     for (const int i : order) {
-      begins_[i] = placed_.FirstFit(i, 0);
-      placed_.Insert(i, begins_[i]);
+      const int64_t begin = placed_.FirstFitOfAll(i, 0);
+      for (const int j : region_.together(i)) {
+        begins_[j] = begin;
+        placed_.Insert(j, begin);
+      }
       end_ = std::max(end_, begins_[i] + region_.bytes(i));
       if (end_ >= best_end_) {
         return;  // with the others still at 0: no better whatever they do
@@ -240,8 +289,9 @@ class GreedyLayout {
 }  // namespace
 
 RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>& buffers,
-                          const std::vector<int64_t>& bytes, int64_t enough) {
-  const Region region(order, buffers, bytes);
+                          const std::vector<int64_t>& bytes, const std::vector<BufferId>& before,
+                          int64_t enough) {
+  const Region region(order, buffers, bytes, before);
   const std::vector<int64_t> begins = GreedyLayout(region, enough).Run();
   RegionLayout layout{.begins = std::vector<int64_t>(bytes.size(), -1)};
   for (int i = 0; i < region.size(); ++i) {
@@ -253,7 +303,7 @@ RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>&
 
 bool MayShareAsIn(const AccessOrder& order, const std::vector<BufferId>& buffers,
                   const std::vector<int64_t>& bytes, const RegionLayout& layout) {
-  const Region region(order, buffers, bytes);
+  const Region region(order, buffers, bytes, {});
   Placed placed(region);
   for (int i = 0; i < region.size(); ++i) {
     const int64_t begin = layout.begins[region.buffer(i)];

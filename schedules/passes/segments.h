@@ -1,30 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "schedules/program/program.h"
 
 namespace tandem::schedules {
 
-// Passes of one microbatch that follow each other on a stream, and that one captured graph could replay.
-struct Segment {
-  std::vector<int> instructions;  // ascending
-  int num_waits = 0;              // of instructions outside: all of them would be waited for at its first one
-  // Operands in rings, which are elsewhere in the next run. A graph knows fixed addresses alone: these would
-  // be copied from or to a fixed place by instructions outside.
-  int num_ring_operands = 0;
+// Segments: passes of nodes that follow each other on a stream and that one captured graph replays. A graph
+// knows fixed addresses alone, and starts and ends as a whole.
+
+// Whether a pass of that instruction may be in a segment, if its node may: it has no communicator, touches
+// nothing on the host, which may look at it or change it at any time, and does not read the run's inputs.
+bool MayBeReplayed(const Program& program, const Instruction& instruction);
+
+// Marks the segments (Instruction::segment) of a program without waits but those of gathers, and moves the
+// instructions of each directly behind its first. The longest runs on a stream of passes of nodes in
+// `replayed` (by node) are segments that are of one microbatch, of which only the first has to wait for
+// another stream, and of which another stream has to wait for the last alone: so that starting and ending as
+// a whole delays nothing, but for gathers that wait for a reader of earlier ones, and have time. What their
+// instructions access in rings, which are elsewhere in the next run, they access in locals instead; a Copy
+// before the segment, or directly behind it, copies from or to the ring.
+void MarkSegments(const std::vector<bool>& replayed, Program& program);
+
+// Which locals have one address, so that a segment at microbatches m and m + period has one graph.
+struct SharedAddresses {
+  int period = 0;  // 0: the program has no segments
+  // By buffer: the one that has its address before it, and is last accessed before it is first accessed, in
+  // issue order; -1: none. Empty: of no buffer.
+  std::vector<BufferId> before;
 };
 
-// The longest runs of passes of nodes in `scope` (by node) that follow each other on their stream without
-// anything between them that the host or the device would have to look at: all are of one microbatch, none
-// has a communicator or reads what the host reads, and what they wait for was issued before the first of
-// them, as was every host wait. So a segment can wait at its first instruction for all that its instructions
-// wait for; what waits for one of them would wait for its last. In the order of their first instructions.
-std::vector<Segment> SegmentsOf(const Program& program, const std::vector<bool>& scope);
+// With the shortest period in which no two buffers that would have one address are in use at once.
+SharedAddresses ShareAddresses(const Program& program);
 
-// How many graphs these segments need: segments with the same passes on the same addresses share one. Rings
-// do not count, as operands in them are copied.
-int CountGraphs(const Program& program, const std::vector<Segment>& segments);
+int CountSegments(const Program& program);
+
+// How many graphs the program needs: segments with the same passes on the same addresses share one.
+int CountGraphs(const Program& program);
 
 }  // namespace tandem::schedules

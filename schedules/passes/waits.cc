@@ -57,8 +57,9 @@ class AccessHistory {
 
 class WaitInserter {
  public:
-  WaitInserter(int64_t budget, Program& program)
+  WaitInserter(int64_t budget, const std::vector<BufferId>& before, Program& program)
       : budget_(budget),
+        before_(before),
         program_(program),
         num_streams_(static_cast<int>(program.streams.size())),
         clocks_(num_streams_),
@@ -68,12 +69,19 @@ class WaitInserter {
 
   VectorClocks Run() {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
-      Instruction& instruction = program_.instructions[i];
+      const Instruction& instruction = program_.instructions[i];
+      const bool in_segment =
+          instruction.segment >= 0 && i > 0 && program_.instructions[i - 1].segment == instruction.segment;
+      if (!in_segment) {
+        waiter_ = i;
+        TakeWaits(instruction.stream);
+      }
       WaitForConflicts(instruction);
       WaitForMemory(i, instruction);
-      std::sort(instruction.waits.begin(), instruction.waits.end(),
-                [](const Wait& a, const Wait& b) { return a.instruction < b.instruction; });
       clocks_.Issue(instruction);
+      if (SegmentEnd(program_, i) == i + 1) {
+        TidyWaits();
+      }
       for (const Operand& operand : instruction.operands) {
         history_.Record(operand, instruction.stream, i);
       }
@@ -109,26 +117,64 @@ class WaitInserter {
     }
   }
 
-  void WaitForConflicts(Instruction& instruction) {
-    const int stream = instruction.stream;
+  // The waits that the instruction has come with are needed.
+  void TakeWaits(int stream) {
     needed_.assign(num_streams_, -1);
-    const auto need = [&](int earlier) {
-      if (!clocks_.Knows(clocks_.Now(stream), earlier)) {
-        int& latest = needed_[clocks_.stream(earlier)];
-        latest = std::max(latest, earlier);
-      }
-    };
-    for (const Wait& wait : instruction.waits) {
-      need(wait.instruction);
+    for (const Wait& wait : std::exchange(program_.instructions[waiter_].waits, {})) {
+      Need(stream, wait.instruction);
     }
-    for (const Operand& operand : instruction.operands) {
-      history_.ForEachConflict(operand, need);
-    }
-    instruction.waits.clear();
-    Apply(stream, needed_, [&](int wait) { instruction.waits.push_back({wait}); });
   }
 
-  void WaitForMemory(int i, Instruction& instruction) {
+  void Need(int stream, int earlier) {
+    if (!clocks_.Knows(clocks_.Now(stream), earlier)) {
+      int& latest = needed_[clocks_.stream(earlier)];
+      latest = std::max(latest, SegmentEnd(program_, earlier) - 1);
+    }
+  }
+
+  // The waits of a segment's instructions are its first's.
+  void WaitForConflicts(const Instruction& instruction) {
+    const int stream = instruction.stream;
+    const auto need = [&](int earlier) { Need(stream, earlier); };
+    for (const Operand& operand : instruction.operands) {
+      history_.ForEachConflict(operand, need);
+      const BufferId before = before_.empty() ? -1 : before_[operand.buffer];
+      for (int s = 0; before >= 0 && s < num_streams_; ++s) {
+        if (const int access = live_.LastAccesses(before)[s]; access >= 0) {
+          need(access);
+        }
+      }
+    }
+    Apply(stream, needed_, [&](int wait) { program_.instructions[waiter_].waits.push_back({wait}); });
+    needed_.assign(num_streams_, -1);
+  }
+
+  // In order. Of a segment, whose instructions have added them one after the other, each once, and none that
+  // another one implies, but for those that free memory.
+  void TidyWaits() {
+    std::vector<Wait>& waits = program_.instructions[waiter_].waits;
+    std::sort(waits.begin(), waits.end(),
+              [](const Wait& a, const Wait& b) { return a.instruction < b.instruction; });
+    if (program_.instructions[waiter_].segment < 0) {
+      return;
+    }
+    for (size_t w = 1; w < waits.size();) {
+      if (waits[w].instruction == waits[w - 1].instruction) {
+        waits[w - 1].frees += waits[w].frees;
+        waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
+      } else {
+        ++w;
+      }
+    }
+    std::erase_if(waits, [&](const Wait& wait) {
+      return wait.frees == 0 && std::any_of(waits.begin(), waits.end(), [&](const Wait& other) {
+               return other.instruction != wait.instruction &&
+                      clocks_.Knows(clocks_.End(other.instruction), wait.instruction);
+             });
+    });
+  }
+
+  void WaitForMemory(int i, const Instruction& instruction) {
     const int stream = instruction.stream;
     const int64_t opens = live_.Opens(i);
     if (opens == 0) {
@@ -140,7 +186,6 @@ class WaitInserter {
       return;
     }
     known_.assign(clocks_.Now(stream).begin(), clocks_.Now(stream).end());
-    needed_.assign(num_streams_, -1);
     ended_.assign(pending.size(), false);
     for (size_t k = 0; k < pending.size() && alive > budget_; ++k) {
       if (ended_[k] || HangsOnPeer(pending[k])) {
@@ -148,7 +193,7 @@ class WaitInserter {
       }
       for (const int access : live_.LastAccesses(pending[k])) {
         if (access >= 0 && !clocks_.Knows(known_, access)) {
-          needed_[clocks_.stream(access)] = std::max(needed_[clocks_.stream(access)], access);
+          Need(stream, access);
           for (int s = 0; s < num_streams_; ++s) {
             known_[s] = std::max(known_[s], clocks_.End(access)[s]);
           }
@@ -163,10 +208,11 @@ class WaitInserter {
     }
     TANDEM_CHECK(alive <= budget_, "the budget holds what the program needs at least");
     Apply(stream, needed_, [&](int wait) {
-      instruction.waits.push_back({wait, 0});
+      program_.instructions[waiter_].waits.push_back({wait, 0});
       memory_.push_back(wait);
     });
-    CountFreed(pending, instruction);
+    needed_.assign(num_streams_, -1);
+    CountFreed(pending, program_.instructions[waiter_]);
   }
 
   // The newest send or receive of a stream ends when a peer has come as far, and the peer may itself wait for
@@ -202,11 +248,13 @@ class WaitInserter {
   }
 
   const int64_t budget_;
+  const std::vector<BufferId>& before_;
   Program& program_;
   const int num_streams_;
   VectorClocks clocks_;
   AccessHistory history_;
   LiveLocals live_;
+  int waiter_ = 0;           // the instruction that waits: the segment's first
   std::vector<int> needed_;  // stream
   std::vector<int> known_;   // stream
   std::vector<bool> ended_;
@@ -216,6 +264,8 @@ class WaitInserter {
 
 }  // namespace
 
-VectorClocks InsertWaits(int64_t budget, Program& program) { return WaitInserter(budget, program).Run(); }
+VectorClocks InsertWaits(int64_t budget, const std::vector<BufferId>& before, Program& program) {
+  return WaitInserter(budget, before, program).Run();
+}
 
 }  // namespace tandem::schedules

@@ -58,6 +58,8 @@ struct BuildOptions {
   // Per unit: whether one gather serves a microbatch from its forward to its backward. Empty: no unit. Only
   // if parameters are sharded.
   std::vector<bool> keep_gathered;
+  // Per node: its passes in training are replayed in segments (passes/segments.h). Empty: no node's.
+  std::vector<bool> replayed;
   int64_t budget_bytes = 0;             // of the locals; 0: the default budget (passes.h)
   bool fill_after_last_access = false;  // tests: fill a local with NaN after its last access
 };

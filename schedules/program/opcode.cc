@@ -32,6 +32,7 @@ constexpr std::array<OpcodeInfo, kNumOpcodes> kOpcodes = {{
     {Opcode::kOptimizerStep, "optimizer", TargetKind::kUnit, false, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kUpdateStates, "update-states", TargetKind::kNone, false, MemoryRule::kOperands,
      LinkRule::kMessage},
+    {Opcode::kCopy, "copy", TargetKind::kNone, true, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kReport, "report", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kSnapshot, "snapshot", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kFill, "fill", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},

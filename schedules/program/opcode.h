@@ -26,11 +26,12 @@ enum class Opcode : uint8_t {
   kGradientNorm,     // one exchange of norm terms and request bits; writes the outcome
   kOptimizerStep,    // target: unit
   kUpdateStates,     // updates every state that has a counter, from the counters of all ranks
+  kCopy,             // copies between rings and what segments access instead, buffer by buffer
   kReport,           // copies each buffer that it reads to the host buffer at the same position
   kSnapshot,         // the same of what a checkpoint holds: weights and optimizer state, or states
   kFill,             // tests: fills buffers that are no longer read with NaN
 };
-inline constexpr int kNumOpcodes = 22;
+inline constexpr int kNumOpcodes = 23;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 

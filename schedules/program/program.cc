@@ -11,6 +11,16 @@ int64_t ExtentOf(const Buffer& buffer) {
   return buffer.life == Life::kRing ? RingStride(buffer) + buffer.bytes.bound : buffer.bytes.bound;
 }
 
+int SegmentEnd(const Program& program, int i) {
+  const int segment = program.instructions[i].segment;
+  int end = i + 1;
+  while (segment >= 0 && end < static_cast<int>(program.instructions.size()) &&
+         program.instructions[end].segment == segment) {
+    ++end;
+  }
+  return end;
+}
+
 std::vector<const Program*> StagePrograms::All() const {
   std::vector<const Program*> programs;
   for (const Program* program : {&train, &begin, &update, &validate, &train_save}) {

@@ -114,6 +114,9 @@ struct Instruction {
   CommunicatorId communicator = -1;  // -1: none
   std::vector<Operand> operands;
   std::vector<Wait> waits;
+  // Instructions with the same number follow each other directly, and a captured graph replays them together
+  // (passes/segments.h): only the first of them waits, and only the last is waited for. -1: not replayed.
+  int segment = -1;
   bool operator==(const Instruction&) const = default;
 };
 
@@ -147,6 +150,9 @@ struct Program {
   std::vector<Instruction> instructions;
   bool operator==(const Program&) const = default;
 };
+
+// One past the last instruction of the segment that instruction i is in; i + 1 if it is in none.
+int SegmentEnd(const Program& program, int i);
 
 // The programs of one stage of a job. They share one address map: persistent buffers and rings first, at
 // equal addresses in every program, and the locals of each program above them.

@@ -119,6 +119,7 @@ std::vector<OperandRow> RowsOf(Opcode opcode) {
               {Role::kCounter, kAdd, kEach},
               {Role::kState, kAdd, kEach},
               {Role::kScratch, kWrite}};
+    case Opcode::kCopy:
     case Opcode::kReport:
     case Opcode::kSnapshot:
       return {{Role::kSource, kRead, kEach}, {Role::kCopy, kWrite, kEach}};

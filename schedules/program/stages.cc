@@ -275,10 +275,16 @@ BuildOptions OptionsOf(const BuildOptions& undivided, const Origin& origin) {
   options.units.clear();
   options.keep_gathered.clear();
   options.recompute.clear();
+  options.replayed.clear();
   for (const UnitId unit : origin.units) {
     options.units.push_back(undivided.units[unit]);
     if (!undivided.keep_gathered.empty()) {
       options.keep_gathered.push_back(undivided.keep_gathered[unit]);
+    }
+  }
+  for (const NodeId node : origin.nodes) {
+    if (!undivided.replayed.empty()) {
+      options.replayed.push_back(undivided.replayed[node]);
     }
   }
   for (const ValueId value : origin.values) {

@@ -238,6 +238,9 @@ std::string ToText(const Program& program, const Outline& outline) {
     }
     AppendOperands(line, program, instruction, name);
     AppendWaits(line, instruction);
+    if (instruction.segment >= 0) {
+      absl::StrAppend(&line, "  segment ", instruction.segment);
+    }
     absl::StrAppend(&text, line, "\n");
   }
   return text;

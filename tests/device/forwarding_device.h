@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -32,6 +33,10 @@ class ForwardingDevice : public Device {
   }
   void CopyToHost(void* host, const void* from, int64_t bytes) override {
     inner_.CopyToHost(host, from, bytes);
+  }
+  void Copy(void* to, const void* from, int64_t bytes) override { inner_.Copy(to, from, bytes); }
+  std::unique_ptr<Graph> Capture(std::function<void()> work) override {
+    return inner_.Capture(std::move(work));
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
   std::unique_ptr<TimeMark> MarkTime() override { return inner_.MarkTime(); }

@@ -71,8 +71,12 @@ void Explorer::Build() {
       for (size_t w = 0; w < words_; ++w) {
         before[w] |= host[w];
       }
+      // A segment starts as a whole, when its first instruction may.
+      const bool started = i > 0 && in.segment >= 0 && program.instructions[i - 1].segment == in.segment;
       for (const schedules::Wait& wait : in.waits) {
-        include(before, item_of[wait.instruction]);
+        if (!started) {
+          include(before, item_of[wait.instruction]);
+        }
       }
       const int item = Add({Kind::kInstruction, run, i, sizes}, before);
       item_of.push_back(item);
@@ -114,7 +118,9 @@ std::vector<std::pair<int, int>> Explorer::Conflicts() const {
     const Program& program = *runs_[items_[item].run];
     const Kind kind = items_[item].kind;
     const auto touch = [&](const schedules::Operand& operand) {
-      const Place place = PlaceOf(program, operand, items_[item].run);
+      const int i = items_[item].instruction;
+      const int run = i < 0 ? items_[item].run : RunOfRings(program.instructions[i], items_[item].run);
+      const Place place = PlaceOf(program, operand, run);
       for (const auto& [begin, end] : place.ranges) {
         accesses.push_back({place.host, begin, end, operand.mode != Mode::kReads, item});
       }
@@ -177,7 +183,8 @@ Observations Explorer::Run(const std::vector<int>& order) const {
         sizes[i] = machine.ReadSizes(program, program.instructions[item.instruction], item.run);
         break;
       case Kind::kInstruction:
-        machine.Run(program, program.instructions[item.instruction], item.run,
+        machine.Run(program, program.instructions[item.instruction],
+                    RunOfRings(program.instructions[item.instruction], item.run),
                     item.sizes < 0 ? nullptr : &sizes[item.sizes]);
     }
   }

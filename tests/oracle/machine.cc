@@ -197,6 +197,7 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
       break;
     case Opcode::kLoadInputs:
     case Opcode::kLoadBatch:
+    case Opcode::kCopy:
     case Opcode::kReport:
     case Opcode::kSnapshot: {
       const size_t half = in.operands.size() / 2;

@@ -42,4 +42,8 @@ Place PlaceOf(const schedules::Program& program, const schedules::Operand& opera
   return place;
 }
 
+int RunOfRings(const schedules::Instruction& instruction, int run) {
+  return instruction.segment >= 0 ? 0 : run;
+}
+
 }  // namespace tandem::oracle

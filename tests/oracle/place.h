@@ -19,4 +19,8 @@ struct Place {
 
 Place PlaceOf(const schedules::Program& program, const schedules::Operand& operand, int run);
 
+// The run whose elements of rings an instruction accesses: a graph does forever what it was captured with,
+// here in run 0.
+int RunOfRings(const schedules::Instruction& instruction, int run);
+
 }  // namespace tandem::oracle

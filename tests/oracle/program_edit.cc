@@ -135,7 +135,7 @@ bool ProgramEdit::Anew(const std::string& change) {
     in.waits.clear();
   }
   const int64_t no_budget = std::numeric_limits<int64_t>::max() / 4;
-  const schedules::VectorClocks clocks = InsertWaits(no_budget, program());
+  const schedules::VectorClocks clocks = InsertWaits(no_budget, {}, program());
   int64_t host = 0;
   for (const Buffer& buffer : program().buffers) {
     host = buffer.life != Life::kLocal && IsHost(buffer.kind)
@@ -143,7 +143,7 @@ bool ProgramEdit::Anew(const std::string& change) {
                : host;
   }
   const schedules::PersistentBytes ends =
-      PlaceLocals(clocks, {mutant_.stage.persistent_bytes, host}, no_budget, nullptr, program());
+      PlaceLocals(clocks, {mutant_.stage.persistent_bytes, host}, no_budget, {}, nullptr, program());
   mutant_.stage.arena_bytes = std::max(mutant_.stage.arena_bytes, ends.arena);
   mutant_.stage.host_bytes = std::max(mutant_.stage.host_bytes, ends.host);
   return Did(change);

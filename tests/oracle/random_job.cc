@@ -178,6 +178,13 @@ void ChooseOptions(int num_microbatches, std::mt19937_64& random, Job& job) {
     }
     job.name += ", keeps gathered";
   }
+  if (Below(random, 3) == 0) {
+    const bool all = Below(random, 2) == 0;
+    for (size_t node = 0; node < job.outline.nodes.size(); ++node) {
+      job.options.replayed.push_back(all || Below(random, 2) == 0);
+    }
+    job.name += all ? ", all replayed" : ", some replayed";
+  }
 }
 
 // At the default budget or the least.

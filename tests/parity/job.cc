@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "jobspec/jobspec.h"
 #include "plan/build_stage.h"
 #include "tandem/v1/job.pb.h"
@@ -78,6 +79,14 @@ JobOptions SparseJob() {
 }
 
 int ReplicasOf(const std::string& strategy) { return strategy[0] == 'h' ? 2 : 1; }
+
+std::string AllParts(const JobOptions& options) {
+  const bool sparse = options.num_experts > 0;
+  const bool dense = !sparse || (options.model_type == "qwen3_moe" && options.sparse_step > 1) ||
+                     (options.model_type == "deepseek_v3" && options.dense_layers > 0);
+  return absl::StrCat("attention", dense ? ",mlp" : "", sparse ? ",router" : "",
+                      sparse && options.expert_parallel > 1 ? ",preprocess" : "");
+}
 
 plan::JobPlan MakeJob(const JobOptions& options) {
   v1::JobSpec spec;
@@ -201,6 +210,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   if (!google::protobuf::TextFormat::MergeFromString(options.precision, spec.mutable_precision())) {
     throw std::logic_error("no precision: " + options.precision);
   }
+  spec.mutable_graphs()->set_scope(options.graphs);
   spec.mutable_report()->set_parameter_norms(options.norms);
   if (!options.checkpoint_directory.empty()) {
     spec.mutable_checkpoint()->set_directory(options.checkpoint_directory);

@@ -66,6 +66,7 @@ struct JobOptions {
   int prefetch = 1;
   bool overlap = false;
   bool delay_weight_gradients = false;  // of an overlapped schedule
+  std::string graphs = "none";          // as in the spec
   bool norms = true;
   int64_t validate_every_steps = 0;
   int64_t validation_batches = 5;  // does not divide among the ranks
@@ -87,6 +88,9 @@ struct JobOptions {
 
 // Of two layers of eight small experts, of which a token uses two.
 JobOptions SparseJob();
+
+// Every part of a layer that the job's model has, for JobOptions::graphs.
+std::string AllParts(const JobOptions& options);
 
 // Two for the strategies that shard within replicas, "hsdp" and "hfsdp"; one for the others.
 int ReplicasOf(const std::string& strategy);

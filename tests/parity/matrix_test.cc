@@ -203,6 +203,7 @@ const std::vector<Lane>& Lanes() {
         {"prefetch 2", [](JobOptions& o) { o.prefetch = 2; }},
         {"gathered weights kept", KeepGathered},
         {"saved and resumed", [](JobOptions& o) { o.checkpoint_every_steps = kSavedStep; }}}},
+      {false, {{"no graphs", [](JobOptions&) {}}, {"graphs", [](JobOptions& o) { o.graphs = AllParts(o); }}}},
   };
   return *lanes;
 }

@@ -118,6 +118,8 @@ const std::vector<std::vector<Value>>& Lanes() {
        {"prefetch 0", [](JobOptions& options) { options.prefetch = 0; }},
        {"prefetch 2", [](JobOptions& options) { options.prefetch = 2; }},
        {"resumed", [](JobOptions& options) { options.checkpoint_every_steps = kSavedStep; }}},
+      {{"no graphs", [](JobOptions&) {}},
+       {"graphs", [](JobOptions& options) { options.graphs = AllParts(options); }}},
   };
   return *lanes;
 }
@@ -145,6 +147,7 @@ void Expect(const Choice& choice) {
   const bool resumes = options.checkpoint_every_steps > 0;
   JobOptions saved = options;
   saved.checkpoint_directory = resumes ? folder.path() + "/sequential" : "";
+  saved.graphs = "none";
   const JobRun sequential = RunJob(MakeJob(saved));
   for (const v1::StepReport& step : sequential.steps) {
     EXPECT_EQ(step.grad_norm() > options.clip, options.clip < 1) << "clipping is not what the lane says";

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/graph_segments.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/plan/test_job.h"
@@ -9,44 +8,48 @@
 namespace tandem::plan {
 namespace {
 
-using testing::HasSubstr;
+v1::JobSpec WithGraphs(v1::JobSpec job, const std::string& scope) {
+  job.mutable_graphs()->set_scope(scope);
+  return job;
+}
+
+GraphSegments Segments(const v1::JobSpec& job, const std::string& scope) {
+  return GraphSegmentsOf(MakeJobPlan(WithGraphs(job, scope)));
+}
 
 TEST(GraphSegmentsTest, AttentionOfEveryLayerAndMicrobatchIsASegment) {
-  const JobPlan plan = MakeJobPlan(TestJob());
-  const GraphSegments graphs = GraphSegmentsOf(plan, "attention").value();
+  const GraphSegments graphs = Segments(TestJob(), "attention");
   ASSERT_EQ(graphs.rows.size(), 2u);
   EXPECT_EQ(graphs.rows[0].passes, "forward attention");
   EXPECT_EQ(graphs.rows[0].segments, 4 * 3);
   EXPECT_EQ(graphs.rows[1].passes, "backward-input attention, backward-weight attention");
   EXPECT_EQ(graphs.rows[1].segments, 4 * 3);
-  EXPECT_GE(graphs.rows[0].graphs, 4);
-  EXPECT_LE(graphs.rows[0].graphs, 4 * 3);
+  EXPECT_EQ(graphs.period, 1);
+  EXPECT_GE(graphs.graphs, 2 * 4);
+  EXPECT_LT(graphs.graphs, 2 * 4 * 3);
   EXPECT_EQ(graphs.passes_in_graphs, 3 * 4 * 3);
   EXPECT_GT(graphs.passes, graphs.passes_in_graphs);
-  EXPECT_EQ(graphs.ring_operands, 0);
+  EXPECT_EQ(graphs.copies, 0);
 }
 
-TEST(GraphSegmentsTest, ARouterJoinsTheAttentionBeforeIt) {
-  const JobPlan plan = MakeJobPlan(SparseJob("sequential", "exact"));
-  const GraphSegments attention = GraphSegmentsOf(plan, "attention").value();
-  const GraphSegments both = GraphSegmentsOf(plan, "attention,router,preprocess").value();
-  EXPECT_EQ(both.rows[0].passes.rfind("forward attention, forward route", 0), 0u) << both.rows[0].passes;
+TEST(GraphSegmentsTest, ARouterJoinsTheAttentionBeforeItAndItsReportIsCopied) {
+  const v1::JobSpec job = SparseJob("sequential", "exact");
+  const GraphSegments attention = Segments(job, "attention");
+  const GraphSegments both = Segments(job, "attention,router,preprocess");
+  EXPECT_EQ(both.rows[0].passes, "forward attention, forward route, forward permute");
   EXPECT_GT(both.passes_in_graphs, attention.passes_in_graphs);
+  EXPECT_EQ(attention.copies, 0);
+  EXPECT_EQ(both.copies, both.rows[0].segments);
 }
 
-TEST(GraphSegmentsTest, WordsThatNameNothingAreRefused) {
-  const JobPlan plan = MakeJobPlan(TestJob());
-  EXPECT_THAT(
-      std::string(GraphSegmentsOf(plan, "atention").status().message()),
-      HasSubstr("\"atention\" is not a part of a layer; allowed: attention, router, preprocess, mlp"));
-  EXPECT_EQ(std::string(GraphSegmentsOf(plan, "mlp,router").status().message()),
-            "this model has no router; leave the word out");
-  EXPECT_FALSE(GraphSegmentsOf(plan, "").ok());
+TEST(GraphSegmentsTest, WordsThatNameNothingAreABug) {
+  EXPECT_THROW(MakeJobPlan(WithGraphs(TestJob(), "atention")), std::logic_error);
+  EXPECT_THROW(MakeJobPlan(WithGraphs(TestJob(), "mlp,router")), std::logic_error);
+  EXPECT_TRUE(MakeJobPlan(WithGraphs(TestJob(), "none")).options.replayed.empty());
 }
 
 TEST(GraphSegmentsTest, DataHasWhatTheTableHas) {
-  const nlohmann::json json =
-      GraphSegmentsToJson(GraphSegmentsOf(MakeJobPlan(TestJob()), "attention").value());
+  const nlohmann::json json = GraphSegmentsToJson(Segments(TestJob(), "attention"));
   EXPECT_EQ(json["rows"][0]["passes"], "forward attention");
   EXPECT_EQ(json["rows"][0]["segments"], 12);
   EXPECT_EQ(json["passes_in_graphs"], 36);

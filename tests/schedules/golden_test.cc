@@ -72,6 +72,16 @@ TEST(GoldenTest, FourMicrobatchesOverlappedOnTwoAndThreeLayers) {
   }
 }
 
+// Attention and the head in segments: what they access in rings is copied, what waits is the first of each.
+TEST(GoldenTest, AttentionAndHeadAreReplayed) {
+  const Outline outline = SmallDecoder(1);
+  BuildOptions options = OptionsFor(outline);
+  for (const Node& node : outline.nodes) {
+    options.replayed.push_back(node.kind == "attention" || node.kind == "head");
+  }
+  ExpectGolden("replayed_train.txt", ToText(ProvenStage(outline, options).train, outline));
+}
+
 TEST(GoldenTest, WholeLayersAreRecomputed) {
   const Outline dense = SmallDecoder();
   BuildOptions options = OptionsFor(dense, "zero3", 1);

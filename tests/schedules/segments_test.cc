@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
-#include "schedules/build/program_builder.h"
+#include "schedules/check/check.h"
+#include "schedules/program/signature.h"
 #include "schedules/program/text.h"
+#include "tests/schedules/proven_stage.h"
 #include "tests/schedules/test_outlines.h"
 
 namespace tandem::schedules {
@@ -18,133 +22,172 @@ using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 std::vector<bool> KindsOf(const Outline& outline, const std::set<std::string>& kinds) {
-  std::vector<bool> scope;
+  std::vector<bool> replayed;
   for (const Node& node : outline.nodes) {
-    scope.push_back(kinds.count(node.kind) > 0);
+    replayed.push_back(kinds.count(node.kind) > 0);
   }
-  return scope;
+  return replayed;
 }
 
-std::vector<std::string> Texts(const Outline& outline, const Program& program, const Segment& segment) {
-  std::vector<std::string> texts;
-  for (const int i : segment.instructions) {
-    texts.push_back(ToText(program.instructions[i], outline));
+// On one rank nothing is gathered, so that nothing is waited for between passes.
+Program TrainOf(const Outline& outline, const std::set<std::string>& kinds, int num_microbatches = 2,
+                int ranks = 1, Schedule schedule = Schedule::kSequential) {
+  BuildOptions options = OptionsFor(outline, "zero3", num_microbatches, ranks);
+  options.hold = HoldOf(schedule);
+  options.replayed = KindsOf(outline, kinds);
+  return ProvenStage(outline, options, schedule).train;
+}
+
+std::vector<std::vector<std::string>> SegmentTexts(const Outline& outline, const Program& program) {
+  std::vector<std::vector<std::string>> texts;
+  for (int i = 0, end = 0; i < static_cast<int>(program.instructions.size()); i = end) {
+    end = SegmentEnd(program, i);
+    if (program.instructions[i].segment >= 0) {
+      texts.emplace_back();
+      for (int k = i; k < end; ++k) {
+        texts.back().push_back(ToText(program.instructions[k], outline));
+      }
+    }
   }
   return texts;
 }
 
-// One rank gathers nothing, so that nothing is waited for between passes.
-Program TrainOn(const Outline& outline, int ranks, int num_microbatches = 2) {
-  return BuildStage(outline, OptionsFor(outline, "zero3", num_microbatches, ranks)).value().train;
+int Copies(const Program& program) {
+  return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                        [](const Instruction& in) { return in.opcode == Opcode::kCopy; }));
 }
 
 TEST(SegmentsTest, PassesOfALayerAreOneSegment) {
   const Outline outline = SmallDecoder(1);
-  const Program train = TrainOn(outline, 1, 1);
-  const std::vector<Segment> segments = SegmentsOf(train, KindsOf(outline, {"attention", "mlp"}));
+  const auto segments = SegmentTexts(outline, TrainOf(outline, {"attention", "mlp"}, 1));
   ASSERT_THAT(segments, SizeIs(2));
-  EXPECT_THAT(Texts(outline, train, segments[0]),
-              ElementsAre("forward layers.0.attention mb 0", "forward layers.0.mlp mb 0"));
-  EXPECT_THAT(Texts(outline, train, segments[1]),
+  EXPECT_THAT(segments[0], ElementsAre("forward layers.0.attention mb 0", "forward layers.0.mlp mb 0"));
+  EXPECT_THAT(segments[1],
               ElementsAre("backward-input layers.0.mlp mb 0", "backward-input layers.0.attention mb 0"));
 }
 
-TEST(SegmentsTest, ASegmentHasOnlyWhatIsInScope) {
-  const Outline outline = SmallDecoder(2);
-  const Program train = TrainOn(outline, 1, 1);
-  const std::vector<Segment> segments = SegmentsOf(train, KindsOf(outline, {"attention"}));
-  ASSERT_THAT(segments, SizeIs(4));
-  for (const Segment& segment : segments) {
-    EXPECT_THAT(segment.instructions, SizeIs(1));
-  }
-  EXPECT_THAT(SegmentsOf(train, KindsOf(outline, {})), SizeIs(0));
+// The forward of all layers is one segment on one rank; where weights are gathered each layer waits for its
+// own, so that no layer starts later than without segments. A layer's gradients are reduced while the layer
+// before it goes on.
+TEST(SegmentsTest, ASegmentEndsWhereAnotherStreamIsWaitedForOrWaits) {
+  const Outline outline = SmallDecoder(3);
+  EXPECT_THAT(SegmentTexts(outline, TrainOf(outline, {"attention", "mlp"}, 1)), SizeIs(1 + 3));
+  EXPECT_THAT(SegmentTexts(outline, TrainOf(outline, {"attention", "mlp"}, 1, /*ranks=*/2)), SizeIs(3 + 3));
 }
 
-TEST(SegmentsTest, ASegmentEndsWithItsMicrobatch) {
+TEST(SegmentsTest, ASegmentHasOnlyWhatIsReplayed) {
+  const Outline outline = SmallDecoder(2);
+  for (const std::vector<std::string>& segment : SegmentTexts(outline, TrainOf(outline, {"attention"}, 1))) {
+    EXPECT_THAT(segment, SizeIs(1));
+  }
+  EXPECT_THAT(SegmentTexts(outline, TrainOf(outline, {})), SizeIs(0));
+}
+
+TEST(SegmentsTest, ValidationsAndUpdatesHaveNone) {
   const Outline outline = SmallDecoder(1);
-  BuildOptions options = OptionsFor(outline, "zero3", 4, 1);
-  options.hold = 1;
-  const Program train = BuildStage(outline, options, Schedule::kOverlapped).value().train;
-  for (const Segment& segment : SegmentsOf(train, std::vector<bool>(outline.nodes.size(), true))) {
-    for (const int i : segment.instructions) {
-      EXPECT_EQ(train.instructions[i].microbatch,
-                train.instructions[segment.instructions.front()].microbatch);
+  BuildOptions options = OptionsFor(outline, "zero3", 2, 1);
+  options.replayed = KindsOf(outline, {"attention", "mlp"});
+  options.saves = true;
+  const StagePrograms stage = ProvenStage(outline, options);
+  EXPECT_FALSE(SegmentTexts(outline, stage.begin).empty());
+  EXPECT_EQ(SegmentTexts(outline, stage.begin), SegmentTexts(outline, stage.train));
+  EXPECT_EQ(SegmentTexts(outline, stage.train_save), SegmentTexts(outline, stage.train));
+  EXPECT_TRUE(SegmentTexts(outline, stage.validate).empty());
+  EXPECT_TRUE(SegmentTexts(outline, stage.update).empty());
+}
+
+// The head reads the batch and writes the loss: both are copied, outside of its segments.
+TEST(SegmentsTest, WhatIsInRingsIsCopied) {
+  const Outline outline = SmallDecoder(1);
+  const Program train = TrainOf(outline, {"head"}, 2);
+  ASSERT_EQ(Copies(train), 2 * 2);
+  for (const Instruction& in : train.instructions) {
+    for (const Operand& operand : in.operands) {
+      EXPECT_TRUE(in.segment < 0 || train.buffers[operand.buffer].life != Life::kRing);
+    }
+  }
+  EXPECT_EQ(Copies(TrainOf(outline, {"mlp"})), 0);
+}
+
+// permute writes what the host reads.
+TEST(SegmentsTest, WhatTouchesTheHostIsNotReplayed) {
+  const Outline outline = MoeDecoder(1);
+  for (const std::vector<std::string>& segment :
+       SegmentTexts(outline, TrainOf(outline, {"attention", "route", "permute", "dispatch"}, 2, 4))) {
+    for (const std::string& pass : segment) {
+      EXPECT_EQ(pass.find("dispatch"), std::string::npos);
+      EXPECT_NE(pass, "forward layers.0.permute mb 0");
     }
   }
 }
 
-// What a segment promises, of every outline and many scopes.
-TEST(SegmentsTest, NothingInsideASegmentIsWaitedForFromOutside) {
-  int num_segments = 0;
+// One microbatch after the other is done with its memory before the next begins.
+TEST(SegmentsTest, MicrobatchesOfASequentialScheduleShareGraphs) {
+  const Outline outline = SmallDecoder(2);
+  for (const int ranks : {1, 2, 4}) {
+    const Program one = TrainOf(outline, {"attention", "mlp"}, 1, ranks);
+    const Program four = TrainOf(outline, {"attention", "mlp"}, 4, ranks);
+    EXPECT_EQ(ShareAddresses(four).period, 1);
+    EXPECT_EQ(CountGraphs(four), CountGraphs(one)) << ranks << " ranks";
+    EXPECT_THAT(SegmentTexts(outline, four), SizeIs(4 * SegmentTexts(outline, one).size()));
+  }
+}
+
+// Two microbatches are in flight.
+TEST(SegmentsTest, MicrobatchesOfAnOverlappedScheduleTakeTurns) {
+  const Outline outline = MoeDecoder(2);
+  for (const Schedule schedule : {Schedule::kOverlapped, Schedule::kOverlappedUndelayed}) {
+    const Program train = TrainOf(outline, {"attention"}, 6, 4, schedule);
+    const int period = ShareAddresses(train).period;
+    EXPECT_GE(period, 2);
+    EXPECT_LT(period, 6);
+    EXPECT_LT(CountGraphs(train), static_cast<int>(SegmentTexts(outline, train).size()));
+  }
+}
+
+TEST(SegmentsTest, BeginningAndSavingReplayTheSameGraphs) {
+  const Outline outline = SmallDecoder(2);
+  BuildOptions options = OptionsFor(outline, "zero2", 3, 2);
+  options.replayed = KindsOf(outline, {"attention", "mlp"});
+  options.saves = true;
+  const StagePrograms stage = ProvenStage(outline, options);
+  std::map<std::string, int64_t> addresses;
+  for (const Buffer& buffer : stage.train.buffers) {
+    addresses[buffer.name] = buffer.address;
+  }
+  for (const Program* program : {&stage.begin, &stage.train_save}) {
+    for (const Instruction& in : program->instructions) {
+      for (const Operand& operand : in.operands) {
+        const Buffer& buffer = program->buffers[operand.buffer];
+        EXPECT_TRUE(in.segment < 0 || buffer.address == addresses.at(buffer.name)) << buffer.name;
+      }
+    }
+  }
+}
+
+// Of every outline, schedule and strategy that the tests have, and of nodes at random, the check accepts the
+// programs, and a segment is what it promises (CheckGraphed).
+TEST(SegmentsTest, ProgramsOfAnyJobHaveSoundSegments) {
+  int segments = 0;
+  int graphs = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    const Outline outline = seed % 3 == 0 ? MoeDecoder(2) : RandomOutline(seed);
-    const Program train =
-        BuildStage(outline, seed % 3 == 0 ? OptionsFor(outline, "zero3", 3, 4) : RandomOptions(outline, seed))
-            .value()
-            .train;
-    std::vector<bool> scope;
+    SCOPED_TRACE(seed);
+    const bool sparse = seed % 3 == 0;
+    const Outline outline = sparse ? MoeDecoder(2) : RandomOutline(seed);
+    BuildOptions options = sparse ? OptionsFor(outline, "zero3", 3, 4) : RandomOptions(outline, seed);
     for (size_t n = 0; n < outline.nodes.size(); ++n) {
-      scope.push_back((seed + n) % 4 != 0);
+      options.replayed.push_back((seed + n) % 4 != 0);
     }
-    std::set<int> members;
-    for (const Segment& segment : SegmentsOf(train, scope)) {
-      ++num_segments;
-      const int first = segment.instructions.front();
-      const StreamId stream = train.instructions[first].stream;
-      for (const int i : segment.instructions) {
-        const Instruction& in = train.instructions[i];
-        EXPECT_TRUE(members.insert(i).second) << "seed " << seed << ": " << i << " is in two segments";
-        EXPECT_TRUE(scope[in.target]);
-        EXPECT_LT(in.communicator, 0);
-        EXPECT_EQ(in.stream, stream);
-        for (const Wait& wait : in.waits) {
-          EXPECT_LT(wait.instruction, first) << "seed " << seed;
-        }
-      }
-      for (int i = first; i <= segment.instructions.back(); ++i) {
-        const Instruction& in = train.instructions[i];
-        EXPECT_TRUE(in.stream != stream || members.count(i) > 0) << "seed " << seed << ": a gap at " << i;
-        EXPECT_NE(in.opcode, Opcode::kHostWait) << "seed " << seed;
-      }
-    }
-    for (size_t i = 0; i < train.instructions.size(); ++i) {
-      const Instruction& in = train.instructions[i];
-      const bool may = IsNodePass(in.opcode) && scope[in.target] && in.communicator < 0;
-      EXPECT_LE(members.count(static_cast<int>(i)), may ? 1u : 0u);
-    }
+    const bool overlaps = sparse && seed % 2 == 0;
+    options.hold = overlaps ? 1 : options.hold;
+    const StagePrograms stage =
+        BuildStage(outline, options, overlaps ? Schedule::kOverlapped : Schedule::kSequential).value();
+    ASSERT_EQ(CheckStage(outline, options, stage), absl::OkStatus());
+    segments += static_cast<int>(SegmentTexts(outline, stage.train).size());
+    graphs += CountGraphs(stage.train);
   }
-  EXPECT_GT(num_segments, 200);
-}
-
-TEST(SegmentsTest, OperandsInRingsAreCounted) {
-  const Outline outline = SmallDecoder(1);
-  const Program train = TrainOn(outline, 1, 1);
-  const std::vector<Segment> heads = SegmentsOf(train, KindsOf(outline, {"head"}));
-  ASSERT_THAT(heads, SizeIs(1));
-  EXPECT_EQ(heads[0].num_ring_operands, 2) << "targets and the loss";
-  EXPECT_EQ(SegmentsOf(train, KindsOf(outline, {"mlp"}))[0].num_ring_operands, 0);
-}
-
-TEST(SegmentsTest, SegmentsOnTheSameAddressesShareAGraph) {
-  const Outline outline = SmallDecoder(2);
-  Program train = TrainOn(outline, 1, 3);
-  const std::vector<Segment> segments = SegmentsOf(train, KindsOf(outline, {"mlp"}));
-  ASSERT_THAT(segments, SizeIs(12));
-  const int graphs = CountGraphs(train, segments);
-  EXPECT_GE(graphs, 4) << "two layers, both ways";
-  EXPECT_LE(graphs, 12);
-  // Microbatches anywhere else: none shares.
-  int64_t address = 0;
-  for (Buffer& buffer : train.buffers) {
-    buffer.address = address;
-    address += ExtentOf(buffer) + 256;
-  }
-  EXPECT_EQ(CountGraphs(train, segments), 12);
-  // Everything at one place: microbatches share.
-  for (Buffer& buffer : train.buffers) {
-    buffer.address = 0;
-  }
-  EXPECT_EQ(CountGraphs(train, segments), 4);
+  EXPECT_GT(segments, 200);
+  EXPECT_LT(graphs, segments);
 }
 
 }  // namespace

@@ -83,9 +83,9 @@ inline void WaitAnew(EditedStage& edited, Program& program) {
     in.waits.clear();
   }
   const int64_t no_budget = std::numeric_limits<int64_t>::max() / 4;
-  const VectorClocks clocks = InsertWaits(no_budget, program);
+  const VectorClocks clocks = InsertWaits(no_budget, {}, program);
   const PersistentBytes ends = PlaceLocals(clocks, {edited.stage.persistent_bytes, edited.stage.host_bytes},
-                                           no_budget, nullptr, program);
+                                           no_budget, {}, nullptr, program);
   edited.stage.arena_bytes = std::max(edited.stage.arena_bytes, ends.arena);
   edited.stage.host_bytes = std::max(edited.stage.host_bytes, ends.host);
 }
