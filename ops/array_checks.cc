@@ -32,6 +32,16 @@ Tokens TokensOf(const Array& tokens, DeviceKind device) {
   return {ElementsOf<int64_t>(tokens), tokens.rows, tokens.columns, tokens.row_stride};
 }
 
+DocumentStarts DocumentsOf(const Array& documents, int64_t sequences, int64_t length, DeviceKind device) {
+  if (!documents.defined()) {
+    return {};
+  }
+  CheckRows("documents", documents, device);
+  Check(documents.rows == sequences && documents.columns == length, "documents must be [", sequences, ", ",
+        length, "], not ", documents.shape());
+  return {.starts = ElementsOf<int64_t>(documents), .stride = documents.row_stride};
+}
+
 void CheckExperts(const char* operation, int64_t experts, DeviceKind device) {
   Check(device == DeviceKind::kCpu || experts <= kMostGpuGroups, operation, " on a GPU takes at most ",
         kMostGpuGroups, " experts, or ranks, not ", experts);

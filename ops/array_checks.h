@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
+#include "ops/attention_shape.h"
 #include "ops/call.h"
 #include "ops/tokens.h"
 #include "ops/workspace.h"
@@ -80,6 +81,9 @@ void CheckRows(const char* name, const Array& array, DeviceKind device);
 
 // Throws unless they are int64 [B, S] with adjacent columns on that device.
 Tokens TokensOf(const Array& tokens, DeviceKind device);
+
+// Throws unless `documents` is not defined, or int64 [B, S] with adjacent columns on that device.
+DocumentStarts DocumentsOf(const Array& documents, int64_t sequences, int64_t length, DeviceKind device);
 
 // Throws, naming `operation`, where GPUs have no kernels for so many experts, or ranks.
 void CheckExperts(const char* operation, int64_t experts, DeviceKind device);

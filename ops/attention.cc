@@ -16,23 +16,11 @@ void CheckInputs(const AttentionShape& shape, const Array& qkv, const Array& doc
   CheckMatrix("qkv", qkv, shape.tokens(), shape.qkv_columns(), on);
   Check(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
         " documents comes ", documents.defined() ? "with" : "without", " their starts");
-  if (shape.documents) {
-    CheckRows("documents", documents, on);
-    Check(documents.rows == shape.sequences && documents.columns == shape.length, "documents must be [",
-          shape.sequences, ", ", shape.length, "], not ", documents.shape());
-  }
 }
 
 void CheckOutputs(const AttentionShape& shape, const Array& context, const Array& lse, DeviceKind on) {
   CheckMatrix("context", context, shape.tokens(), shape.context_columns(), on);
   CheckElements("lse", lse, shape.tokens() * shape.heads, on);
-}
-
-DocumentStarts StartsIn(const Array& documents) {
-  if (!documents.defined()) {
-    return {};
-  }
-  return {.starts = ElementsOf<int64_t>(documents), .stride = documents.row_stride};
 }
 
 }  // namespace
@@ -47,14 +35,15 @@ Call Operations::Attention(const AttentionShape& shape, const Array& qkv, const 
                            const Array& context, const Array& lse, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckInputs(shape, qkv, documents, on);
+  const DocumentStarts starts = DocumentsOf(documents, shape.sequences, shape.length, on);
   CheckOutputs(shape, context, lse, on);
   CheckWork("Attention", work, AttentionWorkBytes(on, shape, BytesOf(qkv.type)));
   if (shape.tokens() == 0) {
     return [] {};
   }
   return WithElementType(qkv, [&]<typename E>(E) {
-    return kernels_.Bind(AttentionArgs<E>{shape, ElementsOf<E>(qkv), StartsIn(documents),
-                                          ElementsOf<E>(context), ElementsOf<Arithmetic<E>>(lse), work});
+    return kernels_.Bind(AttentionArgs<E>{shape, ElementsOf<E>(qkv), starts, ElementsOf<E>(context),
+                                          ElementsOf<Arithmetic<E>>(lse), work});
   });
 }
 
@@ -63,6 +52,7 @@ Call Operations::AttentionBackward(const AttentionShape& shape, const Array& qkv
                                    const Array& grad_qkv, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckInputs(shape, qkv, documents, on);
+  const DocumentStarts starts = DocumentsOf(documents, shape.sequences, shape.length, on);
   CheckOutputs(shape, context, lse, on);
   CheckMatrix("grad_context", grad_context, context.rows, context.columns, on);
   CheckMatrix("grad_qkv", grad_qkv, qkv.rows, qkv.columns, on);
@@ -73,7 +63,7 @@ Call Operations::AttentionBackward(const AttentionShape& shape, const Array& qkv
   return WithElementType(qkv, [&]<typename E>(E) {
     return kernels_.Bind(AttentionBackwardArgs<E>{.shape = shape,
                                                   .qkv = ElementsOf<E>(qkv),
-                                                  .documents = StartsIn(documents),
+                                                  .documents = starts,
                                                   .context = ElementsOf<E>(context),
                                                   .lse = ElementsOf<Arithmetic<E>>(lse),
                                                   .grad_context = ElementsOf<E>(grad_context),

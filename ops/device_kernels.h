@@ -8,9 +8,11 @@
 #include "ops/attention.h"
 #include "ops/call.h"
 #include "ops/capacity.h"
+#include "ops/causal_conv.h"
 #include "ops/cross_entropy.h"
 #include "ops/device_kind.h"
 #include "ops/embedding.h"
+#include "ops/gated_norm.h"
 #include "ops/grouped_linear.h"
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
@@ -23,6 +25,8 @@
 #include "ops/router.h"
 #include "ops/router_losses.h"
 #include "ops/sends.h"
+#include "ops/squared_relu.h"
+#include "ops/state_scan.h"
 #include "ops/swiglu.h"
 #include "ops/window_starts.h"
 
@@ -32,11 +36,12 @@ namespace tandem::ops {
 template <template <typename> typename... Args>
 using CallOf = std::variant<Args<float>..., Args<double>..., Args<device::Bf16>...>;
 using KernelCall =
-    CallOf<AddArgs, AttentionArgs, AttentionBackwardArgs, CrossEntropyArgs, EmbeddingArgs,
-           EmbeddingBackwardArgs, GroupedLinearArgs, GroupedLinearBackwardInputArgs,
-           GroupedLinearBackwardWeightArgs, HeadNormArgs, HeadNormBackwardArgs, PackLatentHeadsArgs,
-           QkvBiasArgs, QkvBiasBackwardArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SwiGluArgs,
-           SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
+    CallOf<AddArgs, AttentionArgs, AttentionBackwardArgs, CausalConvArgs, CausalConvBackwardArgs,
+           CrossEntropyArgs, EmbeddingArgs, EmbeddingBackwardArgs, GatedNormArgs, GatedNormBackwardArgs,
+           GroupedLinearArgs, GroupedLinearBackwardInputArgs, GroupedLinearBackwardWeightArgs, HeadNormArgs,
+           HeadNormBackwardArgs, PackLatentHeadsArgs, QkvBiasArgs, QkvBiasBackwardArgs, RmsNormArgs,
+           RmsNormBackwardArgs, RopeArgs, SquaredReluArgs, SquaredReluBackwardArgs, StateScanArgs,
+           StateScanBackwardArgs, SwiGluArgs, SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 
 // Those of sparse layers; routers compute in float or double.
 using SparseKernelCall =

@@ -15,6 +15,17 @@ namespace tandem::ops {
 
 class DeviceKernels;
 struct LatentHeads;
+struct ScanShape;
+
+// What the scan of a Mamba-2 mixer reads (state_scan.h).
+struct ScanInputs {
+  Array xbc;
+  Array steps;  // [tokens, heads], before their bias; rows may be apart
+  Array dt_bias;
+  Array a_log;
+  Array d;
+  Array documents;  // int64 [B, S], rows may be apart; not defined: a sequence is one document
+};
 
 struct Constant {
   std::shared_ptr<const void> memory;
@@ -128,6 +139,29 @@ class Operations {
   Call SwiGlu(const Array& gate_up, const Array& activated) const;
   Call SwiGluBackward(const Array& gate_up, const Array& grad_activated, const Array& grad_gate_up,
                       const Array& activated) const;
+
+  Call SquaredRelu(const Array& up, const Array& activated) const;
+  Call SquaredReluBackward(const Array& up, const Array& grad_activated, const Array& grad_up,
+                           const Array& activated) const;
+
+  // Of a Mamba-2 mixer (causal_conv.h, state_scan.h, gated_norm.h). Rows of x, the gate and their gradients
+  // may be apart. documents: as in ScanInputs.
+  Call CausalConv(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
+                  const Array& bias, const Array& y) const;
+  Call CausalConvBackward(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
+                          const Array& bias, const Array& grad_y, const Array& grad_x,
+                          const Array& grad_weight, const Array& grad_bias) const;
+  Call StateScan(const ScanShape& shape, const ScanInputs& in, const Array& y, const Array& states,
+                 Workspace work) const;
+  Call StateScanBackward(const ScanShape& shape, const ScanInputs& in, const Array& states,
+                         const Array& grad_y, const Array& grad_xbc, const Array& grad_steps,
+                         const Array& grad_dt_bias, const Array& grad_a_log, const Array& grad_d,
+                         Workspace work) const;
+  Call GatedNorm(const Array& y, const Array& gate, const Array& weight, int64_t groups, double epsilon,
+                 const Array& normed) const;
+  Call GatedNormBackward(const Array& grad_normed, const Array& y, const Array& gate, const Array& weight,
+                         int64_t groups, double epsilon, const Array& grad_y, const Array& grad_gate,
+                         const Array& grad_weight) const;
 
   Call CrossEntropy(const Array& logits, const Array& targets, const Array& lse, const Array& loss,
                     const Array& grad_logits) const;

@@ -13,15 +13,18 @@ Kernels<E> KernelsOf(InstructionSet set) {
     case InstructionSet::kAvx512:
       avx512::SetRowKernels(kernels);
       avx512::SetAttentionKernels(kernels);
+      avx512::SetMixerKernels(kernels);
       return kernels;
     case InstructionSet::kAvx2:
       avx2::SetRowKernels(kernels);
       avx2::SetAttentionKernels(kernels);
+      avx2::SetMixerKernels(kernels);
       return kernels;
 #endif
     default:
       baseline::SetRowKernels(kernels);
       baseline::SetAttentionKernels(kernels);
+      baseline::SetMixerKernels(kernels);
       return kernels;
   }
 }

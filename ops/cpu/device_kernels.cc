@@ -38,6 +38,38 @@ void Run(const AttentionBackwardArgs<E>& args) {
   BestKernels<E>().attention_backward(args);
 }
 template <typename E>
+void Run(const CausalConvArgs<E>& args) {
+  BestKernels<E>().causal_conv(args);
+}
+template <typename E>
+void Run(const CausalConvBackwardArgs<E>& args) {
+  BestKernels<E>().causal_conv_backward(args);
+}
+template <typename E>
+void Run(const GatedNormArgs<E>& args) {
+  BestKernels<E>().gated_norm(args);
+}
+template <typename E>
+void Run(const GatedNormBackwardArgs<E>& args) {
+  BestKernels<E>().gated_norm_backward(args);
+}
+template <typename E>
+void Run(const SquaredReluArgs<E>& args) {
+  BestKernels<E>().squared_relu(args);
+}
+template <typename E>
+void Run(const SquaredReluBackwardArgs<E>& args) {
+  BestKernels<E>().squared_relu_backward(args);
+}
+template <typename E>
+void Run(const StateScanArgs<E>& args) {
+  BestKernels<E>().state_scan(args);
+}
+template <typename E>
+void Run(const StateScanBackwardArgs<E>& args) {
+  BestKernels<E>().state_scan_backward(args);
+}
+template <typename E>
 void Run(const RmsNormArgs<E>& args) {
   BestKernels<E>().rms_norm(args);
 }

@@ -4,7 +4,7 @@
 #include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
-// What each instruction set's build of rows.cc and attention.cc provides.
+// What each instruction set's build of rows.cc, attention.cc and mixer.cc provides.
 namespace tandem::ops::cpu {
 
 namespace baseline {
@@ -12,6 +12,8 @@ template <typename T>
 void SetRowKernels(Kernels<T>& kernels);
 template <typename T>
 void SetAttentionKernels(Kernels<T>& kernels);
+template <typename T>
+void SetMixerKernels(Kernels<T>& kernels);
 }  // namespace baseline
 
 namespace avx2 {
@@ -19,6 +21,8 @@ template <typename T>
 void SetRowKernels(Kernels<T>& kernels);
 template <typename T>
 void SetAttentionKernels(Kernels<T>& kernels);
+template <typename T>
+void SetMixerKernels(Kernels<T>& kernels);
 }  // namespace avx2
 
 namespace avx512 {
@@ -26,6 +30,8 @@ template <typename T>
 void SetRowKernels(Kernels<T>& kernels);
 template <typename T>
 void SetAttentionKernels(Kernels<T>& kernels);
+template <typename T>
+void SetMixerKernels(Kernels<T>& kernels);
 }  // namespace avx512
 
 // Those of one build, whose instructions the processor must have.

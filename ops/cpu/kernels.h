@@ -5,8 +5,12 @@
 
 #include "device/bf16.h"
 #include "ops/attention.h"
+#include "ops/causal_conv.h"
+#include "ops/gated_norm.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
+#include "ops/squared_relu.h"
+#include "ops/state_scan.h"
 #include "ops/swiglu.h"
 
 namespace tandem::ops::cpu {
@@ -32,6 +36,16 @@ struct Kernels {
   // Of all `rows`.
   void (*swiglu)(const SwiGluArgs<E>& args);
   void (*swiglu_backward)(const SwiGluBackwardArgs<E>& args);
+
+  void (*squared_relu)(const SquaredReluArgs<E>& args);
+  void (*squared_relu_backward)(const SquaredReluBackwardArgs<E>& args);
+
+  void (*causal_conv)(const CausalConvArgs<E>& args);
+  void (*causal_conv_backward)(const CausalConvBackwardArgs<E>& args);
+  void (*state_scan)(const StateScanArgs<E>& args);
+  void (*state_scan_backward)(const StateScanBackwardArgs<E>& args);
+  void (*gated_norm)(const GatedNormArgs<E>& args);
+  void (*gated_norm_backward)(const GatedNormBackwardArgs<E>& args);
 
   // lse[t] = log(sum(exp(logits[t, :]))).
   void (*log_sum_exp)(const E* logits, int64_t rows, int64_t columns, T* lse);

@@ -107,15 +107,6 @@ void Rope(const RopeArgs<E>& args) {
   }
 }
 
-namespace {
-
-template <typename T>
-inline Vector<T> Sigmoid(Vector<T> x) {
-  return static_cast<T>(1) / (static_cast<T>(1) + Exp<T>(-x));
-}
-
-}  // namespace
-
 template <typename E>
 void SwiGlu(const SwiGluArgs<E>& args) {
   using T = Arithmetic<E>;
@@ -162,6 +153,28 @@ void SwiGluBackward(const SwiGluBackwardArgs<E>& args) {
     if (args.grad_weights != nullptr) {
       args.grad_weights[row] = Sum<T>(grad_weight);
     }
+  }
+}
+
+template <typename E>
+void SquaredRelu(const SquaredReluArgs<E>& args) {
+  using T = Arithmetic<E>;
+  for (int64_t i = 0; i < args.elements; i += kLanes<T>) {
+    const Vector<T> x = LoadOfRow(args.up, i, args.elements);
+    const Vector<T> positive = x < Vector<T>{} ? Vector<T>{} : x;  // NaN stays NaN
+    StoreOfRow(args.activated, i, args.elements, positive * positive);
+  }
+}
+
+template <typename E>
+void SquaredReluBackward(const SquaredReluBackwardArgs<E>& args) {
+  using T = Arithmetic<E>;
+  for (int64_t i = 0; i < args.elements; i += kLanes<T>) {
+    const Vector<T> x = LoadOfRow(args.up, i, args.elements);
+    const Vector<T> positive = x < Vector<T>{} ? Vector<T>{} : x;
+    const Vector<T> grad = LoadOfRow(args.grad_activated, i, args.elements);
+    StoreOfRow(args.grad_up, i, args.elements, grad * positive * static_cast<T>(2));
+    StoreOfRow(args.activated, i, args.elements, positive * positive);
   }
 }
 
@@ -238,6 +251,8 @@ void SetRowKernels(Kernels<E>& kernels) {
   kernels.rms_norm = RmsNorm<E>;
   kernels.rms_norm_backward = RmsNormBackward<E>;
   kernels.rope = Rope<E>;
+  kernels.squared_relu = SquaredRelu<E>;
+  kernels.squared_relu_backward = SquaredReluBackward<E>;
   kernels.swiglu = SwiGlu<E>;
   kernels.swiglu_backward = SwiGluBackward<E>;
   kernels.log_sum_exp = LogSumExp<E>;

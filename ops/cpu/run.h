@@ -12,11 +12,19 @@ void Run(const AttentionArgs<E>& args);
 template <typename E>
 void Run(const AttentionBackwardArgs<E>& args);
 template <typename E>
+void Run(const CausalConvArgs<E>& args);
+template <typename E>
+void Run(const CausalConvBackwardArgs<E>& args);
+template <typename E>
 void Run(const CrossEntropyArgs<E>& args);
 template <typename E>
 void Run(const EmbeddingArgs<E>& args);
 template <typename E>
 void Run(const EmbeddingBackwardArgs<E>& args);
+template <typename E>
+void Run(const GatedNormArgs<E>& args);
+template <typename E>
+void Run(const GatedNormBackwardArgs<E>& args);
 template <typename E>
 void Run(const HeadNormArgs<E>& args);
 template <typename E>
@@ -33,6 +41,14 @@ template <typename E>
 void Run(const RmsNormBackwardArgs<E>& args);
 template <typename E>
 void Run(const RopeArgs<E>& args);
+template <typename E>
+void Run(const SquaredReluArgs<E>& args);
+template <typename E>
+void Run(const SquaredReluBackwardArgs<E>& args);
+template <typename E>
+void Run(const StateScanArgs<E>& args);
+template <typename E>
+void Run(const StateScanBackwardArgs<E>& args);
 template <typename E>
 void Run(const SwiGluArgs<E>& args);
 template <typename E>

@@ -224,4 +224,9 @@ inline Vector<T> Exp(Vector<T> x) {
   return x == x ? finite : x;
 }
 
+template <typename T>
+inline Vector<T> Sigmoid(Vector<T> x) {
+  return static_cast<T>(1) / (static_cast<T>(1) + Exp<T>(-x));
+}
+
 }  // namespace tandem::ops::cpu::TANDEM_ISA

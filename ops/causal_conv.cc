@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/causal_conv.h"
+
+#include "ops/array_checks.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
+
+namespace tandem::ops {
+namespace {
+
+// Throws unless x and its convolution fit the weight.
+void CheckConv(int64_t sequences, const Array& x, const Array& weight, const Array& bias, const Array& y,
+               DeviceKind on) {
+  const int64_t channels = bias.elements();
+  CheckElements("bias", bias, channels, on);
+  const int64_t width = channels == 0 ? 0 : weight.elements() / channels;
+  Check(width >= 1 && width <= kMostConvWidth, "a convolution reads 1 to ", kMostConvWidth, " tokens, not ",
+        width);
+  CheckElements("weight", weight, channels * width, on);
+  CheckRows("x", x, on);
+  Check(x.columns == channels && sequences > 0 && x.rows % sequences == 0, "x must be [", sequences,
+        " sequences, ", channels, "], not ", x.shape());
+  CheckMatrix("y", y, x.rows, channels, on);
+}
+
+}  // namespace
+
+Call Operations::CausalConv(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
+                            const Array& bias, const Array& y) const {
+  const DeviceKind on = kernels_.kind();
+  CheckConv(sequences, x, weight, bias, y, on);
+  const int64_t length = x.rows / sequences;
+  return WithElementType(x, [&]<typename E>(E) {
+    return kernels_.Bind(CausalConvArgs<E>{.sequences = sequences,
+                                           .length = length,
+                                           .channels = x.columns,
+                                           .width = weight.elements() / x.columns,
+                                           .documents = DocumentsOf(documents, sequences, length, on),
+                                           .x = ElementsOf<E>(x),
+                                           .x_stride = x.row_stride,
+                                           .weight = ElementsOf<E>(weight),
+                                           .bias = ElementsOf<E>(bias),
+                                           .y = ElementsOf<E>(y)});
+  });
+}
+
+Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Array& documents,
+                                    const Array& weight, const Array& bias, const Array& grad_y,
+                                    const Array& grad_x, const Array& grad_weight,
+                                    const Array& grad_bias) const {
+  const DeviceKind on = kernels_.kind();
+  CheckConv(sequences, x, weight, bias, grad_y, on);
+  CheckRows("grad_x", grad_x, on);
+  Check(grad_x.rows == x.rows && grad_x.columns == x.columns, "grad_x must be as x, not ", grad_x.shape());
+  CheckElements("grad_weight", grad_weight, weight.elements(), on);
+  CheckElements("grad_bias", grad_bias, bias.elements(), on);
+  const int64_t length = x.rows / sequences;
+  return WithElementType(x, [&]<typename E>(E) {
+    return kernels_.Bind(CausalConvBackwardArgs<E>{.sequences = sequences,
+                                                   .length = length,
+                                                   .channels = x.columns,
+                                                   .width = weight.elements() / x.columns,
+                                                   .documents = DocumentsOf(documents, sequences, length, on),
+                                                   .x = ElementsOf<E>(x),
+                                                   .x_stride = x.row_stride,
+                                                   .weight = ElementsOf<E>(weight),
+                                                   .bias = ElementsOf<E>(bias),
+                                                   .grad_y = ElementsOf<E>(grad_y),
+                                                   .grad_x = ElementsOf<E>(grad_x),
+                                                   .grad_x_stride = grad_x.row_stride,
+                                                   .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight),
+                                                   .grad_bias = ElementsOf<Arithmetic<E>>(grad_bias)});
+  });
+}
+
+}  // namespace tandem::ops

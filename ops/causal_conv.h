@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "device/bf16.h"
+#include "ops/attention_shape.h"
+
+namespace tandem::ops {
+
+inline constexpr int64_t kMostConvWidth = 8;  // of CausalConvArgs
+
+// y = silu(bias + the causal convolution of x, channel by channel): of token t of its sequence
+//   y[t, c] = silu(bias[c] + sum_j weight[c, j] x[t - width + 1 + j, c]),
+// where a token before the document of t counts as zeros. x: [B * S, channels], rows x_stride apart; weight:
+// [channels, width], width at most kMostConvWidth; bias: [channels]; y: [B * S, channels].
+template <typename E>
+struct CausalConvArgs {
+  static constexpr const char* kName = "CausalConv";
+  int64_t sequences;
+  int64_t length;
+  int64_t channels;
+  int64_t width;
+  DocumentStarts documents;  // null: a sequence is one
+  const E* x;
+  int64_t x_stride;
+  const E* weight;
+  const E* bias;
+  E* y;
+};
+
+// Overwrites grad_x, whose rows are grad_x_stride apart, grad_weight and grad_bias, which are sums over the
+// tokens in one order.
+template <typename E>
+struct CausalConvBackwardArgs {
+  static constexpr const char* kName = "CausalConvBackward";
+  int64_t sequences;
+  int64_t length;
+  int64_t channels;
+  int64_t width;
+  DocumentStarts documents;
+  const E* x;
+  int64_t x_stride;
+  const E* weight;
+  const E* bias;
+  const E* grad_y;
+  E* grad_x;
+  int64_t grad_x_stride;
+  device::Arithmetic<E>* grad_weight;
+  device::Arithmetic<E>* grad_bias;
+};
+
+}  // namespace tandem::ops

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/gated_norm.h"
+
+#include "ops/array_checks.h"
+#include "ops/device_kernels.h"
+#include "ops/operations.h"
+
+namespace tandem::ops {
+namespace {
+
+void CheckGated(const Array& y, const Array& gate, const Array& weight, int64_t groups, DeviceKind on) {
+  const int64_t columns = weight.elements();
+  CheckElements("weight", weight, columns, on);
+  Check(groups > 0 && columns % groups == 0, groups, " groups do not divide ", columns, " columns");
+  CheckMatrix("y", y, y.rows, columns, on);
+  CheckRows("gate", gate, on);
+  Check(gate.rows == y.rows && gate.columns == columns, "gate must be as y, not ", gate.shape());
+}
+
+}  // namespace
+
+Call Operations::GatedNorm(const Array& y, const Array& gate, const Array& weight, int64_t groups,
+                           double epsilon, const Array& normed) const {
+  const DeviceKind on = kernels_.kind();
+  CheckGated(y, gate, weight, groups, on);
+  CheckMatrix("normed", normed, y.rows, y.columns, on);
+  return WithElementType(y, [&]<typename E>(E) {
+    return kernels_.Bind(GatedNormArgs<E>{.y = ElementsOf<E>(y),
+                                          .gate = ElementsOf<E>(gate),
+                                          .gate_stride = gate.row_stride,
+                                          .weight = ElementsOf<E>(weight),
+                                          .epsilon = epsilon,
+                                          .rows = y.rows,
+                                          .columns = y.columns,
+                                          .groups = groups,
+                                          .normed = ElementsOf<E>(normed)});
+  });
+}
+
+Call Operations::GatedNormBackward(const Array& grad_normed, const Array& y, const Array& gate,
+                                   const Array& weight, int64_t groups, double epsilon, const Array& grad_y,
+                                   const Array& grad_gate, const Array& grad_weight) const {
+  const DeviceKind on = kernels_.kind();
+  CheckGated(y, gate, weight, groups, on);
+  CheckMatrix("grad_normed", grad_normed, y.rows, y.columns, on);
+  CheckMatrix("grad_y", grad_y, y.rows, y.columns, on);
+  CheckRows("grad_gate", grad_gate, on);
+  Check(grad_gate.rows == y.rows && grad_gate.columns == y.columns, "grad_gate must be as y, not ",
+        grad_gate.shape());
+  CheckElements("grad_weight", grad_weight, y.columns, on);
+  return WithElementType(y, [&]<typename E>(E) {
+    return kernels_.Bind(GatedNormBackwardArgs<E>{.grad_normed = ElementsOf<E>(grad_normed),
+                                                  .y = ElementsOf<E>(y),
+                                                  .gate = ElementsOf<E>(gate),
+                                                  .gate_stride = gate.row_stride,
+                                                  .weight = ElementsOf<E>(weight),
+                                                  .epsilon = epsilon,
+                                                  .rows = y.rows,
+                                                  .columns = y.columns,
+                                                  .groups = groups,
+                                                  .grad_y = ElementsOf<E>(grad_y),
+                                                  .grad_gate = ElementsOf<E>(grad_gate),
+                                                  .grad_gate_stride = grad_gate.row_stride,
+                                                  .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight)});
+  });
+}
+
+}  // namespace tandem::ops

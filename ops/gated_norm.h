@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "device/bf16.h"
+
+namespace tandem::ops {
+
+// normed = rms(y * silu(gate)) * weight, the RMSNorm of each of `groups` equal parts of a row by itself. y,
+// normed: [rows, columns]; gate: [rows, columns], rows gate_stride apart; weight: [columns].
+template <typename E>
+struct GatedNormArgs {
+  static constexpr const char* kName = "GatedNorm";
+  const E* y;
+  const E* gate;
+  int64_t gate_stride;
+  const E* weight;
+  double epsilon;
+  int64_t rows;
+  int64_t columns;
+  int64_t groups;
+  E* normed;
+};
+
+// Overwrites grad_y, grad_gate, whose rows are grad_gate_stride apart, and grad_weight, which is a sum over
+// the rows in one order.
+template <typename E>
+struct GatedNormBackwardArgs {
+  static constexpr const char* kName = "GatedNormBackward";
+  const E* grad_normed;
+  const E* y;
+  const E* gate;
+  int64_t gate_stride;
+  const E* weight;
+  double epsilon;
+  int64_t rows;
+  int64_t columns;
+  int64_t groups;
+  E* grad_y;
+  E* grad_gate;
+  int64_t grad_gate_stride;
+  device::Arithmetic<E>* grad_weight;
+};
+
+}  // namespace tandem::ops

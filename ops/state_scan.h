@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "device/bf16.h"
+#include "ops/attention_shape.h"
+#include "ops/scan_shape.h"
+#include "ops/workspace.h"
+
+namespace tandem::ops {
+
+// For each head h of a Mamba-2 mixer and token t of a document, with dt = max(softplus(raw + dt_bias),
+// least_step) and A = -exp(a_log):
+//   S_t = exp(dt_t A) S_{t-1} + dt_t x_t ⊗ B_t;  y_t = S_t C_t + d x_t;  S before a document is zeros.
+// xbc: [B * S, channels()]; raw: [B * S, heads], rows raw_stride apart; dt_bias, a_log, d: [heads].
+// y: [B * S, inner()]. states: kept() numbers, S before the first token of each chunk of a sequence. Other
+// chunks give other roundings, and nothing else.
+template <typename E>
+struct StateScanArgs {
+  static constexpr const char* kName = "StateScan";
+  ScanShape shape;
+  DocumentStarts documents;  // null: a sequence is one
+  const E* xbc;
+  const E* raw;
+  int64_t raw_stride;
+  const E* dt_bias;
+  const E* a_log;
+  const E* d;
+  E* y;
+  device::Arithmetic<E>* states;
+  Workspace work;  // StateScanWorkBytes (mixer_work.h)
+};
+
+// Overwrites grad_xbc, grad_raw (rows grad_raw_stride apart), grad_dt_bias, grad_a_log and grad_d, which are
+// sums over the tokens in one order. The states of a chunk are computed again from the one before it. With
+// the adjoint G_t = dy_t ⊗ C_t + exp(dt_{t+1} A) G_{t+1}:
+//   dC_t = S_t^T dy_t, dB_t = dt_t G_t^T x_t (summed over the heads of a group), dx_t = dt_t G_t B_t + d
+//   dy_t, d(dt_t) = <G_t, x_t ⊗ B_t> + A exp(dt_t A) <G_t, S_{t-1}>, dA = sum_t dt_t exp(dt_t A) <G_t,
+//   S_{t-1}>.
+template <typename E>
+struct StateScanBackwardArgs {
+  static constexpr const char* kName = "StateScanBackward";
+  ScanShape shape;
+  DocumentStarts documents;
+  const E* xbc;
+  const E* raw;
+  int64_t raw_stride;
+  const E* dt_bias;
+  const E* a_log;
+  const E* d;
+  const device::Arithmetic<E>* states;
+  const E* grad_y;
+  E* grad_xbc;
+  E* grad_raw;
+  int64_t grad_raw_stride;
+  device::Arithmetic<E>* grad_dt_bias;
+  device::Arithmetic<E>* grad_a_log;
+  device::Arithmetic<E>* grad_d;
+  Workspace work;  // StateScanBackwardWorkBytes
+};
+
+}  // namespace tandem::ops
