@@ -7,8 +7,6 @@
 #include <thread>
 #include <vector>
 
-#include "fsdp/philox.h"
-
 namespace tandem::fsdp {
 namespace {
 
@@ -25,17 +23,13 @@ uint64_t ParameterStream(const Parameter& parameter) {
 template <typename T>
 void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                          T* values) {
-  if (init.ones || init.deviation == 0) {  // no zeros with a sign
-    std::fill_n(values, part.size(), init.ones ? T{1} : T{0});
-    return;
-  }
   const uint64_t stream = ParameterStream(parameter);
   const int64_t before = part.begin - parameter.range.begin;
   const auto write = [&](int64_t begin, int64_t end) {
     for (const CommonRun& run : WholeRuns(parameter, {.begin = begin, .end = end})) {
       for (int64_t i = 0; i < run.elements; ++i) {
-        const double normal = PhiloxNormal(seed, stream, static_cast<uint64_t>(run.a + i));
-        values[run.b - before + i] = static_cast<T>(init.deviation * normal);
+        values[run.b - before + i] = static_cast<T>(
+            InitialValue(init.distribution, init.deviation, seed, stream, static_cast<uint64_t>(run.a + i)));
       }
     }
   };

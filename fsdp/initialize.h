@@ -3,13 +3,14 @@
 
 #include <cstdint>
 
+#include "fsdp/initial_value.h"
 #include "fsdp/layout.h"
 
 namespace tandem::fsdp {
 
-// How a parameter starts: normal(0, deviation), or all ones.
+// How a parameter starts.
 struct ParameterInit {
-  bool ones = false;
+  Distribution distribution = Distribution::kNormal;
   double deviation = 0;
 };
 

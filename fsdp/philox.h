@@ -91,11 +91,22 @@ TANDEM_HOST_DEVICE inline double CosOfTurn(uint64_t n) {
   return quarter == 1 ? -sine : sine;
 }
 
+TANDEM_HOST_DEVICE inline PhiloxWords PhiloxOf(uint64_t seed, uint64_t stream, uint64_t index) {
+  return Philox({{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
+                  static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}},
+                static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+}
+
+// A uniform number in (0, 1): an odd multiple of 2^-53.
+TANDEM_HOST_DEVICE inline double PhiloxUniform(uint64_t seed, uint64_t stream, uint64_t index) {
+  const PhiloxWords bits = PhiloxOf(seed, stream, index);
+  const uint64_t number = (uint64_t{bits.word[0]} << 32 | bits.word[1]) >> 12;
+  return static_cast<double>(2 * number + 1) * 0x1p-53;
+}
+
 // A standard normal number, the same on every rank: a pure function of the three. Box-Muller in double.
 TANDEM_HOST_DEVICE inline double PhiloxNormal(uint64_t seed, uint64_t stream, uint64_t index) {
-  const PhiloxWords bits = Philox({{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-                                    static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}},
-                                  static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+  const PhiloxWords bits = PhiloxOf(seed, stream, index);
   // 53 bits each; the first in (0, 1], so that its logarithm is finite.
   const uint64_t first = ((uint64_t{bits.word[0]} << 32 | bits.word[1]) >> 11) + 1;
   const uint64_t second = (uint64_t{bits.word[2]} << 32 | bits.word[3]) >> 11;

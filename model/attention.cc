@@ -178,11 +178,16 @@ NodeDeclaration DeclareAttention(const DecoderShapes& s) { return Declare(s, /*w
 NodeDeclaration DeclareWindowAttention(const DecoderShapes& s) { return Declare(s, /*windowed=*/true); }
 
 constexpr ParameterName kAttentionNames[] = {
-    {"norm", "input_layernorm.weight"},       {"query", "self_attn.q_proj.weight"},
-    {"key", "self_attn.k_proj.weight"},       {"value", "self_attn.v_proj.weight"},
-    {"output", "self_attn.o_proj.weight"},    {"query_norm", "self_attn.q_norm.weight"},
-    {"key_norm", "self_attn.k_norm.weight"},  {"query_bias", "self_attn.q_proj.bias"},
-    {"key_bias", "self_attn.k_proj.bias"},    {"value_bias", "self_attn.v_proj.bias"},
+    {"norm", "input_layernorm.weight", nullptr, "norm.weight"},
+    {"query", "self_attn.q_proj.weight", nullptr, "mixer.q_proj.weight"},
+    {"key", "self_attn.k_proj.weight", nullptr, "mixer.k_proj.weight"},
+    {"value", "self_attn.v_proj.weight", nullptr, "mixer.v_proj.weight"},
+    {"output", "self_attn.o_proj.weight", nullptr, "mixer.o_proj.weight"},
+    {"query_norm", "self_attn.q_norm.weight"},
+    {"key_norm", "self_attn.k_norm.weight"},
+    {"query_bias", "self_attn.q_proj.bias"},
+    {"key_bias", "self_attn.k_proj.bias"},
+    {"value_bias", "self_attn.v_proj.bias"},
     {"output_bias", "self_attn.o_proj.bias"},
 };
 

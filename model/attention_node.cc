@@ -49,7 +49,7 @@ class AttentionNode final : public SplitNode {
                              qkv));
     }
     if (!s_.norms_qk) {
-      calls.Add(Rotate(qkv));
+      Rotate(qkv, /*sign=*/1, calls);
     }
     if (!context.defined()) {
       return calls;
@@ -97,8 +97,7 @@ class AttentionNode final : public SplitNode {
     AddStarts(starts, calls);
     calls.Add(ops_.AttentionBackward(shape_, heads.rotated, starts.seen, context, in.Value("lse"),
                                      grad_context, grad_qkv, in.Work("work")));
-    calls.Add(
-        ops_.RopeBackward(tables_->cosines.array, tables_->sines.array, s_.heads + s_.kv_heads, grad_qkv));
+    Rotate(grad_qkv, /*sign=*/-1, calls);
     if (s_.norms_heads) {
       calls.Add(ops_.HeadNormBackward(qkv, s_.heads, s_.kv_heads, heads.query_norm, heads.key_norm, epsilon_,
                                       /*add_weights=*/false, grad_qkv, in.Value("grad_query_norm"),
@@ -191,7 +190,7 @@ class AttentionNode final : public SplitNode {
     } else {
       return;
     }
-    calls.Add(Rotate(heads.rotated));
+    Rotate(heads.rotated, /*sign=*/1, calls);
   }
 
   // The begin of a matrix of T rows as one of so many columns.
@@ -223,8 +222,11 @@ class AttentionNode final : public SplitNode {
     calls.Add(ops_.Copy(grad_whole, grad_qkv.Columns(first, columns)));
   }
 
-  ops::Call Rotate(const ops::Array& qkv) const {
-    return ops_.Rope(tables_->cosines.array, tables_->sines.array, s_.heads + s_.kv_heads, qkv);
+  // sign: -1 for a gradient.
+  void Rotate(const ops::Array& qkv, int sign, ops::Calls& calls) const {
+    if (s_.rotates) {
+      calls.Add(ops_.Rope(tables_->cosines.array, tables_->sines.array, s_.heads + s_.kv_heads, qkv, sign));
+    }
   }
 
   // The first rows that rows see: of their documents, or where there is a window what it makes of these.

@@ -90,6 +90,18 @@ bool IsFrozen(const DecoderConfig& config, const std::string& unit) {
   return std::find(config.frozen_units.begin(), config.frozen_units.end(), unit) != config.frozen_units.end();
 }
 
+bool DecoderConfig::Has(int64_t layer, LayerSymbol symbol) const {
+  if (!pattern.empty()) {
+    const std::vector<LayerSymbol>& symbols = pattern.at(layer);
+    return std::find(symbols.begin(), symbols.end(), symbol) != symbols.end();
+  }
+  const bool sparse = moe.router.experts > 0 && (layer + 1) % moe.decoder_sparse_step == 0 &&
+                      layer >= moe.first_k_dense_replace;
+  const bool narrow = latent.kv_rank > 0;
+  return symbol == (narrow ? LayerSymbol::kLatentAttention : LayerSymbol::kAttention) ||
+         symbol == (sparse ? LayerSymbol::kExperts : LayerSymbol::kMlp);
+}
+
 bool DecoderConfig::HasWindow(int64_t layer) const {
   return sliding_window > 0 && std::binary_search(window_layers.begin(), window_layers.end(), layer);
 }
@@ -164,13 +176,19 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   });
   const int64_t value_dim = config.latent.kv_rank > 0 ? config.latent.value_head_dim : config.head_dim;
   double lengths = 0;  // of all layers
+  double mixers = 0;
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    lengths += config.HasWindow(layer) ? AttendedLength(sequence_length, config.sliding_window)
-                                       : static_cast<double>(sequence_length);
+    if (config.Has(layer, LayerSymbol::kAttention) || config.Has(layer, LayerSymbol::kLatentAttention)) {
+      lengths += config.HasWindow(layer) ? AttendedLength(sequence_length, config.sliding_window)
+                                         : static_cast<double>(sequence_length);
+    }
+    mixers += config.Has(layer, LayerSymbol::kMamba) ? 1 : 0;
   }
   const double attention =
       3.0 * lengths * static_cast<double>(config.num_attention_heads * (config.head_dim + value_dim));
-  return products + attention;
+  const double states =
+      static_cast<double>(config.mamba.heads * config.mamba.head_dim * config.mamba.state) * mixers;
+  return products + attention + 18.0 * states;
 }
 
 }  // namespace tandem::model

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/layer_pattern.h"
 #include "model/precision.h"
 #include "ops/device_kind.h"
 #include "ops/rope_scaling.h"
@@ -12,8 +13,12 @@
 
 namespace tandem::model {
 
-// Whose names a decoder's parameters have: Mixtral's experts have names of their own.
-enum class ParameterNames : uint8_t { kUsual, kMixtral };
+// Whose names a decoder's parameters have: Mixtral's experts have names of their own. kMixer: of Mamba-2 and
+// Nemotron-H, whose layers are one mixer each.
+enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer };
+
+// What a dense MLP does between its products: silu(gate) · up, or relu(up)² without a gate.
+enum class Activation : uint8_t { kSwiGlu, kSquaredRelu };
 
 // What is normalised before queries and keys are rotated: each head, or all heads of a token together.
 enum class QkNorm : uint8_t { kNone, kHead, kWhole };
@@ -61,6 +66,17 @@ struct LatentAttention {
   int64_t value_head_dim = 0;
 };
 
+// Mamba-2 mixers (mamba.cc). heads 0: no layer is one.
+struct MambaMixer {
+  int64_t heads = 0;
+  int64_t head_dim = 0;    // of x
+  int64_t state = 0;       // numbers of state of a channel
+  int64_t groups = 0;      // of heads, which share B and C, and whose channels are normalised together
+  int64_t conv_width = 0;  // tokens
+  int64_t chunk = 0;       // tokens between two states that are kept
+  double least_step = 0;   // a shorter step of time is taken for one of this length
+};
+
 struct NodeKind;  // model/node_kinds.h
 
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
@@ -85,6 +101,8 @@ struct DecoderConfig {
   // it.
   int64_t sliding_window = 0;
   std::vector<int64_t> window_layers;
+  bool rotates = true;  // queries and keys, by their place in the sequence
+  Activation activation = Activation::kSwiGlu;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   std::vector<std::string> frozen_units;  // whose parameters are not trained: they have no gradients
@@ -92,14 +110,15 @@ struct DecoderConfig {
   int64_t most_logit_bytes = int64_t{1} << 30;
   MixtureOfExperts moe;
   LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
-  // The kinds of nodes that each layer is made of, in forward order. Empty: an attention, and an MLP or what
-  // experts need.
+  MambaMixer mamba;
+  // What each layer is made of, in forward order; more than one: a group. Empty: an attention, and an MLP or
+  // experts.
+  std::vector<std::vector<LayerSymbol>> pattern;
+  // The kinds of nodes that each layer is made of, in forward order. Empty: those of the pattern.
   std::vector<std::vector<const NodeKind*>> layers;
 
-  bool IsSparse(int64_t layer) const {
-    return moe.router.experts > 0 && (layer + 1) % moe.decoder_sparse_step == 0 &&
-           layer >= moe.first_k_dense_replace;
-  }
+  bool Has(int64_t layer, LayerSymbol symbol) const;
+  bool IsSparse(int64_t layer) const { return Has(layer, LayerSymbol::kExperts); }
   bool HasWindow(int64_t layer) const;
 };
 
@@ -127,7 +146,14 @@ struct BatchShape {
   int64_t Uncounted(const int64_t* batch) const;
 };
 
-enum class Init : uint8_t { kNormal, kOnes, kZeros };  // kNormal: mean 0, deviation initializer_range
+enum class Init : uint8_t {
+  kNormal,  // mean 0, deviation initializer_range
+  kOnes,
+  kZeros,
+  kUniform,     // from -1 / sqrt(conv_width) to 1 / sqrt(conv_width), of a Mamba-2 mixer
+  kTimeSteps,   // whose softplus is log-uniform from 0.001 to 0.1
+  kDecayRates,  // whose exponential is uniform from 1 to 16
+};
 
 // One named tensor of a unit.
 struct Parameter {
@@ -181,7 +207,8 @@ int64_t NumActiveParameters(const DecoderConfig& config);
 // Model FLOPs of one token, forward and backward: 6 × active parameters without the input embedding, 4 ×
 // those of frozen units, which have no gradients, plus causal attention 6·L·H·S, H = heads · head_dim (PaLM,
 // arXiv:2204.02311, appendix B, has 12·L·H·S; causality leaves half), or where values are of another size
-// than keys heads times the mean of both. With a sliding window of W tokens a layer has as many as there are
+// than keys heads times the mean of both, L the layers that attend; plus 18 for each number of the state of a
+// Mamba-2 mixer. With a sliding window of W tokens a layer has as many as there are
 // tokens in it: S becomes AttendedLength.
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 

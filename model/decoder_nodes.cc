@@ -13,6 +13,9 @@ namespace {
 
 std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context) {
   const int64_t head_dim = context.shapes.head_dim;
+  if (head_dim == 0 || !context.config.rotates) {
+    return nullptr;  // no layer attends, or none rotates
+  }
   if (head_dim % 2 != 0) {
     throw std::invalid_argument(absl::StrCat("rotary embedding needs an even head_dim, not ", head_dim));
   }
@@ -58,6 +61,8 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
        [&](const NodeContext& context) { return MakeLatentAttentionNode(context, tables); }},
       {&kMlp, MakeMlpNode},
       {&kMlpNormAfter, MakeMlpNormAfterNode},
+      {&kMlpSquaredRelu, MakeMlpSquaredReluNode},
+      {&kMamba, MakeMambaNode},
       {&kRoute, MakeRouteNode},
       {&kPermute, MakePermuteNode},
       {&kSizes, MakeSizesNode},

@@ -26,6 +26,8 @@ std::unique_ptr<Node> MakeLatentAttentionNode(const NodeContext& context,
                                               std::shared_ptr<const RotaryTables> tables);
 std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
 std::unique_ptr<Node> MakeMlpNormAfterNode(const NodeContext& context);
+std::unique_ptr<Node> MakeMlpSquaredReluNode(const NodeContext& context);
+std::unique_ptr<Node> MakeMambaNode(const NodeContext& context);
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
 std::unique_ptr<Node> MakePermuteNode(const NodeContext& context);
 std::unique_ptr<Node> MakeSizesNode(const NodeContext& context);

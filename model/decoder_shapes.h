@@ -7,6 +7,7 @@
 #include "model/config.h"
 #include "ops/attention_shape.h"
 #include "ops/latent_shape.h"
+#include "ops/scan_shape.h"
 
 namespace tandem::model {
 
@@ -97,6 +98,17 @@ struct DecoderShapes {
       rows == 0 ? 0 : (most_rows + rows - 1) / rows;           // that compute the most there can be
   int64_t shared_inner = config.moe.shared_intermediate_size;  // of the MLP beside the experts; 0: none
   LatentAttention latent = config.latent;
+  MambaMixer mamba = config.mamba;
+  ops::ScanShape scan{.sequences = sequences,
+                      .length = length,
+                      .heads = mamba.heads,
+                      .head_dim = mamba.head_dim,
+                      .groups = mamba.groups,
+                      .state = mamba.state,
+                      .chunk = mamba.chunk,
+                      .least_step = mamba.least_step};
+  int64_t mixer_columns = scan.inner() + scan.channels() + scan.heads;  // of its first projection
+  bool rotates = config.rotates;
   bool widens = compute == ComputeType::kBf16;  // statistics are of a wider type than what is computed in
 
   // windowed: of a layer that has a sliding window, whose rows begin where documents of one row each would.

@@ -22,7 +22,7 @@ NodeDeclaration DeclareEmbedding(const DecoderShapes& s) {
 }
 
 constexpr ParameterName kEmbeddingNames[] = {
-    {"table", "model.embed_tokens.weight"},
+    {"table", "model.embed_tokens.weight", nullptr, "backbone.embeddings.weight"},
 };
 
 }  // namespace

@@ -82,8 +82,8 @@ NodeDeclaration DeclareHead(const DecoderShapes& s) {
 }
 
 constexpr ParameterName kHeadNames[] = {
-    {"norm", "model.norm.weight"},
-    {"weight", "lm_head.weight"},
+    {"norm", "model.norm.weight", nullptr, "backbone.norm_f.weight"},
+    {"weight", "lm_head.weight", nullptr, "lm_head.weight"},
 };
 
 }  // namespace

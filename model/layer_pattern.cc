@@ -181,6 +181,21 @@ std::string LayerPatternText(const LayerPattern& pattern) {
   return text;
 }
 
+std::vector<LogicalLayer> LayersOf(const LayerPattern& pattern) {
+  std::vector<LogicalLayer> layers;
+  for (const PatternSegment& segment : pattern.segments) {
+    layers.insert(layers.end(), segment.layers.begin(), segment.layers.end());
+  }
+  return layers;
+}
+
+bool Has(const LayerPattern& pattern, LayerSymbol symbol) {
+  const std::vector<LogicalLayer> layers = LayersOf(pattern);
+  return std::any_of(layers.begin(), layers.end(), [&](const LogicalLayer& layer) {
+    return std::find(layer.symbols.begin(), layer.symbols.end(), symbol) != layer.symbols.end();
+  });
+}
+
 LayerCounts CountsOf(const LayerPattern& pattern) {
   LayerCounts counts = pattern.segments.back().before;
   for (const LogicalLayer& layer : pattern.segments.back().layers) {

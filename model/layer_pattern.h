@@ -65,6 +65,12 @@ absl::StatusOr<LayerPattern> ParseLayerPattern(std::string_view text);
 // The text that is parsed to `pattern`.
 std::string LayerPatternText(const LayerPattern& pattern);
 
+// The main part's logical layers, of all segments.
+std::vector<LogicalLayer> LayersOf(const LayerPattern& pattern);
+
+// Whether the main part has one.
+bool Has(const LayerPattern& pattern, LayerSymbol symbol);
+
 // Of the main part.
 LayerCounts CountsOf(const LayerPattern& pattern);
 

@@ -14,38 +14,80 @@
 namespace tandem::model {
 namespace {
 
-// What a layer is made of, in forward order.
-std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) {
-  if (!config.layers.empty()) {
-    return config.layers.at(layer);
-  }
+const NodeKind* AttentionKind(const DecoderConfig& config, int layer) {
   const bool latent = config.latent.kv_rank > 0;
   const bool has_window = config.HasWindow(layer);
   if ((latent && (has_window || config.qkv_bias || config.output_bias || config.qk_norm != QkNorm::kNone ||
-                  config.norms_after)) ||
+                  config.norms_after || !config.rotates)) ||
       (config.norms_after && (has_window || config.moe.router.experts > 0))) {
     throw std::logic_error("no kind of node has this attention");
   }
-  std::vector<const NodeKind*> kinds = {latent               ? &kLatentAttention
-                                        : config.norms_after ? &kAttentionNormAfter
-                                        : has_window         ? &kWindowAttention
-                                                             : &kAttention};
+  return latent               ? &kLatentAttention
+         : config.norms_after ? &kAttentionNormAfter
+         : has_window         ? &kWindowAttention
+                              : &kAttention;
+}
+
+const NodeKind* MlpKind(const DecoderConfig& config) {
+  const bool squares = config.activation == Activation::kSquaredRelu;
+  if (squares && config.norms_after) {
+    throw std::logic_error("no kind of node has this MLP");
+  }
+  return squares ? &kMlpSquaredRelu : config.norms_after ? &kMlpNormAfter : &kMlp;
+}
+
+// From the router to the sum of what the experts made.
+void AddExpertKinds(const DecoderConfig& config, std::vector<const NodeKind*>& kinds) {
   const auto add = [&](bool has, const NodeKind& kind) {
     if (has) {
       kinds.push_back(&kind);
     }
   };
-  const bool sparse = config.IsSparse(layer);
-  const bool exchanges = sparse && config.moe.ranks > 1;
-  add(!sparse, config.norms_after ? kMlpNormAfter : kMlp);
-  add(sparse, kRoute);
-  add(sparse && config.moe.balance_scope == BalanceScope::kGlobal, kBalance);
+  const bool exchanges = config.moe.ranks > 1;
+  add(true, kRoute);
+  add(config.moe.balance_scope == BalanceScope::kGlobal, kBalance);
   add(exchanges, kPermute);
   add(exchanges && config.moe.exact_chunks, kSizes);
   add(exchanges, kDispatch);
-  add(sparse, kExperts);
+  add(true, kExperts);
   add(exchanges, kCombine);
-  add(sparse, kFinish);
+  add(true, kFinish);
+}
+
+void AddKinds(const DecoderConfig& config, int layer, LayerSymbol symbol,
+              std::vector<const NodeKind*>& kinds) {
+  switch (symbol) {
+    case LayerSymbol::kMamba:
+      kinds.push_back(&kMamba);
+      return;
+    case LayerSymbol::kAttention:
+    case LayerSymbol::kLatentAttention:
+      kinds.push_back(AttentionKind(config, layer));
+      return;
+    case LayerSymbol::kMlp:
+      kinds.push_back(MlpKind(config));
+      return;
+    case LayerSymbol::kExperts:
+      AddExpertKinds(config, kinds);
+      return;
+    case LayerSymbol::kGatedDelta:
+    case LayerSymbol::kSparseAttention:
+      break;
+  }
+  throw std::logic_error(std::string("no kind of node is a ") + static_cast<char>(symbol));
+}
+
+// What a layer is made of, in forward order.
+std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) {
+  if (!config.layers.empty()) {
+    return config.layers.at(layer);
+  }
+  const std::vector<LayerSymbol> usual = {LayerSymbol::kAttention,
+                                          config.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
+  std::vector<const NodeKind*> kinds;
+  for (const LayerSymbol symbol : config.pattern.empty() ? usual : config.pattern.at(layer)) {
+    AddKinds(config, layer, symbol, kinds);
+  }
   return kinds;
 }
 
@@ -135,6 +177,12 @@ std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const st
                             int layer) {
   const std::pair<std::string, std::string> split = absl::StrSplit(parameter, absl::MaxSplits('.', 1));
   for (const ParameterName& row : kind.names) {
+    if (row.parameter == split.first && names == ParameterNames::kMixer) {
+      if (row.mixer == nullptr) {
+        break;
+      }
+      return layer < 0 ? row.mixer : absl::StrCat("backbone.layers.", layer, ".", row.mixer);
+    }
     if (row.parameter == split.first) {
       const bool mixtral = names == ParameterNames::kMixtral && row.mixtral != nullptr;
       const std::string name = absl::StrReplaceAll(mixtral ? row.mixtral : row.name, {{"*", split.second}});

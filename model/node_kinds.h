@@ -16,6 +16,8 @@ struct ParameterName {
   const char* parameter;  // as its kind declares it; of experts without their number
   const char* name;       // of what is in a layer: behind "model.layers.N."; *: the number of an expert
   const char* mixtral = nullptr;  // Mixtral's, where it is another
+  // Of mamba2 and nemotron_h: behind "backbone.layers.N."; null: they have no such parameter.
+  const char* mixer = nullptr;
 };
 
 // A kind of node.
@@ -38,6 +40,8 @@ extern const NodeKind kAttentionNormAfter;  // its norm is of what it adds to th
 extern const NodeKind kLatentAttention;
 extern const NodeKind kMlp;
 extern const NodeKind kMlpNormAfter;
+extern const NodeKind kMlpSquaredRelu;
+extern const NodeKind kMamba;
 extern const NodeKind kRoute;
 extern const NodeKind kBalance;
 extern const NodeKind kPermute;

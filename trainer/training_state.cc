@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/training_state.h"
 
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <stdexcept>
@@ -43,6 +44,26 @@ std::map<std::string, fsdp::Shape> ShapesOf(const plan::JobPlan& plan) {
     shapes.emplace(parameter.name, parameter.shape);
   }
   return shapes;
+}
+
+fsdp::ParameterInit InitOf(model::Init init, const model::DecoderConfig& config) {
+  using fsdp::Distribution;
+  switch (init) {
+    case model::Init::kNormal:
+      return {.deviation = config.initializer_range};
+    case model::Init::kZeros:
+      return {};
+    case model::Init::kOnes:
+      return {.distribution = Distribution::kOnes};
+    case model::Init::kUniform:
+      return {.distribution = Distribution::kUniform,
+              .deviation = 1 / std::sqrt(static_cast<double>(config.mamba.conv_width))};
+    case model::Init::kTimeSteps:
+      return {.distribution = Distribution::kTimeSteps};
+    case model::Init::kDecayRates:
+      return {.distribution = Distribution::kDecayRates};
+  }
+  throw std::logic_error("a parameter starts in no known way");
 }
 
 v1::StartedFrom StartedFromOf(v1::StartKind kind, const std::string& path, const std::string& digest) {
@@ -180,9 +201,7 @@ void TrainingState::Initialize() {
   for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
     std::vector<fsdp::ParameterInit> inits;
     for (const model::Parameter& parameter : plan_.units[unit].parameters) {
-      inits.push_back(
-          {.ones = parameter.init == model::Init::kOnes,
-           .deviation = parameter.init == model::Init::kZeros ? 0 : plan_.model.initializer_range});
+      inits.push_back(InitOf(parameter.init, plan_.model));
     }
     units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
   }

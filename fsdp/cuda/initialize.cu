@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "fsdp/cuda/launch.h"
-#include "fsdp/philox.h"
+#include "fsdp/initial_value.h"
 
 namespace tandem::fsdp::cuda {
 namespace {
@@ -14,12 +14,8 @@ template <typename T>
 __global__ void InitializeEach(InitialValues initial, T* values) {
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < initial.elements;
        i += static_cast<int64_t>(gridDim.x) * kThreads) {
-    values[i] =
-        initial.ones ? T{1}
-        : initial.deviation == 0
-            ? T{0}
-            : static_cast<T>(initial.deviation * PhiloxNormal(initial.seed, initial.stream,
-                                                              static_cast<uint64_t>(initial.first + i)));
+    values[i] = static_cast<T>(InitialValue(initial.distribution, initial.deviation, initial.seed,
+                                            initial.stream, static_cast<uint64_t>(initial.first + i)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "fsdp/bf16.h"
+#include "fsdp/initial_value.h"
 #include "fsdp/norm_outcome.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/parameter_norms.h"
@@ -41,7 +42,7 @@ struct InitialValues {
   uint64_t stream = 0;
   int64_t first = 0;  // index within the parameter
   int64_t elements = 0;
-  bool ones = false;
+  Distribution distribution = Distribution::kNormal;
   double deviation = 0;
 };
 

@@ -138,8 +138,10 @@ class CudaKernels final : public ShardKernels {
  public:
   void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part, bool fp64,
                   void* values) const override {
-    cuda::InitialValues initial{
-        .seed = seed, .stream = ParameterStream(parameter), .ones = init.ones, .deviation = init.deviation};
+    cuda::InitialValues initial{.seed = seed,
+                                .stream = ParameterStream(parameter),
+                                .distribution = init.distribution,
+                                .deviation = init.deviation};
     const int64_t before = part.begin - parameter.range.begin;
     for (const CommonRun& run : WholeRuns(parameter, part)) {
       initial.first = run.a;

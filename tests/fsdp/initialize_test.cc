@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 namespace tandem::fsdp {
@@ -44,6 +45,43 @@ TEST(InitializeTest, ASliceHasTheElementsOfTheWhole) {
   for (size_t row = 0; row < 4; ++row) {
     for (size_t column = 0; column < 4; ++column) {
       EXPECT_EQ(of_slice[4 * row + column], all[9 * (row + 1) + column + 2]) << row << ", " << column;
+    }
+  }
+}
+
+std::vector<double> ValuesOf(const ParameterInit& init) {
+  const Parameter parameter = MakeLayout({{.name = "w", .shape = {100'000}}}, 8).parameters[0];
+  std::vector<double> values(100'000);
+  InitializeParameter(7, parameter, init, parameter.range, values.data());
+  return values;
+}
+
+// The share of the numbers that are less than the middle of their distribution; of all, in its range.
+void ExpectSpread(const std::vector<double>& values, double least, double middle, double most) {
+  int64_t below = 0;
+  for (const double value : values) {
+    ASSERT_GT(value, least);
+    ASSERT_LT(value, most);
+    below += value < middle ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(below) / static_cast<double>(values.size()), 0.5, 0.01);
+}
+
+TEST(InitializeTest, NumbersOfMixersSpreadAsTheirDistributionsSay) {
+  ExpectSpread(ValuesOf({.distribution = Distribution::kUniform, .deviation = 0.5}), -0.5, 0, 0.5);
+  std::vector<double> rates = ValuesOf({.distribution = Distribution::kDecayRates});
+  std::transform(rates.begin(), rates.end(), rates.begin(), [](double rate) { return std::exp(rate); });
+  ExpectSpread(rates, 1, 8.5, 16);
+  std::vector<double> steps = ValuesOf({.distribution = Distribution::kTimeSteps});
+  std::transform(steps.begin(), steps.end(), steps.begin(),
+                 [](double step) { return std::log1p(std::exp(step)); });
+  ExpectSpread(steps, 0.001, 0.01, 0.1);
+}
+
+TEST(InitializeTest, ADeviationOfNoneIsZerosWithoutASign) {
+  for (const Distribution distribution : {Distribution::kNormal, Distribution::kUniform}) {
+    for (const double value : ValuesOf({.distribution = distribution, .deviation = 0})) {
+      ASSERT_FALSE(std::signbit(value) || value != 0);
     }
   }
 }

@@ -49,7 +49,7 @@ std::vector<at::Tensor> Views(const Layout& layout, const at::Tensor& flat) {
 std::vector<ParameterInit> Inits(const Layout& layout, double deviation) {
   std::vector<ParameterInit> inits;
   for (const Parameter& parameter : layout.parameters) {
-    inits.push_back(parameter.shape.size() == 1 ? ParameterInit{.ones = true}
+    inits.push_back(parameter.shape.size() == 1 ? ParameterInit{.distribution = Distribution::kOnes}
                                                 : ParameterInit{.deviation = deviation});
   }
   return inits;

@@ -13,12 +13,17 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <limits>
 #include <tuple>
+#include <vector>
+
+#include "absl/strings/str_replace.h"
 
 namespace tandem::model::test {
 namespace {
@@ -47,8 +52,14 @@ at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
   sequences_ = tokens.size(0);
   at::Tensor x = Embedding(tokens);
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
-    x = Attention(layer, x, tokens);
-    x = config_.IsSparse(layer) ? Experts(layer, x) : Mlp(layer, x);
+    const std::vector<LayerSymbol> usual = {
+        LayerSymbol::kAttention, config_.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
+    for (const LayerSymbol symbol : config_.pattern.empty() ? usual : config_.pattern.at(layer)) {
+      x = symbol == LayerSymbol::kMamba     ? Mamba(layer, x, tokens)
+          : symbol == LayerSymbol::kExperts ? Experts(layer, x)
+          : symbol == LayerSymbol::kMlp     ? Mlp(layer, x)
+                                            : Attention(layer, x, tokens);
+    }
   }
   if (has_targets_) {
     const int64_t length = LengthOf(tokens);
@@ -58,13 +69,28 @@ at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
   return Head(x, tokens);
 }
 
+const at::Tensor& AutogradDecoder::Of(const std::string& name) const {
+  if (config_.names != ParameterNames::kMixer) {
+    return parameters_.at(name);
+  }
+  return parameters_.at(absl::StrReplaceAll(name, {{"model.embed_tokens.", "backbone.embeddings."},
+                                                   {"model.norm.", "backbone.norm_f."},
+                                                   {"model.layers.", "backbone.layers."},
+                                                   {"input_layernorm", "norm"},
+                                                   {"post_attention_layernorm", "norm"},
+                                                   {"mamba_layernorm", "norm"},
+                                                   {"self_attn.", "mixer."},
+                                                   {"mlp.", "mixer."},
+                                                   {"mamba.", "mixer."}}));
+}
+
 int64_t AutogradDecoder::LengthOf(const at::Tensor& tokens) const {
   return (tokens.size(1) - 1) / (1 + int64_t{packs_documents_} + int64_t{has_targets_});
 }
 
 at::Tensor AutogradDecoder::Embedding(const at::Tensor& tokens) const {
   const at::Tensor inputs = tokens.narrow(1, 0, LengthOf(tokens)).reshape({-1});
-  return parameters_.at("model.embed_tokens.weight").index_select(0, inputs);
+  return Of("model.embed_tokens.weight").index_select(0, inputs);
 }
 
 at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
@@ -78,7 +104,7 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::
   const auto heads = [&](const char* name, int64_t count) {
     at::Tensor projected = Project(normed, prefix + name);
     if (config_.qkv_bias) {
-      projected = projected + parameters_.at(prefix + name + ".bias");
+      projected = projected + Of(prefix + name + ".bias");
     }
     if (config_.qk_norm == QkNorm::kWhole && name[0] != 'v') {
       projected = Norm(projected, prefix + name[0] + "_norm");
@@ -88,7 +114,9 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::
   const int64_t group = config_.num_attention_heads / config_.num_key_value_heads;
   const auto normed_heads = [&](const char* name, int64_t count, const char* norm) {
     const at::Tensor projected = heads(name, count);
-    return Rotate(config_.qk_norm == QkNorm::kHead ? Norm(projected, prefix + norm) : projected);
+    const at::Tensor normed_too =
+        config_.qk_norm == QkNorm::kHead ? Norm(projected, prefix + norm) : projected;
+    return config_.rotates ? Rotate(normed_too) : normed_too;
   };
   const at::Tensor q = normed_heads("q_proj", config_.num_attention_heads, "q_norm");
   const at::Tensor k =
@@ -131,8 +159,7 @@ at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at:
     return projected.view({sequences, length, config_.num_attention_heads, -1}).transpose(1, 2);
   };
   const auto latent_norm = [&](const at::Tensor& narrow, const char* name) {
-    return narrow * (narrow.square().mean(-1, true) + 1e-6).rsqrt() *
-           parameters_.at(prefix + name + ".weight");
+    return narrow * (narrow.square().mean(-1, true) + 1e-6).rsqrt() * Of(prefix + name + ".weight");
   };
   const at::Tensor query = heads(
       latent.query_rank > 0
@@ -161,8 +188,64 @@ at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at:
   return Project(CausalAttention(q, k, v, tokens, length), prefix + "o_proj");
 }
 
+// Token by token: a convolution and a recurrence as their formulas have them.
+at::Tensor AutogradDecoder::Mamba(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
+  const MambaMixer& m = config_.mamba;
+  const std::string prefix = LayerPrefix(layer) + "mamba.";
+  const int64_t sequences = tokens.size(0);
+  const int64_t length = LengthOf(tokens);
+  const int64_t inner = m.heads * m.head_dim;
+  const int64_t channels = inner + 2 * m.groups * m.state;
+  const at::Tensor projected = Project(Norm(x, LayerPrefix(layer) + "mamba_layernorm"), prefix + "in_proj")
+                                   .view({sequences, length, -1});
+  const at::Tensor read = projected.narrow(2, inner, channels);
+  const at::Tensor conv = Of(prefix + "conv1d.weight").view({channels, m.conv_width});
+  const at::Tensor dt = at::softplus(projected.narrow(2, inner + channels, m.heads) + Of(prefix + "dt_bias"))
+                            .clamp_min(m.least_step);
+  const at::Tensor decays = (-dt * Of(prefix + "A_log").exp()).exp();
+  std::vector<at::Tensor> rows;
+  for (int64_t sequence = 0; sequence < sequences; ++sequence) {
+    at::Tensor state;
+    int64_t start = 0;
+    for (int64_t t = 0; t < length; ++t) {
+      if (packs_documents_) {
+        start = tokens[sequence][(has_targets_ ? 2 : 1) * length + 1 + t].item<int64_t>();
+      }
+      if (t == start) {
+        state = at::zeros({m.heads, m.head_dim, m.state}, at::kDouble);
+      }
+      at::Tensor sum = Of(prefix + "conv1d.bias");
+      for (int64_t j = 0; j < m.conv_width; ++j) {
+        const int64_t from = t - m.conv_width + 1 + j;
+        sum = from < start ? sum : sum + conv.select(1, j) * read[sequence][from];
+      }
+      const at::Tensor xbc = at::silu(sum);
+      const auto vectors = [&](int64_t first) {  // [heads, 1, state]
+        return xbc.narrow(0, first, m.groups * m.state)
+            .view({m.groups, 1, m.state})
+            .repeat_interleave(m.heads / m.groups, 0);
+      };
+      const at::Tensor own = xbc.narrow(0, 0, inner).view({m.heads, m.head_dim, 1});
+      const auto of_heads = [&](const at::Tensor& numbers) { return numbers.view({m.heads, 1, 1}); };
+      state = state * of_heads(decays[sequence][t]) + own * of_heads(dt[sequence][t]) * vectors(inner);
+      const at::Tensor y = (state * vectors(inner + m.groups * m.state)).sum(2, /*keepdim=*/true) +
+                           own * of_heads(Of(prefix + "D"));
+      rows.push_back(y.reshape({inner}));
+    }
+  }
+  const at::Tensor gated = (at::stack(rows) * at::silu(projected.narrow(2, 0, inner).reshape({-1, inner})))
+                               .view({-1, m.groups, inner / m.groups});
+  const at::Tensor normed =
+      (gated * (gated.square().mean(-1, true) + config_.rms_norm_eps).rsqrt()).view({-1, inner});
+  return x + Project(normed * Of(prefix + "norm.weight"), prefix + "out_proj");
+}
+
 at::Tensor AutogradDecoder::Mlp(int layer, const at::Tensor& x) const {
   const std::string prefix = LayerPrefix(layer);
+  if (config_.activation == Activation::kSquaredRelu) {
+    const at::Tensor raised = Project(Norm(x, prefix + "post_attention_layernorm"), prefix + "mlp.up_proj");
+    return x + Project(raised.relu().square(), prefix + "mlp.down_proj");
+  }
   if (config_.norms_after) {
     return x + Norm(Gated(x, prefix + "mlp.gate_proj", prefix + "mlp.up_proj", prefix + "mlp.down_proj"),
                     prefix + "post_feedforward_layernorm");
@@ -270,19 +353,18 @@ at::Tensor AutogradDecoder::Gated(const at::Tensor& x, const std::string& gate, 
 at::Tensor AutogradDecoder::Head(const at::Tensor& x, const at::Tensor& tokens) const {
   const int64_t length = LengthOf(tokens);
   const at::Tensor targets = tokens.narrow(1, has_targets_ ? length + 1 : 1, length).reshape({-1});
-  const at::Tensor& weight =
-      parameters_.at(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
+  const at::Tensor& weight = Of(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
   return at::cross_entropy_loss(at::matmul(Norm(x, "model.norm"), weight.t()), targets, /*weight=*/{},
                                 at::Reduction::Sum, /*ignore_index=*/-1) /
          static_cast<double>(targets.numel());
 }
 
 at::Tensor AutogradDecoder::Project(const at::Tensor& x, const std::string& name) const {
-  return at::matmul(x, parameters_.at(name + ".weight").t());
+  return at::matmul(x, Of(name + ".weight").t());
 }
 
 at::Tensor AutogradDecoder::Norm(const at::Tensor& x, const std::string& name) const {
-  return x * (x.square().mean(-1, true) + config_.rms_norm_eps).rsqrt() * parameters_.at(name + ".weight");
+  return x * (x.square().mean(-1, true) + config_.rms_norm_eps).rsqrt() * Of(name + ".weight");
 }
 
 at::Tensor AutogradDecoder::Rotate(const at::Tensor& x) const {

@@ -43,6 +43,7 @@ class AutogradDecoder {
   // What each kind of node computes.
   at::Tensor Embedding(const at::Tensor& tokens) const;
   at::Tensor Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
+  at::Tensor Mamba(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
   at::Tensor Mlp(int layer, const at::Tensor& x) const;
   at::Tensor Experts(int layer, const at::Tensor& x) const;  // a sparse layer's, with router and residual
   at::Tensor Head(const at::Tensor& x, const at::Tensor& tokens) const;
@@ -50,6 +51,8 @@ class AutogradDecoder {
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
 
  private:
+  // By the name that most models have for it.
+  const at::Tensor& Of(const std::string& name) const;
   at::Tensor Project(const at::Tensor& x, const std::string& name) const;
   at::Tensor Norm(const at::Tensor& x, const std::string& name) const;
   at::Tensor Gated(const at::Tensor& x, const std::string& gate, const std::string& up,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -37,8 +38,10 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
   }
   const std::string node = name.substr(0, dot);
   const ComputeType compute = precision.Of(node.substr(0, node.rfind('.'))).compute;
+  static const auto& of_mixers = *new std::set<std::string>{"states",       "grad_conv",  "grad_conv_bias",
+                                                            "grad_dt_bias", "grad_a_log", "grad_d"};
   const bool statistics = output == "lse" || (output.starts_with("grad_") && output.ends_with("norm")) ||
-                          output == "logits" || output == "probabilities";
+                          output == "logits" || output == "probabilities" || of_mixers.contains(output);
   return ScalarTypeOf(statistics ? MainType(compute) : compute);
 }
 

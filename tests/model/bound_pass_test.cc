@@ -128,6 +128,10 @@ TEST_P(BoundPassTest, RecomputeGivesTheBitsOfTheForward) {
         }
       } else if (node.kind == "experts") {
         sets = {{"gate_up"}, {"gate_up", "made"}};
+      } else if (node.kind == "mamba") {
+        sets = {{"projected"}, {"projected", "y", "states"}, {"hidden", "projected", "y", "states"}};
+      } else if (node.kind == "mlp" && shape.config.activation == Activation::kSquaredRelu) {
+        sets = {{"raised"}, {"raised", "hidden"}};
       } else if (node.kind == "mlp") {
         sets = {{"gate_up"}, {"gate_up", "hidden"}};
       } else {

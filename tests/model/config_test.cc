@@ -27,15 +27,15 @@ DecoderConfig Llama3_8B() {
           .rope_theta = 500000};
 }
 
+constexpr const char* kInits[] = {" normal", " ones", " zeros", " uniform", " time steps", " decay rates"};
+
 std::string Describe(const Parameter& parameter) {
   std::string text = parameter.name + " [";
   for (size_t i = 0; i < parameter.shape.size(); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(parameter.shape[i]);
   }
   return text + "] part " + std::to_string(parameter.part) + " block " + std::to_string(parameter.block) +
-         (parameter.init == Init::kOnes    ? " ones"
-          : parameter.init == Init::kZeros ? " zeros"
-                                           : " normal");
+         kInits[static_cast<size_t>(parameter.init)];
 }
 
 std::vector<std::string> PartsOf(const UnitParameters& unit) {
@@ -262,6 +262,57 @@ TEST(FlopsPerTokenTest, LeavesOutTheWeightGradientsOfFrozenUnits) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * (layer + head));
   frozen.tie_word_embeddings = true;  // the matrix is the embedding's
   EXPECT_DOUBLE_EQ(FlopsPerToken(frozen, 8192), FlopsPerToken(Llama3_8B(), 8192) - 2 * (layer + head));
+}
+
+// [M*] and M, with names of most models or those of mixers.
+DecoderConfig SmallHybrid(ParameterNames names) {
+  DecoderConfig config{
+      .names = names,
+      .hidden_size = 8,
+      .intermediate_size = 12,
+      .num_hidden_layers = 2,
+      .num_attention_heads = 2,
+      .num_key_value_heads = 1,
+      .head_dim = 4,
+      .vocab_size = 16,
+      .mamba = {.heads = 4, .head_dim = 5, .state = 3, .groups = 2, .conv_width = 4, .chunk = 8}};
+  config.pattern = {{LayerSymbol::kMamba, LayerSymbol::kAttention}, {LayerSymbol::kMamba}};
+  return config;
+}
+
+TEST(PatternTest, ALayerIsOneUnitWhateverIsInIt) {
+  const std::vector<UnitParameters> units = DecoderUnits(SmallHybrid(ParameterNames::kUsual));
+  ASSERT_EQ(units.size(), 4u);
+  EXPECT_THAT(units[1].parts, ElementsAre("mamba", "attention"));
+  EXPECT_THAT(units[2].parts, ElementsAre("mamba"));
+  EXPECT_THAT(Describe(units[2]),
+              ElementsAre("model.layers.1.mamba_layernorm.weight [8] part 0 block -1 ones",
+                          "model.layers.1.mamba.in_proj.weight [56, 8] part 0 block -1 normal",
+                          "model.layers.1.mamba.conv1d.weight [32, 1, 4] part 0 block -1 uniform",
+                          "model.layers.1.mamba.conv1d.bias [32] part 0 block -1 uniform",
+                          "model.layers.1.mamba.dt_bias [4] part 0 block -1 time steps",
+                          "model.layers.1.mamba.A_log [4] part 0 block -1 decay rates",
+                          "model.layers.1.mamba.D [4] part 0 block -1 ones",
+                          "model.layers.1.mamba.norm.weight [20] part 0 block -1 ones",
+                          "model.layers.1.mamba.out_proj.weight [8, 20] part 0 block -1 normal"));
+}
+
+TEST(PatternTest, ModelsOfMixersHaveTheirOwnNames) {
+  const std::vector<UnitParameters> units = DecoderUnits(SmallHybrid(ParameterNames::kMixer));
+  EXPECT_EQ(units[0].parameters[0].name, "backbone.embeddings.weight");
+  EXPECT_EQ(units[2].parameters[0].name, "backbone.layers.1.norm.weight");
+  EXPECT_EQ(units[2].parameters[5].name, "backbone.layers.1.mixer.A_log");
+  EXPECT_EQ(units[3].parameters[0].name, "backbone.norm_f.weight");
+}
+
+TEST(PatternTest, OnlyLayersThatAttendHaveFlopsOfScores) {
+  DecoderConfig config = SmallHybrid(ParameterNames::kUsual);
+  const double states = 18.0 * 4 * 5 * 3 * 2;  // of two mixers
+  EXPECT_DOUBLE_EQ(FlopsPerToken(config, 100) - FlopsPerToken(config, 50), 6.0 * 50 * 2 * 4);
+  config.pattern[0] = {LayerSymbol::kMamba};
+  EXPECT_DOUBLE_EQ(FlopsPerToken(config, 100), FlopsPerToken(config, 50));
+  const double all = static_cast<double>(NumParameters(config)) - 16 * 8;
+  EXPECT_DOUBLE_EQ(FlopsPerToken(config, 100), 6 * all + states);
 }
 
 }  // namespace

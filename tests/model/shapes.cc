@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ostream>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -80,6 +81,26 @@ DecoderConfig Windowed(DecoderConfig config, int64_t window, std::vector<int64_t
 // With a head whose logits are in memory for so many bytes at a time.
 DecoderConfig InChunks(DecoderConfig config, int64_t bytes) {
   config.most_logit_bytes = bytes;
+  return config;
+}
+
+// Layers as a pattern has them, some of which may be Mamba-2 mixers and experts.
+DecoderConfig Patterned(DecoderConfig config, const std::string& pattern, MambaMixer mamba) {
+  const LayerPattern layers = ParseLayerPattern(pattern).value();
+  for (const LogicalLayer& layer : layers.segments.front().layers) {
+    config.pattern.push_back(layer.symbols);
+  }
+  config.num_hidden_layers = static_cast<int64_t>(config.pattern.size());
+  config.mamba = mamba;
+  config.qk_norm = QkNorm::kNone;
+  return config;
+}
+
+// As Mamba-2 and Nemotron-H have theirs.
+DecoderConfig OfMixers(DecoderConfig config) {
+  config.names = ParameterNames::kMixer;
+  config.rotates = false;
+  config.activation = Activation::kSquaredRelu;
   return config;
 }
 
@@ -189,6 +210,30 @@ const std::vector<Shape>& Shapes() {
       {"logits_in_chunks_tied", InChunks(Config(15, 23, 1, 4, 1, 10, 130, true), 5000), {1, 37}},
       {"logits_of_a_token_at_a_time", InChunks(Config(8, 12, 0, 1, 1, 8, 5, false), 1), {2, 3}},
       {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
+      {"hybrid",
+       Patterned(Sparse(Config(24, 40, 4, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, false, 7, 1),
+                 "[*E][M-]M[M*E]",
+                 {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
+       {2, 33}},
+      {"mamba2",
+       OfMixers(
+           Patterned(Config(15, 0, 2, 0, 0, 0, 13, true), "MM",
+                     {.heads = 3, .head_dim = 10, .state = 17, .groups = 1, .conv_width = 3, .chunk = 40})),
+       {1, 37}},
+      {"nemotron_h",
+       OfMixers(Patterned(Config(24, 40, 4, 4, 2, 6, 17, false), "M-*-",
+                          {.heads = 6,
+                           .head_dim = 4,
+                           .state = 3,
+                           .groups = 3,
+                           .conv_width = 4,
+                           .chunk = 7,
+                           .least_step = 0.6})),
+       {3, 20}},
+      {"documents_of_a_hybrid",
+       Patterned(Config(24, 40, 3, 4, 2, 6, 17, false), "M[M*-]",
+                 {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
+       {3, 37, /*packs_documents=*/true}},
       {"documents", Config(24, 40, 2, 4, 2, 6, 17, false), {3, 37, /*packs_documents=*/true}},
       {"documents_with_windows",
        Windowed(Config(24, 40, 2, 4, 2, 6, 17, false), 4, {0}),

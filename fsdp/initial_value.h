@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "fsdp/host_device.h"
+#include "fsdp/philox.h"
+
+namespace tandem::fsdp {
+
+// How the elements of a parameter start.
+enum class Distribution : uint8_t {
+  kNormal,  // mean 0, with a standard deviation
+  kOnes,
+  kUniform,     // from -deviation to deviation
+  kTimeSteps,   // numbers whose softplus is log-uniform from 0.001 to 0.1 (Mamba-2's dt_bias)
+  kDecayRates,  // the logarithms of uniform numbers from 1 to 16 (Mamba-2's A_log)
+};
+
+// exp(x) for 0 <= x <= 5, by additions and products alone: (exp(x / 64))^64, and Taylor's series of that.
+TANDEM_HOST_DEVICE inline double ExpBySquares(double x) {
+  const double y = x / 64;
+  double power = 1 + y / 9;
+  for (int n = 8; n > 0; --n) {
+    power = 1 + y / n * power;
+  }
+  for (int i = 0; i < 6; ++i) {
+    power *= power;
+  }
+  return power;
+}
+
+// log(x) for 0 < x <= 16.
+TANDEM_HOST_DEVICE inline double LogUpTo16(double x) {
+  return LogOfFraction(static_cast<uint64_t>(x * 0x1p49)) + 2.7725887222397811;  // log(16)
+}
+
+// Element `index` of the whole parameter: a pure function, and the same bits on every device. No distribution
+// but kNormal and kUniform has a deviation; with 0 all are zeros without a sign.
+TANDEM_HOST_DEVICE inline double InitialValue(Distribution distribution, double deviation, uint64_t seed,
+                                              uint64_t stream, uint64_t index) {
+  switch (distribution) {
+    case Distribution::kOnes:
+      return 1;
+    case Distribution::kTimeSteps: {
+      const double step = 0.001 * ExpBySquares(4.6051701859880914 * PhiloxUniform(seed, stream, index));
+      // The inverse of softplus, log(exp(step) - 1).
+      return LogUpTo16(step) + LogUpTo16((ExpBySquares(step) - 1) / step);
+    }
+    case Distribution::kDecayRates:
+      return LogUpTo16(1 + 15 * PhiloxUniform(seed, stream, index));
+    case Distribution::kUniform:
+      return deviation == 0 ? 0 : deviation * (2 * PhiloxUniform(seed, stream, index) - 1);
+    case Distribution::kNormal:
+      break;
+  }
+  return deviation == 0 ? 0 : deviation * PhiloxNormal(seed, stream, index);
+}
+
+}  // namespace tandem::fsdp
