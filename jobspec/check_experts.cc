@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "jobspec/checks.h"
 
@@ -25,6 +28,27 @@ void RefuseExperts(FieldChecker& check, const v1::Model& model) {
     check.Forbid("model.moe", absl::StrCat(check.Named("model.model_type"),
                                            " has no experts: omit the block, or give model_type: ",
                                            ModelTypesThat(&ModelType::has_experts, ", or ")));
+  }
+}
+
+// Of layers by a pattern.
+bool HasSparseLayer(const v1::Model& model) {
+  const std::optional<model::LayerPattern> pattern = PatternOf(model);
+  return pattern.has_value() && model::Has(*pattern, model::LayerSymbol::kExperts);
+}
+
+// Of a pattern without sparse layers.
+void RefuseExpertsOfPattern(FieldChecker& check, const v1::Model& model) {
+  if (!check.Usable({"model.hybrid_pattern"})) {
+    return;
+  }
+  const std::string without = absl::StrCat("without an E in ", check.Named("model.hybrid_pattern"));
+  if (model.has_moe()) {
+    check.Forbid("model.moe", absl::StrCat(without, " no layer has experts: omit the block, or add an E"));
+  }
+  if (check.Usable({"parallelism.expert"}) && check.spec().parallelism().expert() > 1) {
+    check.Refuse("parallelism.expert", absl::StrCat("1 ", without),
+                 "there are no experts to share: omit the key, or add an E");
   }
 }
 
@@ -116,6 +140,11 @@ void CheckLoad(FieldChecker& check, const v1::Model& model) {
 
 void CheckSparseStep(FieldChecker& check, const v1::Model& model) {
   const int64_t step = model.moe().decoder_sparse_step();
+  if (check.Usable({"model.moe.decoder_sparse_step", "model.hybrid_pattern"}) && step != 1) {
+    check.Refuse("model.moe.decoder_sparse_step", "1 with a hybrid_pattern",
+                 "its E are the sparse layers: omit the key");
+    return;
+  }
   if (IsMixtral(model) && check.Usable({"model.moe.decoder_sparse_step"}) && step != 1) {
     check.Refuse("model.moe.decoder_sparse_step", "1 with model_type mixtral",
                  "omit the key, or use model_type: qwen3_moe");
@@ -144,8 +173,13 @@ void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
     return;
   }
   int64_t experts = 0;
-  for (int64_t layer = moe.first_k_dense_replace(); layer < model.num_hidden_layers(); ++layer) {
-    experts += (layer + 1) % moe.decoder_sparse_step() == 0 ? moe.num_experts() : 0;
+  if (const std::optional<model::LayerPattern> pattern = PatternOf(model); pattern.has_value()) {
+    const std::string text = model::LayerPatternText(*pattern);
+    experts = std::count(text.begin(), text.end(), 'E') * moe.num_experts();
+  } else {
+    for (int64_t layer = moe.first_k_dense_replace(); layer < model.num_hidden_layers(); ++layer) {
+      experts += (layer + 1) % moe.decoder_sparse_step() == 0 ? moe.num_experts() : 0;
+    }
   }
   if (experts > kMostWithNorms) {
     check.Refuse("report.parameter_norms", absl::StrCat("true", check.Origin("report.parameter_norms")),
@@ -158,8 +192,11 @@ void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
 }  // namespace
 
 void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& type) {
-  if (!type.has_experts) {
-    RefuseExperts(check, model);
+  if (type.letters != nullptr && !check.IsOk({"model.hybrid_pattern"})) {
+    return;  // which layers are sparse is not known
+  }
+  if (type.letters != nullptr ? !HasSparseLayer(model) : !type.has_experts) {
+    type.letters != nullptr ? RefuseExpertsOfPattern(check, model) : RefuseExperts(check, model);
     return;
   }
   CheckCounts(check, model);

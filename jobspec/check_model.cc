@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -78,6 +80,23 @@ void CheckHeads(FieldChecker& check, const v1::Model& model) {
   }
 }
 
+// Those that the job must give.
+std::vector<std::string> SizesOf(const v1::Model& model, const ModelType& type) {
+  std::vector<std::string> sizes = {"model.hidden_size", "model.vocab_size"};
+  const std::optional<model::LayerPattern> pattern = PatternOf(model);
+  const auto needs = [&](model::LayerSymbol letter, const char* path) {
+    if (type.letters == nullptr || (pattern.has_value() && model::Has(*pattern, letter))) {
+      sizes.emplace_back(path);
+    }
+  };
+  needs(model::LayerSymbol::kMlp, "model.intermediate_size");
+  if (type.letters == nullptr || type.letters == std::string_view("M")) {
+    sizes.emplace_back("model.num_hidden_layers");
+  }
+  needs(model::LayerSymbol::kAttention, "model.num_attention_heads");
+  return sizes;
+}
+
 }  // namespace
 
 void CheckModel(FieldChecker& check) {
@@ -104,9 +123,7 @@ void CheckModel(FieldChecker& check) {
     check.Refuse("model.model_type", "not built yet: other architectures; use one of these");
     return;
   }
-  const std::vector<std::string> sizes = {"model.hidden_size", "model.intermediate_size",
-                                          "model.num_hidden_layers", "model.num_attention_heads",
-                                          "model.vocab_size"};
+  const std::vector<std::string> sizes = SizesOf(model, *type);
   if (std::none_of(sizes.begin(), sizes.end(),
                    [&](const auto& path) { return check.Has(path) || !check.IsOk({path}); })) {
     check.Refuse(
@@ -120,6 +137,7 @@ void CheckModel(FieldChecker& check) {
       check.Refuse(path, "give it, or name a preset whose value is to be used");
     }
   }
+  CheckPattern(check, model, *type);
   if (type->has_latent_attention) {
     CheckLatentAttention(check, model);
   } else {

@@ -51,7 +51,8 @@ void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType
   for (const char* const path : {"model.attention_bias", "model.qk_norm", "model.norms", "model.moe.score"}) {
     const std::string allowed = ValueText(FindValue(of_type, path));
     const bool may_be_all = type.may_have_bias && path == std::string_view("model.attention_bias");
-    if (check.Usable({path}) && (type.has_experts || path != std::string_view("model.moe.score")) &&
+    if (check.Usable({path}) &&
+        (type.has_experts || model.has_moe() || path != std::string_view("model.moe.score")) &&
         !(may_be_all && model.attention_bias() == v1::ATTENTION_BIAS_ALL) &&
         ValueText(FindValue(check.spec(), path)) != allowed) {
       check.Refuse(path,

@@ -91,10 +91,10 @@ void CheckNoWeightDecay(FieldChecker& check) {
   }
   const std::vector<std::string> patterns =
       NamesIn(check.spec().training().optimizer().no_weight_decay(), "none");
-  const std::vector<std::string> defaults = NamesIn(kDefaultNoWeightDecay, "none");
-  if (patterns == defaults) {
+  if (patterns == NamesIn(kDefaultNoWeightDecay, "none")) {
     return;
   }
+  const std::vector<std::string> defaults = NamesIn(kMixersNoWeightDecay, "none");  // of all models
   if (patterns.size() > kMostPatterns) {
     check.Refuse(kNoWeightDecay, absl::StrCat("it has ", patterns.size(), " names: use at most ",
                                               kMostPatterns, ", with * for what differs"));
@@ -125,12 +125,12 @@ void CheckRecompute(FieldChecker& check) {
   };
   const bool whole_layers = has("layer");
   std::set<std::string> kinds =
-      whole_layers ? std::set<std::string>{"layer"} : std::set<std::string>{"attention", "mlp"};
+      whole_layers ? std::set<std::string>{"layer"} : std::set<std::string>{"attention", "mlp", "mamba"};
   for (const std::string& word : words) {
     if (kinds.erase(word) > 0) {
       continue;
     }
-    if (whole_layers && (word == "attention" || word == "mlp")) {
+    if (whole_layers && (word == "attention" || word == "mlp" || word == "mamba")) {
       check.Refuse(kRecompute, absl::StrCat(word, " is part of every layer: omit it, or omit layer"));
       return;
     }
@@ -138,7 +138,7 @@ void CheckRecompute(FieldChecker& check) {
       check.Refuse(kRecompute, "head: more than 1 GiB of logits is never in memory any more: omit it");
       return;
     }
-    const std::vector<std::string> known = {"layer", "attention", "mlp", "off"};
+    const std::vector<std::string> known = {"layer", "attention", "mlp", "mamba", "off"};
     const std::string closest = Closest(word, known);
     check.Refuse(
         kRecompute,
@@ -146,6 +146,18 @@ void CheckRecompute(FieldChecker& check) {
                    absl::StrCat(platform::Shown(word), " is not a kind of node of a layer",
                                 closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))));
     return;
+  }
+  for (const auto& [word, letter] :
+       {std::pair("attention", model::LayerSymbol::kAttention), std::pair("mlp", model::LayerSymbol::kMlp),
+        std::pair("mamba", model::LayerSymbol::kMamba)}) {
+    if (!has(word) || !check.IsOkWithin("model")) {
+      continue;
+    }
+    const auto pattern = PatternOf(check.spec().model());
+    if (pattern.has_value() ? !model::Has(*pattern, letter) : letter == model::LayerSymbol::kMamba) {
+      check.Refuse(kRecompute, absl::StrCat(word, ": this model has no such node; use layer, or off"));
+      return;
+    }
   }
   if (has("mlp") && check.Usable({"model.moe.decoder_sparse_step"}) && check.spec().model().has_moe() &&
       check.spec().model().moe().decoder_sparse_step() == 1 &&

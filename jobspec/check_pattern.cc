@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "jobspec/checks.h"
 #include "model/layer_pattern.h"
 #include "platform/status_macros.h"
@@ -8,11 +13,70 @@
 namespace tandem::jobspec {
 namespace {
 
-constexpr char kPattern[] = "model.hybrid_pattern";
+using model::LayerSymbol;
 
-absl::Status PatternStatus(FieldChecker& check) {
+constexpr char kPattern[] = "model.hybrid_pattern";
+constexpr char kMixers[] = "model.mamba";
+
+// "M, * or -".
+std::string LettersText(const char* letters) {
+  std::vector<std::string> all;
+  for (const char* letter = letters; *letter != 0; ++letter) {
+    all.emplace_back(1, *letter);
+  }
+  const std::string last = all.back();
+  all.pop_back();
+  return all.empty() ? last : absl::StrCat(absl::StrJoin(all, ", "), " or ", last);
+}
+
+std::string NotBuilt(LayerSymbol symbol, const ModelType& type) {
+  return symbol == LayerSymbol::kGatedDelta        ? "; not built yet: gated delta nets"
+         : symbol == LayerSymbol::kSparseAttention ? "; not built yet: sparse attention"
+         : symbol == LayerSymbol::kExperts && type.name == std::string_view("nemotron_h")
+             ? "; not built yet: its experts, which have no gate"
+             : "";
+}
+
+// Of one layer, that the model type may have it.
+absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type) {
+  if (layer.grouped && !type.may_group) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model_type ", type.name, " has no groups: write their letters alone"));
+  }
+  for (const LayerSymbol symbol : layer.symbols) {
+    const char letter = static_cast<char>(symbol);
+    if (std::string_view(type.letters).find(letter) == std::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat(std::string(1, letter), " is no layer of model_type ",
+                                                     type.name, "; use ", LettersText(type.letters),
+                                                     NotBuilt(symbol, type)));
+    }
+  }
+  const auto has = [&](LayerSymbol symbol) {
+    return std::find(layer.symbols.begin(), layer.symbols.end(), symbol) != layer.symbols.end();
+  };
+  if (has(LayerSymbol::kMlp) && has(LayerSymbol::kExperts)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layer ", layer.index,
+                     " has a - and an E, whose parameters would have the same names; end the group "
+                     "before one of them"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PatternStatus(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   TANDEM_ASSIGN_OR_RETURN(const model::LayerPattern pattern,
-                          model::ParseLayerPattern(check.spec().model().hybrid_pattern()));
+                          model::ParseLayerPattern(model.hybrid_pattern()));
+  for (const model::LogicalLayer& layer : model::LayersOf(pattern)) {
+    TANDEM_RETURN_IF_ERROR(LayerStatus(layer, type));
+  }
+  if (pattern.num_depths > 0) {
+    return absl::InvalidArgumentError(
+        "not built yet: multi-token prediction; omit the first / and what is behind it");
+  }
+  if (const int64_t layers = model::CountsOf(pattern).logical; layers > kMostModelLayers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it has ", layers, " layers; use at most ", kMostModelLayers));
+  }
   const v1::Parallelism& parallelism = check.spec().parallelism();
   if (parallelism.pipeline() > 1) {
     TANDEM_RETURN_IF_ERROR(model::CheckSegments(pattern, parallelism.pipeline()));
@@ -20,15 +84,103 @@ absl::Status PatternStatus(FieldChecker& check) {
   return parallelism.schedule() == v1::SCHEDULE_OVERLAP ? model::CheckOverlaps(pattern) : absl::OkStatus();
 }
 
-}  // namespace
+// What layers of one kind alone have, where there is none of these.
+void RefuseUnused(FieldChecker& check, const model::LayerPattern& pattern, const ModelType& type) {
+  const auto refuse = [&](const char* path, const std::string& why) {
+    if (check.IsWritten(path)) {
+      check.Forbid(path, absl::StrCat(why, ": omit the key"));
+    }
+  };
+  const bool attends = model::Has(pattern, LayerSymbol::kAttention);
+  for (const char* path : {"model.num_attention_heads", "model.num_key_value_heads", "model.head_dim"}) {
+    if (!attends) {
+      refuse(path, absl::StrCat("no layer of ", check.Named(kPattern), " attends"));
+    }
+  }
+  for (const char* path : {"model.rope_theta", "model.rope_scaling.type"}) {
+    if (!attends || !type.rotates) {
+      refuse(path, absl::StrCat("no layer of model_type ", type.name, attends ? "" : " and this pattern",
+                                " rotates queries and keys"));
+    }
+  }
+  if (!model::Has(pattern, LayerSymbol::kMlp) && !model::Has(pattern, LayerSymbol::kExperts)) {
+    refuse("model.intermediate_size", absl::StrCat("no layer of ", check.Named(kPattern), " is an MLP"));
+  }
+}
 
-void CheckPattern(FieldChecker& check) {
-  if (!check.Has(kPattern)) {
+void CheckMixers(FieldChecker& check, const v1::Model& model, const model::LayerPattern& pattern) {
+  if (!model::Has(pattern, LayerSymbol::kMamba)) {
+    if (model.has_mamba()) {
+      check.Forbid(kMixers, absl::StrCat("no layer of ", check.Named(kPattern),
+                                         " is an M: omit the block, or add one"));
+    }
     return;
   }
-  if (const absl::Status status = PatternStatus(check); !status.ok()) {
-    check.Forbid(kPattern, std::string(status.message()));
+  if (check.Usable({"model.hidden_size", "model.mamba.head_dim"}) && check.IsOk({"model.mamba.num_heads"}) &&
+      !model.mamba().has_num_heads()) {
+    check.Refuse("model.mamba.num_heads",
+                 absl::StrCat("twice ", check.Named("model.hidden_size"), " is no multiple of ",
+                              check.Named("model.mamba.head_dim"), ": say how many heads there are"));
   }
+  if (check.Usable({"model.mamba.num_heads", "model.mamba.n_groups"}) &&
+      model.mamba().num_heads() % model.mamba().n_groups() != 0) {
+    check.Refuse("model.mamba.n_groups", absl::StrCat("a divisor of ", check.Named("model.mamba.num_heads")),
+                 "heads are shared evenly among groups: use another number");
+  }
+}
+
+// What these layers do not have yet.
+void CheckBuilt(FieldChecker& check, const ModelType& type) {
+  if (check.Usable({"resources.device"}) && check.spec().resources().device() != v1::DEVICE_CPU) {
+    check.Refuse("resources.device", absl::StrCat("cpu with model_type ", type.name),
+                 "not built yet: layers by a pattern on GPUs; use device: cpu");
+  }
+  for (const char* path : {"precision.compute", "precision.transport"}) {
+    const v1::Precision& precision = check.spec().precision();
+    const v1::ComputeType compute =
+        path == std::string_view("precision.compute") ? precision.compute() : precision.transport();
+    if (check.Usable({path}) && check.IsWritten(path) && compute == v1::COMPUTE_TYPE_BF16) {
+      check.Refuse(path, absl::StrCat("fp32, fp64 with model_type ", type.name),
+                   "not built yet: layers by a pattern in bf16; use fp32");
+    }
+  }
+}
+
+}  // namespace
+
+void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type) {
+  if (type.letters == nullptr) {
+    if (check.IsWritten(kPattern)) {
+      check.Forbid(kPattern, absl::StrCat(check.Named("model.model_type"),
+                                          " has no pattern: omit the key, or use model_type: hybrid or "
+                                          "nemotron_h"));
+    }
+    if (model.has_mamba()) {
+      check.Forbid(kMixers, absl::StrCat(check.Named("model.model_type"),
+                                         " has no Mamba-2 mixers: omit the block, or use model_type: hybrid, "
+                                         "mamba2 or nemotron_h"));
+    }
+    return;
+  }
+  CheckBuilt(check, type);
+  if (!check.Has(kPattern)) {
+    if (std::string_view(type.letters).size() > 1) {
+      check.Refuse(kPattern, "say what each layer is, for instance M-M*-");
+    }
+    return;
+  }
+  if (const absl::Status status = PatternStatus(check, model, type); !status.ok()) {
+    check.Forbid(kPattern, std::string(status.message()));
+    return;
+  }
+  const model::LayerPattern pattern = *PatternOf(model);
+  const int64_t layers = model::CountsOf(pattern).logical;
+  if (check.Usable({"model.num_hidden_layers"}) && model.num_hidden_layers() != layers) {
+    check.Refuse("model.num_hidden_layers", absl::StrCat(layers, " with ", check.Named(kPattern)),
+                 "a group is one layer: omit the key");
+  }
+  RefuseUnused(check, pattern, type);
+  CheckMixers(check, model, pattern);
 }
 
 }  // namespace tandem::jobspec

@@ -11,11 +11,8 @@
 
 namespace tandem::jobspec {
 
-// What fields must be to each other, by what they are about. Each but CheckPattern refuses through `check`,
-// after its CheckFields, and takes the fields that have been refused for unknown. Validate calls them all.
-
-// Before CheckFields, which refuses the patterns that are left: none can be trained yet.
-void CheckPattern(FieldChecker& check);
+// What fields must be to each other, by what they are about. Each refuses through `check`, after its
+// CheckFields, and takes the fields that have been refused for unknown. Validate calls them all.
 
 void CheckModel(FieldChecker& check);
 void CheckData(FieldChecker& check);
@@ -54,6 +51,10 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& 
 
 // Tokens are dealt to experts only where nothing but speed is measured.
 void CheckBalancedRouting(FieldChecker& check);
+
+// The layers of a model type that has a pattern, and what only these layers have; for any other type that
+// there is none.
+void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
 // Fields that follow from the model type, and the sliding window, which some types may have.
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/decoder_config.h"
 
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/model_types.h"
@@ -88,6 +90,32 @@ model::LatentAttention Latent(const v1::LatentAttention& spec) {
           .value_head_dim = spec.v_head_dim()};
 }
 
+model::MambaMixer Mixer(const v1::Mamba& spec, const ModelType& type) {
+  return {.heads = spec.num_heads(),
+          .head_dim = spec.head_dim(),
+          .state = spec.state_size(),
+          .groups = spec.n_groups(),
+          .conv_width = spec.conv_kernel(),
+          .chunk = spec.chunk_size(),
+          .least_step = type.least_step};
+}
+
+std::vector<std::vector<model::LayerSymbol>> SymbolsOf(const v1::Model& resolved) {
+  std::vector<std::vector<model::LayerSymbol>> layers;
+  if (const std::optional<model::LayerPattern> pattern = PatternOf(resolved); pattern.has_value()) {
+    for (const model::LogicalLayer& layer : model::LayersOf(*pattern)) {
+      layers.push_back(layer.symbols);
+    }
+  }
+  return layers;
+}
+
+model::ParameterNames NamesOf(const std::string& model_type) {
+  return model_type == "mixtral"                                ? model::ParameterNames::kMixtral
+         : model_type == "mamba2" || model_type == "nemotron_h" ? model::ParameterNames::kMixer
+                                                                : model::ParameterNames::kUsual;
+}
+
 }  // namespace
 
 model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
@@ -99,8 +127,7 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
   const v1::AttentionBias bias =
       resolved.has_attention_bias() ? resolved.attention_bias() : type->attention_bias;
   return {
-      .names = resolved.model_type() == "mixtral" ? model::ParameterNames::kMixtral
-                                                  : model::ParameterNames::kUsual,
+      .names = NamesOf(resolved.model_type()),
       .hidden_size = resolved.hidden_size(),
       .intermediate_size = resolved.intermediate_size(),
       .num_hidden_layers = layers,
@@ -119,11 +146,16 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .window_layers = resolved.has_sliding_window()
                            ? WindowLayersIn(resolved.window_layers(), layers).value()
                            : std::vector<int64_t>(),
+      .rotates = type->rotates,
+      .activation = resolved.model_type() == "nemotron_h" ? model::Activation::kSquaredRelu
+                                                          : model::Activation::kSwiGlu,
       .tie_word_embeddings = resolved.tie_word_embeddings(),
       .initializer_range = resolved.initializer_range(),
       .moe = resolved.has_moe() ? Moe(resolved.moe(), *type) : model::MixtureOfExperts(),
       .latent =
           resolved.has_latent_attention() ? Latent(resolved.latent_attention()) : model::LatentAttention(),
+      .mamba = resolved.has_mamba() ? Mixer(resolved.mamba(), *type) : model::MambaMixer(),
+      .pattern = SymbolsOf(resolved),
   };
 }
 

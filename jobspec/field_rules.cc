@@ -24,7 +24,10 @@ constexpr TextRule kTextRules[] = {
     {"api_version", "tandem/v1"},
     {"name", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
     {"model.hugging_face", "path of a config.json"},
-    {"model.model_type", "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmo2, deepseek_v2, deepseek_v3"},
+    {"model.model_type",
+     "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmo2, deepseek_v2, deepseek_v3, "
+     "hybrid, mamba2, nemotron_h"},
+    {"model.hybrid_pattern", "a letter a layer: M, *, -, E, and groups as [M*-]"},
     {"model.window_layers", "all, or layers and ranges of them joined by commas, as 0-3,8"},
     {"data.train", "absolute path of a file, a folder or a glob"},
     {"data.validation", "absolute path of a file, a folder or a glob"},
@@ -38,7 +41,8 @@ constexpr TextRule kTextRules[] = {
     {"training.frozen",
      "none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has "
      "them, head"},
-    {"training.recompute", "off, layer, or of its nodes attention, mlp or both, joined by a comma"},
+    {"training.recompute",
+     "off, layer, or of its nodes attention, mlp and mamba one or more, joined by a comma"},
     {"graphs.scope", "none, or parts of a layer joined by commas: attention, router, preprocess, mlp"},
     {"parallelism.fsdp.keep_gathered",
      "none, all, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it "
@@ -113,6 +117,12 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"model.moe.n_shared_experts", 0, 1024},
       {"model.moe.n_group", 1, 1024},
       {"model.moe.topk_group", 1, 1024},
+      {"model.mamba.num_heads", 1, 4096},
+      {"model.mamba.head_dim", 1, 4096},
+      {"model.mamba.state_size", 1, 4096},
+      {"model.mamba.n_groups", 1, 4096},
+      {"model.mamba.conv_kernel", 1, 8},
+      {"model.mamba.chunk_size", 1, 1 << 16},
       {"model.latent_attention.q_lora_rank", 1, 1 << 20},
       {"model.latent_attention.kv_lora_rank", 1, 1 << 20},
       {"model.latent_attention.qk_nope_head_dim", 0, 4096},
@@ -186,10 +196,6 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.hybrid_pattern",
-       "not built yet: layers by a pattern; omit the key and use model_type, whose layers are [*-] (llama, "
-       "mistral, qwen2, qwen3, olmo2), [*E] (mixtral, qwen3_moe) or [+E] (deepseek_v2, deepseek_v3)"},
-      {"model.mamba", "not built yet: Mamba-2; omit the block"},
       {"model.gated_delta_net", "not built yet: gated delta nets; omit the block"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"resources.memory_bytes",

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "google/protobuf/message.h"
 #include "jobspec/hugging_face_families.h"
+#include "jobspec/hugging_face_mixers.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/hugging_face_window.h"
 #include "jobspec/model_types.h"
@@ -176,6 +177,21 @@ class HuggingFaceReader {
     if (family_ == nullptr) {
       return;
     }
+    if (family_->mixer_keys != nullptr) {
+      ReadPatternedModel();
+    } else {
+      ReadUsualModel();
+    }
+    if (violations_.size() == before) {
+      if (!model_.has_model_type()) {
+        model_.set_model_type(family_->model_type);
+      }
+      model_.clear_hugging_face();
+    }
+  }
+
+ private:
+  void ReadUsualModel() {
     ReadFields(kSizes, model_);
     if (family_->has_latent_attention) {
       ReadFields(kLatentAttention, *model_.mutable_latent_attention());  // its head_dim is another
@@ -189,15 +205,62 @@ class HuggingFaceReader {
     if (family_->experts != nullptr) {
       ReadExperts(*model_.mutable_moe());
     }
-    if (violations_.size() == before) {
-      if (!model_.has_model_type()) {
-        model_.set_model_type(family_->model_type);
-      }
-      model_.clear_hugging_face();
+  }
+
+  // What the layers of a pattern have is read where there is such a layer.
+  void ReadPatternedModel() {
+    const std::string_view type = family_->model_type;
+    const bool own = type == "hybrid";
+    ReadField({"hidden_size"}, model_);
+    ReadField({"vocab_size"}, model_);
+    ReadField({"max_position_embeddings", true}, model_);
+    ReadField({"initializer_range"}, model_);
+    ReadField({"tie_word_embeddings"}, model_);
+    ReadField({"rms_norm_eps"}, model_, own ? "rms_norm_eps" : "layer_norm_epsilon");
+    std::string pattern = "M";
+    if (type == "mamba2") {
+      ReadField({"num_hidden_layers"}, model_);
+    } else if (const std::string problem = ReadMixerPattern(json_, model_); !problem.empty()) {
+      Refuse(problem, "a text of letters, or a list of kinds of layers", "mend the file");
+      return;
+    } else {
+      pattern = model_.hybrid_pattern();
+    }
+    const auto has = [&](char letter) { return pattern.find(letter) != pattern.npos; };
+    if (has('*')) {
+      ReadField({"num_attention_heads"}, model_);
+      ReadField({"num_key_value_heads", true}, model_);
+      ReadField({"head_dim", true}, model_);
+    }
+    if (has('*') && own) {
+      ReadField({"rope_theta"}, model_);
+    }
+    if (has('-')) {
+      ReadField({"intermediate_size"}, model_);
+    }
+    if (has('E') && own) {
+      v1::MixtureOfExperts& moe = *model_.mutable_moe();
+      ReadField({"num_experts"}, moe);
+      ReadField({"num_experts_per_tok"}, moe);
+      ReadFields(kExperts, moe);
+    }
+    if (has('M')) {
+      ReadMamba(type == "mamba2", *model_.mutable_mamba());
+    }
+    for (const std::string& problem : MixerProblems(json_)) {
+      Refuse(problem, "a file whose keys fit each other", "mend the file, or use another model");
     }
   }
 
- private:
+  void ReadMamba(bool alone, v1::Mamba& mamba) {
+    ReadField({"num_heads"}, mamba, alone ? "num_heads" : "mamba_num_heads");
+    ReadField({"head_dim"}, mamba, alone ? "head_dim" : "mamba_head_dim");
+    ReadField({"state_size"}, mamba, alone ? "state_size" : "ssm_state_size");
+    ReadField({"n_groups"}, mamba);
+    ReadField({"conv_kernel"}, mamba);
+    ReadField({"chunk_size"}, mamba);
+  }
+
   void Refuse(const std::string& value, const std::string& allowed, const std::string& remedy) {
     violations_.push_back(MakeViolation(kHuggingFace, value, allowed, remedy));
   }
@@ -218,7 +281,8 @@ class HuggingFaceReader {
     }
     try {
       // The callback bounds the depth: the parser itself keeps a stack, but destroying a deep value recurses.
-      json_ = Json::parse(*text, [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
+      json_ = Json::parse(WithoutInfinities(*text),
+                          [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
     } catch (const Json::exception& e) {
       Refuse(file, "a JSON file", platform::Shown(e.what(), 200));
       return false;
@@ -332,7 +396,7 @@ class HuggingFaceReader {
     constexpr size_t kMostShown = 5;
     std::vector<std::string> unknown;
     for (const auto& [key, value] : json_.items()) {
-      if (!value.is_null() && !IsKnown(key)) {
+      if (!value.is_null() && !IsKnown(key) && !IsOfMixers(key)) {
         unknown.push_back(platform::Shown(key));
       }
     }
@@ -346,6 +410,15 @@ class HuggingFaceReader {
            "a file of known fields",
            "these may change the numbers: remove them from a copy of the file if they do not, or use another "
            "model");
+  }
+
+  bool IsOfMixers(const std::string& key) const {
+    if (family_ == nullptr || family_->mixer_keys == nullptr) {
+      return false;
+    }
+    const Json keys = Json::parse(family_->mixer_keys);
+    return std::find(keys.begin(), keys.end(), key) != keys.end() ||
+           Json::parse(family_->must_be).contains(key);
   }
 
   void CheckSupported() {

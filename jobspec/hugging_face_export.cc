@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "data/dataset.h"
 #include "jobspec/hugging_face_families.h"
+#include "jobspec/hugging_face_mixers.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/model_types.h"
 #include "jobspec/start_weights.h"
@@ -20,13 +21,15 @@ using ConfigJson = nlohmann::ordered_json;
 
 // Where a tensor comes: the embedding first, the final norm and the head behind the layers.
 int64_t OrderOf(const std::string& name) {
-  constexpr std::string_view kLayers = "model.layers.";
-  int64_t layer = 0;
-  if (!name.starts_with(kLayers)) {
-    return name.starts_with("model.embed") ? -1 : INT64_MAX;
+  for (const std::string_view layers : {"model.layers.", "backbone.layers."}) {
+    int64_t layer = 0;
+    const size_t end = name.find('.', layers.size());
+    if (name.starts_with(layers) &&
+        absl::SimpleAtoi(name.substr(layers.size(), end - layers.size()), &layer)) {
+      return layer;
+    }
   }
-  const size_t end = name.find('.', kLayers.size());
-  return absl::SimpleAtoi(name.substr(kLayers.size(), end - kLayers.size()), &layer) ? layer : INT64_MAX;
+  return name.starts_with("model.embed") || name.starts_with("backbone.embed") ? -1 : INT64_MAX;
 }
 
 void AddExperts(const v1::Model& model, ConfigJson& config) {
@@ -101,6 +104,37 @@ absl::Status AddWindow(const v1::Model& model, WindowKeys keys, ConfigJson& conf
   return absl::OkStatus();
 }
 
+// Keys of models whose layers are all of a kind, or sparse and dense.
+absl::Status AddUsual(const v1::Model& resolved, const HuggingFaceFamily& family, ConfigJson& config) {
+  config["intermediate_size"] = resolved.intermediate_size();
+  config["num_hidden_layers"] = resolved.num_hidden_layers();
+  config["num_attention_heads"] = resolved.num_attention_heads();
+  config["num_key_value_heads"] = resolved.num_key_value_heads();
+  if (!resolved.has_latent_attention()) {
+    config["head_dim"] = resolved.head_dim();
+  }
+  config["hidden_act"] = "silu";
+  config["rms_norm_eps"] = resolved.rms_norm_eps();
+  config["rope_theta"] = resolved.rope_theta();
+  config["rope_scaling"] =
+      resolved.has_rope_scaling() ? RopeScalingJson(resolved.rope_scaling()) : ConfigJson();
+  if (family.model_type != std::string_view("qwen2")) {  // its biases are always there
+    config["attention_bias"] = resolved.attention_bias() == v1::ATTENTION_BIAS_ALL;
+  }
+  config["attention_dropout"] = 0.0;
+  TANDEM_RETURN_IF_ERROR(AddWindow(resolved, family.window, config));
+  if (resolved.model_type() == "llama") {
+    config["mlp_bias"] = false;
+  }
+  if (resolved.has_moe()) {
+    AddExperts(resolved, config);
+  }
+  if (resolved.has_latent_attention()) {
+    AddLatentAttention(resolved.latent_attention(), config);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConfig& config) {
@@ -157,10 +191,11 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
           ConfigJson::object();  // of another model, beside a tokenizer: its keys would mean other things
     }
     // The newer spellings of keys that are written below, what wrote the file, and what is true no longer.
-    for (const char* const key : {"rope_parameters", "dtype", "layer_types", "transformers_version",
-                                  "original_max_position_embeddings", "num_experts", "num_local_experts",
-                                  "num_mtp_layers", "quantization_config", "auto_map", "sliding_window",
-                                  "use_sliding_window", "max_window_layers", "attention_bias"}) {
+    for (const char* const key :
+         {"rope_parameters", "dtype", "layer_types", "transformers_version",
+          "original_max_position_embeddings", "num_experts", "num_local_experts", "num_mtp_layers",
+          "quantization_config", "auto_map", "sliding_window", "use_sliding_window", "max_window_layers",
+          "attention_bias", "layers_block_type", "time_step_limit"}) {
       config.erase(key);
     }
   }
@@ -174,36 +209,15 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
   config["model_type"] = resolved.model_type();
   config["vocab_size"] = resolved.vocab_size();
   config["hidden_size"] = resolved.hidden_size();
-  config["intermediate_size"] = resolved.intermediate_size();
-  config["num_hidden_layers"] = resolved.num_hidden_layers();
-  config["num_attention_heads"] = resolved.num_attention_heads();
-  config["num_key_value_heads"] = resolved.num_key_value_heads();
-  if (!resolved.has_latent_attention()) {
-    config["head_dim"] = resolved.head_dim();
-  }
-  config["hidden_act"] = "silu";
   if (resolved.has_max_position_embeddings() || !config.contains("max_position_embeddings")) {
     config["max_position_embeddings"] =
         resolved.has_max_position_embeddings() ? resolved.max_position_embeddings() : trained_length;
   }
   config["initializer_range"] = resolved.initializer_range();
-  config["rms_norm_eps"] = resolved.rms_norm_eps();
-  config["rope_theta"] = resolved.rope_theta();
-  config["rope_scaling"] =
-      resolved.has_rope_scaling() ? RopeScalingJson(resolved.rope_scaling()) : ConfigJson();
-  if (family->model_type != std::string_view("qwen2")) {  // its biases are always there
-    config["attention_bias"] = resolved.attention_bias() == v1::ATTENTION_BIAS_ALL;
-  }
-  config["attention_dropout"] = 0.0;
-  TANDEM_RETURN_IF_ERROR(AddWindow(resolved, family->window, config));
-  if (resolved.model_type() == "llama") {
-    config["mlp_bias"] = false;
-  }
-  if (resolved.has_moe()) {
-    AddExperts(resolved, config);
-  }
-  if (resolved.has_latent_attention()) {
-    AddLatentAttention(resolved.latent_attention(), config);
+  if (family->mixer_keys != nullptr) {
+    AddMixers(resolved, config);
+  } else {
+    TANDEM_RETURN_IF_ERROR(AddUsual(resolved, *family, config));
   }
   if (!dataset.empty() || !has_own) {
     TANDEM_RETURN_IF_ERROR(AddTokenIds(dataset, config));

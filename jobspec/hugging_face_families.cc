@@ -88,6 +88,41 @@ constexpr HuggingFaceFamily kFamilies[] = {
        "vocab_size": 50304, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
        "num_attention_heads": 32, "max_position_embeddings": 2048, "initializer_range": 0.02,
        "rms_norm_eps": 1e-5, "rope_theta": 10000, "tie_word_embeddings": false})"},
+    {.architecture = "Mamba2ForCausalLM",
+     .model_type = "mamba2",
+     .defaults = R"({
+       "vocab_size": 32768, "hidden_size": 4096, "num_hidden_layers": 64, "num_heads": 128, "head_dim": 64,
+       "state_size": 128, "n_groups": 8, "conv_kernel": 4, "chunk_size": 256, "expand": 2,
+       "layer_norm_epsilon": 1e-5, "initializer_range": 0.1, "tie_word_embeddings": false})",
+     .mixer_keys = R"(["num_heads", "state_size", "layer_norm_epsilon", "n_groups", "conv_kernel",
+       "chunk_size", "expand", "residual_in_fp32", "rescale_prenorm_residual", "time_step_floor",
+       "time_step_max", "time_step_min", "time_step_rank"])",
+     .must_be =
+         R"({"time_step_limit": [0, {"__float__": "Infinity"}], "use_bias": false, "use_conv_bias": true, "norm_before_gate": false, "rms_norm": true})"},
+    {.architecture = "NemotronHForCausalLM",
+     .model_type = "nemotron_h",
+     .defaults = R"({
+       "vocab_size": 131072, "hidden_size": 4096, "intermediate_size": 21504, "num_attention_heads": 32,
+       "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096, "ssm_state_size": 128,
+       "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "chunk_size": 128,
+       "layer_norm_epsilon": 1e-5, "initializer_range": 0.02,
+       "tie_word_embeddings": false,
+       "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp"]})",
+     .mixer_keys = R"(["layers_block_type", "hybrid_override_pattern", "mamba_num_heads", "mamba_head_dim",
+       "ssm_state_size", "attention_head_dim", "layer_norm_epsilon", "n_groups", "conv_kernel", "chunk_size",
+       "expand", "residual_in_fp32", "rescale_prenorm_residual", "time_step_floor", "time_step_limit",
+       "time_step_max", "time_step_rank", "use_mamba_kernels", "num_logits_to_keep",
+       "mamba_ssm_cache_dtype", "moe_latent_size", "moe_shared_expert_intermediate_size",
+       "moe_shared_expert_overlap", "mtp_layers_block_type", "mtp_hybrid_override_pattern"])",
+     .must_be =
+         R"({"time_step_min": 0.001, "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "use_bias": false,
+       "mamba_proj_bias": false, "use_conv_bias": true, "hidden_dropout": 0})"},
+    // Tandem's own: transformers has no such model.
+    {.architecture = "TandemHybridForCausalLM",
+     .model_type = "hybrid",
+     .defaults = "{}",
+     .mixer_keys = R"(["hybrid_pattern", "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups",
+       "conv_kernel", "chunk_size"])"},
 };
 
 }  // namespace

@@ -27,6 +27,8 @@ struct HuggingFaceFamily {
   const char* experts_too = nullptr;
   bool has_latent_attention = false;
   WindowKeys window = WindowKeys::kNone;
+  // Layers by a pattern, whose keys hugging_face_mixers.h reads. Those beside them that it has: JSON.
+  const char* mixer_keys = nullptr;
   // Keys of which this family has another only value than others, or has one at all: JSON.
   const char* must_be = "{}";
 };

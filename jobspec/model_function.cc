@@ -33,6 +33,9 @@ v1::Model FunctionOf(const v1::Model& model) {
   v1::Model function = ShownOf(model);
   function.clear_initializer_range();
   function.clear_max_position_embeddings();
+  if (function.has_mamba()) {
+    function.mutable_mamba()->clear_chunk_size();  // of roundings alone
+  }
   return function;
 }
 

@@ -29,6 +29,9 @@ constexpr ModelType kModelTypes[] = {
      .has_experts = true,
      .has_latent_attention = true,
      .score = v1::ROUTER_SCORE_SIGMOID},
+    {.name = "hybrid", .letters = "M*-E", .may_group = true},
+    {.name = "mamba2", .letters = "M", .rotates = false},
+    {.name = "nemotron_h", .letters = "M*-", .rotates = false, .least_step = 0.001},
 };
 
 }  // namespace
@@ -53,6 +56,15 @@ std::string ModelTypesThat(bool ModelType::*is, const std::string& last) {
     absl::StrAppend(&text, i + 1 == names.size() ? last : std::string(", "), names[i]);
   }
   return text;
+}
+
+std::optional<model::LayerPattern> PatternOf(const v1::Model& resolved) {
+  const ModelType* const type = FindModelType(resolved.model_type());
+  if (type == nullptr || type->letters == nullptr || !resolved.has_hybrid_pattern()) {
+    return std::nullopt;
+  }
+  absl::StatusOr<model::LayerPattern> pattern = model::ParseLayerPattern(resolved.hybrid_pattern());
+  return pattern.ok() ? std::optional(*std::move(pattern)) : std::nullopt;
 }
 
 absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int64_t layers) {

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/layer_pattern.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::jobspec {
@@ -24,6 +26,11 @@ struct ModelType {
   bool has_experts = false;
   bool has_latent_attention = false;
   v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // if it has experts
+  const char* letters =
+      nullptr;             // of its layers, which a pattern lists (model/layer_pattern.h); null: it has none
+  bool may_group = false;  // its pattern
+  bool rotates = true;     // queries and keys
+  double least_step = 0;   // of a mixer's time
 };
 
 std::span<const ModelType> ModelTypes();
@@ -33,6 +40,9 @@ const ModelType* FindModelType(std::string_view name);
 
 // "mixtral, qwen3_moe, deepseek_v2 or deepseek_v3": those of which `is` is true.
 std::string ModelTypesThat(bool ModelType::*is, const std::string& last = ", ");
+
+// The pattern of a resolved model; nothing where it has none, or one that is wrong.
+std::optional<model::LayerPattern> PatternOf(const v1::Model& resolved);
 
 inline constexpr int64_t kMostModelLayers = 1024;
 

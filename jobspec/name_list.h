@@ -20,5 +20,7 @@ bool MatchesName(std::string_view pattern, std::string_view name);
 // Parameters that do not decay where the spec does not say: norms and biases, as in the field. One of these
 // patterns may match nothing, since they are for models of every kind.
 inline constexpr char kDefaultNoWeightDecay[] = "*norm.weight,*.bias";
+// Of models whose layers a pattern lists.
+inline constexpr char kMixersNoWeightDecay[] = "*norm.weight,*norm_f.weight,*.bias,*.A_log,*.D,*.dt_bias";
 
 }  // namespace tandem::jobspec

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
@@ -22,6 +24,33 @@ namespace {
     }                                         \
   } while (false)
 
+// Layers by a pattern, and the mixers among them.
+void ResolvePattern(const ModelType& type, v1::Model& model) {
+  const int64_t layers = model.num_hidden_layers();
+  if (std::string_view(type.letters).size() == 1 && layers > 0 && layers <= kMostModelLayers) {
+    TANDEM_DEFAULT(model, hybrid_pattern, std::string(static_cast<size_t>(layers), type.letters[0]));
+  }
+  const std::optional<model::LayerPattern> pattern = PatternOf(model);
+  if (!pattern.has_value()) {
+    return;
+  }
+  if (const int64_t count = model::CountsOf(*pattern).logical; count > 0) {
+    TANDEM_DEFAULT(model, num_hidden_layers, count);
+  }
+  if (!model::Has(*pattern, model::LayerSymbol::kMamba)) {
+    return;
+  }
+  v1::Mamba& mamba = *model.mutable_mamba();
+  TANDEM_DEFAULT(mamba, head_dim, 64);
+  if (mamba.head_dim() > 0 && model.hidden_size() > 0 && 2 * model.hidden_size() % mamba.head_dim() == 0) {
+    TANDEM_DEFAULT(mamba, num_heads, 2 * model.hidden_size() / mamba.head_dim());
+  }
+  TANDEM_DEFAULT(mamba, state_size, 128);
+  TANDEM_DEFAULT(mamba, n_groups, 1);
+  TANDEM_DEFAULT(mamba, conv_kernel, 4);
+  TANDEM_DEFAULT(mamba, chunk_size, 256);
+}
+
 void ResolveModel(v1::Model& model) {
   if (const v1::Model* preset = FindPreset(model.preset()); preset != nullptr) {
     v1::Model merged = *preset;
@@ -34,6 +63,9 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(model, attention_bias, type->attention_bias);
     TANDEM_DEFAULT(model, qk_norm, type->qk_norm);
     TANDEM_DEFAULT(model, norms, type->norms);
+    if (type->letters != nullptr) {
+      ResolvePattern(*type, model);
+    }
   }
   if (model.has_sliding_window()) {
     TANDEM_DEFAULT(model, window_layers, "all");
@@ -95,7 +127,11 @@ void ResolveModel(v1::Model& model) {
     }
   }
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
-  TANDEM_DEFAULT(model, rope_theta, 10000);
+  const std::optional<model::LayerPattern> pattern = PatternOf(model);
+  const bool attends = !pattern.has_value() || model::Has(*pattern, model::LayerSymbol::kAttention);
+  if (type == nullptr || (type->rotates && attends)) {
+    TANDEM_DEFAULT(model, rope_theta, 10000);
+  }
   TANDEM_DEFAULT(model, tie_word_embeddings, false);
   TANDEM_DEFAULT(model, initializer_range, 0.02);
 }
@@ -125,7 +161,7 @@ void ResolveData(v1::Data& data) {
   TANDEM_DEFAULT(data, shuffle, true);
 }
 
-void ResolveTraining(const v1::Data& data, v1::Training& training) {
+void ResolveTraining(const v1::Model& model, const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(training, seed, 1);
   v1::Optimizer& optimizer = *training.mutable_optimizer();
   TANDEM_DEFAULT(optimizer, name, v1::OPTIMIZER_NAME_ADAMW);
@@ -134,7 +170,9 @@ void ResolveTraining(const v1::Data& data, v1::Training& training) {
   TANDEM_DEFAULT(optimizer, beta2, 0.95);
   TANDEM_DEFAULT(optimizer, epsilon, 1e-8);
   TANDEM_DEFAULT(optimizer, weight_decay, 0.1);
-  TANDEM_DEFAULT(optimizer, no_weight_decay, kDefaultNoWeightDecay);
+  const ModelType* const type = FindModelType(model.model_type());
+  TANDEM_DEFAULT(optimizer, no_weight_decay,
+                 type != nullptr && type->letters != nullptr ? kMixersNoWeightDecay : kDefaultNoWeightDecay);
   v1::LearningRateSchedule& schedule = *training.mutable_schedule();
   TANDEM_DEFAULT(schedule, warmup_steps, 0);
   TANDEM_DEFAULT(schedule, decay, v1::DECAY_CONSTANT);
@@ -205,7 +243,7 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
   TANDEM_DEFAULT(resolved, name, "job");
   ResolveModel(*resolved.mutable_model());
   ResolveData(*resolved.mutable_data());
-  ResolveTraining(resolved.data(), *resolved.mutable_training());
+  ResolveTraining(resolved.model(), resolved.data(), *resolved.mutable_training());
   ResolveParallelism(spec.model().moe().pad_to_capacity(), *resolved.mutable_parallelism());
   ResolvePrecision(*resolved.mutable_precision());
   if (resolved.checkpoint().has_directory()) {

@@ -60,7 +60,6 @@ Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unu
     return {.resolved = {}, .violations = std::move(violations)};
   }
   FieldChecker check(spec, unusable);
-  CheckPattern(check);
   check.CheckFields();
   CheckIdentity(check);
   CheckModel(check);

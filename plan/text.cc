@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "jobspec/model_types.h"
 #include "model/decoder_shapes.h"
 #include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
@@ -33,11 +36,52 @@ std::string CapacityText(const JobPlan& plan) {
       capacity.pads ? absl::StrCat("; padded to ", GroupedText(shapes.rows), " rows a rank") : std::string());
 }
 
+// The kinds of layers of a pattern, each with its nodes and the layers that are such.
+void AppendPattern(const JobPlan& plan, std::string& text) {
+  const std::vector<std::vector<model::LayerSymbol>>& pattern = plan.model.pattern;
+  std::map<std::vector<model::LayerSymbol>, std::vector<int64_t>> layers;
+  for (size_t layer = 0; layer < pattern.size(); ++layer) {
+    layers[pattern[layer]].push_back(static_cast<int64_t>(layer));
+  }
+  for (const auto& [symbols, with] : layers) {
+    std::vector<std::string> nodes;
+    for (const schedules::Node& node : WholeOutline(plan).nodes) {
+      if (node.layer == with.front()) {
+        nodes.push_back(node.kind);
+      }
+    }
+    std::string letters;
+    for (const model::LayerSymbol symbol : symbols) {
+      letters += static_cast<char>(symbol);
+    }
+    AppendRow(text, symbols.size() > 1 ? absl::StrCat("  [", letters, "]") : absl::StrCat("  ", letters),
+              absl::StrCat(absl::StrJoin(nodes, ", "), ": layers ",
+                           jobspec::WindowLayersText(with, plan.model.num_hidden_layers)));
+  }
+  if (const model::MambaMixer& mamba = plan.model.mamba; mamba.heads > 0) {
+    AppendRow(text, "mixers",
+              absl::StrCat(mamba.heads, " heads of ", mamba.head_dim, " (", mamba.groups,
+                           " groups), states of ", mamba.state, ", kept every ", mamba.chunk, " tokens"));
+  }
+}
+
+void AppendHeads(const model::DecoderConfig& model, std::string& text) {
+  AppendRow(text, "heads",
+            model.latent.kv_rank > 0
+                ? absl::StrCat(model.num_attention_heads, " of ", model.head_dim, ", values of ",
+                               model.latent.value_head_dim, "; keys and values from ", model.latent.kv_rank)
+                : absl::StrCat(model.num_attention_heads, " of ", model.head_dim, " (",
+                               model.num_key_value_heads, " for keys and values)"));
+}
+
 void AppendModel(const JobPlan& plan, std::string& text) {
   const model::DecoderConfig& model = plan.model;
   text += "Model\n";
   AppendRow(text, "parameters", GroupedText(model::NumParameters(model)));
-  AppendRow(text, "layers", GroupedText(model.num_hidden_layers));
+  AppendRow(text, "layers",
+            absl::StrCat(GroupedText(model.num_hidden_layers), model.pattern.empty() ? "" : ": ",
+                         plan.resolved_model.hybrid_pattern()));
+  AppendPattern(plan, text);
   AppendRow(text, "hidden, intermediate", absl::StrCat(model.hidden_size, ", ", model.intermediate_size));
   if (const ops::RouterConfig& router = model.moe.router; router.experts > 0) {
     AppendRow(text, "experts",
@@ -51,12 +95,9 @@ void AppendModel(const JobPlan& plan, std::string& text) {
       AppendRow(text, "shared experts", absl::StrCat("of ", model.moe.shared_intermediate_size, " together"));
     }
   }
-  AppendRow(text, "heads",
-            model.latent.kv_rank > 0
-                ? absl::StrCat(model.num_attention_heads, " of ", model.head_dim, ", values of ",
-                               model.latent.value_head_dim, "; keys and values from ", model.latent.kv_rank)
-                : absl::StrCat(model.num_attention_heads, " of ", model.head_dim, " (",
-                               model.num_key_value_heads, " for keys and values)"));
+  if (model.num_attention_heads > 0) {
+    AppendHeads(model, text);
+  }
   AppendRow(text, "vocabulary",
             absl::StrCat(model.vocab_size, model.tie_word_embeddings ? " (tied head)" : " (untied head)"));
   AppendRow(text, "compute type", PrecisionText(plan));

@@ -35,6 +35,8 @@ TEST(BadSpecTest, FieldsAreRefusedWithTheirRange) { ExpectEntries("fields"); }
 
 TEST(BadSpecTest, MissingFieldsAndFieldsThatDoNotFitAreRefused) { ExpectEntries("combinations"); }
 
+TEST(BadSpecTest, LayersByAPatternAreRefusedByName) { ExpectEntries("patterns"); }
+
 TEST(BadSpecTest, WhatIsNotBuiltIsRefusedByName) { ExpectEntries("not_built"); }
 
 }  // namespace

@@ -373,7 +373,10 @@ TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
       "(model_type llama), MixtralForCausalLM (model_type mixtral), Qwen3MoeForCausalLM (model_type "
       "qwen3_moe), DeepseekV3ForCausalLM (model_type deepseek_v3), DeepseekV2ForCausalLM (model_type "
       "deepseek_v2), MistralForCausalLM (model_type mistral), Qwen2ForCausalLM (model_type qwen2), "
-      "Qwen3ForCausalLM (model_type qwen3), Olmo2ForCausalLM (model_type olmo2); "
+      "Qwen3ForCausalLM (model_type qwen3), Olmo2ForCausalLM (model_type olmo2), Mamba2ForCausalLM "
+      "(model_type mamba2), NemotronHForCausalLM (model_type nemotron_h), TandemHybridForCausalLM "
+      "(model_type "
+      "hybrid); "
       "not built yet: other architectures; use one of these\n");
   EXPECT_THAT(ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"), HasSubstr("architecture")) << "a llama's";
   EXPECT_THAT(ErrorsWith("\"llama\"", "\"qwen3\""), HasSubstr("architecture"));

@@ -180,6 +180,17 @@ TEST(AutogradTest, TwoRanksMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 5});
 }
 
+TEST(AutogradTest, LayersByAPatternMatch) {
+  JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "hybrid"};
+  options.pattern = "[M*-]M*";
+  CompareWithAutograd(options);
+  options.end_of_document = ' ';
+  CompareWithAutograd(options);
+  options.model_type = "nemotron_h";
+  options.pattern = "M-*-";
+  CompareWithAutograd(options);
+}
+
 // Words: a sequence has several, and most are cut by the end of some sequence sooner or later.
 TEST(AutogradTest, PackedDocumentsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .end_of_document = ' '});

@@ -65,6 +65,27 @@ void SetDeepseek(const JobOptions& options, v1::Model& model) {
   model.set_num_key_value_heads(options.heads);
 }
 
+// Two groups of heads of five channels, and chunks that divide no sequence.
+void SetPattern(const JobOptions& options, v1::Model& model) {
+  model.set_hybrid_pattern(options.pattern);
+  const auto has = [&](char letter) { return options.pattern.find(letter) != std::string::npos; };
+  if (has('-')) {
+    model.set_intermediate_size(options.inner);
+  }
+  if (has('*')) {
+    model.set_num_attention_heads(options.heads);
+    model.set_num_key_value_heads(options.kv_heads);
+  }
+  if (has('M')) {
+    v1::Mamba& mamba = *model.mutable_mamba();
+    mamba.set_num_heads(4);
+    mamba.set_head_dim(5);
+    mamba.set_state_size(6);
+    mamba.set_n_groups(2);
+    mamba.set_chunk_size(3);
+  }
+}
+
 }  // namespace
 
 JobOptions SparseJob() {
@@ -93,10 +114,14 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   spec.set_name("parity");
   v1::Model& model = *spec.mutable_model();
   model.set_hidden_size(options.hidden);
-  model.set_intermediate_size(options.inner);
-  model.set_num_hidden_layers(options.layers);
-  model.set_num_attention_heads(options.heads);
-  model.set_num_key_value_heads(options.kv_heads);
+  if (options.pattern.empty()) {
+    model.set_intermediate_size(options.inner);
+    model.set_num_hidden_layers(options.layers);
+    model.set_num_attention_heads(options.heads);
+    model.set_num_key_value_heads(options.kv_heads);
+  } else {
+    SetPattern(options, model);
+  }
   model.set_vocab_size(256);
   model.set_tie_word_embeddings(options.tied);
   model.set_model_type(options.model_type);
@@ -111,7 +136,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     v1::MixtureOfExperts& moe = *model.mutable_moe();
     moe.set_num_experts(options.num_experts);
     moe.set_num_experts_per_tok(options.experts_per_token);
-    if (options.model_type == "qwen3_moe") {
+    if (options.model_type == "qwen3_moe" || options.model_type == "hybrid") {
       moe.set_moe_intermediate_size(options.expert_inner);
       moe.set_norm_topk_prob(false);
       moe.set_decoder_sparse_step(options.sparse_step);
