@@ -22,6 +22,7 @@ END = 17  # of a document
 # transformers refuses Llamas whose heads do not divide the hidden size.
 SIZES = {"hidden_size": 48, "intermediate_size": 56, "num_attention_heads": 3, "num_key_value_heads": 1,
          "vocab_size": 320, "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": 2}
+TOKENS = {"vocab_size": 320, "bos_token_id": 1, "eos_token_id": 2}
 UNEVEN = {**SIZES, "hidden_size": 40}
 # beta_fast and beta_slow are such that dims lie between them: a short text turns few of 12.
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12, "beta_fast": 0.5, "beta_slow": 0.1}
@@ -85,6 +86,13 @@ MODELS = {
     "mistral-whole": transformers.MistralConfig(num_hidden_layers=2, sliding_window=None, **SIZES),
     "olmo2": transformers.Olmo2Config(num_hidden_layers=2, rope_theta=300.0, **SIZES),
     "olmo2-biased": transformers.Olmo2Config(num_hidden_layers=2, attention_bias=True, rope_theta=300.0, **SIZES),
+    "mamba2": transformers.Mamba2Config(num_hidden_layers=2, hidden_size=40, num_heads=10, head_dim=8, n_groups=2,
+                                        state_size=12, chunk_size=20, **TOKENS),
+    "mamba2-tied": transformers.Mamba2Config(num_hidden_layers=2, hidden_size=24, num_heads=3, head_dim=16, n_groups=1,
+                                             state_size=8, chunk_size=64, tie_word_embeddings=True, **TOKENS),
+    "nemotron-h": transformers.NemotronHConfig(
+        layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"], head_dim=12,
+        mamba_num_heads=6, mamba_head_dim=8, n_groups=3, ssm_state_size=10, chunk_size=16, **UNEVEN),
 }
 for kind, scaling in ROPE.items():
     MODELS[f"llama-{kind}"] = transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, rope_scaling=dict(scaling),
@@ -120,10 +128,11 @@ def stored(folder):
 def published(config):
     """A config.json in the spelling of the files on the hub, of transformers 4."""
     config = dict(config)
-    rope = config.pop("rope_parameters")
-    config["rope_theta"] = rope.pop("rope_theta")
-    kind = rope.pop("rope_type")
-    config["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
+    rope = config.pop("rope_parameters", None)
+    if rope is not None:
+        config["rope_theta"] = rope.pop("rope_theta")
+        kind = rope.pop("rope_type")
+        config["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
     config["torch_dtype"] = config.pop("dtype")
     config["transformers_version"] = "4.46.0"
     if config["model_type"] == "qwen3_moe":
@@ -137,6 +146,12 @@ def published(config):
     if config["model_type"] in ("qwen2", "qwen3") and not config["use_sliding_window"]:
         config.pop("layer_types", None)
         config["sliding_window"] = 4096
+    if "time_step_limit" in config:
+        config["time_step_limit"][1] = float("inf")  # json writes Infinity
+    if config["model_type"] == "nemotron_h":
+        letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}
+        config["hybrid_override_pattern"] = "".join(letters[layer] for layer in config.pop("layers_block_type"))
+        config["attention_head_dim"] = config["head_dim"]
     if config["model_type"] == "deepseek_v2":
         if config["topk_method"] == "greedy":
             config.update({"n_group": 1, "topk_group": 1})
@@ -244,6 +259,9 @@ def job_from(name, folder, tmp_path, ranks, packed=False, **checkpoint):
                     **({"documents": "packed", "end_of_document": END} if packed else {})}
     spec["checkpoint"].update({"start_from": str(folder), **checkpoint})
     config = folder / "config.json"  # a step of a checkpoint has none
-    if config.exists() and json.loads(config.read_text())["model_type"] == "deepseek_v3":
+    model_type = json.loads(config.read_text())["model_type"] if config.exists() else ""
+    if model_type in ("mamba2", "nemotron_h"):
+        spec["resources"] = {"device": "cpu"}
+    if model_type == "deepseek_v3":
         spec["model"]["moe"] = {"router_bias_update_rate": 1e-30}  # it has biases, which are read
     return spec

@@ -41,6 +41,8 @@ CHANGED = {
     "deepseek-v3-yarn": {"rope_theta": 100.0, "num_experts_per_tok": 2, "factor": 2.0, "beta_fast": 1.2, "beta_slow": 0.01,
                          "original_max_position_embeddings": 20, "mscale": 6.0, "mscale_all_dim": 2.0,
                          "attention_factor": 4.0, "truncate": True},
+    "mamba2": {"layer_norm_epsilon": 1e-1},
+    "nemotron-h": {"layer_norm_epsilon": 1e-1},
 }
 # With another one of these the weights do not fit, which is said before one is read.
 SIZES = {
@@ -67,6 +69,12 @@ SIZES = {
                     "num_attention_heads": 2, "num_key_value_heads": 1, "n_routed_experts": 12, "n_shared_experts": 1,
                     "moe_intermediate_size": 21, "first_k_dense_replace": 2, "q_lora_rank": 13, "kv_lora_rank": 11,
                     "qk_nope_head_dim": 8, "qk_rope_head_dim": 6, "v_head_dim": 9, "num_nextn_predict_layers": 0},
+    "mamba2": {"vocab_size": 321, "hidden_size": 80, "num_hidden_layers": 3, "num_heads": 8, "head_dim": 16, "expand": 3,
+               "state_size": 13, "n_groups": 1, "conv_kernel": 3},
+    "nemotron-h": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_attention_heads": 2,
+                   "num_key_value_heads": 3, "head_dim": 10, "mamba_num_heads": 9, "mamba_head_dim": 16,
+                   "ssm_state_size": 11, "n_groups": 2, "conv_kernel": 3,
+                   "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"]},
 }
 # Of these any other value than the family's is refused by name.
 MUST_BE = {
@@ -84,11 +92,27 @@ MUST_BE = {
                   "mlp_only_layers": [0], "output_router_logits": True},
     "deepseek-v3": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "output_router_logits": True,
                     "rope_interleave": False, "pretraining_tp": 2},
+    "mamba2": {"hidden_act": "gelu", "use_bias": True, "use_conv_bias": False, "time_step_limit": [0.0, 1.0]},
+    "nemotron-h": {"mlp_hidden_act": "silu", "mamba_hidden_act": "gelu", "use_bias": True, "use_conv_bias": False,
+                   "mamba_proj_bias": True, "mlp_bias": True, "attention_bias": True, "attention_dropout": 0.1,
+                   "hidden_dropout": 0.1, "time_step_min": 0.01, "sliding_window": 9, "num_nextn_predict_layers": 1,
+                   "output_router_logits": True},
 }
 # What these say does not change what given weights compute in training.
 WITHOUT_MEANING = {"architectures", "model_type", "transformers_version", "dtype", "use_cache", "initializer_range",
                    "max_position_embeddings", "bos_token_id", "eos_token_id", "pad_token_id", "router_aux_loss_coef",
                    "rope_parameters", "rope_type", "qk_head_dim"}
+OF_MIXERS = {"chunk_size", "residual_in_fp32", "rescale_prenorm_residual", "time_step_floor", "time_step_max",
+             "time_step_rank"}
+# Of nemotron_h too: of layers that it has not (experts), of generation, and what follows from others.
+WITHOUT_MEANING_THERE = {
+    "mamba2": OF_MIXERS | {"time_step_min"},
+    "nemotron_h": OF_MIXERS | {
+        "expand", "time_step_limit", "mamba_ssm_cache_dtype", "use_mamba_kernels", "num_logits_to_keep", "moe_intermediate_size",
+        "moe_latent_size", "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "mtp_layers_block_type",
+        "n_group", "n_routed_experts", "n_shared_experts", "norm_topk_prob", "num_experts_per_tok", "routed_scaling_factor",
+        "topk_group"},
+}
 
 
 def of_family(table, model_type):
@@ -98,14 +122,14 @@ def of_family(table, model_type):
 @pytest.mark.parametrize("name", SIZES)
 def test_the_tables_have_every_key_of_a_file(tmp_path, name):
     model_type = MODELS[name].model_type
-    keys = set(WITHOUT_MEANING)
+    keys = WITHOUT_MEANING | WITHOUT_MEANING_THERE.get(model_type, set())
     for table in (CHANGED, SIZES, MUST_BE):
         keys |= of_family(table, model_type)
     for model, config in MODELS.items():
         if config.model_type == model_type:
             copy.deepcopy(config).save_pretrained(tmp_path / model)
             file = json.loads((tmp_path / model / "config.json").read_text())
-            left = {*file, *file["rope_parameters"]} - keys
+            left = {*file, *file.get("rope_parameters", {})} - keys
             left -= {"head_dim"} if model_type.startswith("deepseek") else set()  # follows from the others
             left -= {"tie_word_embeddings"}  # of llama's decoder, which all have
             assert not left, model
@@ -118,7 +142,7 @@ def test_every_key_that_means_something_changes_the_loss(start, tmp_path, name):
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     if "layer_types" in CHANGED[name]:
         config.pop("layer_types")  # wins over the keys that it must agree with
-    of_rope = {*config["rope_parameters"], "attention_factor", "truncate"}
+    of_rope = {*config.get("rope_parameters", {}), "attention_factor", "truncate"}
     cluster = start(workers=1)
     losses = {}
 
@@ -184,7 +208,49 @@ def theirs(config, key):
     return config.num_attention_heads if key == "num_key_value_heads" and value is None else value
 
 
-@pytest.mark.parametrize("name", SIZES)
+# Ours of layers by a pattern → transformers'.
+MIXERS = {
+    "mamba2": {"vocab_size": "vocab_size", "hidden_size": "hidden_size", "num_hidden_layers": "num_hidden_layers",
+               "initializer_range": "initializer_range", "rms_norm_eps": "layer_norm_epsilon", "mamba.num_heads": "num_heads",
+               "mamba.head_dim": "head_dim", "mamba.state_size": "state_size", "mamba.n_groups": "n_groups",
+               "mamba.conv_kernel": "conv_kernel", "mamba.chunk_size": "chunk_size"},
+    "nemotron_h": {"vocab_size": "vocab_size", "hidden_size": "hidden_size", "intermediate_size": "intermediate_size",
+                   "num_attention_heads": "num_attention_heads", "num_key_value_heads": "num_key_value_heads",
+                   "head_dim": "head_dim", "max_position_embeddings": "max_position_embeddings",
+                   "initializer_range": "initializer_range", "rms_norm_eps": "layer_norm_epsilon",
+                   "mamba.num_heads": "mamba_num_heads", "mamba.head_dim": "mamba_head_dim",
+                   "mamba.state_size": "ssm_state_size", "mamba.n_groups": "n_groups", "mamba.conv_kernel": "conv_kernel",
+                   "mamba.chunk_size": "chunk_size"},
+}
+
+
+@pytest.mark.parametrize("name", ["mamba2", "nemotron-h"])
+def test_what_a_file_of_mixers_does_not_say_is_what_transformers_takes(start, tmp_path, name):
+    model_type = MODELS[name].model_type
+    layers = {"nemotron_h": {"layers_block_type": ["linear_attention", "full_attention", "mlp"]}}.get(model_type, {})
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, **layers}))
+    cluster = start(workers=0)
+    spec = tiny_job("job", ranks=1, sequence_length=8)
+    spec["model"] = {"hugging_face": str(tmp_path)}
+    spec["resources"] = {"device": "cpu"}
+    cluster.submit(spec)
+    model = cluster.job("job")["resolved"]["model"]
+    defaults = type(MODELS[name])()
+    for own, their in MIXERS[model_type].items():
+        block, _, key = own.rpartition(".")
+        value = (model[block] if block else model)[key]
+        assert float(value) == pytest.approx(getattr(defaults, their)), own
+    if layers:
+        assert model["hybrid_pattern"] == "M*-"
+        # Of its own defaults one layer has experts.
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+        refused = cluster.cli("submit", "-f", cluster.write({**spec, "name": "other"}), check=False)
+        assert refused.returncode == 4 and "E is no layer of model_type nemotron_h" in refused.stderr, refused.stderr
+    else:
+        assert model["hybrid_pattern"] == "M" * 64
+
+
+@pytest.mark.parametrize("name", [name for name in SIZES if MODELS[name].model_type not in MIXERS])
 def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, name):
     model_type = MODELS[name].model_type
     keys = FIELDS + EXPERTS.get(model_type, []) + (LATENT if model_type.startswith("deepseek") else [])

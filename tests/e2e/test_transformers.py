@@ -71,10 +71,12 @@ def arrays_of(step):
 def checkpoint_names(model, config):
     """Views of the model's parameters and gradients, by the names that its checkpoints use."""
     mixtral = config.model_type == "mixtral"
+    nemotron = config.model_type == "nemotron_h"  # whose files have another prefix
     gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
     found = {}
     for name, parameter in model.named_parameters():
         block = name.replace(".mlp.", ".block_sparse_moe.") if mixtral else name
+        block = block.replace("model.", "backbone.", 1) if nemotron else block
         if name.endswith(".experts.gate_up_proj"):
             for expert in range(parameter.shape[0]):
                 prefix = block.removesuffix("gate_up_proj") + f"{expert}."

@@ -24,7 +24,8 @@ TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
 OLDER = pathlib.Path.home() / ".cache/tandem/transformers-4.57.6/bin/python"
 # Name and ranks of an expert group. transformers 4 leaves out mscale_all_dim in deepseek_v2.
 OLDER_LOADS = {("llama-llama3", 1), ("mixtral", 1), ("qwen3-moe", 1), ("deepseek-v3-yarn", 2), ("deepseek-v2-plain", 2),
-               ("deepseek-v2-groups", 2), ("llama-biased", 1), ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
+               ("deepseek-v2-groups", 2), ("llama-biased", 1), ("mamba2", 1),
+               ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
 
 
 def check_older(tmp_path, tokens, logits):
@@ -63,6 +64,8 @@ def check_older(tmp_path, tokens, logits):
     ("mistral", 2, "fp32", 1, True, {"tokenizer": "sentencepiece"}), ("mistral", 1, "bf16", 1, False, {"spelling": "newer"}),
     ("mistral-whole", 4, "fp32", 1, True, {}),
     ("olmo2", 1, "fp32", 1, False, {}), ("olmo2", 4, "bf16", 1, True, {"spelling": "newer"}), ("olmo2", 2, "fp32", 1, True, {}),
+    ("mamba2", 1, "fp32", 1, False, {}), ("mamba2-tied", 2, "bf16", 1, False, {"spelling": "newer"}),
+    ("nemotron-h", 2, "fp32", 1, False, {}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer"}),
 ])
 def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, packed, made):
     source = tmp_path / "model"
