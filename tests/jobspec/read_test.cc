@@ -347,7 +347,8 @@ TEST(ReadTest, WhatIsNoFileOrPipeIsNamedAndNotWaitedFor) {
 }
 
 TEST(ReadTest, TheExamplesAreGood) {
-  for (const char* name : {"headers.yaml", "headers-bf16.yaml", "headers-moe.yaml", "llama-3-8b.yaml"}) {
+  for (const char* name :
+       {"headers.yaml", "headers-bf16.yaml", "headers-moe.yaml", "headers-hybrid.yaml", "llama-3-8b.yaml"}) {
     ReadResult read = ReadFile(std::string(TANDEM_EXAMPLES) + "/" + name);
     EXPECT_EQ(ToText(CheckAll(read, [](const v1::JobSpec&) { return false; }).violations), "") << name;
   }
