@@ -112,6 +112,10 @@ const std::map<std::string, std::string>& DefaultsOfModelTypes() {
       {"model.mamba.n_groups", "`1`"},
       {"model.mamba.conv_kernel", "`4`"},
       {"model.mamba.chunk_size", "`256`"},
+      {"training.optimizer.no_weight_decay",
+       "`*norm.weight,*.bias`; of `hybrid`, `mamba2` and `nemotron_h` also `*norm_f.weight`, `*.A_log`, "
+       "`*.D` and "
+       "`*.dt_bias`"},
       {"model.moe.norm_topk_prob", "`false` with `deepseek_v2`, otherwise `true`"},
       {"model.moe.score", "`sigmoid` with `deepseek_v3`, otherwise `softmax`"},
       {"model.moe.first_k_dense_replace", "`0` with `deepseek_v2` and `deepseek_v3`"},

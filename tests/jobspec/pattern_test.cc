@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models whose layers a pattern lists: defaults, files of Hugging Face, and the way out again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "jobspec/decoder_config.h"
+#include "jobspec/hugging_face_export.h"
+#include "jobspec/jobspec.h"
+#include "jobspec/model_function.h"
+#include "jobspec/name_list.h"
+#include "tests/platform/temporary_folder.h"
+
+namespace tandem::jobspec {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::JobSpec SpecWith(const std::string& model) {
+  return ReadText(absl::StrCat("model: ", model,
+                               "\ndata: {train: /data}\n"
+                               "training: {steps: 10, sequence_length: 64, micro_batch_size: 1, "
+                               "global_batch_size: 8}\nresources: {device: cpu}\n"),
+                  "job.yaml")
+      .spec;
+}
+
+constexpr char kHybrid[] =
+    "{model_type: hybrid, hybrid_pattern: \"[M*-]M[*E]\", hidden_size: 64, intermediate_size: 96, "
+    "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
+constexpr char kMamba2[] = "{model_type: mamba2, num_hidden_layers: 3, hidden_size: 64, vocab_size: 320}";
+constexpr char kNemotron[] =
+    "{model_type: nemotron_h, hybrid_pattern: M-*-, hidden_size: 64, intermediate_size: 96, "
+    "num_attention_heads: 4, vocab_size: 320, mamba: {num_heads: 6, head_dim: 16, n_groups: 3}}";
+
+TEST(PatternTest, AResolvedJobIsValid) {
+  for (const char* model : {kHybrid, kMamba2, kNemotron}) {
+    const v1::JobSpec spec = SpecWith(model);
+    EXPECT_EQ(ToText(Validate(spec)), "") << model;
+    EXPECT_EQ(ToText(Validate(Resolve(spec))), "") << model;
+  }
+}
+
+TEST(PatternTest, APatternSaysHowManyLayersThereAreAndTheOtherWayRound) {
+  EXPECT_EQ(Resolve(SpecWith(kHybrid)).model().num_hidden_layers(), 3);
+  EXPECT_EQ(Resolve(SpecWith(kMamba2)).model().hybrid_pattern(), "MMM");
+}
+
+TEST(PatternTest, MixersHaveTheirDefaults) {
+  const v1::JobSpec resolved = Resolve(SpecWith(kMamba2));
+  const v1::Mamba& mamba = resolved.model().mamba();
+  EXPECT_EQ(mamba.num_heads(), 2);
+  EXPECT_EQ(mamba.head_dim(), 64);
+  EXPECT_EQ(mamba.state_size(), 128);
+  EXPECT_EQ(mamba.n_groups(), 1);
+  EXPECT_EQ(mamba.conv_kernel(), 4);
+  EXPECT_EQ(mamba.chunk_size(), 256);
+  EXPECT_FALSE(resolved.model().has_rope_theta()) << "nothing is rotated";
+  EXPECT_EQ(resolved.training().optimizer().no_weight_decay(), kMixersNoWeightDecay);
+}
+
+TEST(PatternTest, AModelHasTheKindsOfLayersOfItsPattern) {
+  using model::LayerSymbol;
+  const model::DecoderConfig hybrid = ModelConfigOf(Resolve(SpecWith(kHybrid)).model());
+  EXPECT_THAT(hybrid.pattern,
+              ElementsAre(ElementsAre(LayerSymbol::kMamba, LayerSymbol::kAttention, LayerSymbol::kMlp),
+                          ElementsAre(LayerSymbol::kMamba),
+                          ElementsAre(LayerSymbol::kAttention, LayerSymbol::kExperts)));
+  EXPECT_TRUE(hybrid.rotates);
+  EXPECT_EQ(hybrid.mamba.least_step, 0);
+  const model::DecoderConfig nemotron = ModelConfigOf(Resolve(SpecWith(kNemotron)).model());
+  EXPECT_EQ(nemotron.names, model::ParameterNames::kMixer);
+  EXPECT_EQ(nemotron.activation, model::Activation::kSquaredRelu);
+  EXPECT_FALSE(nemotron.rotates);
+  EXPECT_EQ(nemotron.mamba.least_step, 0.001);
+}
+
+TEST(PatternTest, ChunksChangeNoFunction) {
+  const v1::Model model = Resolve(SpecWith(kNemotron)).model();
+  v1::Model other = model;
+  other.mutable_mamba()->set_chunk_size(32);
+  const auto differences = ModelDifferences(ModelFunctionText(other), model);
+  ASSERT_TRUE(differences.ok());
+  EXPECT_THAT(*differences, ElementsAre());
+}
+
+TEST(PatternTest, AnExportedConfigIsReadBackAsTheSameModel) {
+  const platform::TemporaryFolder folder;
+  for (const char* model : {kHybrid, kMamba2, kNemotron}) {
+    const v1::Model resolved = Resolve(SpecWith(model)).model();
+    const auto text =
+        ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/false, 64);
+    ASSERT_TRUE(text.ok());
+    v1::JobSpec read = SpecWith(model);
+    read.mutable_model()->Clear();
+    read.mutable_model()->set_hugging_face(folder.Write("model/config.json", *text));
+    EXPECT_EQ(ToText(Localize(read)), "") << *text;
+    EXPECT_EQ(ToText(Validate(read)), "") << *text;
+    const auto differences = ModelDifferences(ModelFunctionText(Resolve(read).model()), resolved);
+    ASSERT_TRUE(differences.ok());
+    EXPECT_THAT(*differences, ElementsAre()) << *text;
+  }
+}
+
+// Reads a config.json; what it says of the file, or nothing.
+struct ReadFile {
+  explicit ReadFile(const std::string& config) : spec(SpecWith(kMamba2)) {
+    const platform::TemporaryFolder folder;
+    spec.mutable_model()->Clear();
+    spec.mutable_model()->set_hugging_face(folder.Write("model/config.json", config));
+    errors = ToText(Localize(spec));
+  }
+
+  v1::JobSpec spec;
+  std::string errors;
+};
+
+TEST(PatternTest, PythonsInfinityIsRead) {
+  for (const char* infinity : {"Infinity", "{\"__float__\": \"Infinity\"}"}) {
+    const ReadFile read(
+        absl::StrCat(R"({"model_type": "mamba2", "time_step_limit": [0.0, )", infinity, "]}"));
+    EXPECT_EQ(read.errors, "");
+    EXPECT_EQ(read.spec.model().mamba().num_heads(), 128);
+  }
+  EXPECT_THAT(ReadFile(R"({"model_type": "mamba2", "time_step_limit": [0.0, 1.0]})").errors,
+              HasSubstr("time_step_limit [0.0,1.0] is not allowed"));
+  EXPECT_THAT(
+      ReadFile(R"({"model_type": "mamba2", "_name": "an Infinity \" Infinity", "mine": "Infinity"})").errors,
+      HasSubstr("a file with mine"));
+}
+
+TEST(PatternTest, NemotronsLayersAreLettersOrNames) {
+  const std::string names = R"("layers_block_type": ["mamba", "mlp", "full_attention", "linear_attention"])";
+  for (const std::string& layers : {names, std::string("\"hybrid_override_pattern\": \"M-*M\"")}) {
+    const ReadFile read(absl::StrCat(R"({"model_type": "nemotron_h", )", layers, "}"));
+    EXPECT_EQ(read.errors, "");
+    EXPECT_EQ(read.spec.model().hybrid_pattern(), "M-*M");
+    EXPECT_EQ(read.spec.model().intermediate_size(), 21504);
+  }
+  EXPECT_THAT(ReadFile(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba", "lstm"]})").errors,
+              HasSubstr("a layer \"lstm\" is not allowed"));
+  const ReadFile without(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "MM"})");
+  EXPECT_EQ(without.errors, "");
+  EXPECT_FALSE(without.spec.model().has_num_attention_heads()) << "no layer attends";
+}
+
+TEST(PatternTest, SizesThatDoNotFitEachOtherAreNamed) {
+  EXPECT_THAT(ReadFile(R"({"model_type": "mamba2", "expand": 3})").errors,
+              HasSubstr("expand 3 times hidden_size, and num_heads times head_dim is not allowed"));
+  EXPECT_THAT(ReadFile(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "M*",
+                           "attention_head_dim": 64})")
+                  .errors,
+              HasSubstr("attention_head_dim 64 and head_dim 128 is not allowed"));
+  EXPECT_THAT(ReadFile(R"({"model_type": "mamba2", "residual_in_fp32": false})").errors,
+              Not(HasSubstr("residual")));
+}
+
+}  // namespace
+}  // namespace tandem::jobspec
