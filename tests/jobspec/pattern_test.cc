@@ -107,8 +107,8 @@ TEST(PatternTest, AnExportedConfigIsReadBackAsTheSameModel) {
 }
 
 // Reads a config.json; what it says of the file, or nothing.
-struct ReadFile {
-  explicit ReadFile(const std::string& config) : spec(SpecWith(kMamba2)) {
+struct FromConfig {
+  explicit FromConfig(const std::string& config) : spec(SpecWith(kMamba2)) {
     const platform::TemporaryFolder folder;
     spec.mutable_model()->Clear();
     spec.mutable_model()->set_hugging_face(folder.Write("model/config.json", config));
@@ -121,41 +121,41 @@ struct ReadFile {
 
 TEST(PatternTest, PythonsInfinityIsRead) {
   for (const char* infinity : {"Infinity", "{\"__float__\": \"Infinity\"}"}) {
-    const ReadFile read(
+    const FromConfig read(
         absl::StrCat(R"({"model_type": "mamba2", "time_step_limit": [0.0, )", infinity, "]}"));
     EXPECT_EQ(read.errors, "");
     EXPECT_EQ(read.spec.model().mamba().num_heads(), 128);
   }
-  EXPECT_THAT(ReadFile(R"({"model_type": "mamba2", "time_step_limit": [0.0, 1.0]})").errors,
+  EXPECT_THAT(FromConfig(R"({"model_type": "mamba2", "time_step_limit": [0.0, 1.0]})").errors,
               HasSubstr("time_step_limit [0.0,1.0] is not allowed"));
   EXPECT_THAT(
-      ReadFile(R"({"model_type": "mamba2", "_name": "an Infinity \" Infinity", "mine": "Infinity"})").errors,
+      FromConfig(R"({"model_type": "mamba2", "_name": "an Infinity \" Infinity", "mine": "Infinity"})").errors,
       HasSubstr("a file with mine"));
 }
 
 TEST(PatternTest, NemotronsLayersAreLettersOrNames) {
   const std::string names = R"("layers_block_type": ["mamba", "mlp", "full_attention", "linear_attention"])";
   for (const std::string& layers : {names, std::string("\"hybrid_override_pattern\": \"M-*M\"")}) {
-    const ReadFile read(absl::StrCat(R"({"model_type": "nemotron_h", )", layers, "}"));
+    const FromConfig read(absl::StrCat(R"({"model_type": "nemotron_h", )", layers, "}"));
     EXPECT_EQ(read.errors, "");
     EXPECT_EQ(read.spec.model().hybrid_pattern(), "M-*M");
     EXPECT_EQ(read.spec.model().intermediate_size(), 21504);
   }
-  EXPECT_THAT(ReadFile(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba", "lstm"]})").errors,
+  EXPECT_THAT(FromConfig(R"({"model_type": "nemotron_h", "layers_block_type": ["mamba", "lstm"]})").errors,
               HasSubstr("a layer \"lstm\" is not allowed"));
-  const ReadFile without(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "MM"})");
+  const FromConfig without(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "MM"})");
   EXPECT_EQ(without.errors, "");
   EXPECT_FALSE(without.spec.model().has_num_attention_heads()) << "no layer attends";
 }
 
 TEST(PatternTest, SizesThatDoNotFitEachOtherAreNamed) {
-  EXPECT_THAT(ReadFile(R"({"model_type": "mamba2", "expand": 3})").errors,
+  EXPECT_THAT(FromConfig(R"({"model_type": "mamba2", "expand": 3})").errors,
               HasSubstr("expand 3 times hidden_size, and num_heads times head_dim is not allowed"));
-  EXPECT_THAT(ReadFile(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "M*",
+  EXPECT_THAT(FromConfig(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "M*",
                            "attention_head_dim": 64})")
                   .errors,
               HasSubstr("attention_head_dim 64 and head_dim 128 is not allowed"));
-  EXPECT_THAT(ReadFile(R"({"model_type": "mamba2", "residual_in_fp32": false})").errors,
+  EXPECT_THAT(FromConfig(R"({"model_type": "mamba2", "residual_in_fp32": false})").errors,
               Not(HasSubstr("residual")));
 }
 
