@@ -59,14 +59,16 @@ class MambaNode final : public SplitNode {
                                        grad_gated, products));
     calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_, in.Value("gated")));
     calls.Add(ops_.GatedNormBackward(grad_gated, y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_,
-                                     grad_y, GateIn(grad_projected), in.Value("grad_gate_norm")));
+                                     grad_y, GateIn(grad_projected), in.Value("grad_gate_norm"),
+                                     in.Work("gate_work")));
     calls.Add(Convolve(projected, scan, in));
     calls.Add(ops_.StateScanBackward(s_.scan, scan, in.Value("states"), grad_y, grad_xbc,
                                      StepsIn(grad_projected), in.Value("grad_dt_bias"),
                                      in.Value("grad_a_log"), in.Value("grad_d"), in.Work("scan_work")));
-    calls.Add(ops_.CausalConvBackward(
-        s_.sequences, ConvolvedIn(projected), scan.documents, in.Parameter("conv"), in.Parameter("conv_bias"),
-        grad_xbc, ConvolvedIn(grad_projected), in.Value("grad_conv"), in.Value("grad_conv_bias")));
+    calls.Add(ops_.CausalConvBackward(s_.sequences, ConvolvedIn(projected), scan.documents,
+                                      in.Parameter("conv"), in.Parameter("conv_bias"), grad_xbc,
+                                      ConvolvedIn(grad_projected), in.Value("grad_conv"),
+                                      in.Value("grad_conv_bias"), in.Work("conv_work")));
     calls.Add(ops_.LinearBackwardInput(grad_projected, in.Parameter("in_proj"), /*add=*/false, grad_normed,
                                        products));
     AddNormBackward(grad_normed, in, calls);

@@ -31,7 +31,7 @@ struct DocumentStarts {
   int64_t stride = 0;
 
   // Of the rows of one sequence from row `first` on.
-  const int64_t* At(int64_t sequence, int64_t first) const {
+  constexpr const int64_t* At(int64_t sequence, int64_t first) const {
     return starts == nullptr ? nullptr : starts + sequence * stride + first;
   }
 };

@@ -3,6 +3,7 @@
 
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
+#include "ops/mixer_work.h"
 #include "ops/operations.h"
 
 namespace tandem::ops {
@@ -46,8 +47,8 @@ Call Operations::CausalConv(int64_t sequences, const Array& x, const Array& docu
 
 Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Array& documents,
                                     const Array& weight, const Array& bias, const Array& grad_y,
-                                    const Array& grad_x, const Array& grad_weight,
-                                    const Array& grad_bias) const {
+                                    const Array& grad_x, const Array& grad_weight, const Array& grad_bias,
+                                    Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckConv(sequences, x, weight, bias, grad_y, on);
   CheckRows("grad_x", grad_x, on);
@@ -55,6 +56,9 @@ Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Arr
   CheckElements("grad_weight", grad_weight, weight.elements(), on);
   CheckElements("grad_bias", grad_bias, bias.elements(), on);
   const int64_t length = x.rows / sequences;
+  CheckWork("CausalConvBackward", work,
+            CausalConvBackwardWorkBytes(on, sequences, length, x.columns, weight.elements() / x.columns,
+                                        BytesOf(x.type)));
   return WithElementType(x, [&]<typename E>(E) {
     return kernels_.Bind(CausalConvBackwardArgs<E>{.sequences = sequences,
                                                    .length = length,
@@ -69,7 +73,8 @@ Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Arr
                                                    .grad_x = ElementsOf<E>(grad_x),
                                                    .grad_x_stride = grad_x.row_stride,
                                                    .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight),
-                                                   .grad_bias = ElementsOf<Arithmetic<E>>(grad_bias)});
+                                                   .grad_bias = ElementsOf<Arithmetic<E>>(grad_bias),
+                                                   .work = work});
   });
 }
 

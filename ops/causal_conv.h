@@ -5,6 +5,7 @@
 
 #include "device/bf16.h"
 #include "ops/attention_shape.h"
+#include "ops/workspace.h"
 
 namespace tandem::ops {
 
@@ -48,6 +49,7 @@ struct CausalConvBackwardArgs {
   int64_t grad_x_stride;
   device::Arithmetic<E>* grad_weight;
   device::Arithmetic<E>* grad_bias;
+  Workspace work;  // CausalConvBackwardWorkBytes (mixer_work.h)
 };
 
 }  // namespace tandem::ops

@@ -3,6 +3,7 @@
 
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
+#include "ops/mixer_work.h"
 #include "ops/operations.h"
 
 namespace tandem::ops {
@@ -39,7 +40,7 @@ Call Operations::GatedNorm(const Array& y, const Array& gate, const Array& weigh
 
 Call Operations::GatedNormBackward(const Array& grad_normed, const Array& y, const Array& gate,
                                    const Array& weight, int64_t groups, double epsilon, const Array& grad_y,
-                                   const Array& grad_gate, const Array& grad_weight) const {
+                                   const Array& grad_gate, const Array& grad_weight, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckGated(y, gate, weight, groups, on);
   CheckMatrix("grad_normed", grad_normed, y.rows, y.columns, on);
@@ -48,6 +49,7 @@ Call Operations::GatedNormBackward(const Array& grad_normed, const Array& y, con
   Check(grad_gate.rows == y.rows && grad_gate.columns == y.columns, "grad_gate must be as y, not ",
         grad_gate.shape());
   CheckElements("grad_weight", grad_weight, y.columns, on);
+  CheckWork("GatedNormBackward", work, GatedNormBackwardWorkBytes(on, y.rows, y.columns, BytesOf(y.type)));
   return WithElementType(y, [&]<typename E>(E) {
     return kernels_.Bind(GatedNormBackwardArgs<E>{.grad_normed = ElementsOf<E>(grad_normed),
                                                   .y = ElementsOf<E>(y),
@@ -61,7 +63,8 @@ Call Operations::GatedNormBackward(const Array& grad_normed, const Array& y, con
                                                   .grad_y = ElementsOf<E>(grad_y),
                                                   .grad_gate = ElementsOf<E>(grad_gate),
                                                   .grad_gate_stride = grad_gate.row_stride,
-                                                  .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight)});
+                                                  .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight),
+                                                  .work = work});
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/bf16.h"
+#include "ops/workspace.h"
 
 namespace tandem::ops {
 
@@ -41,6 +42,7 @@ struct GatedNormBackwardArgs {
   E* grad_gate;
   int64_t grad_gate_stride;
   device::Arithmetic<E>* grad_weight;
+  Workspace work;  // GatedNormBackwardWorkBytes (mixer_work.h)
 };
 
 }  // namespace tandem::ops

@@ -12,18 +12,56 @@ namespace tandem::ops {
 // The work memory of the operations of Mamba-2 mixers, in bytes; plain arithmetic. element_bytes: of what is
 // computed; sums of bfloat16 are of float.
 
+// On a GPU a scan is cut into pieces of at most so many tokens, which begin where chunks do.
+inline constexpr int64_t kScanPiece = 64;
+constexpr int64_t PiecesOfChunk(const ScanShape& shape) {
+  return (shape.chunk + kScanPiece - 1) / kScanPiece;
+}
+constexpr int64_t PiecesOfSequence(const ScanShape& shape) { return shape.chunks() * PiecesOfChunk(shape); }
+constexpr int64_t Pieces(const ScanShape& shape) { return shape.sequences * PiecesOfSequence(shape); }
+
+// There blocks add up the gradients of a convolution's weights over so many tokens of a sequence, and at most
+// so many those of a gated norm's.
+inline constexpr int64_t kConvTokens = 64;
+constexpr int64_t ConvBlocks(int64_t sequences, int64_t length) {
+  return sequences * ((length + kConvTokens - 1) / kConvTokens);
+}
+inline constexpr int64_t kGatedRows = 264;
+
 constexpr int64_t MixerSumBytes(int64_t element_bytes) { return std::max<int64_t>(4, element_bytes); }
 
-// The state of a head.
-constexpr int64_t StateScanWorkBytes(const ScanShape& shape, int64_t element_bytes) {
-  return shape.head_dim * shape.state * MixerSumBytes(element_bytes);
+// The sums of each block, and of all of them.
+constexpr int64_t CausalConvBackwardWorkBytes(DeviceKind device, int64_t sequences, int64_t length,
+                                              int64_t channels, int64_t width, int64_t element_bytes) {
+  return device == DeviceKind::kCpu
+             ? 0
+             : (ConvBlocks(sequences, length) + 1) * channels * (width + 1) * MixerSumBytes(element_bytes);
 }
 
-// The adjoints of a sequence's states, the states of one channel in a chunk, the gradients of the chunk's B
-// and C, and four numbers a token of it.
-constexpr int64_t StateScanBackwardWorkBytes(const ScanShape& shape, int64_t element_bytes) {
-  return (shape.inner() * shape.state + (3 * shape.chunk + 1) * shape.state + 4 * shape.chunk) *
-         MixerSumBytes(element_bytes);
+constexpr int64_t GatedNormBackwardWorkBytes(DeviceKind device, int64_t rows, int64_t columns,
+                                             int64_t element_bytes) {
+  return device == DeviceKind::kCpu ? 0 : std::min(rows, kGatedRows) * columns * MixerSumBytes(element_bytes);
+}
+
+// On a GPU: two numbers of each step, and the states before each piece. On the CPU: the state of a head.
+constexpr int64_t StateScanWorkBytes(DeviceKind device, const ScanShape& shape, int64_t element_bytes) {
+  const int64_t numbers = device == DeviceKind::kCpu ? shape.head_dim * shape.state
+                                                     : 2 * shape.tokens() * shape.heads +
+                                                           Pieces(shape) * shape.inner() * shape.state;
+  return numbers * MixerSumBytes(element_bytes);
+}
+
+// On a GPU: the same, the adjoints of the states behind each piece, the gradients of B and C, and three sums
+// of each head in each piece. On the CPU: the adjoints of a sequence's states, the states of one channel in a
+// chunk, the gradients of the chunk's B and C, and four numbers a token of it.
+constexpr int64_t StateScanBackwardWorkBytes(DeviceKind device, const ScanShape& shape,
+                                             int64_t element_bytes) {
+  const int64_t numbers =
+      device == DeviceKind::kCpu
+          ? shape.inner() * shape.state + (3 * shape.chunk + 1) * shape.state + 4 * shape.chunk
+          : 2 * shape.tokens() * shape.heads + 2 * Pieces(shape) * shape.inner() * shape.state +
+                2 * shape.tokens() * shape.groups * shape.state + 3 * Pieces(shape) * shape.heads;
+  return numbers * MixerSumBytes(element_bytes);
 }
 
 }  // namespace tandem::ops

@@ -150,7 +150,7 @@ class Operations {
                   const Array& bias, const Array& y) const;
   Call CausalConvBackward(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
                           const Array& bias, const Array& grad_y, const Array& grad_x,
-                          const Array& grad_weight, const Array& grad_bias) const;
+                          const Array& grad_weight, const Array& grad_bias, Workspace work) const;
   Call StateScan(const ScanShape& shape, const ScanInputs& in, const Array& y, const Array& states,
                  Workspace work) const;
   Call StateScanBackward(const ScanShape& shape, const ScanInputs& in, const Array& states,
@@ -161,7 +161,7 @@ class Operations {
                  const Array& normed) const;
   Call GatedNormBackward(const Array& grad_normed, const Array& y, const Array& gate, const Array& weight,
                          int64_t groups, double epsilon, const Array& grad_y, const Array& grad_gate,
-                         const Array& grad_weight) const;
+                         const Array& grad_weight, Workspace work) const;
 
   Call CrossEntropy(const Array& logits, const Array& targets, const Array& lse, const Array& loss,
                     const Array& grad_logits) const;

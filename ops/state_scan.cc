@@ -32,7 +32,7 @@ Call Operations::StateScan(const ScanShape& shape, const ScanInputs& in, const A
                            Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckScan(shape, in, y, states, on);
-  CheckWork("StateScan", work, StateScanWorkBytes(shape, BytesOf(in.xbc.type)));
+  CheckWork("StateScan", work, StateScanWorkBytes(on, shape, BytesOf(in.xbc.type)));
   return WithElementType(in.xbc, [&]<typename E>(E) {
     return kernels_.Bind(
         StateScanArgs<E>{.shape = shape,
@@ -62,7 +62,7 @@ Call Operations::StateScanBackward(const ScanShape& shape, const ScanInputs& in,
   CheckElements("grad_dt_bias", grad_dt_bias, shape.heads, on);
   CheckElements("grad_a_log", grad_a_log, shape.heads, on);
   CheckElements("grad_d", grad_d, shape.heads, on);
-  CheckWork("StateScanBackward", work, StateScanBackwardWorkBytes(shape, BytesOf(in.xbc.type)));
+  CheckWork("StateScanBackward", work, StateScanBackwardWorkBytes(on, shape, BytesOf(in.xbc.type)));
   return WithElementType(in.xbc, [&]<typename E>(E) {
     return kernels_.Bind(
         StateScanBackwardArgs<E>{.shape = shape,

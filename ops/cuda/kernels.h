@@ -3,13 +3,17 @@
 
 #include <cstdint>
 
+#include "ops/causal_conv.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/gated_norm.h"
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
 #include "ops/qkv_bias.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
+#include "ops/squared_relu.h"
+#include "ops/state_scan.h"
 #include "ops/swiglu.h"
 
 struct CUstream_st;
@@ -25,11 +29,19 @@ using device::Bf16;
 using Stream = CUstream_st*;
 
 template <typename E>
+int Launch(const CausalConvArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const CausalConvBackwardArgs<E>& args, Stream stream);
+template <typename E>
 int Launch(const CrossEntropyArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const EmbeddingArgs<E>& args, Stream stream);
 template <typename E>  // sorts the tokens by their ids
 int Launch(const EmbeddingBackwardArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const GatedNormArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const GatedNormBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const HeadNormArgs<E>& args, Stream stream);
 template <typename E>
@@ -46,6 +58,14 @@ template <typename E>
 int Launch(const RmsNormBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const RopeArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const SquaredReluArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const SquaredReluBackwardArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const StateScanArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const StateScanBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const SwiGluArgs<E>& args, Stream stream);
 template <typename E>

@@ -73,7 +73,7 @@ class CausalConvTest : public testing::TestWithParam<at::ScalarType> {
     at::Tensor grad_weight = FilledWithNan({channels, width}, StatisticsOf(type));
     at::Tensor grad_bias = FilledWithNan({channels}, StatisticsOf(type));
     ops.CausalConvBackward(sequences, wide.narrow(1, 3, channels), own_documents, own_weight, own_bias,
-                           grad_y.to(type), grad_wide.narrow(1, 1, channels), grad_weight, grad_bias)();
+                           grad_y.to(type), grad_wide.narrow(1, 1, channels), grad_weight, grad_bias, {})();
     EXPECT_LE(RelativeError(grad_wide.narrow(1, 1, channels), x.grad().view({tokens, channels})),
               Tolerance(type));
     EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));

@@ -54,7 +54,7 @@ TEST_P(GatedNormTest, MatchesAutograd) {
     at::Tensor grad_wide = FilledWithNan({rows, columns + 1}, type);
     at::Tensor grad_weight = FilledWithNan({columns}, StatisticsOf(type));
     ops.GatedNormBackward(grad.to(type), own_y, wide.narrow(1, 1, columns), own_weight, groups, epsilon,
-                          grad_y, grad_wide.narrow(1, 1, columns), grad_weight)();
+                          grad_y, grad_wide.narrow(1, 1, columns), grad_weight, {})();
     EXPECT_LE(RelativeError(grad_y, y.grad()), Tolerance(type));
     EXPECT_LE(RelativeError(grad_wide.narrow(1, 1, columns), gate.grad()), Tolerance(type));
     EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));

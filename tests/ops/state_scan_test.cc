@@ -120,9 +120,11 @@ ScanResult Scanned(const ScanShape& s, const ScanNumbers& numbers, at::ScalarTyp
                     .a_log = none({s.heads}, statistics),
                     .d = none({s.heads}, statistics)};
   const auto bytes = static_cast<int64_t>(at::elementSize(type));
-  ops.StateScan(s, in, result.y, states, WorkMemory(StateScanWorkBytes(s, bytes), at::kCPU))();
+  ops.StateScan(s, in, result.y, states,
+                WorkMemory(StateScanWorkBytes(DeviceKind::kCpu, s, bytes), at::kCPU))();
   ops.StateScanBackward(s, in, states, grad_y, result.xbc, result.steps, result.dt_bias, result.a_log,
-                        result.d, WorkMemory(StateScanBackwardWorkBytes(s, bytes), at::kCPU))();
+                        result.d,
+                        WorkMemory(StateScanBackwardWorkBytes(DeviceKind::kCpu, s, bytes), at::kCPU))();
   return result;
 }
 

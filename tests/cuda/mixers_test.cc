@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+#include <vector>
+
+#include "ops/cuda/operations.h"
+#include "ops/mixer_work.h"
+#include "ops/operations.h"
+#include "tests/cuda/against_cpu.h"
+#include "tests/ops/compare.h"
+
+namespace tandem::ops {
+namespace {
+
+using test::WorkMemory;
+
+// The operations of Mamba-2 mixers.
+class CudaMixersTest : public test::AgainstCpuTest {
+ protected:
+  // Documents of so many tokens, cut by the ends of sequences; 0: none.
+  static at::Tensor Documents(int64_t sequences, int64_t length, int64_t tokens) {
+    at::Tensor starts = at::zeros({sequences, length}, at::kLong);
+    for (int64_t i = 0; tokens > 0 && i < sequences * length; ++i) {
+      starts.data_ptr<int64_t>()[i] = i % length / tokens * tokens;
+    }
+    return starts;
+  }
+  // With two columns more, which stay as they are.
+  at::Tensor NormalWide(int64_t rows, int64_t columns) { return Normal({rows, columns + 2}); }
+  static Array ArrayOfDocuments(const at::Tensor& starts, int64_t tokens) {
+    return tokens > 0 ? Array(starts) : Array();
+  }
+};
+
+TEST_P(CudaMixersTest, CausalConv) {
+  for (const auto& [sequences, length, channels, width, document] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>{
+           {1, 1, 1, 4, 0}, {2, 70, 33, 4, 0}, {3, 64, 300, 2, 0}, {2, 131, 40, 8, 0}, {2, 131, 40, 4, 5}}) {
+    SCOPED_TRACE(testing::Message() << sequences << " x " << length << " x " << channels << ", width "
+                                    << width << ", documents of " << document);
+    Compare({Normal({sequences * length, channels + 5}), Normal({channels, width}), Normal({channels}),
+             Normal({sequences * length, channels}), Documents(sequences, length, document)},
+            {NanOf({sequences * length, channels}), NormalWide(sequences * length, channels),
+             NanStatistics({channels, width}), NanStatistics({channels})},
+            [&](const Operations& ops, const Tensors& in, Tensors& out) {
+              const at::Tensor x = in[0].narrow(1, 2, channels);
+              const Array starts = ArrayOfDocuments(in[4], document);
+              const WorkMemory work(CausalConvBackwardWorkBytes(ops.kind(), sequences, length, channels,
+                                                                width, x.element_size()),
+                                    x.device().type());
+              ops.CausalConv(sequences, x, starts, in[1], in[2], out[0])();
+              ops.CausalConvBackward(sequences, x, starts, in[1], in[2], in[3], out[1].narrow(1, 1, channels),
+                                     out[2], out[3], work)();
+            });
+  }
+}
+
+TEST_P(CudaMixersTest, GatedNorm) {
+  for (const auto& [rows, columns, groups] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {1, 8, 1}, {33, 96, 3}, {700, 256, 2}, {5, 4096, 8}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " in " << groups);
+    Compare(
+        {Normal({rows, columns}), Normal({rows, columns}), Normal({rows, columns + 3}), Normal({columns})},
+        {NanOf({rows, columns}), NanOf({rows, columns}), NormalWide(rows, columns), NanStatistics({columns})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const at::Tensor gate = in[2].narrow(1, 3, columns);
+          const WorkMemory work(GatedNormBackwardWorkBytes(ops.kind(), rows, columns, gate.element_size()),
+                                gate.device().type());
+          ops.GatedNorm(in[1], gate, in[3], groups, 1e-5, out[0])();
+          ops.GatedNormBackward(in[0], in[1], gate, in[3], groups, 1e-5, out[1], out[2].narrow(1, 1, columns),
+                                out[3], work)();
+        },
+        /*slack=*/4);
+  }
+}
+
+TEST_P(CudaMixersTest, SquaredRelu) {
+  Compare({Normal({37, 41}), Normal({37, 41})}, {NanOf({37, 41}), NanOf({37, 41}), NanOf({37, 41})},
+          [&](const Operations& ops, const Tensors& in, Tensors& out) {
+            ops.SquaredRelu(in[0], out[0])();
+            ops.SquaredReluBackward(in[0], in[1], out[1], out[2])();
+          });
+}
+
+// Pieces of 64 tokens that end with a chunk, within one, and with the sequence.
+TEST_P(CudaMixersTest, StateScan) {
+  struct Case {
+    ScanShape shape;
+    int64_t document = 0;
+  };
+  const std::vector<Case> cases = {
+      {{.sequences = 1, .length = 1, .heads = 1, .head_dim = 1, .groups = 1, .state = 1, .chunk = 1}},
+      {{.sequences = 2, .length = 40, .heads = 4, .head_dim = 5, .groups = 2, .state = 6, .chunk = 7}},
+      {{.sequences = 2, .length = 300, .heads = 4, .head_dim = 16, .groups = 1, .state = 32, .chunk = 100}},
+      {{.sequences = 1, .length = 517, .heads = 2, .head_dim = 64, .groups = 2, .state = 128, .chunk = 256}},
+      {{.sequences = 1, .length = 200, .heads = 2, .head_dim = 80, .groups = 1, .state = 70, .chunk = 64}},
+      {{.sequences = 2, .length = 200, .heads = 2, .head_dim = 8, .groups = 1, .state = 16, .chunk = 128},
+       50},
+      {{.sequences = 1, .length = 150, .heads = 2, .head_dim = 8, .groups = 2, .state = 16, .chunk = 64}, 64},
+      {{.sequences = 1,
+        .length = 100,
+        .heads = 2,
+        .head_dim = 8,
+        .groups = 1,
+        .state = 16,
+        .chunk = 32,
+        .least_step = 0.5}}};
+  for (const auto& [s, document] : cases) {
+    SCOPED_TRACE(testing::Message() << s.sequences << " x " << s.length << ", " << s.heads << " heads of "
+                                    << s.head_dim << ", states of " << s.state << ", chunks of " << s.chunk
+                                    << ", documents of " << document);
+    Compare(
+        {Normal({s.tokens(), s.channels()}), Normal({s.tokens(), s.heads + 3}), Normal({s.heads}),
+         Normal({s.heads}), Normal({s.heads}), Normal({s.tokens(), s.inner()}),
+         Documents(s.sequences, s.length, document)},
+        {NanOf({s.tokens(), s.inner()}), NanStatistics({s.kept()}), NanOf({s.tokens(), s.channels()}),
+         NormalWide(s.tokens(), s.heads), NanStatistics({s.heads}), NanStatistics({s.heads}),
+         NanStatistics({s.heads})},
+        [&s = s, document = document](const Operations& ops, const Tensors& in, Tensors& out) {
+          const ScanInputs inputs{.xbc = in[0],
+                                  .steps = in[1].narrow(1, 2, s.heads),
+                                  .dt_bias = in[2],
+                                  .a_log = in[3],
+                                  .d = in[4],
+                                  .documents = ArrayOfDocuments(in[6], document)};
+          const auto bytes = static_cast<int64_t>(in[0].element_size());
+          const at::DeviceType on = in[0].device().type();
+          ops.StateScan(s, inputs, out[0], out[1],
+                        WorkMemory(StateScanWorkBytes(ops.kind(), s, bytes), on))();
+          ops.StateScanBackward(s, inputs, out[1], in[5], out[2], out[3].narrow(1, 1, s.heads), out[4],
+                                out[5], out[6],
+                                WorkMemory(StateScanBackwardWorkBytes(ops.kind(), s, bytes), on))();
+        },
+        /*slack=*/8);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaMixersTest, testing::Values(at::kFloat, at::kDouble, at::kBFloat16));
+
+}  // namespace
+}  // namespace tandem::ops
