@@ -131,10 +131,6 @@ void CheckMixers(FieldChecker& check, const v1::Model& model, const model::Layer
 
 // What these layers do not have yet.
 void CheckBuilt(FieldChecker& check, const ModelType& type) {
-  if (check.Usable({"resources.device"}) && check.spec().resources().device() != v1::DEVICE_CPU) {
-    check.Refuse("resources.device", absl::StrCat("cpu with model_type ", type.name),
-                 "not built yet: layers by a pattern on GPUs; use device: cpu");
-  }
   for (const char* path : {"precision.compute", "precision.transport"}) {
     const v1::Precision& precision = check.spec().precision();
     const v1::ComputeType compute =

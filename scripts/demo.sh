@@ -3,7 +3,7 @@
 # The whole of Tandem on this machine: installs what is missing, builds, and trains a small Llama on the C++
 # standard library's headers: on two ranks of one worker on GPUs where it finds two, on one rank where it finds one,
 # else with two workers of one rank each on the CPU (ZeRO-3). With --moe the model has experts, which two ranks share:
-# on two GPUs, else on the CPU. With --hybrid most of its layers are Mamba-2 mixers, on the CPU.
+# on two GPUs, else on the CPU. With --hybrid most of its layers are Mamba-2 mixers.
 #
 # With --real it goes the whole way of a model of your own, on the CPU: it makes a tokenizer and a small Hugging Face model,
 # prepares the text, starts from the model, trains, exports, and lets transformers load the result.
@@ -45,7 +45,7 @@ find_gpus() {
     fi
   done <<<"$listed"
 }
-[ "$example" = real ] || [ "$example" = headers-hybrid ] || find_gpus
+[ "$example" = real ] || find_gpus
 # GPUs that the user names in CUDA_VISIBLE_DEVICES are used; workers offer those.
 if [ ${#gpus[@]} -gt 0 ] && [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
   case $CUDA_VISIBLE_DEVICES in

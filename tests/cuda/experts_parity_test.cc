@@ -177,6 +177,25 @@ TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEver
   }
 }
 
+// Mixers alone, in groups with attention and experts, and as Nemotron-H has them; documents end within them.
+TEST(CudaPatternTest, LayersByAPatternHaveTheNumbersOfTheCpuAndTheSameBitsInEverySchedule) {
+  for (const int64_t end_of_document : {-1, 32}) {
+    SCOPED_TRACE(testing::Message() << "documents end with " << end_of_document);
+    JobOptions options = Sparse(RanksThatShareExperts().back());
+    options.end_of_document = end_of_document;
+    options.model_type = "hybrid";
+    options.pattern = "[M*E]M[*E]-";
+    ExpectSameBitsOfSchedulesOnGpus(options, {"off", "layer"});
+    ExpectNumbersOfTheCpu(options);
+    options.model_type = "nemotron_h";
+    options.pattern = "M-*-";
+    options.num_experts = 0;
+    options.expert_parallel = 1;
+    ExpectSameBitsOfSchedulesOnGpus(options);
+    ExpectNumbersOfTheCpu(options);
+  }
+}
+
 TEST(CudaExpertParallelTest, TheLossCurveOfBf16IsNearTheCpus) {
   for (const int ranks : RanksThatShareExperts()) {
     JobOptions options = Sparse(ranks);
