@@ -416,10 +416,10 @@ class Rank::Impl {
     saves_->End(step());  // a job that is mended goes on from it
     reports_->Submit();
     reports_->Flush();
-    throw NumericError(
-        absl::StrCat("the gradient norms of ", kMostSpikesInARow, " steps up to ", last_of_spikes_,
-                     " are spikes, and none of them was applied (training.spikes: skip)"),
-        last_of_spikes_, proto::reason::kGradientSpike);
+    throw NumericError(absl::StrCat(kMostSpikesInARow, " steps in a row up to ", last_of_spikes_,
+                                    " were not applied, the last one because its gradient norm is a spike "
+                                    "(training.spikes: skip)"),
+                       last_of_spikes_, proto::reason::kGradientSpike);
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's

@@ -98,8 +98,8 @@ const std::map<std::string, std::string>& DerivedDefaults() {
   return texts;
 }
 
-// Defaults that follow from the model type, or from a window that no job here has.
-const std::map<std::string, std::string>& DefaultsOfModelTypes() {
+// Defaults that follow from the model type, or from a window or a decay that no job here has.
+const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
   static const auto& texts = *new std::map<std::string, std::string>{
       {"model.attention_bias", "`qkv` with `qwen2`, otherwise `none`"},
       {"model.qk_norm", "`head` with `qwen3` and `qwen3_moe`, `whole` with `olmo2`, otherwise `none`"},
@@ -116,6 +116,9 @@ const std::map<std::string, std::string>& DefaultsOfModelTypes() {
        "`*norm.weight,*.bias`; of `hybrid`, `mamba2` and `nemotron_h` also `*norm_f.weight`, `*.A_log`, "
        "`*.D` and "
        "`*.dt_bias`"},
+      {"training.schedule.decay_steps",
+       "with `wsd` a tenth of `steps`, rounded up, or the steps behind the warm-up if there are fewer"},
+      {"training.schedule.decay_shape", "`linear` with `wsd`"},
       {"model.moe.norm_topk_prob", "`false` with `deepseek_v2`, otherwise `true`"},
       {"model.moe.score", "`sigmoid` with `deepseek_v3`, otherwise `softmax`"},
       {"model.moe.first_k_dense_replace", "`0` with `deepseek_v2` and `deepseek_v3`"},
@@ -197,7 +200,7 @@ class Page {
         return InFirstEntry(path) == path ? "required" : "required in an entry";
       }
     }
-    if (const auto found = DefaultsOfModelTypes().find(path); found != DefaultsOfModelTypes().end()) {
+    if (const auto found = DefaultsOfOtherJobs().find(path); found != DefaultsOfOtherJobs().end()) {
       return found->second;
     }
     // Given in both jobs, or absent from them.

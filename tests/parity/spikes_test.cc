@@ -131,8 +131,8 @@ TEST(SpikesTest, TenSkipsInARowEndTheJob) {
       EXPECT_EQ(error.step, 139);
       EXPECT_EQ(error.reason, proto::reason::kGradientSpike);
       EXPECT_EQ(std::string(error.what()),
-                "the gradient norms of 10 steps up to 139 are spikes, and none of them was applied "
-                "(training.spikes: skip)");
+                "10 steps in a row up to 139 were not applied, the last one because its gradient norm is a "
+                "spike (training.spikes: skip)");
     }
   }
 }
