@@ -2,10 +2,12 @@
 #include "plan/graph_segments.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "plan/build_stage.h"
 #include "schedules/passes/segments.h"
@@ -35,15 +37,23 @@ bool Names(absl::string_view word, const schedules::Node& node) {
   });
 }
 
+// "forward attention, forward mlp"; of several layers "24 x (forward attention, forward mlp)".
 std::string PassesOf(const schedules::Outline& outline, const schedules::Program& program, int begin,
                      int end) {
-  std::string passes;
+  std::vector<std::string> passes;
   for (int i = begin; i < end; ++i) {
     const schedules::Instruction& in = program.instructions[i];
-    absl::StrAppend(&passes, i == begin ? "" : ", ", schedules::ToText(in.opcode), " ",
-                    outline.nodes[in.target].kind);
+    passes.push_back(absl::StrCat(schedules::ToText(in.opcode), " ", outline.nodes[in.target].kind));
   }
-  return passes;
+  const size_t count = passes.size();
+  size_t repeated = 1;
+  while (count % repeated != 0 ||
+         !std::equal(passes.begin() + static_cast<std::ptrdiff_t>(repeated), passes.end(), passes.begin())) {
+    ++repeated;
+  }
+  passes.resize(repeated);
+  const std::string text = absl::StrJoin(passes, ", ");
+  return count == repeated ? text : absl::StrCat(count / repeated, " x (", text, ")");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ std::vector<bool> ReplayedNodes(const schedules::Outline& outline, const std::ve
 struct GraphSegments {
   // Segments with the same passes of the same kinds of nodes, in the order in which the first of them runs.
   struct Row {
-    std::string passes;  // "backward-input attention, backward-weight attention"
+    std::string passes;  // "forward attention, forward mlp", "24 x (forward attention, forward mlp)"
     int segments = 0;    // of one step
   };
   std::vector<Row> rows;

@@ -42,6 +42,12 @@ TEST(GraphSegmentsTest, ARouterJoinsTheAttentionBeforeItAndItsReportIsCopied) {
   EXPECT_EQ(both.copies, both.rows[0].segments);
 }
 
+// On one rank no layer's forward waits for anything.
+TEST(GraphSegmentsTest, LayersOfOneSegmentAreCounted) {
+  const GraphSegments graphs = Segments(TestJob("{ranks: 1}"), "attention,mlp");
+  EXPECT_EQ(graphs.rows[0].passes, "4 x (forward attention, forward mlp)");
+}
+
 TEST(GraphSegmentsTest, WordsThatNameNothingAreABug) {
   EXPECT_THROW(MakeJobPlan(WithGraphs(TestJob(), "atention")), std::logic_error);
   EXPECT_THROW(MakeJobPlan(WithGraphs(TestJob(), "mlp,router")), std::logic_error);
