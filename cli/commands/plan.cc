@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <optional>
@@ -164,13 +165,16 @@ std::string GraphsTable(const plan::GraphSegments& graphs, const Context& contex
     table.Add({row.passes, absl::StrCat(row.segments)});
     segments += row.segments;
   }
+  const int64_t more = graphs.more_arena_bytes;
   return absl::StrCat(
       table.Render(context.TableWidth(), context.console.unicode()), "  ", graphs.passes_in_graphs, " of ",
       graphs.passes, " passes of nodes are replayed: ", platform::CountedText(segments, "segment"), ", ",
-      platform::CountedText(graphs.graphs, "graph"), ", each again after ", graphs.period,
+      platform::CountedText(graphs.graphs, "graph"), ", each is used again after ", graphs.period,
       graphs.period == 1 ? " microbatch; " : " microbatches; ", graphs.copies,
-      " copies from and to rings\n  the arena is ", plan::SizeText(std::abs(graphs.more_arena_bytes)),
-      graphs.more_arena_bytes < 0 ? " less" : " more", " than without graphs\n");
+      " copies from and to rings\n  the arena is ",
+      more == 0 ? "as large as"
+                : absl::StrCat(plan::SizeText(std::abs(more)), more < 0 ? " smaller than" : " larger than"),
+      " without graphs\n");
 }
 
 std::string Text(const Result& result, const Context& context, const PlanOptions& options) {

@@ -201,7 +201,7 @@ TEST_F(PlanTest, ShowsWhatGraphsReplay) {
   EXPECT_THAT(
       console_.out,
       ContainsRegex("\n  [0-9]+ of [0-9]+ passes of nodes are replayed: [0-9]+ segments, [0-9]+ graphs, "
-                    "each again after 1 microbatch; 0 copies from and to rings\n  the arena is "));
+                    "each is used again after 1 microbatch; 0 copies from and to rings\n  the arena is "));
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--set", "graphs.scope=mlp", "-o", "json"}), kOk);
   EXPECT_GT(nlohmann::json::parse(console_.out)["graphs"]["passes_in_graphs"], 0);
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);
