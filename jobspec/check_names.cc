@@ -115,6 +115,18 @@ void CheckNoWeightDecay(FieldChecker& check) {
   }
 }
 
+// Whether a layer of the model has a node of that kind: attention, mlp or mamba.
+bool HasNode(const v1::Model& model, std::string_view kind) {
+  if (const std::optional<model::LayerPattern> pattern = PatternOf(model); pattern.has_value()) {
+    return model::Has(*pattern, kind == "attention" ? model::LayerSymbol::kAttention
+                                : kind == "mlp"     ? model::LayerSymbol::kMlp
+                                                    : model::LayerSymbol::kMamba);
+  }
+  const bool sparse_alone =
+      model.has_moe() && model.moe().decoder_sparse_step() == 1 && model.moe().first_k_dense_replace() == 0;
+  return kind == "attention" || (kind == "mlp" && !sparse_alone);
+}
+
 void CheckRecompute(FieldChecker& check) {
   if (!check.Usable({kRecompute})) {
     return;
@@ -147,22 +159,12 @@ void CheckRecompute(FieldChecker& check) {
                                 closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))));
     return;
   }
-  for (const auto& [word, letter] :
-       {std::pair("attention", model::LayerSymbol::kAttention), std::pair("mlp", model::LayerSymbol::kMlp),
-        std::pair("mamba", model::LayerSymbol::kMamba)}) {
-    if (!has(word) || !check.IsOkWithin("model")) {
-      continue;
-    }
-    const auto pattern = PatternOf(check.spec().model());
-    if (pattern.has_value() ? !model::Has(*pattern, letter) : letter == model::LayerSymbol::kMamba) {
-      check.Refuse(kRecompute, absl::StrCat(word, ": this model has no such node; use layer, or off"));
+  for (const char* word : {"attention", "mlp", "mamba"}) {
+    if (has(word) && check.IsOkWithin("model") && !HasNode(check.spec().model(), word)) {
+      check.Refuse(kRecompute,
+                   absl::StrCat(word, ": no layer of this model has such a node; use layer, or off"));
       return;
     }
-  }
-  if (has("mlp") && check.Usable({"model.moe.decoder_sparse_step"}) && check.spec().model().has_moe() &&
-      check.spec().model().moe().decoder_sparse_step() == 1 &&
-      check.spec().model().moe().first_k_dense_replace() == 0) {
-    check.Refuse(kRecompute, "mlp: every layer of this model is sparse and has none; use layer or attention");
   }
 }
 
@@ -175,10 +177,7 @@ std::string LacksPart(const v1::JobSpec& spec, const std::string& part) {
                ? "nothing is sent to other ranks with parallelism.expert 1: omit it"
                : "";
   }
-  return part == "mlp" && model.has_moe() && model.moe().decoder_sparse_step() == 1 &&
-                 model.moe().first_k_dense_replace() == 0
-             ? "every layer of this model is sparse and has none: omit it"
-             : "";
+  return HasNode(model, part) ? "" : "no layer of this model has such a node: omit it";
 }
 
 void CheckScope(FieldChecker& check) {

@@ -45,6 +45,14 @@ TEST(PatternTest, AResolvedJobIsValid) {
   }
 }
 
+// Beside layers of experts, too, which other models would have instead.
+TEST(PatternTest, NodesOfSomeLayersMayBeRecomputedAndReplayed) {
+  v1::JobSpec spec = SpecWith(kHybrid);
+  spec.mutable_training()->set_recompute("attention,mlp,mamba");
+  spec.mutable_graphs()->set_scope("attention,mlp,router");
+  EXPECT_EQ(ToText(Validate(spec)), "");
+}
+
 TEST(PatternTest, APatternSaysHowManyLayersThereAreAndTheOtherWayRound) {
   EXPECT_EQ(Resolve(SpecWith(kHybrid)).model().num_hidden_layers(), 3);
   EXPECT_EQ(Resolve(SpecWith(kMamba2)).model().hybrid_pattern(), "MMM");
@@ -129,7 +137,8 @@ TEST(PatternTest, PythonsInfinityIsRead) {
   EXPECT_THAT(FromConfig(R"({"model_type": "mamba2", "time_step_limit": [0.0, 1.0]})").errors,
               HasSubstr("time_step_limit [0.0,1.0] is not allowed"));
   EXPECT_THAT(
-      FromConfig(R"({"model_type": "mamba2", "_name": "an Infinity \" Infinity", "mine": "Infinity"})").errors,
+      FromConfig(R"({"model_type": "mamba2", "_name": "an Infinity \" Infinity", "mine": "Infinity"})")
+          .errors,
       HasSubstr("a file with mine"));
 }
 

@@ -339,7 +339,7 @@ TEST(ValidateTest, MlpIsRecomputedWhereALayerHasOne) {
   spec.mutable_training()->set_recompute("layer");
   EXPECT_EQ(ToText(Validate(spec)), "");
   spec.mutable_training()->set_recompute("attention,mlp");
-  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("every layer of this model is sparse and has none"));
+  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("mlp: no layer of this model has such a node"));
   spec.mutable_model()->mutable_moe()->set_decoder_sparse_step(2);
   EXPECT_EQ(ToText(Validate(spec)), "");
 }
