@@ -124,6 +124,21 @@ class WantedOfFile {
   std::string torn_;       // the first bytes of an element of runs_[next_]
 };
 
+// On the thread that StreamStep is called on: what it allocates there, the next part has again, while memory
+// of another thread's would go back to the system and be zeroed for each part.
+absl::Status ReadAll(std::deque<VerifiedFile>& contents, platform::BoundedQueue<FilePart>& parts) {
+  const absl::Cleanup end = [&] { parts.End(); };
+  for (size_t i = 0; i < contents.size(); ++i) {
+    while (!contents[i].read_all()) {
+      TANDEM_ASSIGN_OR_RETURN(std::string bytes, contents[i].Read());
+      if (!parts.Push({.file = i, .bytes = std::move(bytes)})) {
+        return absl::OkStatus();  // what was read is wrong, or not wanted any more
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
@@ -133,30 +148,23 @@ absl::Status StreamStep(platform::Files& files, const SavedStep& step,
     contents.emplace_back(files, step.path(), file);
   }
   platform::BoundedQueue<FilePart> parts(/*most=*/2);
-  std::future<absl::Status> reader = std::async(std::launch::async, [&]() -> absl::Status {
-    const absl::Cleanup end = [&] { parts.End(); };
-    for (size_t i = 0; i < contents.size(); ++i) {
-      while (!contents[i].read_all()) {
-        TANDEM_ASSIGN_OR_RETURN(std::string bytes, contents[i].Read());
-        if (!parts.Push({.file = i, .bytes = std::move(bytes)})) {
-          return absl::OkStatus();
-        }
+  std::future<absl::Status> user = std::async(std::launch::async, [&]() -> absl::Status {
+    const absl::Cleanup abandon = [&] { parts.Abandon(); };
+    std::optional<WantedOfFile> current;
+    size_t current_file = contents.size();
+    while (const std::optional<FilePart> part = parts.Pop()) {
+      if (part->file != current_file) {
+        current_file = part->file;
+        current.emplace(step, current_file, wanted, take);
       }
+      TANDEM_RETURN_IF_ERROR(contents[current_file].Verify(part->bytes));
+      TANDEM_RETURN_IF_ERROR(current->Take(part->bytes));
     }
     return absl::OkStatus();
   });
-  const absl::Cleanup abandon = [&] { parts.Abandon(); };  // before the future waits for the thread
-  std::optional<WantedOfFile> current;
-  size_t current_file = contents.size();
-  while (const std::optional<FilePart> part = parts.Pop()) {
-    if (part->file != current_file) {
-      current_file = part->file;
-      current.emplace(step, current_file, wanted, take);
-    }
-    TANDEM_RETURN_IF_ERROR(contents[current_file].Verify(part->bytes));
-    TANDEM_RETURN_IF_ERROR(current->Take(part->bytes));
-  }
-  return reader.get();
+  const absl::Status read = ReadAll(contents, parts);
+  TANDEM_RETURN_IF_ERROR(user.get());
+  return read;
 }
 
 }  // namespace tandem::checkpoint

@@ -15,14 +15,14 @@
 namespace tandem::checkpoint {
 
 // Elements of the whole of wanted array `wanted`, from `first` on: their bytes, which are valid until this
-// returns. An error ends the stream.
+// returns. Called on a thread of its own. An error ends the stream.
 using TakeElements = std::function<absl::Status(size_t wanted, int64_t first, std::string_view bytes)>;
 
 // Reads every file of a step once, from its beginning to its end, and compares its digest with the
-// manifest's. A thread reads ahead: four parts of platform::kFilePartBytes are in memory. `take`, which is
-// called on this thread, gets the elements of the wanted arrays (of SavedStep::Find; null: none) each once,
-// in the order of the files, before it is known whether their file is whole. Returns its error; that of a
-// file as VerifiedFile has it; Unavailable where a file is not what SavedStep::Open read.
+// manifest's. It reads ahead of `take`: four parts of platform::kFilePartBytes are in memory. `take` gets the
+// elements of the wanted arrays (of SavedStep::Find; null: none) each once, in the order of the files, before
+// it is known whether their file is whole. Returns its error; that of a file as VerifiedFile has it;
+// Unavailable where a file is not what SavedStep::Open read.
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take);
 
