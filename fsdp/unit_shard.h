@@ -21,7 +21,8 @@ struct UnitClass {
 
 // The operations of one unit on one rank of a mesh (class_shard.h says what each does). Each of the unit's
 // buffers is those of its classes behind each other, in their order; both moments are arrays of their own. A
-// bound call makes one call a class, back to back on its stream. Of a class without elements there is nothing
+// bound call makes one call a class, back to back on its stream. Shards are multiples of the granule, so that
+// the elements of each class begin at a multiple of 128 bytes. Of a class without elements there is nothing
 // in any buffer.
 class UnitShard {
  public:

@@ -98,10 +98,10 @@ class FormedRule {
     const auto type = buffer.kind == BufferKind::kContribution ? &UnitPrecision::transport
                       : buffer.kind == BufferKind::kCollected  ? &UnitPrecision::main
                                                                : &UnitPrecision::compute;
-    const std::vector<BufferPart> parts = PartsOf(options_, outline_, buffer.subject, type);
-    const bool same = std::equal(parts.begin(), parts.end(), buffer.parts.begin(), buffer.parts.end(),
-                                 [](const BufferPart& part, const BufferPart& has) {
-                                   return part.begin == has.begin && part.end == has.end;
+    const bool same = std::equal(unit.parts.begin(), unit.parts.end(), buffer.parts.begin(),
+                                 buffer.parts.end(), [&](const PartRange& part, const BufferPart& has) {
+                                   return RangeOf(options_, outline_, buffer.subject, part, type) ==
+                                          std::pair(has.begin, has.end);
                                  });
     return same ? "" : absl::StrCat("has other parts than ", unit.name);
   }

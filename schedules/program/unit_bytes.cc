@@ -37,14 +37,19 @@ int64_t BytesOf(const BuildOptions& options, const Outline& outline, UnitId unit
   return BytesBefore(options, outline, unit, outline.units[unit].classes.size(), extent, type);
 }
 
-std::vector<BufferPart> PartsOf(const BuildOptions& options, const Outline& outline, UnitId id,
+std::pair<int64_t, int64_t> RangeOf(const BuildOptions& options, const Outline& outline, UnitId unit,
+                                    const PartRange& part, int UnitPrecision::*type) {
+  const int64_t begin = BytesBefore(options, outline, unit, part.of_class, Extent::kAll, type);
+  const int element = outline.units[unit].classes.at(part.of_class).precision.*type;
+  return {begin + part.begin * element, begin + part.end * element};
+}
+
+std::vector<BufferPart> PartsOf(const BuildOptions& options, const Outline& outline, UnitId unit,
                                 int UnitPrecision::*type) {
-  const Unit& unit = outline.units[id];
   std::vector<BufferPart> parts;
-  for (const PartRange& part : unit.parts) {
-    const int64_t begin = BytesBefore(options, outline, id, part.of_class, Extent::kAll, type);
-    const int element = unit.classes.at(part.of_class).precision.*type;
-    parts.push_back({part.name, begin + part.begin * element, begin + part.end * element});
+  for (const PartRange& part : outline.units[unit].parts) {
+    const auto [begin, end] = RangeOf(options, outline, unit, part, type);
+    parts.push_back({part.name, begin, end});
   }
   return parts;
 }

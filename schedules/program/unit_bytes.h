@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "schedules/program/build_options.h"
@@ -20,7 +21,11 @@ enum class Extent : uint8_t { kAll, kShard, kOuterShard };
 int64_t BytesOf(const BuildOptions& options, const Outline& outline, UnitId unit, Extent extent,
                 int UnitPrecision::*type);
 
-// The unit's parts in a buffer that has all of its elements.
+// Bytes [first, second) of a part in a buffer that has all of the unit's elements.
+std::pair<int64_t, int64_t> RangeOf(const BuildOptions& options, const Outline& outline, UnitId unit,
+                                    const PartRange& part, int UnitPrecision::*type);
+
+// All of its parts in such a buffer.
 std::vector<BufferPart> PartsOf(const BuildOptions& options, const Outline& outline, UnitId unit,
                                 int UnitPrecision::*type);
 
