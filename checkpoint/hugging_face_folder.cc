@@ -315,7 +315,7 @@ class FolderReader {
     constexpr char kPrefix[] = "model.";
     std::map<std::string, StoredTensor> renamed;
     for (auto& [name, tensor] : folder_.tensors) {
-      if (name.starts_with(kPrefix)) {
+      if (name.starts_with(kPrefix) || name.starts_with("backbone.")) {
         return;
       }
       renamed.emplace(name.starts_with("lm_head.") ? name : absl::StrCat(kPrefix, name), tensor);

@@ -32,8 +32,8 @@ struct StoredTensor {
 struct HuggingFaceFolder {
   std::string path;
   std::vector<WeightsFile> files;  // by name
-  // By name. Where no name of the folder begins with "model.", as models without a head are saved, all but
-  // those of lm_head get that prefix here.
+  // By name. Where no name of the folder begins with "model." or "backbone.", as models without a head are
+  // saved, all but those of lm_head get the prefix "model." here.
   std::map<std::string, StoredTensor> tensors;
   // How many layers behind the model's predict further tokens, by config.json (num_nextn_predict_layers;
   // where that is silent 1, as transformers takes it).

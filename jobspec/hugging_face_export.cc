@@ -180,7 +180,8 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
   ConfigJson config = ConfigJson::object();
   if (!source.empty()) {
     config = ConfigJson::parse(
-        source, [](int depth, ConfigJson::parse_event_t, ConfigJson&) { return depth < 32; },
+        WithoutInfinities(source),
+        [](int depth, ConfigJson::parse_event_t, ConfigJson&) { return depth < 32; },
         /*allow_exceptions=*/false);
     if (!config.is_object()) {
       return absl::InvalidArgumentError("config.json is not a JSON object");

@@ -66,6 +66,15 @@ TEST_F(HuggingFaceFolderTest, ModelsWithoutAHeadGetThePrefix) {
   EXPECT_TRUE(read->tensors.contains("model.norm.weight"));
 }
 
+TEST_F(HuggingFaceFolderTest, ModelsOfMixersKeepTheirPrefix) {
+  folder_.Write("model.safetensors", WeightsFileOf({Counting("backbone.layers.0.norm.weight", {2}),
+                                                    Counting("lm_head.weight", {2})}));
+  const auto read = Read();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(read->tensors.contains("backbone.layers.0.norm.weight"));
+  EXPECT_TRUE(read->tensors.contains("lm_head.weight"));
+}
+
 TEST_F(HuggingFaceFolderTest, OtherWeightsOfEqualShapesHaveAnotherDigest) {
   folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {100'000}, 1)}));
   const std::string first = Read()->digest;

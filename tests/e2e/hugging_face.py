@@ -88,7 +88,7 @@ MODELS = {
     "olmo2-biased": transformers.Olmo2Config(num_hidden_layers=2, attention_bias=True, rope_theta=300.0, **SIZES),
     "mamba2": transformers.Mamba2Config(num_hidden_layers=2, hidden_size=40, num_heads=10, head_dim=8, n_groups=2,
                                         state_size=12, chunk_size=20, **TOKENS),
-    "mamba2-tied": transformers.Mamba2Config(num_hidden_layers=2, hidden_size=24, num_heads=3, head_dim=16, n_groups=1,
+    "mamba2-tied": transformers.Mamba2Config(num_hidden_layers=2, hidden_size=40, num_heads=5, head_dim=16, n_groups=1,
                                              state_size=8, chunk_size=64, tie_word_embeddings=True, **TOKENS),
     "nemotron-h": transformers.NemotronHConfig(
         layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"], head_dim=12,

@@ -22,9 +22,10 @@ TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
 
 # Loaded there too, for one model of each kind: it takes as long as a job.
 OLDER = pathlib.Path.home() / ".cache/tandem/transformers-4.57.6/bin/python"
-# Name and ranks of an expert group. transformers 4 leaves out mscale_all_dim in deepseek_v2.
+# Name and ranks of an expert group. transformers 4 leaves out mscale_all_dim in deepseek_v2, and
+# normalises all groups of a mamba2 together.
 OLDER_LOADS = {("llama-llama3", 1), ("mixtral", 1), ("qwen3-moe", 1), ("deepseek-v3-yarn", 2), ("deepseek-v2-plain", 2),
-               ("deepseek-v2-groups", 2), ("llama-biased", 1), ("mamba2", 1),
+               ("deepseek-v2-groups", 2), ("llama-biased", 1), ("mamba2-tied", 1),
                ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
 
 
