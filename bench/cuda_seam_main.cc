@@ -28,6 +28,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -244,8 +245,7 @@ struct Interval {
 };
 
 // What of `work` lies between the two times, in its order.
-std::vector<Interval> Within(const std::vector<Piece>& work, const TimeMark& origin, int64_t from,
-                             int64_t to) {
+std::vector<Interval> Within(std::span<const Piece> work, const TimeMark& origin, int64_t from, int64_t to) {
   std::vector<Interval> intervals;
   for (const Piece& piece : work) {
     const Interval here{std::max(from, piece.start->Since(origin)), std::min(to, piece.end->Since(origin))};
@@ -275,11 +275,18 @@ int64_t Shared(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   return shared;
 }
 
+// All but the first and the last.
+std::span<const Piece> Inner(const std::vector<Piece>& pieces) {
+  const std::span<const Piece> all(pieces);
+  return all.size() < 2 ? all : all.subspan(1, all.size() - 2);
+}
+
 // Of rank 0, once the job is done: begin, train for each further step, update.
 nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vector<Marks>& ranks,
                              int64_t warmup) {
   const Marks& marks = ranks[0];
-  const std::vector<Piece>& compute = marks.streams.at("compute");
+  // The executor marks there when the first run begins and when the last one has ended.
+  const std::span<const Piece> compute = Inner(marks.streams.at("compute"));
   const std::vector<Piece>& reduce = marks.streams.at("reduce");
   const size_t begin = ComputePieces(plan.stage.begin);
   const size_t train = ComputePieces(plan.stage.train);
