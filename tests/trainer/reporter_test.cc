@@ -148,7 +148,8 @@ TEST(ReporterTest, NormsAreThoseOfTheirOwners) {
   EXPECT_EQ(places, (std::vector<std::vector<NonfiniteGradient>>{broken, broken, {}}));
 }
 
-// A rank of `ranks` that hears from no other: where it gathers, the others send what `of` says.
+// The communicator of one rank of `ranks`, without the others: a gather gets of each of them what `of`
+// returns.
 class LoneOfMany final : public comm::Communicator {
  public:
   LoneOfMany(int rank, int ranks, std::function<std::vector<double>(int rank, int64_t doubles)> of)
