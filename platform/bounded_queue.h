@@ -53,7 +53,7 @@ class BoundedQueue {
     changed_.SignalAll();
   }
 
-  // The same, and what is there is dropped: whoever takes wants no more.
+  // The same, and what is there is dropped: the thread that takes wants no more.
   void Abandon() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     ended_ = true;

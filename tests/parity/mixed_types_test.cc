@@ -170,7 +170,7 @@ TEST(MixedTypesTest, StrategiesThatReduceOnceAStepGiveTheBitsOfOneMicrobatchARan
   }
 }
 
-// Replicas of two ranks and of one add in the same order, whoever updates.
+// Replicas of two ranks and of one add in the same order, whichever rank updates.
 TEST(MixedTypesTest, StrategiesWithReplicasGiveTheSameBits) {
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
