@@ -185,7 +185,7 @@ void CheckScope(FieldChecker& check) {
     return;
   }
   const std::vector<std::string> words = NamesIn(check.spec().graphs().scope(), "none");
-  const std::vector<std::string> known = {"attention", "router", "preprocess", "mlp"};
+  const std::vector<std::string> known = {"attention", "router", "preprocess", "mlp", "mamba"};
   std::set<std::string> parts(known.begin(), known.end());
   for (const std::string& word : words) {
     if (parts.erase(word) == 0) {

@@ -43,7 +43,7 @@ constexpr TextRule kTextRules[] = {
      "them, head"},
     {"training.recompute",
      "off, layer, or of its nodes attention, mlp and mamba one or more, joined by a comma"},
-    {"graphs.scope", "none, or parts of a layer joined by commas: attention, router, preprocess, mlp"},
+    {"graphs.scope", "none, or parts of a layer joined by commas: attention, router, preprocess, mlp, mamba"},
     {"parallelism.fsdp.keep_gathered",
      "none, all, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it "
      "has them, head"},

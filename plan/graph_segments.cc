@@ -26,7 +26,8 @@ const std::vector<ScopeWord>& ScopeWords() {
   static const auto& words = *new std::vector<ScopeWord>{{"attention", {"attention", "latent_attention"}},
                                                          {"router", {"route"}},
                                                          {"preprocess", {"permute"}},
-                                                         {"mlp", {"mlp"}}};
+                                                         {"mlp", {"mlp"}},
+                                                         {"mamba", {"mamba"}}};
   return words;
 }
 

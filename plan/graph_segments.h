@@ -14,8 +14,8 @@ namespace tandem::plan {
 // Parts of a step that CUDA graphs replay (schedules/passes/segments.h).
 
 // By node of the outline, as in BuildOptions::replayed. Words of graphs.scope: attention, router, preprocess
-// (the permutation of tokens to their experts), mlp; none: empty. Throws std::logic_error for a word that
-// fits no node (Validate refuses such a spec).
+// (the permutation of tokens to their experts), mlp, mamba; none: empty. Throws std::logic_error for a word
+// that fits no node (Validate refuses such a spec).
 std::vector<bool> ReplayedNodes(const schedules::Outline& outline, const std::vector<std::string>& words);
 
 // What graphs replay of one step of a rank.

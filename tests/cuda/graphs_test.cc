@@ -128,6 +128,18 @@ TEST(CudaGraphsTest, SparseLayersHaveTheBitsOfEagerOnes) {
   }
 }
 
+TEST(CudaGraphsTest, LayersByAPatternHaveTheBitsOfEagerOnes) {
+  for (int ranks = 1; ranks <= MostRanks(); ++ranks) {
+    JobOptions options = SparseJob();
+    options.model_type = "hybrid";
+    options.pattern = "[M*E]M-";
+    options.num_experts = 4;
+    options.ranks = ranks;
+    options.expert_parallel = ranks;
+    ExpectReplaysOnGpus(options, {"mamba", AllParts(options)});
+  }
+}
+
 TEST(CudaGraphsTest, CheckpointsAndValidationsComeBetweenReplays) {
   JobOptions options{.ranks = MostRanks(), .microbatches_per_rank = 2, .steps = 9, .on_gpus = true};
   options.validate_every_steps = 2;

@@ -131,6 +131,18 @@ TEST(GraphsTest, LayersOfSharedExpertsHaveTheBitsOfEagerOnes) {
   }
 }
 
+// Layers of mixers, alone and before attention and experts that two ranks share.
+TEST(GraphsTest, LayersByAPatternHaveTheBitsOfEagerOnes) {
+  JobOptions options = Small(SparseJob());
+  options.model_type = "hybrid";
+  options.pattern = "[M*E]M-";
+  options.num_experts = 4;
+  options.expert_inner = 8;
+  options.ranks = 2;
+  options.expert_parallel = 2;
+  ExpectReplaysOf(options, {"mamba", AllParts(options)});
+}
+
 // A checkpoint, a validation and what is replayed after them; then a job that goes on from a checkpoint of
 // one with graphs, without them.
 TEST(GraphsTest, CheckpointsAndValidationsComeBetweenReplays) {

@@ -8,7 +8,9 @@
 #include <stdexcept>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
 #include "plan/build_stage.h"
 #include "tandem/v1/job.pb.h"
@@ -102,11 +104,23 @@ JobOptions SparseJob() {
 int ReplicasOf(const std::string& strategy) { return strategy[0] == 'h' ? 2 : 1; }
 
 std::string AllParts(const JobOptions& options) {
+  const auto has = [&](char letter) { return absl::StrContains(options.pattern, letter); };
+  const bool any = options.pattern.empty();
   const bool sparse = options.num_experts > 0;
   const bool dense = !sparse || (options.model_type == "qwen3_moe" && options.sparse_step > 1) ||
                      (options.model_type == "deepseek_v3" && options.dense_layers > 0);
-  return absl::StrCat("attention", dense ? ",mlp" : "", sparse ? ",router" : "",
-                      sparse && options.expert_parallel > 1 ? ",preprocess" : "");
+  std::vector<std::string> parts;
+  const auto add = [&](bool is_there, const char* part) {
+    if (is_there) {
+      parts.emplace_back(part);
+    }
+  };
+  add(any || has('*'), "attention");
+  add(any ? dense : has('-'), "mlp");
+  add(has('M'), "mamba");
+  add(sparse, "router");
+  add(sparse && options.expert_parallel > 1, "preprocess");
+  return absl::StrJoin(parts, ",");
 }
 
 plan::JobPlan MakeJob(const JobOptions& options) {
