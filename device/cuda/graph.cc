@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/graph.h"
 
+#include <ATen/cuda/MemPool.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "device/cuda/check.h"
 
@@ -35,12 +38,36 @@ class CudaGraph final : public Graph {
   cudaGraphExec_t graph_ = nullptr;
 };
 
-// How often LibTorch's allocator has given out memory. What it gives out during a capture is given out again
-// later, while the graph still uses it.
-int64_t Allocations(c10::DeviceIndex device) {
-  namespace allocator = c10::cuda::CUDACachingAllocator;
-  return allocator::get()->initialized() ? allocator::getDeviceStats(device).allocation.at(0).allocated : 0;
-}
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+// How often LibTorch's allocator gives out memory of a GPU to this thread while the object lives. The
+// allocator asks, for each piece that it is about to give out on any thread, whether it is to come from a
+// pool; here it never is.
+class AllocationsOfThisThread {
+ public:
+  explicit AllocationsOfThisThread(c10::DeviceIndex device) : device_(device) {
+    if (!allocator::get()->initialized()) {
+      allocator::init(c10::cuda::device_count());
+    }
+    allocator::beginAllocateToPool(device_, pool_, [this, thread = std::this_thread::get_id()](cudaStream_t) {
+      count_ += std::this_thread::get_id() == thread ? 1 : 0;
+      return false;
+    });
+  }
+  ~AllocationsOfThisThread() {
+    allocator::endAllocateToPool(device_, pool_);
+    allocator::releasePool(device_, pool_);
+  }
+  AllocationsOfThisThread(const AllocationsOfThisThread&) = delete;
+  AllocationsOfThisThread& operator=(const AllocationsOfThisThread&) = delete;
+
+  int64_t count() const { return count_; }
+
+ private:
+  const c10::DeviceIndex device_;
+  const c10::MempoolId_t pool_ = at::cuda::MemPool::graph_pool_handle();
+  int64_t count_ = 0;
+};
 
 // The template of a graph while it is instantiated.
 struct Captured {
@@ -58,7 +85,8 @@ std::unique_ptr<Graph> CaptureCudaGraph(int index, const std::function<void()>& 
   const auto device = static_cast<c10::DeviceIndex>(index);
   const c10::cuda::CUDAGuard guard(device);
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
-  const int64_t before = Allocations(device);
+  // What the allocator gives out during a capture it gives out again later, while the graph still uses it.
+  const AllocationsOfThisThread allocations(device);
   Captured captured;
   // Of the calls of other threads, none ends this capture.
   CheckCuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin of a capture");
@@ -70,9 +98,9 @@ std::unique_ptr<Graph> CaptureCudaGraph(int index, const std::function<void()>& 
     throw;
   }
   CheckCuda(cudaStreamEndCapture(stream, &captured.graph), "end of a capture");
-  if (const int64_t made = Allocations(device) - before; made > 0) {
+  if (allocations.count() > 0) {
     throw std::logic_error("work that is captured took memory of LibTorch's allocator " +
-                           std::to_string(made) + " times");
+                           std::to_string(allocations.count()) + " times");
   }
   return std::make_unique<CudaGraph>(device, captured.graph);
 }

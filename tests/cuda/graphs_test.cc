@@ -7,6 +7,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/cuda/device.h"
@@ -58,6 +59,20 @@ TEST_F(CudaCaptureTest, WorkThatTakesMemoryOfLibTorchIsRefused) {
   EXPECT_THROW(
       Run([&] { device_->Capture([&] { number_.copy_(at::empty({1}, number_.options()).fill_(1)); }); }),
       std::logic_error);
+}
+
+// As other ranks in this process do, or a thread that saves.
+TEST_F(CudaCaptureTest, MemoryThatAnotherThreadTakesMeanwhileIsNotOfTheWork) {
+  std::unique_ptr<device::Graph> graph;
+  Run([&] { number_.fill_(3); });
+  Run([&] {
+    graph = device_->Capture([&] {
+      number_.mul_(2);
+      std::thread([&] { at::empty({1 << 20}, number_.options()); }).join();
+    });
+  });
+  Run([&] { graph->Launch(); });
+  EXPECT_EQ(Number(), 6);
 }
 
 TEST_F(CudaCaptureTest, AnErrorDuringACaptureIsThatOfTheWork) {
