@@ -62,7 +62,8 @@ struct Piece {
 // Of one rank; written by its issuing thread.
 struct Marks {
   std::map<std::string, std::vector<Piece>> streams;
-  Clock::duration issuing{};  // host time in work, waits and events so far
+  Clock::duration issuing{};        // host time in work, waits and events so far
+  std::vector<double> launches_us;  // host time of each launch of a graph
   std::vector<tandem::bench::TimedCall> calls;
 
   // Calls `call` and counts its time.
@@ -75,6 +76,21 @@ struct Marks {
     } const timer{issuing};
     return call();
   }
+};
+
+class TimedGraph final : public tandem::device::Graph {
+ public:
+  TimedGraph(std::unique_ptr<Graph> inner, Marks& marks) : inner_(std::move(inner)), marks_(marks) {}
+
+  void Launch() override {
+    const Clock::time_point begin = Clock::now();
+    inner_->Launch();
+    marks_.launches_us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  }
+
+ private:
+  const std::unique_ptr<Graph> inner_;
+  Marks& marks_;
 };
 
 class MarkingStream final : public tandem::device::Stream {
@@ -134,7 +150,7 @@ class MarkingDevice final : public tandem::device::Device {
   }
   void Copy(void* to, const void* from, int64_t bytes) override { inner_.Copy(to, from, bytes); }
   std::unique_ptr<tandem::device::Graph> Capture(std::function<void()> work) override {
-    return inner_.Capture(std::move(work));
+    return std::make_unique<TimedGraph>(inner_.Capture(std::move(work)), marks_);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
   std::unique_ptr<TimeMark> MarkTime() override { return inner_.MarkTime(); }
@@ -345,6 +361,9 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vecto
     result["all_to_all_ms"] = Median(exchanging);
     result["moving_ms"] = Median(moving);
     result["exposed_ms"] = Median(exposed);
+  }
+  if (!marks.launches_us.empty()) {
+    result["launch_us"] = Median(marks.launches_us);
   }
   if (!marks.calls.empty()) {
     result["parts"] = Parts(marks.calls, origin, compute[first_of(first_run)].start->Since(origin),

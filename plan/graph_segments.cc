@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "plan/build_stage.h"
+#include "plan/memory_plan.h"
 #include "schedules/passes/segments.h"
 #include "schedules/program/text.h"
 
@@ -107,7 +108,19 @@ GraphSegments GraphSegmentsOf(const JobPlan& plan) {
   return result;
 }
 
-nlohmann::json GraphSegmentsToJson(const GraphSegments& segments) {
+GraphCosts GraphCostsOf(const JobPlan& plan, const GraphSegments& segments,
+                        const schedules::DeviceProfile& profile) {
+  const auto issue_ns = [&](int count, double seconds) {
+    return static_cast<int64_t>(count * seconds * 1e9);
+  };
+  return {
+      .passes_issue_ns = issue_ns(segments.passes_in_graphs, profile.pass_issue_seconds),
+      .graphs_issue_ns = issue_ns(schedules::CountSegments(plan.stage.train), profile.graph_issue_seconds),
+      .device_bytes = GraphBytes(plan, profile)};
+}
+
+nlohmann::json GraphSegmentsToJson(const GraphSegments& segments, const GraphCosts& costs) {
+  const auto known = [](int64_t number) { return number > 0 ? nlohmann::json(number) : nlohmann::json(); };
   nlohmann::json rows = nlohmann::json::array();
   for (const GraphSegments::Row& row : segments.rows) {
     rows.push_back({{"passes", row.passes}, {"segments", row.segments}});
@@ -118,7 +131,10 @@ nlohmann::json GraphSegmentsToJson(const GraphSegments& segments) {
           {"passes_in_graphs", segments.passes_in_graphs},
           {"passes", segments.passes},
           {"copies", segments.copies},
-          {"more_arena_bytes", segments.more_arena_bytes}};
+          {"more_arena_bytes", segments.more_arena_bytes},
+          {"passes_issue_ns", known(costs.passes_issue_ns)},
+          {"graphs_issue_ns", known(costs.graphs_issue_ns)},
+          {"device_bytes", known(costs.device_bytes)}};
 }
 
 }  // namespace tandem::plan

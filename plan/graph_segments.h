@@ -8,6 +8,7 @@
 #include "nlohmann/json.hpp"
 #include "plan/job_plan.h"
 #include "schedules/program/outline.h"
+#include "schedules/simulate/device_profile.h"
 
 namespace tandem::plan {
 
@@ -37,6 +38,18 @@ struct GraphSegments {
 // Requires a plan that replays a node. Plans the job without graphs, too.
 GraphSegments GraphSegmentsOf(const JobPlan& plan);
 
-nlohmann::json GraphSegmentsToJson(const GraphSegments& segments);
+// By the profile, in which 0 says that it does not know.
+struct GraphCosts {
+  // Of the host, in one step of a rank: to issue the passes that are in segments, and to launch graphs
+  // instead. The host works beside the device: a step becomes shorter only by what the device waited for it.
+  int64_t passes_issue_ns = 0;
+  int64_t graphs_issue_ns = 0;
+  int64_t device_bytes = 0;  // beside the arena
+};
+
+GraphCosts GraphCostsOf(const JobPlan& plan, const GraphSegments& segments,
+                        const schedules::DeviceProfile& profile);
+
+nlohmann::json GraphSegmentsToJson(const GraphSegments& segments, const GraphCosts& costs);
 
 }  // namespace tandem::plan

@@ -8,6 +8,7 @@
 #include "platform/files.h"
 #include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
+#include "schedules/passes/segments.h"
 
 namespace tandem::plan {
 namespace {
@@ -75,11 +76,17 @@ MachineMemory PlanMachineMemory(const JobPlan& plan, const schedules::DeviceProf
   return machine;
 }
 
+int64_t GraphBytes(const JobPlan& plan, const schedules::DeviceProfile& profile) {
+  constexpr int64_t kPiece = int64_t{2} << 20;
+  const int64_t bytes = profile.graph_pass_bytes * schedules::CountPassesOfGraphs(plan.stage.train);
+  return (bytes + kPiece - 1) / kPiece * kPiece;
+}
+
 int64_t OutsideBytes(const JobPlan& plan, const schedules::DeviceProfile& profile) {
   if (profile.context_bytes == 0) {
     return 0;
   }
-  int64_t bytes = profile.context_bytes;
+  int64_t bytes = profile.context_bytes + GraphBytes(plan, profile);
   for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
     bytes += GroupRanks(plan, use.group) > 1 ? profile.communicator_bytes : 0;
   }

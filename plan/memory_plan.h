@@ -55,8 +55,12 @@ struct MachineMemory {
 // A machine has as many ranks as resources.ranks_per_worker allows and the profile's link reaches.
 MachineMemory PlanMachineMemory(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
-// What the device holds of a rank beside its arena, by the profile: the context with its modules, and every
-// communicator of several ranks. 0 where the profile does not know.
+// What CUDA graphs take of the device, by the profile, in the pieces that its driver takes memory in. 0 where
+// the job has none, or the profile does not know.
+int64_t GraphBytes(const JobPlan& plan, const schedules::DeviceProfile& profile);
+
+// What the device holds of a rank beside its arena, by the profile: the context with its modules, every
+// communicator of several ranks, and graphs. 0 where the profile does not know.
 int64_t OutsideBytes(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
 }  // namespace tandem::plan

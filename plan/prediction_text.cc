@@ -155,9 +155,10 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
   }
   AppendRow(text, "arena", ArenaText(prediction));
   if (prediction.outside_bytes > 0) {
-    AppendRow(text, "outside",
-              absl::StrCat(SizeText(prediction.outside_bytes),
-                           " beside the arena: context, communicators, modules"));
+    AppendRow(
+        text, "outside",
+        absl::StrCat(SizeText(prediction.outside_bytes), " beside the arena: context, communicators, modules",
+                     GraphBytes(plan, profile) > 0 ? ", graphs" : ""));
   }
   if (profile.memory_bytes > 0) {
     AppendRow(text, "device memory",

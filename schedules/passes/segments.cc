@@ -5,7 +5,6 @@
 #include <limits>
 #include <map>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -291,6 +290,15 @@ std::vector<BufferId> Before(const Program& program, const Twins& twins, const s
   return before;
 }
 
+// How many passes each graph has, by what it follows from.
+std::map<std::vector<int64_t>, int> PassesByGraph(const Program& program) {
+  std::map<std::vector<int64_t>, int> graphs;
+  for (MarkedSegment& segment : MarkedSegments(program, /*with_addresses=*/true)) {
+    graphs.emplace(std::move(segment.calls), segment.end - segment.begin);
+  }
+  return graphs;
+}
+
 }  // namespace
 
 bool MayBeReplayed(const Program& program, const Instruction& instruction) {
@@ -324,12 +332,14 @@ int CountSegments(const Program& program) {
   return static_cast<int>(MarkedSegments(program, /*with_addresses=*/false).size());
 }
 
-int CountGraphs(const Program& program) {
-  std::set<std::vector<int64_t>> graphs;
-  for (MarkedSegment& segment : MarkedSegments(program, /*with_addresses=*/true)) {
-    graphs.insert(std::move(segment.calls));
+int CountGraphs(const Program& program) { return static_cast<int>(PassesByGraph(program).size()); }
+
+int CountPassesOfGraphs(const Program& program) {
+  int passes = 0;
+  for (const auto& [calls, count] : PassesByGraph(program)) {
+    passes += count;
   }
-  return static_cast<int>(graphs.size());
+  return passes;
 }
 
 }  // namespace tandem::schedules

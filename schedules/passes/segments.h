@@ -40,4 +40,7 @@ int CountSegments(const Program& program);
 // How many graphs the program needs: segments with the same passes on the same addresses share one.
 int CountGraphs(const Program& program);
 
+// How many passes these graphs hold together.
+int CountPassesOfGraphs(const Program& program);
+
 }  // namespace tandem::schedules

@@ -63,6 +63,11 @@ struct DeviceProfile {
   // it, and each communicator of several ranks; one of a single rank takes nothing. 0: not known.
   int64_t context_bytes = 0;
   int64_t communicator_bytes = 0;
+  int64_t graph_pass_bytes = 0;  // likewise, for each pass of a node that CUDA graphs hold
+  // Time of the host, which works beside the device: to issue a pass of a node call by call, and to launch a
+  // graph. 0: not known.
+  double pass_issue_seconds = 0;
+  double graph_issue_seconds = 0;
   double overhead_seconds = 0;  // of every instruction that runs something, beside its work
   // Before an instruction's work: after the one before it on its stream, and after one of another stream that
   // it waited for (a thread or a device queue wakes up).

@@ -202,6 +202,13 @@ TEST_F(PlanTest, ShowsWhatGraphsReplay) {
       console_.out,
       ContainsRegex("\n  [0-9]+ of [0-9]+ passes of nodes are replayed: [0-9]+ segments, [0-9]+ graphs, "
                     "each is used again after 1 microbatch; 0 copies from and to rings\n  the arena is "));
+  EXPECT_THAT(console_.out, Not(HasSubstr("the host issues them"))) << "a CPU has no launches";
+  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--set", "graphs.scope=attention,mlp", "--profile", "h200"}),
+            kOk);
+  EXPECT_THAT(console_.out,
+              ContainsRegex("\n  the host issues them in [0-9.]+ us a step instead of [0-9.]+ [um]s; graphs "
+                            "take 2.00 MiB of the device beside the arena\n"));
+  EXPECT_THAT(console_.out, HasSubstr("beside the arena: context, communicators, modules, graphs\n"));
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--set", "graphs.scope=mlp", "-o", "json"}), kOk);
   EXPECT_GT(nlohmann::json::parse(console_.out)["graphs"]["passes_in_graphs"], 0);
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);

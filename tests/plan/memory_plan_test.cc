@@ -11,6 +11,8 @@
 #include "plan/prediction.h"
 #include "platform/files.h"
 #include "schedules/passes/live_locals.h"
+#include "schedules/passes/segments.h"
+#include "schedules/simulate/device_profile.h"
 #include "tests/plan/test_job.h"
 #include "tests/schedules/overlap_bound.h"
 
@@ -123,6 +125,23 @@ TEST(MemoryPlanTest, OutsideCountsTheCommunicatorsOfSeveralRanks) {
   EXPECT_EQ(OutsideBytes(MakeJobPlan(TestJob("{ranks: 1}")), profile), 1000);
   // Each replica is one rank, which gathers nothing and exchanges nothing within it.
   EXPECT_EQ(OutsideBytes(MakeJobPlan(TestJob("{ranks: 2, fsdp: {strategy: hsdp}}")), profile), 1000 + 2 * 7);
+}
+
+TEST(MemoryPlanTest, GraphsTakeMemoryByThePassInPiecesOfTheDriver) {
+  v1::JobSpec spec = TestJob("{ranks: 1}");
+  schedules::DeviceProfile profile;
+  profile.context_bytes = 1000;
+  profile.graph_pass_bytes = 1 << 20;
+  EXPECT_EQ(OutsideBytes(MakeJobPlan(spec), profile), 1000) << "no graphs";
+  spec.mutable_graphs()->set_scope("attention");
+  const JobPlan plan = MakeJobPlan(spec);
+  const int passes = schedules::CountPassesOfGraphs(plan.stage.train);
+  EXPECT_GE(passes, 4 * 3);
+  const int64_t bytes = GraphBytes(plan, profile);
+  EXPECT_EQ(bytes, (passes + passes % 2) * (int64_t{1} << 20));
+  EXPECT_EQ(OutsideBytes(plan, profile), 1000 + bytes);
+  profile.graph_pass_bytes = 0;
+  EXPECT_EQ(GraphBytes(plan, profile), 0) << "the profile does not know";
 }
 
 v1::JobSpec Llama(int layers, int ranks, int64_t sequence_length, int microbatches) {

@@ -129,6 +129,7 @@ TEST(SegmentsTest, MicrobatchesOfASequentialScheduleShareGraphs) {
     const Program four = TrainOf(outline, {"attention", "mlp"}, 4, ranks);
     EXPECT_EQ(ShareAddresses(four).period, 1);
     EXPECT_EQ(CountGraphs(four), CountGraphs(one)) << ranks << " ranks";
+    EXPECT_EQ(CountPassesOfGraphs(four), CountPassesOfGraphs(one)) << ranks << " ranks";
     EXPECT_THAT(SegmentTexts(outline, four), SizeIs(4 * SegmentTexts(outline, one).size()));
   }
 }
