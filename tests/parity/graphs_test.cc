@@ -180,6 +180,27 @@ TEST(GraphsTest, WhatChangesFromStepToStepIsReadFromMemory) {
   ExpectReplays(eager, options, "attention,mlp");
 }
 
+// A permutation without its router, capacities without padding, and canaries between the replays.
+TEST(GraphsTest, WhatOthersRefuseBesideGraphsHasTheBitsOfEagerRuns) {
+  JobOptions options = Small(SparseJob());
+  options.ranks = 2;
+  options.expert_parallel = 2;
+  options.microbatches_per_rank = 2;
+  options.steps = 6;
+  options.capacity_factor = 1;
+  for (const char* chunks : {"fixed", "exact"}) {
+    options.chunks = chunks;
+    options.graphs = "none";
+    const JobRun eager = RunJob(MakeJob(options));
+    ExpectReplays(eager, options, "preprocess");
+    ExpectReplays(eager, options, "attention,router,preprocess");
+    options.graphs = AllParts(options);
+    options.canaries = true;
+    ExpectSameBits(eager, RunJob(MakeJob(options)));
+    options.canaries = false;
+  }
+}
+
 TEST(GraphsTest, AnyOrderThatAProgramOfSegmentsAllowsHasTheSameBits) {
   JobOptions options = Small(SparseJob());
   options.ranks = 2;
