@@ -3,8 +3,9 @@
 """Time of a step with CUDA graphs and without, in one call on one machine.
 
 Shapes that launches bound: "dense" is a decoder of hidden size 1024 and 24 layers with one short sequence a microbatch
-and a vocabulary of bytes, so that neither head nor optimizer hides what launches cost; "dense 128k" has a vocabulary
-of 128,256, "sparse" eight experts a layer, which two ranks share with --ranks 2. Every round runs a shape without
+and a vocabulary of bytes, so that neither head nor optimizer hides what launches cost; "dense short" has sequences of
+128 tokens instead of 512, "dense 128k" a vocabulary of 128,256, "sparse" eight experts a layer, which two ranks share
+with --ranks 2. Every round runs a shape without
 graphs and with them in turn; of each the median over the rounds counts. Prints one JSON object per shape and
 accumulation. The losses must be equal. Asserts no time.
 
@@ -29,6 +30,7 @@ SPARSE = (
 # Of a shape: model, sequence length, and parts of a layer that are replayed, on one rank and on ranks that share experts.
 SHAPES = {
     "dense": ("{" + DENSE + ", vocab_size: 256}", 512, "attention,mlp", "attention,mlp"),
+    "dense short": ("{" + DENSE + ", vocab_size: 256}", 128, "attention,mlp", "attention,mlp"),
     "dense 128k": ("{" + DENSE + ", vocab_size: 128256}", 512, "attention,mlp", "attention,mlp"),
     "sparse": ("{" + SPARSE + "}", 1024, "attention,router", "attention,router,preprocess"),
 }
