@@ -356,6 +356,17 @@ bool SwapMicrobatches(ProgramEdit& e) {
   return e.Did("microbatches " + std::to_string(a) + " and " + std::to_string(b) + " change data");
 }
 
+// An instruction becomes part of a graph, which knows one element of each ring forever.
+bool IntoAGraph(ProgramEdit& e) {
+  const std::optional<int> i = e.Pick([](const Instruction& in) { return in.segment < 0; });
+  if (!i) {
+    return false;
+  }
+  const bool joins = *i > 0 && e.At(*i - 1).segment >= 0;
+  e.At(*i).segment = joins ? e.At(*i - 1).segment : e.Size();
+  return e.Did("into a graph: " + e.Name(*i));
+}
+
 struct Kind {
   const char* name;
   bool (*change)(ProgramEdit&);
@@ -388,6 +399,7 @@ constexpr Kind kKinds[] = {
     {"repeat pass, waits rederived", RepeatPass},
     {"move instruction, waits rederived", MoveAnew},
     {"swap microbatches", SwapMicrobatches},
+    {"into a graph", IntoAGraph},
 };
 
 }  // namespace

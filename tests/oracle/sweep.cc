@@ -10,6 +10,7 @@
 #include "schedules/check/agreed.h"
 #include "schedules/check/check.h"
 #include "schedules/check/formed.h"
+#include "schedules/check/graphed.h"
 #include "schedules/check/meant.h"
 #include "tests/oracle/explorer.h"
 #include "tests/oracle/mutations.h"
@@ -114,8 +115,9 @@ class Judge {
     const StagePrograms unaliased = Unaliased(stage);
     const auto difference =
         FirstDifference(Expected(Until(program)), Explore(unaliased, Until(program)).RunInIssueOrder());
-    // Between which ranks a collective works is for rule 4.
-    if (agreed.ok() && meant.ok() == difference.has_value()) {
+    // Between which ranks a collective works is for rule 4, what graphs know for rule 6.
+    const bool graphed = CheckGraphed(job_.outline, job_.options, stage.*program).ok();
+    if (agreed.ok() && graphed && meant.ok() == difference.has_value()) {
       counts_.disagreements.push_back(name + "\n  rule 5: " + meant.ToString() +
                                       "\n  oracle: " + difference.value_or("no difference"));
     }
