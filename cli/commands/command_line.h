@@ -3,11 +3,8 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "cli/commands/commands.h"
-#include "cli/commands/completion.h"
 
 namespace tandem::cli {
 
@@ -19,14 +16,9 @@ struct Invocation {
   ExitCode exit_code = kOk;
 };
 
+// `tandem __complete WORD...`, which the scripts of `tandem completion` ask, is answered in `text`: what may stand
+// in place of the last word, a line each, behind a tab its description; or :files or :jobs, where the shell
+// lists those.
 Invocation ParseCommandLine(int argc, const char* const* argv);
-
-// Every command with its options, tandem itself first: the same table that --help prints.
-std::vector<CommandWords> AllCommandWords();
-
-// What is wrong with a command line, as one line that names the way out. error: the parser's message.
-// commands: all of them, tandem itself first.
-std::string UsageText(std::string_view error, const std::vector<CommandWords>& commands, int argc,
-                      const char* const* argv);
 
 }  // namespace tandem::cli

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -42,20 +41,24 @@ inline absl::Duration TimeoutOf(const std::string& text) {
 }
 
 // How commands and the options that several of them have are declared to CLI11, whose header costs seconds to
-// compile: only command_line.cc includes this one. What the chosen command needs outlives the tree in
-// `invocation.command`.
+// compile: only command_table.cc and command_line.cc include this one. What the chosen command needs outlives
+// the tree in `invocation.command`.
 class CommandTree {
  public:
   explicit CommandTree(Invocation& invocation) : invocation_(invocation) {}
 
+  virtual ~CommandTree() = default;
+  CommandTree(const CommandTree&) = delete;
+  CommandTree& operator=(const CommandTree&) = delete;
+
   CLI::App& app() { return app_; }
+  const CLI::App& app() const { return app_; }
   Invocation& invocation() { return invocation_; }
 
-  // The commands as they were declared, tandem itself first.
-  std::vector<CommandWords> Words() const {
-    std::vector<CommandWords> out;
-    AppendWords(app_, {}, out);
-    return out;
+  // The values that an option allows, for shells to complete; empty: anything.
+  std::vector<std::string> ValuesOf(const CLI::Option* option) const {
+    const auto known = values_.find(option);
+    return known == values_.end() ? std::vector<std::string>() : known->second;
   }
 
  protected:
@@ -185,46 +188,12 @@ class CommandTree {
   }
 
  private:
-  // The command at `path` and those below it.
-  void AppendWords(const CLI::App& app, const std::vector<std::string>& path,
-                   std::vector<CommandWords>& out) const {
-    const size_t at = out.size();
-    CommandWords& words = out.emplace_back();
-    words.path = path;
-    words.description = app.get_description();
-    for (const CLI::Option* option : app.get_options()) {
-      const auto known = values_.find(option);
-      const std::vector<std::string> values =
-          known == values_.end() ? std::vector<std::string>() : known->second;
-      if (option->get_positional()) {
-        words.takes_job = words.takes_job || option->get_name() == "JOB";
-        words.values = values;
-      } else if (!option->get_group().empty()) {
-        OptionWords& added = words.options.emplace_back();
-        for (const std::string& name : option->get_snames()) {
-          added.names.push_back("-" + name);
-        }
-        for (const std::string& name : option->get_lnames()) {
-          added.names.push_back("--" + name);
-        }
-        added.description = option->get_description();
-        added.takes_value = option->get_items_expected_max() > 0;
-        added.is_path = absl::StrContains(option->get_type_name(), "FILE") ||
-                        absl::StrContains(option->get_type_name(), "FOLDER");
-        added.values = values;
-      }
-    }
-    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-      std::vector<std::string> below = path;
-      below.push_back(command->get_name());
-      out[at].commands.push_back(command->get_name());
-      AppendWords(*command, below, out);
-    }
-  }
-
   Invocation& invocation_;
   std::map<const CLI::Option*, std::vector<std::string>> values_;  // that an option allows
   CLI::App app_{"Tandem trains large language models as a service.", "tandem"};
 };
+
+// All commands and their options (command_table.cc).
+std::unique_ptr<CommandTree> DeclareCommands(Invocation& invocation);
 
 }  // namespace tandem::cli

@@ -6,6 +6,7 @@ Usage: completion_test.py PATH_OF_TANDEM
 """
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ CASES = [
     (["tandem", "checkpoint", "n"], {"now"}, {"norms"}),
     (["tandem", "get", "jobs", "-o", ""], {"table", "json", "yaml", "name"}, {"text", "--state"}),
     (["tandem", "get", "jobs", "--state", "RUN"], {"RUNNING"}, {"QUEUED"}),
+    (["tandem", "get", "jobs", "--output=ya"], {"yaml"}, {"table", "--state"}),
     (["tandem", "watch", "-o", ""], {"text", "json"}, {"yaml"}),
     (["tandem", "submit", "--fol"], {"--follow"}, {"--wait"}),
     (["tandem", "submit", "-f", "job"], {"job.yaml"}, {"--follow"}),
@@ -34,7 +36,8 @@ def run(shell, *arguments, text):
     done = subprocess.run([shell, *arguments], input=text, capture_output=True, text=True, timeout=60, check=False,
                           env={**os.environ, "PATH": f"{pathlib.Path.cwd()}:{os.environ['PATH']}", "TERM": "dumb", "LC_ALL": "C.UTF-8"})
     assert done.returncode == 0 and not done.stderr, f"{shell}: exit {done.returncode}: {done.stderr}"
-    return {line.split("\t")[0].strip() for line in done.stdout.splitlines() if line.strip()}
+    # A value is offered with the option that is one word with it, but for bash.
+    return {line.split("\t")[0].strip().rpartition("=")[2] for line in done.stdout.splitlines() if line.strip()}
 
 
 def quote(word):
@@ -42,6 +45,7 @@ def quote(word):
 
 
 def bash(words):
+    words = [part for word in words for part in re.split("(=)", word) if part or not word]
     return run("bash", "--norc", text=f"""source completion.bash
 COMP_WORDS=({' '.join(map(quote, words))}) COMP_CWORD={len(words) - 1}
 _tandem
@@ -53,9 +57,9 @@ def zsh(words):
     # The widget's own functions only run inside an editor: what the script calls is put in their place, the
     # prefix is matched as the editor would.
     return run("zsh", "-f", text=f"""compdef() {{ }}
-compadd() {{ [[ $1 == -- ]] && shift; print -rl -- ${{(M)@:#${{current}}*}} }}
-_describe() {{ local name=$2; local word; for word in ${{(P)name}}; do [[ $word == ${{current}}* ]] && print -r -- ${{word%%:*}}; done; true }}
-_files() {{ print -rl -- ${{current}}*(N) }}
+compadd() {{ [[ $1 == -- ]] && shift; print -rl -- ${{(M)@:#${{words[CURRENT]}}*}} }}
+_describe() {{ local name=$2; local word; for word in ${{(P)name}}; do print -r -- ${{word%%:*}}; done }}
+_files() {{ print -rl -- ${{words[CURRENT]}}*(N) }}
 compset() {{ true }}
 source completion.zsh
 words=({' '.join(map(quote, words))}) CURRENT={len(words)}
@@ -80,7 +84,8 @@ def main():
             script = subprocess.run([TANDEM, "completion", name], capture_output=True, text=True, check=True).stdout
             pathlib.Path(f"completion.{name}").write_text(script)
         # The controller's part: two jobs.
-        pathlib.Path("tandem").write_text("#!/bin/sh\n[ \"$*\" = 'get jobs -o name' ] && printf 'headers\\nother\\n'\n")
+        pathlib.Path("tandem").write_text(
+            f"#!/bin/sh\n[ \"$*\" = 'get jobs -o name' ] || exec '{TANDEM}' \"$@\"\nprintf 'headers\\nother\\n'\n")
         pathlib.Path("tandem").chmod(0o755)
         pathlib.Path("job.yaml").write_text("")
         pathlib.Path("a b.yaml").write_text("")

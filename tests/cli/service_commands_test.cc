@@ -202,8 +202,9 @@ TEST_F(ServiceCommandTest, CheckpointNowSaysWhyNothingWasSaved) {
   EXPECT_EQ(Tandem({"checkpoint"}), kUsage);
   EXPECT_EQ(
       console_.err,
-      "tandem: checkpoint: its second word is missing or unknown; allowed: checkpoint now JOB; see `tandem "
-      "checkpoint --help`\n");
+      "tandem: checkpoint: its second word is missing or unknown; allowed: checkpoint now, checkpoint list, "
+      "checkpoint show, checkpoint verify, checkpoint diff, checkpoint delete; see `tandem checkpoint "
+      "--help`\n");
 }
 
 TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {

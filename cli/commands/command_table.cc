@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands/command_tree.h"
+#include "cli/terminal/message_text.h"
+#include "platform/build_info.h"
+#include "tls/identity.h"
+
+namespace tandem::cli {
+namespace {
+
+constexpr char kFooter[] = R"(
+Examples:
+  tandem run -f job.yaml                 train on this machine: start a cluster, train, stop it
+  tandem up --workers 2                  run a cluster on this machine until Ctrl-C
+  tandem submit -f job.yaml --follow     submit a job to the current cluster and watch it
+  tandem plan -f job.yaml                show time, memory and step program before the job runs
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 invalid job, 5 denied, 6 unreachable, 7 timeout,
+130 interrupted by Ctrl-C. run, watch, wait and submit with --wait or --follow exit with the job's status:
+SUCCEEDED 0, FAILED 1, CANCELLED 130; 75 if the job saved a checkpoint because a worker was shut down
+(submit it again with --resume newest).)";
+
+// All commands and their options.
+class CommandTable : public CommandTree {
+ public:
+  explicit CommandTable(Invocation& invocation) : CommandTree(invocation) {
+    app().require_subcommand(1);
+    app().set_help_flag("-h,--help", "Show help and exit");
+    app().set_version_flag("--version", platform::BuildVersion(),
+                           "Show the version of this program and exit");
+    AddTarget();
+    app().fallthrough();  // what is here may also follow the command
+    AddLocal();
+    AddJobs();
+    AddGet();
+    AddDescribe();
+    AddOutput();
+    AddProfile();
+    AddReports();
+    AddFollow();
+    AddExport();
+    AddFiles();
+    AddService();
+    AddCerts();
+    AddContexts();
+    Add<int>(
+        "version", "Show the builds of this program and of the controller",
+        +[](Context& context, Client& client, const int&) { return Version(context, client); });
+    app().footer(kFooter);  // last: commands inherit what is there when they are added
+  }
+
+ private:
+  void AddLocal() {
+    auto [up, up_options] = Add<UpOptions>("up", "Run a cluster on this machine until Ctrl-C", Up);
+    up->add_option("--workers", up_options->workers, "Number of workers (default 1)")
+        ->check(CLI::Range(1, 1024));
+    up->add_option("--slots", up_options->slots,
+                   "CPU slots on each worker (default: number of processors); each GPU is a further slot")
+        ->check(CLI::Range(1, 1024));
+    up->add_option("--listen", up_options->listen, "Also listen on HOST:PORT, without TLS")
+        ->type_name("ADDRESS");
+    up_options->metrics_listen = "127.0.0.1:9464";
+    up->add_option("--metrics-listen", up_options->metrics_listen,
+                   "Prometheus: HOST:PORT or off (default 127.0.0.1:9464)")
+        ->type_name("ADDRESS");
+    AddDaemons(up, *up_options);
+
+    auto [run, run_options] = Add<RunOptions>(
+        "run", "Train on this machine: start a cluster, submit, watch, stop the cluster", Run);
+    AddFile(run, run_options->file);
+    AddSet(run, run_options->set);
+    AddJobOverrides(run, *run_options);
+    run->add_option("--workers", run_options->workers,
+                    "Number of workers (default: what resources.ranks_per_worker requires, else 1)")
+        ->check(CLI::Range(1, 1024));
+    run->add_option("--slots", run_options->slots,
+                    "CPU slots on each worker (default: ranks / workers); each GPU is a further slot")
+        ->check(CLI::Range(1, 1024));
+    AddFormat(run, run_options->format, {"text", "json"});
+    AddDaemons(run, *run_options);
+  }
+
+  // What submit and run say instead of the file, beside --set.
+  template <typename Options>
+  void AddJobOverrides(CLI::App* command, Options& options) {
+    command->add_option("--name", options.name, "Name of the job; overrides the file")->type_name("NAME");
+    command
+        ->add_option("--resume", options.resume,
+                     "Where to start: newest, none or the path of a checkpoint; overrides "
+                     "checkpoint.resume of the file")
+        ->type_name("WHERE");
+  }
+
+  void AddJobs() {
+    auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job and print its id", Submit);
+    AddFile(submit, submit_options->file);
+    AddSet(submit, submit_options->set);
+    AddJobOverrides(submit, *submit_options);
+    submit
+        ->add_option("--request-id", submit_options->request_id,
+                     "Id of this submission; a second submission with the same id returns the same job")
+        ->type_name("ID");
+    CLI::Option* wait =
+        submit->add_flag("--wait", submit_options->wait, "Wait for the job and exit with its status");
+    submit->add_flag("--follow", submit_options->follow, "Watch the job and exit with its status")
+        ->excludes(wait);
+
+    auto [watch, watch_options] = Add<WatchOptions>("watch", "Watch a job and exit with its status", Watch);
+    AddJob(watch, watch_options->job);
+    AddFormat(watch, watch_options->format, {"text", "json"});
+
+    auto [wait_for, wait_options] = Add<WaitOptions>("wait", "Wait for a job and exit with its status", Wait);
+    AddJob(wait_for, wait_options->job);
+    AddTimeout(wait_for, wait_options->timeout,
+               "Give up after this time with exit code 7: 30s, 10m, 2h; 0s checks once");
+
+    auto [cancel, cancel_options] = Add<CancelOptions>("cancel", "Stop a job", Cancel);
+    AddJob(cancel, cancel_options->job);
+    CLI::Option* const saves = cancel->add_flag("--checkpoint", cancel_options->checkpoint,
+                                                "Save a checkpoint first; if that fails, the job is FAILED");
+    AddTimeout(
+        cancel, cancel_options->timeout,
+        "Wait for the checkpoint and the job's end, and stop waiting after this time with exit code 7; "
+        "the request stays: 30s, 10m, 2h")
+        ->needs(saves);
+
+    CLI::App* checkpoint = AddFamily("checkpoint", "Save, list, check, compare and delete checkpoints");
+    auto [now, now_options] = Add<CheckpointOptions>(
+        "now", "Save a checkpoint after the current step, continue, and print its folder", CheckpointNow,
+        checkpoint);
+    AddJob(now, now_options->job);
+    now->add_flag("--no-wait", now_options->no_wait, "Request the checkpoint without waiting for it");
+    AddTimeout(now, now_options->timeout,
+               "Stop waiting after this time with exit code 7; the request stays: 30s, 10m, 2h");
+    AddCheckpointFolders(checkpoint);
+  }
+
+  static CLI::Option* AddCheckpointFolder(CLI::App* command, std::string& folder, const std::string& name) {
+    return command
+        ->add_option(name, folder,
+                     "Job, by id or name, whose checkpoints this machine sees; or the folder of its "
+                     "checkpoints, or of one step")
+        ->required()
+        ->type_name("");
+  }
+
+  void AddCheckpointFolders(CLI::App* family) {
+    auto [list, list_options] =
+        Add<CheckpointFolderOptions>("list", "The steps there are, newest first", ListCheckpoints, family);
+    AddCheckpointFolder(list, list_options->job, "JOB");
+    auto [show, show_options] =
+        Add<CheckpointFolderOptions>("show", "What a step says of itself", ShowCheckpoint, family);
+    AddCheckpointFolder(show, show_options->job, "JOB");
+    show->add_option("--step", show_options->step, "Step (default: the newest)")->check(AtLeast(0));
+    auto [verify, verify_options] = Add<CheckpointFolderOptions>(
+        "verify", "Read every byte, and compare digests; exit code 1 if a step is damaged", VerifyCheckpoints,
+        family);
+    AddCheckpointFolder(verify, verify_options->job, "JOB");
+    verify->add_option("--step", verify_options->step, "Step (default: all)")->check(AtLeast(0));
+    auto [diff, diff_options] = Add<CheckpointDiffOptions>(
+        "diff", "By array, how far two steps are apart; exit code 1 unless all bits are equal",
+        DiffCheckpoints, family);
+    AddCheckpointFolder(diff, diff_options->a, "A");
+    AddCheckpointFolder(diff, diff_options->b, "B");
+    auto [erase, erase_options] = Add<CheckpointDeleteOptions>(
+        "delete", "Delete a step that no job that is alive may need", DeleteCheckpoint, family);
+    AddCheckpointFolder(erase, erase_options->job, "JOB");
+    erase->add_option("--step", erase_options->step, "Step (JOB is one already: none)")->check(AtLeast(0));
+    erase->add_flag("--all", erase_options->all, "Also the last step that verifies");
+  }
+
+  void AddExport() {
+    auto [exported, options] = Add<ExportCommandOptions>(
+        "export", "Write the weights of a checkpoint as a Hugging Face model", Export);
+    AddCheckpointFolder(exported, options->job, "JOB");
+    exported->add_option("--step", options->step, "Step (default: the newest)")->check(AtLeast(0));
+    exported->add_option("--to", options->to, "Folder to make; it must not exist")
+        ->required()
+        ->type_name("FOLDER");
+    const std::vector<std::string> dtypes = {"bf16", "fp32"};
+    Offer(exported->add_option("--dtype", options->dtype, "Type of the weights: bf16 or fp32 (default bf16)")
+              ->check(CLI::IsMember(dtypes))
+              ->type_name("TYPE"),
+          dtypes);
+    exported
+        ->add_option("--max-shard", options->max_shard, "Largest file of weights: 500MB, 5GB (default 5GB)")
+        ->type_name("SIZE");
+    exported
+        ->add_option("--tokenizer", options->tokenizer,
+                     "Folder of the tokenizer's files (default: those that the job started from)")
+        ->type_name("FOLDER");
+  }
+
+  void AddGet() {
+    CLI::App* get = AddFamily("get", "List jobs or workers");
+    auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
+    Offer(
+        jobs->add_option("--state", jobs_options->states, "Only jobs in one of these states: RUNNING,QUEUED")
+            ->delimiter(',')
+            ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
+            ->type_name("STATES"),
+        StateNames());
+    jobs->add_option("--reason", jobs_options->reasons, "Only jobs with one of these reasons")
+        ->delimiter(',')
+        ->type_name("REASONS");
+    AddFormat(jobs, jobs_options->format, {"table", "json", "yaml", "name"});
+    auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their slots", GetWorkers, get);
+    AddFormat(workers, workers_options->format, {"table", "json", "yaml", "name"});
+  }
+
+  void AddDescribe() {
+    auto [describe, describe_options] =
+        Add<DescribeOptions>("describe", "Show everything about one job", Describe);
+    AddJob(describe, describe_options->job);
+    describe
+        ->add_flag("--layout", describe_options->layout,
+                   "Only its process groups, units, buffers and padding, and the offset of every parameter")
+        ->excludes(AddFormat(describe, describe_options->format, {"table", "json", "yaml"}));
+  }
+
+  void AddOutput() {
+    auto [logs, logs_options] = Add<LogsOptions>("logs", "Print the output of a job's ranks", Logs);
+    AddJob(logs, logs_options->job);
+    CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
+    logs->add_flag("--all", logs_options->all, "All ranks, each line with its rank")->excludes(rank);
+    logs->add_flag("-f,--follow", logs_options->follow, "Keep printing as the log grows");
+    logs->add_option("--tail", logs_options->tail, "Print only this many of the last lines")
+        ->check(AtLeast(1))
+        ->type_name("LINES");
+
+    auto [events, events_options] = Add<EventsOptions>(
+        "events", "List the events of a job, or of all jobs and workers, oldest first", Events);
+    AddJob(events, events_options->job)->required(false);
+    events->add_flag("-f,--follow", events_options->follow,
+                     "Keep printing new events until the job has ended");
+    AddFormat(events, events_options->format, {"table", "json", "yaml"});
+  }
+
+  void AddProfile() {
+    auto [profile, profile_options] = Add<ProfileOptions>(
+        "profile", "Measure the next steps of a running job, instruction by instruction", Profile);
+    AddJob(profile, profile_options->job);
+    profile->add_option("--steps", profile_options->steps, "Steps to record (default 2)")
+        ->check(CLI::Range(1, 16));
+    profile->add_option("--trace", profile_options->trace, "Write a trace, for ui.perfetto.dev")
+        ->type_name("FILE");
+    CLI::Option* measured =
+        profile
+            ->add_option(
+                "--profile", profile_options->profile,
+                "Also record as many steps with one instruction at a time, and write a device profile for "
+                "`tandem plan --profile`")
+            ->type_name("FILE");
+    profile
+        ->add_option("--base", profile_options->base,
+                     "Preset whose rates the profile uses for what was not measured (default on CPUs: cpu)")
+        ->needs(measured)
+        ->type_name("NAME");
+  }
+
+  void AddReports() {
+    auto [metrics, metrics_options] =
+        Add<MetricsOptions>("metrics", "List loss, gradient norm and time of every step", Metrics);
+    AddJob(metrics, metrics_options->job);
+    CLI::Option* moe =
+        metrics->add_flag("--moe", metrics_options->moe,
+                          "Show how the routers of sparse layers loaded their experts in one step");
+    metrics->add_option("--step", metrics_options->step, "Step (default: the newest)")
+        ->check(AtLeast(1))
+        ->needs(moe);
+    AddFormat(metrics, metrics_options->format, {"table", "json"});
+
+    auto [norms, norms_options] =
+        Add<NormsOptions>("norms", "List norms of every parameter, gradient and update of one step", Norms);
+    AddJob(norms, norms_options->job);
+    norms->add_option("--step", norms_options->step, "Step (default: the newest)")->check(AtLeast(1));
+    norms
+        ->add_option("--top", norms_options->top,
+                     "Show only this many parameters: those with the largest update relative to the weight")
+        ->check(AtLeast(1));
+    norms
+        ->add_option(
+            "--norm", norms_options->norm,
+            "What the table shows: l2, rms (root mean square) or max (largest magnitude); -o json has "
+            "all (default l2)")
+        ->check(CLI::IsMember({"l2", "rms", "max"}));
+    AddFormat(norms, norms_options->format, {"table", "json"});
+  }
+
+  void AddFollow() {
+    auto [follow, options] = Add<FollowOptions>(
+        "follow", "Write a job's steps into a tracker or a CSV file, and exit with its status", Follow);
+    AddJob(follow, options->job);
+    const std::vector<std::string> trackers = {"csv", "mlflow", "wandb"};
+    Offer(follow->add_option("--to", options->to, "csv, mlflow or wandb")
+              ->required()
+              ->check(CLI::IsMember(trackers))
+              ->type_name("TRACKER"),
+          trackers);
+    follow->add_option("--out", options->out, "Folder of what is written here (default: the job's name)")
+        ->type_name("FOLDER");
+    follow
+        ->add_option("--project", options->project,
+                     "Project of wandb, or experiment of mlflow (default tandem)")
+        ->type_name("NAME");
+    follow->add_flag("--offline", options->offline,
+                     "Use no network: mlflow writes FOLDER/mlflow.db, wandb FOLDER/wandb");
+    follow
+        ->add_option("--norms-every", options->norms_every,
+                     "Write norms of parameters every so many steps (default 100; 0: never)")
+        ->check(AtLeast(0))
+        ->type_name("STEPS");
+  }
+
+  void AddFiles() {
+    auto [validate, validate_options] =
+        Add<FileOptions>("validate", "Check a job file; nothing is submitted", Validate);
+    AddFile(validate, validate_options->file);
+    AddSet(validate, validate_options->set);
+
+    auto [plan, plan_options] =
+        Add<PlanOptions>("plan", "Show time, memory and step program of a job before it runs", Plan);
+    AddFile(plan, plan_options->file);
+    AddSet(plan, plan_options->set);
+    plan->add_option("--profile", plan_options->profile,
+                     "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu, whatever "
+                     "resources.device is)")
+        ->type_name("NAME|FILE");
+    plan->add_option_function<std::string>(
+            "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
+            "Also plan other values of one field: prefetch=0,1,2, or accumulation=1,2,4; or other "
+            "schedules: sequential,overlap,overlap+delay")
+        ->type_name("FIELD=VALUES");
+    plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
+        ->type_name("FILE");
+    plan->add_flag("--program", plan_options->program,
+                   "Print the programs, buffer by buffer and instruction by instruction");
+    AddFormat(plan, plan_options->format, {"table", "json"});
+
+    AddGroups();
+    AddData();
+  }
+
+  // All words behind it, --help too, are those of the program that it runs.
+  void AddData() {
+    auto [data, options] =
+        Add<DataOptions>("data", "Make, show and check tokens: tandem data prepare, inspect, check", Data);
+    data->fallthrough(false)->prefix_command()->set_help_flag();
+    data->parse_complete_callback([data = data, options = options] { options->words = data->remaining(); });
+  }
+
+  // The service and this machine.
+  void AddService() {
+    auto [top, top_options] = Add<TopOptions>("top", "Jobs and workers, live, until Ctrl-C", Top);
+    top->add_flag("--once", top_options->once,
+                  "Print once and exit; the default if standard output is not a terminal");
+
+    auto [health, health_options] = Add<HealthOptions>("health", "Check that the controller serves", Health);
+    health->footer(
+        "Exits with 0, or with 1 (it can store nothing), 5 (denied), 6 (unreachable) or 7 (timeout).");
+    AddTimeout(health, health_options->timeout, "Give up after this time, with exit code 7 (default 2s)");
+
+    Add<SignInOptions>("sign-in", "Print an address that signs a browser in to the controller's page, once",
+                       SignIn);
+
+    auto [doctor, doctor_options] = Add<DoctorOptions>(
+        "doctor", "Check this machine: programs, driver, NCCL, ports, clock, disk, controller", Doctor);
+    doctor
+        ->add_option("--shared", doctor_options->folders,
+                     "Also check this folder of data or checkpoints that all workers share; may be repeated")
+        ->type_name("FOLDER")
+        ->allow_extra_args(false);
+    AddFormat(doctor, doctor_options->format, {"table", "json"});
+
+    auto [completion, completion_options] =
+        Add<CompletionOptions>("completion", "Print the completion script for a shell", Completion);
+    const std::vector<std::string> shells = {"bash", "zsh", "fish"};
+    Offer(completion->add_option("SHELL", completion_options->shell, "bash, zsh or fish")
+              ->required()
+              ->check(CLI::IsMember(shells))
+              ->type_name(""),
+          shells);
+    completion->footer("For the current shell only: source <(tandem completion bash)");
+  }
+
+  void AddCerts() {
+    CLI::App* certs = AddFamily("certs", "Make the certificates of a cluster");
+    auto [init, init_options] = Add<CertsOptions>(
+        "init", "Make a certificate authority (CA), and certificates that it signs", CertsInit, certs);
+    auto [issue, issue_options] = Add<CertsOptions>(
+        "issue", "Make more certificates, signed by the CA that init made", CertsIssue, certs);
+    for (const auto& [app, options] : {std::pair(init, init_options), std::pair(issue, issue_options)}) {
+      app->add_option("--dir", options->folder, "Folder of the certificates and keys")
+          ->required()
+          ->type_name("FOLDER");
+      app->add_option("--host", options->hosts,
+                      "Certificate for the controller: its DNS names and IP addresses")
+          ->type_name("NAME");
+      app->add_option(
+             "--worker", options->workers,
+             "Certificate for the worker with this --id; pool-* is for every --id that begins with pool-")
+          ->type_name("ID");
+      app->add_option("--user", options->users, "Certificate for this user")->type_name("NAME");
+      app->add_option("--admin", options->admins,
+                      "Certificate for this administrator, who may act for every user")
+          ->type_name("NAME");
+      app->add_option("--days", options->days, "Valid for this long (default 365)")->type_name("DAYS");
+      options->domain = tls::kDefaultDomain;
+      app->add_option("--domain", options->domain, "The controller's --tls-domain (default tandem.local)")
+          ->type_name("DOMAIN");
+    }
+    issue->add_flag("--renew", issue_options->renew, "Replace existing certificates");
+    auto [show, show_options] =
+        Add<CertsShowOptions>("show", "Show the names and the validity of certificates", CertsShow, certs);
+    show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
+  }
+
+  void AddContexts() {
+    CLI::App* contexts = AddFamily("context", "Manage the clusters in ~/.config/tandem/config.yaml");
+    auto [list, list_options] =
+        Add<ContextListOptions>("list", "List the clusters and mark the current one", ContextList, contexts);
+    AddFormat(list, list_options->format, {"table", "name"});
+    const auto add = [&](const char* word, const char* description, auto function) {
+      auto [app, options] = Add<ContextOptions>(word, description, function, contexts);
+      app->add_option("NAME", options->name, "Name of the cluster")->required()->type_name("");
+      return app;
+    };
+    add("use", "Make a cluster the current one; commands then connect to it", ContextUse);
+    add("set", "Add or change a cluster: --addr, --tls-ca, --tls-cert, --tls-key, --tls-server-name",
+        ContextSet)
+        ->footer("The first cluster becomes the current one.");
+    add("remove", "Remove a cluster", ContextRemove);
+  }
+
+  void AddGroups() {
+    auto [groups, options] =
+        Add<GroupsOptions>("groups", "Show the process groups of a job, or of any grid of ranks", Groups);
+    CLI::Option* file =
+        groups->add_option("-f,--file", options->file, "Job file, YAML or JSON; - is standard input")
+            ->type_name("FILE");
+    parallel::GridSizes& sizes = options->sizes;
+    const auto size = [&, app = groups](const char* flag, int& value, const char* description) {
+      app->add_option(flag, value, description)->check(AtLeast(1))->excludes(file)->type_name("N");
+    };
+    size("--world-size", sizes.world, "Number of ranks");
+    size("--tensor", sizes.tensor, "Tensor-parallel ranks (default 1)");
+    size("--pipeline", sizes.pipeline, "Pipeline stages (default 1)");
+    size("--context", sizes.context, "Context-parallel ranks (default 1)");
+    size("--expert", sizes.expert, "Expert-parallel ranks (default 1)");
+    size("--expert-tensor", sizes.expert_tensor, "Tensor-parallel ranks of an expert (default: --tensor)");
+    size("--replicas", sizes.replicas, "Replicas: the outer size of HSDP (default 1)");
+    size("--virtual-pipeline", sizes.virtual_pipeline,
+         "Model chunks that a rank interleaves; needs --pipeline (default 1)");
+    groups
+        ->add_option("--context-levels", sizes.context_levels,
+                     "Sizes of a hierarchical split of the context groups, nearest ranks first")
+        ->delimiter(',')
+        ->check(AtLeast(1))
+        ->excludes(file)
+        ->type_name("N,N,...");
+    groups->add_option("--order", sizes.order, "Axes of the grid, the fastest first (default tp-cp-ep-dp-pp)")
+        ->excludes(file)
+        ->type_name("ORDER");
+    groups->add_option("--rank-offset", sizes.rank_offset, "The first rank (default 0)")
+        ->check(AtLeast(0))
+        ->excludes(file)
+        ->type_name("N");
+    groups
+        ->add_flag("--separate-all-gather", sizes.separate_all_gather,
+                   "Show also the cloned groups in which jobs gather parameters")
+        ->excludes(file);
+    groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
+    AddFormat(groups, options->format, {"table", "json"});
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<CommandTree> DeclareCommands(Invocation& invocation) {
+  return std::make_unique<CommandTable>(invocation);
+}
+
+}  // namespace tandem::cli
