@@ -27,7 +27,6 @@ using NameHandle = std::unique_ptr<X509_NAME, Freer<X509_NAME_free>>;
 using ExtensionHandle = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_free>>;
 using NamesHandle = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
 using ContextHandle = std::unique_ptr<SSL_CTX, Freer<SSL_CTX_free>>;
-using SslHandle = std::unique_ptr<SSL, Freer<SSL_free>>;
 
 // A text to be read by OpenSSL; `text` outlives it.
 inline BioHandle BioOf(const std::string& text) {

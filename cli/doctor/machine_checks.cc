@@ -7,8 +7,6 @@
 
 #include <array>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -21,6 +19,7 @@
 #include "cli/terminal/number_text.h"
 #include "plan/quantity_text.h"
 #include "platform/build_info.h"
+#include "platform/control_groups.h"
 
 namespace tandem::cli {
 namespace {
@@ -31,13 +30,6 @@ constexpr int kLeastDriver = 580;
 constexpr int kLeastNccl = 22800;  // ncclAlltoAll
 constexpr int64_t kLeastSharedMemory = int64_t{64} << 20;
 constexpr int64_t kLeastDescriptors = 4096;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 // What a command prints, both streams, within 10 s.
 std::string Output(const std::string& command, int* status = nullptr) {
@@ -171,7 +163,7 @@ std::vector<Finding> CheckPrograms(const std::string& folder) {
 }
 
 std::vector<Finding> CheckGpus(const std::string& folder) {
-  const std::string text = ReadAll("/proc/driver/nvidia/version");
+  const std::string text = platform::ReadKernelFile("/proc/driver/nvidia/version");
   if (text.empty()) {
     return {{Level::kOk, "driver", "no NVIDIA driver: ranks run on processors here"}};
   }

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "platform/shown_text.h"
@@ -41,25 +40,7 @@ absl::string_view Ellipsis(bool unicode) { return unicode ? "…" : "~"; }
 }  // namespace
 
 std::string Escape(absl::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const CodePoint point = Decode(text);
-    const uint8_t byte = static_cast<uint8_t>(text[0]);
-    if (point.valid && point.value == '\n') {
-      out += "\\n";
-    } else if (point.valid && point.value == '\t') {
-      out += "\\t";
-    } else if (!point.valid || point.value < 0x20 || point.value == 0x7F) {
-      absl::StrAppendFormat(&out, "\\x%02x", byte);
-    } else if (!platform::IsPlain(point.value)) {  // reorders or hides what stands around it
-      absl::StrAppendFormat(&out, "\\u%04x", static_cast<uint32_t>(point.value));
-    } else {
-      absl::StrAppend(&out, text.substr(0, point.bytes));
-    }
-    text.remove_prefix(point.bytes);
-  }
-  return out;
+  return platform::Shown({text.data(), text.size()}, std::string::npos);
 }
 
 int DisplayWidth(absl::string_view text) {
