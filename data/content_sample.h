@@ -19,6 +19,9 @@ namespace tandem::data {
 inline constexpr int64_t kSampledBlockBytes = 16 << 10;
 inline constexpr int64_t kSampledBlocks = 4;
 
+// How many files are opened and sampled at once: what takes time is to wait for a file system.
+inline constexpr int kMostConcurrentFiles = 8;
+
 // Bytes [begin, begin + size) of a file.
 struct Block {
   int64_t begin = 0;

@@ -17,11 +17,11 @@
 #include "absl/strings/str_join.h"
 #include "data/content_sample.h"
 #include "data/file_kind.h"
-#include "data/for_each_file.h"
 #include "data/held_out.h"
 #include "platform/check.h"
 #include "platform/counted_text.h"
 #include "platform/file_list.h"
+#include "platform/for_each_index.h"
 #include "platform/regular_file.h"
 #include "platform/shown_text.h"
 #include "platform/xxh3.h"
@@ -147,7 +147,7 @@ Corpus::Files Corpus::Open(const TextPath& text) {
   // A batch at a time: names of one file are mapped once each until they are dropped here.
   for (size_t begin = 0; begin < paths->size(); begin += kBatchFiles) {
     Files batch(std::min(kBatchFiles, paths->size() - begin));
-    ForEachFile(batch.size(), [&](size_t i) {
+    platform::ForEachIndex(batch.size(), kMostConcurrentFiles, [&](size_t i) {
       const std::string& path = (*paths)[begin + i];
       batch[i] = std::make_shared<const Mapping>(text, path, NameBelow(root, path));
     });

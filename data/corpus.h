@@ -39,8 +39,8 @@ struct CorpusPart {
 // elsewhere. Of a single file the end is held out.
 //
 // To construct one opens every file and reads its sample (content_sample.h), several files at a time
-// (for_each_file.h): four reads at most for each, which on a network file system may take 5 ms a piece and
-// 25 s for 10,000 files.
+// (kMostConcurrentFiles): four reads at most for each, which on a network file system may take 5 ms a piece
+// and 25 s for 10,000 files.
 //
 // Hidden files are skipped (platform/file_list.h). A training file with the bytes of a file that is held out
 // is left out, so that a copy puts no held-out text into the training text; copies of it within one split

@@ -12,9 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "data/for_each_file.h"
+#include "data/content_sample.h"
 #include "data/held_out.h"
 #include "platform/check.h"
+#include "platform/for_each_index.h"
 #include "platform/xxh3.h"
 
 namespace tandem::data {
@@ -80,7 +81,7 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
   }
   std::vector<std::string> samples(shards_.size());
   identities_.resize(shards_.size());
-  ForEachFile(shards_.size(), [&](size_t i) {
+  platform::ForEachIndex(shards_.size(), kMostConcurrentFiles, [&](size_t i) {
     Open(text_.files[i], shards_[i]);
     samples[i] = files_->ContentSample(shards_[i].bin);
     struct stat info {};
@@ -171,7 +172,7 @@ void PreparedFolder::OpenIndex(const TokenFile& described, Shard& shard) const {
 
 void PreparedFolder::CheckIndices() const {
   if (!text_.dataset.has_value()) {
-    ForEachFile(shards_.size(), [&](size_t i) {
+    platform::ForEachIndex(shards_.size(), kMostConcurrentFiles, [&](size_t i) {
       if (shards_[i].idx >= 0) {
         CheckIndex(shards_[i]);
       }
@@ -183,7 +184,7 @@ void PreparedFolder::CheckStartsFrom(int64_t position) const {
   if (text_.dataset.has_value()) {
     return;
   }
-  ForEachFile(shards_.size(), [&](size_t i) {
+  platform::ForEachIndex(shards_.size(), kMostConcurrentFiles, [&](size_t i) {
     const Shard& shard = shards_[i];
     if (shard.idx < 0 || shard.begin + shard.tokens <= position) {
       return;

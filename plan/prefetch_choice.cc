@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <exception>
-#include <future>
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/field_rules.h"
 #include "plan/prediction.h"
 #include "plan/quantity_text.h"
+#include "platform/control_groups.h"
+#include "platform/for_each_index.h"
 #include "platform/status_macros.h"
 
 namespace tandem::plan {
@@ -56,21 +57,15 @@ bool ChoosesPrefetch(const v1::JobSpec& resolved) {
 
 absl::StatusOr<PrefetchChoice> ChoosePrefetch(const v1::JobSpec& resolved,
                                               const schedules::DeviceProfile& profile) {
-  std::vector<std::future<absl::StatusOr<PrefetchTrial>>> trials;
-  for (int distance = 0; distance < kDistances; ++distance) {
-    trials.push_back(
-        std::async(std::launch::async, [&, distance] { return TryDistance(resolved, distance, profile); }));
-  }
+  std::vector<absl::StatusOr<PrefetchTrial>> trials(kDistances);
+  platform::ForEachIndex(kDistances, platform::NumProcessors(), [&](size_t distance) {
+    trials[distance] = TryDistance(resolved, static_cast<int>(distance), profile);
+  });
   PrefetchChoice choice;
-  absl::Status status;
-  for (std::future<absl::StatusOr<PrefetchTrial>>& running : trials) {
-    absl::StatusOr<PrefetchTrial> trial = running.get();
-    status.Update(trial.status());
-    if (trial.ok()) {
-      choice.trials.push_back(*std::move(trial));
-    }
+  for (absl::StatusOr<PrefetchTrial>& trial : trials) {
+    TANDEM_RETURN_IF_ERROR(trial.status());
+    choice.trials.push_back(*std::move(trial));
   }
-  TANDEM_RETURN_IF_ERROR(status);
   choice.distance = BestOf(choice.trials);
   return choice;
 }

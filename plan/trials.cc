@@ -2,7 +2,6 @@
 #include "plan/trials.h"
 
 #include <algorithm>
-#include <future>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "plan/job_plan.h"
 #include "plan/memory_plan.h"
 #include "plan/prediction.h"
+#include "platform/for_each_index.h"
 #include "schedules/simulate/simulator.h"
 #include "schedules/simulate/timeline.h"
 
@@ -218,17 +218,11 @@ std::vector<SpecChange> ChangesToTry(const v1::JobSpec& resolved, const StepFind
   return changes;
 }
 
-std::vector<Trial> TryChanges(const std::vector<SpecChange>& changes,
-                              const schedules::DeviceProfile& profile) {
-  std::vector<std::future<Trial>> running;
-  for (const SpecChange& change : changes) {
-    running.push_back(
-        std::async(std::launch::async, [&change, &profile] { return TryChange(change, profile); }));
-  }
-  std::vector<Trial> trials;
-  for (std::future<Trial>& trial : running) {
-    trials.push_back(trial.get());
-  }
+std::vector<Trial> TryChanges(const std::vector<SpecChange>& changes, const schedules::DeviceProfile& profile,
+                              int most_threads) {
+  std::vector<Trial> trials(changes.size());
+  platform::ForEachIndex(changes.size(), most_threads,
+                         [&](size_t i) { trials[i] = TryChange(changes[i], profile); });
   return trials;
 }
 

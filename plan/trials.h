@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "platform/control_groups.h"
 #include "schedules/simulate/device_profile.h"
 #include "tandem/v1/job.pb.h"
 
@@ -63,9 +64,10 @@ struct Trial {
   int64_t device_bytes = 0;  // with what the device holds beside the arena
 };
 
-// Plans and simulates each change, in its order, on threads of their own: each takes as long as the job's
-// own plan. Requires a profile with rates of what the jobs compute in (Predict). Throws as MakeJobPlan does.
-std::vector<Trial> TryChanges(const std::vector<SpecChange>& changes,
-                              const schedules::DeviceProfile& profile);
+// Plans and simulates each change, at most `most_threads` at once: each takes as long as the job's own plan,
+// and as much memory. Trials are in the order of the changes and do not depend on the number of threads.
+// Requires a profile with rates of what the jobs compute in (Predict). Throws as MakeJobPlan does.
+std::vector<Trial> TryChanges(const std::vector<SpecChange>& changes, const schedules::DeviceProfile& profile,
+                              int most_threads = platform::NumProcessors());
 
 }  // namespace tandem::plan

@@ -92,5 +92,23 @@ TEST(ChangesToTryTest, WithoutRepeatabilityEveryRecomputationIsTriedOnce) {
               ElementsAre(given_up, given_up + " with training.recompute layer"));
 }
 
+TEST(TryChangesTest, TrialsDoNotDependOnTheNumberOfThreads) {
+  const v1::JobSpec job = SparseJob("sequential", "fixed");
+  const std::vector<SpecChange> changes = ChangesToTry(job, {.compute_waits = true});
+  const auto texts = [&](int threads) {
+    std::vector<std::string> lines;
+    for (const Trial& trial : TryChanges(changes, SlowLink(), threads)) {
+      lines.push_back(absl::StrCat(trial.change.field.path, " ", trial.change.field.to, ": ", trial.step_ns,
+                                   " ", trial.exposed_ns, " ", trial.arena_bytes, " ", trial.device_bytes));
+    }
+    return lines;
+  };
+  const std::vector<std::string> one = texts(1);
+  ASSERT_EQ(one.size(), changes.size());
+  ASSERT_GT(one.size(), 3u);
+  EXPECT_EQ(texts(3), one);
+  EXPECT_EQ(texts(static_cast<int>(changes.size()) + 1), one);
+}
+
 }  // namespace
 }  // namespace tandem::plan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/for_each_file.h"
+#include "platform/for_each_index.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-namespace tandem::data {
+namespace tandem::platform {
 
-void ForEachFile(size_t count, const std::function<void(size_t index)>& work) {
+void ForEachIndex(size_t count, int most_threads, const std::function<void(size_t index)>& work) {
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
   std::vector<std::exception_ptr> errors(count);
@@ -30,13 +30,13 @@ void ForEachFile(size_t count, const std::function<void(size_t index)>& work) {
   };
   {
     std::vector<std::jthread> threads;
-    const size_t wanted = std::min(count, kMostConcurrentFiles);
+    const size_t wanted = std::min(count, static_cast<size_t>(most_threads));
     try {
       while (threads.size() + 1 < wanted) {
         threads.emplace_back(run);
       }
     } catch (const std::system_error&) {
-      // As many as the machine has left; this one alone would do.
+      // The machine allows no more threads. Those that run, at least this one, do all of the work.
     }
     run();
   }
@@ -47,4 +47,4 @@ void ForEachFile(size_t count, const std::function<void(size_t index)>& work) {
   }
 }
 
-}  // namespace tandem::data
+}  // namespace tandem::platform
