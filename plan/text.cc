@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "jobspec/model_types.h"
 #include "model/decoder_shapes.h"
 #include "plan/memory_plan.h"
+#include "plan/plan_rows.h"
 #include "plan/quantity_text.h"
 #include "plan/recomputation.h"
 #include "platform/counted_text.h"
@@ -22,8 +22,6 @@
 
 namespace tandem::plan {
 namespace {
-
-using nlohmann::json;
 
 // "1.25: 320 tokens of a microbatch, the most probable; padded to 2,560 rows a rank".
 std::string CapacityText(const JobPlan& plan) {
@@ -101,18 +99,6 @@ void AppendModel(const JobPlan& plan, std::string& text) {
   AppendRow(text, "vocabulary",
             absl::StrCat(model.vocab_size, model.tie_word_embeddings ? " (tied head)" : " (untied head)"));
   AppendRow(text, "compute type", PrecisionText(plan));
-}
-
-bool Validates(const JobPlan& plan) {
-  return plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0;
-}
-
-// Of one validation, at most: forwards alone, which are a third of a step's.
-double ValidationFlops(const JobPlan& plan) {
-  const auto texts = static_cast<double>(std::max<size_t>(1, plan.train.data.validation.size()));
-  return model::FlopsPerToken(plan.model, plan.batch.sequence_length) / 3 * texts *
-         static_cast<double>(plan.train.validation_batches * plan.batch.sequences *
-                             plan.batch.sequence_length);
 }
 
 void AppendStep(const JobPlan& plan, std::string& text) {
@@ -199,59 +185,6 @@ void AppendMemory(const JobPlan& plan, std::string& text) {
                          plan.topology.world > 1 ? ", so that communication overlaps" : ""));
 }
 
-// Of the unit's layouts, gaps included.
-int64_t Elements(const JobPlan& plan, size_t unit) {
-  int64_t elements = 0;
-  for (const fsdp::Layout& layout : plan.layouts[unit]) {
-    elements += layout.elements;
-  }
-  return elements;
-}
-
-// The elements of the unit's weights, and of each moment, on every rank, padding included.
-int64_t HeldElements(const JobPlan& plan, size_t unit) {
-  int64_t elements = 0;
-  for (const fsdp::Layout& layout : plan.layouts[unit]) {
-    elements += fsdp::HeldRange(layout, MeshOf(plan, unit, /*rank=*/0)).size();
-  }
-  return elements;
-}
-
-struct UnitRow {
-  int64_t parameters = 0;  // of all experts, so that the rows add up to the model's
-  int64_t gathered_bytes = 0;
-  int gathers = 0;
-  int reductions = 0;
-  int validation_gathers = 0;
-  bool operator==(const UnitRow&) const = default;
-};
-
-std::vector<UnitRow> UnitRows(const JobPlan& plan) {
-  std::vector<UnitRow> rows(plan.units.size());
-  const std::vector<fsdp::ClassLayouts> whole = WholeLayouts(plan);
-  for (size_t unit = 0; unit < rows.size(); ++unit) {
-    for (const fsdp::Layout& layout : whole[unit]) {
-      rows[unit].parameters += fsdp::ParameterElements(layout);
-    }
-  }
-  for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
-    if (buffer.kind == schedules::BufferKind::kGathered) {
-      rows[buffer.subject].gathered_bytes = buffer.bytes.bound;
-    }
-  }
-  for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
-    if (instruction.opcode == schedules::Opcode::kUnshard) {
-      ++rows[instruction.target].gathers;
-    } else if (instruction.opcode == schedules::Opcode::kReduceGradients) {
-      ++rows[instruction.target].reductions;
-    }
-  }
-  for (const schedules::Instruction& instruction : plan.stage.validate.instructions) {
-    rows[instruction.target].validation_gathers += instruction.opcode == schedules::Opcode::kUnshard;
-  }
-  return rows;
-}
-
 // "layers.0-31": the units [first, last], which differ in the number at the end only.
 std::string RangeName(const JobPlan& plan, size_t first, size_t last) {
   const std::string& name = plan.units[first].name;
@@ -269,8 +202,7 @@ bool IsAlike(const JobPlan& plan, const std::vector<UnitRow>& rows, size_t a, si
     const size_t dot = name.rfind('.');
     return dot == std::string::npos ? "" : name.substr(0, dot);
   };
-  return !stem(a).empty() && stem(a) == stem(b) && Elements(plan, a) == Elements(plan, b) &&
-         rows[a] == rows[b];
+  return !stem(a).empty() && stem(a) == stem(b) && rows[a] == rows[b];
 }
 
 void AppendUnits(const JobPlan& plan, std::string& text) {
@@ -290,25 +222,9 @@ void AppendUnits(const JobPlan& plan, std::string& text) {
   for (const auto& [first, last] : ranges) {
     absl::StrAppendFormat(&text, "  %-*s %14s %16s %12s %9d %11d\n", static_cast<int>(width),
                           RangeName(plan, first, last), GroupedText(rows[first].parameters),
-                          GroupedText(HeldElements(plan, first)), SizeText(rows[first].gathered_bytes),
+                          GroupedText(rows[first].held_elements), SizeText(rows[first].gathered_bytes),
                           rows[first].gathers, rows[first].reductions);
   }
-}
-
-struct WaitCounts {
-  int all = 0;
-  int for_memory = 0;
-};
-
-WaitCounts CountWaits(const schedules::Program& program) {
-  WaitCounts counts;
-  for (const schedules::Instruction& instruction : program.instructions) {
-    for (const schedules::Wait& wait : instruction.waits) {
-      ++counts.all;
-      counts.for_memory += wait.frees > 0;
-    }
-  }
-  return counts;
 }
 
 void AppendProgramRow(const schedules::Program& program, std::string& text) {
@@ -342,147 +258,6 @@ void AppendPrograms(const JobPlan& plan, std::string& text) {
   AppendRow(text, "digest", plan.program_digest);
 }
 
-json ModelJson(const JobPlan& plan) {
-  const model::DecoderConfig& model = plan.model;
-  json experts;
-  if (const ops::RouterConfig& router = model.moe.router; router.experts > 0) {
-    experts = {{"num_experts", router.experts},
-               {"num_experts_per_tok", router.top_k},
-               {"moe_intermediate_size", model.moe.intermediate_size},
-               {"decoder_sparse_step", model.moe.decoder_sparse_step},
-               {"first_k_dense_replace", model.moe.first_k_dense_replace},
-               {"capacity_factor", model.moe.capacity.factor},
-               {"pad_to_capacity", model.moe.capacity.pads},
-               {"shared_intermediate_size", model.moe.shared_intermediate_size}};
-  }
-  return {{"parameters", model::NumParameters(model)},
-          {"active_parameters", model::NumActiveParameters(model)},
-          {"moe", experts},
-          {"hidden_size", model.hidden_size},
-          {"intermediate_size", model.intermediate_size},
-          {"num_hidden_layers", model.num_hidden_layers},
-          {"num_attention_heads", model.num_attention_heads},
-          {"num_key_value_heads", model.num_key_value_heads},
-          {"head_dim", model.head_dim},
-          {"vocab_size", model.vocab_size},
-          {"tie_word_embeddings", model.tie_word_embeddings},
-          {"compute", ComputeName(plan)},
-          {"precision", PrecisionText(plan)}};
-}
-
-json RecomputationJson(const JobPlan& plan) {
-  if (plan.train.recompute.empty()) {
-    return nullptr;
-  }
-  const Recomputation again = RecomputationOf(plan);
-  return {{"what", plan.train.recompute},
-          {"flops_of_a_rank", again.flops},
-          {"other_flops_of_a_rank", again.all_flops},
-          {"saved_arena_bytes", again.saved_bytes}};
-}
-
-// Null where the job does not validate.
-json ValidationJson(const JobPlan& plan) {
-  if (!Validates(plan)) {
-    return nullptr;
-  }
-  json texts = json::array();
-  for (const jobspec::DataText& text : plan.train.data.validation) {
-    texts.push_back(text.name);
-  }
-  return {{"every_steps", plan.train.validate_every_steps},
-          {"microbatches_of_a_text", plan.train.validation_batches},
-          {"texts", texts},
-          {"flops", ValidationFlops(plan)}};
-}
-
-json StepJson(const JobPlan& plan) {
-  const double flops = model::FlopsPerToken(plan.model, plan.batch.sequence_length);
-  return {{"tokens", TokensPerStep(plan)},
-          {"ranks", plan.topology.world},
-          {"microbatches_per_rank", plan.train.microbatches_per_rank},
-          {"sequences_per_microbatch", plan.batch.sequences},
-          {"sequence_length", plan.batch.sequence_length},
-          {"packs_documents", plan.batch.packs_documents},
-          {"steps", plan.train.steps},
-          {"flops_per_token", flops},
-          {"recompute", RecomputationJson(plan)},
-          {"validation", ValidationJson(plan)},
-          {"flops", flops * static_cast<double>(TokensPerStep(plan))}};
-}
-
-json MemoryJson(const JobPlan& plan) {
-  const MemoryPlan memory = PlanMemory(plan);
-  json kinds = json::array();
-  for (int kind = 0; kind < schedules::kNumBufferKinds; ++kind) {
-    if (memory.persistent[kind] > 0) {
-      kinds.push_back({{"kind", schedules::ToText(static_cast<schedules::BufferKind>(kind))},
-                       {"bytes", memory.persistent[kind]}});
-    }
-  }
-  return {{"arena_bytes", memory.arena_bytes},
-          {"persistent_bytes", memory.persistent_bytes},
-          {"alive_bytes", memory.alive_bytes},
-          {"gap_bytes", memory.gap_bytes},
-          {"budget_bytes", memory.budget_bytes},
-          {"least_budget_bytes", memory.least_budget_bytes},
-          {"default_budget_bytes", memory.default_budget_bytes},
-          {"host_bytes", memory.host_bytes},
-          {"checkpoint_bytes", memory.checkpoint_bytes},
-          {"saved_bytes", memory.saved_bytes},
-          {"kinds", kinds}};
-}
-
-json UnitsJson(const JobPlan& plan) {
-  const std::vector<UnitRow> rows = UnitRows(plan);
-  json units = json::array();
-  for (size_t unit = 0; unit < rows.size(); ++unit) {
-    units.push_back({{"name", plan.units[unit].name},
-                     {"parameters", rows[unit].parameters},
-                     {"elements", Elements(plan, unit)},
-                     {"shard_elements", HeldElements(plan, unit)},
-                     {"gathered_bytes", rows[unit].gathered_bytes},
-                     {"gathers", rows[unit].gathers},
-                     {"reductions", rows[unit].reductions},
-                     {"validation_gathers", rows[unit].validation_gathers}});
-  }
-  return units;
-}
-
-json CommunicatorsJson(const JobPlan& plan) {
-  json communicators = json::array();
-  for (const schedules::CommunicatorUse& use : CommunicatorUses(plan)) {
-    communicators.push_back({{"group", use.group},
-                             {"purpose", use.purpose},
-                             {"ranks", GroupRanks(plan, use.group)},
-                             {"window", use.window}});
-  }
-  return communicators;
-}
-
-constexpr const char* kLifeNames[] = {"local", "persistent", "ring"};  // by schedules::Life
-
-json ProgramJson(const JobPlan& plan, const schedules::Program& program) {
-  json buffers = json::array();
-  for (const schedules::Buffer& buffer : program.buffers) {
-    buffers.push_back({{"name", buffer.name},
-                       {"kind", schedules::ToText(buffer.kind)},
-                       {"life", kLifeNames[static_cast<int>(buffer.life)]},
-                       {"bytes", buffer.bytes.bound},
-                       {"address", buffer.address}});
-  }
-  const std::string text = schedules::ToText(program, plan.outline);
-  json lines = json::array();
-  for (const auto& line :
-       absl::StrSplit(text.substr(text.find("\ninstructions\n") + 14), '\n', absl::SkipEmpty())) {
-    lines.push_back(std::string(line));
-  }
-  const WaitCounts waits = CountWaits(program);
-  return {{"name", program.name}, {"microbatches", program.num_microbatches},
-          {"waits", waits.all},   {"memory_waits", waits.for_memory},
-          {"buffers", buffers},   {"instructions", lines}};
-}
-
 }  // namespace
 
 std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options) {
@@ -498,22 +273,6 @@ std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options) {
     }
   }
   return text;
-}
-
-json PlanToJson(const JobPlan& plan) {
-  json programs = json::object();
-  for (const schedules::Program* program : plan.stage.All()) {
-    programs[program->name] = ProgramJson(plan, *program);
-  }
-  return {{"name", plan.train.name},
-          {"model", ModelJson(plan)},
-          {"step", StepJson(plan)},
-          {"memory", MemoryJson(plan)},
-          {"units", UnitsJson(plan)},
-          {"communicators", CommunicatorsJson(plan)},
-          {"programs", programs},
-          {"program_digest", plan.program_digest},
-          {"parameters_digest", plan.parameters_digest}};
 }
 
 }  // namespace tandem::plan

@@ -28,6 +28,7 @@
 #include "plan/advice.h"
 #include "plan/graph_segments.h"
 #include "plan/job_plan.h"
+#include "plan/json.h"
 #include "plan/memory_plan.h"
 #include "plan/prediction.h"
 #include "plan/prediction_text.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/json.h"
 #include "plan/text.h"
 #include "tests/plan/test_job.h"
 

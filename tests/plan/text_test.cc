@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/json.h"
 #include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
 #include "schedules/program/text.h"
