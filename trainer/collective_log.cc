@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <stdexcept>
 
-#include "absl/strings/str_cat.h"
 #include "comm/communicator.h"
+#include "schedules/check/together.h"
 
 namespace tandem::trainer {
 namespace {
@@ -14,15 +13,13 @@ namespace {
 // The count of an instruction whose call has not returned: how many collectives it starts is not known yet.
 constexpr uint64_t kNotKnown = UINT64_MAX;
 
+// The check refuses programs that use more communicators.
+static_assert(schedules::kMostCommunicators <= link::SharedPage::kMaxCommunicators);
+
 }  // namespace
 
 CollectiveLog::CollectiveLog(comm::Communicators& communicators, link::SharedPage& page)
     : communicators_(communicators), page_(page) {
-  if (communicators.size() > link::SharedPage::kMaxCommunicators) {
-    throw std::logic_error(absl::StrCat("the shared page counts the collectives of ",
-                                        link::SharedPage::kMaxCommunicators,
-                                        " communicators, the programs use ", communicators.size()));
-  }
   page_.num_communicators.store(static_cast<int32_t>(communicators.size()), std::memory_order_relaxed);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "schedules/check/together.h"
 #include "schedules/check/violation.h"
 
@@ -86,6 +87,15 @@ absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, co
       return Violation(kAgreed, *program,
                        absl::StrCat("has ", program->streams.size(), " streams; a device runs ", kMostStreams,
                                     " beside each other"));
+    }
+    if (program->communicators.size() > size_t{kMostCommunicators}) {
+      return Violation(kAgreed, *program,
+                       absl::StrCat("has ", program->communicators.size(), " communicators (",
+                                    absl::StrJoin(program->communicators, ", ",
+                                                  [](std::string* text, const CommunicatorUse& use) {
+                                                    absl::StrAppend(text, use.group, " ", use.purpose);
+                                                  }),
+                                    "); a rank has ", kMostCommunicators, " at most"));
     }
     if (absl::Status status = CheckGroups(outline, options, *program); !status.ok()) {
       return status;

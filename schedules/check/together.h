@@ -17,6 +17,10 @@ inline constexpr int kAhead = 8;
 // that share a queue, one that waits for a peer would hold the other.
 inline constexpr int kMostStreams = 32;
 
+// Communicators of a rank. The page that a rank shares with its worker counts the collectives of as many
+// (link/shared_page.h), and on a GPU each takes some 232 MiB (schedules/simulate/device_profile.cc).
+inline constexpr int kMostCommunicators = 24;
+
 // An instruction of a stage that has ended.
 struct Ended {
   int stage = -1;

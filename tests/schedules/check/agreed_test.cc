@@ -61,6 +61,16 @@ TEST(AgreedTest, AProgramHasNoMoreStreamsThanADeviceHasQueues) {
   EXPECT_EQ(edited.Check(), "agreed: train: has 33 streams; a device runs 32 beside each other");
 }
 
+TEST(AgreedTest, AProgramNamesItsCommunicatorsIfTheyAreMoreThanARankHas) {
+  EditedStage edited(SmallDecoder(1));
+  Program& train = edited.stage.train;
+  while (train.communicators.size() <= size_t{kMostCommunicators}) {
+    train.communicators.push_back({"pp", "link " + std::to_string(train.communicators.size())});
+  }
+  EXPECT_THAT(edited.Check(), StartsWith("agreed: train: has 25 communicators (dp_cp_ag gather, "));
+  EXPECT_THAT(edited.Check(), HasSubstr("pp link 24); a rank has 24 at most"));
+}
+
 class StagesAgreeTest : public ::testing::Test {
  protected:
   std::string Check() const { return job_.CheckTogether(); }
