@@ -205,6 +205,7 @@ TEST_P(OverlapMatrixPartTest, DISABLED_EveryCaseHasTheBitsOfTheSequentialSchedul
   const size_t size = (choices.size() + kParts - 1) / kParts;
   const size_t begin = std::min(choices.size(), static_cast<size_t>(GetParam()) * size);
   const size_t end = std::min(choices.size(), begin + size);
+  std::printf("seed %d, %zu cases\n", static_cast<int>(kSeed), end - begin);
   ExpectAll({choices.begin() + static_cast<int64_t>(begin), choices.begin() + static_cast<int64_t>(end)});
 }
 
